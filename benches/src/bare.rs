@@ -1,5 +1,5 @@
-//! The bare handler: the service's own accept loop and HTTP library, which respond to each path with prepared bytes. It
-//! has no log, metrics, database or authentication.
+//! The bare handler: the service's own accept loop and HTTP library, which respond to each path
+//! with prepared bytes. It has no log, metrics, database or authentication.
 
 use std::fs;
 use std::path::Path;
@@ -34,15 +34,30 @@ pub(crate) fn start(folder: &Path, answers: &[Fixed]) -> anyhow::Result<Server> 
 }
 
 pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
-    let answers: Vec<Fixed> =
-        serde_json::from_slice(&fs::read(folder.join(LIST)).context("could not read the fixed responses")?)?;
+    let answers: Vec<Fixed> = serde_json::from_slice(
+        &fs::read(folder.join(LIST)).context("could not read the fixed responses")?,
+    )?;
     let mut router = Router::new();
-    for Fixed { path, content_type, body } in answers {
+    for Fixed {
+        path,
+        content_type,
+        body,
+    } in answers
+    {
         let (content_type, body) = (HeaderValue::from_str(&content_type)?, Bytes::from(body));
-        router = router.route(&path, get(async move || ([(CONTENT_TYPE, content_type.clone())], body.clone())));
+        router = router.route(
+            &path,
+            get(async move || ([(CONTENT_TYPE, content_type.clone())], body.clone())),
+        );
     }
     let listener = listen(([127, 0, 0, 1], 0).into()).await?;
     print_address_until_stdin_closes(listener.address());
-    serve(listener, router, ServeOptions::default(), CancellationToken::new()).await;
+    serve(
+        listener,
+        router,
+        ServeOptions::default(),
+        CancellationToken::new(),
+    )
+    .await;
     Ok(())
 }

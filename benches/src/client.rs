@@ -24,12 +24,18 @@ pub(crate) struct Answer<'a> {
 
 impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address).await.with_context(|| format!("could not connect to {address}"))?;
+        let stream = TcpStream::connect(address)
+            .await
+            .with_context(|| format!("could not connect to {address}"))?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: vec![0; 16 * 1024] })
+        Ok(Self {
+            stream,
+            buffer: vec![0; 16 * 1024],
+        })
     }
 
-    /// Sends a request and reads its response, which must have a `Content-Length` unless it is a 204.
+    /// Sends a request and reads its response, which must have a `Content-Length` unless it is a
+    /// 204.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
         self.stream.write_all(request).await?;
         let mut filled = 0;
@@ -51,11 +57,18 @@ impl Connection {
         }
         ensure!(filled == end, "the server sent more than the response");
         let head = std::str::from_utf8(&self.buffer[..head_end])?;
-        Ok(Answer { status, head, body: &self.buffer[head_end..end] })
+        Ok(Answer {
+            status,
+            head,
+            body: &self.buffer[head_end..end],
+        })
     }
 
     async fn read(&mut self, filled: usize) -> anyhow::Result<usize> {
-        ensure!(filled < self.buffer.len(), "the head of the response is too large");
+        ensure!(
+            filled < self.buffer.len(),
+            "the head of the response is too large"
+        );
         let count = self.stream.read(&mut self.buffer[filled..]).await?;
         ensure!(count > 0, "the server closed the connection");
         Ok(count)
@@ -63,7 +76,9 @@ impl Connection {
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+    bytes
+        .windows(wanted.len())
+        .position(|window| window == wanted)
 }
 
 fn status(head: &[u8]) -> Option<u16> {
@@ -73,13 +88,21 @@ fn status(head: &[u8]) -> Option<u16> {
 pub(crate) fn content_length(head: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"content-length:";
     let mut lines = head.split(|byte| *byte == b'\n');
-    let line = lines.find(|line| line.len() > NAME.len() && line[..NAME.len()].eq_ignore_ascii_case(NAME))?;
-    std::str::from_utf8(&line[NAME.len()..]).ok()?.trim().parse().ok()
+    let line = lines
+        .find(|line| line.len() > NAME.len() && line[..NAME.len()].eq_ignore_ascii_case(NAME))?;
+    std::str::from_utf8(&line[NAME.len()..])
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 pub(crate) fn get(path: &str, token: Option<&str>) -> Vec<u8> {
-    let authorization = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
-    format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: */*\r\n{authorization}\r\n").into_bytes()
+    let authorization = token
+        .map(|token| format!("authorization: Bearer {token}\r\n"))
+        .unwrap_or_default();
+    format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: */*\r\n{authorization}\r\n")
+        .into_bytes()
 }
 
 pub(crate) fn delete(path: &str) -> Vec<u8> {
@@ -95,7 +118,8 @@ pub(crate) fn with_header(mut request: Vec<u8>, header: &str) -> Vec<u8> {
 
 pub(crate) fn post(path: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
-    let head = format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n");
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n");
     format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
@@ -104,8 +128,17 @@ pub(crate) async fn text(address: SocketAddr, request: &[u8]) -> anyhow::Result<
     let mut connection = Connection::open(address).await?;
     let answer = connection.ask(request).await?;
     let body = String::from_utf8_lossy(answer.body).into_owned();
-    let first_line = String::from_utf8_lossy(request.split(|byte| *byte == b'\r').next().unwrap_or_default());
-    ensure!((200..300).contains(&answer.status), "{first_line} got {} {body}", answer.status);
+    let first_line = String::from_utf8_lossy(
+        request
+            .split(|byte| *byte == b'\r')
+            .next()
+            .unwrap_or_default(),
+    );
+    ensure!(
+        (200..300).contains(&answer.status),
+        "{first_line} got {} {body}",
+        answer.status
+    );
     Ok(body)
 }
 
@@ -132,7 +165,8 @@ impl ClientPool {
         Ok(Self { clients })
     }
 
-    /// Sends two requests per client. The second must get 200, with `header` in its head if one is given.
+    /// Sends two requests per client. The second must get 200, with `header` in its head if one is
+    /// given.
     pub(crate) async fn warm_up(&mut self, header: Option<&str>) -> anyhow::Result<()> {
         for (connection, request) in &mut self.clients {
             connection.ask(request).await?;
@@ -140,13 +174,18 @@ impl ClientPool {
             let body = String::from_utf8_lossy(answer.body);
             ensure!(answer.status == 200, "got {}: {body}", answer.status);
             if let Some(header) = header {
-                ensure!(answer.head.to_ascii_lowercase().contains(header), "no {header} in {}", answer.head);
+                ensure!(
+                    answer.head.to_ascii_lowercase().contains(header),
+                    "no {header} in {}",
+                    answer.head
+                );
             }
         }
         Ok(())
     }
 
-    /// Sends at least `count` requests over all clients. Returns the time of each in microseconds, sorted.
+    /// Sends at least `count` requests over all clients. Returns the time of each in microseconds,
+    /// sorted.
     pub(crate) async fn run(&mut self, count: u32) -> anyhow::Result<Vec<f64>> {
         let each = (count as usize).div_ceil(self.clients.len());
         let mut running = JoinSet::new();
@@ -166,13 +205,20 @@ impl ClientPool {
 
 type Client = (Connection, Vec<u8>);
 
-async fn repeat((mut connection, request): Client, count: usize) -> anyhow::Result<(Client, Vec<f64>)> {
+async fn repeat(
+    (mut connection, request): Client,
+    count: usize,
+) -> anyhow::Result<(Client, Vec<f64>)> {
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
         let started = Instant::now();
         let answer = connection.ask(&request).await?;
         if answer.status != 200 {
-            bail!("got {}: {}", answer.status, String::from_utf8_lossy(answer.body));
+            bail!(
+                "got {}: {}",
+                answer.status,
+                String::from_utf8_lossy(answer.body)
+            );
         }
         times.push(started.elapsed().as_secs_f64() * 1e6);
     }
@@ -185,8 +231,14 @@ mod tests {
 
     #[test]
     fn heads_are_parsed() {
-        assert_eq!(content_length(b"HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n"), Some(17));
-        assert_eq!(content_length(b"HTTP/1.1 200 OK\r\nx-content-length: 17\r\n\r\n"), None);
+        assert_eq!(
+            content_length(b"HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n"),
+            Some(17)
+        );
+        assert_eq!(
+            content_length(b"HTTP/1.1 200 OK\r\nx-content-length: 17\r\n\r\n"),
+            None
+        );
         assert_eq!(status(b"HTTP/1.1 204 No Content\r\n\r\n"), Some(204));
         assert_eq!(status(b"HTTP/1.1 "), None);
         assert_eq!(find(b"ab\r\n\r\nc", b"\r\n\r\n"), Some(2));

@@ -1,5 +1,5 @@
-//! Compares the service with the bare handler and with nginx. Rounds of the two sides alternate, so that what disturbs
-//! one disturbs the other.
+//! Compares the service with the bare handler and with nginx. Rounds of the two sides alternate, so
+//! that what disturbs one disturbs the other.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,7 +23,8 @@ const P50: &str = "p50, µs";
 const P99: &str = "p99, µs";
 const BARE: &str = "bare handler";
 const NGINX: &str = "nginx";
-/// Wait after a round: the service buffers log lines this long, and writing them belongs to the round.
+/// Wait after a round: the service buffers log lines this long, and writing them belongs to the
+/// round.
 pub(crate) const LOG_FLUSH_WAIT: Duration = Duration::from_millis(30);
 /// Delay of the distant provider.
 const DISTANCE: Duration = Duration::from_millis(20);
@@ -39,7 +40,8 @@ pub(crate) struct Endpoint {
     target: Option<f64>,
 }
 
-/// A running service with a user, keys, a provider of fixed bytes, and an account with one page of rows.
+/// A running service with a user, keys, a provider of fixed bytes, and an account with one page of
+/// rows.
 pub(crate) struct Setup {
     pub(crate) folder: TempDir,
     pub(crate) service: Server,
@@ -50,34 +52,72 @@ pub(crate) struct Setup {
 
 impl Setup {
     pub(crate) async fn create(binary: &Path, keys: usize) -> anyhow::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
+        let folder = tempfile::Builder::new()
+            .prefix("bellbird-bench-")
+            .tempdir()?;
         let (answers, access) = recording::record(binary).await?;
         let provider = provider::start(folder.path(), &answers)?;
-        let access = Access { address: provider.address, ..access };
-        let (workdir, connection_id) = Workdir::with_user(binary, folder.path().to_owned(), access)?;
+        let access = Access {
+            address: provider.address,
+            ..access
+        };
+        let (workdir, connection_id) =
+            Workdir::with_user(binary, folder.path().to_owned(), access)?;
         let keys = workdir.keys(keys)?;
         let (service, _) = workdir.serve().await?;
         let first_key = keys.first().context("at least one key is needed")?;
         let accounts = service::account_ids(service.address, first_key).await?;
-        ensure!(accounts.len() >= recording::ACCOUNTS, "only {} accounts", accounts.len());
-        let rows = service::path_to_rows(service.address, first_key, &connection_id, PAGE_ROWS.into()).await?;
+        ensure!(
+            accounts.len() >= recording::ACCOUNTS,
+            "only {} accounts",
+            accounts.len()
+        );
+        let rows =
+            service::path_to_rows(service.address, first_key, &connection_id, PAGE_ROWS.into())
+                .await?;
         let mut endpoints = endpoints(&accounts, rows);
         let path = service::path_to_no_changes(service.address, first_key, &connection_id).await?;
-        endpoints.push(Endpoint { name: "changes", path, header: None, target: None });
-        Ok(Self { folder, service, provider, keys, endpoints })
+        endpoints.push(Endpoint {
+            name: "changes",
+            path,
+            header: None,
+            target: None,
+        });
+        Ok(Self {
+            folder,
+            service,
+            provider,
+            keys,
+            endpoints,
+        })
     }
 
     pub(crate) fn endpoint(&self, name: &str) -> anyhow::Result<&Endpoint> {
-        let known = || self.endpoints.iter().map(|endpoint| endpoint.name).collect::<Vec<_>>().join(", ");
+        let known = || {
+            self.endpoints
+                .iter()
+                .map(|endpoint| endpoint.name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let found = self.endpoints.iter().find(|endpoint| endpoint.name == name);
         found.with_context(|| format!("unknown endpoint {name}: choose one of {}", known()))
     }
 
-    /// Clients that request `endpoint` from the service. Each has its own key, because equal requests of one key at the
-    /// same time share one flight.
-    pub(crate) async fn client_pool(&self, endpoint: &Endpoint, clients: usize) -> anyhow::Result<ClientPool> {
+    /// Clients that request `endpoint` from the service. Each has its own key, because equal
+    /// requests of one key at the same time share one flight.
+    pub(crate) async fn client_pool(
+        &self,
+        endpoint: &Endpoint,
+        clients: usize,
+    ) -> anyhow::Result<ClientPool> {
         ensure!(clients <= self.keys.len(), "more clients than keys");
-        let requests = self.keys.iter().take(clients).map(|key| client::get(&endpoint.path, Some(key))).collect();
+        let requests = self
+            .keys
+            .iter()
+            .take(clients)
+            .map(|key| client::get(&endpoint.path, Some(key)))
+            .collect();
         let mut client_pool = ClientPool::open(self.service.address, requests).await?;
         client_pool.warm_up(endpoint.header).await?;
         Ok(client_pool)
@@ -89,8 +129,17 @@ impl Setup {
         for endpoint in &self.endpoints {
             let request = client::get(&endpoint.path, self.keys.first().map(String::as_str));
             let body = client::text(self.service.address, &request).await?;
-            let path = endpoint.path.split('?').next().unwrap_or_default().to_owned();
-            fixed.push(Fixed { path, content_type: "application/json".to_owned(), body });
+            let path = endpoint
+                .path
+                .split('?')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            fixed.push(Fixed {
+                path,
+                content_type: "application/json".to_owned(),
+                body,
+            });
         }
         Ok(fixed)
     }
@@ -98,12 +147,22 @@ impl Setup {
 
 fn endpoints(accounts: &[String], rows: String) -> Vec<Endpoint> {
     let twenty = accounts[..BALANCES].join(",");
-    let endpoint = |name, path: &str, header, target| Endpoint { name, path: path.to_owned(), header, target };
+    let endpoint = |name, path: &str, header, target| Endpoint {
+        name,
+        path: path.to_owned(),
+        header,
+        target,
+    };
     vec![
         endpoint("health", "/health", None, Some(1.6)),
         endpoint("connections", "/v1/connections", None, Some(1.8)),
         endpoint("categories", "/v1/categories", None, Some(1.8)),
-        endpoint("balances", &format!("/v1/balances?accountIds={twenty}"), Some("x-cache: hit"), Some(2.0)),
+        endpoint(
+            "balances",
+            &format!("/v1/balances?accountIds={twenty}"),
+            Some("x-cache: hit"),
+            Some(2.0),
+        ),
         endpoint("accounts", "/v1/accounts?limit=50", None, Some(2.0)),
         endpoint("transactions", &rows, None, None),
     ]
@@ -111,8 +170,16 @@ fn endpoints(accounts: &[String], rows: String) -> Vec<Endpoint> {
 
 /// Runs the selected comparisons.
 pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
-    let names =
-        ["health", "connections", "categories", "balances", "accounts", "transactions", "changes", "distant provider"];
+    let names = [
+        "health",
+        "connections",
+        "categories",
+        "balances",
+        "accounts",
+        "transactions",
+        "changes",
+        "distant provider",
+    ];
     if !names.iter().any(|name| args.is_selected(name)) {
         return Ok(());
     }
@@ -134,10 +201,22 @@ async fn with_bare(
     bare: &Server,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let mut subject = Side::new(&setup.service, setup.client_pool(endpoint, args.connections as usize).await?);
-    let mut baseline = Side::new(bare, clients_of(bare.address, &endpoint.path, args.connections, setup).await?);
+    let mut subject = Side::new(
+        &setup.service,
+        setup
+            .client_pool(endpoint, args.connections as usize)
+            .await?,
+    );
+    let mut baseline = Side::new(
+        bare,
+        clients_of(bare.address, &endpoint.path, args.connections, setup).await?,
+    );
     let heavy = endpoint.name == "transactions";
-    let requests = if heavy { args.requests.div_ceil(10) } else { args.requests };
+    let requests = if heavy {
+        args.requests.div_ceil(10)
+    } else {
+        args.requests
+    };
     run_alternating(args.rounds, requests, &mut subject, &mut baseline).await?;
     let figure = |measure, subject: &[f64], baseline: &[f64], target| {
         Figure::compared(endpoint.name, measure, BARE, subject, baseline, target)
@@ -149,8 +228,18 @@ async fn with_bare(
 }
 
 /// Clients of another server, with the same keys as those of the service.
-async fn clients_of(address: SocketAddr, path: &str, clients: u32, setup: &Setup) -> anyhow::Result<ClientPool> {
-    let requests = setup.keys.iter().take(clients as usize).map(|key| client::get(path, Some(key))).collect();
+async fn clients_of(
+    address: SocketAddr,
+    path: &str,
+    clients: u32,
+    setup: &Setup,
+) -> anyhow::Result<ClientPool> {
+    let requests = setup
+        .keys
+        .iter()
+        .take(clients as usize)
+        .map(|key| client::get(path, Some(key)))
+        .collect();
     let mut client_pool = ClientPool::open(address, requests).await?;
     client_pool.warm_up(None).await?;
     Ok(client_pool)
@@ -165,24 +254,67 @@ async fn with_nginx(args: &HttpArgs, setup: &Setup, report: &mut Report) -> anyh
         return Ok(());
     };
     let nginx = nginx::start(&program, setup.folder.path(), setup.provider.address).await?;
-    let path = format!("{}?end_user_id=user&page%5Bsize%5D={PAGE_ROWS}", provider::TRANSACTIONS);
-    let (page, direct) = (body(nginx.address, &path).await?, body(setup.provider.address, &path).await?);
+    let path = format!(
+        "{}?end_user_id=user&page%5Bsize%5D={PAGE_ROWS}",
+        provider::TRANSACTIONS
+    );
+    let (page, direct) = (
+        body(nginx.address, &path).await?,
+        body(setup.provider.address, &path).await?,
+    );
     ensure!(page == direct, "nginx changed the provider's page");
-    let mut subject =
-        Side::new(&setup.service, setup.client_pool(setup.endpoint("transactions")?, args.connections as usize).await?);
-    let mut baseline = Side::new(&nginx, clients_of(nginx.address, &path, args.connections, setup).await?);
+    let mut subject = Side::new(
+        &setup.service,
+        setup
+            .client_pool(setup.endpoint("transactions")?, args.connections as usize)
+            .await?,
+    );
+    let mut baseline = Side::new(
+        &nginx,
+        clients_of(nginx.address, &path, args.connections, setup).await?,
+    );
     if args.is_selected("transactions") {
-        run_alternating(args.rounds, args.requests.div_ceil(10), &mut subject, &mut baseline).await?;
-        for (measure, subject, baseline, target) in measures(&subject, &baseline, [Some(6.0), None, None]) {
-            report.add(Figure::compared("transactions", measure, NGINX, subject, baseline, target));
+        run_alternating(
+            args.rounds,
+            args.requests.div_ceil(10),
+            &mut subject,
+            &mut baseline,
+        )
+        .await?;
+        for (measure, subject, baseline, target) in
+            measures(&subject, &baseline, [Some(6.0), None, None])
+        {
+            report.add(Figure::compared(
+                "transactions",
+                measure,
+                NGINX,
+                subject,
+                baseline,
+                target,
+            ));
         }
     }
     if args.is_selected("distant provider") {
         (subject, baseline) = (subject.without_rounds(), baseline.without_rounds());
         provider::set_delay(setup.provider.address, DISTANCE).await?;
-        run_alternating(args.rounds, args.requests.div_ceil(20), &mut subject, &mut baseline).await?;
-        for (measure, subject, baseline, target) in measures(&subject, &baseline, [None, Some(1.05), Some(1.2)]) {
-            report.add(Figure::compared("distant provider (20 ms)", measure, NGINX, subject, baseline, target));
+        run_alternating(
+            args.rounds,
+            args.requests.div_ceil(20),
+            &mut subject,
+            &mut baseline,
+        )
+        .await?;
+        for (measure, subject, baseline, target) in
+            measures(&subject, &baseline, [None, Some(1.05), Some(1.2)])
+        {
+            report.add(Figure::compared(
+                "distant provider (20 ms)",
+                measure,
+                NGINX,
+                subject,
+                baseline,
+                target,
+            ));
         }
     }
     Ok(())
@@ -190,7 +322,11 @@ async fn with_nginx(args: &HttpArgs, setup: &Setup, report: &mut Report) -> anyh
 
 type Measure<'a> = (&'static str, &'a [f64], &'a [f64], Option<f64>);
 
-fn measures<'a>(subject: &'a Side, baseline: &'a Side, targets: [Option<f64>; 3]) -> [Measure<'a>; 3] {
+fn measures<'a>(
+    subject: &'a Side,
+    baseline: &'a Side,
+    targets: [Option<f64>; 3],
+) -> [Measure<'a>; 3] {
     let [cpu, p50, p99] = targets;
     [
         (CPU, &subject.cpu, &baseline.cpu, cpu),
@@ -201,7 +337,11 @@ fn measures<'a>(subject: &'a Side, baseline: &'a Side, targets: [Option<f64>; 3]
 
 async fn body(address: SocketAddr, path: &str) -> anyhow::Result<Vec<u8>> {
     let mut connection = Connection::open(address).await?;
-    Ok(connection.ask(&client::get(path, None)).await?.body.to_vec())
+    Ok(connection
+        .ask(&client::get(path, None))
+        .await?
+        .body
+        .to_vec())
 }
 
 /// One side of a comparison.
@@ -216,12 +356,23 @@ struct Side {
 
 impl Side {
     fn new(server: &Server, client_pool: ClientPool) -> Self {
-        Self { processes: server.ids(), client_pool, cpu: Vec::new(), p50: Vec::new(), p99: Vec::new() }
+        Self {
+            processes: server.ids(),
+            client_pool,
+            cpu: Vec::new(),
+            p50: Vec::new(),
+            p99: Vec::new(),
+        }
     }
 
     /// The same side without its rounds so far.
     fn without_rounds(self) -> Self {
-        Self { cpu: Vec::new(), p50: Vec::new(), p99: Vec::new(), ..self }
+        Self {
+            cpu: Vec::new(),
+            p50: Vec::new(),
+            p99: Vec::new(),
+            ..self
+        }
     }
 
     async fn round(&mut self, requests: u32) -> anyhow::Result<()> {
@@ -237,7 +388,12 @@ impl Side {
 }
 
 /// Runs a quarter of a round as warm-up on each side, then the alternating rounds.
-async fn run_alternating(rounds: u32, requests: u32, subject: &mut Side, baseline: &mut Side) -> anyhow::Result<()> {
+async fn run_alternating(
+    rounds: u32,
+    requests: u32,
+    subject: &mut Side,
+    baseline: &mut Side,
+) -> anyhow::Result<()> {
     for side in [&mut *subject, &mut *baseline] {
         side.client_pool.run(requests.div_ceil(4)).await?;
         tokio::time::sleep(LOG_FLUSH_WAIT).await;

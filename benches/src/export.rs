@@ -1,5 +1,5 @@
-//! Compares a file of 100,000 rows with reading the same rows in windows: processor time of the service, and its
-//! memory.
+//! Compares a file of 100,000 rows with reading the same rows in windows: processor time of the
+//! service, and its memory.
 
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ const FIRST_ROWS: usize = 1_000;
 const RATIO_MAX: f64 = 1.3;
 /// The most that memory may grow after [`FIRST_ROWS`].
 const GROWTH_MB: f64 = 5.0;
-/// Wait after a round: the service buffers log lines this long, and writing them belongs to the round.
+/// Wait after a round: the service buffers log lines this long, and writing them belongs to the
+/// round.
 const LOG_FLUSH_WAIT: Duration = Duration::from_millis(30);
 
 /// The end of a whole response.
@@ -54,20 +55,29 @@ struct Rounds {
 /// Each round reads the account in windows, then as a file of each selected format.
 pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let name = |format: &str| format!("export {}", format.replace("&layout=", ", "));
-    let selected: Vec<_> = FORMATS.into_iter().filter(|(format, _)| args.is_selected(&name(format))).collect();
+    let selected: Vec<_> = FORMATS
+        .into_iter()
+        .filter(|(format, _)| args.is_selected(&name(format)))
+        .collect();
     if selected.is_empty() {
         return Ok(());
     }
     let binary = service::binary(&args.program)?;
     progress(&format!("exporting {ROWS} rows of the sandbox"));
     let (_sandbox, access) = recording::start_sandbox(&binary, ROWS)?;
-    let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
+    let folder = tempfile::Builder::new()
+        .prefix("bellbird-bench-")
+        .tempdir()?;
     let (workdir, connection_id) = Workdir::with_user(&binary, folder.path().to_owned(), access)?;
     let keys = workdir.keys(1)?;
     let key = keys.first().context("a key is needed")?;
     let (service, _) = workdir.serve().await?;
     let path = service::path_to_rows(service.address, key, &connection_id, 5_000).await?;
-    let query = path.split_once('?').context("the path has no query")?.1.replace("&limit=200", "");
+    let query = path
+        .split_once('?')
+        .context("the path has no query")?
+        .1
+        .replace("&limit=200", "");
     // The first of each warms up.
     walk(&service, key, &query).await?;
     let mut walked = Vec::new();
@@ -85,16 +95,36 @@ pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<
     }
     for ((format, _), rounds) in selected.iter().zip(&rounds) {
         let name = name(format);
-        report.add(Figure::compared(&name, CPU, WINDOWS, &rounds.cpu, &walked, Some(RATIO_MAX)));
+        report.add(Figure::compared(
+            &name,
+            CPU,
+            WINDOWS,
+            &rounds.cpu,
+            &walked,
+            Some(RATIO_MAX),
+        ));
         let growth = format!("{name}, growth after row 1,000");
-        report.add(Figure::single(&growth, MEMORY, &rounds.growth, Some(GROWTH_MB)));
-        report.add(Figure::single(&format!("{name}, most"), MEMORY, &rounds.most, None));
+        report.add(Figure::single(
+            &growth,
+            MEMORY,
+            &rounds.growth,
+            Some(GROWTH_MB),
+        ));
+        report.add(Figure::single(
+            &format!("{name}, most"),
+            MEMORY,
+            &rounds.most,
+            None,
+        ));
     }
     Ok(())
 }
 
 /// Processor time of the service while `work` runs, in milliseconds.
-async fn cost<T>(service: &Server, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<(f64, T)> {
+async fn cost<T>(
+    service: &Server,
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<(f64, T)> {
     let start = Clock::read(&service.ids())?;
     let done = work.await?;
     tokio::time::sleep(LOG_FLUSH_WAIT).await;
@@ -130,8 +160,17 @@ struct Memory {
 /// Reads a file to its end, and counts its rows by `mark`.
 async fn export(service: &Server, key: &str, path: &str, mark: &[u8]) -> anyhow::Result<Memory> {
     let mut stream = TcpStream::connect(service.address).await?;
-    stream.write_all(&client::with_header(client::get(path, Some(key)), "connection: close")).await?;
-    let mut memory = Memory { first: 0.0, most: 0.0, end: 0.0 };
+    stream
+        .write_all(&client::with_header(
+            client::get(path, Some(key)),
+            "connection: close",
+        ))
+        .await?;
+    let mut memory = Memory {
+        first: 0.0,
+        most: 0.0,
+        end: 0.0,
+    };
     let (mut bytes, mut kept, mut rows, mut sampled) = (vec![0; 256 * 1024], 0, 0, 0);
     let (mut head, mut end) = (Vec::new(), Vec::new());
     loop {
@@ -143,7 +182,10 @@ async fn export(service: &Server, key: &str, path: &str, mark: &[u8]) -> anyhow:
             head = bytes[..count.min(15)].to_vec();
         }
         let filled = kept + count;
-        rows += bytes[..filled].windows(mark.len()).filter(|window| *window == mark).count();
+        rows += bytes[..filled]
+            .windows(mark.len())
+            .filter(|window| *window == mark)
+            .count();
         // One may begin at the end of what was read.
         kept = (mark.len() - 1).min(filled);
         end.extend_from_slice(&bytes[filled.saturating_sub(END.len())..filled]);
@@ -159,9 +201,16 @@ async fn export(service: &Server, key: &str, path: &str, mark: &[u8]) -> anyhow:
         }
     }
     memory.end = resident_mb(service.id())?;
-    ensure!(head.starts_with(b"HTTP/1.1 200"), "got {}", String::from_utf8_lossy(&head));
+    ensure!(
+        head.starts_with(b"HTTP/1.1 200"),
+        "got {}",
+        String::from_utf8_lossy(&head)
+    );
     ensure!(end == END, "the file was cut off");
     // The sizes of chunks are lines too, and one may lie within what marks a row.
-    ensure!(rows.abs_diff(ROWS as usize) < ROWS as usize / 50, "{rows} rows of {ROWS} were seen");
+    ensure!(
+        rows.abs_diff(ROWS as usize) < ROWS as usize / 50,
+        "{rows} rows of {ROWS} were seen"
+    );
     Ok(memory)
 }

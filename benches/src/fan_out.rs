@@ -32,7 +32,8 @@ struct Site {
     name: &'static str,
     address: SocketAddr,
     credentials: Value,
-    /// The call for comparison: the provider's own list of balances, or an open path where lists need a signature.
+    /// The call for comparison: the provider's own list of balances, or an open path where lists
+    /// need a signature.
     call: Vec<u8>,
 }
 
@@ -49,13 +50,20 @@ struct Setup {
 /// Measures three times, with each provider once the slowest.
 pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let name = |slowest: &str| format!("balances of {ACCOUNTS} accounts, {slowest} slowest");
-    let selected: Vec<&str> =
-        SHARES.iter().map(|(slowest, _)| *slowest).filter(|slowest| args.is_selected(&name(slowest))).collect();
+    let selected: Vec<&str> = SHARES
+        .iter()
+        .map(|(slowest, _)| *slowest)
+        .filter(|slowest| args.is_selected(&name(slowest)))
+        .collect();
     if selected.is_empty() {
         return Ok(());
     }
     let setup = Setup::create(&service::binary(&args.program)?).await?;
-    for slowest in setup.sites.iter().filter(|site| selected.contains(&site.name)) {
+    for slowest in setup
+        .sites
+        .iter()
+        .filter(|site| selected.contains(&site.name))
+    {
         let (subject, baseline) = setup.run_alternating(slowest, args.rounds).await?;
         report.add(Figure::difference(
             &name(slowest.name),
@@ -71,11 +79,14 @@ pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<
 
 impl Setup {
     async fn create(binary: &Path) -> anyhow::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
+        let folder = tempfile::Builder::new()
+            .prefix("bellbird-bench-")
+            .tempdir()?;
         let (sandbox, description) = recording::start_with_description(binary, ROWS)?;
         let access = Access::read(&description)?;
         let sites = sites(&description, &access).await?;
-        let workdir = Workdir::new(binary, folder.path().to_owned(), access).with_settings(settings(&description)?);
+        let workdir = Workdir::new(binary, folder.path().to_owned(), access)
+            .with_settings(settings(&description)?);
         workdir.add_user()?;
         let mut connections = Vec::new();
         for (site, (_, share)) in sites.iter().zip(SHARES) {
@@ -84,15 +95,33 @@ impl Setup {
         }
         let key = workdir.keys(1)?.remove(0);
         let (service, _) = workdir.serve().await?;
-        let ids = account_ids_of(service.address, &key, &connections).await?.join(",");
+        let ids = account_ids_of(service.address, &key, &connections)
+            .await?
+            .join(",");
         let request = client::get(&format!("/v1/balances?accountIds={ids}"), Some(&key));
-        Ok(Self { _folder: folder, _sandbox: sandbox, service, sites, request })
+        Ok(Self {
+            _folder: folder,
+            _sandbox: sandbox,
+            service,
+            sites,
+            request,
+        })
     }
 
-    /// Milliseconds of requests to the service and of calls to the slowest provider, one of each per round.
-    async fn run_alternating(&self, slowest: &Site, rounds: u32) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+    /// Milliseconds of requests to the service and of calls to the slowest provider, one of each
+    /// per round.
+    async fn run_alternating(
+        &self,
+        slowest: &Site,
+        rounds: u32,
+    ) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
         for site in &self.sites {
-            site.delay(if site.name == slowest.name { SLOW_MS } else { QUICK_MS }).await?;
+            site.delay(if site.name == slowest.name {
+                SLOW_MS
+            } else {
+                QUICK_MS
+            })
+            .await?;
         }
         let mut service = Connection::open(self.service.address).await?;
         let mut direct = Connection::open(slowest.address).await?;
@@ -112,11 +141,22 @@ impl Setup {
     async fn check(&self, service: &mut Connection) -> anyhow::Result<()> {
         let answer = service.ask(&self.request).await?;
         let head = answer.head.to_ascii_lowercase();
-        ensure!(answer.status == 200 && head.contains("x-cache: bypass"), "balances got {head}");
+        ensure!(
+            answer.status == 200 && head.contains("x-cache: bypass"),
+            "balances got {head}"
+        );
         let body: Value = serde_json::from_slice(answer.body)?;
-        let balances = body["data"].as_array().context("the response has no balances")?;
-        let known = balances.iter().filter(|balance| !balance["currentBalance"].is_null()).count();
-        ensure!(known == ACCOUNTS, "only {known} of {ACCOUNTS} balances have an amount");
+        let balances = body["data"]
+            .as_array()
+            .context("the response has no balances")?;
+        let known = balances
+            .iter()
+            .filter(|balance| !balance["currentBalance"].is_null())
+            .count();
+        ensure!(
+            known == ACCOUNTS,
+            "only {known} of {ACCOUNTS} balances have an amount"
+        );
         Ok(())
     }
 }
@@ -126,7 +166,12 @@ async fn timed(connection: &mut Connection, request: &[u8]) -> anyhow::Result<f6
     let started = Instant::now();
     let answer = connection.ask(request).await?;
     let took = started.elapsed().as_secs_f64() * 1e3;
-    ensure!(answer.status == 200, "got {}: {}", answer.status, String::from_utf8_lossy(answer.body));
+    ensure!(
+        answer.status == 200,
+        "got {}: {}",
+        answer.status,
+        String::from_utf8_lossy(answer.body)
+    );
     Ok(took)
 }
 
@@ -134,12 +179,30 @@ async fn timed(connection: &mut Connection, request: &[u8]) -> anyhow::Result<f6
 pub(crate) fn settings(description: &Value) -> anyhow::Result<Vec<(&'static str, String)>> {
     let (akahu, snaptrade) = (&description["akahu"], &description["snaptrade"]);
     Ok(vec![
-        ("BELLBIRD_AKAHU__BASE_URL", recording::text(&akahu["baseUrl"])?),
-        ("BELLBIRD_AKAHU__APP_TOKEN", recording::text(&akahu["appToken"])?),
-        ("BELLBIRD_AKAHU__APP_SECRET", recording::text(&akahu["appSecret"])?),
-        ("BELLBIRD_SNAPTRADE__BASE_URL", recording::text(&snaptrade["baseUrl"])?),
-        ("BELLBIRD_SNAPTRADE__CLIENT_ID", recording::text(&snaptrade["clientId"])?),
-        ("BELLBIRD_SNAPTRADE__CONSUMER_KEY", recording::text(&snaptrade["consumerKey"])?),
+        (
+            "BELLBIRD_AKAHU__BASE_URL",
+            recording::text(&akahu["baseUrl"])?,
+        ),
+        (
+            "BELLBIRD_AKAHU__APP_TOKEN",
+            recording::text(&akahu["appToken"])?,
+        ),
+        (
+            "BELLBIRD_AKAHU__APP_SECRET",
+            recording::text(&akahu["appSecret"])?,
+        ),
+        (
+            "BELLBIRD_SNAPTRADE__BASE_URL",
+            recording::text(&snaptrade["baseUrl"])?,
+        ),
+        (
+            "BELLBIRD_SNAPTRADE__CLIENT_ID",
+            recording::text(&snaptrade["clientId"])?,
+        ),
+        (
+            "BELLBIRD_SNAPTRADE__CONSUMER_KEY",
+            recording::text(&snaptrade["consumerKey"])?,
+        ),
         ("BELLBIRD_CACHE__BALANCES_SECONDS", "0".to_owned()),
     ])
 }
@@ -148,23 +211,40 @@ pub(crate) fn settings(description: &Value) -> anyhow::Result<Vec<(&'static str,
 async fn sites(description: &Value, fiskil: &Access) -> anyhow::Result<Vec<Site>> {
     let mut sites = Vec::new();
     for (name, _) in SHARES {
-        let credentials = description["credentials"].as_array().context("no credentials")?;
+        let credentials = description["credentials"]
+            .as_array()
+            .context("no credentials")?;
         let credentials = credentials
             .iter()
             .find(|credentials| credentials["provider"] == name)
             .context("a provider has no credentials")?;
         let base_url = recording::text(&description[name]["baseUrl"])?;
-        let origin = base_url.trim_start_matches("http://").split('/').next().unwrap_or_default();
+        let origin = base_url
+            .trim_start_matches("http://")
+            .split('/')
+            .next()
+            .unwrap_or_default();
         let call = match name {
             "fiskil" => fiskil.page(&fiskil.token().await?, "/v1/banking/balances", "")?,
             "akahu" => {
                 let get = client::get("/v1/accounts", credentials["userToken"].as_str());
-                client::with_header(get, &format!("x-akahu-id: {}", recording::text(&description[name]["appToken"])?))
+                client::with_header(
+                    get,
+                    &format!(
+                        "x-akahu-id: {}",
+                        recording::text(&description[name]["appToken"])?
+                    ),
+                )
             }
             // SnapTrade's lists need a signed request; its status is open.
             _ => client::get("/", None),
         };
-        sites.push(Site { name, address: origin.parse()?, credentials: credentials.clone(), call });
+        sites.push(Site {
+            name,
+            address: origin.parse()?,
+            credentials: credentials.clone(),
+            call,
+        });
     }
     Ok(sites)
 }
@@ -213,7 +293,9 @@ async fn account_ids_of(
     }
     let mut ids = Vec::new();
     for (connection_id, share) in connections {
-        let matching = accounts.iter().filter(|account| account["connectionId"] == connection_id.as_str());
+        let matching = accounts
+            .iter()
+            .filter(|account| account["connectionId"] == connection_id.as_str());
         let matching = matching.filter_map(|account| account["id"].as_str().map(str::to_owned));
         ids.extend(matching.take(*share));
     }

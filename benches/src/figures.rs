@@ -17,17 +17,31 @@ impl Summary {
         sorted.sort_by(f64::total_cmp);
         let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);
         let middle = sorted.len() / 2;
-        let median =
-            if sorted.len() % 2 == 1 { at(middle) } else { f64::midpoint(at(middle.wrapping_sub(1)), at(middle)) };
-        Self { median, min: at(0), max: at(sorted.len().wrapping_sub(1)) }
+        let median = if sorted.len() % 2 == 1 {
+            at(middle)
+        } else {
+            f64::midpoint(at(middle.wrapping_sub(1)), at(middle))
+        };
+        Self {
+            median,
+            min: at(0),
+            max: at(sorted.len().wrapping_sub(1)),
+        }
     }
 }
 
 /// The value that a `share` (such as 0.99) of the sorted values do not exceed.
 pub(crate) fn percentile(sorted: &[f64], share: f64) -> f64 {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index, cut to the last")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an index, cut to the last"
+    )]
     let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.saturating_sub(1).min(sorted.len().wrapping_sub(1))).copied().unwrap_or(f64::NAN)
+    sorted
+        .get(rank.saturating_sub(1).min(sorted.len().wrapping_sub(1)))
+        .copied()
+        .unwrap_or(f64::NAN)
 }
 
 #[derive(Debug, Serialize)]
@@ -44,7 +58,8 @@ pub(crate) struct Figure {
     pub(crate) ratio: Option<Summary>,
     /// Subject minus baseline, round by round. A figure has either this or a ratio.
     pub(crate) difference: Option<Summary>,
-    /// Upper bound of the median ratio or difference, or of the subject's median in a figure without a baseline.
+    /// Upper bound of the median ratio or difference, or of the subject's median in a figure
+    /// without a baseline.
     pub(crate) target: Option<f64>,
     /// Lower bound of the subject's median or of the median ratio.
     pub(crate) least: Option<f64>,
@@ -54,7 +69,12 @@ pub(crate) struct Figure {
 
 impl Figure {
     /// A figure without a baseline.
-    pub(crate) fn single(name: &str, measure: &'static str, values: &[f64], target: Option<f64>) -> Self {
+    pub(crate) fn single(
+        name: &str,
+        measure: &'static str,
+        values: &[f64],
+        target: Option<f64>,
+    ) -> Self {
         let subject = Summary::of(values);
         let met = target.map(|target| subject.median <= target);
         Self {
@@ -80,7 +100,11 @@ impl Figure {
         baseline: &[f64],
         target: Option<f64>,
     ) -> Self {
-        let ratios: Vec<f64> = subject.iter().zip(baseline).map(|(subject, baseline)| subject / baseline).collect();
+        let ratios: Vec<f64> = subject
+            .iter()
+            .zip(baseline)
+            .map(|(subject, baseline)| subject / baseline)
+            .collect();
         let ratio = Summary::of(&ratios);
         let met = target.map(|target| ratio.median <= target);
         Self {
@@ -106,8 +130,11 @@ impl Figure {
         baseline: &[f64],
         target: Option<f64>,
     ) -> Self {
-        let differences: Vec<f64> =
-            subject.iter().zip(baseline).map(|(subject, baseline)| subject - baseline).collect();
+        let differences: Vec<f64> = subject
+            .iter()
+            .zip(baseline)
+            .map(|(subject, baseline)| subject - baseline)
+            .collect();
         let difference = Summary::of(&differences);
         let met = target.map(|target| difference.median <= target);
         let ratio = None;
@@ -129,7 +156,11 @@ impl Figure {
         least: Option<f64>,
     ) -> Self {
         let met = least.map(|least| Summary::of(subject).median >= least);
-        Self { least, met, ..Self::compared(name, measure, baseline_name, subject, baseline, None) }
+        Self {
+            least,
+            met,
+            ..Self::compared(name, measure, baseline_name, subject, baseline, None)
+        }
     }
 
     /// Like [`Self::compared`], with `least` as the lower bound of the ratio.
@@ -143,16 +174,27 @@ impl Figure {
     ) -> Self {
         let figure = Self::compared(name, measure, baseline_name, subject, baseline, None);
         let met = figure.ratio.as_ref().map(|ratio| ratio.median >= least);
-        Self { least: Some(least), met, ..figure }
+        Self {
+            least: Some(least),
+            met,
+            ..figure
+        }
     }
 
     fn target_text(&self) -> Option<String> {
-        self.target.map(number).or_else(|| self.least.map(|least| format!("at least {}", number(least))))
+        self.target.map(number).or_else(|| {
+            self.least
+                .map(|least| format!("at least {}", number(least)))
+        })
     }
 
     fn outcome(&self) -> Option<String> {
         let ratio = self.ratio.as_ref().map(with_range);
-        ratio.or_else(|| self.difference.as_ref().map(|more| format!("{} more", with_range(more))))
+        ratio.or_else(|| {
+            self.difference
+                .as_ref()
+                .map(|more| format!("{} more", with_range(more)))
+        })
     }
 }
 
@@ -171,11 +213,22 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn new(rounds: u32, connections: u32) -> Self {
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
-        Self { rounds, connections, cores, figures: Vec::new(), left_out: Vec::new() }
+        Self {
+            rounds,
+            connections,
+            cores,
+            figures: Vec::new(),
+            left_out: Vec::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, figure: Figure) {
-        progress(&format!("{}, {}: {}", figure.name, figure.measure, short(&figure)));
+        progress(&format!(
+            "{}, {}: {}",
+            figure.name,
+            figure.measure,
+            short(&figure)
+        ));
         self.figures.push(figure);
     }
 
@@ -197,7 +250,9 @@ impl Report {
             "{} cores, {} connections, {} rounds; median (least..most)\n",
             self.cores, self.connections, self.rounds
         );
-        println!("| what | measure | Bellbird | compared with | ratio, or how much more | target | met |");
+        println!(
+            "| what | measure | Bellbird | compared with | ratio, or how much more | target | met |"
+        );
         println!("|---|---|---:|---:|---:|---:|---|");
         for figure in &self.figures {
             println!("{}", line(figure));
@@ -211,11 +266,16 @@ impl Report {
 
 fn line(figure: &Figure) -> String {
     let baseline = match (figure.baseline_name, &figure.baseline) {
-        (Some(baseline_name), Some(baseline)) => format!("{} ({baseline_name})", number(baseline.median)),
+        (Some(baseline_name), Some(baseline)) => {
+            format!("{} ({baseline_name})", number(baseline.median))
+        }
         _ => String::new(),
     };
-    let subject =
-        if figure.baseline_name.is_some() { number(figure.subject.median) } else { with_range(&figure.subject) };
+    let subject = if figure.baseline_name.is_some() {
+        number(figure.subject.median)
+    } else {
+        with_range(&figure.subject)
+    };
     format!(
         "| {} | {} | {subject} | {baseline} | {} | {} | {} |",
         figure.name,
@@ -227,15 +287,32 @@ fn line(figure: &Figure) -> String {
 }
 
 fn short(figure: &Figure) -> String {
-    let target = figure.target_text().map(|bound| format!(", target {bound}")).unwrap_or_default();
+    let target = figure
+        .target_text()
+        .map(|bound| format!(", target {bound}"))
+        .unwrap_or_default();
     match &figure.ratio {
-        Some(ratio) => format!("{}, ratio {}{target}", with_range(&figure.subject), with_range(ratio)),
-        None => format!("{}{target}", figure.outcome().unwrap_or_else(|| with_range(&figure.subject))),
+        Some(ratio) => format!(
+            "{}, ratio {}{target}",
+            with_range(&figure.subject),
+            with_range(ratio)
+        ),
+        None => format!(
+            "{}{target}",
+            figure
+                .outcome()
+                .unwrap_or_else(|| with_range(&figure.subject))
+        ),
     }
 }
 
 fn with_range(summary: &Summary) -> String {
-    format!("{} ({}..{})", number(summary.median), number(summary.min), number(summary.max))
+    format!(
+        "{} ({}..{})",
+        number(summary.median),
+        number(summary.min),
+        number(summary.max)
+    )
 }
 
 fn number(value: f64) -> String {
@@ -247,7 +324,10 @@ fn number(value: f64) -> String {
 }
 
 /// Prints progress to standard error.
-#[allow(clippy::print_stderr, reason = "progress of a program that runs for minutes")]
+#[allow(
+    clippy::print_stderr,
+    reason = "progress of a program that runs for minutes"
+)]
 pub(crate) fn progress(text: &str) {
     eprintln!("{text}");
 }
@@ -258,7 +338,14 @@ mod tests {
 
     #[test]
     fn differences_are_taken_round_by_round() {
-        let figure = Figure::difference("x", "ms", "y", &[205.0, 211.0, 203.0], &[200.0, 201.0, 202.0], Some(5.0));
+        let figure = Figure::difference(
+            "x",
+            "ms",
+            "y",
+            &[205.0, 211.0, 203.0],
+            &[200.0, 201.0, 202.0],
+            Some(5.0),
+        );
         assert_eq!(figure.outcome().unwrap(), "5.00 (1.00..10.0) more");
         assert_eq!(figure.met, Some(true));
         assert!(figure.ratio.is_none());
@@ -270,9 +357,18 @@ mod tests {
         let figure = Figure::rate("x", "a second", "y", &fast, &slow, Some(1_000.0));
         assert_eq!(figure.met, Some(true));
         assert_eq!(figure.target_text().unwrap(), "at least 1000");
-        assert_eq!(Figure::rate("x", "a second", "y", &slow, &fast, Some(2_001.0)).met, Some(false));
-        assert_eq!(Figure::ratio_at_least("x", "a second", "y", &fast, &slow, 0.9).met, Some(false));
-        assert_eq!(Figure::ratio_at_least("x", "a second", "y", &slow, &fast, 0.9).met, Some(true));
+        assert_eq!(
+            Figure::rate("x", "a second", "y", &slow, &fast, Some(2_001.0)).met,
+            Some(false)
+        );
+        assert_eq!(
+            Figure::ratio_at_least("x", "a second", "y", &fast, &slow, 0.9).met,
+            Some(false)
+        );
+        assert_eq!(
+            Figure::ratio_at_least("x", "a second", "y", &slow, &fast, 0.9).met,
+            Some(true)
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Compares two instances over PostgreSQL and Valkey with one on SQLite: how many requests a second of a core does.
+//! Compares two instances over PostgreSQL and Valkey with one on SQLite: how many requests a second
+//! of a core does.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -50,7 +51,11 @@ impl Deployment {
         std::fs::create_dir(folder)?;
         let limits = LIMITS.map(|(name, value)| (name, value.to_owned()));
         let settings = settings.into_iter().chain(limits).collect();
-        let workdir = Workdir::new(&service::binary(&args.program)?, folder.to_owned(), access.clone());
+        let workdir = Workdir::new(
+            &service::binary(&args.program)?,
+            folder.to_owned(),
+            access.clone(),
+        );
         let workdir = workdir.with_settings(settings);
         workdir.add_user()?;
         let connection = workdir.import(&access.credentials)?;
@@ -63,16 +68,28 @@ impl Deployment {
         let accounts = service::account_ids(address, key).await?;
         let cached = format!("/v1/balances?accountIds={}", accounts[..BALANCES].join(","));
         let live = service::path_to_rows(address, key, &connection, PAGE_ROWS.into()).await?;
-        Ok(Self { instances: running, keys, cached, live })
+        Ok(Self {
+            instances: running,
+            keys,
+            cached,
+            live,
+        })
     }
 
     /// Clients that use the instances in turn.
     async fn clients(&self, path: &str) -> anyhow::Result<ClientPool> {
-        let addresses: Vec<SocketAddr> = self.instances.iter().map(|instance| instance.address).collect();
+        let addresses: Vec<SocketAddr> = self
+            .instances
+            .iter()
+            .map(|instance| instance.address)
+            .collect();
         let clients = self.keys.iter().zip(addresses.iter().cycle());
         let mut opened = Vec::new();
         for (key, address) in clients {
-            opened.push((Connection::open(*address).await?, client::get(path, Some(key))));
+            opened.push((
+                Connection::open(*address).await?,
+                client::get(path, Some(key)),
+            ));
         }
         let mut clients = ClientPool::of(opened);
         clients.warm_up(None).await?;
@@ -96,26 +113,42 @@ async fn round(
     tokio::time::sleep(LOG_FLUSH_WAIT).await;
     let own = Clock::read(processes)?.since(&start.0);
     // A worker of PostgreSQL may have ended.
-    let living: Vec<u32> = others.iter().copied().filter(|id| Path::new(&format!("/proc/{id}")).exists()).collect();
+    let living: Vec<u32> = others
+        .iter()
+        .copied()
+        .filter(|id| Path::new(&format!("/proc/{id}")).exists())
+        .collect();
     let all = own + Clock::read(&living)?.since(&start.1);
     Ok((done * 1e6 / own, done * 1e6 / all))
 }
 
 pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
-    let kinds = ["two instances, cached balances", "two instances, live transactions"];
+    let kinds = [
+        "two instances, cached balances",
+        "two instances, live transactions",
+    ];
     if !kinds.iter().any(|name| args.is_selected(name)) {
         return Ok(());
     }
-    let valkey = VALKEY.into_iter().find(|name| Command::new(name).arg("--version").output().is_ok());
+    let valkey = VALKEY
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok());
     let (Some(valkey), true) = (valkey, Kind::Postgres.is_available()) else {
-        report
-            .leave_out("two instances: needs BELLBIRD_TEST_POSTGRES_URL, and valkey-server or redis-server".to_owned());
+        report.leave_out(
+            "two instances: needs BELLBIRD_TEST_POSTGRES_URL, and valkey-server or redis-server"
+                .to_owned(),
+        );
         return Ok(());
     };
-    let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
+    let folder = tempfile::Builder::new()
+        .prefix("bellbird-bench-")
+        .tempdir()?;
     let (answers, access) = recording::record(&service::binary(&args.program)?).await?;
     let provider = provider::start(folder.path(), &answers)?;
-    let access = Access { address: provider.address, ..access };
+    let access = Access {
+        address: provider.address,
+        ..access
+    };
     let redis = start_valkey(valkey).await?;
     let database = Database::create(Kind::Postgres).await?;
     let shared = vec![
@@ -138,12 +171,17 @@ pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<
         let (mut baseline, mut own, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..args.rounds {
             baseline.push(round(&mut of_one, &one.processes(), &[], requests).await?.0);
-            let (of_instances, of_all) = round(&mut of_two, &two.processes(), &others, requests).await?;
+            let (of_instances, of_all) =
+                round(&mut of_two, &two.processes(), &others, requests).await?;
             own.push(of_instances);
             all.push(of_all);
         }
-        report.add(Figure::ratio_at_least(name, OWN, BASELINE, &own, &baseline, OWN_LEAST));
-        report.add(Figure::ratio_at_least(name, ALL, BASELINE, &all, &baseline, ALL_LEAST));
+        report.add(Figure::ratio_at_least(
+            name, OWN, BASELINE, &own, &baseline, OWN_LEAST,
+        ));
+        report.add(Figure::ratio_at_least(
+            name, ALL, BASELINE, &all, &baseline, ALL_LEAST,
+        ));
     }
     drop((one, two));
     database.remove().await
@@ -152,7 +190,16 @@ pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<
 async fn start_valkey(program: &str) -> anyhow::Result<Server> {
     let address = unused_address()?;
     let mut command = Command::new(program);
-    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string(), "--save", "", "--appendonly", "no"]);
+    command.args([
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        &address.port().to_string(),
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+    ]);
     let server = Server::start(command.stdin(Stdio::null()).stdout(Stdio::null()), address)?;
     for _ in 0..100 {
         if Connection::open(address).await.is_ok() {

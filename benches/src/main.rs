@@ -1,7 +1,10 @@
 //! Measures the `bellbird` program from outside, always beside something else in the same run.
 //! `docs/benchmarks.md` explains what is measured and why.
 
-#![allow(clippy::float_arithmetic, reason = "figures are ratios; no amount of money comes near them")]
+#![allow(
+    clippy::float_arithmetic,
+    reason = "figures are ratios; no amount of money comes near them"
+)]
 
 mod bare;
 mod client;
@@ -39,7 +42,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Compare the service with a bare handler, nginx and a provider call; measure start, memory and provider calls
+    /// Compare the service with a bare handler, nginx and a provider call; measure start, memory
+    /// and provider calls
     Http(HttpArgs),
     /// Run one endpoint under `perf record` and print where the time goes
     Profile(ProfileArgs),
@@ -67,8 +71,8 @@ pub(crate) struct HttpArgs {
     #[command(flatten)]
     program: ProgramArgs,
 
-    /// Measure only names that contain this text, such as health, accounts, transactions, start, memory,
-    /// export, two instances
+    /// Measure only names that contain this text, such as health, accounts, transactions, start,
+    /// memory, export, two instances
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
@@ -99,7 +103,9 @@ pub(crate) struct HttpArgs {
 
 impl HttpArgs {
     pub(crate) fn is_selected(&self, name: &str) -> bool {
-        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+        self.only
+            .as_ref()
+            .is_none_or(|only| name.contains(only.as_str()))
     }
 }
 
@@ -108,8 +114,8 @@ pub(crate) struct WebhooksArgs {
     #[command(flatten)]
     program: ProgramArgs,
 
-    /// Measure only names that contain this text, such as postgres, one row, 500 rows, first sync, bad receivers, dead
-    /// endpoints
+    /// Measure only names that contain this text, such as postgres, one row, 500 rows, first sync,
+    /// bad receivers, dead endpoints
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
@@ -130,7 +136,9 @@ pub(crate) struct WebhooksArgs {
 
 impl WebhooksArgs {
     pub(crate) fn is_selected(&self, name: &str) -> bool {
-        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+        self.only
+            .as_ref()
+            .is_none_or(|only| name.contains(only.as_str()))
     }
 }
 
@@ -167,18 +175,29 @@ pub(crate) struct ProgramArgs {
 }
 
 fn main() -> anyhow::Result<()> {
-    // The load generator uses one thread: on both cores it would starve the service that it measures.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // The load generator uses one thread: on both cores it would starve the service that it
+    // measures.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     match Cli::parse().command {
         Command::Http(args) => {
             let report = runtime.block_on(http(&args))?;
-            if args.json { report.print_json() } else { report.print_table() }
+            if args.json {
+                report.print_json()
+            } else {
+                report.print_table()
+            }
         }
         Command::Profile(args) => runtime.block_on(perf::run(&args)),
         // This process delivers as the service does, so it has as many threads.
         Command::Webhooks(args) => {
             let report = tokio::runtime::Runtime::new()?.block_on(webhooks::run(&args))?;
-            if args.json { report.print_json() } else { report.print_table() }
+            if args.json {
+                report.print_json()
+            } else {
+                report.print_table()
+            }
         }
         Command::Receiver => runtime.block_on(webhooks::receiver::run()),
         Command::Bare { folder } => tokio::runtime::Runtime::new()?.block_on(bare::run(&folder)),

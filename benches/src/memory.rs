@@ -45,7 +45,9 @@ pub(crate) async fn start(args: &HttpArgs, report: &mut Report) -> anyhow::Resul
     };
     let (mut new, mut known, mut rest) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..STARTS {
-        let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
+        let folder = tempfile::Builder::new()
+            .prefix("bellbird-bench-")
+            .tempdir()?;
         let workdir = Workdir::new(&binary, folder.path().to_owned(), no_provider.clone());
         new.push(workdir.serve().await?.1);
         let (server, took) = workdir.serve().await?;
@@ -56,23 +58,44 @@ pub(crate) async fn start(args: &HttpArgs, report: &mut Report) -> anyhow::Resul
         }
     }
     report.add(Figure::single("start", START, &known, Some(100.0)));
-    report.add(Figure::single("start, new database", START, &new, Some(100.0)));
+    report.add(Figure::single(
+        "start, new database",
+        START,
+        &new,
+        Some(100.0),
+    ));
     report.add(Figure::single("memory at rest", MEMORY, &rest, Some(40.0)));
     Ok(())
 }
 
-/// Reads an account of the real sandbox window by window: counts provider calls in a short walk, memory in a long one.
+/// Reads an account of the real sandbox window by window: counts provider calls in a short walk,
+/// memory in a long one.
 pub(crate) async fn walk(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     if args.is_selected("provider calls") {
         let walk = Walk::run(args, FEW_ROWS).await?;
-        report.add(Figure::single("provider calls, 5,000 rows in windows of 200", "calls", &[walk.calls], Some(40.0)));
+        report.add(Figure::single(
+            "provider calls, 5,000 rows in windows of 200",
+            "calls",
+            &[walk.calls],
+            Some(40.0),
+        ));
     }
     if args.is_selected("memory walking") {
         let walk = Walk::run(args, MANY_ROWS).await?;
         let growth = walk.later_mb - walk.warm_mb;
         let most = walk.later_mb.max(walk.warm_mb);
-        report.add(Figure::single("memory walking 100,000 rows, most", MEMORY, &[most], None));
-        report.add(Figure::single("memory walking, growth after row 10,000", MEMORY, &[growth], Some(FLAT_MB)));
+        report.add(Figure::single(
+            "memory walking 100,000 rows, most",
+            MEMORY,
+            &[most],
+            None,
+        ));
+        report.add(Figure::single(
+            "memory walking, growth after row 10,000",
+            MEMORY,
+            &[growth],
+            Some(FLAT_MB),
+        ));
     }
     Ok(())
 }
@@ -91,16 +114,25 @@ impl Walk {
         let binary = service::binary(&args.program)?;
         progress(&format!("walking {rows} rows of the sandbox"));
         let (sandbox, access) = recording::start_sandbox(&binary, rows)?;
-        let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
-        let (workdir, connection_id) = Workdir::with_user(&binary, folder.path().to_owned(), access)?;
+        let folder = tempfile::Builder::new()
+            .prefix("bellbird-bench-")
+            .tempdir()?;
+        let (workdir, connection_id) =
+            Workdir::with_user(&binary, folder.path().to_owned(), access)?;
         let keys = workdir.keys(2)?;
         // The search for the path has its own key, so the walk starts with an empty page map.
-        let [finder, walker] = &keys[..] else { anyhow::bail!("two keys are needed") };
+        let [finder, walker] = &keys[..] else {
+            anyhow::bail!("two keys are needed")
+        };
         let (server, _) = workdir.serve().await?;
         let least = u64::from(rows.min(FEW_ROWS));
         let path = service::path_to_rows(server.address, finder, &connection_id, least).await?;
         let before = transaction_calls(sandbox.address).await?;
-        let mut walk = Self { calls: 0.0, warm_mb: 0.0, later_mb: 0.0 };
+        let mut walk = Self {
+            calls: 0.0,
+            warm_mb: 0.0,
+            later_mb: 0.0,
+        };
         let mut connection = Connection::open(server.address).await?;
         let mut offset = 0;
         loop {
@@ -110,7 +142,11 @@ impl Walk {
             let page: Value = serde_json::from_slice(answer.body)?;
             let given = page["data"].as_array().map_or(0, Vec::len);
             offset += u32::try_from(given)?;
-            let most = if offset <= WARM_ROWS { &mut walk.warm_mb } else { &mut walk.later_mb };
+            let most = if offset <= WARM_ROWS {
+                &mut walk.warm_mb
+            } else {
+                &mut walk.later_mb
+            };
             *most = most.max(resident_mb(server.id())?);
             if page["pagination"]["hasMore"] != Value::Bool(true) {
                 break;
@@ -125,12 +161,19 @@ impl Walk {
 
 async fn transaction_calls(sandbox: SocketAddr) -> anyhow::Result<f64> {
     let counts = client::json(sandbox, &client::get("/__control/calls", None)).await?;
-    let calls = counts["calls"].as_array().context("the sandbox reported no calls")?;
-    let of_transactions = calls.iter().find(|call| call["path"] == provider::TRANSACTIONS);
-    Ok(of_transactions.and_then(|call| call["count"].as_f64()).unwrap_or(0.0))
+    let calls = counts["calls"]
+        .as_array()
+        .context("the sandbox reported no calls")?;
+    let of_transactions = calls
+        .iter()
+        .find(|call| call["path"] == provider::TRANSACTIONS);
+    Ok(of_transactions
+        .and_then(|call| call["count"].as_f64())
+        .unwrap_or(0.0))
 }
 
-/// Measures memory while many keep-alive clients read transactions, with the provider near and 20 ms away.
+/// Measures memory while many keep-alive clients read transactions, with the provider near and 20
+/// ms away.
 pub(crate) async fn many_clients(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let clients = args.clients as usize;
     let near = format!("memory, {clients} clients");
@@ -139,7 +182,9 @@ pub(crate) async fn many_clients(args: &HttpArgs, report: &mut Report) -> anyhow
         return Ok(());
     }
     let setup = Setup::create(&service::binary(&args.program)?, clients).await?;
-    let mut client_pool = setup.client_pool(setup.endpoint("transactions")?, clients).await?;
+    let mut client_pool = setup
+        .client_pool(setup.endpoint("transactions")?, clients)
+        .await?;
     for (name, delay) in [(near, 0), (distant, 20)] {
         provider::set_delay(setup.provider.address, Duration::from_millis(delay)).await?;
         let most = most_memory(&setup, &mut client_pool, 40 * args.clients).await?;
@@ -149,7 +194,11 @@ pub(crate) async fn many_clients(args: &HttpArgs, report: &mut Report) -> anyhow
 }
 
 /// The most memory of the service while the clients send requests, read every 5 ms.
-async fn most_memory(setup: &Setup, client_pool: &mut ClientPool, requests: u32) -> anyhow::Result<f64> {
+async fn most_memory(
+    setup: &Setup,
+    client_pool: &mut ClientPool,
+    requests: u32,
+) -> anyhow::Result<f64> {
     let service = setup.service.id();
     let mut most = resident_mb(service)?;
     let load = client_pool.run(requests);

@@ -14,17 +14,35 @@ pub(crate) const MISSING: &str = "the comparison with nginx: nginx is not instal
     apt-get install -y --no-install-recommends nginx-light";
 
 pub(crate) fn program() -> Option<PathBuf> {
-    let places = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/nginx/sbin/nginx", "/usr/bin/nginx"];
-    places.into_iter().map(PathBuf::from).find(|place| place.is_file())
+    let places = [
+        "/usr/sbin/nginx",
+        "/usr/local/sbin/nginx",
+        "/usr/local/nginx/sbin/nginx",
+        "/usr/bin/nginx",
+    ];
+    places
+        .into_iter()
+        .map(PathBuf::from)
+        .find(|place| place.is_file())
 }
 
-pub(crate) async fn start(program: &Path, folder: &Path, provider: SocketAddr) -> anyhow::Result<Server> {
+pub(crate) async fn start(
+    program: &Path,
+    folder: &Path,
+    provider: SocketAddr,
+) -> anyhow::Result<Server> {
     let address = unused_address()?;
     let settings = folder.join("nginx.conf");
     fs::write(&settings, configuration(folder, address, provider))?;
     let log = folder.join("nginx.log");
     let mut command = Command::new(program);
-    command.arg("-c").arg(&settings).arg("-e").arg(&log).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .arg("-c")
+        .arg(&settings)
+        .arg("-e")
+        .arg(&log)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let server = Server::start(command.stderr(Stdio::null()), address)?;
     let until = Instant::now() + Duration::from_secs(5);
     while tokio::net::TcpStream::connect(address).await.is_err() {
@@ -38,7 +56,8 @@ pub(crate) async fn start(program: &Path, folder: &Path, provider: SocketAddr) -
     Ok(server)
 }
 
-/// Two workers, keep-alive on both sides, no access log. The buffers hold a whole page, so nginx never writes to disk.
+/// Two workers, keep-alive on both sides, no access log. The buffers hold a whole page, so nginx
+/// never writes to disk.
 fn configuration(folder: &Path, address: SocketAddr, provider: SocketAddr) -> String {
     let folder = folder.display();
     format!(

@@ -21,18 +21,29 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a command that listens on `address`.
     pub(crate) fn start(command: &mut Command, address: SocketAddr) -> anyhow::Result<Self> {
-        let child = command.spawn().with_context(|| format!("could not start {}", program(command)))?;
+        let child = command
+            .spawn()
+            .with_context(|| format!("could not start {}", program(command)))?;
         Ok(Self { child, address })
     }
 
-    /// Starts a hidden subcommand of this program. It prints its address once it listens, and exits when its standard
-    /// input closes.
+    /// Starts a hidden subcommand of this program. It prints its address once it listens, and exits
+    /// when its standard input closes.
     pub(crate) fn start_subcommand(name: &str, folder: Option<&Path>) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(name).args(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().with_context(|| format!("could not start {name}"))?;
+        command
+            .arg(name)
+            .args(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("could not start {name}"))?;
         let line = first_line(&mut child)?;
-        let address = line.trim().parse().with_context(|| format!("{name} printed {line:?} instead of an address"))?;
+        let address = line
+            .trim()
+            .parse()
+            .with_context(|| format!("{name} printed {line:?} instead of an address"))?;
         Ok(Self { child, address })
     }
 
@@ -50,14 +61,18 @@ impl Server {
         let parent = |id: &u32| stat(*id).and_then(|fields| fields.get(1)?.parse::<u32>().ok());
         let all = fs::read_dir("/proc").into_iter().flatten().flatten();
         let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        std::iter::once(own).chain(all.filter(|id| parent(id) == Some(own))).collect()
+        std::iter::once(own)
+            .chain(all.filter(|id| parent(id) == Some(own)))
+            .collect()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         // TERM first: after a KILL of the master, nginx workers would keep running.
-        let terminated = Command::new("kill").arg(self.child.id().to_string()).status();
+        let terminated = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status();
         if terminated.is_ok_and(|status| status.success()) {
             for _ in 0..100 {
                 if matches!(self.child.try_wait(), Ok(Some(_))) {
@@ -89,9 +104,13 @@ pub(crate) fn unused_address() -> anyhow::Result<SocketAddr> {
 
 /// The processes of all programs with this name.
 pub(crate) fn named(name: &str) -> Vec<u32> {
-    let is_named = |id: &u32| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|comm| comm.trim() == name);
+    let is_named = |id: &u32| {
+        fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|comm| comm.trim() == name)
+    };
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_named).collect()
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(is_named)
+        .collect()
 }
 
 /// The fields of `/proc/PID/stat` after the process name.
@@ -114,12 +133,19 @@ impl Clock {
         let mut threads = BTreeMap::new();
         let mut ticks = 0.0;
         for id in ids {
-            for entry in fs::read_dir(format!("/proc/{id}/task")).context("a measured process has exited")? {
+            for entry in
+                fs::read_dir(format!("/proc/{id}/task")).context("a measured process has exited")?
+            {
                 let entry = entry?;
                 let thread = entry.file_name().to_string_lossy().parse()?;
                 // A thread may end after the listing and before the read.
-                let Ok(text) = fs::read_to_string(entry.path().join("schedstat")) else { continue };
-                threads.insert((*id, thread), text.split(' ').next().unwrap_or_default().parse()?);
+                let Ok(text) = fs::read_to_string(entry.path().join("schedstat")) else {
+                    continue;
+                };
+                threads.insert(
+                    (*id, thread),
+                    text.split(' ').next().unwrap_or_default().parse()?,
+                );
             }
             let fields = stat(*id).context("a measured process has exited")?;
             for field in fields.get(11..13).context("a short stat line")? {
@@ -129,13 +155,21 @@ impl Clock {
         Ok(Self { threads, ticks })
     }
 
-    /// Processor time since `earlier`, in microseconds. It is exact to the nanosecond while all threads live. The clock
-    /// of a thread disappears when the thread ends, and then the process clock counts, which is exact to 10 ms.
+    /// Processor time since `earlier`, in microseconds. It is exact to the nanosecond while all
+    /// threads live. The clock of a thread disappears when the thread ends, and then the process
+    /// clock counts, which is exact to 10 ms.
     pub(crate) fn since(&self, earlier: &Self) -> f64 {
-        if earlier.threads.keys().any(|thread| !self.threads.contains_key(thread)) {
+        if earlier
+            .threads
+            .keys()
+            .any(|thread| !self.threads.contains_key(thread))
+        {
             return (self.ticks - earlier.ticks) * 1e6;
         }
-        let spent = self.threads.iter().map(|(thread, now)| now - earlier.threads.get(thread).copied().unwrap_or(0));
+        let spent = self
+            .threads
+            .iter()
+            .map(|(thread, now)| now - earlier.threads.get(thread).copied().unwrap_or(0));
         spent.sum::<u64>() as f64 / 1e3
     }
 }
@@ -151,8 +185,12 @@ pub(crate) fn peak_resident_mb(id: u32) -> anyhow::Result<f64> {
 }
 
 fn memory_mb(id: u32, name: &str) -> anyhow::Result<f64> {
-    let text = fs::read_to_string(format!("/proc/{id}/status")).context("a measured process has exited")?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+    let text = fs::read_to_string(format!("/proc/{id}/status"))
+        .context("a measured process has exited")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .with_context(|| format!("no {name}"))?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kib * 1024.0 / 1e6)
 }

@@ -1,5 +1,5 @@
-//! A provider that costs as little processor time as possible. It serves a few paths with bytes recorded from the
-//! sandbox, on one thread and without an HTTP library.
+//! A provider that costs as little processor time as possible. It serves a few paths with bytes
+//! recorded from the sandbox, on one thread and without an HTTP library.
 
 use std::collections::HashMap;
 use std::fs;
@@ -36,7 +36,12 @@ pub(crate) fn start(folder: &Path, answers: &Answers) -> anyhow::Result<Server> 
 
 /// Delays the responses to [`TRANSACTIONS`] from now on.
 pub(crate) async fn set_delay(address: SocketAddr, delay: Duration) -> anyhow::Result<()> {
-    client::json(address, &client::get(&format!("{DELAY}{}", delay.as_millis()), None)).await.map(drop)
+    client::json(
+        address,
+        &client::get(&format!("{DELAY}{}", delay.as_millis()), None),
+    )
+    .await
+    .map(drop)
 }
 
 struct State {
@@ -46,10 +51,18 @@ struct State {
 }
 
 pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
-    let answers: Answers =
-        serde_json::from_slice(&fs::read(folder.join(LIST)).context("could not read the recorded responses")?)?;
-    let answers = answers.0.into_iter().map(|(path, body)| (path, answer("200 OK", &body))).collect();
-    let state = Arc::new(State { answers, delay_ms: AtomicU64::new(0) });
+    let answers: Answers = serde_json::from_slice(
+        &fs::read(folder.join(LIST)).context("could not read the recorded responses")?,
+    )?;
+    let answers = answers
+        .0
+        .into_iter()
+        .map(|(path, body)| (path, answer("200 OK", &body)))
+        .collect();
+    let state = Arc::new(State {
+        answers,
+        delay_ms: AtomicU64::new(0),
+    });
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     print_address_until_stdin_closes(listener.local_addr()?);
     loop {
@@ -91,7 +104,9 @@ async fn converse(state: &State, mut stream: TcpStream) -> anyhow::Result<()> {
             if delay_ms > 0 && path == TRANSACTIONS {
                 tokio::time::sleep(Duration::from_millis(delay_ms)).await;
             }
-            stream.write_all(state.answers.get(path).unwrap_or(&missing)).await?;
+            stream
+                .write_all(state.answers.get(path).unwrap_or(&missing))
+                .await?;
         }
         buffer.copy_within(request_end..filled, 0);
         filled -= request_end;
@@ -101,19 +116,33 @@ async fn converse(state: &State, mut stream: TcpStream) -> anyhow::Result<()> {
 /// The end of the first request with its body; `None` while it is incomplete.
 fn request_end(bytes: &[u8]) -> Option<usize> {
     let head_end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
-    let length = if bytes.starts_with(b"POST") { client::content_length(&bytes[..head_end]).unwrap_or(0) } else { 0 };
+    let length = if bytes.starts_with(b"POST") {
+        client::content_length(&bytes[..head_end]).unwrap_or(0)
+    } else {
+        0
+    };
     (bytes.len() >= head_end + length).then_some(head_end + length)
 }
 
 /// The path without its query.
 fn path_of(request: &[u8]) -> &str {
-    let target = request.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    let target = request
+        .split(|byte| *byte == b' ')
+        .nth(1)
+        .unwrap_or_default();
+    let path = target
+        .split(|byte| *byte == b'?')
+        .next()
+        .unwrap_or_default();
     std::str::from_utf8(path).unwrap_or_default()
 }
 
-/// Prints the address of a hidden command. When the parent process ends, standard input closes and this process exits.
-#[allow(clippy::print_stdout, reason = "read by the process that started this one")]
+/// Prints the address of a hidden command. When the parent process ends, standard input closes and
+/// this process exits.
+#[allow(
+    clippy::print_stdout,
+    reason = "read by the process that started this one"
+)]
 pub(crate) fn print_address_until_stdin_closes(address: SocketAddr) {
     println!("{address}");
     let _ = std::io::stdout().flush();

@@ -1,5 +1,5 @@
-//! Checks URLs of webhook endpoints as users write them: an accepted URL has a public host name, and no forbidden IP
-//! address is allowed.
+//! Checks URLs of webhook endpoints as users write them: an accepted URL has a public host name,
+//! and no forbidden IP address is allowed.
 
 #![no_main]
 
@@ -11,7 +11,9 @@ use std::net::IpAddr;
 use libfuzzer_sys::fuzz_target;
 use target::{Rules, check_url, is_allowed};
 
-const PUBLIC: Rules = Rules { allow_loopback: false };
+const PUBLIC: Rules = Rules {
+    allow_loopback: false,
+};
 
 fuzz_target!(|text: &str| {
     if let Ok(url) = check_url(text, PUBLIC) {
@@ -20,13 +22,24 @@ fuzz_target!(|text: &str| {
         let port = url.port_or_known_default().expect("a port");
         assert!(port == 443 || port >= 1024, "a system port");
         let host = url.host_str().expect("a host");
-        assert!(host.parse::<IpAddr>().is_err() && !host.starts_with('['), "an IP address");
+        assert!(
+            host.parse::<IpAddr>().is_err() && !host.starts_with('['),
+            "an IP address"
+        );
         assert!(host.contains('.') && !host.ends_with('.'), "a local name");
-        assert_eq!(check_url(url.as_str(), PUBLIC).as_ref(), Ok(&url), "an accepted URL is accepted again");
+        assert_eq!(
+            check_url(url.as_str(), PUBLIC).as_ref(),
+            Ok(&url),
+            "an accepted URL is accepted again"
+        );
     }
     if let Ok(address) = text.parse::<IpAddr>() {
-        let is_special = address.is_loopback() || address.is_unspecified() || address.is_multicast();
-        assert!(!(is_special && is_allowed(address, PUBLIC)), "an address that is not public");
+        let is_special =
+            address.is_loopback() || address.is_unspecified() || address.is_multicast();
+        assert!(
+            !(is_special && is_allowed(address, PUBLIC)),
+            "an address that is not public"
+        );
         if let IpAddr::V6(address) = address
             && address.to_ipv4_mapped().is_some()
         {

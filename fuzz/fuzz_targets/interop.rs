@@ -3,7 +3,8 @@
 #![no_main]
 #![expect(dead_code, reason = "the files below hold more than what reads bytes")]
 
-// The files below name the crates that they come from, which would add a web server and both databases.
+// The files below name the crates that they come from, which would add a web server and both
+// databases.
 extern crate self as bellbird_api;
 extern crate self as bellbird_reads;
 
@@ -24,7 +25,10 @@ pub mod front {
         use std::borrow::Cow;
 
         pub enum Problem {
-            BadRequest { message: Cow<'static, str>, details: Vec<String> },
+            BadRequest {
+                message: Cow<'static, str>,
+                details: Vec<String>,
+            },
         }
     }
 }
@@ -37,19 +41,35 @@ mod simplefin {
     use crate::front::Problem;
     use params::SetParams;
 
-    const NAMES: [&str; 5] = ["start-date", "end-date", "version", "account", "balances-only"];
+    const NAMES: [&str; 5] = [
+        "start-date",
+        "end-date",
+        "version",
+        "account",
+        "balances-only",
+    ];
 
     pub fn check(query: &str) {
         match SetParams::read(Some(query)) {
             Err(Problem::BadRequest { message, details }) => {
                 assert!(!message.is_empty() && !details.is_empty());
-                let is_named = |detail: &String| detail.split_once(": ").is_some_and(|(name, _)| NAMES.contains(&name));
-                assert!(details.iter().all(is_named), "a detail names its parameter: {details:?}");
+                let is_named = |detail: &String| {
+                    detail
+                        .split_once(": ")
+                        .is_some_and(|(name, _)| NAMES.contains(&name))
+                };
+                assert!(
+                    details.iter().all(is_named),
+                    "a detail names its parameter: {details:?}"
+                );
             }
             Ok(params) => {
                 let ids = params.accounts.ids.as_deref().unwrap_or_default();
                 assert!(ids.len() <= 100 && ids.is_sorted_by(|above, below| above < below));
-                assert!(!params.is_mistaken() || params.window().is_empty(), "a mistaken window has no day");
+                assert!(
+                    !params.is_mistaken() || params.window().is_empty(),
+                    "a mistaken window has no day"
+                );
             }
         }
     }
@@ -112,12 +132,24 @@ mod mcp {
 
     fn check_arguments(arguments: &Map<String, Value>) {
         match arguments::read::<All>(arguments) {
-            Err(mistakes) => assert!((1..=12 + 5).contains(&mistakes.lines().count()), "{mistakes}"),
+            Err(mistakes) => assert!(
+                (1..=12 + 5).contains(&mistakes.lines().count()),
+                "{mistakes}"
+            ),
             Ok(read) => {
-                assert!(read.limit.is_none_or(|RowLimit(rows)| (1..=ROWS_MAX).contains(&rows)));
-                assert!(read.min_amount.is_none_or(|Amount(amount)| !amount.is_negative()));
+                assert!(
+                    read.limit
+                        .is_none_or(|RowLimit(rows)| (1..=ROWS_MAX).contains(&rows))
+                );
+                assert!(
+                    read.min_amount
+                        .is_none_or(|Amount(amount)| !amount.is_negative())
+                );
                 if let Some(Accounts::These(ids)) = &read.account_ids {
-                    assert!((1..=100).contains(&ids.len()) && ids.is_sorted_by(|above, below| above < below));
+                    assert!(
+                        (1..=100).contains(&ids.len())
+                            && ids.is_sorted_by(|above, below| above < below)
+                    );
                 }
                 let _ = arguments::date_filter(read.from, read.to);
             }

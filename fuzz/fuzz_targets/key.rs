@@ -1,4 +1,5 @@
-//! Parses API keys. It checks that a key parses to itself, and that a changed character or an added text is rejected.
+//! Parses API keys. It checks that a key parses to itself, and that a changed character or an added
+//! text is rejected.
 
 #![no_main]
 
@@ -18,15 +19,25 @@ fuzz_target!(|input: ([u8; 32], &str)| {
     let at = 3 + usize::from(numbers[0]) % 38;
     let other = if &wrong[at..=at] == "x" { "y" } else { "x" };
     wrong.replace_range(at..=at, other);
-    assert!(ApiKey::parse(&wrong).is_err(), "a mistyped key was accepted");
+    assert!(
+        ApiKey::parse(&wrong).is_err(),
+        "a mistyped key was accepted"
+    );
     // No text may follow the key.
     assert!(ApiKey::parse(&format!("{}{text}", key.expose())).is_err() || text.is_empty());
 });
 
 fn check(key: &ApiKey) {
     let text = key.expose();
-    assert!(text.len() == 41 && text.starts_with("bb_"), "not formatted as a key");
-    assert_eq!(ApiKey::parse(text).as_ref(), Ok(key), "does not parse to itself");
+    assert!(
+        text.len() == 41 && text.starts_with("bb_"),
+        "not formatted as a key"
+    );
+    assert_eq!(
+        ApiKey::parse(text).as_ref(),
+        Ok(key),
+        "does not parse to itself"
+    );
     assert_eq!(key.prefix(), &text[..10]);
     assert_eq!(format!("{key:?}"), "ApiKey(..)");
 }

@@ -1,4 +1,5 @@
-//! Parses any bytes as a provider event whose signature is valid. The body is rejected, or names affected resources.
+//! Parses any bytes as a provider event whose signature is valid. The body is rejected, or names
+//! affected resources.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Parses any bytes as a provider's page of rows. The page is rejected, or every row keeps the adapter's promises.
+//! Parses any bytes as a provider's page of rows. The page is rejected, or every row keeps the
+//! adapter's promises.
 
 #![no_main]
 
@@ -26,7 +27,8 @@ fn account(provider_account_id: &str) -> Account {
 /// The account of each provider's seeds, with the id that the provider uses.
 static FISKIL: LazyLock<Account> = LazyLock::new(|| account("123456789"));
 static AKAHU: LazyLock<Account> = LazyLock::new(|| account("acc_c00000000000000000000a001"));
-static SNAPTRADE: LazyLock<Account> = LazyLock::new(|| account("917c8734-8470-4a3e-a18f-57c3f2ee6631"));
+static SNAPTRADE: LazyLock<Account> =
+    LazyLock::new(|| account("917c8734-8470-4a3e-a18f-57c3f2ee6631"));
 
 fuzz_target!(|body: &[u8]| {
     json::fuzz_values(body);

@@ -1,4 +1,5 @@
-//! Counts the calls that a simulated provider receives, by method and route, so that tests can assert on them.
+//! Counts the calls that a simulated provider receives, by method and route, so that tests can
+//! assert on them.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,11 @@ pub(crate) struct Count {
 
 impl Calls {
     pub(crate) fn count(&self, method: &Method, path: &str) {
-        *self.0.lock().entry((path.to_owned(), method.to_string())).or_default() += 1;
+        *self
+            .0
+            .lock()
+            .entry((path.to_owned(), method.to_string()))
+            .or_default() += 1;
     }
 
     /// Sorted by path.
@@ -26,7 +31,11 @@ impl Calls {
         let counts = self.0.lock();
         counts
             .iter()
-            .map(|((path, method), &count)| Count { method: method.clone(), path: path.clone(), count })
+            .map(|((path, method), &count)| Count {
+                method: method.clone(),
+                path: path.clone(),
+                count,
+            })
             .collect()
     }
 

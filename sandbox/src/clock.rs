@@ -1,5 +1,5 @@
-//! The settable clock of a simulated provider. It runs at normal speed with an offset from the system clock, which
-//! tests can change.
+//! The settable clock of a simulated provider. It runs at normal speed with an offset from the
+//! system clock, which tests can change.
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -18,7 +18,9 @@ pub(crate) struct Clock {
 impl Clock {
     /// Starts at `start`, or at the system time.
     pub(crate) fn new(start: Option<Timestamp>) -> Self {
-        let clock = Self { ahead: Mutex::new(SignedDuration::ZERO) };
+        let clock = Self {
+            ahead: Mutex::new(SignedDuration::ZERO),
+        };
         if let Some(start) = start {
             clock.set(start);
         }
@@ -26,7 +28,9 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        system_time().saturating_add(*self.ahead.lock()).expect("a signed duration never overflows when saturating")
+        system_time()
+            .saturating_add(*self.ahead.lock())
+            .expect("a signed duration never overflows when saturating")
     }
 
     /// Jumps to `to` and runs on from there.

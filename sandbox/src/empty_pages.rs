@@ -1,5 +1,5 @@
-//! Serves empty pages in the middle of a list when a test asks for them. A client that stops at an empty page loses
-//! rows.
+//! Serves empty pages in the middle of a list when a test asks for them. A client that stops at an
+//! empty page loses rows.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
@@ -30,12 +30,15 @@ struct EmptyPagesRequest {
 }
 
 impl EmptyPages {
-    /// Handles `POST /__control/pages`. Without `match` the rule applies to paths that begin with `default_path`.
+    /// Handles `POST /__control/pages`. Without `match` the rule applies to paths that begin with
+    /// `default_path`.
     pub(crate) fn set(&self, body: &Bytes, default_path: &str) -> Result<Response, BadRequest> {
         let request: EmptyPagesRequest = parse_body(body, "{\"emptyEvery\": N}, 0 for never")?;
         *self.0.lock() = EmptyPageRule {
             every: request.empty_every,
-            path_prefix: request.path_prefix.unwrap_or_else(|| default_path.to_owned()),
+            path_prefix: request
+                .path_prefix
+                .unwrap_or_else(|| default_path.to_owned()),
             page_count: 0,
         };
         Ok(Json(json!({"emptyEvery": request.empty_every})).into_response())

@@ -27,21 +27,36 @@ pub(crate) async fn inject_faults(
     request: Request,
     next: Next,
 ) -> Response {
-    let route = request.extensions().get::<MatchedPath>().map_or("(unknown)", MatchedPath::as_str);
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or("(unknown)", MatchedPath::as_str);
     controls.calls.count(request.method(), route);
     let uri = request.uri();
-    let fault = controls.faults.take_match(uri.path_and_query().map_or(uri.path(), |whole| whole.as_str()));
+    let fault = controls.faults.take_match(
+        uri.path_and_query()
+            .map_or(uri.path(), |whole| whole.as_str()),
+    );
     match fault {
         None => next.run(request).await,
         Some(fault) => apply_fault(&controls, &fault, request, next).await,
     }
 }
 
-async fn apply_fault(controls: &ProviderControls, fault: &Fault, request: Request, next: Next) -> Response {
+async fn apply_fault(
+    controls: &ProviderControls,
+    fault: &Fault,
+    request: Request,
+    next: Next,
+) -> Response {
     if let Some(delay) = fault.delay() {
         tokio::time::sleep(delay).await;
     }
-    let connection_control = request.extensions().get::<Arc<ConnectionControl>>().cloned().unwrap_or_default();
+    let connection_control = request
+        .extensions()
+        .get::<Arc<ConnectionControl>>()
+        .cloned()
+        .unwrap_or_default();
     match fault.kind {
         Kind::Delay => next.run(request).await,
         Kind::Status => status(controls, fault, request.uri().path()),
@@ -69,7 +84,8 @@ fn abort() -> Response {
 
 fn status(controls: &ProviderControls, fault: &Fault, path: &str) -> Response {
     let (content_type, body) = (controls.error_body)(path, fault.status());
-    let mut response = (fault.status(), [(header::CONTENT_TYPE, content_type)], body).into_response();
+    let mut response =
+        (fault.status(), [(header::CONTENT_TYPE, content_type)], body).into_response();
     let retry_after = fault.retry_after.as_ref().map(|value| match value {
         serde_json::Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -86,36 +102,56 @@ async fn collected(response: Response) -> (http::response::Parts, Bytes) {
     (head, to_bytes(body, usize::MAX).await.unwrap_or_default())
 }
 
-async fn cut(response: Response, fault: &Fault, connection_control: Arc<ConnectionControl>) -> Response {
+async fn cut(
+    response: Response,
+    fault: &Fault,
+    connection_control: Arc<ConnectionControl>,
+) -> Response {
     let (mut head, body) = collected(response).await;
     if body.is_empty() {
         return abort();
     }
     // At least one byte is missing, so that the body is always cut.
-    let part = body.slice(..fault.after_bytes.unwrap_or(body.len() / 2).min(body.len() - 1));
-    head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    let part = body.slice(
+        ..fault
+            .after_bytes
+            .unwrap_or(body.len() / 2)
+            .min(body.len() - 1),
+    );
+    head.headers
+        .insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     let mut part = Some(part).filter(|part| !part.is_empty());
     let pieces = stream::poll_fn(move |context| match part.take() {
         Some(part) => Poll::Ready(Some(Ok(part))),
-        // Break the connection only after a flush; otherwise the bytes sent so far would be lost with it.
-        None => connection_control.poll_flushed(context).map(|()| Some(Err(io::Error::other("cut by a fault")))),
+        // Break the connection only after a flush; otherwise the bytes sent so far would be lost
+        // with it.
+        None => connection_control
+            .poll_flushed(context)
+            .map(|()| Some(Err(io::Error::other("cut by a fault")))),
     });
     Response::from_parts(head, Body::from_stream(pieces))
 }
 
 async fn malformed(response: Response) -> Response {
     let (mut head, body) = collected(response).await;
-    let half = if body.len() < 2 { Bytes::from_static(b"{\"") } else { body.slice(..body.len() / 2) };
+    let half = if body.len() < 2 {
+        Bytes::from_static(b"{\"")
+    } else {
+        body.slice(..body.len() / 2)
+    };
     head.status = StatusCode::OK;
     head.headers.remove(header::CONTENT_LENGTH);
-    head.headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+    head.headers
+        .entry(header::CONTENT_TYPE)
+        .or_insert(HeaderValue::from_static("application/json"));
     Response::from_parts(head, Body::from(half))
 }
 
 async fn drip(response: Response, fault: &Fault) -> Response {
     let (mut head, body) = collected(response).await;
     if head.status != StatusCode::NO_CONTENT {
-        head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+        head.headers
+            .insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     }
     let pause = fault.drip();
     let drops = stream::unfold(body, move |mut rest| async move {
@@ -129,8 +165,8 @@ async fn drip(response: Response, fault: &Fault) -> Response {
     Response::from_parts(head, Body::from_stream(drops))
 }
 
-/// Puts a padding member (or element) in front of the real response. The result is valid JSON of the right shape, only
-/// far too long.
+/// Puts a padding member (or element) in front of the real response. The result is valid JSON of
+/// the right shape, only far too long.
 async fn huge(response: Response) -> Response {
     let (mut head, body) = collected(response).await;
     let (open, rest) = match body.split_first() {
@@ -139,12 +175,19 @@ async fn huge(response: Response) -> Response {
         _ => ("{\"padding\":\"", Bytes::from_static(b"}")),
     };
     let element = if open.starts_with('[') { "\"}" } else { "\"" };
-    let comma = if matches!(&rest[..], b"}" | b"]") { "" } else { "," };
+    let comma = if matches!(&rest[..], b"}" | b"]") {
+        ""
+    } else {
+        ","
+    };
     head.headers.remove(header::CONTENT_LENGTH);
     let filler = stream::repeat(Bytes::from_static(&FILLER)).take(HUGE_BYTES / FILLER.len());
     let pieces = stream::iter([Bytes::from(open)])
         .chain(filler)
-        .chain(stream::iter([Bytes::from(format!("{element}{comma}")), rest]))
+        .chain(stream::iter([
+            Bytes::from(format!("{element}{comma}")),
+            rest,
+        ]))
         .map(Ok::<_, Infallible>);
     Response::from_parts(head, Body::from_stream(pieces))
 }

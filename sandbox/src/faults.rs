@@ -1,4 +1,5 @@
-//! The faults that tests set through `/__control/faults`, and how each call takes the one that matches it.
+//! The faults that tests set through `/__control/faults`, and how each call takes the one that
+//! matches it.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ pub(crate) enum Kind {
     Status,
     /// Responds as usual, after a delay.
     Delay,
-    /// Sends `afterBytes` of the real body and closes the connection, although `Content-Length` declared more.
+    /// Sends `afterBytes` of the real body and closes the connection, although `Content-Length`
+    /// declared more.
     Cut,
     /// Responds with 200 and half a JSON text.
     Malformed,
@@ -53,21 +55,31 @@ const DRIP_DEFAULT_MS: u64 = 100;
 
 impl Fault {
     fn validation_error(&self) -> Option<String> {
-        if self.kind == Kind::Status && !self.status.is_some_and(|status| (200..=599).contains(&status)) {
+        if self.kind == Kind::Status
+            && !self
+                .status
+                .is_some_and(|status| (200..=599).contains(&status))
+        {
             return Some("kind \"status\" needs \"status\", a number from 200 to 599".to_owned());
         }
         if self.times == Some(0) {
-            return Some("\"times\" must be at least 1; leave it out for a fault that stays".to_owned());
+            return Some(
+                "\"times\" must be at least 1; leave it out for a fault that stays".to_owned(),
+            );
         }
         match &self.retry_after {
             None | Some(serde_json::Value::String(_)) => None,
             Some(value) if value.is_u64() => None,
-            Some(_) => Some("\"retryAfter\" must be whole seconds or the text of the header".to_owned()),
+            Some(_) => {
+                Some("\"retryAfter\" must be whole seconds or the text of the header".to_owned())
+            }
         }
     }
 
     pub(crate) fn status(&self) -> StatusCode {
-        let status = self.status.and_then(|status| StatusCode::from_u16(status).ok());
+        let status = self
+            .status
+            .and_then(|status| StatusCode::from_u16(status).ok());
         status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
@@ -109,7 +121,9 @@ impl Faults {
     /// Returns the oldest fault that matches, and counts it as used once.
     pub(crate) fn take_match(&self, path_and_query: &str) -> Option<Fault> {
         let mut faults = self.0.lock();
-        let index = faults.iter().position(|fault| path_and_query.starts_with(&fault.path_prefix))?;
+        let index = faults
+            .iter()
+            .position(|fault| path_and_query.starts_with(&fault.path_prefix))?;
         let fault = faults[index].clone();
         if let Some(times) = &mut faults[index].times {
             *times -= 1;

@@ -1,9 +1,10 @@
-//! Simulates Fiskil, Akahu and SnapTrade on their real wire protocols. With it Bellbird runs and is tested without an
-//! account at any provider. The crate depends on no other crate of the workspace: an adapter must not be able to
-//! distinguish it from the real provider.
+//! Simulates Fiskil, Akahu and SnapTrade on their real wire protocols. With it Bellbird runs and is
+//! tested without an account at any provider. The crate depends on no other crate of the workspace:
+//! an adapter must not be able to distinguish it from the real provider.
 //!
-//! [`start`] opens a listener per provider. Each listener serves the provider's routes and `/__control`. There a test
-//! sets faults and the clock, changes rows and counts calls; the crate's README describes it.
+//! [`start`] opens a listener per provider. Each listener serves the provider's routes and
+//! `/__control`. There a test sets faults and the clock, changes rows and counts calls; the crate's
+//! README describes it.
 
 mod akahu;
 mod calls;
@@ -68,8 +69,8 @@ pub struct Description {
     pub fiskil: FiskilAccess,
     pub akahu: AkahuAccess,
     pub snaptrade: SnapTradeAccess,
-    /// Ready-made consents: Fiskil's (two of the first user, one of the second, three spare), then Akahu's, then
-    /// SnapTrade's.
+    /// Ready-made consents: Fiskil's (two of the first user, one of the second, three spare), then
+    /// Akahu's, then SnapTrade's.
     pub credentials: Vec<Credentials>,
     /// Whose each of them is, in the same order: name and institution.
     pub people: Vec<String>,
@@ -110,7 +111,11 @@ pub struct SnapTradeAccess {
 
 /// Credentials of an existing consent, in the format that `bellbird connection import` reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "provider", rename_all = "lowercase", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "provider",
+    rename_all = "lowercase",
+    rename_all_fields = "camelCase"
+)]
 pub enum Credentials {
     Fiskil {
         /// The end user who gave the consent.
@@ -147,7 +152,8 @@ impl Sandbox {
     }
 }
 
-/// Binds the listeners, starts them and returns once they accept connections. Fails if an address cannot be bound.
+/// Binds the listeners, starts them and returns once they accept connections. Fails if an address
+/// cannot be bound.
 pub async fn start(options: Options) -> std::io::Result<Sandbox> {
     let (fiskil_socket, address) = serve::bind(options.fiskil_listen).await?;
     let fiskil = Arc::new(fiskil::Fiskil::new(&options, address));
@@ -159,7 +165,12 @@ pub async fn start(options: Options) -> std::io::Result<Sandbox> {
         fiskil: fiskil.access(),
         akahu: akahu.access(),
         snaptrade: snaptrade.access(),
-        credentials: [fiskil.credentials(), akahu.credentials(), snaptrade.credentials()].concat(),
+        credentials: [
+            fiskil.credentials(),
+            akahu.credentials(),
+            snaptrade.credentials(),
+        ]
+        .concat(),
         people: [fiskil.people(), akahu.people(), snaptrade.people()].concat(),
     };
     let listeners = [
@@ -167,5 +178,8 @@ pub async fn start(options: Options) -> std::io::Result<Sandbox> {
         serve::Listener::start(akahu_socket, akahu.router()),
         serve::Listener::start(snaptrade_socket, snaptrade.router()),
     ];
-    Ok(Sandbox { description, listeners })
+    Ok(Sandbox {
+        description,
+        listeners,
+    })
 }

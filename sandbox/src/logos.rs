@@ -1,5 +1,5 @@
-//! `/logos/{id}.svg`: a logo for each institution, a coloured square with its initials. Real providers serve logos from
-//! servers of their own. Not counted, and without faults.
+//! `/logos/{id}.svg`: a logo for each institution, a coloured square with its initials. Real
+//! providers serve logos from servers of their own. Not counted, and without faults.
 
 use axum::Router;
 use axum::extract::Path;
@@ -25,8 +25,14 @@ pub(crate) fn routes(name_of: fn(&str) -> Option<&'static str>) -> Router {
 }
 
 fn svg(name: &str) -> String {
-    let initials: String = name.split(' ').filter_map(|word| word.chars().next()).take(2).collect();
-    let hue = name.bytes().fold(0_u32, |sum, byte| (sum * 31 + u32::from(byte)) % 360);
+    let initials: String = name
+        .split(' ')
+        .filter_map(|word| word.chars().next())
+        .take(2)
+        .collect();
+    let hue = name
+        .bytes()
+        .fold(0_u32, |sum, byte| (sum * 31 + u32::from(byte)) % 360);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 48 48\"><rect width=\"48\" height=\"48\" \
          fill=\"hsl({hue} 55% 38%)\"/><text x=\"24\" y=\"31\" font-family=\"sans-serif\" font-size=\"20\" \

@@ -1,5 +1,5 @@
-//! A JSON object that keeps the order and the exact text of its members. Tests use it to serve unusual numbers and
-//! unknown members.
+//! A JSON object that keeps the order and the exact text of its members. Tests use it to serve
+//! unusual numbers and unknown members.
 
 use std::fmt;
 
@@ -25,7 +25,10 @@ impl Members {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&RawValue> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| &**value)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {

@@ -5,7 +5,10 @@ pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn parse(text: Option<&str>) -> Self {
-        let pairs = text.unwrap_or_default().split('&').filter(|part| !part.is_empty());
+        let pairs = text
+            .unwrap_or_default()
+            .split('&')
+            .filter(|part| !part.is_empty());
         Self(
             pairs
                 .map(|part| part.split_once('=').unwrap_or((part, "")))
@@ -15,11 +18,17 @@ impl Query {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .filter(move |(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// In order, including repetitions.
@@ -30,7 +39,11 @@ impl Query {
     /// Writes the parameters as a query string, except those in `names`.
     pub(crate) fn without(&self, names: &[&str]) -> String {
         let mut text = String::new();
-        for (name, value) in self.0.iter().filter(|(name, _)| !names.contains(&name.as_str())) {
+        for (name, value) in self
+            .0
+            .iter()
+            .filter(|(name, _)| !names.contains(&name.as_str()))
+        {
             encode(&mut text, name, b"[]");
             text.push('=');
             encode(&mut text, value, b"");
@@ -100,6 +113,9 @@ mod tests {
         assert_eq!(query.get("page[after]"), Some("a+b"));
         assert_eq!(query.all("x").collect::<Vec<_>>(), ["1 2", "%zz"]);
         assert_eq!(query.get("flag"), Some(""));
-        assert_eq!(query.without(&["x"]), "page[size]=5&page[after]=a%2Bb&flag=&");
+        assert_eq!(
+            query.without(&["x"]),
+            "page[size]=5&page[after]=a%2Bb&flag=&"
+        );
     }
 }

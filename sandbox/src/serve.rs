@@ -1,5 +1,5 @@
-//! HTTP listeners over hyper. The sandbox drives each connection itself, because a fault may break one in ways that no
-//! response can express.
+//! HTTP listeners over hyper. The sandbox drives each connection itself, because a fault may break
+//! one in ways that no response can express.
 
 use std::collections::HashSet;
 use std::io;
@@ -100,7 +100,8 @@ struct ControlledStream {
 impl Drop for ControlledStream {
     fn drop(&mut self) {
         if self.connection_control.reset.load(Ordering::Acquire) {
-            // Without lingering, closing sends a reset. If the system does not support that, the close stays orderly.
+            // Without lingering, closing sends a reset. If the system does not support that, the
+            // close stays orderly.
             let _ = self.stream.set_zero_linger();
         }
     }
@@ -117,7 +118,11 @@ impl AsyncRead for ControlledStream {
 }
 
 impl AsyncWrite for ControlledStream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -157,7 +162,10 @@ impl Listener {
     /// Serves `router` on a bound socket.
     pub(crate) fn start(socket: TcpListener, router: Router) -> Self {
         let (stop, stopped) = watch::channel(false);
-        Self { stop, task: tokio::spawn(accept(socket, router, stopped)) }
+        Self {
+            stop,
+            task: tokio::spawn(accept(socket, router, stopped)),
+        }
     }
 
     /// Stops the listener and its connections. Running calls get [`STOP_TIMEOUT`].
@@ -218,10 +226,15 @@ async fn stop_requested(stopped: &mut watch::Receiver<bool>) {
 async fn connection(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>) {
     let _ = stream.set_nodelay(true);
     let connection_control = Arc::new(ConnectionControl::default());
-    let controlled = ControlledStream { stream, connection_control: Arc::clone(&connection_control) };
+    let controlled = ControlledStream {
+        stream,
+        connection_control: Arc::clone(&connection_control),
+    };
     let inner = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(Arc::clone(&connection_control));
+        request
+            .extensions_mut()
+            .insert(Arc::clone(&connection_control));
         let response = inner.call(request);
         async move {
             let Ok(response) = response.await;

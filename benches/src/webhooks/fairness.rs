@@ -1,4 +1,5 @@
-//! Measures delivery to good receivers, alone and beside three bad ones: one never responds, two drip bytes forever.
+//! Measures delivery to good receivers, alone and beside three bad ones: one never responds, two
+//! drip bytes forever.
 
 use bellbird_domain::Fingerprints;
 use std::sync::Arc;
@@ -21,8 +22,19 @@ use crate::process::resident_mb;
 
 const GOOD: usize = 8;
 const CONNECTIONS: usize = 5;
-const PATHS: [&str; GOOD + 3] =
-    [QUICK, QUICK, QUICK, QUICK, QUICK, QUICK, QUICK, QUICK, SILENT, DRIPPING_HEAD, DRIPPING_BODY];
+const PATHS: [&str; GOOD + 3] = [
+    QUICK,
+    QUICK,
+    QUICK,
+    QUICK,
+    QUICK,
+    QUICK,
+    QUICK,
+    QUICK,
+    SILENT,
+    DRIPPING_HEAD,
+    DRIPPING_BODY,
+];
 /// Events queued per bad receiver and round: more than it accepts in that time.
 const EVENTS_PER_BAD_RECEIVER: usize = 300;
 /// Measured time of a round: longer than one exchange with a bad receiver.
@@ -44,7 +56,10 @@ struct Round {
 
 pub(super) async fn run(args: &WebhooksArgs, report: &mut Report) -> anyhow::Result<()> {
     for kind in [Kind::Postgres, Kind::Sqlite] {
-        let name = format!("{GOOD} good receivers beside 3 bad receivers, {}", kind.name());
+        let name = format!(
+            "{GOOD} good receivers beside 3 bad receivers, {}",
+            kind.name()
+        );
         if !args.is_selected(&name) {
             continue;
         }
@@ -65,24 +80,49 @@ pub(super) async fn run(args: &WebhooksArgs, report: &mut Report) -> anyhow::Res
             &rates(&alone),
             RATIO_MIN,
         ));
-        let memory = |rounds: &[Round]| rounds.iter().map(|round| round.memory_mb).collect::<Vec<_>>();
+        let memory = |rounds: &[Round]| {
+            rounds
+                .iter()
+                .map(|round| round.memory_mb)
+                .collect::<Vec<_>>()
+        };
         let growth = Some(FLAT_MB);
-        report.add(Figure::difference(&name, "memory, MB", "alone", &memory(&beside), &memory(&alone), growth));
+        report.add(Figure::difference(
+            &name,
+            "memory, MB",
+            "alone",
+            &memory(&beside),
+            &memory(&alone),
+            growth,
+        ));
         let last = beside.last().map_or(0.0, |round| round.memory_mb);
         let grown = last - beside.first().map_or(0.0, |round| round.memory_mb);
-        report.add(Figure::single(&name, "memory, last round less first, MB", &[grown], growth));
+        report.add(Figure::single(
+            &name,
+            "memory, last round less first, MB",
+            &[grown],
+            growth,
+        ));
     }
     Ok(())
 }
 
 /// Returns the rounds with good receivers alone, and those with all receivers.
-async fn run_alternating(args: &WebhooksArgs, database: &Database) -> anyhow::Result<(Vec<Round>, Vec<Round>)> {
+async fn run_alternating(
+    args: &WebhooksArgs,
+    database: &Database,
+) -> anyhow::Result<(Vec<Round>, Vec<Round>)> {
     let mut receiver = Receiver::start().await?;
     let setup = Setup::create(database, receiver.address(), &PATHS, CONNECTIONS).await?;
     let (event_buffer, rows) = (WebhookEventBuffer::default(), rows::rows(1)?);
     let webhooks = webhooks(&setup.storage, &event_buffer)?;
     let (good, bad) = setup.subscribers.split_at(GOOD);
-    let feed = Arc::new(Feed::new(setup.storage.clone(), event_buffer, rows, UNSENT_MAX));
+    let feed = Arc::new(Feed::new(
+        setup.storage.clone(),
+        event_buffer,
+        rows,
+        UNSENT_MAX,
+    ));
     let round = ROUND * args.size / 100;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     // Not counted: the first round fills the memory that holds bodies.
@@ -94,7 +134,11 @@ async fn run_alternating(args: &WebhooksArgs, database: &Database) -> anyhow::Re
             alone.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
         }
         for subscriber in bad {
-            setup.storage.endpoints().enable(subscriber.user, subscriber.endpoint, Timestamp::now()).await?;
+            setup
+                .storage
+                .endpoints()
+                .enable(subscriber.user, subscriber.endpoint, Timestamp::now())
+                .await?;
         }
         queue_for_bad_receivers(&feed, bad).await?;
         beside.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
@@ -102,12 +146,18 @@ async fn run_alternating(args: &WebhooksArgs, database: &Database) -> anyhow::Re
         ensure!(unanswered > 0, "the bad receivers got no request");
         for subscriber in bad {
             let (user, endpoint) = (subscriber.user, subscriber.endpoint);
-            setup.storage.endpoints().disable(user, endpoint, "by command", Timestamp::now()).await?;
+            setup
+                .storage
+                .endpoints()
+                .disable(user, endpoint, "by command", Timestamp::now())
+                .await?;
         }
         if beside_first {
             alone.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
         }
-        let Some((alone, beside)) = alone.last().zip(beside.last()) else { continue };
+        let Some((alone, beside)) = alone.last().zip(beside.last()) else {
+            continue;
+        };
         progress(&format!(
             "round {number}: alone {:.0} per second, {:.0} MB; beside bad receivers ({unanswered} requests): \
              {:.0} per second, {:.0} MB",
@@ -124,8 +174,15 @@ async fn queue_for_bad_receivers(feed: &Feed, bad: &[Subscriber]) -> anyhow::Res
         for subscriber in bad {
             let connection = subscriber.connections[number % CONNECTIONS];
             let target = (subscriber.user, connection);
-            rows::sync(&feed.storage, &feed.event_buffer, target, &feed.rows, &mut Fingerprints::default(), true)
-                .await?;
+            rows::sync(
+                &feed.storage,
+                &feed.event_buffer,
+                target,
+                &feed.rows,
+                &mut Fingerprints::default(),
+                true,
+            )
+            .await?;
         }
     }
     Ok(())
@@ -163,7 +220,10 @@ async fn watch(feed: &Feed, receiver: &mut Receiver, time: Duration) -> anyhow::
     let started = Instant::now();
     let done = poll(feed, receiver, time).await?;
     let received = done.received.saturating_sub(warm.received);
-    Ok(Round { rate: received as f64 / started.elapsed().as_secs_f64(), memory_mb: done.memory_mb })
+    Ok(Round {
+        rate: received as f64 / started.elapsed().as_secs_f64(),
+        memory_mb: done.memory_mb,
+    })
 }
 
 struct Polled {
@@ -180,7 +240,10 @@ async fn poll(feed: &Feed, receiver: &mut Receiver, time: Duration) -> anyhow::R
         feed.received.store(received, Ordering::Relaxed);
         memory_mb = memory_mb.max(resident_mb(std::process::id())?);
         if Instant::now() >= until {
-            return Ok(Polled { received, memory_mb });
+            return Ok(Polled {
+                received,
+                memory_mb,
+            });
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

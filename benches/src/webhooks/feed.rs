@@ -1,5 +1,5 @@
-//! Runs syncs that make webhook events. It runs as many at once as the service, and never gets far ahead of the
-//! deliveries.
+//! Runs syncs that make webhook events. It runs as many at once as the service, and never gets far
+//! ahead of the deliveries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,8 +39,20 @@ impl Feed {
         rows: Vec<RowJson>,
         unsent_max: usize,
     ) -> Self {
-        let (started, received, stopped) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
-        Self { storage, event_buffer, rows, unsent_max, started, received, stopped }
+        let (started, received, stopped) = (
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+            AtomicBool::new(false),
+        );
+        Self {
+            storage,
+            event_buffer,
+            rows,
+            unsent_max,
+            started,
+            received,
+            stopped,
+        }
     }
 
     /// Resets the counters.
@@ -60,11 +72,19 @@ impl Feed {
     }
 
     /// Runs `events` syncs of one event each, going round the users and their connections.
-    pub(super) async fn run(self: &Arc<Self>, subscribers: &[Subscriber], events: usize) -> anyhow::Result<()> {
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        subscribers: &[Subscriber],
+        events: usize,
+    ) -> anyhow::Result<()> {
         let mut syncing = JoinSet::new();
         for first in 0..CONCURRENT_SYNCS {
             // Each task has its own connections, so two syncs of one connection never meet.
-            let own: Vec<_> = interleaved(subscribers).into_iter().skip(first).step_by(CONCURRENT_SYNCS).collect();
+            let own: Vec<_> = interleaved(subscribers)
+                .into_iter()
+                .skip(first)
+                .step_by(CONCURRENT_SYNCS)
+                .collect();
             let feed = Arc::clone(self);
             syncing.spawn(async move { feed.sync_interleaved(&own, events).await });
         }
@@ -74,7 +94,11 @@ impl Feed {
         Ok(())
     }
 
-    async fn sync_interleaved(&self, own: &[(UserId, ConnectionId)], events: usize) -> anyhow::Result<()> {
+    async fn sync_interleaved(
+        &self,
+        own: &[(UserId, ConnectionId)],
+        events: usize,
+    ) -> anyhow::Result<()> {
         let mut known: HashMap<ConnectionId, Fingerprints> = HashMap::new();
         for target in own.iter().cycle() {
             let number = self.started.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +112,15 @@ impl Feed {
                 break;
             }
             let known = known.entry(target.1).or_default();
-            rows::sync(&self.storage, &self.event_buffer, *target, &self.rows, known, false).await?;
+            rows::sync(
+                &self.storage,
+                &self.event_buffer,
+                *target,
+                &self.rows,
+                known,
+                false,
+            )
+            .await?;
         }
         Ok(())
     }
@@ -96,9 +128,15 @@ impl Feed {
 
 /// The first connection of every user, the second of every user, and so on.
 fn interleaved(subscribers: &[Subscriber]) -> Vec<(UserId, ConnectionId)> {
-    let most = subscribers.iter().map(|subscriber| subscriber.connections.len()).max().unwrap_or(0);
+    let most = subscribers
+        .iter()
+        .map(|subscriber| subscriber.connections.len())
+        .max()
+        .unwrap_or(0);
     let nth_connections = |number: usize| {
-        subscribers.iter().filter_map(move |subscriber| Some((subscriber.user, *subscriber.connections.get(number)?)))
+        subscribers.iter().filter_map(move |subscriber| {
+            Some((subscriber.user, *subscriber.connections.get(number)?))
+        })
     };
     (0..most).flat_map(nth_connections).collect()
 }

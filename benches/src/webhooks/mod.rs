@@ -1,5 +1,5 @@
-//! Measures webhook delivery from sync to receiver against sending the same bodies alone, and good receivers beside
-//! bad ones.
+//! Measures webhook delivery from sync to receiver against sending the same bodies alone, and good
+//! receivers beside bad ones.
 
 mod fairness;
 mod fan_out;
@@ -30,7 +30,9 @@ use crate::process::Server;
 use receiver::Counts;
 
 /// The receivers run on loopback.
-const RULES: Rules = Rules { allow_loopback: true };
+const RULES: Rules = Rules {
+    allow_loopback: true,
+};
 /// The default of `webhooks.timeout_seconds`.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// How often the receiver's counts are read.
@@ -45,12 +47,24 @@ pub(crate) async fn run(args: &WebhooksArgs) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// The delivery worker, set up as in the service but without providers, because no event is rebuilt here.
+/// The delivery worker, set up as in the service but without providers, because no event is rebuilt
+/// here.
 fn webhooks(storage: &Storage, event_buffer: &WebhookEventBuffer) -> anyhow::Result<Webhooks> {
-    let settings = Settings { rules: RULES, timeout: TIMEOUT, schedule: Schedule::default(), chunk_rows: 500 };
+    let settings = Settings {
+        rules: RULES,
+        timeout: TIMEOUT,
+        schedule: Schedule::default(),
+        chunk_rows: 500,
+    };
     let providers = Registry::of(Vec::new());
-    Webhooks::new(storage.clone(), providers, Clock::system(), event_buffer.clone(), settings)
-        .map_err(anyhow::Error::msg)
+    Webhooks::new(
+        storage.clone(),
+        providers,
+        Clock::system(),
+        event_buffer.clone(),
+        settings,
+    )
+    .map_err(anyhow::Error::msg)
 }
 
 /// The receiver process, and a connection for its counts.
@@ -71,13 +85,18 @@ impl Receiver {
     }
 
     async fn counts(&mut self) -> anyhow::Result<Counts> {
-        let answer = self.control.ask(&client::get(receiver::COUNTS, None)).await?;
+        let answer = self
+            .control
+            .ask(&client::get(receiver::COUNTS, None))
+            .await?;
         Ok(serde_json::from_slice(answer.body)?)
     }
 
     /// Checks that exactly this many events were received, each once.
     async fn expect(&mut self, events: usize) -> anyhow::Result<()> {
-        let Counts { answered, distinct, .. } = self.counts().await?;
+        let Counts {
+            answered, distinct, ..
+        } = self.counts().await?;
         ensure!(
             answered == events && distinct == events,
             "received {answered} events, {distinct} of them different; expected {events}"
@@ -86,6 +105,9 @@ impl Receiver {
     }
 
     async fn reset(&mut self) -> anyhow::Result<()> {
-        self.control.ask(&client::get(receiver::RESET, None)).await.map(drop)
+        self.control
+            .ask(&client::get(receiver::RESET, None))
+            .await
+            .map(drop)
     }
 }

@@ -1,5 +1,5 @@
-//! Measures the time from a sync to the delivery of its event, alone, and beside 1,000 dead endpoints and a provider
-//! that hangs.
+//! Measures the time from a sync to the delivery of its event, alone, and beside 1,000 dead
+//! endpoints and a provider that hangs.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -7,10 +7,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use bellbird_domain::{ApiVersion, ConnectionId, EndpointId, EventType, Fingerprints, Plan, TimestampExt as _, UserId};
+use bellbird_domain::{
+    ApiVersion, ConnectionId, EndpointId, EventType, Fingerprints, Plan, TimestampExt as _, UserId,
+};
 use bellbird_storage::{
-    AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, JobKey, NewEndpoint, NewUser, Sealer, Storage,
-    job_kinds,
+    AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, JobKey, NewEndpoint, NewUser,
+    Sealer, Storage, job_kinds,
 };
 use bellbird_webhooks::delivery::sign::new_secret;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
@@ -58,13 +60,20 @@ pub(super) async fn run(args: &WebhooksArgs, report: &mut Report) -> anyhow::Res
     let (mut alone, mut beside) = (Latencies::default(), Latencies::default());
     for round in 1..=args.rounds {
         // The order alternates, because the machine may grow busier.
-        for has_dead in if round % 2 == 0 { [true, false] } else { [false, true] } {
+        for has_dead in if round % 2 == 0 {
+            [true, false]
+        } else {
+            [false, true]
+        } {
             let side = Side::start(&binary, has_dead).await?;
             let latencies = if has_dead { &mut beside } else { &mut alone };
             latencies.add(side.measure(events).await?);
         }
-        let last = |latencies: &Latencies| (latencies.p50.last().copied(), latencies.p99.last().copied());
-        if let ((Some(p50), Some(p99)), (Some(beside_p50), Some(beside_p99))) = (last(&alone), last(&beside)) {
+        let last =
+            |latencies: &Latencies| (latencies.p50.last().copied(), latencies.p99.last().copied());
+        if let ((Some(p50), Some(p99)), (Some(beside_p50), Some(beside_p99))) =
+            (last(&alone), last(&beside))
+        {
             progress(&format!(
                 "{NAME}, round {round}: alone p50 {p50:.0} ms, p99 {p99:.0} ms; beside {beside_p50:.0}, \
                  {beside_p99:.0} ms; p99 ratio {:.2}",
@@ -72,9 +81,23 @@ pub(super) async fn run(args: &WebhooksArgs, report: &mut Report) -> anyhow::Res
             ));
         }
     }
-    report.add(Figure::compared(NAME, "sync to delivery, p50, ms", "alone", &beside.p50, &alone.p50, None));
+    report.add(Figure::compared(
+        NAME,
+        "sync to delivery, p50, ms",
+        "alone",
+        &beside.p50,
+        &alone.p50,
+        None,
+    ));
     let p99 = "sync to delivery, p99, ms";
-    report.add(Figure::compared(NAME, p99, "alone", &beside.p99, &alone.p99, Some(RATIO_MAX)));
+    report.add(Figure::compared(
+        NAME,
+        p99,
+        "alone",
+        &beside.p99,
+        &alone.p99,
+        Some(RATIO_MAX),
+    ));
     Ok(())
 }
 
@@ -110,14 +133,20 @@ struct Side {
 
 impl Side {
     async fn start(binary: &Path, has_dead: bool) -> anyhow::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
+        let folder = tempfile::Builder::new()
+            .prefix("bellbird-bench-")
+            .tempdir()?;
         let (sandbox, description) = recording::start_with_description(binary, ROWS)?;
         let access = Access::read(&description)?;
         let mut more = settings(&description)?;
         more.push(("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true".to_owned()));
-        let workdir = Workdir::new(binary, folder.path().to_owned(), access.clone()).with_settings(more);
+        let workdir =
+            Workdir::new(binary, folder.path().to_owned(), access.clone()).with_settings(more);
         workdir.add_user()?;
-        let all = description["credentials"].as_array().context("no credentials")?.iter();
+        let all = description["credentials"]
+            .as_array()
+            .context("no credentials")?
+            .iter();
         for credentials in all.filter(|credentials| credentials["provider"] == "fiskil") {
             workdir.import(credentials)?;
         }
@@ -126,10 +155,19 @@ impl Side {
         let database = format!("sqlite:{}", folder.path().join("bellbird.db").display());
         let storage = Storage::open(&database, Sealer::parse(service::MASTER_KEY)?).await?;
         let tenant = storage.users().list().await?.first().context("no user")?.id;
-        let endpoint = storage.endpoints().list(tenant).await?.first().context("no endpoint")?.id;
+        let endpoint = storage
+            .endpoints()
+            .list(tenant)
+            .await?
+            .first()
+            .context("no endpoint")?
+            .id;
         let mut connections = Vec::new();
         for connection in storage.connections().list(tenant).await? {
-            let accounts = storage.accounts().list_of_connection(tenant, connection.id).await?;
+            let accounts = storage
+                .accounts()
+                .list_of_connection(tenant, connection.id)
+                .await?;
             let account = accounts.first().context("a connection has no account")?;
             connections.push((connection.id, account.provider_account_id.clone()));
         }
@@ -152,7 +190,8 @@ impl Side {
         })
     }
 
-    /// Milliseconds from the end of a sync to the end of its event's delivery, for each of `events` events.
+    /// Milliseconds from the end of a sync to the end of its event's delivery, for each of `events`
+    /// events.
     async fn measure(mut self, events: usize) -> anyhow::Result<Vec<f64>> {
         for (connection, _) in &self.connections {
             self.request_sync(*connection).await?;
@@ -163,11 +202,21 @@ impl Side {
         }
         self.sync_repeatedly(events).await?;
         let delivered = self.wait_for_deliveries(first + events).await?;
-        ensure!(delivered == first + events, "{delivered} events instead of {}", first + events);
+        ensure!(
+            delivered == first + events,
+            "{delivered} events instead of {}",
+            first + events
+        );
         if self.has_dead {
-            ensure!(self.receiver.counts().await?.unanswered > 0, "the silent endpoints got no request");
+            ensure!(
+                self.receiver.counts().await?.unanswered > 0,
+                "the silent endpoints got no request"
+            );
             let left = self.storage.deliveries().overview(Timestamp::now()).await?;
-            ensure!(left.due > 0 && left.disabled == 0, "no delivery to a dead endpoint was due any more");
+            ensure!(
+                left.due > 0 && left.disabled == 0,
+                "no delivery to a dead endpoint was due any more"
+            );
         }
         let mut latencies = self.latencies().await?;
         latencies.drain(..latencies.len() - events);
@@ -180,12 +229,22 @@ impl Side {
         let mut synced_at = BTreeMap::new();
         while requested < events {
             for (connection, account) in &self.connections {
-                let last = self.storage.syncs().find(self.tenant, *connection).await?.and_then(|sync| sync.synced_at);
+                let last = self
+                    .storage
+                    .syncs()
+                    .find(self.tenant, *connection)
+                    .await?
+                    .and_then(|sync| sync.synced_at);
                 if requested == events || synced_at.insert(*connection, last) == Some(last) {
                     continue;
                 }
-                let row = json!({ "account_id": account, "description": format!("ROW {requested}") });
-                client::text(self.access.address, &client::post("/__control/transactions", &row)).await?;
+                let row =
+                    json!({ "account_id": account, "description": format!("ROW {requested}") });
+                client::text(
+                    self.access.address,
+                    &client::post("/__control/transactions", &row),
+                )
+                .await?;
                 self.request_sync(*connection).await?;
                 requested += 1;
             }
@@ -197,7 +256,11 @@ impl Side {
 
     async fn request_sync(&self, connection: ConnectionId) -> anyhow::Result<()> {
         let key = JobKey::new(job_kinds::SYNC, self.tenant, connection);
-        let requested = self.storage.jobs().request(&key, Timestamp::now(), SignedDuration::ZERO).await?;
+        let requested = self
+            .storage
+            .jobs()
+            .request(&key, Timestamp::now(), SignedDuration::ZERO)
+            .await?;
         ensure!(requested, "no sync was requested");
         Ok(())
     }
@@ -206,12 +269,22 @@ impl Side {
     async fn wait_for_deliveries(&mut self, events: usize) -> anyhow::Result<usize> {
         let started = Instant::now();
         loop {
-            let open = self.storage.deliveries().list(self.tenant, self.endpoint, None, 10_000).await?;
-            let delivered = open.iter().filter(|delivery| delivery.ended_at.is_some()).count();
+            let open = self
+                .storage
+                .deliveries()
+                .list(self.tenant, self.endpoint, None, 10_000)
+                .await?;
+            let delivered = open
+                .iter()
+                .filter(|delivery| delivery.ended_at.is_some())
+                .count();
             if delivered >= events && delivered == open.len() {
                 return Ok(delivered);
             }
-            ensure!(started.elapsed() < TIME_MAX, "the deliveries did not end: {delivered} of {events}");
+            ensure!(
+                started.elapsed() < TIME_MAX,
+                "the deliveries did not end: {delivered} of {events}"
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -220,22 +293,46 @@ impl Side {
     async fn latencies(&self) -> anyhow::Result<Vec<f64>> {
         let log = std::fs::read_to_string(self.folder.path().join("log"))?;
         let mut ends: BTreeMap<String, Vec<Timestamp>> = BTreeMap::new();
-        for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        for line in log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        {
             if line["message"] == "connection synced" && line["events"].as_u64() > Some(0) {
-                let connection = find(&line, "connection_id").context("a line of a sync names no connection")?;
-                let at = line["timestamp"].as_str().context("a line has no time")?.parse()?;
+                let connection =
+                    find(&line, "connection_id").context("a line of a sync names no connection")?;
+                let at = line["timestamp"]
+                    .as_str()
+                    .context("a line has no time")?
+                    .parse()?;
                 ends.entry(connection.to_owned()).or_default().push(at);
             }
         }
         ends.values_mut().for_each(|ends| ends.reverse());
-        let mut all = self.storage.deliveries().list(self.tenant, self.endpoint, None, 10_000).await?;
+        let mut all = self
+            .storage
+            .deliveries()
+            .list(self.tenant, self.endpoint, None, 10_000)
+            .await?;
         all.reverse();
         let mut latencies = Vec::new();
         for delivery in all {
-            let event = self.storage.webhook_events().find(self.tenant, delivery.event_id).await?;
-            let connection = event.and_then(|event| event.connection_id).context("an event without a connection")?;
-            let ended = ends.get_mut(&connection.to_string()).and_then(Vec::pop).context("an event without a sync")?;
-            ensure!(delivery.attempts == 1, "an event needed {} attempts", delivery.attempts);
+            let event = self
+                .storage
+                .webhook_events()
+                .find(self.tenant, delivery.event_id)
+                .await?;
+            let connection = event
+                .and_then(|event| event.connection_id)
+                .context("an event without a connection")?;
+            let ended = ends
+                .get_mut(&connection.to_string())
+                .and_then(Vec::pop)
+                .context("an event without a sync")?;
+            ensure!(
+                delivery.attempts == 1,
+                "an event needed {} attempts",
+                delivery.attempts
+            );
             let sent = delivery.last_attempt_at.context("an event was not sent")?;
             let answered = f64::from(delivery.last_duration_ms.unwrap_or(0));
             latencies.push(sent.duration_since(ended).as_secs_f64() * 1e3 + answered);
@@ -259,30 +356,53 @@ fn find<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
 /// Makes a provider of the sandbox send no responses.
 async fn hang(description: &Value) -> anyhow::Result<()> {
     let base = recording::text(&description[HANGING_PROVIDER]["baseUrl"])?;
-    let address = base.trim_start_matches("http://").split('/').next().unwrap_or_default().parse()?;
+    let address = base
+        .trim_start_matches("http://")
+        .split('/')
+        .next()
+        .unwrap_or_default()
+        .parse()?;
     let fault = json!({ "kind": "delay", "delayMs": HANG_MS });
-    client::text(address, &client::post("/__control/faults", &fault)).await.map(drop)
+    client::text(address, &client::post("/__control/faults", &fault))
+        .await
+        .map(drop)
 }
 
-/// Adds users with dead endpoints, which have been failing for an hour and have due deliveries. A third resolves to no
-/// address, a third has a closed port, a third accepts connections and never responds.
+/// Adds users with dead endpoints, which have been failing for an hour and have due deliveries. A
+/// third resolves to no address, a third has a closed port, a third accepts connections and never
+/// responds.
 async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Result<()> {
     let closed_port = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let mut number = 0;
     for user in 0..DEAD_USERS {
         let now = Timestamp::now();
         let email = format!("dead{user}@example.com");
-        let new =
-            NewUser { email: &email, plan: Plan::Professional, timezone: None, reference: None, console_sign_in: true };
+        let new = NewUser {
+            email: &email,
+            plan: Plan::Professional,
+            timezone: None,
+            reference: None,
+            console_sign_in: true,
+        };
         let user = storage.users().insert(&new, now).await?.id;
         for _ in 0..DEAD_ENDPOINTS {
             let url = match number % 3 {
                 0 => format!("https://hooks-{number}.example.com/"),
                 1 => format!("http://{closed_port}/"),
-                _ => format!("http://{}:{silent_port}{}", receiver::loopback_address(number), receiver::SILENT),
+                _ => format!(
+                    "http://{}:{silent_port}{}",
+                    receiver::loopback_address(number),
+                    receiver::SILENT
+                ),
             };
             let (event_types, secret) = (&[EventType::TransactionsSynced], &new_secret());
-            let new = NewEndpoint { user_id: user, url: &url, event_types, api_version: ApiVersion::DEFAULT, secret };
+            let new = NewEndpoint {
+                user_id: user,
+                url: &url,
+                event_types,
+                api_version: ApiVersion::DEFAULT,
+                secret,
+            };
             storage.endpoints().insert(&new, u32::MAX, now).await?;
             number += 1;
         }
@@ -296,10 +416,21 @@ async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Resu
         let (buffer, row) = (WebhookEventBuffer::default(), rows::rows(1)?);
         for _ in 0..DUE_EVENTS {
             // Without digests: these need no provider to be sent again.
-            rows::sync(storage, &buffer, (user, connection), &row, &mut Fingerprints::default(), true).await?;
+            rows::sync(
+                storage,
+                &buffer,
+                (user, connection),
+                &row,
+                &mut Fingerprints::default(),
+                true,
+            )
+            .await?;
         }
         let key = JobKey::new(job_kinds::SYNC, user, connection);
-        storage.jobs().request(&key, now, SignedDuration::ZERO).await?;
+        storage
+            .jobs()
+            .request(&key, now, SignedDuration::ZERO)
+            .await?;
     }
     fail_for_an_hour(storage).await
 }
@@ -307,11 +438,23 @@ async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Resu
 async fn fail_for_an_hour(storage: &Storage) -> anyhow::Result<()> {
     let now = Timestamp::now();
     let limit = u32::try_from(DEAD_USERS * DEAD_ENDPOINTS)?;
-    for claim in storage.deliveries().claim_endpoints(now, now + LEASE, limit, false).await? {
-        let due = storage.deliveries().list_due(&claim, now, 1).await?.pop().context("nothing is due")?;
+    for claim in storage
+        .deliveries()
+        .claim_endpoints(now, now + LEASE, limit, false)
+        .await?
+    {
+        let due = storage
+            .deliveries()
+            .list_due(&claim, now, 1)
+            .await?
+            .pop()
+            .context("nothing is due")?;
         for minutes_ago in [60, 30] {
             let at = now.minus(SignedDuration::from_mins(minutes_ago));
-            storage.deliveries().finish_attempts(&claim, &[failed_attempt(&due, at, now)], now).await?;
+            storage
+                .deliveries()
+                .finish_attempts(&claim, &[failed_attempt(&due, at, now)], now)
+                .await?;
         }
         release(storage, &claim, now).await?;
     }
@@ -337,6 +480,9 @@ fn failed_attempt(due: &DueDelivery, at: Timestamp, now: Timestamp) -> FinishedA
 }
 
 async fn release(storage: &Storage, claim: &ClaimedEndpoint, now: Timestamp) -> anyhow::Result<()> {
-    ensure!(storage.deliveries().release_endpoint(claim, now).await?, "lease lost");
+    ensure!(
+        storage.deliveries().release_endpoint(claim, now).await?,
+        "lease lost"
+    );
     Ok(())
 }

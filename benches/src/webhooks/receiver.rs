@@ -1,5 +1,6 @@
-//! A webhook receiver that costs as little processor time as possible. It counts ids and responds at once, on one
-//! thread, without an HTTP library and without verification. Other paths behave badly on purpose.
+//! A webhook receiver that costs as little processor time as possible. It counts ids and responds
+//! at once, on one thread, without an HTTP library and without verification. Other paths behave
+//! badly on purpose.
 
 use std::collections::HashSet;
 use std::io;
@@ -63,11 +64,15 @@ struct State {
 }
 
 pub(crate) async fn run() -> anyhow::Result<()> {
-    let listeners = listen().await.context("could not find a port that is free on all loopback addresses")?;
+    let listeners = listen()
+        .await
+        .context("could not find a port that is free on all loopback addresses")?;
     let state = Arc::new(Mutex::new(State::default()));
     let address = listeners.first().context("no listener")?.local_addr()?;
     print_address_until_stdin_closes(address);
-    let accepting = listeners.into_iter().map(|listener| tokio::spawn(accept(listener, Arc::clone(&state))));
+    let accepting = listeners
+        .into_iter()
+        .map(|listener| tokio::spawn(accept(listener, Arc::clone(&state))));
     for each in accepting.collect::<Vec<_>>() {
         each.await??;
     }
@@ -109,7 +114,9 @@ async fn converse(mut stream: TcpStream, state: &Mutex<State>) -> anyhow::Result
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
-        let Some((head_end, mut filled)) = read_head(&mut stream, &mut buffer).await? else { return Ok(()) };
+        let Some((head_end, mut filled)) = read_head(&mut stream, &mut buffer).await? else {
+            return Ok(());
+        };
         let head = &buffer[..head_end];
         let length = content_length(head).unwrap_or(0);
         let path = path_of(head).to_owned();
@@ -130,8 +137,12 @@ async fn converse(mut stream: TcpStream, state: &Mutex<State>) -> anyhow::Result
     }
 }
 
-/// The end of the next head, and the number of bytes in the buffer. `None` after the sender has disconnected.
-async fn read_head(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<(usize, usize)>> {
+/// The end of the next head, and the number of bytes in the buffer. `None` after the sender has
+/// disconnected.
+async fn read_head(
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+) -> io::Result<Option<(usize, usize)>> {
     let mut filled = 0;
     loop {
         let count = stream.read(&mut buffer[filled..]).await?;
@@ -139,7 +150,10 @@ async fn read_head(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Opti
             return Ok(None);
         }
         filled += count;
-        if let Some(at) = buffer[..filled].windows(4).position(|four| four == b"\r\n\r\n") {
+        if let Some(at) = buffer[..filled]
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+        {
             return Ok(Some((at + 4, filled)));
         }
     }
@@ -157,8 +171,18 @@ fn answer(path: &str, id: Vec<u8>, length: usize, state: &Mutex<State>) -> anyho
         QUICK => {
             state.ids.insert(id);
             let distinct = state.ids.len();
-            let Counts { answered, bytes, unanswered, .. } = state.counts;
-            state.counts = Counts { answered: answered + 1, distinct, bytes: bytes + length, unanswered };
+            let Counts {
+                answered,
+                bytes,
+                unanswered,
+                ..
+            } = state.counts;
+            state.counts = Counts {
+                answered: answered + 1,
+                distinct,
+                bytes: bytes + length,
+                unanswered,
+            };
             return Ok(ANSWER.to_vec());
         }
         _ => state.counts.unanswered += 1,
@@ -172,7 +196,11 @@ fn answer(path: &str, id: Vec<u8>, length: usize, state: &Mutex<State>) -> anyho
 
 fn json(counts: &Counts) -> anyhow::Result<Vec<u8>> {
     let body = serde_json::to_string(counts)?;
-    Ok(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes())
+    Ok(format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes())
 }
 
 /// Keeps the connection open until the sender disconnects.
@@ -195,7 +223,8 @@ fn path_of(head: &[u8]) -> &str {
 
 fn header<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut lines = head.split(|byte| *byte == b'\n');
-    let line = lines.find(|line| line.len() > name.len() && line[..name.len()].eq_ignore_ascii_case(name))?;
+    let line = lines
+        .find(|line| line.len() > name.len() && line[..name.len()].eq_ignore_ascii_case(name))?;
     Some(line[name.len()..].trim_ascii())
 }
 
@@ -214,7 +243,12 @@ mod tests {
         }
         answer(SILENT, Vec::new(), 5, &state).unwrap();
         let counts = state.lock().unwrap().counts;
-        let expected = Counts { answered: 3, distinct: 2, bytes: 15, unanswered: 1 };
+        let expected = Counts {
+            answered: 3,
+            distinct: 2,
+            bytes: 15,
+            unanswered: 1,
+        };
         assert_eq!(counts, expected);
     }
 }

@@ -1,8 +1,10 @@
-//! Makes rows as syncs find them, and stores finished syncs with their webhook events as the service does.
+//! Makes rows as syncs find them, and stores finished syncs with their webhook events as the
+//! service does.
 
 use bellbird_domain::{
-    Account, AccountId, AccountType, Category, ConnectionId, ContentDigest, Currency, Decimal, Digest, EventType,
-    Fingerprint, Fingerprints, RowDigests, RowKey, SyncRunId, Transaction, UserId, UtcDay,
+    Account, AccountId, AccountType, Category, ConnectionId, ContentDigest, Currency, Decimal,
+    Digest, EventType, Fingerprint, Fingerprints, RowDigests, RowKey, SyncRunId, Transaction,
+    UserId, UtcDay,
 };
 use bellbird_storage::{FinishedSync, JobKey, Storage, SyncState, job_kinds};
 use bellbird_webhooks::event::buffer::{ChangedRow, SyncRun, WebhookEventBuffer};
@@ -51,7 +53,10 @@ fn row(number: usize, account: &Account) -> anyhow::Result<RowJson> {
         reference: Some("7781239".into()),
         extended_description: Some("Groceries, week 47".into()),
     };
-    Ok(payload::transaction(&row, &TimeZone::get("Australia/Sydney")?))
+    Ok(payload::transaction(
+        &row,
+        &TimeZone::get("Australia/Sydney")?,
+    ))
 }
 
 fn account(id: AccountId) -> Account {
@@ -73,9 +78,9 @@ fn digest() -> Digest {
     Digest(*Uuid::new_v4().as_bytes())
 }
 
-/// Stores a sync whose `rows` are all new: claim, fingerprints, webhook event, deliveries and bodies. They are added to
-/// the `known` fingerprints of the connection, which the service would have read. An event
-/// `without_keys` stores no row keys, so later attempts need no provider.
+/// Stores a sync whose `rows` are all new: claim, fingerprints, webhook event, deliveries and
+/// bodies. They are added to the `known` fingerprints of the connection, which the service would
+/// have read. An event `without_keys` stores no row keys, so later attempts need no provider.
 pub(super) async fn sync(
     storage: &Storage,
     event_buffer: &WebhookEventBuffer,
@@ -87,7 +92,11 @@ pub(super) async fn sync(
     let started_at = Timestamp::now();
     let claim = storage
         .jobs()
-        .claim(&JobKey::new(job_kinds::SYNC, user, connection), started_at, started_at + LEASE)
+        .claim(
+            &JobKey::new(job_kinds::SYNC, user, connection),
+            started_at,
+            started_at + LEASE,
+        )
         .await?
         .context("another sync holds the lease")?;
     let account = AccountId::new();
@@ -119,12 +128,21 @@ pub(super) async fn sync(
     let run = SyncRunId::new();
     let covered_from = started_at - SignedDuration::from_hours(24 * DATE_RANGE_DAYS);
     let (event_type, hasher) = (EventType::TransactionsSynced, RowHasher::new(&[7; 32]));
-    let sync_run = SyncRun { id: run, connection_id: connection, event_type, started_at };
+    let sync_run = SyncRun {
+        id: run,
+        connection_id: connection,
+        event_type,
+        started_at,
+    };
     let (mut events, bodies) = event_buffer.prepare(sync_run, &mut changed, &mut [], &hasher);
     if without_keys {
         events.iter_mut().for_each(|event| event.row_keys.clear());
     }
-    let before = storage.syncs().find(user, connection).await?.context("no such connection")?;
+    let before = storage
+        .syncs()
+        .find(user, connection)
+        .await?
+        .context("no such connection")?;
     let after = SyncState {
         sequence: before.sequence + 1,
         synced_at: Some(started_at),
@@ -147,7 +165,11 @@ pub(super) async fn sync(
         removed_events: (run, &[]),
     };
     event_buffer.hold_bodies(bodies, started_at);
-    let stored = storage.syncs().finish(&claim, &finished).await?.context("lease lost")?;
+    let stored = storage
+        .syncs()
+        .finish(&claim, &finished)
+        .await?
+        .context("lease lost")?;
     ensure!(stored == 1, "{stored} events were stored");
     event_buffer.wake();
     Ok(())

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::ensure;
-use bellbird_domain::{ApiVersion, ConnectionId, EndpointId, EventId, EventType, RowKey, SyncRunId};
+use bellbird_domain::{
+    ApiVersion, ConnectionId, EndpointId, EventId, EventType, RowKey, SyncRunId,
+};
 use bellbird_webhooks::delivery::client::{Client, ConnectTime, Message};
 use bellbird_webhooks::delivery::sign::Signer;
 use bellbird_webhooks::event::payload::{Envelope, RowJson, body};
@@ -28,7 +30,11 @@ struct Destination {
 }
 
 /// Sends `events` messages, each with its own id and signature. Returns messages per second.
-pub(super) async fn run(subscribers: &[Subscriber], rows: &[RowJson], events: usize) -> anyhow::Result<f64> {
+pub(super) async fn run(
+    subscribers: &[Subscriber],
+    rows: &[RowJson],
+    events: usize,
+) -> anyhow::Result<f64> {
     let resolver = Resolver::from_system(RULES).map_err(anyhow::Error::msg)?;
     let client = Arc::new(Client::new(resolver, RULES, TIMEOUT).map_err(anyhow::Error::msg)?);
     let envelope = Envelope {
@@ -40,13 +46,23 @@ pub(super) async fn run(subscribers: &[Subscriber], rows: &[RowJson], events: us
         chunk: 1,
         total_chunks: 1,
     };
-    let rows: Vec<(RowKey, RowJson)> = rows.iter().map(|row| (RowKey([7; 8]), row.clone())).collect();
-    let (body, sent) = (body(&envelope, ApiVersion::DEFAULT.into(), &rows, &[]), Arc::new(AtomicUsize::new(0)));
+    let rows: Vec<(RowKey, RowJson)> = rows
+        .iter()
+        .map(|row| (RowKey([7; 8]), row.clone()))
+        .collect();
+    let (body, sent) = (
+        body(&envelope, ApiVersion::DEFAULT.into(), &rows, &[]),
+        Arc::new(AtomicUsize::new(0)),
+    );
     let started = Instant::now();
     let mut sending = JoinSet::new();
     for subscriber in subscribers {
         let signer = Signer::new(&[&subscriber.secret])?;
-        let destination = Arc::new(Destination { url: subscriber.url.parse()?, signer, endpoint: subscriber.endpoint });
+        let destination = Arc::new(Destination {
+            url: subscriber.url.parse()?,
+            signer,
+            endpoint: subscriber.endpoint,
+        });
         for _ in 0..CONCURRENT_SENDS {
             let (client, destination) = (Arc::clone(&client), Arc::clone(&destination));
             let (body, sent) = (body.clone(), Arc::clone(&sent));
@@ -67,8 +83,20 @@ pub(super) async fn run(subscribers: &[Subscriber], rows: &[RowJson], events: us
 async fn send(client: &Client, destination: &Destination, body: Bytes) -> anyhow::Result<()> {
     let (id, timestamp) = (EventId::new(), Timestamp::now().as_second());
     let signature = destination.signer.signature(id, timestamp, &body);
-    let message = Message { id, timestamp, signature: &signature, endpoint: destination.endpoint, body };
-    let exchange = client.post(&destination.url, message, ConnectTime::Usual).await;
-    ensure!(exchange.is_success(), "the receiver did not accept a message: {:?}", exchange.error);
+    let message = Message {
+        id,
+        timestamp,
+        signature: &signature,
+        endpoint: destination.endpoint,
+        body,
+    };
+    let exchange = client
+        .post(&destination.url, message, ConnectTime::Usual)
+        .await;
+    ensure!(
+        exchange.is_success(),
+        "the receiver did not accept a message: {:?}",
+        exchange.error
+    );
     Ok(())
 }

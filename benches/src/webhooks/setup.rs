@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
-use bellbird_domain::{ApiVersion, ConnectionCategory, ConnectionId, EndpointId, EventType, Plan, UserId};
+use bellbird_domain::{
+    ApiVersion, ConnectionCategory, ConnectionId, EndpointId, EventType, Plan, UserId,
+};
 use bellbird_storage::{NewConnection, NewEndpoint, NewUser, Sealer, Storage};
 use bellbird_webhooks::delivery::sign::new_secret;
 use jiff::{SignedDuration, Timestamp};
@@ -45,7 +47,11 @@ pub(crate) enum Database {
 impl Database {
     pub(crate) async fn create(kind: Kind) -> anyhow::Result<Self> {
         if kind == Kind::Sqlite {
-            return Ok(Self::Sqlite(tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?));
+            return Ok(Self::Sqlite(
+                tempfile::Builder::new()
+                    .prefix("bellbird-bench-")
+                    .tempdir()?,
+            ));
         }
         let server = std::env::var(SERVER).with_context(|| format!("{SERVER} is not set"))?;
         let name = format!("bellbird_bench_{}", Uuid::now_v7().simple());
@@ -55,10 +61,15 @@ impl Database {
 
     pub(crate) fn url(&self) -> anyhow::Result<String> {
         match self {
-            Self::Sqlite(folder) => Ok(format!("sqlite:{}", folder.path().join("bellbird.db").display())),
+            Self::Sqlite(folder) => Ok(format!(
+                "sqlite:{}",
+                folder.path().join("bellbird.db").display()
+            )),
             Self::Postgres { server, name } => {
                 let (before, parameters) = server.split_once('?').unwrap_or((server, ""));
-                let (before, _) = before.rsplit_once('/').context("the URL names no database")?;
+                let (before, _) = before
+                    .rsplit_once('/')
+                    .context("the URL names no database")?;
                 Ok(format!("{before}/{name}?{parameters}"))
             }
         }
@@ -67,7 +78,9 @@ impl Database {
     pub(crate) async fn remove(self) -> anyhow::Result<()> {
         match self {
             Self::Sqlite(folder) => Ok(folder.close()?),
-            Self::Postgres { server, name } => execute(&server, &format!("DROP DATABASE {name} WITH (FORCE)")).await,
+            Self::Postgres { server, name } => {
+                execute(&server, &format!("DROP DATABASE {name} WITH (FORCE)")).await
+            }
         }
     }
 }
@@ -105,20 +118,37 @@ impl Setup {
     ) -> anyhow::Result<Self> {
         let storage = Storage::open(&database.url()?, Sealer::parse(MASTER_KEY)?).await?;
         storage.migrate().await?;
-        let mut setup = Self { storage, subscribers: Vec::new() };
+        let mut setup = Self {
+            storage,
+            subscribers: Vec::new(),
+        };
         for (number, path) in paths.iter().enumerate() {
-            let url = format!("http://{}:{}{path}", receiver::loopback_address(number), receiver_address.port());
+            let url = format!(
+                "http://{}:{}{path}",
+                receiver::loopback_address(number),
+                receiver_address.port()
+            );
             let subscriber = setup.add(number, url, connections).await?;
             setup.subscribers.push(subscriber);
         }
         Ok(setup)
     }
 
-    async fn add(&self, number: usize, url: String, connections: usize) -> anyhow::Result<Subscriber> {
+    async fn add(
+        &self,
+        number: usize,
+        url: String,
+        connections: usize,
+    ) -> anyhow::Result<Subscriber> {
         let now = Timestamp::now();
         let email = format!("bench{number}@example.com");
-        let new =
-            NewUser { email: &email, plan: Plan::Professional, timezone: None, reference: None, console_sign_in: true };
+        let new = NewUser {
+            email: &email,
+            plan: Plan::Professional,
+            timezone: None,
+            reference: None,
+            console_sign_in: true,
+        };
         let user = self.storage.users().insert(&new, now).await?.id;
         let secret = new_secret();
         let new = NewEndpoint {
@@ -132,15 +162,28 @@ impl Setup {
         let mut ids = Vec::new();
         for consent in 0..connections {
             let consent = format!("consent {number} {consent}");
-            ids.push(self.storage.connections().import(&new_connection(user, &consent), &[], now).await?.id);
+            ids.push(
+                self.storage
+                    .connections()
+                    .import(&new_connection(user, &consent), &[], now)
+                    .await?
+                    .id,
+            );
         }
-        Ok(Subscriber { user, endpoint, connections: ids, url, secret })
+        Ok(Subscriber {
+            user,
+            endpoint,
+            connections: ids,
+            url,
+            secret,
+        })
     }
 }
 
 /// Its next sync is a day away, so only the benchmark syncs it.
 pub(super) fn new_connection<'a>(user_id: UserId, consent: &'a str) -> NewConnection<'a> {
-    static CREDENTIALS: std::sync::LazyLock<SecretString> = std::sync::LazyLock::new(|| SecretString::from("{}"));
+    static CREDENTIALS: std::sync::LazyLock<SecretString> =
+        std::sync::LazyLock::new(|| SecretString::from("{}"));
     NewConnection {
         user_id,
         provider: "bench",

@@ -1,5 +1,5 @@
-//! Measures `bellbird serve` while it syncs a connection of the sandbox and delivers the events: the first sync, one
-//! that finds nothing new, and those after many rows have vanished.
+//! Measures `bellbird serve` while it syncs a connection of the sandbox and delivers the events:
+//! the first sync, one that finds nothing new, and those after many rows have vanished.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -44,7 +44,10 @@ struct Values {
 }
 
 pub(super) async fn run(args: &WebhooksArgs, report: &mut Report) -> anyhow::Result<()> {
-    if ![FIRST, UNCHANGED, VANISHED].iter().any(|name| args.is_selected(name)) {
+    if ![FIRST, UNCHANGED, VANISHED]
+        .iter()
+        .any(|name| args.is_selected(name))
+    {
         return Ok(());
     }
     let binary = service::binary(&args.program)?;
@@ -63,11 +66,36 @@ pub(super) async fn run(args: &WebhooksArgs, report: &mut Report) -> anyhow::Res
         ));
     }
     let an_event = "processor time an event, ms";
-    report.add(Figure::single(FIRST, an_event, &values.first_ms, Some(MILLISECONDS_MAX)));
-    report.add(Figure::single(FIRST, "events a second, first to last delivery", &values.first_rate, None));
-    report.add(Figure::single(FIRST, "peak memory, MB", &values.peak_mb, None));
-    report.add(Figure::single(UNCHANGED, "processor time, ms", &values.unchanged_ms, None));
-    report.add(Figure::single(VANISHED, an_event, &values.vanished_ms, None));
+    report.add(Figure::single(
+        FIRST,
+        an_event,
+        &values.first_ms,
+        Some(MILLISECONDS_MAX),
+    ));
+    report.add(Figure::single(
+        FIRST,
+        "events a second, first to last delivery",
+        &values.first_rate,
+        None,
+    ));
+    report.add(Figure::single(
+        FIRST,
+        "peak memory, MB",
+        &values.peak_mb,
+        None,
+    ));
+    report.add(Figure::single(
+        UNCHANGED,
+        "processor time, ms",
+        &values.unchanged_ms,
+        None,
+    ));
+    report.add(Figure::single(
+        VANISHED,
+        an_event,
+        &values.vanished_ms,
+        None,
+    ));
     Ok(())
 }
 
@@ -81,7 +109,9 @@ async fn run_round(binary: &Path, values: &mut Values) -> anyhow::Result<()> {
 
     let before = Clock::read(&side.service.ids())?;
     side.sync().await?;
-    values.unchanged_ms.push(Clock::read(&side.service.ids())?.since(&before) / 1e3);
+    values
+        .unchanged_ms
+        .push(Clock::read(&side.service.ids())?.since(&before) / 1e3);
 
     side.remove_rows(VANISHED_ROWS).await?;
     side.sync().await?;
@@ -127,12 +157,15 @@ impl Side {
         let (sandbox, access) = recording::start_sandbox(binary, 500)?;
         let account = account_id(&access).await?;
         let receiver = Receiver::start().await?;
-        let folder = tempfile::Builder::new().prefix("bellbird-bench-").tempdir()?;
-        let workdir = Workdir::new(binary, folder.path().to_owned(), access.clone()).with_settings(vec![
-            ("BELLBIRD_SYNC__FIRST_DAYS", "90".to_owned()),
-            ("BELLBIRD_SYNC__OVERLAP_DAYS", "90".to_owned()),
-            ("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true".to_owned()),
-        ]);
+        let folder = tempfile::Builder::new()
+            .prefix("bellbird-bench-")
+            .tempdir()?;
+        let workdir =
+            Workdir::new(binary, folder.path().to_owned(), access.clone()).with_settings(vec![
+                ("BELLBIRD_SYNC__FIRST_DAYS", "90".to_owned()),
+                ("BELLBIRD_SYNC__OVERLAP_DAYS", "90".to_owned()),
+                ("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true".to_owned()),
+            ]);
         workdir.add_user()?;
         let connection = workdir.import(&access.credentials)?.parse()?;
         workdir.add_endpoint(&format!("http://{}{}", receiver.address(), receiver::QUICK))?;
@@ -159,9 +192,11 @@ impl Side {
         })
     }
 
-    /// Waits until all events are delivered. Returns their number, and what was spent since `before`.
+    /// Waits until all events are delivered. Returns their number, and what was spent since
+    /// `before`.
     async fn deliver(&mut self, before: Clock) -> anyhow::Result<(usize, Spent)> {
-        let (started, mut first, mut last, mut received) = (Instant::now(), None, Instant::now(), 0);
+        let (started, mut first, mut last, mut received) =
+            (Instant::now(), None, Instant::now(), 0);
         loop {
             ensure!(started.elapsed() < TIME_MAX, "the deliveries did not end");
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -174,7 +209,13 @@ impl Side {
             if received > 0 && left.pending + left.waiting == 0 {
                 let processor_ms = Clock::read(&self.service.ids())?.since(&before) / 1e3;
                 let seconds = first.map_or(0.0, |first| last.duration_since(first).as_secs_f64());
-                return Ok((received, Spent { processor_ms, seconds }));
+                return Ok((
+                    received,
+                    Spent {
+                        processor_ms,
+                        seconds,
+                    },
+                ));
             }
         }
     }
@@ -186,7 +227,11 @@ impl Side {
     /// Syncs, and waits for the end.
     async fn sync(&self) -> anyhow::Result<()> {
         let synced_at = async || {
-            let state = self.storage.syncs().find(self.user, self.connection).await?;
+            let state = self
+                .storage
+                .syncs()
+                .find(self.user, self.connection)
+                .await?;
             anyhow::Ok(state.context("the connection is gone")?.synced_at)
         };
         let (before, started) = (synced_at().await?, Instant::now());
@@ -199,12 +244,22 @@ impl Side {
     }
 
     async fn add_rows(&mut self, count: usize) -> anyhow::Result<()> {
-        add_rows(&mut self.control, &self.account, &mut self.rows, &mut self.added, count).await
+        add_rows(
+            &mut self.control,
+            &self.account,
+            &mut self.rows,
+            &mut self.added,
+            count,
+        )
+        .await
     }
 
     async fn remove_rows(&mut self, count: usize) -> anyhow::Result<()> {
         for id in self.rows.drain(..count) {
-            let answer = self.control.ask(&client::delete(&format!("/__control/transactions/{id}"))).await?;
+            let answer = self
+                .control
+                .ask(&client::delete(&format!("/__control/transactions/{id}")))
+                .await?;
             ensure!(answer.status == 204, "removing a row got {}", answer.status);
         }
         Ok(())
@@ -214,10 +269,19 @@ impl Side {
 /// An account of the connection that is measured.
 async fn account_id(access: &Access) -> anyhow::Result<String> {
     let token = access.token().await?;
-    let page = client::json(access.address, &access.page(&token, "/v1/banking/accounts", "")?).await?;
+    let page = client::json(
+        access.address,
+        &access.page(&token, "/v1/banking/accounts", "")?,
+    )
+    .await?;
     let arrangement = &access.credentials["arrangementId"];
-    let mut accounts = page["accounts"].as_array().context("the response has no accounts")?.iter();
-    let account = accounts.rfind(|account| account["arrangement_id"] == *arrangement).context("no account")?;
+    let mut accounts = page["accounts"]
+        .as_array()
+        .context("the response has no accounts")?
+        .iter();
+    let account = accounts
+        .rfind(|account| account["arrangement_id"] == *arrangement)
+        .context("no account")?;
     recording::text(&account["account_id"])
 }
 
@@ -241,17 +305,33 @@ async fn add_rows(
             "posting_date_time": posted.to_string(),
             "execution_date_time": posted.to_string(),
         });
-        let answer = control.ask(&client::post("/__control/transactions", &row)).await?;
+        let answer = control
+            .ask(&client::post("/__control/transactions", &row))
+            .await?;
         let body: Value = serde_json::from_slice(answer.body)?;
-        ensure!(answer.status == 201, "adding a row got {}: {body}", answer.status);
+        ensure!(
+            answer.status == 201,
+            "adding a row got {}: {body}",
+            answer.status
+        );
         rows.push(recording::text(&body["fiskil_id"])?);
     }
     Ok(())
 }
 
 /// Requests the sync now that is planned for later.
-async fn request_sync(storage: &Storage, user: UserId, connection: ConnectionId) -> anyhow::Result<()> {
+async fn request_sync(
+    storage: &Storage,
+    user: UserId,
+    connection: ConnectionId,
+) -> anyhow::Result<()> {
     let key = JobKey::new(job_kinds::SYNC, user, connection);
-    ensure!(storage.jobs().request(&key, Timestamp::now(), SignedDuration::ZERO).await?, "no sync was requested");
+    ensure!(
+        storage
+            .jobs()
+            .request(&key, Timestamp::now(), SignedDuration::ZERO)
+            .await?,
+        "no sync was requested"
+    );
     Ok(())
 }

@@ -46,7 +46,10 @@ struct AuditQuery {
 /// One change.
 #[derive(ToSchema)]
 #[schema(as = AuditRow, rename_all = "camelCase")]
-#[expect(dead_code, reason = "documents what `bellbird_storage::OperatorAuditRow` is serialized to")]
+#[expect(
+    dead_code,
+    reason = "documents what `bellbird_storage::OperatorAuditRow` is serialized to"
+)]
 struct AuditView {
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     id: Uuid,
@@ -60,10 +63,12 @@ struct AuditView {
     #[schema(value_type = Option<String>, format = "uuid", required = true)]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: Option<UserId>,
-    /// The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user.
+    /// The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is
+    /// about the user.
     #[schema(required = true, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     subject: Option<String>,
-    /// What the user calls it: the browser, the name of the key or the URL of the endpoint. Null: an operator did it.
+    /// What the user calls it: the browser, the name of the key or the URL of the endpoint. Null:
+    /// an operator did it.
     #[schema(required = true, example = "Firefox on Linux")]
     detail: Option<String>,
 }
@@ -71,12 +76,17 @@ struct AuditView {
 /// Who made a change.
 #[derive(ToSchema)]
 #[schema(as = Actor)]
-#[expect(dead_code, reason = "documents what `bellbird_domain::Actor` is serialized to")]
+#[expect(
+    dead_code,
+    reason = "documents what `bellbird_domain::Actor` is serialized to"
+)]
 struct ActorView {
-    /// `operator_key`, `operator` (on the console's pages for operators), `command` or `user` (in the console).
+    /// `operator_key`, `operator` (on the console's pages for operators), `command` or `user` (in
+    /// the console).
     #[schema(value_type = String, example = "operator_key")]
     kind: ActorKind,
-    /// The id of the operator's key, of the operator, or of the user's session; of a command its Unix user.
+    /// The id of the operator's key, of the operator, or of the user's session; of a command its
+    /// Unix user.
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     id: String,
 }
@@ -92,10 +102,17 @@ struct AuditList {
     next_cursor: Option<String>,
 }
 
-async fn list_audit(State(admin): State<Admin>, Query(query): Query<AuditQuery>) -> Result<Response, Problem> {
+async fn list_audit(
+    State(admin): State<Admin>,
+    Query(query): Query<AuditQuery>,
+) -> Result<Response, Problem> {
     let (size, before) = (page_size(query.limit), query.cursor.map(|cursor| cursor.0));
     let user = query.user_id.map(|user| user.0);
-    let mut data = admin.storage().audit().list_before(before, user, size + 1).await?;
+    let mut data = admin
+        .storage()
+        .audit()
+        .list_before(before, user, size + 1)
+        .await?;
     let next_cursor = cut(&mut data, size, |row| row.id);
     Ok(json_bytes(to_json(&AuditList { data, next_cursor })?))
 }

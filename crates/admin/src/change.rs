@@ -26,8 +26,12 @@ impl<S: Send + Sync> FromRequestParts<ForOperators<S>> for IdempotencyKey {
 
     async fn from_request_parts(parts: &mut Parts, _: &ForOperators<S>) -> Result<Self, Problem> {
         let mut lines = parts.headers.get_all(HEADER).iter();
-        let Some(line) = lines.next() else { return Ok(Self(None)) };
-        let is_valid = line.to_str().is_ok_and(|text| (1..=255).contains(&text.trim().len()));
+        let Some(line) = lines.next() else {
+            return Ok(Self(None));
+        };
+        let is_valid = line
+            .to_str()
+            .is_ok_and(|text| (1..=255).contains(&text.trim().len()));
         if !is_valid || lines.next().is_some() {
             return Err(Problem::BadRequest {
                 message: "The header Idempotency-Key must be sent once, with 1 to 255 characters of ASCII".into(),
@@ -58,12 +62,21 @@ impl Admin {
         key: &IdempotencyKey,
         request_digest: [u8; 32],
     ) -> Result<Begun<'_>, Problem> {
-        let idempotency = key.0.map(|key_hash| Idempotency { key_hash, request_digest });
-        match self.storage().begin_change(operator.key_id, idempotency, operator.now).await? {
+        let idempotency = key.0.map(|key_hash| Idempotency {
+            key_hash,
+            request_digest,
+        });
+        match self
+            .storage()
+            .begin_change(operator.key_id, idempotency, operator.now)
+            .await?
+        {
             BegunChange::New(change) => Ok(Begun::Change(change)),
             BegunChange::Repeated(response) => {
                 let mut response = respond(&response)?;
-                response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+                response
+                    .headers_mut()
+                    .insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
                 Ok(Begun::Repeated(response))
             }
             BegunChange::KeyInUse => Err(Problem::IdempotencyConflict),
@@ -71,8 +84,15 @@ impl Admin {
     }
 
     /// Begins a change that repeating does not make twice.
-    pub(crate) async fn begin_idempotent(&self, operator: &Operator) -> Result<OperatorChange<'_>, Problem> {
-        match self.storage().begin_change(operator.key_id, None, operator.now).await? {
+    pub(crate) async fn begin_idempotent(
+        &self,
+        operator: &Operator,
+    ) -> Result<OperatorChange<'_>, Problem> {
+        match self
+            .storage()
+            .begin_change(operator.key_id, None, operator.now)
+            .await?
+        {
             BegunChange::New(change) => Ok(change),
             BegunChange::Repeated(_) | BegunChange::KeyInUse => Err(Problem::Internal),
         }
@@ -87,7 +107,10 @@ pub(crate) async fn commit(
     body: &impl Serialize,
 ) -> Result<Response, Problem> {
     let body = serde_json::to_string(body).map_err(|_| Problem::Internal)?;
-    let response = StoredResponse { status: status.as_u16(), body: body.into() };
+    let response = StoredResponse {
+        status: status.as_u16(),
+        body: body.into(),
+    };
     change.commit(action, &response).await.map_err(problem)?;
     respond(&response)
 }
@@ -104,6 +127,8 @@ pub(crate) async fn commit_empty(
 fn respond(stored: &StoredResponse) -> Result<Response, Problem> {
     let mut response = Response::new(Body::from(stored.body.expose_secret().to_owned()));
     *response.status_mut() = StatusCode::from_u16(stored.status).map_err(|_| Problem::Internal)?;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }

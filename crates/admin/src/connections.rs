@@ -1,9 +1,12 @@
-//! Connections of users: list, show, sync, remove. Without accounts, which are the users' own business.
+//! Connections of users: list, show, sync, remove. Without accounts, which are the users' own
+//! business.
 
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, ProviderSchema, Query, RouteMethod};
+use bellbird_api::front::{
+    JsonBody, Operation, Operator, Path, PathId, Problem, ProviderSchema, Query, RouteMethod,
+};
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use bellbird_storage::{OperatorAction, Storage};
 use http::StatusCode;
@@ -20,10 +23,14 @@ const TAG: &str = "Connections";
 
 pub(crate) fn paths() -> Vec<Path<Admin>> {
     const CONNECTION: &str = "/admin/v1/connections/{id}";
-    let list = Operation::new("list_connections", TAG, "A page of connections.")
-        .text("List connections", "Oldest first, of all users or of one, also those that are being removed.");
-    let show = Operation::new("get_connection", TAG, "The connection.")
-        .text("Get a connection", "Also its last sync, and its removal if that is pending.");
+    let list = Operation::new("list_connections", TAG, "A page of connections.").text(
+        "List connections",
+        "Oldest first, of all users or of one, also those that are being removed.",
+    );
+    let show = Operation::new("get_connection", TAG, "The connection.").text(
+        "Get a connection",
+        "Also its last sync, and its removal if that is pending.",
+    );
     let sync = Operation::new("sync_connection", TAG, "The sync is requested.").text(
         "Sync a connection now",
         "The service syncs it as soon as possible; `sync.syncedAt` of the connection shows when. Rows that are new or \
@@ -37,14 +44,19 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
     vec![
         Path::for_operators(RouteMethod::Get, "/admin/v1/connections", list_connections)
             .described(list.query::<ConnectionsQuery>().json::<ConnectionList>()),
-        Path::for_operators(RouteMethod::Get, CONNECTION, show_connection).described(show.json::<ConnectionItem>()),
+        Path::for_operators(RouteMethod::Get, CONNECTION, show_connection)
+            .described(show.json::<ConnectionItem>()),
         Path::for_operators(RouteMethod::Delete, CONNECTION, remove_connection)
             .described(remove.json::<ConnectionItem>().status(202)),
-        Path::for_operators(RouteMethod::Post, "/admin/v1/connections/{id}/sync", sync_connection).described(
-            sync.json::<ConnectionItem>()
-                .status(202)
-                .error(409, "The connection is being removed, or syncs are off (`sync.enabled`)."),
-        ),
+        Path::for_operators(
+            RouteMethod::Post,
+            "/admin/v1/connections/{id}/sync",
+            sync_connection,
+        )
+        .described(sync.json::<ConnectionItem>().status(202).error(
+            409,
+            "The connection is being removed, or syncs are off (`sync.enabled`).",
+        )),
     ]
 }
 
@@ -89,7 +101,8 @@ struct ConnectionView {
     /// When the provider last returned data.
     #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
     last_refreshed_at: Option<Timestamp>,
-    /// When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say.
+    /// When the user's consent ends unless they renew it, or when it ended. Null if the provider
+    /// does not say.
     #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-08-01T02:10:00Z")]
     consent_expires_at: Option<Timestamp>,
     #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
@@ -188,9 +201,14 @@ async fn list_connections(
     Ok(json_bytes(to_json(&ConnectionList { data, next_cursor })?))
 }
 
-async fn show_connection(State(admin): State<Admin>, PathId(id): PathId<ConnectionId>) -> Result<Response, Problem> {
+async fn show_connection(
+    State(admin): State<Admin>,
+    PathId(id): PathId<ConnectionId>,
+) -> Result<Response, Problem> {
     let connection = find(admin.storage(), id).await?;
-    Ok(json_bytes(to_json(&Item { data: details(admin.storage(), connection).await? })?))
+    Ok(json_bytes(to_json(&Item {
+        data: details(admin.storage(), connection).await?,
+    })?))
 }
 
 async fn sync_connection(
@@ -201,17 +219,25 @@ async fn sync_connection(
     body: JsonBody<NoMembers>,
 ) -> Result<Response, Problem> {
     let NoMembers {} = body.value;
-    // Read before the change begins, and judged after it, because a repeated request gets its response anyway.
+    // Read before the change begins, and judged after it, because a repeated request gets its
+    // response anyway.
     let connection = find_to_sync(&admin, id).await;
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
     let shown = connection?;
-    let (user_id, provider) = (shown.data.connection.user_id, shown.data.connection.provider.clone());
+    let (user_id, provider) = (
+        shown.data.connection.user_id,
+        shown.data.connection.provider.clone(),
+    );
     change.request_sync(user_id, id).await.map_err(problem)?;
     let subject = id.to_string();
-    let action = OperatorAction { name: "connection.sync", user_id, subject: Some(&subject) };
+    let action = OperatorAction {
+        name: "connection.sync",
+        user_id,
+        subject: Some(&subject),
+    };
     let response = commit(change, &action, StatusCode::ACCEPTED, &shown).await?;
     admin.access.connections().syncs().wake(&provider);
     Ok(response)
@@ -220,12 +246,18 @@ async fn sync_connection(
 async fn find_to_sync(admin: &Admin, id: ConnectionId) -> Result<Item<DetailsView>, Problem> {
     let connection = find(admin.storage(), id).await?;
     if connection.status == ConnectionStatus::Deleting {
-        return Err(Problem::Conflict("The connection is being removed and cannot be synced".into()));
+        return Err(Problem::Conflict(
+            "The connection is being removed and cannot be synced".into(),
+        ));
     }
     if !admin.access.connections().syncs().are_enabled() {
-        return Err(Problem::Conflict("Syncs are off: set sync.enabled, or run `bellbird connection sync`".into()));
+        return Err(Problem::Conflict(
+            "Syncs are off: set sync.enabled, or run `bellbird connection sync`".into(),
+        ));
     }
-    Ok(Item { data: details(admin.storage(), connection).await? })
+    Ok(Item {
+        data: details(admin.storage(), connection).await?,
+    })
 }
 
 async fn remove_connection(
@@ -238,34 +270,66 @@ async fn remove_connection(
     let mut change = admin.begin_idempotent(&operator).await?;
     if change.hide_connection(user_id, id).await.map_err(problem)? {
         let subject = id.to_string();
-        let action = OperatorAction { name: "connection.remove", user_id, subject: Some(&subject) };
+        let action = OperatorAction {
+            name: "connection.remove",
+            user_id,
+            subject: Some(&subject),
+        };
         change.commit_alone(&action).await.map_err(problem)?;
-        admin.access.connections().removals().wake(&connection.provider);
+        admin
+            .access
+            .connections()
+            .removals()
+            .wake(&connection.provider);
     } else {
         drop(change);
     }
-    let connection = Connection { status: ConnectionStatus::Deleting, ..connection };
-    let mut response = json_bytes(to_json(&Item { data: details(admin.storage(), connection).await? })?);
+    let connection = Connection {
+        status: ConnectionStatus::Deleting,
+        ..connection
+    };
+    let mut response = json_bytes(to_json(&Item {
+        data: details(admin.storage(), connection).await?,
+    })?);
     *response.status_mut() = StatusCode::ACCEPTED;
     Ok(response)
 }
 
 async fn find(storage: &Storage, id: ConnectionId) -> Result<Connection, Problem> {
-    storage.connections().find_any(id).await?.ok_or(Problem::NotFound("Connection"))
+    storage
+        .connections()
+        .find_any(id)
+        .await?
+        .ok_or(Problem::NotFound("Connection"))
 }
 
 async fn details(storage: &Storage, connection: Connection) -> Result<DetailsView, Problem> {
     let (mut sync, mut removal) = (None, None);
     if connection.status == ConnectionStatus::Deleting {
-        let pending = storage.removals().find(connection.user_id, connection.id).await?;
+        let pending = storage
+            .removals()
+            .find(connection.user_id, connection.id)
+            .await?;
         removal = pending.map(|one| RemovalView {
             next_attempt_at: one.next_attempt_at,
             attempts: one.attempts,
             last_error: one.last_error,
         });
-    } else if let Some(state) = storage.syncs().find(connection.user_id, connection.id).await? {
+    } else if let Some(state) = storage
+        .syncs()
+        .find(connection.user_id, connection.id)
+        .await?
+    {
         let (synced_at, next_at, last_error) = (state.synced_at, state.next_at, state.last_error);
-        sync = Some(SyncView { synced_at, next_at, last_error });
+        sync = Some(SyncView {
+            synced_at,
+            next_at,
+            last_error,
+        });
     }
-    Ok(DetailsView { connection: connection.into(), sync, removal })
+    Ok(DetailsView {
+        connection: connection.into(),
+        sync,
+        removal,
+    })
 }

@@ -4,9 +4,12 @@ use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::json::{json_bytes, to_json};
 use bellbird_api::front::{
-    JsonBody, Operation, Operator, Path, PathId, PathIds, Problem, Query, Resource as _, RouteMethod,
+    JsonBody, Operation, Operator, Path, PathId, PathIds, Problem, Query, Resource as _,
+    RouteMethod,
 };
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId};
+use bellbird_domain::{
+    DeliveryState, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId,
+};
 use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, OperatorAction};
 use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
 use http::StatusCode;
@@ -28,8 +31,10 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
         "List the deliveries of a webhook endpoint",
         "Newest event first: those that were delivered for 30 days, others for 90.",
     );
-    let show = Operation::new("get_delivery", TAG, "The delivery with its attempts.")
-        .text("Get a delivery", "With all attempts, oldest first. No body is stored.");
+    let show = Operation::new("get_delivery", TAG, "The delivery with its attempts.").text(
+        "Get a delivery",
+        "With all attempts, oldest first. No body is stored.",
+    );
     let redeliver = Operation::new("redeliver", TAG, "The event is due.").text(
         "Deliver an event again",
         "Whether it failed or was delivered before, with the same id and the provider's current rows. It is retried \
@@ -119,7 +124,10 @@ struct RecoveryBody {
 /// The delivery of an event to an endpoint.
 #[derive(ToSchema)]
 #[schema(as = Delivery, rename_all = "camelCase")]
-#[expect(dead_code, reason = "documents what `bellbird_storage::DeliveryRecord` is serialized to")]
+#[expect(
+    dead_code,
+    reason = "documents what `bellbird_storage::DeliveryRecord` is serialized to"
+)]
 struct DeliveryView {
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     event_id: EventId,
@@ -175,7 +183,10 @@ struct DeliveryView {
 /// An attempt to deliver an event.
 #[derive(ToSchema)]
 #[schema(as = DeliveryAttempt, rename_all = "camelCase")]
-#[expect(dead_code, reason = "documents what `bellbird_storage::AttemptRecord` is serialized to")]
+#[expect(
+    dead_code,
+    reason = "documents what `bellbird_storage::AttemptRecord` is serialized to"
+)]
 struct AttemptView {
     /// From 1, counted on after a redelivery.
     #[schema(example = 1)]
@@ -270,9 +281,10 @@ fn event_user(
     invalid: fn(&str, &str) -> Problem,
 ) -> Result<UserId, Problem> {
     match (endpoint.user_id, given) {
-        (UserId::INSTALLATION, None) => {
-            Err(invalid("userId", "Must name the user, because the endpoint is for all users"))
-        }
+        (UserId::INSTALLATION, None) => Err(invalid(
+            "userId",
+            "Must name the user, because the endpoint is for all users",
+        )),
         (UserId::INSTALLATION, Some(user)) => Ok(user),
         (owner, Some(user)) if user != owner => Err(Problem::NotFound(EventId::NOUN)),
         (owner, _) => Ok(owner),
@@ -286,14 +298,18 @@ async fn list_deliveries(
 ) -> Result<Response, Problem> {
     let endpoint = find(admin.storage(), id).await?;
     let size = page_size(query.limit);
-    let before = query.cursor.map(|Cursor(DeliveryPosition(at, event))| (at, event));
+    let before = query
+        .cursor
+        .map(|Cursor(DeliveryPosition(at, event))| (at, event));
     let user = match query.user_id {
         Some(UserIdText(given)) => event_user(&endpoint, Some(given), invalid_parameter)?,
         None => endpoint.user_id,
     };
     let state = query.state.map(|state| state.0);
     let deliveries = admin.storage().deliveries();
-    let mut data = deliveries.list_before(before, (user, id), state, size + 1).await?;
+    let mut data = deliveries
+        .list_before(before, (user, id), state, size + 1)
+        .await?;
     let next_cursor = cut(&mut data, size, DeliveryRecord::position);
     Ok(json_bytes(to_json(&DeliveryList { data, next_cursor })?))
 }
@@ -304,11 +320,23 @@ async fn show_delivery(
     Query(query): Query<DeliveryQuery>,
 ) -> Result<Response, Problem> {
     let endpoint = find(admin.storage(), id).await?;
-    let user = event_user(&endpoint, query.user_id.map(|user| user.0), invalid_parameter)?;
+    let user = event_user(
+        &endpoint,
+        query.user_id.map(|user| user.0),
+        invalid_parameter,
+    )?;
     let deliveries = admin.storage().deliveries();
-    let delivery = deliveries.find(user, id, event).await?.ok_or(Problem::NotFound(EventId::NOUN))?;
+    let delivery = deliveries
+        .find(user, id, event)
+        .await?
+        .ok_or(Problem::NotFound(EventId::NOUN))?;
     let attempt_log = deliveries.list_attempts(user, id, event).await?;
-    Ok(json_bytes(to_json(&Item { data: DetailsView { delivery, attempt_log } })?))
+    Ok(json_bytes(to_json(&Item {
+        data: DetailsView {
+            delivery,
+            attempt_log,
+        },
+    })?))
 }
 
 async fn redeliver_event(
@@ -318,14 +346,23 @@ async fn redeliver_event(
     idempotency: IdempotencyKey,
     body: JsonBody<RedeliveryBody>,
 ) -> Result<Response, Problem> {
-    // Read before the change begins, and judged after it, because a repeated request gets its response anyway.
+    // Read before the change begins, and judged after it, because a repeated request gets its
+    // response anyway.
     let endpoint = find(admin.storage(), id).await;
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
-    let user_id = event_user(&endpoint?, body.value.user_id.map(|user| user.0), invalid_member)?;
-    if !change.redeliver((user_id, id), event_id).await.map_err(problem)? {
+    let user_id = event_user(
+        &endpoint?,
+        body.value.user_id.map(|user| user.0),
+        invalid_member,
+    )?;
+    if !change
+        .redeliver((user_id, id), event_id)
+        .await
+        .map_err(problem)?
+    {
         drop(change);
         return Err(match why_not_redelivered(admin.storage(), (user_id, id), event_id).await? {
             NotRedelivered::UnknownEndpoint => Problem::NotFound(EndpointId::NOUN),
@@ -338,8 +375,16 @@ async fn redeliver_event(
         });
     }
     let subject = event_id.to_string();
-    let action = OperatorAction { name: "delivery.redeliver", user_id, subject: Some(&subject) };
-    let data = RedeliveryView { event_id, endpoint_id: id, state: DeliveryState::Pending };
+    let action = OperatorAction {
+        name: "delivery.redeliver",
+        user_id,
+        subject: Some(&subject),
+    };
+    let data = RedeliveryView {
+        event_id,
+        endpoint_id: id,
+        state: DeliveryState::Pending,
+    };
     commit(change, &action, StatusCode::ACCEPTED, &Item { data }).await
 }
 
@@ -357,9 +402,14 @@ async fn recover_events(
     };
     let (user_id, since) = (found?, body.value.since.0);
     let recovered = if user_id == UserId::INSTALLATION {
-        // A transaction for each user. What was recovered is not failed any more, so a repetition finds the rest.
+        // A transaction for each user. What was recovered is not failed any more, so a repetition
+        // finds the rest.
         drop(change);
-        let recovered = admin.storage().deliveries().recover(user_id, id, since, operator.now).await?;
+        let recovered = admin
+            .storage()
+            .deliveries()
+            .recover(user_id, id, since, operator.now)
+            .await?;
         change = match admin.begin(&operator, &idempotency, body.digest).await? {
             Begun::Change(change) => change,
             Begun::Repeated(response) => return Ok(response),
@@ -367,22 +417,52 @@ async fn recover_events(
         recovered
     } else {
         // None: the endpoint was disabled meanwhile, or had no event of this user yet.
-        change.recover((user_id, id), since).await.map_err(problem)?.unwrap_or(0)
+        change
+            .recover((user_id, id), since)
+            .await
+            .map_err(problem)?
+            .unwrap_or(0)
     };
     let subject = id.to_string();
-    let action = OperatorAction { name: "delivery.recover", user_id, subject: Some(&subject) };
-    commit(change, &action, StatusCode::ACCEPTED, &Item { data: RecoveryView { endpoint_id: id, recovered } }).await
+    let action = OperatorAction {
+        name: "delivery.recover",
+        user_id,
+        subject: Some(&subject),
+    };
+    commit(
+        change,
+        &action,
+        StatusCode::ACCEPTED,
+        &Item {
+            data: RecoveryView {
+                endpoint_id: id,
+                recovered,
+            },
+        },
+    )
+    .await
 }
 
 /// Whose events are recovered, at an enabled endpoint.
-async fn find_to_recover(admin: &Admin, id: EndpointId, given: Option<&UserIdText>) -> Result<UserId, Problem> {
+async fn find_to_recover(
+    admin: &Admin,
+    id: EndpointId,
+    given: Option<&UserIdText>,
+) -> Result<UserId, Problem> {
     let endpoint = find(admin.storage(), id).await?;
     let user = match given {
         Some(given) => event_user(&endpoint, Some(given.0), invalid_member)?,
         None => endpoint.user_id,
     };
     // Events that are not delivered outlive their user.
-    if given.is_some() && admin.storage().deliveries().list(user, id, None, 1).await?.is_empty() {
+    if given.is_some()
+        && admin
+            .storage()
+            .deliveries()
+            .list(user, id, None, 1)
+            .await?
+            .is_empty()
+    {
         users::find(admin.storage(), user).await?;
     }
     match endpoint.status {

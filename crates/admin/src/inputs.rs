@@ -13,7 +13,8 @@ use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 
-/// Checks the form of an e-mail address; whether it exists is unknown. The error completes "must be".
+/// Checks the form of an e-mail address; whether it exists is unknown. The error completes "must
+/// be".
 pub fn email(text: &str) -> Result<String, &'static str> {
     parse_email(text).map_err(|_| "an e-mail address such as me@example.com")
 }
@@ -37,7 +38,9 @@ pub fn reference(text: &str) -> Result<String, &'static str> {
 
 fn one_line(text: &str, chars_max: usize) -> Option<String> {
     let text = text.trim();
-    let fits = !text.is_empty() && text.chars().count() <= chars_max && !text.chars().any(char::is_control);
+    let fits = !text.is_empty()
+        && text.chars().count() <= chars_max
+        && !text.chars().any(char::is_control);
     fits.then(|| text.to_owned())
 }
 
@@ -78,7 +81,11 @@ checked! {
 }
 
 fn remove(text: &str) -> Result<(), &'static str> {
-    if text == "remove" { Ok(()) } else { Err("remove, or absent") }
+    if text == "remove" {
+        Ok(())
+    } else {
+        Err("remove, or absent")
+    }
 }
 
 fn api_version(text: &str) -> Result<ApiVersion, &'static str> {
@@ -86,11 +93,13 @@ fn api_version(text: &str) -> Result<ApiVersion, &'static str> {
 }
 
 fn delivery_state(text: &str) -> Result<DeliveryState, &'static str> {
-    text.parse().map_err(|_| "pending, waiting, delivered or failed")
+    text.parse()
+        .map_err(|_| "pending, waiting, delivered or failed")
 }
 
 fn id<T: FromStr>(text: &str) -> Result<T, &'static str> {
-    text.parse().map_err(|_| "an id such as 0191e7a0-7c3b-7def-8000-00aabbccddee")
+    text.parse()
+        .map_err(|_| "an id such as 0191e7a0-7c3b-7def-8000-00aabbccddee")
 }
 
 fn plan(text: &str) -> Result<Plan, &'static str> {
@@ -98,7 +107,8 @@ fn plan(text: &str) -> Result<Plan, &'static str> {
 }
 
 fn time(text: &str) -> Result<Timestamp, &'static str> {
-    text.parse().map_err(|_| "a time such as 2027-01-31T00:00:00Z")
+    text.parse()
+        .map_err(|_| "a time such as 2027-01-31T00:00:00Z")
 }
 
 /// The event types of an endpoint, each once.
@@ -107,16 +117,34 @@ pub(crate) struct EventNames(pub(crate) Vec<EventType>);
 
 impl<'de> Deserialize<'de> for EventNames {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        let known = || EventType::SUBSCRIBABLE.iter().map(|event| event.as_str()).collect::<Vec<_>>().join(", ");
+        let known = || {
+            EventType::SUBSCRIBABLE
+                .iter()
+                .map(|event| event.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let expected = || D::Error::custom(format!("a list of {}", known()));
         let names = Vec::<String>::deserialize(input).map_err(|_| expected())?;
         let mut events = Vec::with_capacity(names.len());
         for (number, name) in (1..).zip(&names) {
-            let event = name.parse().ok().filter(|event| EventType::SUBSCRIBABLE.contains(event));
-            let unknown = || D::Error::custom(format!("a list of {}, and entry {number} is none of these", known()));
+            let event = name
+                .parse()
+                .ok()
+                .filter(|event| EventType::SUBSCRIBABLE.contains(event));
+            let unknown = || {
+                D::Error::custom(format!(
+                    "a list of {}, and entry {number} is none of these",
+                    known()
+                ))
+            };
             events.push(event.ok_or_else(unknown)?);
         }
-        if events.is_empty() { Err(expected()) } else { Ok(Self(in_order(&events))) }
+        if events.is_empty() {
+            Err(expected())
+        } else {
+            Ok(Self(in_order(&events)))
+        }
     }
 }
 
@@ -150,7 +178,10 @@ impl<'de> Deserialize<'de> for Seconds {
                 if (0..=315_360_000).contains(&seconds) {
                     Ok(Seconds(seconds))
                 } else {
-                    Err(E::invalid_value(serde::de::Unexpected::Signed(seconds), &self))
+                    Err(E::invalid_value(
+                        serde::de::Unexpected::Signed(seconds),
+                        &self,
+                    ))
                 }
             }
         }
@@ -161,7 +192,11 @@ impl<'de> Deserialize<'de> for Seconds {
 
 impl utoipa::PartialSchema for Seconds {
     fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(315_360_000)).into()
+        ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .minimum(Some(0))
+            .maximum(Some(315_360_000))
+            .into()
     }
 }
 
@@ -175,7 +210,18 @@ mod tests {
     fn email_is_trimmed_and_checked() {
         assert_eq!(email(" Me@Example.com "), Ok("Me@Example.com".to_owned()));
         let long = format!("{}@x", "a".repeat(253));
-        for wrong in ["", "me", "@x", "me@", "a@b@c", "a b@c", "a@b\n.c", "a\"<b>@c", "a\u{202e}@c", &long] {
+        for wrong in [
+            "",
+            "me",
+            "@x",
+            "me@",
+            "a@b@c",
+            "a b@c",
+            "a@b\n.c",
+            "a\"<b>@c",
+            "a\u{202e}@c",
+            &long,
+        ] {
             assert!(email(wrong).is_err(), "{wrong}");
         }
     }

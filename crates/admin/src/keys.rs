@@ -23,19 +23,24 @@ const DEFAULT_GRACE: SignedDuration = SignedDuration::from_hours(24);
 
 pub(crate) fn paths() -> Vec<Path<Admin>> {
     const KEYS: &str = "/admin/v1/users/{id}/keys";
-    const TOO_MANY: &str = "The user has 100 API keys that work or were made within 30 days (`conflict`).";
+    const TOO_MANY: &str =
+        "The user has 100 API keys that work or were made within 30 days (`conflict`).";
     let create = Operation::new("create_key", TAG, "The key, which is not shown again.").text(
         "Create an API key",
         "The key reads all accounts of its user. It is in this response only: the database stores its hash.",
     );
-    let list = Operation::new("list_keys", TAG, "The keys, without the keys themselves.")
-        .text("List a user's API keys", "Oldest first, with revoked and expired ones.");
+    let list = Operation::new("list_keys", TAG, "The keys, without the keys themselves.").text(
+        "List a user's API keys",
+        "Oldest first, with revoked and expired ones.",
+    );
     let rotate = Operation::new("rotate_key", TAG, "The new key, which is not shown again.").text(
         "Rotate an API key",
         "The new key has the name and the `expiresAt` of the old one, which stays valid for `graceSeconds`.",
     );
-    let revoke = Operation::new("revoke_key", TAG, "The key is revoked.")
-        .text("Revoke an API key", "It is rejected from the next request on.");
+    let revoke = Operation::new("revoke_key", TAG, "The key is revoked.").text(
+        "Revoke an API key",
+        "It is rejected from the next request on.",
+    );
     vec![
         Path::for_operators(RouteMethod::Get, KEYS, list_keys).described(list.json::<KeyList>()),
         Path::for_operators(RouteMethod::Post, KEYS, create_key)
@@ -125,19 +130,48 @@ struct NewKeyItem {
 
 impl From<KeyRecord> for KeyView {
     fn from(record: KeyRecord) -> Self {
-        let KeyRecord { id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, .. } = record;
-        Self { id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at }
+        let KeyRecord {
+            id,
+            user_id,
+            name,
+            prefix,
+            created_at,
+            last_used_at,
+            expires_at,
+            revoked_at,
+            ..
+        } = record;
+        Self {
+            id,
+            user_id,
+            name,
+            prefix,
+            created_at,
+            last_used_at,
+            expires_at,
+            revoked_at,
+        }
     }
 }
 
 fn shown_once(key: &ApiKey, record: KeyRecord) -> Item<NewKeyView> {
-    Item { data: NewKeyView { record: record.into(), key: key.expose().to_owned() } }
+    Item {
+        data: NewKeyView {
+            record: record.into(),
+            key: key.expose().to_owned(),
+        },
+    }
 }
 
-async fn list_keys(State(admin): State<Admin>, PathId(id): PathId<UserId>) -> Result<Response, Problem> {
+async fn list_keys(
+    State(admin): State<Admin>,
+    PathId(id): PathId<UserId>,
+) -> Result<Response, Problem> {
     users::find(admin.storage(), id).await?;
     let keys = admin.storage().keys().list(id).await?;
-    Ok(json_bytes(to_json(&KeyList { data: keys.into_iter().map(KeyView::from).collect() })?))
+    Ok(json_bytes(to_json(&KeyList {
+        data: keys.into_iter().map(KeyView::from).collect(),
+    })?))
 }
 
 async fn create_key(
@@ -147,7 +181,11 @@ async fn create_key(
     idempotency: IdempotencyKey,
     body: JsonBody<NewKeyBody>,
 ) -> Result<Response, Problem> {
-    let name = body.value.name.as_ref().map_or(DEFAULT_NAME, |name| &name.0);
+    let name = body
+        .value
+        .name
+        .as_ref()
+        .map_or(DEFAULT_NAME, |name| &name.0);
     let expires_at = body.value.expires_at.as_ref().map(|at| at.0);
     let key = admin.storage().new_key();
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
@@ -157,10 +195,23 @@ async fn create_key(
     if expires_at.is_some_and(|at| at <= operator.now) {
         return Err(invalid_member("expiresAt", "Must be in the future"));
     }
-    let record = change.insert_key(user_id, &key, name, expires_at).await.map_err(problem)?;
+    let record = change
+        .insert_key(user_id, &key, name, expires_at)
+        .await
+        .map_err(problem)?;
     let id = record.id.to_string();
-    let action = OperatorAction { name: "key.create", user_id, subject: Some(&id) };
-    commit(change, &action, StatusCode::CREATED, &shown_once(&key, record)).await
+    let action = OperatorAction {
+        name: "key.create",
+        user_id,
+        subject: Some(&id),
+    };
+    commit(
+        change,
+        &action,
+        StatusCode::CREATED,
+        &shown_once(&key, record),
+    )
+    .await
 }
 
 async fn rotate_key(
@@ -170,8 +221,13 @@ async fn rotate_key(
     idempotency: IdempotencyKey,
     body: JsonBody<RotationBody>,
 ) -> Result<Response, Problem> {
-    let grace = body.value.grace_seconds.map_or(DEFAULT_GRACE, |seconds| SignedDuration::from_secs(seconds.0));
-    let ends_at = operator.now.saturating_add(grace).map_err(|_| Problem::Internal)?;
+    let grace = body.value.grace_seconds.map_or(DEFAULT_GRACE, |seconds| {
+        SignedDuration::from_secs(seconds.0)
+    });
+    let ends_at = operator
+        .now
+        .saturating_add(grace)
+        .map_err(|_| Problem::Internal)?;
     let old = admin.storage().keys().find(id).await?;
     let key = admin.storage().new_key();
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
@@ -180,12 +236,27 @@ async fn rotate_key(
     };
     let old = old.ok_or(Problem::NotFound("Key"))?;
     if old.revoked_at.is_some() || old.expires_at.is_some_and(|at| at <= operator.now) {
-        return Err(Problem::Conflict("The key is revoked or expired: create a new one".into()));
+        return Err(Problem::Conflict(
+            "The key is revoked or expired: create a new one".into(),
+        ));
     }
-    let (record, _) = change.rotate_key(&old, &key, ends_at).await.map_err(problem)?;
+    let (record, _) = change
+        .rotate_key(&old, &key, ends_at)
+        .await
+        .map_err(problem)?;
     let subject = id.to_string();
-    let action = OperatorAction { name: "key.rotate", user_id: old.user_id, subject: Some(&subject) };
-    commit(change, &action, StatusCode::CREATED, &shown_once(&key, record)).await
+    let action = OperatorAction {
+        name: "key.rotate",
+        user_id: old.user_id,
+        subject: Some(&subject),
+    };
+    commit(
+        change,
+        &action,
+        StatusCode::CREATED,
+        &shown_once(&key, record),
+    )
+    .await
 }
 
 async fn revoke_key(
@@ -196,6 +267,10 @@ async fn revoke_key(
     let mut change = admin.begin_idempotent(&operator).await?;
     let record = change.revoke_key(id).await.map_err(problem)?;
     let subject = id.to_string();
-    let action = OperatorAction { name: "key.revoke", user_id: record.user_id, subject: Some(&subject) };
+    let action = OperatorAction {
+        name: "key.revoke",
+        user_id: record.user_id,
+        subject: Some(&subject),
+    };
     commit_empty(change, &action).await
 }

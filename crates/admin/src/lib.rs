@@ -1,8 +1,9 @@
-//! The operator's API below `/admin/v1`: users, their keys, setup tokens, link sessions, connections and webhook
-//! endpoints, and what operators did.
+//! The operator's API below `/admin/v1`: users, their keys, setup tokens, link sessions,
+//! connections and webhook endpoints, and what operators did.
 //!
-//! No response holds financial data, opened credentials or an account number, and a key or a secret only where it is
-//! created. A change commits together with its row in the audit and with the response that a repeated request gets.
+//! No response holds financial data, opened credentials or an account number, and a key or a secret
+//! only where it is created. A change commits together with its row in the audit and with the
+//! response that a repeated request gets.
 
 mod audit;
 mod change;

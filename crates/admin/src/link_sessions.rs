@@ -31,8 +31,10 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
         "Redirect the user's browser to `url`, which works for half an hour and connects once. With `connectionId`, \
          the user reconnects or renews this connection.",
     );
-    let show = Operation::new("get_link_session", TAG, "The link session with its result.")
-        .text("Get a link session", "It is kept until a day after `expiresAt`.");
+    let show = Operation::new("get_link_session", TAG, "The link session with its result.").text(
+        "Get a link session",
+        "It is kept until a day after `expiresAt`.",
+    );
     vec![
         Path::for_operators(RouteMethod::Post, "/admin/v1/link-sessions", create_session).described(
             create
@@ -67,9 +69,13 @@ struct NewSessionBody {
     #[schema(value_type = Option<String>, nullable = false, format = "uuid",
         example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     connection_id: Option<ConnectionIdText>,
-    /// Where the browser returns: a URL of an origin in `admin.return_origins`, of at most 1,000 bytes. If absent, it
-    /// stays on the last page.
-    #[schema(nullable = false, format = "uri", example = "https://app.example.com/linked")]
+    /// Where the browser returns: a URL of an origin in `admin.return_origins`, of at most 1,000
+    /// bytes. If absent, it stays on the last page.
+    #[schema(
+        nullable = false,
+        format = "uri",
+        example = "https://app.example.com/linked"
+    )]
     return_url: Option<String>,
     /// Your own text for the return, at most 500 characters. It is in a URL, so no secret.
     #[schema(nullable = false, example = "42")]
@@ -101,7 +107,10 @@ struct NewSessionItem {
 /// A link session with its result.
 #[derive(ToSchema)]
 #[schema(as = LinkSession, rename_all = "camelCase")]
-#[expect(dead_code, reason = "documents what `bellbird_connections::LinkSession` is serialized to")]
+#[expect(
+    dead_code,
+    reason = "documents what `bellbird_connections::LinkSession` is serialized to"
+)]
 struct SessionView {
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     id: Uuid,
@@ -123,7 +132,10 @@ struct SessionView {
 /// Why a link session has no connection.
 #[derive(ToSchema)]
 #[schema(as = LinkSessionReason)]
-#[expect(dead_code, reason = "documents what `bellbird_connections::NoConnection` is serialized to")]
+#[expect(
+    dead_code,
+    reason = "documents what `bellbird_connections::NoConnection` is serialized to"
+)]
 struct ReasonView {
     /// A word for programs. More may come.
     #[schema(example = "declined")]
@@ -161,46 +173,96 @@ async fn create_session(
     idempotency: IdempotencyKey,
     body: JsonBody<NewSessionBody>,
 ) -> Result<Response, Problem> {
-    let NewSessionBody { user_id, provider, connection_id, return_url, state } = &body.value;
+    let NewSessionBody {
+        user_id,
+        provider,
+        connection_id,
+        return_url,
+        state,
+    } = &body.value;
     let user_id = user_id.0;
     let links = admin.access.connections().links();
     let to = match (connection_id, provider) {
         (None, None) => LinkTarget::UserChoice,
         (None, Some(name)) => {
-            let providers: Vec<&str> = links.providers().iter().map(|provider| provider.name).collect();
+            let providers: Vec<&str> = links
+                .providers()
+                .iter()
+                .map(|provider| provider.name)
+                .collect();
             if !providers.contains(&name.as_str()) {
-                let expected = format!("Must be a provider that can be linked here: {}", providers.join(", "));
+                let expected = format!(
+                    "Must be a provider that can be linked here: {}",
+                    providers.join(", ")
+                );
                 return Err(invalid_member("provider", &expected));
             }
             LinkTarget::Provider(name)
         }
         (Some(id), None) => LinkTarget::Connection(id.0),
-        (Some(_), Some(_)) => return Err(invalid_member("provider", "Must be absent with connectionId")),
+        (Some(_), Some(_)) => {
+            return Err(invalid_member(
+                "provider",
+                "Must be absent with connectionId",
+            ));
+        }
     };
     if state.is_some() && return_url.is_none() {
-        return Err(invalid_member("state", "Must be absent without returnUrl, which returns it"));
+        return Err(invalid_member(
+            "state",
+            "Must be absent without returnUrl, which returns it",
+        ));
     }
-    let session = NewLinkSession { return_url: return_url.as_deref(), state: state.as_deref() };
-    // Checked before the change begins, and judged after it, because a repeated request gets its response anyway.
+    let session = NewLinkSession {
+        return_url: return_url.as_deref(),
+        state: state.as_deref(),
+    };
+    // Checked before the change begins, and judged after it, because a repeated request gets its
+    // response anyway.
     let prepared = links.prepare_link_session(user_id, to, session).await;
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
     let prepared = prepared.map_err(link_problem)?;
-    let id = change.insert_link(&prepared.new_link()).await.map_err(problem)?;
+    let id = change
+        .insert_link(&prepared.new_link())
+        .await
+        .map_err(problem)?;
     let created = prepared.into_created(id);
     let subject = id.to_string();
-    let action = OperatorAction { name: "link_session.create", user_id, subject: Some(&subject) };
+    let action = OperatorAction {
+        name: "link_session.create",
+        user_id,
+        subject: Some(&subject),
+    };
     let (url, expires_at) = (created.url.expose_secret().to_owned(), created.expires_at);
-    commit(change, &action, StatusCode::CREATED, &Item { data: NewSessionView { id, url, expires_at } }).await
+    commit(
+        change,
+        &action,
+        StatusCode::CREATED,
+        &Item {
+            data: NewSessionView {
+                id,
+                url,
+                expires_at,
+            },
+        },
+    )
+    .await
 }
 
 async fn show_session(
     State(admin): State<Admin>,
     PathId(LinkSessionId(id)): PathId<LinkSessionId>,
 ) -> Result<Response, Problem> {
-    let found = admin.access.connections().links().find_link_session(id).await.map_err(link_problem)?;
+    let found = admin
+        .access
+        .connections()
+        .links()
+        .find_link_session(id)
+        .await
+        .map_err(link_problem)?;
     let session = found.ok_or(Problem::NotFound(LinkSessionId::NOUN))?;
     Ok(json_bytes(to_json(&Item { data: session })?))
 }
@@ -208,10 +270,13 @@ async fn show_session(
 fn link_problem(error: ConnectionsError) -> Problem {
     match &error {
         ConnectionsError::NotFound => Problem::NotFound("Connection"),
-        ConnectionsError::ReturnUrl(reason) => invalid_member("returnUrl", &format!("The return URL {reason}")),
-        ConnectionsError::InvalidState => {
-            invalid_member("state", "Must be at most 500 characters, and none of them a control character")
+        ConnectionsError::ReturnUrl(reason) => {
+            invalid_member("returnUrl", &format!("The return URL {reason}"))
         }
+        ConnectionsError::InvalidState => invalid_member(
+            "state",
+            "Must be at most 500 characters, and none of them a control character",
+        ),
         ConnectionsError::TooManySessions
         | ConnectionsError::NoLinkableProvider
         | ConnectionsError::NoConsoleUrl

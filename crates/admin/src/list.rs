@@ -13,7 +13,10 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use uuid::Uuid;
 
-const LIMITS: PageLimits = PageLimits { default: 50, max: 200 };
+const LIMITS: PageLimits = PageLimits {
+    default: 50,
+    max: 200,
+};
 
 pub(crate) type PageLimit = Limit<{ LIMITS.default }, { LIMITS.max }>;
 
@@ -56,8 +59,12 @@ pub(crate) struct Cursor<T>(pub(crate) T);
 impl<'de, T: PageEnd> Deserialize<'de> for Cursor<T> {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         parse_text(input, |text| {
-            let end = text.split_once('.').filter(|(list, _)| *list == T::LIST).and_then(|(_, end)| end.parse().ok());
-            end.map(Self).ok_or_else(|| D::Error::custom("the nextCursor of the page before in this list"))
+            let end = text
+                .split_once('.')
+                .filter(|(list, _)| *list == T::LIST)
+                .and_then(|(_, end)| end.parse().ok());
+            end.map(Self)
+                .ok_or_else(|| D::Error::custom("the nextCursor of the page before in this list"))
         })
     }
 }
@@ -70,14 +77,21 @@ impl<T> utoipa::PartialSchema for Cursor<T> {
 
 impl<T> ToSchema for Cursor<T> {}
 
-/// Cuts a list that was read with one more item than the page has. Returns the cursor of the next page.
-pub(crate) fn cut<T, E: PageEnd>(items: &mut Vec<T>, size: u32, end: impl FnOnce(&T) -> E) -> Option<String> {
+/// Cuts a list that was read with one more item than the page has. Returns the cursor of the next
+/// page.
+pub(crate) fn cut<T, E: PageEnd>(
+    items: &mut Vec<T>,
+    size: u32,
+    end: impl FnOnce(&T) -> E,
+) -> Option<String> {
     let size = size as usize;
     if items.len() <= size {
         return None;
     }
     items.truncate(size);
-    items.last().map(|last| format!("{}.{}", E::LIST, end(last)))
+    items
+        .last()
+        .map(|last| format!("{}.{}", E::LIST, end(last)))
 }
 
 /// A single item.

@@ -9,7 +9,12 @@ use crate::state::Admin;
 
 const PATHS: DocsPaths = DocsPaths {
     document: ["/admin/v1/openapi.json", "/admin/v1/openapi.yaml"],
-    page: ["/admin/docs", "/admin/docs/page.js", "/admin/docs/page.css", "/admin/docs/logo.svg"],
+    page: [
+        "/admin/docs",
+        "/admin/docs/page.js",
+        "/admin/docs/page.css",
+        "/admin/docs/logo.svg",
+    ],
     folder: "/admin",
 };
 

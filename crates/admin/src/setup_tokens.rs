@@ -27,17 +27,28 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
         "Create a setup token",
         "A program that speaks SimpleFIN claims it once, within an hour, and gets an API key of the user.",
     );
-    let revoke = Operation::new("revoke_setup_tokens", TAG, "No token of the user can be claimed any more.")
-        .text("Revoke a user's setup tokens", "Those that no program has claimed. Keys of claimed ones stay.");
+    let revoke = Operation::new(
+        "revoke_setup_tokens",
+        TAG,
+        "No token of the user can be claimed any more.",
+    )
+    .text(
+        "Revoke a user's setup tokens",
+        "Those that no program has claimed. Keys of claimed ones stay.",
+    );
     vec![
         Path::for_operators(RouteMethod::Post, TOKENS, create_token).described(
             create
                 .body::<NewTokenBody>()
                 .json::<TokenItem>()
                 .status(201)
-                .error(409, "The user has 20 setup tokens that no program has claimed (`conflict`)."),
+                .error(
+                    409,
+                    "The user has 20 setup tokens that no program has claimed (`conflict`).",
+                ),
         ),
-        Path::for_operators(RouteMethod::Delete, TOKENS, revoke_tokens).described(revoke.status(204)),
+        Path::for_operators(RouteMethod::Delete, TOKENS, revoke_tokens)
+            .described(revoke.status(204)),
     ]
 }
 
@@ -76,18 +87,51 @@ async fn create_token(
     idempotency: IdempotencyKey,
     body: JsonBody<NewTokenBody>,
 ) -> Result<Response, Problem> {
-    let name = body.value.name.as_ref().map_or(DEFAULT_NAME, |name| &name.0);
+    let name = body
+        .value
+        .name
+        .as_ref()
+        .map_or(DEFAULT_NAME, |name| &name.0);
     let token = admin.storage().new_setup_token();
-    let expires_at = operator.now.saturating_add(SETUP_TOKEN_LIFETIME).map_err(|_| Problem::Internal)?;
+    let expires_at = operator
+        .now
+        .saturating_add(SETUP_TOKEN_LIFETIME)
+        .map_err(|_| Problem::Internal)?;
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
-    let new = NewSetupToken { user_id, token: &token, name, expires_at };
-    let id = change.insert_setup_token(&new).await.map_err(problem)?.to_string();
-    let text = setup_token_text(&admin.api_url, &token).expose_secret().to_owned();
-    let action = OperatorAction { name: "setup_token.create", user_id, subject: Some(&id) };
-    commit(change, &action, StatusCode::CREATED, &Item { data: TokenView { token: text, expires_at } }).await
+    let new = NewSetupToken {
+        user_id,
+        token: &token,
+        name,
+        expires_at,
+    };
+    let id = change
+        .insert_setup_token(&new)
+        .await
+        .map_err(problem)?
+        .to_string();
+    let text = setup_token_text(&admin.api_url, &token)
+        .expose_secret()
+        .to_owned();
+    let action = OperatorAction {
+        name: "setup_token.create",
+        user_id,
+        subject: Some(&id),
+    };
+    commit(
+        change,
+        &action,
+        StatusCode::CREATED,
+        &Item {
+            data: TokenView {
+                token: text,
+                expires_at,
+            },
+        },
+    )
+    .await
 }
 
 async fn revoke_tokens(
@@ -98,5 +142,13 @@ async fn revoke_tokens(
     users::find(admin.storage(), user_id).await?;
     let mut change = admin.begin_idempotent(&operator).await?;
     change.revoke_setup_tokens(user_id).await.map_err(problem)?;
-    commit_empty(change, &OperatorAction { name: "setup_token.revoke", user_id, subject: None }).await
+    commit_empty(
+        change,
+        &OperatorAction {
+            name: "setup_token.revoke",
+            user_id,
+            subject: None,
+        },
+    )
+    .await
 }

@@ -19,11 +19,16 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// `api_url` is the public URL of the API, which programs that claim setup tokens call. `admin_url` is shown by the
-    /// reference page.
+    /// `api_url` is the public URL of the API, which programs that claim setup tokens call.
+    /// `admin_url` is shown by the reference page.
     #[must_use]
     pub fn new(access: Access, webhooks: Webhooks, api_url: &str, admin_url: &str) -> Self {
-        Self { access, webhooks, api_url: api_url.into(), admin_url: admin_url.into() }
+        Self {
+            access,
+            webhooks,
+            api_url: api_url.into(),
+            admin_url: admin_url.into(),
+        }
     }
 
     pub(crate) fn storage(&self) -> &Storage {
@@ -37,14 +42,21 @@ impl FromRef<ForOperators<Self>> for Admin {
     }
 }
 
-/// A member of the body whose value has the right form and is rejected all the same. `fault` is a sentence.
+/// A member of the body whose value has the right form and is rejected all the same. `fault` is a
+/// sentence.
 pub(crate) fn invalid_member(member: &str, fault: &str) -> Problem {
-    Problem::BadRequest { message: "Invalid members of the body".into(), details: vec![format!("{member}: {fault}")] }
+    Problem::BadRequest {
+        message: "Invalid members of the body".into(),
+        details: vec![format!("{member}: {fault}")],
+    }
 }
 
 /// As [`invalid_member`], of the query.
 pub(crate) fn invalid_parameter(name: &str, fault: &str) -> Problem {
-    Problem::BadRequest { message: "Invalid query parameters".into(), details: vec![format!("{name}: {fault}")] }
+    Problem::BadRequest {
+        message: "Invalid query parameters".into(),
+        details: vec![format!("{name}: {fault}")],
+    }
 }
 
 /// The error of a change. What is missing was removed meanwhile, or never existed.
@@ -53,7 +65,9 @@ pub(crate) fn problem(error: StorageError) -> Problem {
         StorageError::NotFound("user") => Problem::NotFound("User"),
         StorageError::NotFound("key") => Problem::NotFound("Key"),
         StorageError::NotFound("connection") => Problem::NotFound("Connection"),
-        StorageError::Conflict(what) => Problem::Conflict(format!("There is {what} already").into()),
+        StorageError::Conflict(what) => {
+            Problem::Conflict(format!("There is {what} already").into())
+        }
         other => other.into(),
     }
 }

@@ -3,7 +3,9 @@
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, Query, RouteMethod};
+use bellbird_api::front::{
+    JsonBody, Operation, Operator, Path, PathId, Problem, Query, RouteMethod,
+};
 use bellbird_connections::ConnectionsError;
 use bellbird_domain::{Plan, User, UserId};
 use bellbird_storage::{NewUser, OperatorAction, Storage, StorageError, UserChange};
@@ -27,9 +29,12 @@ const PROVIDER_RETRY_AFTER: u64 = 30;
 pub(crate) fn paths() -> Vec<Path<Admin>> {
     const USERS: &str = "/admin/v1/users";
     const USER: &str = "/admin/v1/users/{id}";
-    let create = Operation::new("create_user", TAG, "The user.").text("Create a user", "A user without keys.");
-    let list = Operation::new("list_users", TAG, "A page of users.")
-        .text("List users", "Oldest first. With `email` or `reference`, the one user who has it, or none.");
+    let create = Operation::new("create_user", TAG, "The user.")
+        .text("Create a user", "A user without keys.");
+    let list = Operation::new("list_users", TAG, "A page of users.").text(
+        "List users",
+        "Oldest first. With `email` or `reference`, the one user who has it, or none.",
+    );
     let show = Operation::new("get_user", TAG, "The user.").text("Get a user", "");
     let change = Operation::new("update_user", TAG, "The user.").text(
         "Change a user",
@@ -46,18 +51,33 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
     vec![
         Path::for_operators(RouteMethod::Get, USERS, list_users)
             .described(list.query::<UsersQuery>().json::<UserList>()),
-        Path::for_operators(RouteMethod::Post, USERS, create_user)
-            .described(create.body::<NewUserBody>().json::<UserItem>().status(201).error(409, TAKEN)),
+        Path::for_operators(RouteMethod::Post, USERS, create_user).described(
+            create
+                .body::<NewUserBody>()
+                .json::<UserItem>()
+                .status(201)
+                .error(409, TAKEN),
+        ),
         Path::for_operators(RouteMethod::Get, USER, show_user).described(show.json::<UserItem>()),
-        Path::for_operators(RouteMethod::Patch, USER, change_user)
-            .described(change.body::<UserChangeBody>().json::<UserItem>().error(409, TAKEN)),
+        Path::for_operators(RouteMethod::Patch, USER, change_user).described(
+            change
+                .body::<UserChangeBody>()
+                .json::<UserItem>()
+                .error(409, TAKEN),
+        ),
         Path::for_operators(RouteMethod::Delete, USER, remove_user).described(
             remove
                 .query::<RemovalQuery>()
                 .status(204)
                 .also::<UserItem>(202, "The user, who is removed once all connections are.")
-                .error(409, "The user still has connections, or a provider rejects the removal.")
-                .error(503, "The database or a provider is temporarily unavailable."),
+                .error(
+                    409,
+                    "The user still has connections, or a provider rejects the removal.",
+                )
+                .error(
+                    503,
+                    "The database or a provider is temporarily unavailable.",
+                ),
         ),
     ]
 }
@@ -73,14 +93,16 @@ struct NewUserBody {
     /// Your own name of the user, unique. 1 to 200 characters.
     #[schema(value_type = Option<String>, nullable = false, example = "customer-17")]
     reference: Option<ReferenceText>,
-    /// `saver` has no API access, `developer` banks only, `professional` banks and brokers (the default).
+    /// `saver` has no API access, `developer` banks only, `professional` banks and brokers (the
+    /// default).
     #[schema(inline, value_type = Option<Plan>, nullable = false, example = "professional")]
     plan: Option<PlanName>,
     /// IANA timezone in which the user's days begin and end. The default is Australia/Sydney.
     #[schema(value_type = Option<String>, nullable = false, example = "Australia/Perth")]
     timezone: Option<TimezoneText>,
-    /// Whether the user may sign in to the console, and gets e-mails. Send true only if you have verified that the
-    /// address is the user's, because whoever has the mailbox reads all accounts of the user. The default is false.
+    /// Whether the user may sign in to the console, and gets e-mails. Send true only if you have
+    /// verified that the address is the user's, because whoever has the mailbox reads all accounts
+    /// of the user. The default is false.
     #[schema(nullable = false, example = false)]
     console_sign_in: Option<bool>,
 }
@@ -102,8 +124,8 @@ struct UserChangeBody {
     /// IANA timezone. Null sets the default.
     #[schema(value_type = Option<String>, example = "Australia/Perth")]
     timezone: Option<Option<TimezoneText>>,
-    /// Whether the user may sign in to the console, and gets e-mails: see the creation of a user. A new `email`
-    /// without this makes it false, because nobody has verified the new address.
+    /// Whether the user may sign in to the console, and gets e-mails: see the creation of a user. A
+    /// new `email` without this makes it false, because nobody has verified the new address.
     #[schema(nullable = false, example = true)]
     console_sign_in: Option<bool>,
 }
@@ -158,8 +180,25 @@ struct UserView {
 
 impl From<User> for UserView {
     fn from(user: User) -> Self {
-        let User { id, email, plan, timezone, reference, created_at, console_sign_in, is_operator: _ } = user;
-        Self { id, email, reference, plan, timezone, console_sign_in, created_at }
+        let User {
+            id,
+            email,
+            plan,
+            timezone,
+            reference,
+            created_at,
+            console_sign_in,
+            is_operator: _,
+        } = user;
+        Self {
+            id,
+            email,
+            reference,
+            plan,
+            timezone,
+            console_sign_in,
+            created_at,
+        }
     }
 }
 
@@ -180,11 +219,18 @@ struct UserList {
     next_cursor: Option<String>,
 }
 
-async fn list_users(State(admin): State<Admin>, Query(query): Query<UsersQuery>) -> Result<Response, Problem> {
+async fn list_users(
+    State(admin): State<Admin>,
+    Query(query): Query<UsersQuery>,
+) -> Result<Response, Problem> {
     let users = admin.storage().users();
     let size = page_size(query.limit);
     let mut found = match (&query.email, &query.reference) {
-        (None, None) => users.list_after(query.cursor.map(|cursor| cursor.0), size + 1).await?,
+        (None, None) => {
+            users
+                .list_after(query.cursor.map(|cursor| cursor.0), size + 1)
+                .await?
+        }
         (Some(email), reference) => {
             // What is not an e-mail address is nobody's.
             let user = match inputs::email(email) {
@@ -195,7 +241,11 @@ async fn list_users(State(admin): State<Admin>, Query(query): Query<UsersQuery>)
             user.filter(is_meant).into_iter().collect()
         }
         (None, Some(reference)) => match inputs::reference(reference) {
-            Ok(reference) => users.find_by_reference(&reference).await?.into_iter().collect(),
+            Ok(reference) => users
+                .find_by_reference(&reference)
+                .await?
+                .into_iter()
+                .collect(),
             Err(_) => Vec::new(),
         },
     };
@@ -210,7 +260,13 @@ async fn create_user(
     key: IdempotencyKey,
     body: JsonBody<NewUserBody>,
 ) -> Result<Response, Problem> {
-    let NewUserBody { email, reference, plan, timezone, console_sign_in } = &body.value;
+    let NewUserBody {
+        email,
+        reference,
+        plan,
+        timezone,
+        console_sign_in,
+    } = &body.value;
     let new = NewUser {
         email: &email.0,
         plan: plan.as_ref().map_or(Plan::Professional, |plan| plan.0),
@@ -223,13 +279,30 @@ async fn create_user(
         Begun::Repeated(response) => return Ok(response),
     };
     let user = change.insert_user(&new).await.map_err(problem)?;
-    let action = OperatorAction { name: "user.create", user_id: user.id, subject: None };
-    commit(change, &action, StatusCode::CREATED, &Item { data: UserView::from(user) }).await
+    let action = OperatorAction {
+        name: "user.create",
+        user_id: user.id,
+        subject: None,
+    };
+    commit(
+        change,
+        &action,
+        StatusCode::CREATED,
+        &Item {
+            data: UserView::from(user),
+        },
+    )
+    .await
 }
 
-async fn show_user(State(admin): State<Admin>, PathId(id): PathId<UserId>) -> Result<Response, Problem> {
+async fn show_user(
+    State(admin): State<Admin>,
+    PathId(id): PathId<UserId>,
+) -> Result<Response, Problem> {
     let user = find(admin.storage(), id).await?;
-    Ok(json_bytes(to_json(&Item { data: UserView::from(user) })?))
+    Ok(json_bytes(to_json(&Item {
+        data: UserView::from(user),
+    })?))
 }
 
 async fn change_user(
@@ -238,20 +311,45 @@ async fn change_user(
     PathId(id): PathId<UserId>,
     body: JsonBody<UserChangeBody>,
 ) -> Result<Response, Problem> {
-    let UserChangeBody { email, reference, plan, timezone, console_sign_in } = &body.value;
+    let UserChangeBody {
+        email,
+        reference,
+        plan,
+        timezone,
+        console_sign_in,
+    } = &body.value;
     let user_change = UserChange {
         email: email.as_ref().map(|email| email.0.as_str()),
         plan: plan.as_ref().map(|plan| plan.0),
-        timezone: timezone.as_ref().map(|timezone| timezone.as_ref().map(|timezone| timezone.0.as_str())),
-        reference: reference.as_ref().map(|reference| reference.as_ref().map(|reference| reference.0.as_str())),
+        timezone: timezone
+            .as_ref()
+            .map(|timezone| timezone.as_ref().map(|timezone| timezone.0.as_str())),
+        reference: reference
+            .as_ref()
+            .map(|reference| reference.as_ref().map(|reference| reference.0.as_str())),
         // Only a command makes somebody an operator, so that a key cannot.
         is_operator: None,
         console_sign_in: *console_sign_in,
     };
     let mut change = admin.begin_idempotent(&operator).await?;
-    let user = change.update_user(id, &user_change).await.map_err(problem)?;
-    let action = OperatorAction { name: "user.update", user_id: id, subject: None };
-    commit(change, &action, StatusCode::OK, &Item { data: UserView::from(user) }).await
+    let user = change
+        .update_user(id, &user_change)
+        .await
+        .map_err(problem)?;
+    let action = OperatorAction {
+        name: "user.update",
+        user_id: id,
+        subject: None,
+    };
+    commit(
+        change,
+        &action,
+        StatusCode::OK,
+        &Item {
+            data: UserView::from(user),
+        },
+    )
+    .await
 }
 
 async fn remove_user(
@@ -260,8 +358,7 @@ async fn remove_user(
     PathId(id): PathId<UserId>,
     Query(query): Query<RemovalQuery>,
 ) -> Result<Response, Problem> {
-    const STILL_CONNECTED: &str =
-        "The user still has connections: repeat this request with ?connections=remove to remove them too";
+    const STILL_CONNECTED: &str = "The user still has connections: repeat this request with ?connections=remove to remove them too";
     let user = find(admin.storage(), id).await?;
     if let Some(RemoveText(())) = query.connections {
         return begin_removal(&admin, &operator, user).await;
@@ -270,41 +367,67 @@ async fn remove_user(
         return Err(Problem::Conflict(STILL_CONNECTED.into()));
     }
     let links = admin.access.connections().links();
-    // Before the change, because it must not wait for a provider, and after it no registration would be known. A
-    // removal that ends here has no row in the audit until it is repeated, which is how it is completed.
-    links.unregister_provider_users(id, false).await.map_err(removal_problem)?;
+    // Before the change, because it must not wait for a provider, and after it no registration
+    // would be known. A removal that ends here has no row in the audit until it is repeated, which
+    // is how it is completed.
+    links
+        .unregister_provider_users(id, false)
+        .await
+        .map_err(removal_problem)?;
     let mut change = admin.begin_idempotent(&operator).await?;
     change.delete_user(id).await.map_err(|error| match error {
         // A connection was made meanwhile.
         StorageError::Conflict(_) => Problem::Conflict(STILL_CONNECTED.into()),
         other => problem(other),
     })?;
-    let action = OperatorAction { name: "user.remove", user_id: id, subject: None };
+    let action = OperatorAction {
+        name: "user.remove",
+        user_id: id,
+        subject: None,
+    };
     Ok(commit_empty(change, &action).await?.into_response())
 }
 
 /// Removes a user with their connections, in the background. A repeated request changes nothing.
-async fn begin_removal(admin: &Admin, operator: &Operator, user: User) -> Result<Response, Problem> {
+async fn begin_removal(
+    admin: &Admin,
+    operator: &Operator,
+    user: User,
+) -> Result<Response, Problem> {
     let mut change = admin.begin_idempotent(operator).await?;
     if change.begin_user_removal(user.id).await.map_err(problem)? {
-        let action = OperatorAction { name: "user.remove", user_id: user.id, subject: None };
+        let action = OperatorAction {
+            name: "user.remove",
+            user_id: user.id,
+            subject: None,
+        };
         change.commit_alone(&action).await.map_err(problem)?;
         admin.access.connections().user_removals().wake();
     } else {
         drop(change);
     }
-    let mut response = json_bytes(to_json(&Item { data: UserView::from(user) })?);
+    let mut response = json_bytes(to_json(&Item {
+        data: UserView::from(user),
+    })?);
     *response.status_mut() = StatusCode::ACCEPTED;
     Ok(response)
 }
 
 /// Whether a user cannot be removed yet: connections count until their consents are withdrawn.
 pub async fn has_connections(storage: &Storage, id: UserId) -> Result<bool, StorageError> {
-    Ok(!storage.connections().list_after(None, Some(id), 1).await?.is_empty())
+    Ok(!storage
+        .connections()
+        .list_after(None, Some(id), 1)
+        .await?
+        .is_empty())
 }
 
 pub(crate) async fn find(storage: &Storage, id: UserId) -> Result<User, Problem> {
-    storage.users().find(id).await?.ok_or(Problem::NotFound("User"))
+    storage
+        .users()
+        .find(id)
+        .await?
+        .ok_or(Problem::NotFound("User"))
 }
 
 fn removal_problem(error: ConnectionsError) -> Problem {

@@ -1,11 +1,16 @@
-//! Webhook endpoints of users and of the installation: create, list, change, remove, rotate the secret, ping.
+//! Webhook endpoints of users and of the installation: create, list, change, remove, rotate the
+//! secret, ping.
 
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, Query, Resource as _, RouteMethod};
+use bellbird_api::front::{
+    JsonBody, Operation, Operator, Path, PathId, Problem, Query, Resource as _, RouteMethod,
+};
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventId, EventType, UserId};
-use bellbird_storage::{Endpoint, EndpointChange, NewEndpoint, OperatorAction, Storage, StorageError};
+use bellbird_storage::{
+    Endpoint, EndpointChange, NewEndpoint, OperatorAction, Storage, StorageError,
+};
 use bellbird_webhooks::delivery::sign::new_secret;
 use bellbird_webhooks::endpoint::{
     ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, OLD_SECRET_LIFE, defaults_for, event_types_for,
@@ -29,8 +34,15 @@ const BY_OPERATOR: &str = "by operator";
 pub(crate) fn paths() -> Vec<Path<Admin>> {
     const ENDPOINTS: &str = "/admin/v1/webhook-endpoints";
     const ENDPOINT: &str = "/admin/v1/webhook-endpoints/{id}";
-    let list = Operation::new("list_webhook_endpoints", TAG, "A page of webhook endpoints.")
-        .text("List webhook endpoints", "Oldest first, of all users or of one.");
+    let list = Operation::new(
+        "list_webhook_endpoints",
+        TAG,
+        "A page of webhook endpoints.",
+    )
+    .text(
+        "List webhook endpoints",
+        "Oldest first, of all users or of one.",
+    );
     let create = Operation::new("create_webhook_endpoint", TAG, "The endpoint with its secret, not shown again.").text(
         "Create a webhook endpoint",
         "For the events of a user or, with `allUsers`, of everyone, also of users who come later, each with the \
@@ -45,9 +57,16 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
          endpoint is disabled, pending deliveries fail; those of an endpoint for all users when their next attempt is \
          due. After it is enabled again, they can be recovered.",
     );
-    let remove = Operation::new("remove_webhook_endpoint", TAG, "The endpoint is removed.")
-        .text("Remove a webhook endpoint", "With its secret and its deliveries. Pending ones are cancelled.");
-    let rotate = Operation::new("rotate_webhook_secret", TAG, "The new secret, not shown again.").text(
+    let remove = Operation::new("remove_webhook_endpoint", TAG, "The endpoint is removed.").text(
+        "Remove a webhook endpoint",
+        "With its secret and its deliveries. Pending ones are cancelled.",
+    );
+    let rotate = Operation::new(
+        "rotate_webhook_secret",
+        TAG,
+        "The new secret, not shown again.",
+    )
+    .text(
         "Rotate a webhook secret",
         "For 24 hours, each event has two signatures and verifies with either secret.",
     );
@@ -110,13 +129,14 @@ struct NewEndpointBody {
     /// Where events are sent.
     #[schema(format = "uri", example = "https://hooks.example.com/bellbird")]
     url: String,
-    /// The event types to send. If omitted, all of them for an endpoint of all users, and `transactions.synced` and
-    /// `trades.synced` for one of a user, which cannot have `user.removed`.
+    /// The event types to send. If omitted, all of them for an endpoint of all users, and
+    /// `transactions.synced` and `trades.synced` for one of a user, which cannot have
+    /// `user.removed`.
     #[schema(inline, value_type = Option<Vec<EventTypeSchema>>, nullable = false)]
     #[schema(example = json!(["transactions.synced", "connection.updated"]))]
     events: Option<EventNames>,
-    /// Version of the events' body. If omitted, the newest for an endpoint of all users, and `2026-11-01` for one of a
-    /// user.
+    /// Version of the events' body. If omitted, the newest for an endpoint of all users, and
+    /// `2026-11-01` for one of a user.
     #[schema(inline, value_type = Option<ApiVersion>, nullable = false, example = "2026-12-01")]
     api_version: Option<ApiVersionName>,
 }
@@ -127,7 +147,11 @@ struct NewEndpointBody {
 #[schema(as = WebhookEndpointChange, rename_all = "camelCase")]
 struct EndpointChangeBody {
     /// Where events are sent.
-    #[schema(nullable = false, format = "uri", example = "https://hooks.example.com/bellbird")]
+    #[schema(
+        nullable = false,
+        format = "uri",
+        example = "https://hooks.example.com/bellbird"
+    )]
     url: Option<String>,
     /// The event types to send.
     #[schema(inline, value_type = Option<Vec<EventTypeSchema>>, nullable = false)]
@@ -166,7 +190,8 @@ struct EndpointView {
     /// A few words. Null: enabled.
     #[schema(required = true, example = "by operator")]
     disabled_reason: Option<String>,
-    /// The first failure since the last success. Of an endpoint for all users, the earliest of those that last.
+    /// The first failure since the last success. Of an endpoint for all users, the earliest of
+    /// those that last.
     #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
     failing_since: Option<Timestamp>,
     /// The last success, to the minute.
@@ -290,7 +315,10 @@ impl From<PingOutcome> for PingView {
     }
 }
 
-async fn list_endpoints(State(admin): State<Admin>, Query(query): Query<EndpointsQuery>) -> Result<Response, Problem> {
+async fn list_endpoints(
+    State(admin): State<Admin>,
+    Query(query): Query<EndpointsQuery>,
+) -> Result<Response, Problem> {
     let (size, after) = (page_size(query.limit), query.cursor.map(|cursor| cursor.0));
     let endpoints = admin.storage().endpoints();
     let user = query.user_id.map(|user| user.0);
@@ -306,19 +334,29 @@ async fn create_endpoint(
     idempotency: IdempotencyKey,
     body: JsonBody<NewEndpointBody>,
 ) -> Result<Response, Problem> {
-    let NewEndpointBody { user_id, all_users, url, events, api_version } = &body.value;
+    let NewEndpointBody {
+        user_id,
+        all_users,
+        url,
+        events,
+        api_version,
+    } = &body.value;
     let user_id = match (user_id, all_users.unwrap_or(false)) {
         (Some(UserIdText(UserId::INSTALLATION)), _) => return Err(Problem::NotFound("User")),
         (Some(user), false) => user.0,
         (None, true) => UserId::INSTALLATION,
         (Some(_), true) | (None, false) => {
-            return Err(invalid_member("userId", "Must be the id of a user, or absent and `allUsers` true"));
+            return Err(invalid_member(
+                "userId",
+                "Must be the id of a user, or absent and `allUsers` true",
+            ));
         }
     };
     check_events(user_id, events.as_ref())?;
     let (default_events, default_version) = defaults_for(user_id);
     let secret = new_secret();
-    // Checked before the change begins, and judged after it, because a repeated request gets its response anyway.
+    // Checked before the change begins, and judged after it, because a repeated request gets its
+    // response anyway.
     let checked = EndpointUrl::check(url, admin.webhooks.rules()).await;
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
@@ -328,7 +366,9 @@ async fn create_endpoint(
         user_id,
         url: &checked.map_err(url_problem)?.url,
         event_types: events.as_ref().map_or(default_events, |events| &events.0),
-        api_version: api_version.as_ref().map_or(default_version, |version| version.0),
+        api_version: api_version
+            .as_ref()
+            .map_or(default_version, |version| version.0),
         secret: &secret,
     };
     let endpoint = change.insert_endpoint(&new, ENDPOINTS_MAX).await.map_err(|error| match error {
@@ -338,14 +378,26 @@ async fn create_endpoint(
         other => problem(other),
     })?;
     let subject = endpoint.id.to_string();
-    let action = OperatorAction { name: "webhook_endpoint.create", user_id, subject: Some(&subject) };
-    let data = NewEndpointView { endpoint: endpoint.into(), secret: secret.expose_secret().to_owned() };
+    let action = OperatorAction {
+        name: "webhook_endpoint.create",
+        user_id,
+        subject: Some(&subject),
+    };
+    let data = NewEndpointView {
+        endpoint: endpoint.into(),
+        secret: secret.expose_secret().to_owned(),
+    };
     commit(change, &action, StatusCode::CREATED, &Item { data }).await
 }
 
-async fn show_endpoint(State(admin): State<Admin>, PathId(id): PathId<EndpointId>) -> Result<Response, Problem> {
+async fn show_endpoint(
+    State(admin): State<Admin>,
+    PathId(id): PathId<EndpointId>,
+) -> Result<Response, Problem> {
     let endpoint = find(admin.storage(), id).await?;
-    Ok(json_bytes(to_json(&Item { data: EndpointView::from(endpoint) })?))
+    Ok(json_bytes(to_json(&Item {
+        data: EndpointView::from(endpoint),
+    })?))
 }
 
 async fn change_endpoint(
@@ -354,11 +406,21 @@ async fn change_endpoint(
     PathId(id): PathId<EndpointId>,
     body: JsonBody<EndpointChangeBody>,
 ) -> Result<Response, Problem> {
-    let EndpointChangeBody { url, events, api_version, enabled } = &body.value;
+    let EndpointChangeBody {
+        url,
+        events,
+        api_version,
+        enabled,
+    } = &body.value;
     let user_id = find(admin.storage(), id).await?.user_id;
     check_events(user_id, events.as_ref())?;
     let url = match url {
-        Some(url) => Some(EndpointUrl::check(url, admin.webhooks.rules()).await.map_err(url_problem)?.url),
+        Some(url) => Some(
+            EndpointUrl::check(url, admin.webhooks.rules())
+                .await
+                .map_err(url_problem)?
+                .url,
+        ),
         None => None,
     };
     let endpoint_change = EndpointChange {
@@ -367,31 +429,65 @@ async fn change_endpoint(
         api_version: api_version.as_ref().map(|version| version.0),
     };
     let mut change = admin.begin_idempotent(&operator).await?;
-    change.update_endpoint((user_id, id), &endpoint_change).await.map_err(problem)?;
-    let current = change.find_endpoint(id).await.map_err(problem)?.ok_or(Problem::NotFound(EndpointId::NOUN))?;
+    change
+        .update_endpoint((user_id, id), &endpoint_change)
+        .await
+        .map_err(problem)?;
+    let current = change
+        .find_endpoint(id)
+        .await
+        .map_err(problem)?
+        .ok_or(Problem::NotFound(EndpointId::NOUN))?;
     match (enabled, current.status) {
         (Some(true), _) => {
-            change.enable_endpoint((user_id, id)).await.map_err(problem)?;
+            change
+                .enable_endpoint((user_id, id))
+                .await
+                .map_err(problem)?;
         }
         (Some(false), EndpointStatus::Enabled) => {
-            change.disable_endpoint((user_id, id), BY_OPERATOR).await.map_err(problem)?;
+            change
+                .disable_endpoint((user_id, id), BY_OPERATOR)
+                .await
+                .map_err(problem)?;
         }
         (Some(false), EndpointStatus::Disabled) | (None, _) => {}
     }
-    let endpoint = change.find_endpoint(id).await.map_err(problem)?.ok_or(Problem::NotFound(EndpointId::NOUN))?;
+    let endpoint = change
+        .find_endpoint(id)
+        .await
+        .map_err(problem)?
+        .ok_or(Problem::NotFound(EndpointId::NOUN))?;
     let subject = id.to_string();
-    let action = OperatorAction { name: "webhook_endpoint.update", user_id, subject: Some(&subject) };
-    commit(change, &action, StatusCode::OK, &Item { data: EndpointView::from(endpoint) }).await
+    let action = OperatorAction {
+        name: "webhook_endpoint.update",
+        user_id,
+        subject: Some(&subject),
+    };
+    commit(
+        change,
+        &action,
+        StatusCode::OK,
+        &Item {
+            data: EndpointView::from(endpoint),
+        },
+    )
+    .await
 }
 
 /// Rejects event types that are for endpoints of all users only.
 fn check_events(owner: UserId, events: Option<&EventNames>) -> Result<(), Problem> {
     let is_wrong = |event: &&EventType| !event_types_for(owner).contains(event);
-    match events.into_iter().flat_map(|events| &events.0).find(is_wrong) {
+    match events
+        .into_iter()
+        .flat_map(|events| &events.0)
+        .find(is_wrong)
+    {
         None => Ok(()),
-        Some(event) => {
-            Err(invalid_member("events", &format!("`{event}` goes to endpoints with `allUsers` only: leave it out")))
-        }
+        Some(event) => Err(invalid_member(
+            "events",
+            &format!("`{event}` goes to endpoints with `allUsers` only: leave it out"),
+        )),
     }
 }
 
@@ -402,11 +498,19 @@ async fn remove_endpoint(
 ) -> Result<StatusCode, Problem> {
     let user_id = find(admin.storage(), id).await?.user_id;
     let mut change = admin.begin_idempotent(&operator).await?;
-    if !change.delete_endpoint((user_id, id)).await.map_err(problem)? {
+    if !change
+        .delete_endpoint((user_id, id))
+        .await
+        .map_err(problem)?
+    {
         return Err(Problem::NotFound(EndpointId::NOUN));
     }
     let subject = id.to_string();
-    let action = OperatorAction { name: "webhook_endpoint.remove", user_id, subject: Some(&subject) };
+    let action = OperatorAction {
+        name: "webhook_endpoint.remove",
+        user_id,
+        subject: Some(&subject),
+    };
     commit_empty(change, &action).await
 }
 
@@ -419,18 +523,34 @@ async fn rotate_secret(
 ) -> Result<Response, Problem> {
     let NoMembers {} = body.value;
     let secret = new_secret();
-    let old_until = operator.now.saturating_add(OLD_SECRET_LIFE).map_err(|_| Problem::Internal)?;
+    let old_until = operator
+        .now
+        .saturating_add(OLD_SECRET_LIFE)
+        .map_err(|_| Problem::Internal)?;
     let endpoint = find(admin.storage(), id).await;
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
     let user_id = endpoint?.user_id;
-    let rotation = change.rotate_endpoint_secret((user_id, id), &secret, old_until).await.map_err(problem)?;
-    let old_secret_expires_at = rotation.ok_or(Problem::NotFound(EndpointId::NOUN))?.old_expires_at;
+    let rotation = change
+        .rotate_endpoint_secret((user_id, id), &secret, old_until)
+        .await
+        .map_err(problem)?;
+    let old_secret_expires_at = rotation
+        .ok_or(Problem::NotFound(EndpointId::NOUN))?
+        .old_expires_at;
     let subject = id.to_string();
-    let action = OperatorAction { name: "webhook_endpoint.rotate_secret", user_id, subject: Some(&subject) };
-    let data = NewSecretView { id, secret: secret.expose_secret().to_owned(), old_secret_expires_at };
+    let action = OperatorAction {
+        name: "webhook_endpoint.rotate_secret",
+        user_id,
+        subject: Some(&subject),
+    };
+    let data = NewSecretView {
+        id,
+        secret: secret.expose_secret().to_owned(),
+        old_secret_expires_at,
+    };
     commit(change, &action, StatusCode::CREATED, &Item { data }).await
 }
 
@@ -442,35 +562,61 @@ async fn ping_endpoint(
     body: JsonBody<NoMembers>,
 ) -> Result<Response, Problem> {
     let NoMembers {} = body.value;
-    // A change holds SQLite's one writer, so none is open while the endpoint responds. Dropping this one forgets the
-    // key until the ping is recorded.
+    // A change holds SQLite's one writer, so none is open while the endpoint responds. Dropping
+    // this one forgets the key until the ping is recorded.
     match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => drop(change),
         Begun::Repeated(response) => return Ok(response),
     }
     let endpoint = find(admin.storage(), id).await?;
-    let pinged = admin.webhooks.ping(&endpoint).await.map_err(|error| match error {
-        PingError::NotFound => Problem::NotFound(EndpointId::NOUN),
-        PingError::Secret => Problem::Conflict("The endpoint's secret is broken: rotate it first".into()),
-        PingError::Target(error) => Problem::Conflict(format!("The endpoint's URL is not allowed: {error}").into()),
-        PingError::Storage(error) => problem(error),
-    })?;
+    let pinged = admin
+        .webhooks
+        .ping(&endpoint)
+        .await
+        .map_err(|error| match error {
+            PingError::NotFound => Problem::NotFound(EndpointId::NOUN),
+            PingError::Secret => {
+                Problem::Conflict("The endpoint's secret is broken: rotate it first".into())
+            }
+            PingError::Target(error) => {
+                Problem::Conflict(format!("The endpoint's URL is not allowed: {error}").into())
+            }
+            PingError::Storage(error) => problem(error),
+        })?;
     let change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
     };
     let (user_id, subject) = (endpoint.user_id, id.to_string());
-    let action = OperatorAction { name: "webhook_endpoint.ping", user_id, subject: Some(&subject) };
-    commit(change, &action, StatusCode::OK, &Item { data: PingView::from(pinged) }).await
+    let action = OperatorAction {
+        name: "webhook_endpoint.ping",
+        user_id,
+        subject: Some(&subject),
+    };
+    commit(
+        change,
+        &action,
+        StatusCode::OK,
+        &Item {
+            data: PingView::from(pinged),
+        },
+    )
+    .await
 }
 
 pub(crate) async fn find(storage: &Storage, id: EndpointId) -> Result<Endpoint, Problem> {
-    storage.endpoints().find_any(id).await?.ok_or(Problem::NotFound(EndpointId::NOUN))
+    storage
+        .endpoints()
+        .find_any(id)
+        .await?
+        .ok_or(Problem::NotFound(EndpointId::NOUN))
 }
 
 fn url_problem(error: EndpointUrlError) -> Problem {
     match error {
-        EndpointUrlError::Target(_) | EndpointUrlError::PrivateAddress => invalid_member("url", &error.to_string()),
+        EndpointUrlError::Target(_) | EndpointUrlError::PrivateAddress => {
+            invalid_member("url", &error.to_string())
+        }
         EndpointUrlError::Resolver(_) => Problem::Internal,
     }
 }

@@ -1,14 +1,16 @@
-//! Background work of a running service: jobs, webhook deliveries, e-mails, queue metrics, and evicting removed
-//! connections.
+//! Background work of a running service: jobs, webhook deliveries, e-mails, queue metrics, and
+//! evicting removed connections.
 //!
-//! Every instance with the role of a worker runs them; leases in the database keep two instances from working on the
-//! same job.
+//! Every instance with the role of a worker runs them; leases in the database keep two instances
+//! from working on the same job.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _};
-use bellbird_storage::{ClaimedJob, ConnectionCount, DeliveryOverview, JobCounts, JobKey, Storage, StorageError};
+use bellbird_storage::{
+    ClaimedJob, ConnectionCount, DeliveryOverview, JobCounts, JobKey, Storage, StorageError,
+};
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -19,13 +21,14 @@ use crate::wiring::Parts;
 
 /// How often removed connections are listed, which costs one indexed read, and caches are purged.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// How long running jobs may continue after a stop. A job that is cut off is free again when this instance ends.
+/// How long running jobs may continue after a stop. A job that is cut off is free again when this
+/// instance ends.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
-/// How long tasks that outlive their request may continue after a stop: longer than the exchange of a code and the
-/// writes after it.
+/// How long tasks that outlive their request may continue after a stop: longer than the exchange of
+/// a code and the writes after it.
 pub const TASK_GRACE: Duration = Duration::from_secs(15);
-/// Instances have different clocks. Each read of removals starts this much earlier, to find rows that a slower clock
-/// wrote.
+/// Instances have different clocks. Each read of removals starts this much earlier, to find rows
+/// that a slower clock wrote.
 const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_secs(120);
 
 /// How often the counts of keys' requests are written.
@@ -33,7 +36,8 @@ const KEY_READS_INTERVAL: Duration = Duration::from_secs(60);
 /// How often the queue metrics are updated.
 const METRICS_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Counting reads whole tables, so it pauses for this many times its own length: it takes at most 1/200 of the time.
+/// Counting reads whole tables, so it pauses for this many times its own length: it takes at most
+/// 1/200 of the time.
 const COUNT_PAUSE: u32 = 200;
 
 /// Names the lease of the instance that updates the queue metrics.
@@ -91,8 +95,9 @@ pub fn start(parts: Parts, roles: &Roles, stop: CancellationToken) -> JoinHandle
     })
 }
 
-/// Updates the queue metrics while this instance holds their lease: summed over all instances, each job counts once.
-/// What cannot be counted vanishes from the metrics (`telemetry::start_metrics`), before another instance counts.
+/// Updates the queue metrics while this instance holds their lease: summed over all instances, each
+/// job counts once. What cannot be counted vanishes from the metrics (`telemetry::start_metrics`),
+/// before another instance counts.
 async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
     let (storage, clock) = (&parts.storage, &parts.clock);
     let (mut lease, mut counts, mut count_at) = (None, None, Instant::now());
@@ -117,7 +122,11 @@ async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
                 noted(record_small_metrics(storage, clock.now()).await);
             }
         }
-        if stop.run_until_cancelled(tokio::time::sleep(METRICS_INTERVAL)).await.is_none() {
+        if stop
+            .run_until_cancelled(tokio::time::sleep(METRICS_INTERVAL))
+            .await
+            .is_none()
+        {
             break;
         }
     }
@@ -146,7 +155,9 @@ async fn hold_metrics_lease(
 }
 
 fn noted<T>(counted: Result<T, StorageError>) -> Option<T> {
-    counted.inspect_err(|error| tracing::warn!(%error, "could not collect queue metrics")).ok()
+    counted
+        .inspect_err(|error| tracing::warn!(%error, "could not collect queue metrics"))
+        .ok()
 }
 
 /// What takes longer the more there is.
@@ -189,7 +200,9 @@ async fn record_small_metrics(storage: &Storage, now: Timestamp) -> Result<(), S
 fn set_connection_metrics(counts: &[ConnectionCount], ending: &BTreeMap<String, u64>) {
     for provider in bellbird_connections::provider_names() {
         for status in ConnectionStatus::ALL {
-            let counted = counts.iter().find(|counted| counted.provider == provider && counted.status == *status);
+            let counted = counts
+                .iter()
+                .find(|counted| counted.provider == provider && counted.status == *status);
             metrics::gauge!(CONNECTION_STATUSES, "provider" => provider, "status" => status.as_str())
                 .set(gauge_value(counted.map_or(0, |counted| counted.count)));
         }
@@ -208,7 +221,9 @@ fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Tim
         let (due, running, failing) = jobs
             .iter()
             .find(|counts| counts.kind == kind)
-            .map_or((0, 0, 0), |counts| (counts.due, counts.running, counts.failing));
+            .map_or((0, 0, 0), |counts| {
+                (counts.due, counts.running, counts.failing)
+            });
         for (state, count) in [("due", due), ("running", running), ("failing", failing)] {
             metrics::gauge!(JOB_STATES, "kind" => kind, "state" => state).set(gauge_value(count));
         }
@@ -222,14 +237,19 @@ fn set_queue_metrics(jobs: &[JobCounts], deliveries: &DeliveryOverview, now: Tim
     ] {
         metrics::gauge!(name, "state" => state).set(gauge_value(count));
     }
-    let late = deliveries.oldest_due.map_or(0, |due| now.duration_since(due).as_secs().max(0));
+    let late = deliveries
+        .oldest_due
+        .map_or(0, |due| now.duration_since(due).as_secs().max(0));
     metrics::gauge!(DELIVERY_LATENESS).set(gauge_value(late.unsigned_abs()));
 }
 
 /// Also at the stop, so that a restart loses few counts.
 async fn write_key_reads(parts: &Parts, stop: &CancellationToken) {
     loop {
-        let is_stopped = stop.run_until_cancelled(tokio::time::sleep(KEY_READS_INTERVAL)).await.is_none();
+        let is_stopped = stop
+            .run_until_cancelled(tokio::time::sleep(KEY_READS_INTERVAL))
+            .await
+            .is_none();
         if let Err(error) = parts.api.access().write_key_reads().await {
             tracing::warn!(%error, "could not write how often keys were used");
         }
@@ -247,7 +267,11 @@ async fn send_emails(parts: &Parts, stop: &CancellationToken) {
 
 /// An unused cache keeps what has expired.
 async fn purge_regularly(parts: &Parts, stop: &CancellationToken) {
-    while stop.run_until_cancelled(tokio::time::sleep(POLL_INTERVAL)).await.is_some() {
+    while stop
+        .run_until_cancelled(tokio::time::sleep(POLL_INTERVAL))
+        .await
+        .is_some()
+    {
         parts.purge_expired();
     }
 }
@@ -257,11 +281,23 @@ async fn evict_removed(parts: &Parts, stop: &CancellationToken) {
     // This process caches nothing about connections that were hidden before it started.
     let mut since = parts.clock.now();
     let mut evicted: HashSet<ConnectionId> = HashSet::new();
-    while stop.run_until_cancelled(tokio::time::sleep(POLL_INTERVAL)).await.is_some() {
+    while stop
+        .run_until_cancelled(tokio::time::sleep(POLL_INTERVAL))
+        .await
+        .is_some()
+    {
         let now = parts.clock.now();
-        match parts.connections.removals().list_since(since.minus(CLOCK_SKEW_MAX)).await {
+        match parts
+            .connections
+            .removals()
+            .list_since(since.minus(CLOCK_SKEW_MAX))
+            .await
+        {
             Ok(all) => {
-                for (user, connection) in all.iter().filter(|(_, connection)| !evicted.contains(connection)) {
+                for (user, connection) in all
+                    .iter()
+                    .filter(|(_, connection)| !evicted.contains(connection))
+                {
                     parts.evict_connection(*user, *connection);
                     tokio::task::yield_now().await;
                 }

@@ -13,13 +13,21 @@ impl Failure {
     /// A user, key, connection, endpoint or event that does not exist.
     #[must_use]
     pub fn not_found(message: String) -> anyhow::Error {
-        Self { code: "not_found", message }.into()
+        Self {
+            code: "not_found",
+            message,
+        }
+        .into()
     }
 
     /// The database does not open, or is not set up.
     #[must_use]
     pub fn database(message: String) -> anyhow::Error {
-        Self { code: "database_unavailable", message }.into()
+        Self {
+            code: "database_unavailable",
+            message,
+        }
+        .into()
     }
 }
 

@@ -1,6 +1,8 @@
-//! The program `bellbird`: settings, command line, listeners, logs, metrics and the wiring of all other crates.
+//! The program `bellbird`: settings, command line, listeners, logs, metrics and the wiring of all
+//! other crates.
 //!
-//! It is a library so that tests and benchmarks can start the real service. `main` only calls [`cli::run`].
+//! It is a library so that tests and benchmarks can start the real service. `main` only calls
+//! [`cli::run`].
 
 pub mod audit;
 pub mod background;

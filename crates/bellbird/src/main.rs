@@ -3,8 +3,8 @@
 use mimalloc::MiMalloc;
 use zeroizing_alloc::ZeroAlloc;
 
-/// mimalloc is faster than the system allocator under concurrent requests, and returns memory sooner. Freed memory is
-/// overwritten, so no row stays in it (SECURITY.md, "In memory").
+/// mimalloc is faster than the system allocator under concurrent requests, and returns memory
+/// sooner. Freed memory is overwritten, so no row stays in it (SECURITY.md, "In memory").
 #[global_allocator]
 static ALLOCATOR: ZeroAlloc<MiMalloc> = ZeroAlloc(MiMalloc);
 

@@ -7,7 +7,9 @@ use bellbird_api::docs::Document;
 #[must_use]
 pub fn document() -> &'static Document {
     static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
-        let paths = bellbird_api::documented().into_iter().chain(bellbird_interop::export::documented());
+        let paths = bellbird_api::documented()
+            .into_iter()
+            .chain(bellbird_interop::export::documented());
         Document::new(paths.collect())
     });
     &DOCUMENT

@@ -59,15 +59,31 @@ struct Readiness<'a> {
 pub fn router(storage: Storage, metrics: PrometheusHandle, service: ServiceInfo) -> Router {
     Router::new()
         .route("/metrics", get(metrics_page))
-        .route("/live", get(async || Json(serde_json::json!({ "status": "ok" }))))
+        .route(
+            "/live",
+            get(async || Json(serde_json::json!({ "status": "ok" }))),
+        )
         .route("/ready", get(ready))
-        .fallback(async || error(StatusCode::NOT_FOUND, "Not found. Try /metrics, /ready or /live."))
-        .method_not_allowed_fallback(async || error(StatusCode::METHOD_NOT_ALLOWED, "Use GET or HEAD."))
-        .with_state(Ops { storage, metrics, service })
+        .fallback(async || {
+            error(
+                StatusCode::NOT_FOUND,
+                "Not found. Try /metrics, /ready or /live.",
+            )
+        })
+        .method_not_allowed_fallback(async || {
+            error(StatusCode::METHOD_NOT_ALLOWED, "Use GET or HEAD.")
+        })
+        .with_state(Ops {
+            storage,
+            metrics,
+            service,
+        })
 }
 
 async fn metrics_page(State(ops): State<Ops>) -> Response {
-    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let tasks = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
     metrics::gauge!(TASKS).set(f64::from(u32::try_from(tasks).unwrap_or(u32::MAX)));
     let instances = ops.storage.instances();
     metrics::gauge!(DATABASE_AVAILABLE).set(f64::from(u8::from(instances.fault().is_none())));
@@ -78,27 +94,45 @@ async fn metrics_page(State(ops): State<Ops>) -> Response {
         }
     }
     telemetry::set_process_metrics();
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], ops.metrics.render()).into_response()
+    (
+        [(CONTENT_TYPE, "text/plain; version=0.0.4")],
+        ops.metrics.render(),
+    )
+        .into_response()
 }
 
 /// Returns 200 when the service can handle requests, else 503 with the reason.
 async fn ready(State(ops): State<Ops>) -> Response {
     let service = &ops.service;
-    let reason = match tokio::time::timeout(DATABASE_TIMEOUT, wiring::check_ready(&ops.storage)).await {
-        Ok(Ok(())) => match ops.storage.instances().fault() {
-            Some(fault) => fault,
-            None => return Json(Readiness { status: "ok", database: "ok", service, error: None }).into_response(),
-        },
-        Ok(Err(reason)) => {
-            if let Some(error) = reason.source() {
-                tracing::warn!(%error, "not ready");
+    let reason =
+        match tokio::time::timeout(DATABASE_TIMEOUT, wiring::check_ready(&ops.storage)).await {
+            Ok(Ok(())) => match ops.storage.instances().fault() {
+                Some(fault) => fault,
+                None => {
+                    return Json(Readiness {
+                        status: "ok",
+                        database: "ok",
+                        service,
+                        error: None,
+                    })
+                    .into_response();
+                }
+            },
+            Ok(Err(reason)) => {
+                if let Some(error) = reason.source() {
+                    tracing::warn!(%error, "not ready");
+                }
+                reason.to_string()
             }
-            reason.to_string()
-        }
-        Err(_) => "the database did not respond in time".to_owned(),
-    };
+            Err(_) => "the database did not respond in time".to_owned(),
+        };
     let error = Some(ErrorBody::from(format!("Not ready: {reason}.").as_str()));
-    let body = Readiness { status: "not ready", database: &reason, service, error };
+    let body = Readiness {
+        status: "not ready",
+        database: &reason,
+        service,
+        error,
+    };
     (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
 }
 

@@ -16,7 +16,8 @@ impl Role {
     /// Whether the row of an instance names it.
     #[must_use]
     pub fn is_in(self, names: &[String]) -> bool {
-        self.to_possible_value().is_some_and(|role| names.iter().any(|name| name == role.get_name()))
+        self.to_possible_value()
+            .is_some_and(|role| names.iter().any(|name| name == role.get_name()))
     }
 }
 
@@ -33,7 +34,11 @@ impl Roles {
     /// None means all.
     #[must_use]
     pub fn only(roles: Vec<Role>) -> Self {
-        if roles.is_empty() { Self::all() } else { Self(roles) }
+        if roles.is_empty() {
+            Self::all()
+        } else {
+            Self(roles)
+        }
     }
 
     #[must_use]
@@ -43,8 +48,12 @@ impl Roles {
 
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let all = Role::value_variants().iter().filter(|role| self.has(**role));
-        all.filter_map(Role::to_possible_value).map(|role| role.get_name().to_owned()).collect()
+        let all = Role::value_variants()
+            .iter()
+            .filter(|role| self.has(**role));
+        all.filter_map(Role::to_possible_value)
+            .map(|role| role.get_name().to_owned())
+            .collect()
     }
 
     #[must_use]

@@ -1,5 +1,5 @@
-//! The running service: its listeners (API, console, ops, and perhaps admin), the background work, and the row of this
-//! instance. `serve`, `demo` and the tests start it in the same way.
+//! The running service: its listeners (API, console, ops, and perhaps admin), the background work,
+//! and the row of this instance. `serve`, `demo` and the tests start it in the same way.
 
 use std::io;
 use std::net::SocketAddr;
@@ -42,8 +42,8 @@ pub struct Start {
     pub stop: CancellationToken,
 }
 
-/// A service whose sockets are bound and whose database is ready. The system queues connections until
-/// [`Service::serve`].
+/// A service whose sockets are bound and whose database is ready. The system queues connections
+/// until [`Service::serve`].
 pub struct Service {
     pub urls: Urls,
     pub parts: Parts,
@@ -62,24 +62,35 @@ impl Service {
     /// Binds the sockets, opens and migrates the database, and stores that this instance runs.
     ///
     /// # Errors
-    /// With a message for the operator, also on a restored database whose operator has not decided yet.
+    /// With a message for the operator, also on a restored database whose operator has not decided
+    /// yet.
     pub async fn open(settings: Settings, start: Start) -> anyhow::Result<Self> {
         if ServiceLock::database_is_gone(settings.database.url.expose_secret()) {
-            bail!(wiring::missing_database(&settings, "is gone, though a service has run on it"));
+            bail!(wiring::missing_database(
+                &settings,
+                "is gone, though a service has run on it"
+            ));
         }
         let lock = lock(&settings)?;
         if lock.is_some() && !start.roles.are_all() {
-            bail!("SQLite serves one instance, so that has to do everything: leave out --only, or use PostgreSQL");
+            bail!(
+                "SQLite serves one instance, so that has to do everything: leave out --only, or use PostgreSQL"
+            );
         }
         let id = Uuid::now_v7();
-        let storage = wiring::open(&settings, start.sealer.clone()).await?.held_by(id);
+        let storage = wiring::open(&settings, start.sealer.clone())
+            .await?
+            .held_by(id);
         let wiring = Wiring::with_clock(&settings, &storage, start.clock.clone())?;
         let listeners = Listeners::open(&settings, &start.roles).await?;
         let is_new = migrate(&storage).await?;
         // A demo's is always new.
         if is_new && settings.master_keys.is_some() {
             let location = wiring::database_location(&settings);
-            tracing::warn!(location, "new, empty database made: if there was another, stop and restore a backup");
+            tracing::warn!(
+                location,
+                "new, empty database made: if there was another, stop and restore a backup"
+            );
         }
         wiring::require_ready(&settings, &storage).await?;
         // The random key of a demo opens nothing that another run has left.
@@ -88,34 +99,92 @@ impl Service {
         }
         let urls = listeners.urls(&settings);
         let parts = Parts::new(&wiring, &urls)?;
-        let identity = Identity { id, urls: &urls, roles: &start.roles };
-        let presence =
-            Presence::start(&identity, &storage, &settings, &start.sealer, &start.clock, &start.stop).await?;
+        let identity = Identity {
+            id,
+            urls: &urls,
+            roles: &start.roles,
+        };
+        let presence = Presence::start(
+            &identity,
+            &storage,
+            &settings,
+            &start.sealer,
+            &start.clock,
+            &start.stop,
+        )
+        .await?;
         let stop_timeout = stop_timeout(&settings);
-        Ok(Self { urls, parts, stop_timeout, settings, start, listeners, presence, background: None, lock })
+        Ok(Self {
+            urls,
+            parts,
+            stop_timeout,
+            settings,
+            start,
+            listeners,
+            presence,
+            background: None,
+            lock,
+        })
     }
 
     /// Whether only programs on this machine can reach the console.
     #[must_use]
     pub fn is_console_local(&self) -> bool {
         self.settings.console.public_url.is_none()
-            && self.listeners.console.as_ref().is_some_and(|listener| listener.address().ip().is_loopback())
+            && self
+                .listeners
+                .console
+                .as_ref()
+                .is_some_and(|listener| listener.address().ip().is_loopback())
     }
 
     /// Starts the background work, which [`Service::serve`] waits for at its end.
     pub fn start_background(&mut self) {
-        self.background = Some(background::start(self.parts.clone(), &self.start.roles, self.start.stop.clone()));
+        self.background = Some(background::start(
+            self.parts.clone(),
+            &self.start.roles,
+            self.start.stop.clone(),
+        ));
     }
 
-    /// Serves until the stop, completes what runs within its time, and closes the database. The console shows `demo`.
+    /// Serves until the stop, completes what runs within its time, and closes the database. The
+    /// console shows `demo`.
     ///
     /// # Errors
     /// If a backup has replaced the database meanwhile.
     pub async fn serve(self, demo: Option<Demo>) -> anyhow::Result<()> {
-        let Self { urls, parts, stop_timeout, settings, start, listeners, presence, background, lock } = self;
-        let Parts { storage, connections, webhooks, api, interop, admin, mailer, .. } = parts;
-        let info = ServiceInfo { location: wiring::database_location(&settings), is_demo: demo.is_some() };
-        let site = Site { api_url: urls.public_api, console_url: urls.public_console, mailer, webhooks, demo };
+        let Self {
+            urls,
+            parts,
+            stop_timeout,
+            settings,
+            start,
+            listeners,
+            presence,
+            background,
+            lock,
+        } = self;
+        let Parts {
+            storage,
+            connections,
+            webhooks,
+            api,
+            interop,
+            admin,
+            mailer,
+            ..
+        } = parts;
+        let info = ServiceInfo {
+            location: wiring::database_location(&settings),
+            is_demo: demo.is_some(),
+        };
+        let site = Site {
+            api_url: urls.public_api,
+            console_url: urls.public_console,
+            mailer,
+            webhooks,
+            demo,
+        };
         let options = ServeOptions {
             stop_timeout,
             trusted_proxies: settings.access.trusted_proxies.clone(),
@@ -123,15 +192,36 @@ impl Service {
         };
         let (stop, stop_ops) = (start.stop, CancellationToken::new());
         let ops = ops::router(storage.clone(), start.metrics, info);
-        let ops = tokio::spawn(serve::serve(listeners.ops, ops, options.clone(), stop_ops.clone()));
+        let ops = tokio::spawn(serve::serve(
+            listeners.ops,
+            ops,
+            options.clone(),
+            stop_ops.clone(),
+        ));
         let is_shared = settings.admin_listen == Some(settings.api.listen);
         let router = wiring::api_router(&api, &interop, is_shared.then_some(&admin));
-        let console = bellbird_console::router(api.access().clone(), router.clone(), settings.pages, site);
-        let admin = bellbird_api::front::router(api.access().clone(), bellbird_admin::mount(&admin), Vec::new());
-        let served = [(listeners.api, router), (listeners.console, console), (listeners.admin, admin)];
+        let console =
+            bellbird_console::router(api.access().clone(), router.clone(), settings.pages, site);
+        let admin = bellbird_api::front::router(
+            api.access().clone(),
+            bellbird_admin::mount(&admin),
+            Vec::new(),
+        );
+        let served = [
+            (listeners.api, router),
+            (listeners.console, console),
+            (listeners.admin, admin),
+        ];
         let mut tasks: Vec<_> = served
             .into_iter()
-            .filter_map(|(listener, router)| Some(serve::serve(listener?, router, options.clone(), stop.clone())))
+            .filter_map(|(listener, router)| {
+                Some(serve::serve(
+                    listener?,
+                    router,
+                    options.clone(),
+                    stop.clone(),
+                ))
+            })
             .map(tokio::spawn)
             .collect();
         stop.cancelled().await;
@@ -168,32 +258,55 @@ struct Listeners {
 }
 
 impl Listeners {
-    /// Binds all addresses. An error has a line for each address that cannot be bound, and how to choose another.
+    /// Binds all addresses. An error has a line for each address that cannot be bound, and how to
+    /// choose another.
     async fn open(settings: &Settings, roles: &Roles) -> anyhow::Result<Self> {
-        let of = async |role, section, address: Option<SocketAddr>| match address.filter(|_| roles.has(role)) {
+        let of = async |role, section, address: Option<SocketAddr>| match address
+            .filter(|_| roles.has(role))
+        {
             Some(address) => open(settings, section, address).await.map(Some),
             None => Ok(None),
         };
         let api = of(Role::Api, "api", Some(settings.api.listen)).await;
         let console = of(Role::Console, "console", Some(settings.console.listen)).await;
         let ops = open(settings, "ops", settings.ops_listen).await;
-        let admin = settings.admin_listen.filter(|address| *address != settings.api.listen);
+        let admin = settings
+            .admin_listen
+            .filter(|address| *address != settings.api.listen);
         let admin = of(Role::Api, "admin", admin).await;
         match (api, console, ops, admin) {
-            (Ok(api), Ok(console), Ok(ops), Ok(admin)) => Ok(Self { api, console, ops, admin }),
+            (Ok(api), Ok(console), Ok(ops), Ok(admin)) => Ok(Self {
+                api,
+                console,
+                ops,
+                admin,
+            }),
             (api, console, ops, admin) => {
-                let errors = [api.err(), console.err(), ops.err(), admin.err()].into_iter().flatten();
-                bail!(errors.map(|error| error.to_string()).collect::<Vec<_>>().join("\n"))
+                let errors = [api.err(), console.err(), ops.err(), admin.err()]
+                    .into_iter()
+                    .flatten();
+                bail!(
+                    errors
+                        .map(|error| error.to_string())
+                        .collect::<Vec<_>>()
+                        .join("\n")
+                )
             }
         }
     }
 
     fn urls(&self, settings: &Settings) -> Urls {
-        let local = |listener: &Option<Listener>| listener.as_ref().map(|listener| url(listener.address()));
+        let local =
+            |listener: &Option<Listener>| listener.as_ref().map(|listener| url(listener.address()));
         let (api_url, console_url) = (local(&self.api), local(&self.console));
         // Of another instance, if this one does not serve it.
         let public = |address: &Address, local: &Option<String>| {
-            address.public_url.clone().or_else(|| local.clone()).or_else(|| expected_url(address)).unwrap_or_default()
+            address
+                .public_url
+                .clone()
+                .or_else(|| local.clone())
+                .or_else(|| expected_url(address))
+                .unwrap_or_default()
         };
         Urls {
             public_api: public(&settings.api, &api_url),
@@ -227,18 +340,24 @@ async fn open(settings: &Settings, section: &str, address: SocketAddr) -> anyhow
     })
 }
 
-/// URL of the console, or of the API, of a service with these settings, for a command that runs beside it. `None` if
-/// the settings leave the choice of the port to the system.
+/// URL of the console, or of the API, of a service with these settings, for a command that runs
+/// beside it. `None` if the settings leave the choice of the port to the system.
 #[must_use]
 pub fn expected_url(address: &Address) -> Option<String> {
-    let local_url = Some(address.listen).filter(|address| address.port() != 0).map(url);
+    let local_url = Some(address.listen)
+        .filter(|address| address.port() != 0)
+        .map(url);
     address.public_url.clone().or(local_url)
 }
 
 /// URL of a listener on this machine. A listener on all interfaces gets the loopback address.
 fn url(mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
+        address.set_ip(if address.is_ipv4() {
+            [127, 0, 0, 1].into()
+        } else {
+            std::net::Ipv6Addr::LOCALHOST.into()
+        });
     }
     format!("http://{address}")
 }
@@ -257,8 +376,15 @@ fn lock(settings: &Settings) -> anyhow::Result<Option<ServiceLock>> {
 
 /// Returns whether the database was empty.
 async fn migrate(storage: &Storage) -> anyhow::Result<bool> {
-    let is_new = storage.schema_version().await.context("could not read the database")?.is_none();
-    let applied = storage.migrate().await.context("could not migrate the database")?;
+    let is_new = storage
+        .schema_version()
+        .await
+        .context("could not read the database")?
+        .is_none();
+    let applied = storage
+        .migrate()
+        .await
+        .context("could not migrate the database")?;
     if !applied.is_empty() {
         tracing::info!(applied = applied.join(", "), "database migrated");
     }

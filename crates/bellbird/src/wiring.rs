@@ -1,4 +1,5 @@
-//! Builds the parts of the service from settings: storage, providers, connections, webhooks and reads.
+//! Builds the parts of the service from settings: storage, providers, connections, webhooks and
+//! reads.
 
 use std::path::Path;
 use std::time::Duration;
@@ -53,13 +54,16 @@ pub enum NotReady {
     AwaitsDecision,
 }
 
-/// Checks that the service may use a database: it has the schema of this version, and is not a restored one whose
-/// operator has not decided yet.
+/// Checks that the service may use a database: it has the schema of this version, and is not a
+/// restored one whose operator has not decided yet.
 pub async fn check_ready(storage: &Storage) -> Result<(), NotReady> {
-    let pending = storage.pending_migrations().await.map_err(|error| match error {
-        StorageError::Schema(_) => NotReady::UnknownSchema(error),
-        other => NotReady::Unreadable(other),
-    })?;
+    let pending = storage
+        .pending_migrations()
+        .await
+        .map_err(|error| match error {
+            StorageError::Schema(_) => NotReady::UnknownSchema(error),
+            other => NotReady::Unreadable(other),
+        })?;
     if !pending.is_empty() {
         return Err(NotReady::PendingMigrations(pending));
     }
@@ -73,13 +77,17 @@ pub async fn check_ready(storage: &Storage) -> Result<(), NotReady> {
 
 /// As [`check_ready`], with an error for the operator.
 pub async fn require_ready(settings: &Settings, storage: &Storage) -> anyhow::Result<()> {
-    check_ready(storage).await.map_err(|error| describe_not_ready(settings, error))
+    check_ready(storage)
+        .await
+        .map_err(|error| describe_not_ready(settings, error))
 }
 
 fn describe_not_ready(settings: &Settings, error: NotReady) -> anyhow::Error {
     let location = database_location(settings);
     match error {
-        NotReady::AwaitsDecision => anyhow!("the database was restored from a backup: {RESTORE_DECISION}"),
+        NotReady::AwaitsDecision => {
+            anyhow!("the database was restored from a backup: {RESTORE_DECISION}")
+        }
         NotReady::PendingMigrations(names) if Storage::is_first_migration(&names) => {
             Failure::database(missing_database(settings, "is empty"))
         }
@@ -87,12 +95,14 @@ fn describe_not_ready(settings: &Settings, error: NotReady) -> anyhow::Error {
             "the {location} is not set up for this version: run `bellbird migrate`, or correct database.url ({})",
             database_origin(settings)
         )),
-        NotReady::Unreadable(error) | NotReady::UnknownSchema(error) => anyhow::Error::new(error).context(location),
+        NotReady::Unreadable(error) | NotReady::UnknownSchema(error) => {
+            anyhow::Error::new(error).context(location)
+        }
     }
 }
 
-/// Opens the database for commands that use no stored secret. They work without a master key, and on a restored
-/// database before the operator's decision.
+/// Opens the database for commands that use no stored secret. They work without a master key, and
+/// on a restored database before the operator's decision.
 pub async fn open_storage(settings: &Settings) -> anyhow::Result<Storage> {
     let storage = open_existing(settings, optional_sealer(settings)?).await?;
     match check_ready(&storage).await {
@@ -109,18 +119,31 @@ pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage>
     Ok(storage)
 }
 
-/// Opens the database and leaves its schema unchecked. A SQLite file that does not exist is an error.
+/// Opens the database and leaves its schema unchecked. A SQLite file that does not exist is an
+/// error.
 pub async fn open_existing(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
-    let Database { url, postgres, cell } = &settings.database;
+    let Database {
+        url,
+        postgres,
+        cell,
+    } = &settings.database;
     let opened = Storage::open_existing(url.expose_secret(), sealer, *postgres).await;
-    opened.map(|storage| storage.in_cell(*cell)).map_err(|error| describe_open_error(settings, error))
+    opened
+        .map(|storage| storage.in_cell(*cell))
+        .map_err(|error| describe_open_error(settings, error))
 }
 
 /// As [`open_existing`], but creates a SQLite file that does not exist.
 pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
-    let Database { url, postgres, cell } = &settings.database;
+    let Database {
+        url,
+        postgres,
+        cell,
+    } = &settings.database;
     let opened = Storage::open_pooled(url.expose_secret(), sealer, *postgres).await;
-    opened.map(|storage| storage.in_cell(*cell)).map_err(|error| describe_open_error(settings, error))
+    opened
+        .map(|storage| storage.in_cell(*cell))
+        .map_err(|error| describe_open_error(settings, error))
 }
 
 /// Names the database of the settings: `SQLite database /var/lib/bellbird.db`.
@@ -133,15 +156,18 @@ pub fn database_location(settings: &Settings) -> String {
 pub fn describe_open_error(settings: &Settings, error: StorageError) -> anyhow::Error {
     match error {
         StorageError::Missing(_) => Failure::database(missing_database(settings, "does not exist")),
-        StorageError::Open(text) => Failure::database(format!("{text} ({})", database_origin(settings))),
-        other => {
-            anyhow::Error::new(other).context(format!("database.url ({}) cannot be used", database_origin(settings)))
+        StorageError::Open(text) => {
+            Failure::database(format!("{text} ({})", database_origin(settings)))
         }
+        other => anyhow::Error::new(other).context(format!(
+            "database.url ({}) cannot be used",
+            database_origin(settings)
+        )),
     }
 }
 
-/// What to do about a database that is not there. Most likely the command runs in another folder than the service, and
-/// a new database would hide one that can still be restored.
+/// What to do about a database that is not there. Most likely the command runs in another folder
+/// than the service, and a new database would hide one that can still be restored.
 #[must_use]
 pub fn missing_database(settings: &Settings, what: &str) -> String {
     let (location, origin) = (database_location(settings), database_origin(settings));
@@ -177,7 +203,8 @@ pub async fn required_sealer(settings: &Settings) -> anyhow::Result<Sealer> {
     }
 }
 
-/// Says what to do without secrets.key. If the database has secrets already, a new key would open none of them.
+/// Says what to do without secrets.key. If the database has secrets already, a new key would open
+/// none of them.
 pub async fn describe_missing_key(settings: &Settings) -> String {
     let secrets = match open_existing(settings, Sealer::random()).await {
         Ok(storage) => {
@@ -188,7 +215,11 @@ pub async fn describe_missing_key(settings: &Settings) -> String {
         // Whoever needs the key next opens the database too, and reports this.
         Err(_) => SealedSecrets::default(),
     };
-    let keys: Vec<_> = secrets.by_key.iter().map(|(id, count)| format!("`{id}` ({count})")).collect();
+    let keys: Vec<_> = secrets
+        .by_key
+        .iter()
+        .map(|(id, count)| format!("`{id}` ({count})"))
+        .collect();
     if keys.is_empty() {
         return NO_MASTER_KEY.to_owned();
     }
@@ -202,18 +233,29 @@ pub async fn describe_missing_key(settings: &Settings) -> String {
 
 /// The configured master keys; `None` if secrets.key is not set.
 pub fn sealer(settings: &Settings) -> anyhow::Result<Option<Sealer>> {
-    let Some(keys) = &settings.master_keys else { return Ok(None) };
-    let origin = settings.origin("secrets.key").map(|origin| format!(" in {origin}")).unwrap_or_default();
-    Sealer::parse(keys.expose_secret()).map(Some).with_context(|| format!("secrets.key{origin} cannot be used"))
+    let Some(keys) = &settings.master_keys else {
+        return Ok(None);
+    };
+    let origin = settings
+        .origin("secrets.key")
+        .map(|origin| format!(" in {origin}"))
+        .unwrap_or_default();
+    Sealer::parse(keys.expose_secret())
+        .map(Some)
+        .with_context(|| format!("secrets.key{origin} cannot be used"))
 }
 
 /// The ids of the configured master keys. The first one seals.
 pub fn key_ids(settings: &Settings) -> anyhow::Result<Vec<String>> {
-    Ok(sealer(settings)?.iter().flat_map(Sealer::key_ids).map(str::to_owned).collect())
+    Ok(sealer(settings)?
+        .iter()
+        .flat_map(Sealer::key_ids)
+        .map(str::to_owned)
+        .collect())
 }
 
-/// The providers that have credentials, for a command without a database. An error names the invalid setting, or the
-/// missing one if a provider has only some of its credentials.
+/// The providers that have credentials, for a command without a database. An error names the
+/// invalid setting, or the missing one if a provider has only some of its credentials.
 pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
     counted_providers(settings, None)
 }
@@ -221,30 +263,47 @@ pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
 /// As [`providers`], with the calls of all instances that have the same store counted together.
 fn counted_providers(settings: &Settings, store: Option<&SharedStore>) -> anyhow::Result<Registry> {
     let user_calls_per_minute = settings.access.provider_calls_per_minute;
-    let client = ClientSettings { call_timeout: settings.provider_timeout, user_calls_per_minute, store };
+    let client = ClientSettings {
+        call_timeout: settings.provider_timeout,
+        user_calls_per_minute,
+        store,
+    };
     let registry = Registry::new(&settings.providers, client).map_err(anyhow::Error::msg)?;
     for provider in PROVIDERS {
         if let Some(key) = settings.providers.missing_setting(provider) {
             let name = provider.name;
             let variable = Settings::variable(&format!("{name}.{key}"));
-            bail!("{name}.{key} is not set, but other credentials of {name} are: set {variable}, or remove the others");
+            bail!(
+                "{name}.{key} is not set, but other credentials of {name} are: set {variable}, or remove the others"
+            );
         }
     }
     Ok(registry)
 }
 
-/// Where instances share limits, cursors and cached responses, if redis.url is set. Fails if that is no such URL.
+/// Where instances share limits, cursors and cached responses, if redis.url is set. Fails if that
+/// is no such URL.
 fn shared_store(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<SharedStore>> {
-    let Some(of_store) = &settings.shared_store else { return Ok(None) };
+    let Some(of_store) = &settings.shared_store else {
+        return Ok(None);
+    };
     let store = SharedStore::open(of_store, &storage.secrets().name_key());
-    store.map(Some).map_err(|text| anyhow!("redis.url cannot be used: {text}"))
+    store
+        .map(Some)
+        .map_err(|text| anyhow!("redis.url cannot be used: {text}"))
 }
 
 /// Message for settings in which no provider has credentials.
 #[must_use]
 pub fn no_provider_hint() -> String {
-    let names: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
-    format!("none configured: set the credentials of at least one of {}", names.join(", "))
+    let names: Vec<_> = PROVIDERS
+        .iter()
+        .map(|provider| provider.name.as_str())
+        .collect();
+    format!(
+        "none configured: set the credentials of at least one of {}",
+        names.join(", ")
+    )
 }
 
 /// Builds what works on one database with the same providers, clock and buffer of webhook events.
@@ -265,23 +324,46 @@ impl<'a> Wiring<'a> {
     }
 
     /// As [`Self::new`], for a service.
-    pub fn with_clock(settings: &'a Settings, storage: &'a Storage, clock: Clock) -> anyhow::Result<Self> {
+    pub fn with_clock(
+        settings: &'a Settings,
+        storage: &'a Storage,
+        clock: Clock,
+    ) -> anyhow::Result<Self> {
         let store = shared_store(settings, storage)?;
         let providers = counted_providers(settings, store.as_ref())?;
-        let first_delay = settings.webhooks.schedule.after(0, None, 0).unwrap_or_default();
-        let chunk_rows = settings.webhooks.chunk_rows.try_into().unwrap_or(usize::MAX);
+        let first_delay = settings
+            .webhooks
+            .schedule
+            .after(0, None, 0)
+            .unwrap_or_default();
+        let chunk_rows = settings
+            .webhooks
+            .chunk_rows
+            .try_into()
+            .unwrap_or(usize::MAX);
         let event_buffer = WebhookEventBuffer::new(chunk_rows).with_first_delay(first_delay);
-        Ok(Self { settings, storage, providers, clock, store, event_buffer })
+        Ok(Self {
+            settings,
+            storage,
+            providers,
+            clock,
+            store,
+            event_buffer,
+        })
     }
 
-    /// `console_url` is the base of link URLs and of the redirect URI; without it, linking in the browser is not
-    /// possible.
+    /// `console_url` is the base of link URLs and of the redirect URI; without it, linking in the
+    /// browser is not possible.
     #[must_use]
     pub fn connections(&self, console_url: Option<&str>) -> Connections {
-        let connections = Connections::new(self.storage.clone(), self.providers.clone(), self.clock.clone())
-            .with_syncs(self.settings.sync, self.event_buffer.clone())
-            .with_syncs_by_provider(self.settings.syncs_by_provider.clone())
-            .with_return_origins(self.settings.return_origins.clone());
+        let connections = Connections::new(
+            self.storage.clone(),
+            self.providers.clone(),
+            self.clock.clone(),
+        )
+        .with_syncs(self.settings.sync, self.event_buffer.clone())
+        .with_syncs_by_provider(self.settings.syncs_by_provider.clone())
+        .with_return_origins(self.settings.return_origins.clone());
         match console_url.and_then(|url| url.parse().ok()) {
             Some(url) => connections.with_console_url(url),
             None => connections,
@@ -290,15 +372,35 @@ impl<'a> Wiring<'a> {
 
     /// Fails if TLS or name resolution cannot be set up.
     pub fn webhooks(&self) -> anyhow::Result<Webhooks> {
-        let (storage, providers, clock) = (self.storage.clone(), self.providers.clone(), self.clock.clone());
-        Webhooks::new(storage, providers, clock, self.event_buffer.clone(), self.settings.webhooks.clone())
-            .map_err(anyhow::Error::msg)
+        let (storage, providers, clock) = (
+            self.storage.clone(),
+            self.providers.clone(),
+            self.clock.clone(),
+        );
+        Webhooks::new(
+            storage,
+            providers,
+            clock,
+            self.event_buffer.clone(),
+            self.settings.webhooks.clone(),
+        )
+        .map_err(anyhow::Error::msg)
     }
 
     #[must_use]
     pub fn reads(&self) -> Reads {
-        let (storage, providers, clock) = (self.storage.clone(), self.providers.clone(), self.clock.clone());
-        Reads::new(storage, providers, clock, self.settings.reads, self.store.as_ref())
+        let (storage, providers, clock) = (
+            self.storage.clone(),
+            self.providers.clone(),
+            self.clock.clone(),
+        );
+        Reads::new(
+            storage,
+            providers,
+            clock,
+            self.settings.reads,
+            self.store.as_ref(),
+        )
     }
 }
 
@@ -341,19 +443,55 @@ pub struct Parts {
 
 impl Parts {
     pub fn new(wiring: &Wiring<'_>, urls: &Urls) -> anyhow::Result<Self> {
-        let Wiring { settings, storage, clock, store, .. } = wiring;
-        let (reads, connections) = (wiring.reads(), wiring.connections(Some(&urls.public_console)));
+        let Wiring {
+            settings,
+            storage,
+            clock,
+            store,
+            ..
+        } = wiring;
+        let (reads, connections) = (
+            wiring.reads(),
+            wiring.connections(Some(&urls.public_console)),
+        );
         let (access, store) = (settings.access.clone(), store.clone());
-        let access = Access::new((*storage).clone(), reads.clone(), connections.clone(), clock.clone(), access, store);
+        let access = Access::new(
+            (*storage).clone(),
+            reads.clone(),
+            connections.clone(),
+            clock.clone(),
+            access,
+            store,
+        );
         let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
         let webhooks = wiring.webhooks()?;
         let admin_url = urls.admin_url.as_deref().unwrap_or(&urls.public_api);
-        let admin = Admin::new(access.clone(), webhooks.clone(), &urls.public_api, admin_url);
-        let mailer = settings.pages.email.as_ref().map(|email| Mailer::new(email, &urls.public_console)).transpose();
+        let admin = Admin::new(
+            access.clone(),
+            webhooks.clone(),
+            &urls.public_api,
+            admin_url,
+        );
+        let mailer = settings
+            .pages
+            .email
+            .as_ref()
+            .map(|email| Mailer::new(email, &urls.public_console))
+            .transpose();
         let mailer = mailer.context("cannot set up TLS for the mail server")?;
         let api = V1State::new(access, &settings.caches, urls.public_api.clone());
         let (storage, clock) = ((*storage).clone(), clock.clone());
-        Ok(Self { storage, clock, connections, webhooks, reads, api, interop, admin, mailer })
+        Ok(Self {
+            storage,
+            clock,
+            connections,
+            webhooks,
+            reads,
+            api,
+            interop,
+            admin,
+            mailer,
+        })
     }
 
     /// Evicts a removed connection from everything cached.
@@ -369,8 +507,8 @@ impl Parts {
     }
 }
 
-/// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once. `stop_timeout` is how long
-/// requests in flight may continue.
+/// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once.
+/// `stop_timeout` is how long requests in flight may continue.
 pub fn stop_on_signal(stop_timeout: Duration) -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
@@ -386,17 +524,24 @@ pub fn stop_on_signal(stop_timeout: Duration) -> anyhow::Result<CancellationToke
                 tracing::warn!("received a second signal, exiting immediately");
                 std::process::exit(1);
             }
-            tracing::info!("stopping: finishing requests in flight, at most {} s", stop_timeout.as_secs());
+            tracing::info!(
+                "stopping: finishing requests in flight, at most {} s",
+                stop_timeout.as_secs()
+            );
             on_signal.cancel();
         }
     });
     Ok(stop)
 }
 
-/// The router of the API listener: the API with its files, the other interfaces to the same reads, and the operator's
-/// API if it is served there. That one comes last, so that it delays no search of another path.
+/// The router of the API listener: the API with its files, the other interfaces to the same reads,
+/// and the operator's API if it is served there. That one comes last, so that it delays no search
+/// of another path.
 pub fn api_router(api: &V1State, interop: &Interop, admin: Option<&Admin>) -> Router {
-    let v1 = bellbird_api::mount(api, crate::openapi::document).add(interop, bellbird_interop::export::paths());
-    let mounts = bellbird_interop::mounts(interop).into_iter().chain(admin.map(bellbird_admin::mount));
+    let v1 = bellbird_api::mount(api, crate::openapi::document)
+        .add(interop, bellbird_interop::export::paths());
+    let mounts = bellbird_interop::mounts(interop)
+        .into_iter()
+        .chain(admin.map(bellbird_admin::mount));
     bellbird_api::front::router(api.access().clone(), v1, mounts.collect())
 }

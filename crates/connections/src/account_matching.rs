@@ -1,34 +1,55 @@
 //! Matches the accounts that a provider lists with the stored accounts of a connection. Pure.
 //!
-//! A repair can give an account a new id at the provider. The account keeps its Bellbird id only if the match is
-//! certain. In doubt it becomes a new account, because two accounts merged by mistake could not be separated again.
+//! A repair can give an account a new id at the provider. The account keeps its Bellbird id only if
+//! the match is certain. In doubt it becomes a new account, because two accounts merged by mistake
+//! could not be separated again.
 
 use bellbird_domain::{Account, AccountId};
 use bellbird_providers::FoundAccount;
 use bellbird_storage::NewAccount;
 
-/// Returns, for each found account, the stored account that it matches, if any. `existing` are the accounts of one
-/// connection, so all belong to one institution.
+/// Returns, for each found account, the stored account that it matches, if any. `existing` are the
+/// accounts of one connection, so all belong to one institution.
 ///
-/// Equal provider ids always match. An account with a new id matches by masked number, type and name. These must belong
-/// to exactly one found account with a new id, and to exactly one stored account that is no longer listed. An account
-/// without a number matches by id only.
+/// Equal provider ids always match. An account with a new id matches by masked number, type and
+/// name. These must belong to exactly one found account with a new id, and to exactly one stored
+/// account that is no longer listed. An account without a number matches by id only.
 pub fn match_accounts(existing: &[Account], found: &[FoundAccount]) -> Vec<Option<AccountId>> {
-    let is_listed =
-        |account: &Account| found.iter().any(|other| other.provider_account_id == account.provider_account_id);
+    let is_listed = |account: &Account| {
+        found
+            .iter()
+            .any(|other| other.provider_account_id == account.provider_account_id)
+    };
     let by_id = |account: &FoundAccount| {
-        existing.iter().find(|other| other.provider_account_id == account.provider_account_id).map(|other| other.id)
+        existing
+            .iter()
+            .find(|other| other.provider_account_id == account.provider_account_id)
+            .map(|other| other.id)
     };
     let by_description = |account: &FoundAccount| {
         account.number.as_ref()?;
         let has_new_id = |other: &&FoundAccount| by_id(other).is_none();
-        if found.iter().filter(has_new_id).filter(|other| is_alike(account, other)).count() != 1 {
+        if found
+            .iter()
+            .filter(has_new_id)
+            .filter(|other| is_alike(account, other))
+            .count()
+            != 1
+        {
             return None;
         }
-        let mut alike = existing.iter().filter(|other| !is_listed(other) && matches_existing(account, other));
-        alike.next().filter(|_| alike.next().is_none()).map(|other| other.id)
+        let mut alike = existing
+            .iter()
+            .filter(|other| !is_listed(other) && matches_existing(account, other));
+        alike
+            .next()
+            .filter(|_| alike.next().is_none())
+            .map(|other| other.id)
     };
-    found.iter().map(|account| by_id(account).or_else(|| by_description(account))).collect()
+    found
+        .iter()
+        .map(|account| by_id(account).or_else(|| by_description(account)))
+        .collect()
 }
 
 fn is_alike(one: &FoundAccount, other: &FoundAccount) -> bool {
@@ -36,11 +57,17 @@ fn is_alike(one: &FoundAccount, other: &FoundAccount) -> bool {
 }
 
 fn matches_existing(found: &FoundAccount, existing: &Account) -> bool {
-    found.number == existing.number && found.account_type == existing.account_type && found.name == existing.name
+    found.number == existing.number
+        && found.account_type == existing.account_type
+        && found.name == existing.name
 }
 
-/// Converts accounts of the provider. `known_as` are the stored accounts that they match, and may be shorter.
-pub(crate) fn new_accounts<'a>(found: &'a [FoundAccount], known_as: &[Option<AccountId>]) -> Vec<NewAccount<'a>> {
+/// Converts accounts of the provider. `known_as` are the stored accounts that they match, and may
+/// be shorter.
+pub(crate) fn new_accounts<'a>(
+    found: &'a [FoundAccount],
+    known_as: &[Option<AccountId>],
+) -> Vec<NewAccount<'a>> {
     let known_as = known_as.iter().copied().chain(std::iter::repeat(None));
     let new_account = |(found, known_as): (&'a FoundAccount, _)| NewAccount {
         provider_account_id: &found.provider_account_id,
@@ -73,7 +100,13 @@ mod tests {
     }
 
     fn existing(id: &str, name: &str, number: &str) -> Account {
-        let FoundAccount { provider_account_id, name, account_type, number, .. } = found(id, name, number);
+        let FoundAccount {
+            provider_account_id,
+            name,
+            account_type,
+            number,
+            ..
+        } = found(id, name, number);
         Account {
             id: AccountId::new(),
             user_id: UserId::new(),
@@ -90,30 +123,69 @@ mod tests {
 
     #[test]
     fn provider_id_decides() {
-        let before = [existing("a", "Everyday", "1234"), existing("b", "Saver", "5678")];
+        let before = [
+            existing("a", "Everyday", "1234"),
+            existing("b", "Saver", "5678"),
+        ];
         let after = [found("b", "Everyday", "1234"), found("a", "Renamed", "")];
-        assert_eq!(match_accounts(&before, &after), [Some(before[1].id), Some(before[0].id)]);
+        assert_eq!(
+            match_accounts(&before, &after),
+            [Some(before[1].id), Some(before[0].id)]
+        );
     }
 
     #[test]
     fn without_the_id_only_certain_matches_count() {
-        let before = [existing("a", "Everyday", "1234"), existing("b", "Saver", "5678"), existing("c", "Cash", "")];
-        let certain = |after: &FoundAccount| match_accounts(&before, std::slice::from_ref(after))[0];
+        let before = [
+            existing("a", "Everyday", "1234"),
+            existing("b", "Saver", "5678"),
+            existing("c", "Cash", ""),
+        ];
+        let certain =
+            |after: &FoundAccount| match_accounts(&before, std::slice::from_ref(after))[0];
         assert_eq!(certain(&found("n", "Everyday", "1234")), Some(before[0].id));
-        assert_eq!(certain(&found("n", "Everyday", "1235")), None, "another number");
-        assert_eq!(certain(&found("n", "Everyday 2", "1234")), None, "another name");
+        assert_eq!(
+            certain(&found("n", "Everyday", "1235")),
+            None,
+            "another number"
+        );
+        assert_eq!(
+            certain(&found("n", "Everyday 2", "1234")),
+            None,
+            "another name"
+        );
         assert_eq!(certain(&found("n", "Cash", "")), None, "no number");
-        let other_type = FoundAccount { account_type: AccountType::Loan, ..found("n", "Everyday", "1234") };
+        let other_type = FoundAccount {
+            account_type: AccountType::Loan,
+            ..found("n", "Everyday", "1234")
+        };
         assert_eq!(certain(&other_type), None, "another type");
     }
 
     #[test]
     fn ambiguous_accounts_are_new() {
-        let before = [existing("a", "Everyday", "1234"), existing("b", "Everyday", "1234")];
-        assert_eq!(match_accounts(&before, &[found("n", "Everyday", "1234")]), [None], "two stored accounts fit");
-        let after = [found("n", "Everyday", "1234"), found("m", "Everyday", "1234")];
-        assert_eq!(match_accounts(&before[..1], &after), [None, None], "two found accounts fit");
-        let after = [found("b", "Everyday", "1234"), found("n", "Everyday", "1234")];
+        let before = [
+            existing("a", "Everyday", "1234"),
+            existing("b", "Everyday", "1234"),
+        ];
+        assert_eq!(
+            match_accounts(&before, &[found("n", "Everyday", "1234")]),
+            [None],
+            "two stored accounts fit"
+        );
+        let after = [
+            found("n", "Everyday", "1234"),
+            found("m", "Everyday", "1234"),
+        ];
+        assert_eq!(
+            match_accounts(&before[..1], &after),
+            [None, None],
+            "two found accounts fit"
+        );
+        let after = [
+            found("b", "Everyday", "1234"),
+            found("n", "Everyday", "1234"),
+        ];
         assert_eq!(
             match_accounts(&before, &after),
             [Some(before[1].id), Some(before[0].id)],
@@ -124,7 +196,10 @@ mod tests {
     #[test]
     fn listed_account_matches_only_itself() {
         let before = [existing("a", "Everyday", "1234")];
-        let after = [found("a", "Everyday", "1234"), found("n", "Everyday", "1234")];
+        let after = [
+            found("a", "Everyday", "1234"),
+            found("n", "Everyday", "1234"),
+        ];
         assert_eq!(match_accounts(&before, &after), [Some(before[0].id), None]);
     }
 

@@ -1,6 +1,7 @@
 //! The error type of every operation on a connection.
 //!
-//! `Display` is written for the operator at the terminal, [`ConnectionsError::user_message`] for the user in a browser.
+//! `Display` is written for the operator at the terminal, [`ConnectionsError::user_message`] for
+//! the user in a browser.
 
 use bellbird_domain::{ConnectionStatus, Plan};
 use bellbird_storage::StorageError;
@@ -37,21 +38,27 @@ pub enum ConnectionsError {
          `bellbird connection import`"
     )]
     NoLinkableProvider,
-    #[error("the plan {plan} of this user does not include what {provider} reaches: change the plan first")]
+    #[error(
+        "the plan {plan} of this user does not include what {provider} reaches: change the plan first"
+    )]
     NotInPlan { plan: Plan, provider: String },
     #[error("the URL of the console is unknown: set console.public_url")]
     NoConsoleUrl,
-    /// No link has this token, it has expired or was used too often, or it is restricted to something else.
+    /// No link has this token, it has expired or was used too often, or it is restricted to
+    /// something else.
     #[error("this link URL has expired, was used up, or is incomplete: ask for a new one")]
     LinkExpired,
     /// As many consent sessions of the user at the provider are open as can be.
-    #[error("five visits to this provider are open already: finish one, or wait until they expire after half an hour")]
+    #[error(
+        "five visits to this provider are open already: finish one, or wait until they expire after half an hour"
+    )]
     TooManySessions,
     #[error("the return URL {0}")]
     ReturnUrl(ReturnUrlError),
     #[error("the state is longer than 500 characters, or has a control character")]
     InvalidState,
-    /// Another process holds the lease of this job, or claimed it after the lease of this process had expired.
+    /// Another process holds the lease of this job, or claimed it after the lease of this process
+    /// had expired.
     #[error("another process is already working on this: try again in a minute")]
     Busy,
     #[error(
@@ -75,9 +82,15 @@ impl ConnectionsError {
     /// What happened and what to do, for a user in a browser, who cannot change the configuration.
     pub fn user_message(&self) -> &'static str {
         match self {
-            Self::Busy => "Your registration at the provider is in progress. Try again in half a minute.",
-            Self::LinkExpired => "This link has expired, was used up, or is incomplete. Ask for a new one.",
-            Self::NotInPlan { .. } => "Your plan does not include this. Ask the operator of this service.",
+            Self::Busy => {
+                "Your registration at the provider is in progress. Try again in half a minute."
+            }
+            Self::LinkExpired => {
+                "This link has expired, was used up, or is incomplete. Ask for a new one."
+            }
+            Self::NotInPlan { .. } => {
+                "Your plan does not include this. Ask the operator of this service."
+            }
             Self::TooManySessions => {
                 "You have gone to this provider five times without coming back. Finish one of these visits, or wait \
                  half an hour."
@@ -85,13 +98,19 @@ impl ConnectionsError {
             Self::Provider(bellbird_providers::Error::BudgetUsedUp { .. }) => {
                 "That was often in a short time. Wait a minute, then try again."
             }
-            Self::AlreadyConnected => "These accounts are connected for another user of this service.",
-            Self::InvalidCredentials(_) => "The provider's confirmation has expired or was used already. Start again.",
+            Self::AlreadyConnected => {
+                "These accounts are connected for another user of this service."
+            }
+            Self::InvalidCredentials(_) => {
+                "The provider's confirmation has expired or was used already. Start again."
+            }
             Self::Provider(error) if error.is_transient() => {
                 "The provider is not available at the moment. Try again in a few minutes."
             }
             Self::Storage(_) => "Something went wrong on our side. Try again in a few minutes.",
-            _ => "The provider does not let this service link accounts. The operator can find the cause in the log.",
+            _ => {
+                "The provider does not let this service link accounts. The operator can find the cause in the log."
+            }
         }
     }
 
@@ -99,7 +118,9 @@ impl ConnectionsError {
     pub(crate) fn failure(&self) -> Option<Failure> {
         match self {
             Self::Busy | Self::Storage(StorageError::Unavailable(_)) => None,
-            Self::Provider(error) if error.is_transient() => Some(Failure::Transient(error.retry_after())),
+            Self::Provider(error) if error.is_transient() => {
+                Some(Failure::Transient(error.retry_after()))
+            }
             error if error.is_transient() => Some(Failure::Transient(None)),
             _ => Some(Failure::Permanent),
         }
@@ -109,7 +130,9 @@ impl ConnectionsError {
     pub(crate) fn last_error(&self) -> String {
         match self {
             Self::Provider(error) => error.to_string(),
-            Self::Storage(StorageError::Sealed(error)) => format!("its credentials cannot be opened: {error}"),
+            Self::Storage(StorageError::Sealed(error)) => {
+                format!("its credentials cannot be opened: {error}")
+            }
             other => other.to_string(),
         }
     }

@@ -1,11 +1,14 @@
-//! Imports consents that were given outside of Bellbird: each becomes a connection with credentials and accounts.
+//! Imports consents that were given outside of Bellbird: each becomes a connection with credentials
+//! and accounts.
 //!
 //! Linking uses the same functions to store the consents that users give in the browser.
 
 use std::time::Duration;
 
 use bellbird_domain::{AccountId, Connection, ConnectionId, UserId};
-use bellbird_providers::{CallContext, Cause, ConsentStatus, FoundAccount, FoundConnection, Provider};
+use bellbird_providers::{
+    CallContext, Cause, ConsentStatus, FoundAccount, FoundConnection, Provider,
+};
 use bellbird_storage::NewConnection;
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -18,7 +21,8 @@ use crate::{ConnectionsError, removal, schedule};
 
 /// For the provider calls of one step of an import.
 const STEP_DEADLINE: Duration = Duration::from_secs(60);
-/// Accounts may appear later than the consent. They are polled at this interval, for [`ACCOUNTS_WAIT_MAX`] at most.
+/// Accounts may appear later than the consent. They are polled at this interval, for
+/// [`ACCOUNTS_WAIT_MAX`] at most.
 const ACCOUNTS_POLL_INTERVAL: Duration = Duration::from_secs(2);
 const ACCOUNTS_WAIT_MAX: Duration = Duration::from_secs(30);
 
@@ -51,10 +55,11 @@ part! {
 }
 
 impl Imports<'_> {
-    /// Imports the consents that the credentials cover: a connection for each active consent, with its accounts.
+    /// Imports the consents that the credentials cover: a connection for each active consent, with
+    /// its accounts.
     ///
-    /// Importing a consent again renews its connection and keeps all ids. Each connection is stored in one transaction.
-    /// Fails, and stores nothing, if none of the consents can be imported.
+    /// Importing a consent again renews its connection and keeps all ids. Each connection is stored
+    /// in one transaction. Fails, and stores nothing, if none of the consents can be imported.
     pub async fn import(
         self,
         user_id: UserId,
@@ -66,16 +71,25 @@ impl Imports<'_> {
         let found = provider.discover(&context, credentials).await?;
         let (mut connections, mut skipped) = (Vec::with_capacity(found.len()), Vec::new());
         for consent in found {
-            match self.import_consent(user_id, provider.as_ref(), &consent).await {
+            match self
+                .import_consent(user_id, provider.as_ref(), &consent)
+                .await
+            {
                 Ok(connection) => connections.push(connection),
-                Err(reason) => skipped.push(SkippedConsent { institution_name: consent.institution_name, reason }),
+                Err(reason) => skipped.push(SkippedConsent {
+                    institution_name: consent.institution_name,
+                    reason,
+                }),
             }
         }
         if connections.is_empty() {
             let first = skipped.into_iter().next();
             return Err(first.map_or(ConnectionsError::ConsentNotFound, |skipped| skipped.reason));
         }
-        Ok(Imported { connections, skipped })
+        Ok(Imported {
+            connections,
+            skipped,
+        })
     }
 
     async fn import_consent(
@@ -87,16 +101,27 @@ impl Imports<'_> {
         if let ConsentStatus::Broken(status) = consent.consent_status {
             return Err(ConnectionsError::ConsentInactive(status));
         }
-        // A deadline of its own: waiting for the accounts of one consent must not use up the time of the others.
+        // A deadline of its own: waiting for the accounts of one consent must not use up the time
+        // of the others.
         let context = self.0.call_context_within(STEP_DEADLINE, Cause::Schedule);
         let accounts = wait_for_accounts(provider, &context, &consent.credentials).await?;
-        let active_consent = ActiveConsent { consent, accounts: &accounts, known_as: &[], replaces: None };
-        let connection = self.store_connection(user_id, provider, &active_consent, None).await?;
-        Refreshes(self.0).subscribe(provider, user_id, &consent.credentials).await;
+        let active_consent = ActiveConsent {
+            consent,
+            accounts: &accounts,
+            known_as: &[],
+            replaces: None,
+        };
+        let connection = self
+            .store_connection(user_id, provider, &active_consent, None)
+            .await?;
+        Refreshes(self.0)
+            .subscribe(provider, user_id, &consent.credentials)
+            .await;
         Ok(connection)
     }
 
-    /// Stores a consent that the user gave just now. Its accounts may appear late, so several refreshes follow.
+    /// Stores a consent that the user gave just now. Its accounts may appear late, so several
+    /// refreshes follow.
     pub(crate) async fn store_linked(
         self,
         user_id: UserId,
@@ -104,7 +129,8 @@ impl Imports<'_> {
         active_consent: &ActiveConsent<'_>,
     ) -> Result<Connection, ConnectionsError> {
         let backfill = schedule::first_refresh_at(self.0.clock.now());
-        self.store_connection(user_id, provider, active_consent, Some(backfill)).await
+        self.store_connection(user_id, provider, active_consent, Some(backfill))
+            .await
     }
 
     /// Starts the removal of a consent that is not connected.
@@ -132,9 +158,18 @@ impl Imports<'_> {
         active_consent: &ActiveConsent<'_>,
         backfill: Option<(Timestamp, Timestamp)>,
     ) -> Result<Connection, ConnectionsError> {
-        let ActiveConsent { consent, accounts, known_as, replaces } = active_consent;
+        let ActiveConsent {
+            consent,
+            accounts,
+            known_as,
+            replaces,
+        } = active_consent;
         let now = self.0.clock.now();
-        let cause = if backfill.is_some() { "linked" } else { "imported" };
+        let cause = if backfill.is_some() {
+            "linked"
+        } else {
+            "imported"
+        };
         let connection = NewConnection {
             repairs: *replaces,
             next_refresh_at: backfill.map(|(next_refresh_at, _)| next_refresh_at),
@@ -142,7 +177,12 @@ impl Imports<'_> {
             first_attempt_at: self.0.event_buffer.first_attempt_at(now),
             ..new_connection(user_id, provider, consent, cause, now)
         };
-        let stored = self.0.storage.connections().import(&connection, &new_accounts(accounts, known_as), now).await?;
+        let stored = self
+            .0
+            .storage
+            .connections()
+            .import(&connection, &new_accounts(accounts, known_as), now)
+            .await?;
         // A repair is a webhook event.
         self.0.event_buffer.wake();
         Ok(stored)

@@ -1,4 +1,5 @@
-//! What a kind of job is, and how a claimed job runs: with a lease that is renewed, a span, and retries after failures.
+//! What a kind of job is, and how a claimed job runs: with a lease that is renewed, a span, and
+//! retries after failures.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -34,7 +35,8 @@ pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ConnectionsErr
 pub(crate) struct JobKind {
     /// The word in the database, in logs and in metrics.
     pub(crate) name: &'static str,
-    /// Whether there is one job for the whole service. The runner adds it, and the work finishes it with the next time.
+    /// Whether there is one job for the whole service. The runner adds it, and the work finishes it
+    /// with the next time.
     pub(crate) is_periodic: bool,
     /// Whether each job is about one provider. Otherwise the limit below is for all of them.
     pub(crate) has_provider: bool,
@@ -45,10 +47,12 @@ pub(crate) struct JobKind {
     /// Jobs of this provider that one instance runs at the same time.
     pub(crate) concurrency_max: fn(&State, &str) -> usize,
     pub(crate) is_enabled: fn(&State) -> bool,
-    /// Whether due jobs wait while the provider says so ([`bellbird_providers::Provider::syncs_wait`]).
+    /// Whether due jobs wait while the provider says so
+    /// ([`bellbird_providers::Provider::syncs_wait`]).
     pub(crate) gives_way: bool,
-    /// Does the work. The last write of a success finishes or deletes the job: [`State::finish_job`], or a
-    /// statement of the storage that checks the claim in its transaction. An error is retried, with backoff.
+    /// Does the work. The last write of a success finishes or deletes the job:
+    /// [`State::finish_job`], or a statement of the storage that checks the claim in its
+    /// transaction. An error is retried, with backoff.
     pub(crate) run: for<'a> fn(&'a Arc<State>, &'a ClaimedJob) -> Work<'a>,
 }
 
@@ -79,7 +83,9 @@ impl State {
             "job",
             kind = kind.name,
             job_id = claim.run_id(),
-            connection_id = kind.has_connection.then(|| claim.subject_id::<ConnectionId>().to_string()),
+            connection_id = kind
+                .has_connection
+                .then(|| claim.subject_id::<ConnectionId>().to_string()),
             attempt
         );
         let run = async {
@@ -103,32 +109,54 @@ impl State {
         run.instrument(span).await
     }
 
-    /// Delays a claimed job whose process was killed twice or more, as a failed one: it may be the reason. Returns
-    /// whether it did. The first time, it runs at once, so that a restart of the service costs nothing.
-    pub(crate) async fn defers_interrupted(&self, kind: &JobKind, claim: &ClaimedJob) -> Result<bool, StorageError> {
+    /// Delays a claimed job whose process was killed twice or more, as a failed one: it may be the
+    /// reason. Returns whether it did. The first time, it runs at once, so that a restart of the
+    /// service costs nothing.
+    pub(crate) async fn defers_interrupted(
+        &self,
+        kind: &JobKind,
+        claim: &ClaimedJob,
+    ) -> Result<bool, StorageError> {
         if !claim.was_interrupted || claim.attempts < 2 {
             return Ok(false);
         }
-        let retry_at = self.clock.now().plus(schedule::backoff(claim.attempts, INTERRUPTED, jitter::random()));
+        let retry_at = self.clock.now().plus(schedule::backoff(
+            claim.attempts,
+            INTERRUPTED,
+            jitter::random(),
+        ));
         self.storage.jobs().defer(claim, retry_at).await?;
-        let connection_id = kind.has_connection.then(|| claim.subject_id::<ConnectionId>().to_string());
+        let connection_id = kind
+            .has_connection
+            .then(|| claim.subject_id::<ConnectionId>().to_string());
         let attempts = claim.attempts;
         tracing::warn!(kind = kind.name, connection_id, attempts, %retry_at, "job was interrupted again, delayed");
         Ok(true)
     }
 
-    async fn record_failure(&self, kind: &JobKind, claim: &ClaimedJob, error: ConnectionsError) -> FailedRun {
+    async fn record_failure(
+        &self,
+        kind: &JobKind,
+        claim: &ClaimedJob,
+        error: ConnectionsError,
+    ) -> FailedRun {
         let retry_at = match error.failure() {
             None => Ok(None),
             Some(failure) => {
-                let delay = schedule::backoff(claim.attempts.saturating_add(1), failure, jitter::random());
+                let delay =
+                    schedule::backoff(claim.attempts.saturating_add(1), failure, jitter::random());
                 let retry_at = self.clock.now().plus(delay);
                 let failed = match &error {
                     // Refused at its first call. It did not fail.
                     ConnectionsError::Provider(Error::BudgetUsedUp { .. }) => {
                         self.storage.jobs().defer(claim, retry_at).await
                     }
-                    _ => self.storage.jobs().fail(claim, &error.last_error(), retry_at).await,
+                    _ => {
+                        self.storage
+                            .jobs()
+                            .fail(claim, &error.last_error(), retry_at)
+                            .await
+                    }
                 };
                 failed.map(|held| held.then_some(retry_at))
             }
@@ -137,23 +165,33 @@ impl State {
             Ok(Some(retry_at)) => {
                 kind.count("failed");
                 tracing::warn!(%retry_at, %error, "could not run job");
-                FailedRun { error, retry_at: Some(retry_at) }
+                FailedRun {
+                    error,
+                    retry_at: Some(retry_at),
+                }
             }
             // The lease was lost, or ends soon: the job runs again.
             Ok(None) => {
                 kind.count("interrupted");
                 tracing::info!(%error, "job interrupted");
-                FailedRun { error, retry_at: None }
+                FailedRun {
+                    error,
+                    retry_at: None,
+                }
             }
             Err(unavailable) => {
                 kind.count("interrupted");
                 tracing::warn!(%error, "job interrupted");
-                FailedRun { error: unavailable.into(), retry_at: None }
+                FailedRun {
+                    error: unavailable.into(),
+                    retry_at: None,
+                }
             }
         }
     }
 
-    /// Renews the lease of a running job. Returns only when the lease is lost or cannot be renewed in time.
+    /// Renews the lease of a running job. Returns only when the lease is lost or cannot be renewed
+    /// in time.
     async fn renew_lease(&self, kind: &JobKind, claim: &ClaimedJob) -> ConnectionsError {
         let interval = kind.lease / 4;
         let mut renewed_at = Instant::now();
@@ -175,7 +213,8 @@ impl State {
 
     /// The places of a lane, for which jobs and requests wait in the order in which they came.
     pub(crate) fn places(&self, kind: &JobKind, provider: &str) -> Arc<Semaphore> {
-        self.lanes.places(kind.name, provider, (kind.concurrency_max)(self, provider))
+        self.lanes
+            .places(kind.name, provider, (kind.concurrency_max)(self, provider))
     }
 
     /// Wakes the lane of this process.
@@ -184,18 +223,29 @@ impl State {
     }
 
     /// Finishes a job after a success. Fails with [`ConnectionsError::Busy`] if the lease was lost.
-    pub(crate) async fn finish_job(&self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<(), ConnectionsError> {
+    pub(crate) async fn finish_job(
+        &self,
+        claim: &ClaimedJob,
+        next: Option<Timestamp>,
+    ) -> Result<(), ConnectionsError> {
         require_lease(self.storage.jobs().finish(claim, next).await?)
     }
 }
 
 /// What a write of a claim holder returned, as an error if the lease was lost.
 pub(crate) fn require_lease(held: bool) -> Result<(), ConnectionsError> {
-    if held { Ok(()) } else { Err(ConnectionsError::Busy) }
+    if held {
+        Ok(())
+    } else {
+        Err(ConnectionsError::Busy)
+    }
 }
 
 /// Repeats `claim` until it returns a value. None after the deadline.
-pub(crate) async fn claim_or_wait<T, F>(deadline: Instant, claim: impl Fn() -> F) -> Result<Option<T>, ConnectionsError>
+pub(crate) async fn claim_or_wait<T, F>(
+    deadline: Instant,
+    claim: impl Fn() -> F,
+) -> Result<Option<T>, ConnectionsError>
 where
     F: Future<Output = Result<Option<T>, ConnectionsError>>,
 {

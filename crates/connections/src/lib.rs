@@ -1,7 +1,9 @@
-//! The life of a connection: linking or import, refreshes, syncs, provider events, repair and removal.
+//! The life of a connection: linking or import, refreshes, syncs, provider events, repair and
+//! removal.
 //!
-//! Refreshes, syncs, removals, consent sessions and registrations are jobs in the database. Every instance polls for
-//! due jobs and claims them with a lease, so no job is lost when a process is killed (see `runner/mod.rs`).
+//! Refreshes, syncs, removals, consent sessions and registrations are jobs in the database. Every
+//! instance polls for due jobs and claims them with a lease, so no job is lost when a process is
+//! killed (see `runner/mod.rs`).
 
 pub mod account_matching;
 mod cleanup;
@@ -43,8 +45,12 @@ pub use error::ConnectionsError;
 pub use import::{Imported, Imports, SkippedConsent};
 pub use jobs::JOB_RUNS_METRIC;
 pub use linking::Links;
-pub use linking::callback::{CallbackAnswer, CallbackOutcome, HandledCallback, LinkResult, ReturnLink};
-pub use linking::link_page::{FoundLink, LinkPage, LinkableProvider, LinkedConnection, RemovalPage, UnfinishedSession};
+pub use linking::callback::{
+    CallbackAnswer, CallbackOutcome, HandledCallback, LinkResult, ReturnLink,
+};
+pub use linking::link_page::{
+    FoundLink, LinkPage, LinkableProvider, LinkedConnection, RemovalPage, UnfinishedSession,
+};
 pub use linking::link_session::{LinkSession, NoConnection};
 pub use linking::start::{CreatedLink, LinkTarget, PreparedLink};
 pub use provider_events::{PROVIDER_EVENTS_METRIC, ProviderEvents, ReceiveError};
@@ -58,14 +64,19 @@ pub use user_removal::UserRemovals;
 
 use state::{Lanes, State};
 
-/// Every operation on connections, in parts: `connections.syncs().run(..)`. Cheap to clone; the clones share their
-/// state.
+/// Every operation on connections, in parts: `connections.syncs().run(..)`. Cheap to clone; the
+/// clones share their state.
 #[derive(Clone)]
 pub struct Connections(Arc<State>);
 
 impl Connections {
     pub fn new(storage: Storage, providers: Registry, clock: Clock) -> Self {
-        Self(Arc::new(State::new(storage, providers, clock, Lanes::new(runner::lanes()))))
+        Self(Arc::new(State::new(
+            storage,
+            providers,
+            clock,
+            Lanes::new(runner::lanes()),
+        )))
     }
 
     /// Sets the console's URL as browsers reach it. Without it, nothing can be linked in a browser.
@@ -91,7 +102,11 @@ impl Connections {
 
     /// Sets how syncs run, and the buffer that holds their webhook events for delivery.
     #[must_use]
-    pub fn with_syncs(mut self, sync_settings: SyncSettings, event_buffer: WebhookEventBuffer) -> Self {
+    pub fn with_syncs(
+        mut self,
+        sync_settings: SyncSettings,
+        event_buffer: WebhookEventBuffer,
+    ) -> Self {
         let state = Arc::make_mut(&mut self.0);
         (state.sync_settings, state.event_buffer) = (sync_settings, event_buffer);
         self
@@ -138,22 +153,32 @@ impl Connections {
         Jobs(&self.0)
     }
 
-    /// The configured providers, by the name in the API, and how the calls of this process to them went.
+    /// The configured providers, by the name in the API, and how the calls of this process to them
+    /// went.
     pub fn provider_health(&self) -> Vec<(&'static str, ProviderHealth)> {
-        self.0.providers.iter().map(|provider| (provider.name().as_str(), provider.health())).collect()
+        self.0
+            .providers
+            .iter()
+            .map(|provider| (provider.name().as_str(), provider.health()))
+            .collect()
     }
 
-    /// The tasks that outlive their request. A stopping service waits for them with [`Self::finish_tasks`].
+    /// The tasks that outlive their request. A stopping service waits for them with
+    /// [`Self::finish_tasks`].
     pub fn tasks(&self) -> &TaskTracker {
         &self.0.tasks
     }
 
-    /// Waits for the tasks that outlive their request: an interrupted exchange of a code would lose the consent.
+    /// Waits for the tasks that outlive their request: an interrupted exchange of a code would lose
+    /// the consent.
     ///
     /// Call it after the listeners have closed. A task that takes longer than `time` is cut off.
     pub async fn finish_tasks(&self, time: Duration) {
         self.0.tasks.close();
-        if tokio::time::timeout(time, self.0.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(time, self.0.tasks.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!(tasks = self.0.tasks.len(), "tasks cut off by shutdown");
         }
     }

@@ -1,6 +1,7 @@
 //! The allowed transitions between the statuses of a connection. Pure.
 //!
-//! [`ConnectionStatus`] says what each status means. `gone` is not a status: the connection has been deleted.
+//! [`ConnectionStatus`] says what each status means. `gone` is not a status: the connection has
+//! been deleted.
 //!
 //! ```text
 //! (new) -> active
@@ -27,8 +28,12 @@ pub fn can_transition(from: ConnectionStatus, to: ConnectionStatus) -> bool {
     }
 }
 
-/// Returns the status that the reported consent status leads to, or `None` if the connection keeps its status.
-pub fn next_status(status: ConnectionStatus, consent_status: ConsentStatus) -> Option<ConnectionStatus> {
+/// Returns the status that the reported consent status leads to, or `None` if the connection keeps
+/// its status.
+pub fn next_status(
+    status: ConnectionStatus,
+    consent_status: ConsentStatus,
+) -> Option<ConnectionStatus> {
     let reported = match consent_status {
         ConsentStatus::Active => Active,
         ConsentStatus::Broken(reported) => reported,
@@ -71,8 +76,14 @@ mod tests {
     #[test]
     fn refresh_moves_along_a_transition_or_not() {
         assert_eq!(next_status(Active, ConsentStatus::Active), None);
-        assert_eq!(next_status(Active, ConsentStatus::Broken(Revoked)), Some(Revoked));
-        assert_eq!(next_status(Revoked, ConsentStatus::Broken(Invalidated)), None);
+        assert_eq!(
+            next_status(Active, ConsentStatus::Broken(Revoked)),
+            Some(Revoked)
+        );
+        assert_eq!(
+            next_status(Revoked, ConsentStatus::Broken(Invalidated)),
+            None
+        );
         assert_eq!(next_status(Revoked, ConsentStatus::Active), Some(Active));
         assert_eq!(next_status(Deleting, ConsentStatus::Active), None);
         assert_eq!(next_status(Active, ConsentStatus::Broken(Deleting)), None);

@@ -1,10 +1,12 @@
-//! Removes a connection: hides it at once, deletes its webhook events, withdraws its consent at the provider, then
-//! deletes its data.
+//! Removes a connection: hides it at once, deletes its webhook events, withdraws its consent at the
+//! provider, then deletes its data.
 //!
-//! A removal is a job, which an instance or the command line claims with a lease. It is retried until the consent is
-//! withdrawn, and then deletes the connection. The operator can also remove the connection locally.
+//! A removal is a job, which an instance or the command line claims with a lease. It is retried
+//! until the consent is withdrawn, and then deletes the connection. The operator can also remove
+//! the connection locally.
 //!
-//! A process may be killed after any step. So a consent may be withdrawn twice, which every provider accepts.
+//! A process may be killed after any step. So a consent may be withdrawn twice, which every
+//! provider accepts.
 
 use std::time::Duration;
 
@@ -46,7 +48,8 @@ pub enum Removal {
     Waiting {
         /// Why not, for the operator.
         reason: String,
-        /// Time of the next attempt. `None` while another process holds the lease; the job runs again when it expires.
+        /// Time of the next attempt. `None` while another process holds the lease; the job runs
+        /// again when it expires.
         next_attempt_at: Option<Timestamp>,
     },
 }
@@ -63,27 +66,46 @@ part! {
 }
 
 impl Removals<'_> {
-    /// Removes a connection: hides it, and makes the first attempt to withdraw its consent and delete it.
+    /// Removes a connection: hides it, and makes the first attempt to withdraw its consent and
+    /// delete it.
     ///
-    /// If the connection is already hidden, makes an attempt now. If another process is making one, waits for that.
+    /// If the connection is already hidden, makes an attempt now. If another process is making one,
+    /// waits for that.
     pub async fn remove(self, id: ConnectionId) -> Result<Removal, ConnectionsError> {
         self.remove_with(id, ConsentAction::Withdraw).await
     }
 
-    /// Deletes a connection without a call to its provider. The consent stays there until the user withdraws it.
+    /// Deletes a connection without a call to its provider. The consent stays there until the user
+    /// withdraws it.
     ///
     /// For an operator who knows that the provider can never be called again.
     pub async fn remove_locally(self, id: ConnectionId) -> Result<Removal, ConnectionsError> {
         self.remove_with(id, ConsentAction::Keep).await
     }
 
-    async fn remove_with(self, id: ConnectionId, consent: ConsentAction) -> Result<Removal, ConnectionsError> {
-        let connection = self.0.storage.connections().find_any(id).await?.ok_or(ConnectionsError::NotFound)?;
+    async fn remove_with(
+        self,
+        id: ConnectionId,
+        consent: ConsentAction,
+    ) -> Result<Removal, ConnectionsError> {
+        let connection = self
+            .0
+            .storage
+            .connections()
+            .find_any(id)
+            .await?
+            .ok_or(ConnectionsError::NotFound)?;
         let user = connection.user_id;
         let (now, lease) = self.0.lease(LEASE);
         let mut claim = match connection.status {
             ConnectionStatus::Deleting => None,
-            _ => self.0.storage.removals().begin(user, id, now, lease).await?,
+            _ => {
+                self.0
+                    .storage
+                    .removals()
+                    .begin(user, id, now, lease)
+                    .await?
+            }
         };
         let deadline = Instant::now() + ATTEMPT_DEADLINE;
         loop {
@@ -96,16 +118,32 @@ impl Removals<'_> {
                 Some(None) => return Ok(Removal::Done),
                 None => {
                     let reason = "another process is removing it, or was interrupted".to_owned();
-                    return Ok(Removal::Waiting { reason, next_attempt_at: None });
+                    return Ok(Removal::Waiting {
+                        reason,
+                        next_attempt_at: None,
+                    });
                 }
             };
-            match self.0.run_claimed(&KIND, &claim, self.attempt_removal(&claim, consent)).await {
+            match self
+                .0
+                .run_claimed(&KIND, &claim, self.attempt_removal(&claim, consent))
+                .await
+            {
                 Ok(()) => return Ok(Removal::Done),
                 // Another task has claimed the removal since.
-                Err(FailedRun { error: ConnectionsError::Busy, .. }) => {}
-                Err(FailedRun { error, retry_at: None }) => return Err(error),
+                Err(FailedRun {
+                    error: ConnectionsError::Busy,
+                    ..
+                }) => {}
+                Err(FailedRun {
+                    error,
+                    retry_at: None,
+                }) => return Err(error),
                 Err(FailedRun { error, retry_at }) => {
-                    return Ok(Removal::Waiting { reason: error.last_error(), next_attempt_at: retry_at });
+                    return Ok(Removal::Waiting {
+                        reason: error.last_error(),
+                        next_attempt_at: retry_at,
+                    });
                 }
             }
         }
@@ -116,7 +154,8 @@ impl Removals<'_> {
         self.0.wake(&KIND, provider);
     }
 
-    /// Hides a connection and leaves the rest of its removal to a job. `cause` is one word for the audit trail.
+    /// Hides a connection and leaves the rest of its removal to a job. `cause` is one word for the
+    /// audit trail.
     pub(crate) async fn remove_in_background(
         self,
         cause: &str,
@@ -125,7 +164,11 @@ impl Removals<'_> {
         provider: &str,
     ) -> Result<(), ConnectionsError> {
         let now = self.0.clock.now();
-        self.0.storage.removals().begin_because(cause, user, id, now, None).await?;
+        self.0
+            .storage
+            .removals()
+            .begin_because(cause, user, id, now, None)
+            .await?;
         self.0.wake(&KIND, provider);
         Ok(())
     }
@@ -137,18 +180,38 @@ impl Removals<'_> {
         id: ConnectionId,
     ) -> Result<Option<Option<ClaimedJob>>, ConnectionsError> {
         let (now, lease) = self.0.lease(LEASE);
-        if let Some(claim) = self.0.storage.jobs().claim(&JobKey::new(KIND.name, user, id), now, lease).await? {
+        if let Some(claim) = self
+            .0
+            .storage
+            .jobs()
+            .claim(&JobKey::new(KIND.name, user, id), now, lease)
+            .await?
+        {
             return Ok(Some(Some(claim)));
         }
-        Ok(self.0.storage.connections().find_any(id).await?.is_none().then_some(None))
+        Ok(self
+            .0
+            .storage
+            .connections()
+            .find_any(id)
+            .await?
+            .is_none()
+            .then_some(None))
     }
 
     /// Lists the connections that any process has hidden or deleted since then, with their users.
-    pub async fn list_since(self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>, ConnectionsError> {
+    pub async fn list_since(
+        self,
+        since: Timestamp,
+    ) -> Result<Vec<(UserId, ConnectionId)>, ConnectionsError> {
         Ok(self.0.storage.connections().list_ended(since).await?)
     }
 
-    async fn attempt_removal(self, claim: &ClaimedJob, consent: ConsentAction) -> Result<(), ConnectionsError> {
+    async fn attempt_removal(
+        self,
+        claim: &ClaimedJob,
+        consent: ConsentAction,
+    ) -> Result<(), ConnectionsError> {
         self.delete_webhook_events(claim).await?;
         let cause = match consent {
             ConsentAction::Withdraw => {
@@ -158,17 +221,29 @@ impl Removals<'_> {
             }
             ConsentAction::Keep => "removed_locally",
         };
-        require_lease(self.0.storage.removals().finish(claim, cause, self.0.clock.now()).await?)?;
+        require_lease(
+            self.0
+                .storage
+                .removals()
+                .finish(claim, cause, self.0.clock.now())
+                .await?,
+        )?;
         tracing::info!(cause, "connection removed");
         // Its user may be removed with it.
         self.0.lanes.wake(job_kinds::USER_REMOVAL, "");
         Ok(())
     }
 
-    /// Deletes the webhook events in batches, before the consent, whose withdrawal may fail for days.
+    /// Deletes the webhook events in batches, before the consent, whose withdrawal may fail for
+    /// days.
     async fn delete_webhook_events(self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
         loop {
-            let deleted = self.0.storage.removals().delete_webhook_events(claim, EVENTS_BATCH).await?;
+            let deleted = self
+                .0
+                .storage
+                .removals()
+                .delete_webhook_events(claim, EVENTS_BATCH)
+                .await?;
             match deleted {
                 None => return Err(ConnectionsError::Busy),
                 Some(deleted) if deleted < EVENTS_BATCH => return Ok(()),
@@ -179,12 +254,24 @@ impl Removals<'_> {
 
     /// Withdraws the consent. Idempotent: succeeds if the consent is already gone.
     async fn withdraw(self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
-        let Some(credentials) = self.0.storage.secrets().find_credentials(claim.user_id(), claim.subject_id()).await?
+        let Some(credentials) = self
+            .0
+            .storage
+            .secrets()
+            .find_credentials(claim.user_id(), claim.subject_id())
+            .await?
         else {
             return Ok(());
         };
-        let context = self.0.call_context_within(ATTEMPT_DEADLINE, Cause::RequestedJob(claim.user_id()));
-        match self.0.provider(&claim.provider)?.withdraw(&context, &credentials).await {
+        let context = self
+            .0
+            .call_context_within(ATTEMPT_DEADLINE, Cause::RequestedJob(claim.user_id()));
+        match self
+            .0
+            .provider(&claim.provider)?
+            .withdraw(&context, &credentials)
+            .await
+        {
             Ok(()) | Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -1,5 +1,5 @@
-//! Checks the URL to which a browser returns from a link session. The redirect to it carries the app's state, so it
-//! leads to an origin that the operator has allowed, or nowhere.
+//! Checks the URL to which a browser returns from a link session. The redirect to it carries the
+//! app's state, so it leads to an origin that the operator has allowed, or nowhere.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,9 @@ impl ReturnOrigin {
     pub fn parse(text: &str) -> Option<Self> {
         let url: Url = text.parse().ok()?;
         // `*` would be a host, and no pattern.
-        let is_origin = has_safe_scheme(&url) && url.origin().ascii_serialization() == text && !text.contains('*');
+        let is_origin = has_safe_scheme(&url)
+            && url.origin().ascii_serialization() == text
+            && !text.contains('*');
         is_origin.then(|| Self(text.to_owned()))
     }
 }
@@ -40,7 +42,9 @@ pub enum ReturnUrlError {
     UserName,
     #[error("has a fragment")]
     Fragment,
-    #[error("is not written as browsers write it: no default port, no upper case in the host, no `..`")]
+    #[error(
+        "is not written as browsers write it: no default port, no upper case in the host, no `..`"
+    )]
     NotNormal,
     #[error("has `//` in its path, or an encoded dot, slash or control character")]
     Path,
@@ -63,23 +67,38 @@ pub struct AppReturn {
 }
 
 impl ReturnUrl {
-    /// Accepts a URL of an allowed origin. It must be as browsers write it, so that no other parser reads another host
-    /// or path from it.
+    /// Accepts a URL of an allowed origin. It must be as browsers write it, so that no other parser
+    /// reads another host or path from it.
     pub fn check(text: &str, origins: &[ReturnOrigin]) -> Result<Self, ReturnUrlError> {
         use ReturnUrlError::{
-            Characters, Fragment, NotAbsolute, NotNormal, Origin, Path, Query, Scheme, TooLong, UserName,
+            Characters, Fragment, NotAbsolute, NotNormal, Origin, Path, Query, Scheme, TooLong,
+            UserName,
         };
         let require = |holds: bool, error| if holds { Ok(()) } else { Err(error) };
         require(text.len() <= URL_BYTES_MAX, TooLong)?;
-        require(text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\'), Characters)?;
+        require(
+            text.bytes()
+                .all(|byte| byte.is_ascii_graphic() && byte != b'\\'),
+            Characters,
+        )?;
         let url: Url = text.parse().map_err(|_| NotAbsolute)?;
         require(has_safe_scheme(&url), Scheme)?;
-        require(url.username().is_empty() && url.password().is_none(), UserName)?;
+        require(
+            url.username().is_empty() && url.password().is_none(),
+            UserName,
+        )?;
         require(url.fragment().is_none(), Fragment)?;
         // Browsers add the slash behind a host.
-        require(url.as_str() == text || url.as_str().strip_suffix('/') == Some(text), NotNormal)?;
+        require(
+            url.as_str() == text || url.as_str().strip_suffix('/') == Some(text),
+            NotNormal,
+        )?;
         require(!has_trick(url.path()), Path)?;
-        require(!url.query_pairs().any(|(name, _)| name == SESSION_PARAM || name == STATE_PARAM), Query)?;
+        require(
+            !url.query_pairs()
+                .any(|(name, _)| name == SESSION_PARAM || name == STATE_PARAM),
+            Query,
+        )?;
         let origin = url.origin().ascii_serialization();
         require(origins.iter().any(|allowed| allowed.0 == origin), Origin)?;
         Ok(Self(url))
@@ -93,7 +112,10 @@ impl ReturnUrl {
             pairs.append_pair(STATE_PARAM, state);
         }
         drop(pairs);
-        AppReturn { host: self.0.authority().to_owned(), url: self.0.into() }
+        AppReturn {
+            host: self.0.authority().to_owned(),
+            url: self.0.into(),
+        }
     }
 }
 
@@ -103,18 +125,26 @@ fn has_safe_scheme(url: &Url) -> bool {
         ("https", Some(_)) => true,
         ("http", Some("localhost")) => true,
         ("http", Some(host)) => {
-            let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+            let address = host
+                .trim_start_matches('[')
+                .trim_end_matches(']')
+                .parse::<IpAddr>();
             address.is_ok_and(|address| address.is_loopback())
         }
         _ => false,
     }
 }
 
-/// Whether a server behind the origin may read another path: one of another host, or outside of a folder.
+/// Whether a server behind the origin may read another path: one of another host, or outside of a
+/// folder.
 fn has_trick(path: &str) -> bool {
-    let mut encoded =
-        path.split('%').skip(1).map(|rest| rest.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok()));
-    let is_trick = |byte: Option<u8>| byte.is_none_or(|byte| matches!(byte, 0..0x20 | 0x7f | b'.' | b'/' | b'\\'));
+    let mut encoded = path.split('%').skip(1).map(|rest| {
+        rest.get(..2)
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok())
+    });
+    let is_trick = |byte: Option<u8>| {
+        byte.is_none_or(|byte| matches!(byte, 0..0x20 | 0x7f | b'.' | b'/' | b'\\'))
+    };
     path.contains("//") || encoded.any(is_trick)
 }
 
@@ -134,7 +164,10 @@ mod tests {
     ];
 
     fn origins() -> Vec<ReturnOrigin> {
-        ALLOWED.iter().map(|origin| ReturnOrigin::parse(origin).expect(origin)).collect()
+        ALLOWED
+            .iter()
+            .map(|origin| ReturnOrigin::parse(origin).expect(origin))
+            .collect()
     }
 
     fn check(text: &str) -> Result<ReturnUrl, ReturnUrlError> {
@@ -167,17 +200,32 @@ mod tests {
         ] {
             assert_eq!(ReturnOrigin::parse(wrong), None, "{wrong}");
         }
-        for right in ["https://192.0.2.1", "http://127.0.0.1:8000", "http://localhost"] {
+        for right in [
+            "https://192.0.2.1",
+            "http://127.0.0.1:8000",
+            "http://localhost",
+        ] {
             assert!(ReturnOrigin::parse(right).is_some(), "{right}");
         }
-        assert_eq!(ReturnUrl::check("https://app.example.com/", &[]), Err(ReturnUrlError::Origin), "none by default");
+        assert_eq!(
+            ReturnUrl::check("https://app.example.com/", &[]),
+            Err(ReturnUrlError::Origin),
+            "none by default"
+        );
     }
 
     #[test]
     fn urls_of_allowed_origins_are_accepted() {
         for origin in ALLOWED {
-            for rest in ["", "/", "/back", "/a/b.html", "/back?x=1&y=%20a", "/?next=https://evil.example", "/%20%C3%A4"]
-            {
+            for rest in [
+                "",
+                "/",
+                "/back",
+                "/a/b.html",
+                "/back?x=1&y=%20a",
+                "/?next=https://evil.example",
+                "/%20%C3%A4",
+            ] {
                 let url = format!("{origin}{rest}");
                 assert!(check(&url).is_ok(), "{url}: {:?}", check(&url));
             }
@@ -224,7 +272,15 @@ mod tests {
     fn relative_urls_are_rejected() {
         assert_rejected(
             ReturnUrlError::NotAbsolute,
-            &["", "/back", "//app.example.com/", "//evil.example", "app.example.com", "https://", "https://[::1"],
+            &[
+                "",
+                "/back",
+                "//app.example.com/",
+                "//evil.example",
+                "app.example.com",
+                "https://",
+                "https://[::1",
+            ],
         );
     }
 
@@ -239,12 +295,18 @@ mod tests {
                 "https://app.example.com@evil.example/",
             ],
         );
-        assert_rejected(ReturnUrlError::NotNormal, &["https://@app.example.com/", "https://:@app.example.com/"]);
+        assert_rejected(
+            ReturnUrlError::NotNormal,
+            &["https://@app.example.com/", "https://:@app.example.com/"],
+        );
     }
 
     #[test]
     fn fragments_are_rejected() {
-        assert_rejected(ReturnUrlError::Fragment, &["https://app.example.com/#", "https://app.example.com/?x#y"]);
+        assert_rejected(
+            ReturnUrlError::Fragment,
+            &["https://app.example.com/#", "https://app.example.com/?x#y"],
+        );
     }
 
     #[test]
@@ -338,7 +400,10 @@ mod tests {
         assert_rejected(ReturnUrlError::TooLong, &[&of_length(URL_BYTES_MAX + 1)]);
         assert_rejected(
             ReturnUrlError::Query,
-            &["https://app.example.com/?session=1", "https://app.example.com/?a=b&st%61te=1"],
+            &[
+                "https://app.example.com/?session=1",
+                "https://app.example.com/?a=b&st%61te=1",
+            ],
         );
     }
 
@@ -347,15 +412,31 @@ mod tests {
         let session = Uuid::nil();
         let returned = |url: &str, state| check(url).expect(url).of_session(session, state);
         let plain = returned("https://app.example.com:8443", None);
-        assert_eq!(plain.url, format!("https://app.example.com:8443/?session={session}"));
+        assert_eq!(
+            plain.url,
+            format!("https://app.example.com:8443/?session={session}")
+        );
         assert_eq!(plain.host, "app.example.com:8443");
         let state = "a&session=b#c \u{fc}\"<";
-        for (url, before) in [("https://app.example.com/x", "?"), ("https://app.example.com/x?y=1", "?y=1&")] {
+        for (url, before) in [
+            ("https://app.example.com/x", "?"),
+            ("https://app.example.com/x?y=1", "?y=1&"),
+        ] {
             let returned: Url = returned(url, Some(state)).url.parse().expect("a URL");
             let base = "https://app.example.com/x";
-            assert!(returned.as_str().starts_with(&format!("{base}{before}session={session}&state=")), "{returned}");
+            assert!(
+                returned
+                    .as_str()
+                    .starts_with(&format!("{base}{before}session={session}&state=")),
+                "{returned}"
+            );
             let states = returned.query_pairs().filter(|(name, _)| name == "state");
-            assert_eq!(states.map(|(_, value)| value.into_owned()).collect::<Vec<_>>(), [state]);
+            assert_eq!(
+                states
+                    .map(|(_, value)| value.into_owned())
+                    .collect::<Vec<_>>(),
+                [state]
+            );
             assert!(returned.fragment().is_none() && returned.as_str().is_ascii());
         }
     }
@@ -416,7 +497,8 @@ mod tests {
             3 => prop::sample::select(ALLOWED.to_vec()).prop_map(str::to_owned),
             1 => prop::sample::select(vec!["", "https://", "http://", "//"]).prop_map(str::to_owned),
         ];
-        (start, prop::collection::vec(part, 0..6)).prop_map(|(start, parts)| start + &parts.concat())
+        (start, prop::collection::vec(part, 0..6))
+            .prop_map(|(start, parts)| start + &parts.concat())
     }
 
     proptest! {

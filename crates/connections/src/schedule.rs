@@ -10,7 +10,8 @@ use jiff::Timestamp;
 const BACKOFF_MIN: Duration = Duration::from_secs(30);
 /// Upper bound of the delay, before jitter.
 const BACKOFF_MAX: Duration = Duration::from_secs(6 * 3_600);
-/// First delay after a failure that only the operator can fix, so retries are rare from the beginning.
+/// First delay after a failure that only the operator can fix, so retries are rare from the
+/// beginning.
 const PERMANENT_BACKOFF_MIN: Duration = Duration::from_secs(3_600);
 
 /// Whether a retry can help.
@@ -18,14 +19,15 @@ const PERMANENT_BACKOFF_MIN: Duration = Duration::from_secs(3_600);
 pub enum Failure {
     /// The same call may succeed soon, but not before the provider's `Retry-After` if it sent one.
     Transient(Option<Duration>),
-    /// Something must change first: the provider's credentials here, the master key, or the provider's response.
+    /// Something must change first: the provider's credentials here, the master key, or the
+    /// provider's response.
     Permanent,
 }
 
 /// Returns the delay after `failures` failures in a row; 0 counts as 1.
 ///
-/// `jitter` is any number that differs from job to job. It adds up to a fifth of the delay, so that jobs that failed
-/// together are not retried together.
+/// `jitter` is any number that differs from job to job. It adds up to a fifth of the delay, so that
+/// jobs that failed together are not retried together.
 pub fn backoff(failures: u32, failure: Failure, jitter: u64) -> Duration {
     let doubled = 2_u32.saturating_pow(failures.saturating_sub(1).min(31));
     let grown = BACKOFF_MIN.saturating_mul(doubled);
@@ -42,20 +44,26 @@ pub const BACKFILL_SECONDS: i64 = 600;
 /// Refreshes during that time, in seconds after linking.
 const BACKFILL_REFRESHES: [i64; 4] = [4, 34, 154, BACKFILL_SECONDS];
 
-/// Returns the time of the first refresh of a connection linked at `now`, and the end of its backfill window.
+/// Returns the time of the first refresh of a connection linked at `now`, and the end of its
+/// backfill window.
 pub fn first_refresh_at(now: Timestamp) -> (Timestamp, Timestamp) {
-    (later(now, BACKFILL_REFRESHES[0]), later(now, BACKFILL_SECONDS))
+    (
+        later(now, BACKFILL_REFRESHES[0]),
+        later(now, BACKFILL_SECONDS),
+    )
 }
 
-/// Returns the time of the first sync of a connection linked at `now`, unless one is requested earlier. By then, its
-/// rows have had time to appear.
+/// Returns the time of the first sync of a connection linked at `now`, unless one is requested
+/// earlier. By then, its rows have had time to appear.
 pub fn first_sync_at(now: Timestamp) -> Timestamp {
     later(now, BACKFILL_SECONDS)
 }
 
 /// Returns the time of the next refresh while accounts may be late, if none is requested earlier.
 pub fn next_refresh_at(now: Timestamp, backfill_ends_at: Timestamp) -> Option<Timestamp> {
-    let refreshes = BACKFILL_REFRESHES.iter().map(|after| later(backfill_ends_at, after - BACKFILL_SECONDS));
+    let refreshes = BACKFILL_REFRESHES
+        .iter()
+        .map(|after| later(backfill_ends_at, after - BACKFILL_SECONDS));
     refreshes.into_iter().find(|refresh| now < *refresh)
 }
 
@@ -63,7 +71,11 @@ pub fn next_refresh_at(now: Timestamp, backfill_ends_at: Timestamp) -> Option<Ti
 pub fn next_session_poll_at(attempts: u32, now: Timestamp, expires_at: Timestamp) -> Timestamp {
     let next = later(now, 5 << attempts.min(6));
     // A poll that would come after the expiry moves to the expiry, where the outcome is decided.
-    if now < expires_at { next.min(expires_at) } else { next }
+    if now < expires_at {
+        next.min(expires_at)
+    } else {
+        next
+    }
 }
 
 fn later(now: Timestamp, seconds: i64) -> Timestamp {
@@ -78,8 +90,15 @@ mod tests {
 
     #[test]
     fn backoff_doubles_up_to_the_maximum() {
-        let seconds: Vec<u64> = (0..14).map(|failed| backoff(failed, TRANSIENT, 0).as_secs()).collect();
-        assert_eq!(seconds, [30, 30, 60, 120, 240, 480, 960, 1_920, 3_840, 7_680, 15_360, 21_600, 21_600, 21_600]);
+        let seconds: Vec<u64> = (0..14)
+            .map(|failed| backoff(failed, TRANSIENT, 0).as_secs())
+            .collect();
+        assert_eq!(
+            seconds,
+            [
+                30, 30, 60, 120, 240, 480, 960, 1_920, 3_840, 7_680, 15_360, 21_600, 21_600, 21_600
+            ]
+        );
         assert_eq!(backoff(u32::MAX, TRANSIENT, 0), BACKOFF_MAX);
     }
 
@@ -90,7 +109,10 @@ mod tests {
             assert_eq!(backoff(failed, TRANSIENT, 2_000), least + least / 5);
             for jitter in [1, 7, 999, 1_001, u64::MAX] {
                 let wait = backoff(failed, TRANSIENT, jitter);
-                assert!(least <= wait && wait <= least + least / 5, "{failed} {jitter}: {wait:?}");
+                assert!(
+                    least <= wait && wait <= least + least / 5,
+                    "{failed} {jitter}: {wait:?}"
+                );
             }
         }
         assert_ne!(backoff(1, TRANSIENT, 1), backoff(1, TRANSIENT, 2));
@@ -99,7 +121,11 @@ mod tests {
     #[test]
     fn retry_after_is_honoured_up_to_the_maximum() {
         let retry_after = |seconds| Failure::Transient(Some(Duration::from_secs(seconds)));
-        assert_eq!(backoff(1, retry_after(5), 0), BACKOFF_MIN, "never sooner than without it");
+        assert_eq!(
+            backoff(1, retry_after(5), 0),
+            BACKOFF_MIN,
+            "never sooner than without it"
+        );
         assert_eq!(backoff(1, retry_after(600), 0), Duration::from_secs(600));
         assert_eq!(backoff(9, retry_after(600), 0), backoff(9, TRANSIENT, 0));
         assert_eq!(backoff(1, retry_after(u64::MAX), 0), BACKOFF_MAX);
@@ -108,7 +134,10 @@ mod tests {
     #[test]
     fn permanent_failures_retry_rarely_forever() {
         assert_eq!(backoff(1, Failure::Permanent, 0), PERMANENT_BACKOFF_MIN);
-        assert_eq!(backoff(9, Failure::Permanent, 0), Duration::from_secs(7_680));
+        assert_eq!(
+            backoff(9, Failure::Permanent, 0),
+            Duration::from_secs(7_680)
+        );
         assert_eq!(backoff(99, Failure::Permanent, 0), BACKOFF_MAX);
     }
 
@@ -117,7 +146,13 @@ mod tests {
         let start: Timestamp = "2026-11-20T00:00:00Z".parse().unwrap();
         let at = |seconds: i64| later(start, seconds);
         assert_eq!(first_refresh_at(start), (at(4), at(600)));
-        for (now, next) in [(4, Some(34)), (5, Some(34)), (34, Some(154)), (154, Some(600)), (600, None)] {
+        for (now, next) in [
+            (4, Some(34)),
+            (5, Some(34)),
+            (34, Some(154)),
+            (154, Some(600)),
+            (600, None),
+        ] {
             assert_eq!(next_refresh_at(at(now), at(600)), next.map(at), "{now}");
         }
     }
@@ -128,7 +163,11 @@ mod tests {
         let end = later(start, 1_800);
         assert_eq!(next_session_poll_at(0, start, end), later(start, 5));
         assert_eq!(next_session_poll_at(99, start, end), later(start, 320));
-        assert_eq!(next_session_poll_at(99, later(start, 1_700), end), end, "at the expiry in any case");
+        assert_eq!(
+            next_session_poll_at(99, later(start, 1_700), end),
+            end,
+            "at the expiry in any case"
+        );
         assert!(next_session_poll_at(0, end, end) > end);
     }
 }

@@ -1,4 +1,5 @@
-//! What the parts of this crate share. A part is a borrow of it, so `connections.syncs()` costs nothing.
+//! What the parts of this crate share. A part is a borrow of it, so `connections.syncs()` costs
+//! nothing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -19,8 +20,8 @@ use crate::ConnectionsError;
 use crate::return_url::ReturnOrigin;
 use crate::sync_settings::{ProviderSyncs, SyncSettings, SyncsByProvider};
 
-/// Database reads at the same time that anyone can cause with a made-up link token or `state`. They must leave database
-/// connections to others.
+/// Database reads at the same time that anyone can cause with a made-up link token or `state`. They
+/// must leave database connections to others.
 const UNVERIFIED_READS_MAX: usize = 4;
 
 /// Users whose syncs are limited. Beyond it, the least recently used are forgotten.
@@ -108,17 +109,28 @@ impl State {
     }
 
     pub(crate) fn syncs_of(&self, provider: &str) -> ProviderSyncs {
-        self.syncs_by_provider.get(provider).copied().unwrap_or_default()
+        self.syncs_by_provider
+            .get(provider)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// The settings of the syncs of a provider.
     pub(crate) fn sync_settings_of(&self, provider: &str) -> SyncSettings {
-        let interval = self.syncs_of(provider).interval.unwrap_or(self.sync_settings.interval);
-        SyncSettings { interval, ..self.sync_settings }
+        let interval = self
+            .syncs_of(provider)
+            .interval
+            .unwrap_or(self.sync_settings.interval);
+        SyncSettings {
+            interval,
+            ..self.sync_settings
+        }
     }
 
     pub(crate) fn provider(&self, name: &str) -> Result<&Arc<dyn Provider>, ConnectionsError> {
-        self.providers.find(name).ok_or_else(|| ConnectionsError::NotConfigured(name.to_owned()))
+        self.providers
+            .find(name)
+            .ok_or_else(|| ConnectionsError::NotConfigured(name.to_owned()))
     }
 }
 

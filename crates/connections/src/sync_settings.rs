@@ -14,7 +14,8 @@ pub struct SyncSettings {
     pub overlap: Duration,
     /// How far back the first sync reads.
     pub first: Duration,
-    /// Whether the rows of the first sync become webhook events. Otherwise only their fingerprints are stored.
+    /// Whether the rows of the first sync become webhook events. Otherwise only their fingerprints
+    /// are stored.
     pub notify_initial: bool,
     /// A run begins no further page or account after this time. The next run continues.
     pub run_time: Duration,
@@ -31,7 +32,10 @@ pub struct ProviderSyncs {
 
 impl Default for ProviderSyncs {
     fn default() -> Self {
-        Self { interval: None, at_once: 4 }
+        Self {
+            interval: None,
+            at_once: 4,
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Removes a user with their connections: a job that waits until each consent is withdrawn, unregisters the user at
-//! providers, and then deletes the user.
+//! Removes a user with their connections: a job that waits until each consent is withdrawn,
+//! unregisters the user at providers, and then deletes the user.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::linking::Links;
 use crate::removal;
 use crate::state::part;
 
-/// How often the job looks whether all connections are removed. The last removal requests a run too.
+/// How often the job looks whether all connections are removed. The last removal requests a run
+/// too.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 pub(crate) static KIND: JobKind = JobKind {
@@ -34,7 +35,8 @@ part! {
 }
 
 impl UserRemovals<'_> {
-    /// Starts a removal that was requested, and those of the user's connections, if this process is a service.
+    /// Starts a removal that was requested, and those of the user's connections, if this process is
+    /// a service.
     pub fn wake(self) {
         self.0.wake(&KIND, "");
         for provider in PROVIDERS {
@@ -45,13 +47,20 @@ impl UserRemovals<'_> {
     async fn run(self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
         let (storage, user) = (&self.0.storage, claim.user_id());
         // Also one that the user has linked since.
-        let left = storage.users().hide_connections(claim, self.0.clock.now()).await?;
+        let left = storage
+            .users()
+            .hide_connections(claim, self.0.clock.now())
+            .await?;
         if left.ok_or(ConnectionsError::Busy)? > 0 {
             self.wake();
             return self.look_again(claim).await;
         }
         Links(self.0).unregister_provider_users(user, false).await?;
-        match storage.users().finish_removal(claim, self.0.clock.now()).await {
+        match storage
+            .users()
+            .finish_removal(claim, self.0.clock.now())
+            .await
+        {
             // A connection or a registration was made meanwhile.
             Err(StorageError::Conflict(_)) => self.look_again(claim).await,
             held => {
@@ -64,6 +73,8 @@ impl UserRemovals<'_> {
     }
 
     async fn look_again(self, claim: &ClaimedJob) -> Result<(), ConnectionsError> {
-        self.0.finish_job(claim, Some(self.0.clock.now().plus(INTERVAL))).await
+        self.0
+            .finish_job(claim, Some(self.0.clock.now().plus(INTERVAL)))
+            .await
     }
 }

@@ -2,7 +2,9 @@
 
 /// Commas between the thousands. Every digit stays as it is.
 pub(crate) fn with_commas(value: &str) -> String {
-    let (sign, number) = value.strip_prefix('-').map_or(("", value), |number| ("-", number));
+    let (sign, number) = value
+        .strip_prefix('-')
+        .map_or(("", value), |number| ("-", number));
     let (whole, places) = number.split_at(number.find('.').unwrap_or(number.len()));
     let mut shown = sign.to_owned();
     for (at, digit) in whole.chars().enumerate() {

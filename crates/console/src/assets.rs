@@ -1,5 +1,5 @@
-//! The style sheet, the script that copies, and the logo. A file's name contains the start of its hash, so browsers may
-//! cache it for a year.
+//! The style sheet, the script that copies, and the logo. A file's name contains the start of its
+//! hash, so browsers may cache it for a year.
 
 use std::sync::LazyLock;
 
@@ -8,13 +8,28 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
-    let style = concat!(include_str!("../../../assets/base.css"), include_str!("../assets/console.css"));
+    let style = concat!(
+        include_str!("../../../assets/base.css"),
+        include_str!("../assets/console.css")
+    );
     Asset::new("console", "css", "text/css; charset=utf-8", style)
 });
-pub(crate) static COPY: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("copy", "js", "text/javascript; charset=utf-8", include_str!("../assets/copy.js")));
-pub(crate) static LOGO: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("bellbird", "svg", "image/svg+xml", include_str!("../../../assets/bellbird.svg")));
+pub(crate) static COPY: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new(
+        "copy",
+        "js",
+        "text/javascript; charset=utf-8",
+        include_str!("../assets/copy.js"),
+    )
+});
+pub(crate) static LOGO: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new(
+        "bellbird",
+        "svg",
+        "image/svg+xml",
+        include_str!("../../../assets/bellbird.svg"),
+    )
+});
 
 pub(crate) struct Asset {
     path: String,
@@ -26,7 +41,11 @@ impl Asset {
     fn new(name: &str, ending: &str, content_type: &'static str, content: &'static str) -> Self {
         let hash = digest(&SHA256, content.as_bytes());
         let hash = hex::encode(&hash.as_ref()[..8]);
-        Self { path: format!("/assets/{name}-{hash}.{ending}"), content_type, content }
+        Self {
+            path: format!("/assets/{name}-{hash}.{ending}"),
+            content_type,
+            content,
+        }
     }
 
     /// The path on this server. A proxy may add a prefix.
@@ -35,7 +54,10 @@ impl Asset {
     }
 
     pub(crate) fn response(&self) -> Response {
-        let headers = [(CONTENT_TYPE, self.content_type), (CACHE_CONTROL, "public, max-age=31536000, immutable")];
+        let headers = [
+            (CONTENT_TYPE, self.content_type),
+            (CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        ];
         (headers, self.content).into_response()
     }
 }

@@ -25,10 +25,16 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Rejects a body whose `Content-Length` is more than twice the limit without reading it. A body that is a little too
-/// large is read, because a proxy that is still sending it may drop the response.
-pub(crate) async fn read(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
-    let is_far_too_large = |length| usize::try_from(length).map_or(true, |length| length / 2 > bytes_max);
+/// Rejects a body whose `Content-Length` is more than twice the limit without reading it. A body
+/// that is a little too large is read, because a proxy that is still sending it may drop the
+/// response.
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Bytes, BodyError> {
+    let is_far_too_large =
+        |length| usize::try_from(length).map_or(true, |length| length / 2 > bytes_max);
     if content_length(headers).is_some_and(is_far_too_large) {
         return Err(BodyError::TooLarge);
     }
@@ -52,6 +58,9 @@ mod tests {
         assert_eq!(read_of(Body::from("12345")).await, Err(BodyError::TooLarge));
         assert_eq!(read_of(pending_body()).await, Err(BodyError::TimedOut));
         let broken = futures_util::stream::iter([Ok("1"), Err(std::io::Error::other("gone"))]);
-        assert_eq!(read_of(Body::from_stream(broken)).await, Err(BodyError::Incomplete));
+        assert_eq!(
+            read_of(Body::from_stream(broken)).await,
+            Err(BodyError::Incomplete)
+        );
     }
 }

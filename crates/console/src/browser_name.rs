@@ -1,4 +1,5 @@
-//! Names a browser by its `User-Agent`, so that a user recognises it in the list of sessions. It decides nothing.
+//! Names a browser by its `User-Agent`, so that a user recognises it in the list of sessions. It
+//! decides nothing.
 
 const BROWSERS: [(&str, &str); 6] = [
     ("Edg", "Edge"),
@@ -22,10 +23,16 @@ const SYSTEMS: [(&str, &str); 7] = [
 /// Such as `Firefox on Linux`.
 pub(crate) fn browser_name(user_agent: &str) -> String {
     let find = |names: &[(&str, &'static str)]| {
-        names.iter().find(|(part, _)| user_agent.contains(part)).map(|(_, name)| *name)
+        names
+            .iter()
+            .find(|(part, _)| user_agent.contains(part))
+            .map(|(_, name)| *name)
     };
     let browser = find(&BROWSERS).unwrap_or("A browser");
-    find(&SYSTEMS).map_or_else(|| browser.to_owned(), |system| format!("{browser} on {system}"))
+    find(&SYSTEMS).map_or_else(
+        || browser.to_owned(),
+        |system| format!("{browser} on {system}"),
+    )
 }
 
 #[cfg(test)]
@@ -35,7 +42,10 @@ mod tests {
     #[test]
     fn common_browsers_are_named() {
         for (user_agent, name) in [
-            ("Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0", "Firefox on Linux"),
+            (
+                "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
+                "Firefox on Linux",
+            ),
             (
                 "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 \
                  Safari/537.36 Edg/142.0.0.0",

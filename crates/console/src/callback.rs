@@ -1,5 +1,6 @@
-//! `GET /link/callback`: the redirect URI to which providers send the browser after consent. A browser that did not
-//! start the session gets a page that asks whose consent it is, and posts the answer to the same URL.
+//! `GET /link/callback`: the redirect URI to which providers send the browser after consent. A
+//! browser that did not start the session gets a page that asks whose consent it is, and posts the
+//! answer to the same URL.
 
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
@@ -35,8 +36,8 @@ pub(crate) async fn handle_callback(
     handled(&console, &headers, &parameters, answer).await
 }
 
-/// `POST /link/callback` with the field `answer`: `yes`, `no`, or `again` to open the link again. The `state` in the
-/// URL is the authentication, and for `again` the cookies too.
+/// `POST /link/callback` with the field `answer`: `yes`, `no`, or `again` to open the link again.
+/// The `state` in the URL is the authentication, and for `again` the cookies too.
 pub(crate) async fn submit_answer(
     State(console): State<Console>,
     RawQuery(query): RawQuery,
@@ -48,10 +49,20 @@ pub(crate) async fn submit_answer(
     let headers = &form.headers;
     match form.field("answer") {
         Some("yes") => {
-            let browser = console.inner.cookie.value_or(headers, console.storage().new_token());
+            let browser = console
+                .inner
+                .cookie
+                .value_or(headers, console.storage().new_token());
             let browser = browser.expose_secret();
-            let mut response = handled(&console, headers, &parameters, CallbackAnswer::Yes(browser)).await;
-            response.headers_mut().extend(console.inner.cookie.header(browser).map(|cookie| (SET_COOKIE, cookie)));
+            let mut response =
+                handled(&console, headers, &parameters, CallbackAnswer::Yes(browser)).await;
+            response.headers_mut().extend(
+                console
+                    .inner
+                    .cookie
+                    .header(browser)
+                    .map(|cookie| (SET_COOKIE, cookie)),
+            );
             response
         }
         Some("no") => handled(&console, headers, &parameters, CallbackAnswer::No).await,
@@ -66,18 +77,40 @@ async fn handled(
     parameters: &[(String, String)],
     answer: CallbackAnswer<'_>,
 ) -> Response {
-    let callback = match console.inner.connections.links().handle_callback(parameters, answer).await {
+    let callback = match console
+        .inner
+        .connections
+        .links()
+        .handle_callback(parameters, answer)
+        .await
+    {
         Ok(callback) => callback,
         Err(error) => return error_page::connections_error(console, &error),
     };
     // Without the link, the page still shows its result.
-    let return_link = find_return_link(console, headers, parameters).await.ok().flatten();
-    callback_response(console, &callback, return_link, console.has_session_cookie(headers))
+    let return_link = find_return_link(console, headers, parameters)
+        .await
+        .ok()
+        .flatten();
+    callback_response(
+        console,
+        &callback,
+        return_link,
+        console.has_session_cookie(headers),
+    )
 }
 
-/// Redirects to the link from which this browser last started a session, if that link is for the same user.
-async fn go_back_to_link(console: &Console, headers: &HeaderMap, parameters: &[(String, String)]) -> Response {
-    match (find_return_link(console, headers, parameters).await, console.inner.link_cookie.value(headers)) {
+/// Redirects to the link from which this browser last started a session, if that link is for the
+/// same user.
+async fn go_back_to_link(
+    console: &Console,
+    headers: &HeaderMap,
+    parameters: &[(String, String)],
+) -> Response {
+    match (
+        find_return_link(console, headers, parameters).await,
+        console.inner.link_cookie.value(headers),
+    ) {
         (Ok(Some(_)), Some(token)) => {
             Redirect::to(&format!("{}/link/{token}", console.inner.frame.root)).into_response()
         }
@@ -91,15 +124,28 @@ async fn find_return_link(
     headers: &HeaderMap,
     parameters: &[(String, String)],
 ) -> Result<Option<ReturnLink>, ConnectionsError> {
-    let (browser, token) = (console.inner.cookie.value(headers), console.inner.link_cookie.value(headers));
-    console.inner.connections.links().find_return_link(parameters, browser, token).await
+    let (browser, token) = (
+        console.inner.cookie.value(headers),
+        console.inner.link_cookie.value(headers),
+    );
+    console
+        .inner
+        .connections
+        .links()
+        .find_return_link(parameters, browser, token)
+        .await
 }
 
-/// Rejects every method but GET and POST. It also rejects HEAD, because a GET of this page can complete a consent
-/// session.
-pub(crate) async fn method_not_allowed(State(console): State<Console>, headers: HeaderMap) -> Response {
+/// Rejects every method but GET and POST. It also rejects HEAD, because a GET of this page can
+/// complete a consent session.
+pub(crate) async fn method_not_allowed(
+    State(console): State<Console>,
+    headers: HeaderMap,
+) -> Response {
     let mut response = error_page::method_not_allowed(&console, &headers);
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET,POST"));
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("GET,POST"));
     response
 }
 
@@ -108,12 +154,15 @@ pub(crate) fn parameters(query: &str) -> Option<Vec<(String, String)>> {
     if query.len() > QUERY_BYTES_MAX {
         return None;
     }
-    let parameters: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().take(PARAMETERS_MAX + 1).collect();
+    let parameters: Vec<_> = form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .take(PARAMETERS_MAX + 1)
+        .collect();
     (parameters.len() <= PARAMETERS_MAX).then_some(parameters)
 }
 
-/// Whether a link session leads back without a page: there is nothing to read, because the person has just done what
-/// the outcome says.
+/// Whether a link session leads back without a page: there is nothing to read, because the person
+/// has just done what the outcome says.
 fn returns_at_once(outcome: &CallbackOutcome) -> bool {
     use LinkOutcome::{Declined, Linked, Reconnected};
     matches!(outcome, CallbackOutcome::Finished(result) if matches!(result.outcome, Linked | Reconnected | Declined))
@@ -125,7 +174,11 @@ fn callback_response(
     return_link: Option<ReturnLink>,
     is_signed_in: bool,
 ) -> Response {
-    if let Some(back) = callback.app_return.as_ref().filter(|_| returns_at_once(&callback.outcome)) {
+    if let Some(back) = callback
+        .app_return
+        .as_ref()
+        .filter(|_| returns_at_once(&callback.outcome))
+    {
         return Redirect::to(&back.url).into_response();
     }
     // The page of connections does all that the link does.
@@ -134,7 +187,8 @@ fn callback_response(
     let links = console.inner.connections.links();
     let title_of = |provider: &str| links.provider_title(provider).to_owned();
     let consents = links.consents_place(&callback.provider);
-    let leads_to_connections = is_signed_in && !matches!(callback.outcome, CallbackOutcome::NeedsAnswer { .. });
+    let leads_to_connections =
+        is_signed_in && !matches!(callback.outcome, CallbackOutcome::NeedsAnswer { .. });
     let notice = Notice::for_callback(callback, consents, return_link, frame, title_of)
         .with_connections_link(leads_to_connections);
     let status = match callback.outcome {
@@ -165,7 +219,12 @@ mod tests {
     async fn browser_refreshes_while_outcome_or_accounts_are_unknown() {
         let console = console().await;
         let finished = |outcome, awaits_accounts| {
-            CallbackOutcome::Finished(LinkResult { outcome, connections: Vec::new(), reason: None, awaits_accounts })
+            CallbackOutcome::Finished(LinkResult {
+                outcome,
+                connections: Vec::new(),
+                reason: None,
+                awaits_accounts,
+            })
         };
         for (outcome, status, refreshes) in [
             (CallbackOutcome::Pending, 200, true),
@@ -177,17 +236,30 @@ mod tests {
             (finished(LinkOutcome::Linked, true), 200, true),
         ] {
             let (email, provider) = ("emma@example.com".to_owned(), "somebank".to_owned());
-            let callback = HandledCallback { email, provider, can_deny: true, outcome, app_return: None };
+            let callback = HandledCallback {
+                email,
+                provider,
+                can_deny: true,
+                outcome,
+                app_return: None,
+            };
             let response = callback_response(&console, &callback, None, false);
             assert_eq!(response.status(), status, "{callback:?}");
-            assert_eq!(response.headers().get(REFRESH), refreshes.then_some(&REFRESH_AFTER), "{callback:?}");
+            assert_eq!(
+                response.headers().get(REFRESH),
+                refreshes.then_some(&REFRESH_AFTER),
+                "{callback:?}"
+            );
         }
     }
 
     #[tokio::test]
     async fn link_session_leads_back_unless_there_is_something_to_read() {
         let console = console().await;
-        let back = AppReturn { url: "https://app.example/?session=1".to_owned(), host: "app.example".to_owned() };
+        let back = AppReturn {
+            url: "https://app.example/?session=1".to_owned(),
+            host: "app.example".to_owned(),
+        };
         let finished = |outcome| {
             CallbackOutcome::Finished(LinkResult {
                 outcome,
@@ -206,21 +278,38 @@ mod tests {
         for outcome in outcomes {
             let (email, provider) = ("emma@example.com".to_owned(), "somebank".to_owned());
             let app_return = Some(back.clone());
-            let callback = HandledCallback { email, provider, can_deny: true, outcome, app_return };
+            let callback = HandledCallback {
+                email,
+                provider,
+                can_deny: true,
+                outcome,
+                app_return,
+            };
             let response = callback_response(&console, &callback, None, false);
             if response.status() == StatusCode::SEE_OTHER {
                 assert_eq!(response.headers()[LOCATION], back.url.as_str());
-                let CallbackOutcome::Finished(result) = callback.outcome else { panic!("{callback:?}") };
+                let CallbackOutcome::Finished(result) = callback.outcome else {
+                    panic!("{callback:?}")
+                };
                 redirected.push(result.outcome);
                 continue;
             }
-            let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            let body = axum::body::to_bytes(response.into_body(), usize::MAX)
+                .await
+                .unwrap();
             let page = String::from_utf8(body.to_vec()).unwrap();
             let leads_back = page.contains("href=\"https://app.example/?session=1\"");
             let asks = matches!(callback.outcome, CallbackOutcome::NeedsAnswer { .. });
             assert_eq!(leads_back, !asks, "{callback:?}");
         }
-        assert_eq!(redirected, [LinkOutcome::Linked, LinkOutcome::Reconnected, LinkOutcome::Declined]);
+        assert_eq!(
+            redirected,
+            [
+                LinkOutcome::Linked,
+                LinkOutcome::Reconnected,
+                LinkOutcome::Declined
+            ]
+        );
     }
 
     #[test]
@@ -228,11 +317,18 @@ mod tests {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
             parameters("state=a%20b&code=%3Cc%3E&x"),
-            Some(vec![pair("state", "a b"), pair("code", "<c>"), pair("x", "")])
+            Some(vec![
+                pair("state", "a b"),
+                pair("code", "<c>"),
+                pair("x", "")
+            ])
         );
         assert_eq!(parameters(""), Some(Vec::new()));
         let many = |count| vec!["a=1"; count].join("&");
-        assert_eq!(parameters(&many(50)).map(|parameters| parameters.len()), Some(50));
+        assert_eq!(
+            parameters(&many(50)).map(|parameters| parameters.len()),
+            Some(50)
+        );
         assert_eq!(parameters(&many(51)), None);
         assert!(parameters(&"x".repeat(8 * 1024)).is_some());
         assert_eq!(parameters(&"x".repeat(8 * 1024 + 1)), None);

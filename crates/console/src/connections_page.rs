@@ -1,5 +1,5 @@
-//! `/connections`: what is linked, and how it is doing. Its forms link, reconnect, sync and remove. A form that needs a
-//! link makes one for itself, which does what a link URL of the operator does.
+//! `/connections`: what is linked, and how it is doing. Its forms link, reconnect, sync and remove.
+//! A form that needs a link makes one for itself, which does what a link URL of the operator does.
 
 use askama::Template;
 use axum::extract::State;
@@ -73,10 +73,17 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
         Ok((rows, is_syncing)) => {
             let frame = session.frame(&console, "/connections");
             let linkable = console.inner.connections.links().providers();
-            let (providers, not_in_plan) =
-                linkable.into_iter().partition(|provider| frame.plan.reads(provider.category));
+            let (providers, not_in_plan) = linkable
+                .into_iter()
+                .partition(|provider| frame.plan.reads(provider.category));
             let are_synced = console.inner.connections.syncs().are_enabled();
-            let page = ConnectionsPage { frame: &frame, providers, not_in_plan, rows, are_synced };
+            let page = ConnectionsPage {
+                frame: &frame,
+                providers,
+                not_in_plan,
+                rows,
+                are_synced,
+            };
             let mut response = page_response(StatusCode::OK, &page);
             if is_syncing {
                 response.headers_mut().insert(REFRESH, REFRESH_AFTER);
@@ -88,7 +95,10 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
 }
 
 /// Whether a sync is running, too.
-async fn load(console: &Console, session: &Session) -> Result<(Vec<ConnectionRow>, bool), StorageError> {
+async fn load(
+    console: &Console,
+    session: &Session,
+) -> Result<(Vec<ConnectionRow>, bool), StorageError> {
     let storage = console.storage();
     let (accounts, _) = storage.accounts().list(session.user(), u32::MAX, 0).await?;
     let zone = session.zone();
@@ -97,9 +107,22 @@ async fn load(console: &Console, session: &Session) -> Result<(Vec<ConnectionRow
         let state = storage.syncs().find(session.user(), connection.id).await?;
         let sync = sync_of(state.as_ref(), session.now, &zone);
         is_syncing |= matches!(sync, Sync::Running);
-        let history = storage.connections().list_history(session.user(), connection.id, HISTORY_ROWS).await?;
-        let mut row = row(console, connection, &accounts, sync, session.caller.plan, &zone);
-        row.history = history.iter().map(|change| history_row(change, &zone)).collect();
+        let history = storage
+            .connections()
+            .list_history(session.user(), connection.id, HISTORY_ROWS)
+            .await?;
+        let mut row = row(
+            console,
+            connection,
+            &accounts,
+            sync,
+            session.caller.plan,
+            &zone,
+        );
+        row.history = history
+            .iter()
+            .map(|change| history_row(change, &zone))
+            .collect();
         rows.push(row);
     }
     Ok((rows, is_syncing))
@@ -115,8 +138,15 @@ fn row(
 ) -> ConnectionRow {
     let links = console.inner.connections.links();
     let is_active = connection.status == ConnectionStatus::Active;
-    let accounts = accounts.iter().filter(|account| account.connection_id == connection.id).cloned().collect();
-    let linked = LinkedConnection { connection, accounts };
+    let accounts = accounts
+        .iter()
+        .filter(|account| account.connection_id == connection.id)
+        .cloned()
+        .collect();
+    let linked = LinkedConnection {
+        connection,
+        accounts,
+    };
     let connection = &linked.connection;
     ConnectionRow {
         id: connection.id,
@@ -125,10 +155,18 @@ fn row(
         status: status_text(connection.status),
         is_active,
         since: zone.day(connection.created_at),
-        refreshed: connection.last_refreshed_at.map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
-        consent_end: connection.consent_expires_at.filter(|_| is_active).map(|at| zone.day(at)),
+        refreshed: connection
+            .last_refreshed_at
+            .map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
+        consent_end: connection
+            .consent_expires_at
+            .filter(|_| is_active)
+            .map(|at| zone.day(at)),
         can_reconnect: plan.reads(connection.category)
-            && links.providers().iter().any(|provider| provider.name == connection.provider),
+            && links
+                .providers()
+                .iter()
+                .any(|provider| provider.name == connection.provider),
         accounts: account_rows(&linked, usize::MAX).0,
         history: Vec::new(),
         sync,
@@ -142,11 +180,16 @@ fn history_row(change: &AuditRow, zone: &LocalTime) -> HistoryRow {
         (_, Some(status), _) => status_text(status),
         (_, None, _) => "Removed",
     };
-    HistoryRow { day: zone.day(change.at), text }
+    HistoryRow {
+        day: zone.day(change.at),
+        text,
+    }
 }
 
 fn sync_of(state: Option<&SyncState>, now: Timestamp, zone: &LocalTime) -> Sync {
-    let Some(state) = state else { return Sync::Waiting };
+    let Some(state) = state else {
+        return Sync::Waiting;
+    };
     match (state.next_at, state.synced_at) {
         (Some(next), _) if next <= now => Sync::Running,
         (_, Some(at)) => Sync::At(format!("{}, {}", zone.day(at), zone.time(at))),
@@ -155,7 +198,11 @@ fn sync_of(state: Option<&SyncState>, now: Timestamp, zone: &LocalTime) -> Sync 
 }
 
 /// `POST /connections`, with one field: those of a link's page, or `sync`.
-pub(crate) async fn change(State(console): State<Console>, headers: HeaderMap, form: OwnForm) -> Response {
+pub(crate) async fn change(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    form: OwnForm,
+) -> Response {
     if let Some(id) = form.parsed::<ConnectionId>("sync") {
         return sync_now(&console, &form.session, id).await;
     }
@@ -165,11 +212,18 @@ pub(crate) async fn change(State(console): State<Console>, headers: HeaderMap, f
     };
     let to = match &submitted {
         Submitted::Start(to) => *to,
-        Submitted::Confirm(_) | Submitted::AskRemoval(_) | Submitted::Remove(_) => LinkTarget::UserChoice,
+        Submitted::Confirm(_) | Submitted::AskRemoval(_) | Submitted::Remove(_) => {
+            LinkTarget::UserChoice
+        }
     };
     match create_link(&console, &form.session, to).await {
         Ok(url) => {
-            let token = url.expose_secret().rsplit('/').next().unwrap_or_default().to_owned();
+            let token = url
+                .expose_secret()
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
             submit(&console, &headers, token, submitted).await
         }
         Err(error) => error_page::connections_error(&console, &error),
@@ -182,21 +236,45 @@ async fn create_link(
     session: &Session,
     to: LinkTarget<'_>,
 ) -> Result<SecretString, ConnectionsError> {
-    let prepared = console.inner.connections.links().prepare_own_link(session.user(), session.id(), to).await?;
+    let prepared = console
+        .inner
+        .connections
+        .links()
+        .prepare_own_link(session.user(), session.id(), to)
+        .await?;
     let mut change = session.begin(console).await?;
     let id = change.insert_link(&prepared.new_link()).await?;
     let subject = id.to_string();
-    session.commit(change, &OwnAction { name: "link.create", subject: Some(&subject), detail: "" }).await?;
+    session
+        .commit(
+            change,
+            &OwnAction {
+                name: "link.create",
+                subject: Some(&subject),
+                detail: "",
+            },
+        )
+        .await?;
     Ok(prepared.into_created(id).url)
 }
 
 async fn sync_now(console: &Console, session: &Session, id: ConnectionId) -> Response {
-    let found = match console.storage().connections().find(session.user(), id).await {
+    let found = match console
+        .storage()
+        .connections()
+        .find(session.user(), id)
+        .await
+    {
         Ok(Some(found)) => found,
         Ok(None) => return error_page::connection_not_found(console),
         Err(error) => return error_page::storage_error(console, &error),
     };
-    match console.storage().syncs().request(session.user(), id, session.now, SYNC_AT_MOST_EVERY).await {
+    match console
+        .storage()
+        .syncs()
+        .request(session.user(), id, session.now, SYNC_AT_MOST_EVERY)
+        .await
+    {
         Ok(_) => {
             console.inner.connections.syncs().wake(&found.provider);
             Redirect::to(&console.path("/connections")).into_response()

@@ -1,7 +1,8 @@
-//! Five cookies. The first binds consent sessions to a browser, and its value is random and means nothing else. The
-//! second holds the link token from which the browser last started a session, so that a result page can lead back to
-//! the link without naming it. The third says who is signed in. The fourth stays when the user signs out, and says that
-//! a user has signed in here before. The fifth binds a sign-in at the identity provider to the browser.
+//! Five cookies. The first binds consent sessions to a browser, and its value is random and means
+//! nothing else. The second holds the link token from which the browser last started a session, so
+//! that a result page can lead back to the link without naming it. The third says who is signed in.
+//! The fourth stays when the user signs out, and says that a user has signed in here before. The
+//! fifth binds a sign-in at the identity provider to the browser.
 
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
@@ -47,7 +48,11 @@ impl Cookie {
 
     /// Holds the secret of a sign-in at the identity provider.
     pub(crate) fn of_identity_provider(console_url: &str) -> Self {
-        Self::new("bellbird-oidc", IDENTITY_PROVIDER_MAX_AGE_SECONDS, console_url)
+        Self::new(
+            "bellbird-oidc",
+            IDENTITY_PROVIDER_MAX_AGE_SECONDS,
+            console_url,
+        )
     }
 
     /// Says in which browser users have signed in.
@@ -55,21 +60,33 @@ impl Cookie {
         Self::new("bellbird-known", KNOWN_BROWSER_MAX_AGE_SECONDS, console_url)
     }
 
-    /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine or in a home network, its name
-    /// has no prefix, and any program on the same host can set it.
+    /// Browsers store a `__Host-` cookie only over HTTPS. Without TLS, on this machine or in a home
+    /// network, its name has no prefix, and any program on the same host can set it.
     fn new(name: &str, max_age_seconds: u32, console_url: &str) -> Self {
         let is_https = console_url.starts_with("https:");
         let prefix = if is_https { "__Host-" } else { "" };
-        Self { name: format!("{prefix}{name}"), max_age_seconds, is_https }
+        Self {
+            name: format!("{prefix}{name}"),
+            max_age_seconds,
+            is_https,
+        }
     }
 
     /// The value that the browser sent. None if it is absent, repeated or not ours.
     pub(crate) fn value<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
-        let pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let mut values = pairs.filter(|(name, _)| *name == self.name).map(|(_, value)| value);
+        let cookies = headers
+            .get_all(COOKIE)
+            .iter()
+            .filter_map(|cookies| cookies.to_str().ok());
+        let pairs = cookies
+            .flat_map(|cookies| cookies.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='));
+        let mut values = pairs
+            .filter(|(name, _)| *name == self.name)
+            .map(|(_, value)| value);
         let value = values.next().filter(|_| values.next().is_none())?;
-        (value.len() == VALUE_BYTES && value.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(value)
+        (value.len() == VALUE_BYTES && value.bytes().all(|byte| byte.is_ascii_hexdigit()))
+            .then_some(value)
     }
 
     /// The browser's value, or a new one. Several sessions of one browser share it.
@@ -90,7 +107,9 @@ impl Cookie {
     fn with_age(&self, value: &str, max_age_seconds: u32) -> Option<HeaderValue> {
         let Self { name, is_https, .. } = self;
         let secure = if *is_https { "; Secure" } else { "" };
-        let cookie = format!("{name}={value}; Path=/; Max-Age={max_age_seconds}; HttpOnly; SameSite=Lax{secure}");
+        let cookie = format!(
+            "{name}={value}; Path=/; Max-Age={max_age_seconds}; HttpOnly; SameSite=Lax{secure}"
+        );
         let mut header = HeaderValue::from_str(&cookie).ok()?;
         header.set_sensitive(true);
         Some(header)
@@ -106,32 +125,68 @@ mod tests {
     #[test]
     fn cookie_is_bound_to_the_host_over_https() {
         let text = "a".repeat(64);
-        let header = |url| Cookie::of_browser(url).header(&text).unwrap().to_str().unwrap().to_owned();
+        let header = |url| {
+            Cookie::of_browser(url)
+                .header(&text)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        };
         let flags = "Path=/; Max-Age=3600; HttpOnly; SameSite=Lax";
-        assert_eq!(header("https://b.example/x"), format!("__Host-bellbird={text}; {flags}; Secure"));
-        assert_eq!(header("http://127.0.0.1:8081"), format!("bellbird={text}; {flags}"));
+        assert_eq!(
+            header("https://b.example/x"),
+            format!("__Host-bellbird={text}; {flags}; Secure")
+        );
+        assert_eq!(
+            header("http://127.0.0.1:8081"),
+            format!("bellbird={text}; {flags}")
+        );
         let link = Cookie::of_link("https://b.example").header(&text).unwrap();
         assert!(link.is_sensitive());
         let flags = "Path=/; Max-Age=1800; HttpOnly; SameSite=Lax; Secure";
-        assert_eq!(link.to_str().unwrap(), format!("__Host-bellbird-link={text}; {flags}"));
+        assert_eq!(
+            link.to_str().unwrap(),
+            format!("__Host-bellbird-link={text}; {flags}")
+        );
     }
 
     #[test]
     fn only_a_single_value_of_ours_counts() {
         let cookie = Cookie::of_browser("https://b.example");
         let value = |headers: &[&str]| {
-            let headers = headers.iter().map(|text| (COOKIE, HeaderValue::from_str(text).unwrap()));
+            let headers = headers
+                .iter()
+                .map(|text| (COOKIE, HeaderValue::from_str(text).unwrap()));
             cookie.value(&headers.collect()).map(str::to_owned)
         };
         let ours = format!("__Host-bellbird={}", "0".repeat(64));
         let link = format!("__Host-bellbird-link={}", "1".repeat(64));
-        assert_eq!(value(&[&format!("a=b; {ours}; {link}")]), Some("0".repeat(64)));
-        for wrong in [format!("{ours}0"), ours.replace("__Host-", ""), format!("{ours}; {ours}"), "x".to_owned(), link]
-        {
+        assert_eq!(
+            value(&[&format!("a=b; {ours}; {link}")]),
+            Some("0".repeat(64))
+        );
+        for wrong in [
+            format!("{ours}0"),
+            ours.replace("__Host-", ""),
+            format!("{ours}; {ours}"),
+            "x".to_owned(),
+            link,
+        ] {
             assert_eq!(value(&[&wrong]), None, "{wrong}");
         }
-        let sent = [(COOKIE, HeaderValue::from_str(&ours).unwrap())].into_iter().collect();
-        assert_eq!(cookie.value_or(&sent, "new".into()).expose_secret(), "0".repeat(64));
-        assert_eq!(cookie.value_or(&HeaderMap::new(), "new".into()).expose_secret(), "new");
+        let sent = [(COOKIE, HeaderValue::from_str(&ours).unwrap())]
+            .into_iter()
+            .collect();
+        assert_eq!(
+            cookie.value_or(&sent, "new".into()).expose_secret(),
+            "0".repeat(64)
+        );
+        assert_eq!(
+            cookie
+                .value_or(&HeaderMap::new(), "new".into())
+                .expose_secret(),
+            "new"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Maps every failure of the console to HTTP: a page for browsers, the API's error object for other clients.
+//! Maps every failure of the console to HTTP: a page for browsers, the API's error object for other
+//! clients.
 
 use std::collections::HashMap;
 
@@ -27,7 +28,9 @@ pub(crate) fn json(status: StatusCode, message: &'static str) -> Response {
 }
 
 pub(crate) fn with_retry_after(mut response: Response, seconds: u64) -> Response {
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from(seconds));
     response
 }
 
@@ -40,7 +43,11 @@ pub(crate) fn not_found(console: &Console, headers: &HeaderMap) -> Response {
     if !accepts_html(headers) {
         return json(status, "Path not found");
     }
-    page(console, status, &Notice::new(Tone::Neutral, "Page not found").with("There is no page at this address."))
+    page(
+        console,
+        status,
+        &Notice::new(Tone::Neutral, "Page not found").with("There is no page at this address."),
+    )
 }
 
 pub(crate) fn method_not_allowed(console: &Console, headers: &HeaderMap) -> Response {
@@ -48,28 +55,44 @@ pub(crate) fn method_not_allowed(console: &Console, headers: &HeaderMap) -> Resp
     if !accepts_html(headers) {
         return json(status, "Method not allowed: see the Allow header");
     }
-    let notice = Notice::new(Tone::Neutral, "That is not possible here").with("Nothing was changed.");
+    let notice =
+        Notice::new(Tone::Neutral, "That is not possible here").with("Nothing was changed.");
     page(console, status, &notice)
 }
 
 /// The link token is incomplete or made up, or its user or connection is gone.
 pub(crate) fn link_not_found(console: &Console) -> Response {
     let why = "It is incomplete, or what it was for has been removed.";
-    page(console, StatusCode::NOT_FOUND, &invalid_link("This link does not work", why))
+    page(
+        console,
+        StatusCode::NOT_FOUND,
+        &invalid_link("This link does not work", why),
+    )
 }
 
 pub(crate) fn link_expired(console: &Console, back: Option<AppReturn>) -> Response {
     let why = "A link works for half an hour.";
-    page(console, StatusCode::GONE, &invalid_link("This link has expired", why).with_app_return(back))
+    page(
+        console,
+        StatusCode::GONE,
+        &invalid_link("This link has expired", why).with_app_return(back),
+    )
 }
 
 pub(crate) fn link_used_up(console: &Console, back: Option<AppReturn>) -> Response {
     let why = "It has led to a provider as often as a link can.";
-    page(console, StatusCode::GONE, &invalid_link("This link is used up", why).with_app_return(back))
+    page(
+        console,
+        StatusCode::GONE,
+        &invalid_link("This link is used up", why).with_app_return(back),
+    )
 }
 
 fn invalid_link(title: &str, why: &str) -> Notice {
-    Notice::new(Tone::Attention, title).with(why).with(REQUEST_NEW_LINK).with_new_link()
+    Notice::new(Tone::Attention, title)
+        .with(why)
+        .with(REQUEST_NEW_LINK)
+        .with_new_link()
 }
 
 /// The user has no such connection.
@@ -85,7 +108,10 @@ pub(crate) fn too_many_requests(console: &Console, retry_after_seconds: u64) -> 
     let notice = Notice::new(Tone::Waiting, "Please try again in a moment")
         .with("Too many links that do not work were opened from your network.")
         .with_retry_link();
-    with_retry_after(page(console, StatusCode::TOO_MANY_REQUESTS, &notice), retry_after_seconds)
+    with_retry_after(
+        page(console, StatusCode::TOO_MANY_REQUESTS, &notice),
+        retry_after_seconds,
+    )
 }
 
 /// The user who is signed in has sent too many requests, in whatever browser.
@@ -93,7 +119,10 @@ pub(crate) fn too_many_of_user(console: &Console, retry_after_seconds: u64) -> R
     let notice = Notice::new(Tone::Waiting, "Please try again in a moment")
         .with("You have opened many pages or pressed many buttons within a minute. Nothing was changed.")
         .with_retry_link();
-    with_retry_after(page(console, StatusCode::TOO_MANY_REQUESTS, &notice), retry_after_seconds)
+    with_retry_after(
+        page(console, StatusCode::TOO_MANY_REQUESTS, &notice),
+        retry_after_seconds,
+    )
 }
 
 /// Rejects a prefetch. A callback can complete a consent session, so it must not happen in advance.
@@ -104,23 +133,41 @@ pub(crate) fn prefetch(console: &Console) -> Response {
     page(console, StatusCode::SERVICE_UNAVAILABLE, &notice)
 }
 
-/// Either another website submits it, or somebody uses the console at another address than the configured one.
+/// Either another website submits it, or somebody uses the console at another address than the
+/// configured one.
 pub(crate) fn cross_site_form(console: &Console) -> Response {
     let url = &console.inner.site.console_url;
-    let notice = Notice::new(Tone::Attention, "This did not come from a page of this console")
-        .with("Another website may have tried to press a button for you. Nothing was changed.")
-        .with(&format!("If you pressed it yourself, open {url} in this browser, and press it there."))
-        .with_retry_link();
+    let notice = Notice::new(
+        Tone::Attention,
+        "This did not come from a page of this console",
+    )
+    .with("Another website may have tried to press a button for you. Nothing was changed.")
+    .with(&format!(
+        "If you pressed it yourself, open {url} in this browser, and press it there."
+    ))
+    .with_retry_link();
     page(console, StatusCode::FORBIDDEN, &notice)
 }
 
 pub(crate) fn form_body_error(console: &Console, error: BodyError) -> Response {
     let (status, text) = match error {
-        BodyError::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "The form is too large. The limit is 4 KiB."),
-        BodyError::TimedOut => (StatusCode::REQUEST_TIMEOUT, "The form was not received in time."),
+        BodyError::TooLarge => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "The form is too large. The limit is 4 KiB.",
+        ),
+        BodyError::TimedOut => (
+            StatusCode::REQUEST_TIMEOUT,
+            "The form was not received in time.",
+        ),
         BodyError::Incomplete => (StatusCode::BAD_REQUEST, "The form could not be read."),
     };
-    page(console, status, &Notice::new(Tone::Attention, "That did not work").with(text).with_retry_link())
+    page(
+        console,
+        status,
+        &Notice::new(Tone::Attention, "That did not work")
+            .with(text)
+            .with_retry_link(),
+    )
 }
 
 pub(crate) fn invalid_form(console: &Console) -> Response {
@@ -144,24 +191,32 @@ pub(crate) fn connections_error(console: &Console, error: &ConnectionsError) -> 
     }
     if matches!(error, ConnectionsError::LinkExpired) {
         let why = "It has expired, is used up, or does not allow this. Nothing was changed.";
-        return page(console, StatusCode::GONE, &invalid_link("This link no longer works", why));
+        return page(
+            console,
+            StatusCode::GONE,
+            &invalid_link("This link no longer works", why),
+        );
     }
     // The page says nothing of the cause, so that the operator needs it here.
     tracing::warn!(%error, "request of console failed");
     let message = error.user_message();
     if error.is_transient() {
-        let notice = Notice::new(Tone::Waiting, "Please try again in a moment").with(message).with_retry_link();
+        let notice = Notice::new(Tone::Waiting, "Please try again in a moment")
+            .with(message)
+            .with_retry_link();
         let response = page(console, StatusCode::SERVICE_UNAVAILABLE, &notice);
         return with_retry_after(response, PROVIDER_RETRY_AFTER_SECONDS);
     }
-    let notice = Notice::new(Tone::Attention, "That did not work").with(message).with_retry_link();
+    let notice = Notice::new(Tone::Attention, "That did not work")
+        .with(message)
+        .with_retry_link();
     page(console, status_of(error), &notice)
 }
 
 fn status_of(error: &ConnectionsError) -> StatusCode {
     use ConnectionsError::{
-        AlreadyConnected, ConsentInactive, ConsentNotFound, InvalidCredentials, NoAccounts, NotFound, NotInPlan,
-        Provider,
+        AlreadyConnected, ConsentInactive, ConsentNotFound, InvalidCredentials, NoAccounts,
+        NotFound, NotInPlan, Provider,
     };
     match error {
         Provider(_) | ConsentInactive(_) | InvalidCredentials(_) | ConsentNotFound | NoAccounts => {
@@ -176,7 +231,9 @@ fn status_of(error: &ConnectionsError) -> StatusCode {
 
 pub(crate) fn storage_error(console: &Console, error: &StorageError) -> Response {
     if let StorageError::TooMany(text) = error {
-        let notice = Notice::new(Tone::Attention, "That did not work").with(text).with_retry_link();
+        let notice = Notice::new(Tone::Attention, "That did not work")
+            .with(text)
+            .with_retry_link();
         return page(console, StatusCode::CONFLICT, &notice);
     }
     tracing::error!(error = %Chain(error), "{}", error.log_message());
@@ -186,19 +243,32 @@ pub(crate) fn storage_error(console: &Console, error: &StorageError) -> Response
     let notice = Notice::new(Tone::Waiting, "Please try again in a moment")
         .with("This service is temporarily unavailable.")
         .with_retry_link();
-    with_retry_after(page(console, StatusCode::SERVICE_UNAVAILABLE, &notice), STORAGE_RETRY_AFTER_SECONDS)
+    with_retry_after(
+        page(console, StatusCode::SERVICE_UNAVAILABLE, &notice),
+        STORAGE_RETRY_AFTER_SECONDS,
+    )
 }
 
 pub(crate) fn internal_error(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Attention, "That did not work").with(INTERNAL_ERROR).with(SEE_LOG).with_retry_link();
+    let notice = Notice::new(Tone::Attention, "That did not work")
+        .with(INTERNAL_ERROR)
+        .with(SEE_LOG)
+        .with_retry_link();
     page(console, StatusCode::INTERNAL_SERVER_ERROR, &notice)
 }
 
 /// After a panic. The handler's state is lost, so there is no page.
 pub(crate) fn panic_response() -> Response {
-    json(StatusCode::INTERNAL_SERVER_ERROR, "Internal error: try again")
+    json(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "Internal error: try again",
+    )
 }
 
 fn accepts_html(headers: &HeaderMap) -> bool {
-    headers.get_all(ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/html")))
+    headers.get_all(ACCEPT).iter().any(|accept| {
+        accept
+            .to_str()
+            .is_ok_and(|accept| accept.contains("text/html"))
+    })
 }

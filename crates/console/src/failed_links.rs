@@ -1,5 +1,5 @@
-//! Limits requests with unknown tokens of links and sign-in links, and with unknown states, by client address, before
-//! they reach the database.
+//! Limits requests with unknown tokens of links and sign-in links, and with unknown states, by
+//! client address, before they reach the database.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -10,15 +10,24 @@ use http::{Method, StatusCode};
 use crate::error_page;
 use crate::state::Console;
 
-/// Rejects requests below `/link/` and `/sign-in` from an address that has failed, or has begun to sign in, too often.
-pub(crate) async fn limit(State(console): State<Console>, request: Request, next: Next) -> Response {
+/// Rejects requests below `/link/` and `/sign-in` from an address that has failed, or has begun to
+/// sign in, too often.
+pub(crate) async fn limit(
+    State(console): State<Console>,
+    request: Request,
+    next: Next,
+) -> Response {
     let address = console.limited_address(request.extensions(), request.headers());
     let (Some(limit), Some(address)) = (&console.inner.failed_auth_limit, address) else {
         return next.run(request).await;
     };
     let path = request.uri().path();
     let begins = ["/sign-in", "/sign-in/oidc"].contains(&path) && request.method() == Method::POST;
-    if !begins && !["/link/", "/sign-in/"].iter().any(|prefix| path.starts_with(prefix)) {
+    if !begins
+        && !["/link/", "/sign-in/"]
+            .iter()
+            .any(|prefix| path.starts_with(prefix))
+    {
         return next.run(request).await;
     }
     let decision = limit.peek(&address, console.inner.clock.now()).await;
@@ -34,5 +43,8 @@ pub(crate) async fn limit(State(console): State<Console>, request: Request, next
 
 /// Whether the link token or `state` is unknown, has expired or was used up.
 fn is_failure(status: StatusCode) -> bool {
-    matches!(status, StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::GONE)
+    matches!(
+        status,
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::GONE
+    )
 }

@@ -1,4 +1,5 @@
-//! `/settings/leave`: withdraws the consents of a user, and deletes the user with everything that is stored.
+//! `/settings/leave`: withdraws the consents of a user, and deletes the user with everything that
+//! is stored.
 
 use askama::Template;
 use axum::extract::State;
@@ -36,8 +37,19 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
         Err(error) => return error_page::storage_error(console, &error),
     };
     let frame = session.frame(console, "/settings");
-    let status = if problem.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
-    page_response(status, &LeavePage { frame: &frame, connections, problem })
+    let status = if problem.is_some() {
+        StatusCode::CONFLICT
+    } else {
+        StatusCode::OK
+    };
+    page_response(
+        status,
+        &LeavePage {
+            frame: &frame,
+            connections,
+            problem,
+        },
+    )
 }
 
 /// `POST /settings/leave`, with the user's address in the field `email`.
@@ -46,7 +58,10 @@ pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Resp
     const STILL_CONNECTED: &str = "An institution has not confirmed yet that its consent is withdrawn. Nothing is read \
         any more, and it is tried again by itself. Come back in an hour, and delete yourself then.";
     let session = &form.session;
-    if !form.field("email").is_some_and(|email| email.trim().eq_ignore_ascii_case(&session.email)) {
+    if !form
+        .field("email")
+        .is_some_and(|email| email.trim().eq_ignore_ascii_case(&session.email))
+    {
         return page(&console, session, Some(OTHER_ADDRESS)).await;
     }
     match delete(&console, session).await {
@@ -54,7 +69,10 @@ pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Resp
             let notice = Notice::new(Tone::Good, "You are deleted")
                 .with("The consents are withdrawn, and your keys have ended.")
                 .with("Only that connections existed, and what operators changed, is still stored, without your name.");
-            sign_out_of(&console, page_response(StatusCode::OK, &notice.page(&console.inner.frame)))
+            sign_out_of(
+                &console,
+                page_response(StatusCode::OK, &notice.page(&console.inner.frame)),
+            )
         }
         Ok(false) => page(&console, session, Some(STILL_CONNECTED)).await,
         Err(error) => error_page::connections_error(&console, &error),
@@ -64,7 +82,10 @@ pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Resp
 /// Returns false if a consent is not withdrawn yet.
 async fn delete(console: &Console, session: &Session) -> Result<bool, ConnectionsError> {
     let (storage, user) = (console.storage(), session.user());
-    let connections = storage.connections().list_after(None, Some(user), u32::MAX).await?;
+    let connections = storage
+        .connections()
+        .list_after(None, Some(user), u32::MAX)
+        .await?;
     let mut removals = futures_util::stream::iter(connections)
         .map(|connection| console.inner.connections.removals().remove(connection.id))
         .buffer_unordered(REMOVALS_AT_ONCE);
@@ -79,11 +100,25 @@ async fn delete(console: &Console, session: &Session) -> Result<bool, Connection
     if !is_removed {
         return Ok(false);
     }
-    console.inner.connections.links().unregister_provider_users(user, false).await?;
+    console
+        .inner
+        .connections
+        .links()
+        .unregister_provider_users(user, false)
+        .await?;
     let mut change = session.begin(console).await?;
     match change.delete_user(user).await {
         Ok(()) => {
-            session.commit(change, &OwnAction { name: "user.remove", subject: None, detail: "" }).await?;
+            session
+                .commit(
+                    change,
+                    &OwnAction {
+                        name: "user.remove",
+                        subject: None,
+                        detail: "",
+                    },
+                )
+                .await?;
             Ok(true)
         }
         // A connection was made meanwhile.

@@ -1,9 +1,10 @@
-//! The console listener: the pages of a user who is signed in, the pages for linking in a browser, and the endpoint for
-//! provider events.
+//! The console listener: the pages of a user who is signed in, the pages for linking in a browser,
+//! and the endpoint for provider events.
 //!
-//! The pages use one script, which copies, and nothing from other servers but the logos of institutions on the pages
-//! for linking. Of these, the token in a link URL is the only authentication, and a cookie binds a consent session to
-//! the browser that started it. All others need a session.
+//! The pages use one script, which copies, and nothing from other servers but the logos of
+//! institutions on the pages for linking. Of these, the token in a link URL is the only
+//! authentication, and a cookie binds a consent session to the browser that started it. All others
+//! need a session.
 
 mod amounts;
 mod api_client;
@@ -76,7 +77,13 @@ const PURGE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// `api` is the router of the API listener, by which the pages read. Call it inside of a runtime.
 pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site) -> Router {
-    let console = Console::new(access, ApiClient::new(api), settings, site, PROVIDER_EVENTS_CONCURRENT_MAX);
+    let console = Console::new(
+        access,
+        ApiClient::new(api),
+        settings,
+        site,
+        PROVIDER_EVENTS_CONCURRENT_MAX,
+    );
     tokio::spawn(purge_sums(Arc::downgrade(&console.inner)));
     // It issues secrets, so it exists in the demo only.
     let demo = match console.inner.site.demo {
@@ -95,31 +102,58 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
                 .head(callback::method_not_allowed)
                 .fallback(callback::method_not_allowed),
         )
-        .route("/link/{token}", get(link::open_link).post(link::submit_choice))
+        .route(
+            "/link/{token}",
+            get(link::open_link).post(link::submit_choice),
+        )
         .route("/sign-in", get(sign_in::show).post(emailed_link::send_link))
-        .route("/sign-in/{token}", get(sign_in::open_link).post(sign_in::use_link))
+        .route(
+            "/sign-in/{token}",
+            get(sign_in::open_link).post(sign_in::use_link),
+        )
         .route("/sign-in/oidc", post(oidc_page::leave))
         .route("/sign-in/oidc/callback", get(oidc_page::come_back))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/overview", get(overview::show))
-        .route("/connections", get(connections_page::show).post(connections_page::change))
+        .route(
+            "/connections",
+            get(connections_page::show).post(connections_page::change),
+        )
         .route("/transactions", get(rows::transactions::show))
         .route("/transactions.csv", get(rows::transactions::download_csv))
         .route("/transactions.ofx", get(rows::transactions::download_ofx))
         .route("/investments", get(rows::investments::show))
         .route("/trades.csv", get(rows::investments::download_csv))
-        .route("/programs", get(programs_page::show).post(programs_page::change))
+        .route(
+            "/programs",
+            get(programs_page::show).post(programs_page::change),
+        )
         .route("/keys", get(keys_page::show).post(keys_page::change))
         .route("/webhooks", get(webhooks::show).post(webhooks::change))
-        .route("/webhooks/endpoints/{id}", get(webhooks::log::show).post(webhooks::log::change))
-        .route("/settings", get(settings_page::show).post(settings_page::change))
+        .route(
+            "/webhooks/endpoints/{id}",
+            get(webhooks::log::show).post(webhooks::log::change),
+        )
+        .route(
+            "/settings",
+            get(settings_page::show).post(settings_page::change),
+        )
         .route("/settings/data.json", get(own_data::download))
         .route("/settings/leave", get(leave::show).post(leave::leave))
         .merge(operator::routes())
         .route("/webhooks/{provider}", post(provider_events::receive))
-        .route(assets::STYLE.path(), get(|| async { assets::STYLE.response() }))
-        .route(assets::COPY.path(), get(|| async { assets::COPY.response() }))
-        .route(assets::LOGO.path(), get(|| async { assets::LOGO.response() }))
+        .route(
+            assets::STYLE.path(),
+            get(|| async { assets::STYLE.response() }),
+        )
+        .route(
+            assets::COPY.path(),
+            get(|| async { assets::COPY.response() }),
+        )
+        .route(
+            assets::LOGO.path(),
+            get(|| async { assets::LOGO.response() }),
+        )
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(console.clone(), failed_links::limit))
@@ -133,24 +167,41 @@ pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site
 async fn purge_sums(console: Weak<Inner>) {
     loop {
         tokio::time::sleep(PURGE_INTERVAL).await;
-        let Some(console) = console.upgrade() else { return };
+        let Some(console) = console.upgrade() else {
+            return;
+        };
         console.money_cache.purge_expired();
     }
 }
 
 /// `GET /`
-async fn home(State(console): State<Console>, headers: HeaderMap, session: Option<Session>) -> Response {
+async fn home(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    session: Option<Session>,
+) -> Response {
     if session.is_some() {
         return Redirect::to(&console.path("/overview")).into_response();
     }
     let is_local = local::is_addressed_locally(&headers);
-    page_response(StatusCode::OK, &Home { frame: &console.inner.frame, site: &console.inner.site, is_local })
+    page_response(
+        StatusCode::OK,
+        &Home {
+            frame: &console.inner.frame,
+            site: &console.inner.site,
+            is_local,
+        },
+    )
 }
 
-/// `GET /health/ready`, for a load balancer in front of this listener. As that of the API, without a body. So is
-/// `GET /health`.
+/// `GET /health/ready`, for a load balancer in front of this listener. As that of the API, without
+/// a body. So is `GET /health`.
 async fn ready(State(console): State<Console>) -> StatusCode {
-    if console.inner.access.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+    if console.inner.access.is_ready() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
 }
 
 async fn not_found(State(console): State<Console>, headers: HeaderMap) -> Response {

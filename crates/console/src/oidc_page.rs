@@ -1,5 +1,6 @@
-//! `/sign-in/oidc`: signing in at the operator's identity provider, by OpenID Connect. A verified e-mail address finds
-//! the user once. From then on, the provider's subject does, so another address there leads to no other account.
+//! `/sign-in/oidc`: signing in at the operator's identity provider, by OpenID Connect. A verified
+//! e-mail address finds the user once. From then on, the provider's subject does, so another
+//! address there leads to no other account.
 
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
@@ -34,7 +35,10 @@ pub(crate) async fn leave(State(console): State<Console>, form: GuestForm) -> Re
     let cookie = console.storage().new_token();
     let attempt = Attempt::begin(cookie.expose_secret(), console.inner.clock.now());
     match provider.authorization_url(&attempt).await {
-        Ok(url) => with_cookie(Redirect::to(&url).into_response(), provider.cookie.header(cookie.expose_secret())),
+        Ok(url) => with_cookie(
+            Redirect::to(&url).into_response(),
+            provider.cookie.header(cookie.expose_secret()),
+        ),
         Err(error) => provider_error(&console, provider, error),
     }
 }
@@ -46,7 +50,9 @@ pub(crate) async fn come_back(
     extensions: Extensions,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let Some(provider) = &console.inner.identity_provider else { return error_page::not_found(&console, &headers) };
+    let Some(provider) = &console.inner.identity_provider else {
+        return error_page::not_found(&console, &headers);
+    };
     if is_prefetch(&headers) {
         return error_page::prefetch(&console);
     }
@@ -54,12 +60,17 @@ pub(crate) async fn come_back(
         return error_page::query_too_long(&console);
     };
     let single = |name: &str| {
-        let mut values = parameters.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let mut values = parameters
+            .iter()
+            .filter(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str());
         values.next().filter(|_| values.next().is_none())
     };
     let now = console.inner.clock.now();
     let cookie = provider.cookie.value(&headers);
-    let attempt = cookie.zip(single("state")).and_then(|(cookie, state)| Attempt::find(cookie, state, now));
+    let attempt = cookie
+        .zip(single("state"))
+        .and_then(|(cookie, state)| Attempt::find(cookie, state, now));
     // https://www.rfc-editor.org/rfc/rfc9207
     let has_issuer = parameters.iter().any(|(key, _)| key == "iss");
     let attempt = attempt.filter(|_| !has_issuer || single("iss") == Some(provider.issuer()));
@@ -105,9 +116,17 @@ async fn sign_in(
         record_sign_in(BY, "unknown_user", None);
         return unknown_user(console, provider, &sanitized(&proven.email));
     };
-    let identity = Identity { issuer: provider.issuer(), subject: &proven.subject, email: &email };
+    let identity = Identity {
+        issuer: provider.issuer(),
+        subject: &proven.subject,
+        email: &email,
+    };
     let session = BrowserSession::new(console, headers, now);
-    let signed_in = console.storage().sessions().sign_in_as(&identity, provider.new_plan(), &session.row(), now).await;
+    let signed_in = console
+        .storage()
+        .sessions()
+        .sign_in_as(&identity, provider.new_plan(), &session.row(), now)
+        .await;
     match signed_in {
         Ok(IdentitySignIn::Begun(begun)) => {
             record_sign_in(BY, "signed_in", Some(&begun));
@@ -126,21 +145,36 @@ async fn sign_in(
 }
 
 fn with_cookie(mut response: Response, cookie: Option<HeaderValue>) -> Response {
-    response.headers_mut().extend(cookie.map(|cookie| (SET_COOKIE, cookie)));
+    response
+        .headers_mut()
+        .extend(cookie.map(|cookie| (SET_COOKIE, cookie)));
     response
 }
 
 fn page(console: &Console, status: StatusCode, notice: Notice) -> Response {
-    page_response(status, &notice.with_sign_in_link().page(&console.inner.frame))
+    page_response(
+        status,
+        &notice.with_sign_in_link().page(&console.inner.frame),
+    )
 }
 
-fn provider_error(console: &Console, provider: &IdentityProvider, error: ProviderError) -> Response {
+fn provider_error(
+    console: &Console,
+    provider: &IdentityProvider,
+    error: ProviderError,
+) -> Response {
     match error {
         ProviderError::Unavailable(reason) => {
             tracing::warn!(reason, "could not ask the identity provider");
-            let notice = Notice::new(Tone::Waiting, "The identity provider does not answer")
-                .with(&format!("{} does not say who you are at the moment. Try again in a minute.", provider.name));
-            error_page::with_retry_after(page(console, StatusCode::SERVICE_UNAVAILABLE, notice), RETRY_AFTER_SECONDS)
+            let notice =
+                Notice::new(Tone::Waiting, "The identity provider does not answer").with(&format!(
+                    "{} does not say who you are at the moment. Try again in a minute.",
+                    provider.name
+                ));
+            error_page::with_retry_after(
+                page(console, StatusCode::SERVICE_UNAVAILABLE, notice),
+                RETRY_AFTER_SECONDS,
+            )
         }
         ProviderError::Rejected(reason) => {
             tracing::warn!(reason, "identity rejected");
@@ -159,13 +193,16 @@ fn provider_error(console: &Console, provider: &IdentityProvider, error: Provide
     }
 }
 
-/// Another browser of the same address, or many others, come back at this moment. The page loads itself again, and the
-/// browser still has the cookie.
+/// Another browser of the same address, or many others, come back at this moment. The page loads
+/// itself again, and the browser still has the cookie.
 fn busy(console: &Console) -> Response {
     let notice = Notice::new(Tone::Waiting, "One moment")
         .with("Others of your network are signing in. This page tries again by itself.")
         .with_retry_link();
-    let response = page_response(StatusCode::SERVICE_UNAVAILABLE, &notice.page(&console.inner.frame));
+    let response = page_response(
+        StatusCode::SERVICE_UNAVAILABLE,
+        &notice.page(&console.inner.frame),
+    );
     let mut response = error_page::with_retry_after(response, RETRY_AFTER_SECONDS);
     response.headers_mut().insert(REFRESH, REFRESH_AFTER);
     response
@@ -173,27 +210,36 @@ fn busy(console: &Console) -> Response {
 
 /// Another browser has begun it, or it has expired, or it was used.
 fn other_attempt(console: &Console) -> Response {
-    let notice = Notice::new(Tone::Attention, "This sign-in does not work any more")
-        .with("It works once, for ten minutes, in the browser that has begun it. Nothing was changed.");
+    let notice = Notice::new(Tone::Attention, "This sign-in does not work any more").with(
+        "It works once, for ten minutes, in the browser that has begun it. Nothing was changed.",
+    );
     page(console, StatusCode::GONE, notice)
 }
 
 fn not_signed_in(console: &Console, provider: &IdentityProvider) -> Response {
-    let notice = Notice::new(Tone::Neutral, "You are not signed in")
-        .with(&format!("{} has not signed you in. Nothing was changed.", provider.name));
+    let notice = Notice::new(Tone::Neutral, "You are not signed in").with(&format!(
+        "{} has not signed you in. Nothing was changed.",
+        provider.name
+    ));
     page(console, StatusCode::FORBIDDEN, notice)
 }
 
 fn unknown_user(console: &Console, provider: &IdentityProvider, email: &str) -> Response {
     let notice = Notice::new(Tone::Attention, "You are not a user of this service")
-        .with(&format!("{} knows you as {email}, and nobody may sign in here as that.", provider.name))
+        .with(&format!(
+            "{} knows you as {email}, and nobody may sign in here as that.",
+            provider.name
+        ))
         .with("Ask the operator of this service to add you, or sign in there as somebody else.");
     page(console, StatusCode::FORBIDDEN, notice)
 }
 
 fn other_identity(console: &Console, provider: &IdentityProvider, email: &str) -> Response {
     let notice = Notice::new(Tone::Attention, "This is another account")
-        .with(&format!("The user {email} signs in with another account of {}. Nothing was changed.", provider.name))
+        .with(&format!(
+            "The user {email} signs in with another account of {}. Nothing was changed.",
+            provider.name
+        ))
         .with("Use that account, or ask the operator of this service.");
     page(console, StatusCode::FORBIDDEN, notice)
 }

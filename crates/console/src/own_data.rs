@@ -1,5 +1,5 @@
-//! `/settings/data.json`: everything that is stored about a user, but secrets and digests. Tables can be long, so the
-//! file is read page by page while it is sent.
+//! `/settings/data.json`: everything that is stored about a user, but secrets and digests. Tables
+//! can be long, so the file is read page by page while it is sent.
 
 use std::time::Duration;
 
@@ -25,8 +25,13 @@ use crate::state::Console;
 /// A slow client holds a page of rows for so long.
 const TIMEOUT: Duration = Duration::from_secs(600);
 const RETRY_AFTER_SECONDS: u64 = 5;
-const HEADERS: [(HeaderName, &str); 2] =
-    [(CONTENT_TYPE, "application/json"), (CONTENT_DISPOSITION, "attachment; filename=\"bellbird-data.json\"")];
+const HEADERS: [(HeaderName, &str); 2] = [
+    (CONTENT_TYPE, "application/json"),
+    (
+        CONTENT_DISPOSITION,
+        "attachment; filename=\"bellbird-data.json\"",
+    ),
+];
 
 /// The rest of a file.
 struct OwnData {
@@ -47,17 +52,28 @@ pub(crate) async fn download(State(console): State<Console>, session: Session) -
         let notice = Notice::new(Tone::Waiting, "Your data is being downloaded already")
             .with("Wait until that has ended.")
             .with_retry_link();
-        let response = page_response(StatusCode::TOO_MANY_REQUESTS, &notice.page(&console.inner.frame));
+        let response = page_response(
+            StatusCode::TOO_MANY_REQUESTS,
+            &notice.page(&console.inner.frame),
+        );
         return error_page::with_retry_after(response, RETRY_AFTER_SECONDS);
     };
-    let data = OwnData { console: console.clone(), user, table: 0, after: None, permit: Some(permit) };
+    let data = OwnData {
+        console: console.clone(),
+        user,
+        table: 0,
+        after: None,
+        permit: Some(permit),
+    };
     let (first, data) = match data.next_part().await {
         Ok(Some(first)) => first,
         Ok(None) => return error_page::internal_error(&console),
         Err(error) => return error_page::storage_error(&console, &error),
     };
     let rest = stream::try_unfold(data, |data| async {
-        data.next_part().await.inspect_err(|error| tracing::warn!(%error, "own data cut off"))
+        data.next_part()
+            .await
+            .inspect_err(|error| tracing::warn!(%error, "own data cut off"))
     });
     let body = Body::from_stream(stream::once(async { Ok(first) }).chain(rest));
     let mut response = (HEADERS, body).into_response();
@@ -72,12 +88,18 @@ impl OwnData {
             if self.permit.take().is_none() {
                 return Ok(None);
             }
-            let left_out: serde_json::Map<_, _> =
-                LEFT_OUT.iter().map(|(table, why)| (camel_case(table), json!(why))).collect();
+            let left_out: serde_json::Map<_, _> = LEFT_OUT
+                .iter()
+                .map(|(table, why)| (camel_case(table), json!(why)))
+                .collect();
             let end = format!(",\n\"leftOut\": {}}}\n", json!(left_out));
             return Ok(Some((end.into(), self)));
         };
-        let (rows, next) = self.console.storage().own_rows(table, self.user, self.after.as_ref()).await?;
+        let (rows, next) = self
+            .console
+            .storage()
+            .own_rows(table, self.user, self.after.as_ref())
+            .await?;
         let mut part = Vec::new();
         let is_first_page = self.after.is_none();
         if is_first_page {
@@ -85,7 +107,11 @@ impl OwnData {
             part.extend_from_slice(format!("{before}\"{}\": [", camel_case(table.name)).as_bytes());
         }
         for (at, row) in rows.iter().enumerate() {
-            part.extend_from_slice(if is_first_page && at == 0 { b"\n" } else { b",\n" });
+            part.extend_from_slice(if is_first_page && at == 0 {
+                b"\n"
+            } else {
+                b",\n"
+            });
             // To memory, where it cannot fail.
             let _ = row.serialize(&mut serde_json::Serializer::new(&mut part));
         }

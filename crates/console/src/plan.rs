@@ -1,5 +1,5 @@
-//! What a user's plan does not include is not offered. A page says so in its place, and a form that a page would not
-//! offer is refused.
+//! What a user's plan does not include is not offered. A page says so in its place, and a form that
+//! a page would not offer is refused.
 
 use askama::Template;
 use axum::response::Response;
@@ -33,7 +33,15 @@ pub(crate) fn page_in_place(
 pub(crate) fn refuse_form(console: &Console, session: &Session) -> Option<Response> {
     let banking = ConnectionCategory::Banking;
     let is_included = session.caller.plan.reads(banking);
-    (!is_included).then(|| page(console, session, "/overview", banking, StatusCode::FORBIDDEN))
+    (!is_included).then(|| {
+        page(
+            console,
+            session,
+            "/overview",
+            banking,
+            StatusCode::FORBIDDEN,
+        )
+    })
 }
 
 fn page(
@@ -48,5 +56,11 @@ fn page(
         ConnectionCategory::Banking => "accounts",
         ConnectionCategory::Brokerage => "accounts at brokers",
     };
-    page_response(status, &NotInPlan { frame: &frame, what })
+    page_response(
+        status,
+        &NotInPlan {
+            frame: &frame,
+            what,
+        },
+    )
 }

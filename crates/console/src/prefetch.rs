@@ -2,11 +2,15 @@
 
 use http::HeaderMap;
 
-/// Checks `Sec-Purpose` (<https://fetch.spec.whatwg.org/#sec-purpose-header>) and the older headers `Purpose` and
-/// `X-Moz`.
+/// Checks `Sec-Purpose` (<https://fetch.spec.whatwg.org/#sec-purpose-header>) and the older headers
+/// `Purpose` and `X-Moz`.
 pub(crate) fn is_prefetch(headers: &HeaderMap) -> bool {
-    let purposes = ["sec-purpose", "purpose", "x-moz"].iter().filter_map(|name| headers.get(*name)?.to_str().ok());
-    purposes.flat_map(|purpose| purpose.split([';', ','])).any(|purpose| purpose.trim().starts_with("prefetch"))
+    let purposes = ["sec-purpose", "purpose", "x-moz"]
+        .iter()
+        .filter_map(|name| headers.get(*name)?.to_str().ok());
+    purposes
+        .flat_map(|purpose| purpose.split([';', ',']))
+        .any(|purpose| purpose.trim().starts_with("prefetch"))
 }
 
 #[cfg(test)]
@@ -15,8 +19,9 @@ mod tests {
 
     #[test]
     fn prefetch_requests_are_recognised() {
-        let headers =
-            |name: &'static str, value: &str| HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]);
+        let headers = |name: &'static str, value: &str| {
+            HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())])
+        };
         assert!(is_prefetch(&headers("sec-purpose", "prefetch;prerender")));
         assert!(is_prefetch(&headers("purpose", "prefetch")));
         assert!(!is_prefetch(&headers("sec-purpose", "something-else")));

@@ -1,5 +1,5 @@
-//! `/programs`: what to paste where, so that a program reads the accounts. The key or setup token is made on the spot,
-//! and shown once.
+//! `/programs`: what to paste where, so that a program reads the accounts. The key or setup token
+//! is made on the spot, and shown once.
 
 use askama::Template;
 use axum::extract::State;
@@ -115,14 +115,28 @@ impl Made {
 
 /// `GET /programs`
 pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
-    if let Some(page) = plan::page_in_place(&console, &session, "/programs", ConnectionCategory::Banking) {
+    if let Some(page) =
+        plan::page_in_place(&console, &session, "/programs", ConnectionCategory::Banking)
+    {
         return page;
     }
     page(&console, &session, None, None).await
 }
 
-async fn page(console: &Console, session: &Session, made: Option<Made>, notice: Option<&'static str>) -> Response {
-    let choice = match Choice::load(console, session, ConnectionCategory::Banking, ChoiceQuery::default()).await {
+async fn page(
+    console: &Console,
+    session: &Session,
+    made: Option<Made>,
+    notice: Option<&'static str>,
+) -> Response {
+    let choice = match Choice::load(
+        console,
+        session,
+        ConnectionCategory::Banking,
+        ChoiceQuery::default(),
+    )
+    .await
+    {
         Ok(choice) => choice,
         Err(error) => return error_page::storage_error(console, &error),
     };
@@ -130,17 +144,41 @@ async fn page(console: &Console, session: &Session, made: Option<Made>, notice: 
     let api_url = console.inner.site.api_url.trim_end_matches('/');
     page_response(
         StatusCode::OK,
-        &ProgramsPage { frame: &frame, programs: &PROGRAMS, api_url, made, choice: &choice, notice },
+        &ProgramsPage {
+            frame: &frame,
+            programs: &PROGRAMS,
+            api_url,
+            made,
+            choice: &choice,
+            notice,
+        },
     )
 }
 
-/// `POST /programs`, with the field `program`, or `void` for setup tokens that no program has claimed.
+/// `POST /programs`, with the field `program`, or `void` for setup tokens that no program has
+/// claimed.
 pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Response {
     let session = &form.session;
     if form.field("void").is_some() {
         return match revoke_tokens(&console, session).await {
-            Ok(0) => page(&console, session, None, Some("There was no token that a program could still use.")).await,
-            Ok(_) => page(&console, session, None, Some("No program can use the tokens any more.")).await,
+            Ok(0) => {
+                page(
+                    &console,
+                    session,
+                    None,
+                    Some("There was no token that a program could still use."),
+                )
+                .await
+            }
+            Ok(_) => {
+                page(
+                    &console,
+                    session,
+                    None,
+                    Some("No program can use the tokens any more."),
+                )
+                .await
+            }
             Err(error) => error_page::storage_error(&console, &error),
         };
     }
@@ -154,7 +192,9 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
     let made = if program.takes_token() {
         create_token(&console, session, program.name).await
     } else {
-        create_key(&console, session, program.name).await.map(|key: ApiKey| key.expose().into())
+        create_key(&console, session, program.name)
+            .await
+            .map(|key: ApiKey| key.expose().into())
     };
     match made {
         Ok(secret) => page(&console, session, Some(Made { program, secret }), None).await,
@@ -166,16 +206,43 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
 async fn revoke_tokens(console: &Console, session: &Session) -> Result<u64, StorageError> {
     let mut change = session.begin(console).await?;
     let revoked = change.revoke_setup_tokens(session.user()).await?;
-    session.commit(change, &OwnAction { name: "setup_token.revoke_all", subject: None, detail: "" }).await?;
+    session
+        .commit(
+            change,
+            &OwnAction {
+                name: "setup_token.revoke_all",
+                subject: None,
+                detail: "",
+            },
+        )
+        .await?;
     Ok(revoked)
 }
 
-async fn create_token(console: &Console, session: &Session, name: &str) -> Result<SecretString, StorageError> {
+async fn create_token(
+    console: &Console,
+    session: &Session,
+    name: &str,
+) -> Result<SecretString, StorageError> {
     let token = console.storage().new_setup_token();
     let expires_at = session.now.plus(SETUP_TOKEN_LIFETIME);
-    let new = NewSetupToken { user_id: session.user(), token: &token, name, expires_at };
+    let new = NewSetupToken {
+        user_id: session.user(),
+        token: &token,
+        name,
+        expires_at,
+    };
     let mut change = session.begin(console).await?;
     let id = change.insert_setup_token(&new).await?.to_string();
-    session.commit(change, &OwnAction { name: "setup_token.create", subject: Some(&id), detail: name }).await?;
+    session
+        .commit(
+            change,
+            &OwnAction {
+                name: "setup_token.create",
+                subject: Some(&id),
+                detail: name,
+            },
+        )
+        .await?;
     Ok(setup_token_text(&console.inner.site.api_url, &token))
 }

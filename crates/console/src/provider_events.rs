@@ -1,5 +1,5 @@
-//! `POST /webhooks/{provider}`: receives provider events. Log lines contain the provider and the outcome, never the
-//! content of an event.
+//! `POST /webhooks/{provider}`: receives provider events. Log lines contain the provider and the
+//! outcome, never the content of an event.
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -20,8 +20,7 @@ const EVENT_BYTES_MAX: usize = 256 * 1024;
 const SMALL_EVENT_BYTES_MAX: u64 = 16 * 1024;
 /// `Retry-After` if an event could not be processed.
 const RETRY_AFTER_SECONDS: u64 = 30;
-const NOT_CONFIGURED: &str =
-    "This provider's events are not configured: check the URL, and set the provider's webhook secret";
+const NOT_CONFIGURED: &str = "This provider's events are not configured: check the URL, and set the provider's webhook secret";
 
 #[derive(Serialize)]
 struct Received {
@@ -35,18 +34,33 @@ pub(crate) async fn receive(
     headers: HeaderMap,
     event: Body,
 ) -> Response {
-    let Ok(Path(provider)) = provider else { return error_page::json(StatusCode::NOT_FOUND, NOT_CONFIGURED) };
-    let Some(permits) = console.event_permits(&provider) else { return too_many_events() };
-    // Only large bodies need a permit while they are read, so that slow clients cannot block small events.
+    let Ok(Path(provider)) = provider else {
+        return error_page::json(StatusCode::NOT_FOUND, NOT_CONFIGURED);
+    };
+    let Some(permits) = console.event_permits(&provider) else {
+        return too_many_events();
+    };
+    // Only large bodies need a permit while they are read, so that slow clients cannot block small
+    // events.
     let large = body::content_length(&headers).is_none_or(|bytes| bytes > SMALL_EVENT_BYTES_MAX);
-    let Some(permit) = try_acquire(&permits.reading, large) else { return too_many_events() };
+    let Some(permit) = try_acquire(&permits.reading, large) else {
+        return too_many_events();
+    };
     let event = match body::read(&headers, event, EVENT_BYTES_MAX).await {
         Ok(event) => event,
         Err(error) => return event_body_error(error),
     };
     drop(permit);
-    let Some(_permit) = try_acquire(&permits.running, true) else { return too_many_events() };
-    match console.inner.connections.provider_events().receive(&provider, &headers, &event).await {
+    let Some(_permit) = try_acquire(&permits.running, true) else {
+        return too_many_events();
+    };
+    match console
+        .inner
+        .connections
+        .provider_events()
+        .receive(&provider, &headers, &event)
+        .await
+    {
         Ok(()) => {
             tracing::info!(provider, "provider event received");
             axum::Json(Received { received: true }).into_response()
@@ -57,34 +71,44 @@ pub(crate) async fn receive(
 
 /// Returns `None` if a permit is needed and none is left.
 fn try_acquire(permits: &Semaphore, needed: bool) -> Option<Option<SemaphorePermit<'_>>> {
-    if needed { permits.try_acquire().ok().map(Some) } else { Some(None) }
+    if needed {
+        permits.try_acquire().ok().map(Some)
+    } else {
+        Some(None)
+    }
 }
 
 fn too_many_events() -> Response {
-    let response =
-        error_page::json(StatusCode::SERVICE_UNAVAILABLE, "Too many events at the same time: send the event again");
+    let response = error_page::json(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Too many events at the same time: send the event again",
+    );
     error_page::with_retry_after(response, 1)
 }
 
 fn event_body_error(error: BodyError) -> Response {
     match error {
-        BodyError::TooLarge => {
-            error_page::json(StatusCode::PAYLOAD_TOO_LARGE, "The event is too large: the limit is 256 KiB")
-        }
+        BodyError::TooLarge => error_page::json(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "The event is too large: the limit is 256 KiB",
+        ),
         BodyError::TimedOut => error_page::json(
             StatusCode::REQUEST_TIMEOUT,
             "The event was not received in time: send it within 10 seconds",
         ),
-        BodyError::Incomplete => {
-            error_page::json(StatusCode::BAD_REQUEST, "The event could not be read: send it again")
-        }
+        BodyError::Incomplete => error_page::json(
+            StatusCode::BAD_REQUEST,
+            "The event could not be read: send it again",
+        ),
     }
 }
 
 /// An unknown provider name is not logged, because the client chose it.
 fn rejection_response(provider: &str, rejection: &ReceiveError) -> Response {
     let (status, message) = match rejection {
-        ReceiveError::NotConfigured => return error_page::json(StatusCode::NOT_FOUND, NOT_CONFIGURED),
+        ReceiveError::NotConfigured => {
+            return error_page::json(StatusCode::NOT_FOUND, NOT_CONFIGURED);
+        }
         ReceiveError::Rejected(reason) => {
             // Anyone can cause this, so it is a metric and only a debug line.
             tracing::debug!(provider, %reason, "provider event rejected");
@@ -92,7 +116,10 @@ fn rejection_response(provider: &str, rejection: &ReceiveError) -> Response {
         }
         ReceiveError::Storage(error) => {
             tracing::error!(provider, error = %Chain(error), "could not store provider event");
-            (StatusCode::SERVICE_UNAVAILABLE, "The event could not be stored: send it again")
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The event could not be stored: send it again",
+            )
         }
     };
     let response = error_page::json(status, message);
@@ -104,17 +131,21 @@ fn rejection_response(provider: &str, rejection: &ReceiveError) -> Response {
 
 fn rejection_status(reason: &Rejection) -> (StatusCode, &'static str) {
     match reason {
-        Rejection::Forged => {
-            (StatusCode::UNAUTHORIZED, "The signature is not valid: check the webhook secret of this provider")
-        }
-        Rejection::Stale => {
-            (StatusCode::UNAUTHORIZED, "The event is too old: check the clocks, and send it again with a new signature")
-        }
-        Rejection::Malformed => {
-            (StatusCode::BAD_REQUEST, "The body is not a valid event: see the provider's documentation")
-        }
-        Rejection::Unchecked(_) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "The signature could not be checked: send the event again")
-        }
+        Rejection::Forged => (
+            StatusCode::UNAUTHORIZED,
+            "The signature is not valid: check the webhook secret of this provider",
+        ),
+        Rejection::Stale => (
+            StatusCode::UNAUTHORIZED,
+            "The event is too old: check the clocks, and send it again with a new signature",
+        ),
+        Rejection::Malformed => (
+            StatusCode::BAD_REQUEST,
+            "The body is not a valid event: see the provider's documentation",
+        ),
+        Rejection::Unchecked(_) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "The signature could not be checked: send the event again",
+        ),
     }
 }

@@ -1,5 +1,5 @@
-//! The outermost layer. It counts requests, and gives each an id, which the response has as `X-Request-Id`, and a span
-//! with this id for all lines that the request causes.
+//! The outermost layer. It counts requests, and gives each an id, which the response has as
+//! `X-Request-Id`, and a span with this id for all lines that the request causes.
 
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
@@ -19,7 +19,8 @@ pub(crate) async fn enter(request: Request, next: Next) -> Response {
     let span = tracing::error_span!("request", request_id = id, route);
     let mut response = next.run(request).instrument(span).await;
     let (route, status) = (route.to_owned(), status_class(response.status()));
-    metrics::counter!("bellbird_console_requests_total", "route" => route, "status" => status).increment(1);
+    metrics::counter!("bellbird_console_requests_total", "route" => route, "status" => status)
+        .increment(1);
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(X_REQUEST_ID, value);
     }

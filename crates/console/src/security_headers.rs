@@ -1,10 +1,11 @@
-//! Adds security headers to every response. They forbid caching, framing by other pages, and sending link URLs to other
-//! sites as `Referer`.
+//! Adds security headers to every response. They forbid caching, framing by other pages, and
+//! sending link URLs to other sites as `Referer`.
 
 use axum::response::Response;
 use http::HeaderValue;
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
 };
 
 use crate::pages::ImageOrigins;
@@ -14,14 +15,20 @@ const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
     (REFERRER_POLICY, "same-origin"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),
-    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
 ];
 
 pub(crate) async fn add(mut response: Response) -> Response {
     let images = response.extensions_mut().remove::<ImageOrigins>();
     let policy = HeaderValue::try_from(policy(images.as_ref())).ok();
     let headers = response.headers_mut();
-    headers.insert(CONTENT_SECURITY_POLICY, policy.unwrap_or(HeaderValue::from_static("default-src 'none'")));
+    headers.insert(
+        CONTENT_SECURITY_POLICY,
+        policy.unwrap_or(HeaderValue::from_static("default-src 'none'")),
+    );
     for (name, value) in SECURITY_HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
@@ -31,9 +38,14 @@ pub(crate) async fn add(mut response: Response) -> Response {
     response
 }
 
-/// Has no `form-action`, because browsers also apply it to the redirect after a form, which goes to the provider.
+/// Has no `form-action`, because browsers also apply it to the redirect after a form, which goes to
+/// the provider.
 fn policy(images: Option<&ImageOrigins>) -> String {
-    let origins: String = images.into_iter().flat_map(|images| &images.0).map(|origin| format!(" {origin}")).collect();
+    let origins: String = images
+        .into_iter()
+        .flat_map(|images| &images.0)
+        .map(|origin| format!(" {origin}"))
+        .collect();
     format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:{origins}; base-uri 'none'; \
          frame-ancestors 'none'"

@@ -1,6 +1,7 @@
-//! Who is signed in: extractors for pages and forms. A handler of a page takes [`Session`], and one of a form takes
-//! [`OwnForm`], so neither runs for anybody else, or for more requests of one user than the limits allow. No form runs
-//! for a page of another site: one of somebody who may not be signed in is a [`GuestForm`].
+//! Who is signed in: extractors for pages and forms. A handler of a page takes [`Session`], and one
+//! of a form takes [`OwnForm`], so neither runs for anybody else, or for more requests of one user
+//! than the limits allow. No form runs for a page of another site: one of somebody who may not be
+//! signed in is a [`GuestForm`].
 
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Request};
@@ -39,14 +40,28 @@ impl Session {
     }
 
     /// Begins a change by the user, for [`Self::commit`].
-    pub(crate) async fn begin<'c>(&self, console: &'c Console) -> Result<OperatorChange<'c>, StorageError> {
-        console.storage().begin_own_change(self.user(), self.id(), self.now).await
+    pub(crate) async fn begin<'c>(
+        &self,
+        console: &'c Console,
+    ) -> Result<OperatorChange<'c>, StorageError> {
+        console
+            .storage()
+            .begin_own_change(self.user(), self.id(), self.now)
+            .await
     }
 
     /// Commits a change with its row in the user's audit, and logs it.
-    pub(crate) async fn commit(&self, change: OperatorChange<'_>, action: &OwnAction<'_>) -> Result<(), StorageError> {
+    pub(crate) async fn commit(
+        &self,
+        change: OperatorChange<'_>,
+        action: &OwnAction<'_>,
+    ) -> Result<(), StorageError> {
         change.commit_own(self.user(), action).await?;
-        let OwnAction { name, subject, detail: _ } = *action;
+        let OwnAction {
+            name,
+            subject,
+            detail: _,
+        } = *action;
         tracing::info!(user_id = %self.user(), session_id = %self.id(), action = name, subject, "console change made");
         Ok(())
     }
@@ -57,8 +72,18 @@ impl Session {
     }
 
     /// The frame of a page of the menu, or of one that belongs to it.
-    pub(crate) fn frame<'a>(&'a self, console: &'a Console, current: &'static str) -> SignedInFrame<'a> {
-        SignedInFrame::new(&console.inner.frame, &self.email, self.is_operator, self.caller.plan, current)
+    pub(crate) fn frame<'a>(
+        &'a self,
+        console: &'a Console,
+        current: &'static str,
+    ) -> SignedInFrame<'a> {
+        SignedInFrame::new(
+            &console.inner.frame,
+            &self.email,
+            self.is_operator,
+            self.caller.plan,
+            current,
+        )
     }
 }
 
@@ -74,7 +99,12 @@ impl Session {
             Some(token) => console.find_session(token, now).await,
             None => Ok(None),
         };
-        let SignedIn { caller, email, is_operator, .. } = match found {
+        let SignedIn {
+            caller,
+            email,
+            is_operator,
+            ..
+        } = match found {
             Ok(Some(found)) => found,
             Ok(None) => return Err(Redirect::to(&console.path("/sign-in")).into_response()),
             Err(error) => return Err(error_page::storage_error(console, &error)),
@@ -82,10 +112,18 @@ impl Session {
         if let Some(limit) = limit {
             let decision = limit.take(caller.user_id, now).await;
             if !decision.allowed {
-                return Err(error_page::too_many_of_user(console, gcra::whole_seconds(decision.wait_us)));
+                return Err(error_page::too_many_of_user(
+                    console,
+                    gcra::whole_seconds(decision.wait_us),
+                ));
             }
         }
-        Ok(Self { caller, email, is_operator, now })
+        Ok(Self {
+            caller,
+            email,
+            is_operator,
+            now,
+        })
     }
 }
 
@@ -101,7 +139,10 @@ impl FromRequestParts<Console> for Session {
 impl OptionalFromRequestParts<Console> for Session {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Option<Self>, Response> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        console: &Console,
+    ) -> Result<Option<Self>, Response> {
         match <Self as FromRequestParts<Console>>::from_request_parts(parts, console).await {
             Ok(session) => Ok(Some(session)),
             Err(response) if response.status().is_redirection() => Ok(None),
@@ -140,7 +181,8 @@ impl FromRequest<Console> for OwnForm {
         if let Some(rejection) = rejection_of_other_origin(console, &parts.headers) {
             return Err(rejection);
         }
-        let session = Session::find(&parts.headers, console, console.inner.form_limit.as_ref()).await?;
+        let session =
+            Session::find(&parts.headers, console, console.inner.form_limit.as_ref()).await?;
         let fields = read_fields(console, &parts.headers, form).await?;
         Ok(Self { session, fields })
     }
@@ -168,22 +210,33 @@ impl FromRequest<Console> for GuestForm {
             return Err(rejection);
         }
         let fields = read_fields(console, &parts.headers, form).await?;
-        Ok(Self { headers: parts.headers, fields })
+        Ok(Self {
+            headers: parts.headers,
+            fields,
+        })
     }
 }
 
 /// Every form begins here, because every one is read by an extractor of this file.
 fn rejection_of_other_origin(console: &Console, headers: &HeaderMap) -> Option<Response> {
-    (!is_own_form(&console.inner.site.console_url, headers)).then(|| error_page::cross_site_form(console))
+    (!is_own_form(&console.inner.site.console_url, headers))
+        .then(|| error_page::cross_site_form(console))
 }
 
-async fn read_fields(console: &Console, headers: &HeaderMap, form: Body) -> Result<Vec<(String, String)>, Response> {
+async fn read_fields(
+    console: &Console,
+    headers: &HeaderMap,
+    form: Body,
+) -> Result<Vec<(String, String)>, Response> {
     let form = body::read(headers, form, FORM_BYTES_MAX).await;
     let form = form.map_err(|error| error_page::form_body_error(console, error))?;
     Ok(form_urlencoded::parse(&form).into_owned().collect())
 }
 
 fn only_field<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    let mut values = fields.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let mut values = fields
+        .iter()
+        .filter(|(key, _)| key == name)
+        .map(|(_, value)| value.as_str());
     values.next().filter(|_| values.next().is_none())
 }

@@ -13,9 +13,11 @@ pub struct ConsoleSettings {
     pub operator_name: Option<String>,
     /// Proxies whose `X-Forwarded-For` header is trusted.
     pub trusted_proxies: Vec<Network>,
-    /// Requests a minute with unknown link tokens and states, for each client address. 0 means no limit.
+    /// Requests a minute with unknown link tokens and states, for each client address. 0 means no
+    /// limit.
     pub failed_auth_per_minute: u32,
-    /// Pages a minute that a user who is signed in opens, in all browsers together. 0 means no limit.
+    /// Pages a minute that a user who is signed in opens, in all browsers together. 0 means no
+    /// limit.
     pub console_per_minute: u32,
     /// The same for forms.
     pub console_forms_per_minute: u32,
@@ -32,7 +34,8 @@ pub struct OidcSettings {
     pub issuer: String,
     pub client_id: String,
     pub client_secret: SecretString,
-    /// The plan of users who are added because no user has their verified e-mail address. None: nobody is added.
+    /// The plan of users who are added because no user has their verified e-mail address. None:
+    /// nobody is added.
     pub create_users: Option<Plan>,
 }
 
@@ -49,7 +52,8 @@ pub struct Site {
     pub demo: Option<Demo>,
 }
 
-/// What the demo adds to the console: a button that makes a link URL, for a browser on this machine.
+/// What the demo adds to the console: a button that makes a link URL, for a browser on this
+/// machine.
 #[derive(Debug, Clone)]
 pub struct Demo {
     /// The user of the link URLs.

@@ -68,7 +68,12 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
 }
 
 async fn page(console: &Console, session: &Session, problem: Option<&'static str>) -> Response {
-    let sessions = match console.storage().sessions().list(session.user(), session.now).await {
+    let sessions = match console
+        .storage()
+        .sessions()
+        .list(session.user(), session.now)
+        .await
+    {
         Ok(sessions) => sessions,
         Err(error) => return error_page::storage_error(console, &error),
     };
@@ -76,7 +81,12 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
         Ok(emails) => emails,
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let audit = match console.storage().audit().list_before(None, Some(session.user()), AUDIT_ROWS).await {
+    let audit = match console
+        .storage()
+        .audit()
+        .list_before(None, Some(session.user()), AUDIT_ROWS)
+        .await
+    {
         Ok(audit) => audit,
         Err(error) => return error_page::storage_error(console, &error),
     };
@@ -87,26 +97,53 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
         browser: record.browser.clone(),
         is_this: record.id == session.id(),
         since: zone.day(record.created_at),
-        last_used: format!("{}, {}", zone.day(record.last_used_at), zone.time(record.last_used_at)),
+        last_used: format!(
+            "{}, {}",
+            zone.day(record.last_used_at),
+            zone.time(record.last_used_at)
+        ),
     };
     let audit = audit_rows(&audit, &sessions, &zone);
     let sessions = sessions.iter().map(row).collect();
     let frame = session.frame(console, "/settings");
-    let status = if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    let status = if problem.is_some() {
+        StatusCode::BAD_REQUEST
+    } else {
+        StatusCode::OK
+    };
     let plan = session.caller.plan.as_str();
-    page_response(status, &SettingsPage { frame: &frame, plan, timezone, sessions, emails, audit, problem })
+    page_response(
+        status,
+        &SettingsPage {
+            frame: &frame,
+            plan,
+            timezone,
+            sessions,
+            emails,
+            audit,
+            problem,
+        },
+    )
 }
 
-fn audit_rows(rows: &[OperatorAuditRow], sessions: &[SessionRecord], zone: &LocalTime) -> Vec<AuditRow> {
+fn audit_rows(
+    rows: &[OperatorAuditRow],
+    sessions: &[SessionRecord],
+    zone: &LocalTime,
+) -> Vec<AuditRow> {
     let begun = rows.iter().filter(|row| row.action == "session.create");
     let begun = begun.filter_map(|row| Some((row.actor.id.clone(), row.detail.as_deref()?)));
-    let open = sessions.iter().map(|session| (session.id.to_string(), session.browser.as_str()));
+    let open = sessions
+        .iter()
+        .map(|session| (session.id.to_string(), session.browser.as_str()));
     let browsers: HashMap<String, &str> = begun.chain(open).collect();
     let row = |row: &OperatorAuditRow| {
         let by = match (row.actor.kind, browsers.get(&row.actor.id)) {
             (ActorKind::User, Some(browser)) => format!("in {browser}"),
             (ActorKind::User, None) => "in a browser of before".to_owned(),
-            (ActorKind::Command | ActorKind::Operator | ActorKind::OperatorKey, _) => "by an operator".to_owned(),
+            (ActorKind::Command | ActorKind::Operator | ActorKind::OperatorKey, _) => {
+                "by an operator".to_owned()
+            }
         };
         AuditRow {
             text: action_text(&row.action),
@@ -155,28 +192,46 @@ fn action_text(action: &str) -> String {
     text.to_owned()
 }
 
-async fn email_switches(console: &Console, session: &Session) -> Result<Vec<EmailSwitch>, StorageError> {
+async fn email_switches(
+    console: &Console,
+    session: &Session,
+) -> Result<Vec<EmailSwitch>, StorageError> {
     if console.inner.site.mailer.is_none() {
         return Ok(Vec::new());
     }
     let off = console.storage().emails().find_off(session.user()).await?;
-    let switch =
-        |(kind, label): &(EmailKind, &'static str)| EmailSwitch { kind: *kind, label, is_on: !off.contains(kind) };
+    let switch = |(kind, label): &(EmailKind, &'static str)| EmailSwitch {
+        kind: *kind,
+        label,
+        is_on: !off.contains(kind),
+    };
     Ok(OPTIONAL_EMAILS.iter().map(switch).collect())
 }
 
-/// `POST /settings`, with the field `timezone`, `end`, `end-others`, or `emails` with the kinds that are wanted.
+/// `POST /settings`, with the field `timezone`, `end`, `end-others`, or `emails` with the kinds
+/// that are wanted.
 pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Response {
     let session = &form.session;
     let changed = if let Some(name) = form.field("timezone") {
         if find_timezone(name).is_err() {
-            return page(&console, session, Some("Choose a name such as Australia/Sydney.")).await;
+            return page(
+                &console,
+                session,
+                Some("Choose a name such as Australia/Sydney."),
+            )
+            .await;
         }
         set_timezone(&console, session, name).await
     } else if form.field("emails").is_some() {
         let kinds = OPTIONAL_EMAILS.iter().map(|(kind, _)| *kind);
-        let off: Vec<_> = kinds.filter(|kind| form.field(kind.as_str()).is_none()).collect();
-        console.storage().emails().set_off(session.user(), &off).await
+        let off: Vec<_> = kinds
+            .filter(|kind| form.field(kind.as_str()).is_none())
+            .collect();
+        console
+            .storage()
+            .emails()
+            .set_off(session.user(), &off)
+            .await
     } else if form.field("end-others").is_some() {
         end_others(&console, session).await
     } else if let Some(id) = form.parsed::<Uuid>("end") {
@@ -191,20 +246,49 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
     };
     match changed {
         Ok(()) => Redirect::to(&console.path("/settings")).into_response(),
-        Err(StorageError::NotFound(_)) => page(&console, session, Some("This session has ended already.")).await,
+        Err(StorageError::NotFound(_)) => {
+            page(&console, session, Some("This session has ended already.")).await
+        }
         Err(error) => error_page::storage_error(&console, &error),
     }
 }
 
-async fn set_timezone(console: &Console, session: &Session, name: &str) -> Result<(), StorageError> {
+async fn set_timezone(
+    console: &Console,
+    session: &Session,
+    name: &str,
+) -> Result<(), StorageError> {
     let mut change = session.begin(console).await?;
-    let zone = UserChange { timezone: Some(Some(name)), ..UserChange::default() };
+    let zone = UserChange {
+        timezone: Some(Some(name)),
+        ..UserChange::default()
+    };
     change.update_user(session.user(), &zone).await?;
-    session.commit(change, &OwnAction { name: "user.update", subject: None, detail: name }).await
+    session
+        .commit(
+            change,
+            &OwnAction {
+                name: "user.update",
+                subject: None,
+                detail: name,
+            },
+        )
+        .await
 }
 
 async fn end_others(console: &Console, session: &Session) -> Result<(), StorageError> {
     let mut change = session.begin(console).await?;
-    change.revoke_other_sessions(session.user(), session.id()).await?;
-    session.commit(change, &OwnAction { name: "session.revoke_others", subject: None, detail: "" }).await
+    change
+        .revoke_other_sessions(session.user(), session.id())
+        .await?;
+    session
+        .commit(
+            change,
+            &OwnAction {
+                name: "session.revoke_others",
+                subject: None,
+                detail: "",
+            },
+        )
+        .await
 }

@@ -1,6 +1,6 @@
-//! `/sign-in` and `/sign-out`. A user signs in with a link that works once, for ten minutes. Opening it signs in only
-//! the browser that asked for it: any other browser is asked first, because mail scanners open links too, and because
-//! somebody else may have sent the link.
+//! `/sign-in` and `/sign-out`. A user signs in with a link that works once, for ten minutes.
+//! Opening it signs in only the browser that asked for it: any other browser is asked first,
+//! because mail scanners open links too, and because somebody else may have sent the link.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -31,9 +31,16 @@ pub(crate) async fn show(State(console): State<Console>, session: Option<Session
     if session.is_some() {
         return Redirect::to(&console.path("/overview")).into_response();
     }
-    let identity_provider = console.inner.identity_provider.as_ref().map(|provider| provider.name.as_str());
+    let identity_provider = console
+        .inner
+        .identity_provider
+        .as_ref()
+        .map(|provider| provider.name.as_str());
     let sends_links = console.inner.site.mailer.is_some();
-    page_response(StatusCode::OK, &SignIn::without_link(&console.inner.frame, identity_provider, sends_links))
+    page_response(
+        StatusCode::OK,
+        &SignIn::without_link(&console.inner.frame, identity_provider, sends_links),
+    )
 }
 
 /// `GET /sign-in/{token}`
@@ -45,12 +52,20 @@ pub(crate) async fn open_link(
     if is_prefetch(&headers) {
         return error_page::prefetch(&console);
     }
-    let Ok(Path(token)) = token else { return link_does_not_work(&console) };
+    let Ok(Path(token)) = token else {
+        return link_does_not_work(&console);
+    };
     let now = console.inner.access.clock().now();
     let browser = console.inner.cookie.value(&headers);
-    match console.look_up_unproven(console.storage().sessions().find_link(&token, browser, now)).await {
+    match console
+        .look_up_unproven(console.storage().sessions().find_link(&token, browser, now))
+        .await
+    {
         Ok(Some(link)) if link.is_of_browser => sign_in(&console, &headers, &token, now).await,
-        Ok(Some(link)) => page_response(StatusCode::OK, &SignIn::with_link(&console.inner.frame, &link.email)),
+        Ok(Some(link)) => page_response(
+            StatusCode::OK,
+            &SignIn::with_link(&console.inner.frame, &link.email),
+        ),
         Ok(None) => link_does_not_work(&console),
         Err(error) => error_page::storage_error(&console, &error),
     }
@@ -62,7 +77,9 @@ pub(crate) async fn use_link(
     token: Result<Path<String>, PathRejection>,
     form: GuestForm,
 ) -> Response {
-    let Ok(Path(token)) = token else { return link_does_not_work(&console) };
+    let Ok(Path(token)) = token else {
+        return link_does_not_work(&console);
+    };
     let now = console.inner.access.clock().now();
     sign_in(&console, &form.headers, &token, now).await
 }
@@ -73,13 +90,18 @@ pub(crate) async fn sign_in_to_demo(
     extensions: Extensions,
     form: GuestForm,
 ) -> Response {
-    let Some(demo) = &console.inner.site.demo else { return error_page::not_found(&console, &form.headers) };
+    let Some(demo) = &console.inner.site.demo else {
+        return error_page::not_found(&console, &form.headers);
+    };
     if !is_from_here(&form.headers, &extensions) {
         return error_page::cross_site_form(&console);
     }
     let now = console.inner.access.clock().now();
     let url = create_sign_in_link(console.storage(), demo.user, "", now).await;
-    match url.as_ref().map(|url| url.expose_secret().trim_start_matches("/sign-in/")) {
+    match url
+        .as_ref()
+        .map(|url| url.expose_secret().trim_start_matches("/sign-in/"))
+    {
         Ok(token) => sign_in(&console, &form.headers, token, now).await,
         Err(error) => error_page::storage_error(&console, error),
     }
@@ -87,7 +109,15 @@ pub(crate) async fn sign_in_to_demo(
 
 async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> Response {
     let session = BrowserSession::new(console, headers, now);
-    match console.look_up_unproven(console.storage().sessions().sign_in(link, &session.row(), now)).await {
+    match console
+        .look_up_unproven(
+            console
+                .storage()
+                .sessions()
+                .sign_in(link, &session.row(), now),
+        )
+        .await
+    {
         Ok(Some(begun)) => {
             record_sign_in("link", "signed_in", Some(&begun));
             session.begun(console, headers, &begun, now).await
@@ -101,8 +131,13 @@ async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timest
 }
 
 /// Counts and logs a sign-in that has ended, by a link or by the identity provider.
-pub(crate) fn record_sign_in(by: &'static str, outcome: &'static str, begun: Option<&BegunSession>) {
-    metrics::counter!("bellbird_console_sign_ins_total", "by" => by, "outcome" => outcome).increment(1);
+pub(crate) fn record_sign_in(
+    by: &'static str,
+    outcome: &'static str,
+    begun: Option<&BegunSession>,
+) {
+    metrics::counter!("bellbird_console_sign_ins_total", "by" => by, "outcome" => outcome)
+        .increment(1);
     let user_id = begun.map(|begun| tracing::field::display(begun.user_id));
     let session_id = begun.map(|begun| tracing::field::display(begun.id));
     tracing::info!(by, outcome, user_id, session_id, "sign-in finished");
@@ -121,7 +156,10 @@ impl BrowserSession {
         Self {
             token: console.storage().new_token(),
             browser: browser_name_of(headers),
-            known_browser: console.inner.known_browser_cookie.value_or(headers, console.storage().new_token()),
+            known_browser: console
+                .inner
+                .known_browser_cookie
+                .value_or(headers, console.storage().new_token()),
             expires_at: now.plus(SESSION_TTL),
         }
     }
@@ -136,8 +174,9 @@ impl BrowserSession {
         }
     }
 
-    /// Gives its cookies to the browser, once it is stored. A session that the browser had ends, because its cookie is
-    /// replaced. What follows is the overview, or at first what others have let read the user's accounts.
+    /// Gives its cookies to the browser, once it is stored. A session that the browser had ends,
+    /// because its cookie is replaced. What follows is the overview, or at first what others have
+    /// let read the user's accounts.
     pub(crate) async fn begun(
         self,
         console: &Console,
@@ -151,7 +190,9 @@ impl BrowserSession {
             None => None,
         };
         if let Some(before) = before
-            && let Err(error) = sessions.revoke(before.caller.user_id, before.caller.key_id.uuid()).await
+            && let Err(error) = sessions
+                .revoke(before.caller.user_id, before.caller.key_id.uuid())
+                .await
         {
             return error_page::storage_error(console, &error);
         }
@@ -163,16 +204,31 @@ impl BrowserSession {
         };
         let mut response = Redirect::to(&console.path(next)).into_response();
         let cookies = [
-            console.inner.session_cookie.header(self.token.expose_secret()),
-            console.inner.known_browser_cookie.header(self.known_browser.expose_secret()),
+            console
+                .inner
+                .session_cookie
+                .header(self.token.expose_secret()),
+            console
+                .inner
+                .known_browser_cookie
+                .header(self.known_browser.expose_secret()),
         ];
-        response.headers_mut().extend(cookies.into_iter().flatten().map(|cookie| (SET_COOKIE, cookie)));
+        response.headers_mut().extend(
+            cookies
+                .into_iter()
+                .flatten()
+                .map(|cookie| (SET_COOKIE, cookie)),
+        );
         response
     }
 }
 
 /// Whether somebody made a key or an endpoint before the user was ever signed in.
-async fn has_programs_of_others(storage: &Storage, begun: &BegunSession, now: Timestamp) -> Result<bool, StorageError> {
+async fn has_programs_of_others(
+    storage: &Storage,
+    begun: &BegunSession,
+    now: Timestamp,
+) -> Result<bool, StorageError> {
     if !begun.is_first {
         return Ok(false);
     }
@@ -182,7 +238,12 @@ async fn has_programs_of_others(storage: &Storage, begun: &BegunSession, now: Ti
 }
 
 pub(crate) fn browser_name_of(headers: &HeaderMap) -> String {
-    browser_name(headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default())
+    browser_name(
+        headers
+            .get(USER_AGENT)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default(),
+    )
 }
 
 /// `POST /sign-out`
@@ -194,28 +255,57 @@ pub(crate) async fn sign_out(State(console): State<Console>, form: OwnForm) -> R
 }
 
 /// Ends a session of the user, with its links. Returns whether there was one.
-pub(crate) async fn end_session(console: &Console, session: &Session, ended: Uuid) -> Result<bool, StorageError> {
+pub(crate) async fn end_session(
+    console: &Console,
+    session: &Session,
+    ended: Uuid,
+) -> Result<bool, StorageError> {
     let mut change = session.begin(console).await?;
     if !change.revoke_session(session.user(), ended).await? {
         return Ok(false);
     }
     let subject = ended.to_string();
-    session.commit(change, &OwnAction { name: "session.revoke", subject: Some(&subject), detail: "" }).await?;
+    session
+        .commit(
+            change,
+            &OwnAction {
+                name: "session.revoke",
+                subject: Some(&subject),
+                detail: "",
+            },
+        )
+        .await?;
     console.inner.money_cache.remove(&KeyId::from(ended));
     Ok(true)
 }
 
-/// Takes the cookies from the browser, but the one that knows it again, and what it has kept of the pages.
+/// Takes the cookies from the browser, but the one that knows it again, and what it has kept of the
+/// pages.
 pub(crate) fn signed_out(console: &Console) -> Response {
-    sign_out_of(console, Redirect::to(&console.path("/sign-in")).into_response())
+    sign_out_of(
+        console,
+        Redirect::to(&console.path("/sign-in")).into_response(),
+    )
 }
 
 /// As [`signed_out`], with another response.
 pub(crate) fn sign_out_of(console: &Console, mut response: Response) -> Response {
     let headers = response.headers_mut();
-    let cookies = [&console.inner.session_cookie, &console.inner.link_cookie, &console.inner.cookie];
-    headers.extend(cookies.into_iter().filter_map(Cookie::removal).map(|cookie| (SET_COOKIE, cookie)));
-    headers.insert(CLEAR_SITE_DATA, HeaderValue::from_static("\"cache\", \"storage\""));
+    let cookies = [
+        &console.inner.session_cookie,
+        &console.inner.link_cookie,
+        &console.inner.cookie,
+    ];
+    headers.extend(
+        cookies
+            .into_iter()
+            .filter_map(Cookie::removal)
+            .map(|cookie| (SET_COOKIE, cookie)),
+    );
+    headers.insert(
+        CLEAR_SITE_DATA,
+        HeaderValue::from_static("\"cache\", \"storage\""),
+    );
     response
 }
 

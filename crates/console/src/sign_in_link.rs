@@ -10,13 +10,15 @@ const LINK_TTL: SignedDuration = SignedDuration::from_mins(10);
 /// Links of one user that work at the same time.
 const LINKS_MAX: i64 = 20;
 
-const TOO_MANY_LINKS: StorageError = StorageError::Conflict("20 sign-in links that work: wait ten minutes");
+const TOO_MANY_LINKS: StorageError =
+    StorageError::Conflict("20 sign-in links that work: wait ten minutes");
 
-/// Makes a link with which a user signs in, for a user who did not ask for it in a browser: `bellbird console login`.
+/// Makes a link with which a user signs in, for a user who did not ask for it in a browser:
+/// `bellbird console login`.
 ///
 /// # Errors
-/// [`StorageError::NotFound`] if there is no such user, and [`StorageError::Conflict`] if the user may not sign in, or
-/// too many of the user's links still work.
+/// [`StorageError::NotFound`] if there is no such user, and [`StorageError::Conflict`] if the user
+/// may not sign in, or too many of the user's links still work.
 pub async fn create_sign_in_link(
     storage: &Storage,
     user_id: UserId,
@@ -36,13 +38,18 @@ pub(crate) async fn insert_link(
 ) -> Result<SecretString, StorageError> {
     let token = storage.new_token();
     let link = new_link(user_id, &token, browser, now);
-    if !storage.sessions().insert_link(&link, LINKS_MAX, now).await? {
+    if !storage
+        .sessions()
+        .insert_link(&link, LINKS_MAX, now)
+        .await?
+    {
         return Err(TOO_MANY_LINKS);
     }
     Ok(url_of(console_url, &token))
 }
 
-/// As [`create_sign_in_link`], for an operator in the console. None of it is stored before the change is committed.
+/// As [`create_sign_in_link`], for an operator in the console. None of it is stored before the
+/// change is committed.
 pub(crate) async fn create_sign_in_link_in(
     change: &mut OperatorChange<'_>,
     user_id: UserId,
@@ -50,7 +57,10 @@ pub(crate) async fn create_sign_in_link_in(
     now: Timestamp,
 ) -> Result<SecretString, StorageError> {
     let token = change.storage().new_token();
-    if !change.insert_sign_in_link(&new_link(user_id, &token, None, now), LINKS_MAX).await? {
+    if !change
+        .insert_sign_in_link(&new_link(user_id, &token, None, now), LINKS_MAX)
+        .await?
+    {
         return Err(TOO_MANY_LINKS);
     }
     Ok(url_of(console_url, &token))
@@ -62,9 +72,18 @@ fn new_link<'a>(
     browser: Option<&'a str>,
     now: Timestamp,
 ) -> NewSignInLink<'a> {
-    NewSignInLink { user_id, token: token.expose_secret(), browser, expires_at: now.plus(LINK_TTL) }
+    NewSignInLink {
+        user_id,
+        token: token.expose_secret(),
+        browser,
+        expires_at: now.plus(LINK_TTL),
+    }
 }
 
 fn url_of(console_url: &str, token: &SecretString) -> SecretString {
-    SecretString::from(format!("{}/sign-in/{}", console_url.trim_end_matches('/'), token.expose_secret()))
+    SecretString::from(format!(
+        "{}/sign-in/{}",
+        console_url.trim_end_matches('/'),
+        token.expose_secret()
+    ))
 }

@@ -26,17 +26,19 @@ use crate::oidc::IdentityProvider;
 use crate::pages::Frame;
 use crate::settings::{ConsoleSettings, Site};
 
-/// Maximum number of large events read, and of events processed, at the same time for each provider.
+/// Maximum number of large events read, and of events processed, at the same time for each
+/// provider.
 pub(crate) const PROVIDER_EVENTS_CONCURRENT_MAX: usize = 64;
 
 /// As long as balances.
 const MONEY_TTL: Duration = Duration::from_secs(300);
 const MONEY_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// How long a session's cookie counts as known after it has worked. Whether it still works is read for each request.
+/// How long a session's cookie counts as known after it has worked. Whether it still works is read
+/// for each request.
 const KNOWN_COOKIE_TTL: Duration = Duration::from_secs(24 * 3600);
 const KNOWN_COOKIES_MAX: u64 = 10_000;
-/// Lookups at the same time of cookies and sign-in links that anybody can make up. They leave database connections to
-/// others.
+/// Lookups at the same time of cookies and sign-in links that anybody can make up. They leave
+/// database connections to others.
 const UNPROVEN_LOOKUPS_MAX: usize = 4;
 /// Of one user, because each is a request to another service, and is stored.
 const PINGS_PER_MINUTE: u32 = 10;
@@ -99,24 +101,39 @@ impl Console {
         let frame = Frame::new(&settings, &site);
         let cookie = Cookie::of_browser(&site.console_url);
         let link_cookie = Cookie::of_link(&site.console_url);
-        let permits = || EventPermits { running: Semaphore::new(events_max), reading: Semaphore::new(events_max) };
-        let event_permits = provider_names().chain([""]).map(|name| (name, permits())).collect();
+        let permits = || EventPermits {
+            running: Semaphore::new(events_max),
+            reading: Semaphore::new(events_max),
+        };
+        let event_permits = provider_names()
+            .chain([""])
+            .map(|name| (name, permits()))
+            .collect();
         let store = access.shared_store();
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
-        let failed_auth_limit = failed_auth_limit.map(|limit| limit.shared(store, "console_failed_auth"));
-        let limit_of_user =
-            |name, per_minute| RateLimiter::per_minute(per_minute).map(|limit| limit.shared(store, name));
+        let failed_auth_limit =
+            failed_auth_limit.map(|limit| limit.shared(store, "console_failed_auth"));
+        let limit_of_user = |name, per_minute| {
+            RateLimiter::per_minute(per_minute).map(|limit| limit.shared(store, name))
+        };
         let page_limit = limit_of_user("console", settings.console_per_minute);
         let form_limit = limit_of_user("console_forms", settings.console_forms_per_minute);
-        let send_links =
-            |mailer: Mailer| mailer.send_asked_links(access.storage().clone(), access.clock().clone(), store);
+        let send_links = |mailer: Mailer| {
+            mailer.send_asked_links(access.storage().clone(), access.clock().clone(), store)
+        };
         let asked_links = site.mailer.clone().map(send_links);
-        let ping_limit = RateLimiter::per_minute(PINGS_PER_MINUTE).map(|limit| limit.shared(store, "ping"));
+        let ping_limit =
+            RateLimiter::per_minute(PINGS_PER_MINUTE).map(|limit| limit.shared(store, "ping"));
         let (connections, clock) = (access.connections().clone(), access.clock().clone());
         let session_cookie = Cookie::of_session(&site.console_url);
-        let identity_provider = settings.oidc.as_ref().map(|oidc| IdentityProvider::new(oidc, &site.console_url));
+        let identity_provider = settings
+            .oidc
+            .as_ref()
+            .map(|oidc| IdentityProvider::new(oidc, &site.console_url));
         let known_browser_cookie = Cookie::of_known_browser(&site.console_url);
-        let money_cache = Expiring::new(MONEY_TTL, MONEY_BYTES_MAX, |_, cached: &CachedMoney| cached.bytes());
+        let money_cache = Expiring::new(MONEY_TTL, MONEY_BYTES_MAX, |_, cached: &CachedMoney| {
+            cached.bytes()
+        });
         let inner = Inner {
             access,
             api,
@@ -141,7 +158,9 @@ impl Console {
             ping_limit,
             event_permits,
         };
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     pub(crate) fn storage(&self) -> &Storage {
@@ -149,13 +168,25 @@ impl Console {
     }
 
     /// The client's address, as limits count it. None without a listener.
-    pub(crate) fn limited_address(&self, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+    pub(crate) fn limited_address(
+        &self,
+        extensions: &Extensions,
+        headers: &HeaderMap,
+    ) -> Option<IpAddr> {
         let peer = extensions.get::<ConnectInfo<SocketAddr>>()?.0;
-        Some(rate_limit_key(client_address(peer, headers, &self.inner.settings.trusted_proxies)))
+        Some(rate_limit_key(client_address(
+            peer,
+            headers,
+            &self.inner.settings.trusted_proxies,
+        )))
     }
 
     /// Who is signed in with a cookie.
-    pub(crate) async fn find_session(&self, token: &str, now: Timestamp) -> Result<Option<SignedIn>, StorageError> {
+    pub(crate) async fn find_session(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<Option<SignedIn>, StorageError> {
         let known = &self.inner.known_cookies;
         let mut of_cookie = [0; 32];
         of_cookie.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
@@ -184,7 +215,8 @@ impl Console {
         lookup.await
     }
 
-    /// Whether the browser says that a user is signed in. It decides what a page offers, and never what it may do.
+    /// Whether the browser says that a user is signed in. It decides what a page offers, and never
+    /// what it may do.
     pub(crate) fn has_session_cookie(&self, headers: &HeaderMap) -> bool {
         self.inner.session_cookie.value(headers).is_some()
     }
@@ -196,6 +228,9 @@ impl Console {
 
     /// The permits of a provider, or those of all unknown names.
     pub(crate) fn event_permits(&self, provider: &str) -> Option<&EventPermits> {
-        self.inner.event_permits.get(provider).or_else(|| self.inner.event_permits.get(""))
+        self.inner
+            .event_permits
+            .get(provider)
+            .or_else(|| self.inner.event_permits.get(""))
     }
 }

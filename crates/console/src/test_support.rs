@@ -43,8 +43,17 @@ pub(crate) fn settings() -> ConsoleSettings {
 
 fn access(storage: Storage, connections: Connections) -> Access {
     let clock = Clock::manual("2026-11-20T09:24:00Z".parse().unwrap());
-    let limits = Limits { deadline: Duration::from_secs(30), row_cap: 1_000 };
-    let reads = Reads::new(storage.clone(), Default::default(), clock.clone(), limits, None);
+    let limits = Limits {
+        deadline: Duration::from_secs(30),
+        row_cap: 1_000,
+    };
+    let reads = Reads::new(
+        storage.clone(),
+        Default::default(),
+        clock.clone(),
+        limits,
+        None,
+    );
     let settings = AccessSettings {
         metadata_per_minute: 0,
         balances_per_minute: 0,
@@ -88,12 +97,20 @@ impl TestConsole {
             storage.links().insert(&link, now).await.unwrap();
         }
         let connections = Connections::new(storage.clone(), Default::default(), Clock::manual(now));
-        Self { access: access(storage, connections), user: user_id, _folder: folder }
+        Self {
+            access: access(storage, connections),
+            user: user_id,
+            _folder: folder,
+        }
     }
 
     /// Sets the URL in links.
     pub(crate) fn set_console_url(&mut self, url: &str) {
-        let connections = self.access.connections().clone().with_console_url(url.parse().unwrap());
+        let connections = self
+            .access
+            .connections()
+            .clone()
+            .with_console_url(url.parse().unwrap());
         self.access = access(self.access.storage().clone(), connections);
     }
 
@@ -108,7 +125,13 @@ impl TestConsole {
         };
         let buffer = WebhookEventBuffer::default();
         let webhooks = Webhooks::new(storage, Default::default(), clock, buffer, settings).unwrap();
-        Site { api_url: api.to_owned(), console_url: console.to_owned(), mailer: None, webhooks, demo: None }
+        Site {
+            api_url: api.to_owned(),
+            console_url: console.to_owned(),
+            mailer: None,
+            webhooks,
+            demo: None,
+        }
     }
 
     pub(crate) fn router(&self, site: Site) -> Router {
@@ -124,5 +147,11 @@ pub(crate) fn pending_body() -> Body {
 pub(crate) async fn console() -> Console {
     let console = TestConsole::new().await;
     let site = console.site();
-    Console::new(console.access, ApiClient::new(Router::new()), settings(), site, 1)
+    Console::new(
+        console.access,
+        ApiClient::new(Router::new()),
+        settings(),
+        site,
+        1,
+    )
 }

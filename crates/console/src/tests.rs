@@ -38,7 +38,11 @@ impl TestConsole {
         let response = self.router(self.site()).oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap();
-        TestResponse { status: parts.status, headers: parts.headers, text: String::from_utf8(body.to_vec()).unwrap() }
+        TestResponse {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(body.to_vec()).unwrap(),
+        }
     }
 
     async fn get(&self, path: &str) -> TestResponse {
@@ -46,26 +50,49 @@ impl TestConsole {
     }
 }
 
-fn request(method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Request<Body> {
+fn request(
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: impl Into<Body>,
+) -> Request<Body> {
     let request = Request::builder().method(method).uri(path);
-    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let request = headers.iter().fold(request, |request, (name, value)| {
+        request.header(*name, *value)
+    });
     request.body(body.into()).unwrap()
 }
 
 #[tokio::test]
 async fn every_response_has_security_headers() {
     let console = TestConsole::new().await;
-    for path in ["/", "/nothing", CHOICE_LINK, PROVIDER_LINK, "/link/none", "/link/callback", "/webhooks/x"] {
+    for path in [
+        "/",
+        "/nothing",
+        CHOICE_LINK,
+        PROVIDER_LINK,
+        "/link/none",
+        "/link/callback",
+        "/webhooks/x",
+    ] {
         let headers = console.get(path).await.headers;
         let policy = headers["content-security-policy"].to_str().unwrap();
         assert!(
-            policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"),
+            policy.starts_with(
+                "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+            ),
             "{path}"
         );
-        assert!(policy.contains("frame-ancestors 'none'") && !policy.contains("form-action"), "{path}");
+        assert!(
+            policy.contains("frame-ancestors 'none'") && !policy.contains("form-action"),
+            "{path}"
+        );
         assert_eq!(headers["referrer-policy"], "same-origin", "{path}");
         assert_eq!(headers["x-content-type-options"], "nosniff", "{path}");
-        assert_eq!(headers["cross-origin-opener-policy"], "same-origin", "{path}");
+        assert_eq!(
+            headers["cross-origin-opener-policy"], "same-origin",
+            "{path}"
+        );
         assert_eq!(headers["cache-control"], "no-store", "{path}");
     }
 }
@@ -79,7 +106,11 @@ async fn errors_are_pages_for_browsers_and_json_for_programs() {
     let html = ("accept", "text/html,application/xhtml+xml");
     let response = console.send(request("GET", "/nothing", &[html], "")).await;
     assert_eq!(response.status, 404);
-    assert!(response.text.contains("<h1><bdi>Page not found</bdi></h1>"), "{}", response.text);
+    assert!(
+        response.text.contains("<h1><bdi>Page not found</bdi></h1>"),
+        "{}",
+        response.text
+    );
     for (method, path, allow) in [
         ("POST", "/", "GET,HEAD"),
         ("PUT", CHOICE_LINK, "GET,HEAD,POST"),
@@ -98,28 +129,55 @@ async fn assets_are_named_by_hash_and_immutable() {
     let console = TestConsole::new().await;
     let home = console.get("/").await;
     for before in ["rel=\"stylesheet\" href=\"/console", "<img src=\"/console"] {
-        let path = home.text.split_once(before).unwrap().1.split('"').next().unwrap();
+        let path = home
+            .text
+            .split_once(before)
+            .unwrap()
+            .1
+            .split('"')
+            .next()
+            .unwrap();
         let file = console.get(path).await;
         assert_eq!(file.status, 200, "{path}");
-        assert_eq!(file.headers["cache-control"], "public, max-age=31536000, immutable");
-        assert!(!file.text.contains("http://") || path.ends_with(".svg"), "no URL of another server");
+        assert_eq!(
+            file.headers["cache-control"],
+            "public, max-age=31536000, immutable"
+        );
+        assert!(
+            !file.text.contains("http://") || path.ends_with(".svg"),
+            "no URL of another server"
+        );
     }
 }
 
 #[tokio::test]
 async fn start_page_helps_the_operator_on_this_machine_only() {
     let console = TestConsole::new().await;
-    let own = console.send(request("GET", "/", &[("host", "127.0.0.1:8081")], "")).await;
+    let own = console
+        .send(request("GET", "/", &[("host", "127.0.0.1:8081")], ""))
+        .await;
     assert_eq!(own.status, 200);
-    for words in ["bellbird connection link --user", "href=\"http://127.0.0.1:8080/docs\"", "/webhooks/PROVIDER"] {
+    for words in [
+        "bellbird connection link --user",
+        "href=\"http://127.0.0.1:8080/docs\"",
+        "/webhooks/PROVIDER",
+    ] {
         assert!(own.text.contains(words), "no {words:?} in {}", own.text);
     }
     let forwarded = [("host", "127.0.0.1:8081"), ("x-forwarded-for", "192.0.2.1")];
     for headers in [&[][..], &[("host", "bellbird.example")], &forwarded] {
         let public = console.send(request("GET", "/", headers, "")).await;
         assert_eq!(public.status, 200);
-        assert!(public.text.contains("Open the link that you were given"), "{}", public.text);
-        assert!(!public.text.contains("<code>") && !public.text.contains("8080"), "{}", public.text);
+        assert!(
+            public.text.contains("Open the link that you were given"),
+            "{}",
+            public.text
+        );
+        assert!(
+            !public.text.contains("<code>") && !public.text.contains("8080"),
+            "{}",
+            public.text
+        );
     }
 }
 
@@ -128,7 +186,12 @@ async fn every_page_names_the_operator() {
     let console = TestConsole::new().await;
     for path in ["/", CHOICE_LINK, "/link/none", "/link/callback"] {
         let page = console.get(path).await;
-        assert!(page.text.contains("Bellbird of <bdi>&#60;Acme&#62; Ltd</bdi>"), "{path}: {}", page.text);
+        assert!(
+            page.text
+                .contains("Bellbird of <bdi>&#60;Acme&#62; Ltd</bdi>"),
+            "{path}: {}",
+            page.text
+        );
         assert!(!page.text.contains("<a class=\"brand\""), "{path}");
     }
 }
@@ -139,29 +202,72 @@ async fn only_the_demo_makes_link_urls_for_its_own_page() {
     console.set_console_url("http://127.0.0.1:8081");
     let user = console.user;
     let post = async |path: &str, demo: Option<Demo>, headers: &[(&str, &str)]| {
-        let site = Site { demo, ..console.site() };
+        let site = Site {
+            demo,
+            ..console.site()
+        };
         let mut request = request("POST", path, headers, "");
-        request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
-        console.router(site).oneshot(request).await.unwrap().status().as_u16()
+        request
+            .extensions_mut()
+            .insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
+        console
+            .router(site)
+            .oneshot(request)
+            .await
+            .unwrap()
+            .status()
+            .as_u16()
     };
-    let demo = || Some(Demo { user, email: "emma@example.com".to_owned(), database: None });
-    let own = [("host", "127.0.0.1:8081"), ("sec-fetch-site", "same-origin")];
+    let demo = || {
+        Some(Demo {
+            user,
+            email: "emma@example.com".to_owned(),
+            database: None,
+        })
+    };
+    let own = [
+        ("host", "127.0.0.1:8081"),
+        ("sec-fetch-site", "same-origin"),
+    ];
     // Without providers there is nothing to link, but the request is accepted.
     for (path, accepted) in [("/demo/link", 500), ("/demo/sign-in", 303)] {
-        assert_eq!(post(path, None, &own).await, 404, "{path}: serve does not have it");
+        assert_eq!(
+            post(path, None, &own).await,
+            404,
+            "{path}: serve does not have it"
+        );
         for foreign in [
             &own[..1],
             &[("host", "127.0.0.1:8081"), ("sec-fetch-site", "cross-site")],
-            &[("host", "rebound.example"), ("sec-fetch-site", "same-origin")],
+            &[
+                ("host", "rebound.example"),
+                ("sec-fetch-site", "same-origin"),
+            ],
         ] {
-            assert_eq!(post(path, demo(), foreign).await, 403, "{path}: {foreign:?}");
+            assert_eq!(
+                post(path, demo(), foreign).await,
+                403,
+                "{path}: {foreign:?}"
+            );
         }
         assert_eq!(post(path, demo(), &own).await, accepted, "{path}");
     }
-    let site = Site { demo: demo(), ..console.site() };
-    let expired = console.router(site).oneshot(request("GET", "/link/none", &[], "")).await;
-    let body = to_bytes(expired.unwrap().into_body(), usize::MAX).await.unwrap();
-    assert!(String::from_utf8(body.to_vec()).unwrap().contains("action=\"/console/demo/link\""));
+    let site = Site {
+        demo: demo(),
+        ..console.site()
+    };
+    let expired = console
+        .router(site)
+        .oneshot(request("GET", "/link/none", &[], ""))
+        .await;
+    let body = to_bytes(expired.unwrap().into_body(), usize::MAX)
+        .await
+        .unwrap();
+    assert!(
+        String::from_utf8(body.to_vec())
+            .unwrap()
+            .contains("action=\"/console/demo/link\"")
+    );
 }
 
 #[tokio::test]
@@ -169,9 +275,19 @@ async fn choice_link_shows_providers_and_connections() {
     let console = TestConsole::new().await;
     let page = console.get(CHOICE_LINK).await;
     assert_eq!(page.status, 200);
-    assert!(page.text.contains("&#60;emma&#62;@example.com"), "{}", page.text);
-    assert!(page.text.contains("20:54 Sydney time") && page.text.contains("No bank or broker can be connected"));
-    assert!(!page.text.contains("choice-token"), "no page contains its own URL");
+    assert!(
+        page.text.contains("&#60;emma&#62;@example.com"),
+        "{}",
+        page.text
+    );
+    assert!(
+        page.text.contains("20:54 Sydney time")
+            && page.text.contains("No bank or broker can be connected")
+    );
+    assert!(
+        !page.text.contains("choice-token"),
+        "no page contains its own URL"
+    );
     let head = console.send(request("HEAD", CHOICE_LINK, &[], "")).await;
     assert_eq!((head.status, head.text.as_str()), (StatusCode::OK, ""));
     assert_eq!(console.get("/link/none").await.status, 404);
@@ -183,11 +299,26 @@ async fn provider_link_shows_a_page_that_names_the_user() {
     let console = TestConsole::new().await;
     let opened = console.get(PROVIDER_LINK).await;
     assert_eq!(opened.status, 200);
-    assert!(opened.text.contains("&#60;emma&#62;@example.com"), "{}", opened.text);
-    assert!(opened.headers.get("set-cookie").is_none(), "only the button binds a browser");
-    assert_eq!(console.send(request("HEAD", PROVIDER_LINK, &[], "")).await.status, 200);
+    assert!(
+        opened.text.contains("&#60;emma&#62;@example.com"),
+        "{}",
+        opened.text
+    );
+    assert!(
+        opened.headers.get("set-cookie").is_none(),
+        "only the button binds a browser"
+    );
+    assert_eq!(
+        console
+            .send(request("HEAD", PROVIDER_LINK, &[], ""))
+            .await
+            .status,
+        200
+    );
     let prefetch = [("sec-purpose", "prefetch;prerender")];
-    let prefetched = console.send(request("GET", "/link/callback?state=x", &prefetch, "")).await;
+    let prefetched = console
+        .send(request("GET", "/link/callback?state=x", &prefetch, ""))
+        .await;
     assert_eq!(prefetched.status, 503);
     assert_eq!(prefetched.headers["cache-control"], "no-store");
 }
@@ -196,11 +327,26 @@ async fn provider_link_shows_a_page_that_names_the_user() {
 async fn answers_are_small_and_same_site() {
     let console = TestConsole::new().await;
     let post = async |headers: &[(&str, &str)], form: String| {
-        console.send(request("POST", "/link/callback?state=x", headers, form)).await.status.as_u16()
+        console
+            .send(request("POST", "/link/callback?state=x", headers, form))
+            .await
+            .status
+            .as_u16()
     };
-    assert_eq!(post(&[("sec-fetch-site", "cross-site")], "answer=yes".to_owned()).await, 403);
-    assert_eq!(post(&[], "answer=yes".to_owned()).await, 403, "nobody says from where");
-    assert_eq!(post(&OWN, "answer=yes".to_owned()).await, 400, "no such session");
+    assert_eq!(
+        post(&[("sec-fetch-site", "cross-site")], "answer=yes".to_owned()).await,
+        403
+    );
+    assert_eq!(
+        post(&[], "answer=yes".to_owned()).await,
+        403,
+        "nobody says from where"
+    );
+    assert_eq!(
+        post(&OWN, "answer=yes".to_owned()).await,
+        400,
+        "no such session"
+    );
     assert_eq!(post(&OWN, "answer=perhaps".to_owned()).await, 400);
     assert_eq!(post(&OWN, "x".repeat(4 * 1024 + 1)).await, 413);
 }
@@ -209,20 +355,47 @@ async fn answers_are_small_and_same_site() {
 async fn forms_are_small_single_choice_and_same_site() {
     let console = TestConsole::new().await;
     let post = async |headers: &[(&str, &str)], form: String| {
-        let response = console.send(request("POST", CHOICE_LINK, headers, form)).await;
-        assert!(response.text.starts_with("<!doctype html>"), "{}", response.text);
+        let response = console
+            .send(request("POST", CHOICE_LINK, headers, form))
+            .await;
+        assert!(
+            response.text.starts_with("<!doctype html>"),
+            "{}",
+            response.text
+        );
         response.status.as_u16()
     };
     let connection = format!("connection={}", ConnectionId::new());
-    assert_eq!(post(&[("sec-fetch-site", "cross-site")], connection.clone()).await, 403);
-    assert_eq!(post(&[], connection.clone()).await, 403, "nobody says from where");
+    assert_eq!(
+        post(&[("sec-fetch-site", "cross-site")], connection.clone()).await,
+        403
+    );
+    assert_eq!(
+        post(&[], connection.clone()).await,
+        403,
+        "nobody says from where"
+    );
     assert_eq!(post(&[("origin", "null")], connection.clone()).await, 403);
-    assert_eq!(post(&OWN, connection.clone()).await, 410, "no such connection");
-    assert_eq!(post(&OWN, "provider=somebank".to_owned()).await, 400, "no provider has a consent page");
+    assert_eq!(
+        post(&OWN, connection.clone()).await,
+        410,
+        "no such connection"
+    );
+    assert_eq!(
+        post(&OWN, "provider=somebank".to_owned()).await,
+        400,
+        "no provider has a consent page"
+    );
     assert_eq!(post(&OWN, format!("{connection}&{connection}")).await, 400);
     assert_eq!(post(&OWN, "x".repeat(4 * 1024 + 1)).await, 413);
-    assert_eq!(post(&[OWN[0], ("content-length", "8194")], String::new()).await, 413, "by its declared length");
-    let response = console.send(request("POST", "/link/none", &OWN, connection)).await;
+    assert_eq!(
+        post(&[OWN[0], ("content-length", "8194")], String::new()).await,
+        413,
+        "by its declared length"
+    );
+    let response = console
+        .send(request("POST", "/link/none", &OWN, connection))
+        .await;
     assert_eq!(response.status, 410);
 }
 
@@ -231,11 +404,20 @@ async fn unknown_callback_changes_nothing() {
     let console = TestConsole::new().await;
     let long = format!("/link/callback?state={}", "x".repeat(8 * 1024));
     let many = format!("/link/callback?{}", vec!["a=1"; 51].join("&"));
-    for path in ["/link/callback", "/link/callback?state=forged&code=secret", &long, &many] {
+    for path in [
+        "/link/callback",
+        "/link/callback?state=forged&code=secret",
+        &long,
+        &many,
+    ] {
         let page = console.get(path).await;
         assert_eq!(page.status, 400);
         assert!(page.text.contains("Nothing was changed."), "{}", page.text);
-        assert!(!page.text.contains("forged&") && !page.text.contains("secret"), "{}", page.text);
+        assert!(
+            !page.text.contains("forged&") && !page.text.contains("secret"),
+            "{}",
+            page.text
+        );
     }
 }
 
@@ -245,7 +427,9 @@ async fn unknown_links_are_limited_by_address() {
     let router = console.router(console.site());
     let get = async |path: &str, peer: &str| {
         let mut request = request("GET", path, &[], "");
-        request.extensions_mut().insert(ConnectInfo(SocketAddr::new(peer.parse().unwrap(), 1)));
+        request
+            .extensions_mut()
+            .insert(ConnectInfo(SocketAddr::new(peer.parse().unwrap(), 1)));
         router.clone().oneshot(request).await.unwrap()
     };
     for path in ["/link/none", "/link/callback?state=forged", "/link/other"] {
@@ -257,30 +441,49 @@ async fn unknown_links_are_limited_by_address() {
         assert_eq!(response.headers()["retry-after"], "20");
     }
     assert_eq!(get("/", "203.0.113.1").await.status(), 200, "other pages");
-    assert_eq!(get(CHOICE_LINK, "203.0.113.2").await.status(), 200, "another address");
+    assert_eq!(
+        get(CHOICE_LINK, "203.0.113.2").await.status(),
+        200,
+        "another address"
+    );
 }
 
 #[tokio::test]
 async fn provider_events_are_rejected_as_json() {
     let console = TestConsole::new().await;
     let post = async |headers: &[(&str, &str)], event: Body| {
-        let response = console.send(request("POST", "/webhooks/somebank", headers, event)).await;
+        let response = console
+            .send(request("POST", "/webhooks/somebank", headers, event))
+            .await;
         let body: serde_json::Value = serde_json::from_str(&response.text).unwrap();
         assert!(body["error"]["message"].is_string());
         response.status.as_u16()
     };
     assert_eq!(post(&[("accept", "text/html")], "{}".into()).await, 404);
     assert_eq!(post(&[], vec![b' '; 256 * 1024 + 1].into()).await, 413);
-    assert_eq!(post(&[("content-length", "524290")], Body::empty()).await, 413);
-    assert_eq!(post(&[], vec![b' '; 256 * 1024].into()).await, 404, "the whole body is read");
+    assert_eq!(
+        post(&[("content-length", "524290")], Body::empty()).await,
+        413
+    );
+    assert_eq!(
+        post(&[], vec![b' '; 256 * 1024].into()).await,
+        404,
+        "the whole body is read"
+    );
 }
 
 #[tokio::test]
 async fn concurrent_provider_events_are_bounded() {
     let console = TestConsole::new().await;
     let router = console.router(console.site());
-    let post = |body| router.clone().oneshot(request("POST", "/webhooks/somebank", &[], body));
-    let mut waiting: Vec<_> = (0..PROVIDER_EVENTS_CONCURRENT_MAX).map(|_| Box::pin(post(pending_body()))).collect();
+    let post = |body| {
+        router
+            .clone()
+            .oneshot(request("POST", "/webhooks/somebank", &[], body))
+    };
+    let mut waiting: Vec<_> = (0..PROVIDER_EVENTS_CONCURRENT_MAX)
+        .map(|_| Box::pin(post(pending_body())))
+        .collect();
     let mut context = Context::from_waker(Waker::noop());
     for event in &mut waiting {
         assert!(event.as_mut().poll(&mut context).is_pending());
@@ -288,21 +491,50 @@ async fn concurrent_provider_events_are_bounded() {
     let rejected = pin!(post(Body::empty())).await.unwrap();
     assert_eq!(rejected.status(), 503);
     assert_eq!(rejected.headers()["retry-after"], "1");
-    let small = request("POST", "/webhooks/somebank", &[("content-length", "2")], Body::from("{}"));
-    assert_eq!(router.clone().oneshot(small).await.unwrap().status(), 404, "small events need no permit to be read");
+    let small = request(
+        "POST",
+        "/webhooks/somebank",
+        &[("content-length", "2")],
+        Body::from("{}"),
+    );
+    assert_eq!(
+        router.clone().oneshot(small).await.unwrap().status(),
+        404,
+        "small events need no permit to be read"
+    );
     let other = request("POST", "/webhooks/fiskil", &[], Body::empty());
-    assert_eq!(router.clone().oneshot(other).await.unwrap().status(), 404, "another provider has permits of its own");
+    assert_eq!(
+        router.clone().oneshot(other).await.unwrap().status(),
+        404,
+        "another provider has permits of its own"
+    );
     waiting.clear();
-    assert_eq!(post(Body::empty()).await.unwrap().status(), 404, "the permits are free again");
+    assert_eq!(
+        post(Body::empty()).await.unwrap().status(),
+        404,
+        "the permits are free again"
+    );
 }
 
 /// The cookie of a browser in which the user is signed in.
 async fn sign_in(console: &TestConsole, router: &Router) -> String {
     let (storage, now) = (console.access.storage(), console.access.clock().now());
-    let link = create_sign_in_link(storage, console.user, "", now).await.unwrap();
-    let signed_in = router.clone().oneshot(request("POST", link.expose_secret(), &OWN, "")).await.unwrap();
-    let mut cookies = signed_in.headers().get_all("set-cookie").iter().map(|cookie| cookie.to_str().unwrap());
-    let cookie = cookies.find(|cookie| cookie.contains("bellbird-session=")).unwrap();
+    let link = create_sign_in_link(storage, console.user, "", now)
+        .await
+        .unwrap();
+    let signed_in = router
+        .clone()
+        .oneshot(request("POST", link.expose_secret(), &OWN, ""))
+        .await
+        .unwrap();
+    let mut cookies = signed_in
+        .headers()
+        .get_all("set-cookie")
+        .iter()
+        .map(|cookie| cookie.to_str().unwrap());
+    let cookie = cookies
+        .find(|cookie| cookie.contains("bellbird-session="))
+        .unwrap();
     cookie.split(';').next().unwrap().to_owned()
 }
 
@@ -311,12 +543,25 @@ async fn own_data_is_read_while_it_is_sent() {
     let console = TestConsole::new().await;
     let router = console.router(console.site());
     let cookie = sign_in(&console, &router).await;
-    let download = || router.clone().oneshot(request("GET", "/settings/data.json", &[("cookie", &cookie)], ""));
+    let download = || {
+        router.clone().oneshot(request(
+            "GET",
+            "/settings/data.json",
+            &[("cookie", &cookie)],
+            "",
+        ))
+    };
     let first = download().await.unwrap();
-    assert_eq!((first.status(), first.headers().get("content-length")), (StatusCode::OK, None));
+    assert_eq!(
+        (first.status(), first.headers().get("content-length")),
+        (StatusCode::OK, None)
+    );
     assert!(first.extensions().get::<ResponseTimeout>().is_some());
     let second = download().await.unwrap();
-    assert_eq!((second.status().as_u16(), &second.headers()["retry-after"]), (429, &HeaderValue::from(5)));
+    assert_eq!(
+        (second.status().as_u16(), &second.headers()["retry-after"]),
+        (429, &HeaderValue::from(5))
+    );
     let body = to_bytes(first.into_body(), usize::MAX).await.unwrap();
     let data: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(data["users"][0]["email"], "<emma>@example.com");
@@ -329,7 +574,10 @@ async fn own_data_is_read_while_it_is_sent() {
     assert_eq!(found, members);
     assert_eq!(data["leftOut"].as_object().unwrap().len(), LEFT_OUT.len());
     let text = std::str::from_utf8(&body).unwrap();
-    assert!(!text.contains("hash") && !text.contains("choice-token"), "{text}");
+    assert!(
+        !text.contains("hash") && !text.contains("choice-token"),
+        "{text}"
+    );
     assert_eq!(download().await.unwrap().status(), 200);
 }
 
@@ -339,13 +587,23 @@ async fn files_keep_what_the_listener_must_know() {
     let console = TestConsole::new().await;
     let file = async || {
         let mut response = Response::new(Body::from("rows"));
-        response.extensions_mut().insert(ResponseTimeout(Duration::from_secs(3_600)));
+        response
+            .extensions_mut()
+            .insert(ResponseTimeout(Duration::from_secs(3_600)));
         response
     };
     let api = Router::new().route("/v1/export/transactions.csv", get(file));
     let router = crate::router(console.access.clone(), api, settings(), console.site());
     let cookie = sign_in(&console, &router).await;
-    let file = router.oneshot(request("GET", "/transactions.csv", &[("cookie", &cookie)], "")).await.unwrap();
+    let file = router
+        .oneshot(request(
+            "GET",
+            "/transactions.csv",
+            &[("cookie", &cookie)],
+            "",
+        ))
+        .await
+        .unwrap();
     assert_eq!(file.status(), 200);
     assert!(file.extensions().get::<ResponseTimeout>().is_some());
 }

@@ -27,11 +27,15 @@ string_enum! {
 /// This many digits in a name count as an account number.
 const NUMBER_DIGITS_MIN: usize = 12;
 
-/// Groups the digits of a text into runs, as byte positions. `joined` gets the text between two digits and decides
-/// whether they belong to one run.
+/// Groups the digits of a text into runs, as byte positions. `joined` gets the text between two
+/// digits and decides whether they belong to one run.
 fn digit_runs(text: &str, joined: impl Fn(&str) -> bool) -> Vec<Vec<usize>> {
     let mut runs: Vec<Vec<usize>> = Vec::new();
-    for (at, _) in text.bytes().enumerate().filter(|(_, byte)| byte.is_ascii_digit()) {
+    for (at, _) in text
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| byte.is_ascii_digit())
+    {
         match runs.last_mut() {
             Some(run) if run.last().is_some_and(|last| joined(&text[last + 1..at])) => run.push(at),
             _ => runs.push(vec![at]),
@@ -40,17 +44,21 @@ fn digit_runs(text: &str, joined: impl Fn(&str) -> bool) -> Vec<Vec<usize>> {
     runs
 }
 
-/// `xxxx` followed by the last four digits: the only form of an account number that leaves an adapter.
+/// `xxxx` followed by the last four digits: the only form of an account number that leaves an
+/// adapter.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct MaskedNumber(String);
 
 impl MaskedNumber {
-    /// Keeps the last four digits of a number, which the provider may have masked already. Only digits behind the last
-    /// masked character count. Returns `None` for fewer than four.
+    /// Keeps the last four digits of a number, which the provider may have masked already. Only
+    /// digits behind the last masked character count. Returns `None` for fewer than four.
     #[must_use]
     pub fn mask(number: &str) -> Option<Self> {
         // Digits before the institution's own masking are not the last ones, so they never count.
-        let number = number.rsplit(['*', 'x', 'X', '•', '#']).next().unwrap_or(number);
+        let number = number
+            .rsplit(['*', 'x', 'X', '•', '#'])
+            .next()
+            .unwrap_or(number);
         let mut masked = *b"xxxxxxxx";
         let mut positions = masked.iter_mut().rev().take(4);
         for digit in number.bytes().rev().filter(u8::is_ascii_digit).take(4) {
@@ -64,35 +72,64 @@ impl MaskedNumber {
 
     /// Masks account numbers inside a display name, because institutions put numbers into names.
     ///
-    /// Masks `number` in any spelling. If the provider sent only its last four digits, masks each longer number with
-    /// that ending. Also masks each number of 12 digits or more, since it may belong to another account.
+    /// Masks `number` in any spelling. If the provider sent only its last four digits, masks each
+    /// longer number with that ending. Also masks each number of 12 digits or more, since it may
+    /// belong to another account.
     #[must_use]
     pub fn hide_in(name: &str, number: &str) -> String {
         let own: String = number.chars().filter(char::is_ascii_digit).collect();
-        // First the provider's exact spelling, letters included. Four digits need no mask: a mask shows them anyway.
+        // First the provider's exact spelling, letters included. Four digits need no mask: a mask
+        // shows them anyway.
         let as_sent = Some(number).filter(|_| own.len() > 4).and_then(Self::mask);
-        let name = as_sent.map_or_else(|| name.to_owned(), |mask| name.replace(number, mask.as_str()));
+        let name = as_sent.map_or_else(
+            || name.to_owned(),
+            |mask| name.replace(number, mask.as_str()),
+        );
         let mut secrets: Vec<Range<usize>> = Vec::new();
         if own.len() > 4 {
             let apart = |between: &str| !between.contains(char::is_alphanumeric);
             for run in digit_runs(&name, apart) {
-                let digits: String = run.iter().map(|at| char::from(name.as_bytes()[*at])).collect();
-                secrets.extend(digits.match_indices(&own).map(|(at, _)| run[at]..run[at + own.len() - 1] + 1));
+                let digits: String = run
+                    .iter()
+                    .map(|at| char::from(name.as_bytes()[*at]))
+                    .collect();
+                secrets.extend(
+                    digits
+                        .match_indices(&own)
+                        .map(|(at, _)| run[at]..run[at + own.len() - 1] + 1),
+                );
             }
         }
         if own.len() == 4 {
-            let unbroken =
-                |between: &str| !between.contains(char::is_alphanumeric) && !between.contains(char::is_whitespace);
-            for run in digit_runs(&name, unbroken).into_iter().filter(|run| run.len() > 4) {
-                if run.iter().rev().zip(own.bytes().rev()).all(|(at, own)| name.as_bytes()[*at] == own) {
+            let unbroken = |between: &str| {
+                !between.contains(char::is_alphanumeric) && !between.contains(char::is_whitespace)
+            };
+            for run in digit_runs(&name, unbroken)
+                .into_iter()
+                .filter(|run| run.len() > 4)
+            {
+                if run
+                    .iter()
+                    .rev()
+                    .zip(own.bytes().rev())
+                    .all(|(at, own)| name.as_bytes()[*at] == own)
+                {
                     secrets.push(run[0]..run[run.len() - 1] + 1);
                 }
             }
         }
-        let close = |between: &str| !between.contains(char::is_alphanumeric) && between.chars().count() <= 1;
-        for run in digit_runs(&name, close).into_iter().filter(|run| run.len() >= NUMBER_DIGITS_MIN) {
+        let close = |between: &str| {
+            !between.contains(char::is_alphanumeric) && between.chars().count() <= 1
+        };
+        for run in digit_runs(&name, close)
+            .into_iter()
+            .filter(|run| run.len() >= NUMBER_DIGITS_MIN)
+        {
             let whole = run[0]..run[run.len() - 1] + 1;
-            if !secrets.iter().any(|secret| secret.start < whole.end && whole.start < secret.end) {
+            if !secrets
+                .iter()
+                .any(|secret| secret.start < whole.end && whole.start < secret.end)
+            {
                 secrets.push(whole);
             }
         }
@@ -156,7 +193,13 @@ mod tests {
             ("", None),
             ("٣٣٣٣", None),
         ] {
-            assert_eq!(MaskedNumber::mask(number).as_ref().map(MaskedNumber::as_str), expected, "{number}");
+            assert_eq!(
+                MaskedNumber::mask(number)
+                    .as_ref()
+                    .map(MaskedNumber::as_str),
+                expected,
+                "{number}"
+            );
         }
     }
 
@@ -166,24 +209,52 @@ mod tests {
         for (name, number, expected) in [
             ("Everyday", bank, "Everyday"),
             ("12-3456-0000001-51", bank, "xxxx0151"),
-            ("Everyday (12-3456-0000001-51), joint", bank, "Everyday (xxxx0151), joint"),
+            (
+                "Everyday (12-3456-0000001-51), joint",
+                bank,
+                "Everyday (xxxx0151), joint",
+            ),
             ("Mā 123456000000151 é", bank, "Mā xxxx0151 é"),
             ("No 1 12 3456 0000001 51 - 2", bank, "No 1 xxxx0151 - 2"),
             ("Everyday 12–3456–0000001–51", bank, "Everyday xxxx0151"),
-            ("Everyday 12\u{a0}3456\u{a0}0000001\u{a0}51", bank, "Everyday xxxx0151"),
-            ("12_3456_0000001_51 and 12 3456 0000001 51", bank, "xxxx0151 and xxxx0151"),
+            (
+                "Everyday 12\u{a0}3456\u{a0}0000001\u{a0}51",
+                bank,
+                "Everyday xxxx0151",
+            ),
+            (
+                "12_3456_0000001_51 and 12 3456 0000001 51",
+                bank,
+                "xxxx0151 and xxxx0151",
+            ),
             ("TFSA 51238443", "****8443", "TFSA xxxx8443"),
             ("A3 123456000000151", bank, "A3 xxxx0151"),
             ("Q1 778899001122", "****1122", "Q1 xxxx1122"),
             ("TFSA 8443", "****8443", "TFSA 8443"),
             ("TFSA 51238444", "****8443", "TFSA 51238444"),
-            ("Fixed 31/03/2026 - 30/06/2026 at 5.25", "", "Fixed 31/03/2026 - 30/06/2026 at 5.25"),
+            (
+                "Fixed 31/03/2026 - 30/06/2026 at 5.25",
+                "",
+                "Fixed 31/03/2026 - 30/06/2026 at 5.25",
+            ),
             ("Everyday 12-3456-0000001-051", bank, "Everyday xxxx1051"),
             ("Everyday 06-1234-7654321-00", "", "Everyday xxxx2100"),
-            ("Card 1234-****-****-5678!", "1234-****-****-5678", "Card xxxx5678!"),
-            ("Visa ****-****-****-5678", "****-****-****-5678", "Visa ****-****-****-5678"),
+            (
+                "Card 1234-****-****-5678!",
+                "1234-****-****-5678",
+                "Card xxxx5678!",
+            ),
+            (
+                "Visa ****-****-****-5678",
+                "****-****-****-5678",
+                "Visa ****-****-****-5678",
+            ),
             ("IRD 123456789", "123-456-789", "IRD xxxx6789"),
-            ("Term deposit 2026-03-31 at 5.25", "", "Term deposit 2026-03-31 at 5.25"),
+            (
+                "Term deposit 2026-03-31 at 5.25",
+                "",
+                "Term deposit 2026-03-31 at 5.25",
+            ),
             ("IRA Q6542138443", "Q6542138443", "IRA xxxx8443"),
             ("IRA 6542-138443", "Q6542138443", "IRA xxxx8443"),
             ("IRA ****8443", "****8443", "IRA ****8443"),

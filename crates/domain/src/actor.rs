@@ -24,29 +24,41 @@ string_enum! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Actor {
     pub kind: ActorKind,
-    /// The name of the Unix user who ran the command, or the id of the operator key, of the user who is an operator, or
-    /// of the session of the user whom it is about.
+    /// The name of the Unix user who ran the command, or the id of the operator key, of the user
+    /// who is an operator, or of the session of the user whom it is about.
     pub id: String,
 }
 
 impl Actor {
     #[must_use]
     pub fn command(unix_user: &str) -> Self {
-        Self { kind: ActorKind::Command, id: unix_user.to_owned() }
+        Self {
+            kind: ActorKind::Command,
+            id: unix_user.to_owned(),
+        }
     }
 
     #[must_use]
     pub fn operator_key(key: OperatorKeyId) -> Self {
-        Self { kind: ActorKind::OperatorKey, id: key.to_string() }
+        Self {
+            kind: ActorKind::OperatorKey,
+            id: key.to_string(),
+        }
     }
 
     #[must_use]
     pub fn operator(user: UserId) -> Self {
-        Self { kind: ActorKind::Operator, id: user.to_string() }
+        Self {
+            kind: ActorKind::Operator,
+            id: user.to_string(),
+        }
     }
 
     #[must_use]
     pub fn user(session: Uuid) -> Self {
-        Self { kind: ActorKind::User, id: session.to_string() }
+        Self {
+            kind: ActorKind::User,
+            id: session.to_string(),
+        }
     }
 }

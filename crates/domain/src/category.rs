@@ -2,7 +2,8 @@
 
 macro_rules! categories {
     ($($name:ident $key:literal $label:literal,)*) => {
-        /// The purpose of a transaction. The API contract fixes the set; any other provider value maps to no category.
+        /// The purpose of a transaction. The API contract fixes the set; any other provider value
+        /// maps to no category.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Category { $($name,)* }
 

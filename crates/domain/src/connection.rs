@@ -57,9 +57,14 @@ pub(crate) use string_enum;
 
 /// The schema of a string that is one of these.
 #[cfg(feature = "openapi")]
-pub fn schema_of(values: impl Iterator<Item = &'static str>) -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+pub fn schema_of(
+    values: impl Iterator<Item = &'static str>,
+) -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
     use utoipa::openapi::schema::{ObjectBuilder, Type};
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(values)).into()
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(values))
+        .into()
 }
 
 /// The text matches no variant of the enum.
@@ -98,7 +103,8 @@ impl std::fmt::Debug for ProviderName {
 }
 
 string_enum! {
-    /// The kind of institution behind a connection. It decides which endpoints serve the connection.
+    /// The kind of institution behind a connection. It decides which endpoints serve the
+    /// connection.
     ConnectionCategory {
         /// A bank: balances and transactions.
         Banking "banking",
@@ -126,7 +132,8 @@ string_enum! {
 pub struct Connection {
     pub id: ConnectionId,
     pub user_id: UserId,
-    /// The provider's name as stored. The registry decides whether this installation still offers that provider.
+    /// The provider's name as stored. The registry decides whether this installation still offers
+    /// that provider.
     pub provider: String,
     pub category: ConnectionCategory,
     /// The provider's id for the institution, an opaque text.
@@ -135,7 +142,8 @@ pub struct Connection {
     /// URL of the institution's logo.
     pub institution_logo: Option<String>,
     pub status: ConnectionStatus,
-    /// When the consent ends unless the user renews it, or when it ended. None if the provider has not said.
+    /// When the consent ends unless the user renews it, or when it ended. None if the provider has
+    /// not said.
     pub consent_expires_at: Option<Timestamp>,
     /// When the provider last returned data.
     pub last_refreshed_at: Option<Timestamp>,

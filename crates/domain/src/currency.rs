@@ -14,7 +14,10 @@ impl Currency {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; 3] = text.as_bytes().try_into().ok()?;
-        bytes.iter().all(u8::is_ascii_alphabetic).then(|| Self(bytes.map(|byte| byte.to_ascii_uppercase())))
+        bytes
+            .iter()
+            .all(u8::is_ascii_alphabetic)
+            .then(|| Self(bytes.map(|byte| byte.to_ascii_uppercase())))
     }
 
     #[must_use]
@@ -22,13 +25,13 @@ impl Currency {
         std::str::from_utf8(&self.0).unwrap_or("XXX")
     }
 
-    /// Decimal places of the smallest unit, from the ISO 4217 list of January 2024. Codes outside that list, and codes
-    /// without a smallest unit, have two.
+    /// Decimal places of the smallest unit, from the ISO 4217 list of January 2024. Codes outside
+    /// that list, and codes without a smallest unit, have two.
     #[must_use]
     pub fn minor_unit_digits(&self) -> u32 {
         match &self.0 {
-            b"BIF" | b"CLP" | b"DJF" | b"GNF" | b"ISK" | b"JPY" | b"KMF" | b"KRW" | b"PYG" | b"RWF" | b"UGX"
-            | b"UYI" | b"VND" | b"VUV" | b"XAF" | b"XOF" | b"XPF" => 0,
+            b"BIF" | b"CLP" | b"DJF" | b"GNF" | b"ISK" | b"JPY" | b"KMF" | b"KRW" | b"PYG"
+            | b"RWF" | b"UGX" | b"UYI" | b"VND" | b"VUV" | b"XAF" | b"XOF" | b"XPF" => 0,
             b"BHD" | b"IQD" | b"JOD" | b"KWD" | b"LYD" | b"OMR" | b"TND" => 3,
             b"CLF" | b"UYW" => 4,
             _ => 2,
@@ -60,7 +63,12 @@ mod tests {
 
     #[test]
     fn accepts_exactly_three_letters() {
-        assert_eq!(Currency::parse("aud").map(|code| code.to_string()).as_deref(), Some("AUD"));
+        assert_eq!(
+            Currency::parse("aud")
+                .map(|code| code.to_string())
+                .as_deref(),
+            Some("AUD")
+        );
         for text in ["", "AU", "AUDD", "A1D", "A$D", "ÄUD", "ÄU"] {
             assert_eq!(Currency::parse(text), None, "{text}");
         }
@@ -71,13 +79,21 @@ mod tests {
     fn minor_units_match_iso_4217() {
         let listed = |digits: u32, codes: &str| {
             for code in codes.split(' ') {
-                assert_eq!(Currency::parse(code).expect("a code").minor_unit_digits(), digits, "{code}");
+                assert_eq!(
+                    Currency::parse(code).expect("a code").minor_unit_digits(),
+                    digits,
+                    "{code}"
+                );
             }
         };
-        listed(0, "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF");
+        listed(
+            0,
+            "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
+        );
         listed(3, "BHD IQD JOD KWD LYD OMR TND");
         listed(4, "CLF UYW");
-        // Two places: MGA and MRU (whose unit is a fifth), withdrawn codes, and codes without a smallest unit.
+        // Two places: MGA and MRU (whose unit is a fifth), withdrawn codes, and codes without a
+        // smallest unit.
         listed(
             2,
             "AUD NZD USD EUR GBP CHF CNY HKD SGD INR MXN MGA MRU HUF IDR TWD COP CRC LAK SLE VED ZWG XCG CHE COU USN",

@@ -30,8 +30,8 @@ pub enum Bound {
 pub struct BoundError;
 
 impl Bound {
-    /// Parses `YYYY-MM-DD`, or RFC 3339 with `T`, seconds, an optional fraction, and `Z` or an offset.
-    /// Truncates fractions to nanoseconds.
+    /// Parses `YYYY-MM-DD`, or RFC 3339 with `T`, seconds, an optional fraction, and `Z` or an
+    /// offset. Truncates fractions to nanoseconds.
     ///
     /// Stricter than RFC 3339: rejects a lower-case `t` or `z`, and leap seconds.
     pub fn parse(text: &str) -> Result<Self, BoundError> {
@@ -57,9 +57,9 @@ impl Bound {
                 // If clocks go back just after midnight, the end of the day occurs twice.
                 let end = zone.to_ambiguous_timestamp(day.at(23, 59, 59, 999_999_999));
                 match (end.offset(), day.tomorrow()) {
-                    (AmbiguousOffset::Gap { .. }, Ok(next)) => {
-                        start_of(next, zone).checked_sub(SignedDuration::from_nanos(1)).unwrap_or(Timestamp::MIN)
-                    }
+                    (AmbiguousOffset::Gap { .. }, Ok(next)) => start_of(next, zone)
+                        .checked_sub(SignedDuration::from_nanos(1))
+                        .unwrap_or(Timestamp::MIN),
                     _ => end.later().unwrap_or(Timestamp::MAX),
                 }
             }
@@ -69,13 +69,24 @@ impl Bound {
 
 /// The first instant of a day in a zone, clamped to the range of `Timestamp`.
 fn start_of(day: Date, zone: &TimeZone) -> Timestamp {
-    let clamped = if day.year() <= 0 { Timestamp::MIN } else { Timestamp::MAX };
-    day.to_zoned(zone.clone()).map_or(clamped, |start| start.timestamp())
+    let clamped = if day.year() <= 0 {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    };
+    day.to_zoned(zone.clone())
+        .map_or(clamped, |start| start.timestamp())
 }
 
 /// Whether the text has the form of the pattern, in which `0` stands for any digit.
 fn has_form(text: &[u8], pattern: &[u8]) -> bool {
-    let fits = |(byte, form): (&u8, &u8)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form };
+    let fits = |(byte, form): (&u8, &u8)| {
+        if *form == b'0' {
+            byte.is_ascii_digit()
+        } else {
+            byte == form
+        }
+    };
     text.len() == pattern.len() && text.iter().zip(pattern).all(fits)
 }
 
@@ -112,13 +123,19 @@ fn parse_timestamp(text: &str) -> Result<Timestamp, BoundError> {
     let point = if fraction.is_empty() { "" } else { "." };
     let clock: DateTime = text[..19].parse().map_err(|_| BoundError)?;
     let instant = format!("{}{point}{fraction}{rest}", &text[..19]).parse();
-    // A valid time at the very end of the calendar may lie outside the range of `Timestamp`. The clamped value bounds
-    // the same rows.
-    Ok(instant.unwrap_or(if clock.year() > 0 { Timestamp::MAX } else { Timestamp::MIN }))
+    // A valid time at the very end of the calendar may lie outside the range of `Timestamp`. The
+    // clamped value bounds the same rows.
+    Ok(instant.unwrap_or(if clock.year() > 0 {
+        Timestamp::MAX
+    } else {
+        Timestamp::MIN
+    }))
 }
 
 fn is_offset(text: &[u8]) -> bool {
-    (has_form(text, b"+00:00") || has_form(text, b"-00:00")) && text[1..3] <= b"23"[..] && text[4] <= b'5'
+    (has_form(text, b"+00:00") || has_form(text, b"-00:00"))
+        && text[1..3] <= b"23"[..]
+        && text[4] <= b'5'
 }
 
 /// A range of transactions: `from` and `to` with their defaults filled in.
@@ -133,11 +150,14 @@ impl DateRange {
     #[must_use]
     pub fn resolve(from: Option<Bound>, to: Option<Bound>, now: Timestamp) -> Self {
         let month_ago = now.checked_sub(DEFAULT_RANGE).unwrap_or(Timestamp::MIN);
-        Self { from: from.unwrap_or(Bound::Instant(month_ago)), to: to.unwrap_or(Bound::Instant(now)) }
+        Self {
+            from: from.unwrap_or(Bound::Instant(month_ago)),
+            to: to.unwrap_or(Bound::Instant(now)),
+        }
     }
 
-    /// Whether a row lies inside. Day bounds compare with the row's day, instant bounds with its instant. Calls `day`
-    /// only for day bounds.
+    /// Whether a row lies inside. Day bounds compare with the row's day, instant bounds with its
+    /// instant. Calls `day` only for day bounds.
     #[must_use]
     pub fn contains(&self, instant: Timestamp, day: impl Fn() -> Date) -> bool {
         let after = match self.from {
@@ -176,7 +196,9 @@ impl DateFilter {
     /// Whether the range ends before it begins.
     #[must_use]
     pub fn is_empty(&self, zone: &TimeZone) -> bool {
-        let (Some(from), Some(to)) = (self.from, self.to) else { return false };
+        let (Some(from), Some(to)) = (self.from, self.to) else {
+            return false;
+        };
         from.first(zone) > to.last(zone)
     }
 
@@ -191,14 +213,16 @@ impl DateFilter {
         Some(to.first(zone).min(TradeTime::Day(day).instant()))
     }
 
-    /// Whether a row lies inside. A row that has only a day is compared by day: an instant bound becomes its day in
-    /// `zone`. A row with an instant is compared as in [`DateRange::contains`].
+    /// Whether a row lies inside. A row that has only a day is compared by day: an instant bound
+    /// becomes its day in `zone`. A row with an instant is compared as in [`DateRange::contains`].
     #[must_use]
     pub fn contains(&self, time: TradeTime, zone: &TimeZone) -> bool {
         let side = |bound: Option<Bound>, beyond: Ordering| {
             let order = match (bound?, time) {
                 (Bound::Day(bound), TradeTime::Day(day)) => day.cmp(&bound),
-                (Bound::Day(bound), TradeTime::Instant(instant)) => day_of(instant, zone).cmp(&bound),
+                (Bound::Day(bound), TradeTime::Instant(instant)) => {
+                    day_of(instant, zone).cmp(&bound)
+                }
                 (Bound::Instant(bound), TradeTime::Day(day)) => day.cmp(&day_of(bound, zone)),
                 (Bound::Instant(bound), TradeTime::Instant(instant)) => instant.cmp(&bound),
             };
@@ -207,15 +231,20 @@ impl DateFilter {
         side(self.from, Ordering::Less).is_none() && side(self.to, Ordering::Greater).is_none()
     }
 
-    /// The days for a query to a provider that filters by day in an unknown zone: one day more on each side.
+    /// The days for a query to a provider that filters by day in an unknown zone: one day more on
+    /// each side.
     #[must_use]
     pub fn days(&self, zone: &TimeZone) -> (Option<Date>, Option<Date>) {
         let day = |bound: Bound| match bound {
             Bound::Day(day) => day,
             Bound::Instant(instant) => day_of(instant, zone),
         };
-        let from = self.from.map(|bound| day(bound).yesterday().unwrap_or(Date::MIN));
-        let to = self.to.map(|bound| day(bound).tomorrow().unwrap_or(Date::MAX));
+        let from = self
+            .from
+            .map(|bound| day(bound).yesterday().unwrap_or(Date::MIN));
+        let to = self
+            .to
+            .map(|bound| day(bound).tomorrow().unwrap_or(Date::MAX));
         (from, to)
     }
 }
@@ -225,8 +254,8 @@ pub fn day_of(instant: Timestamp, zone: &TimeZone) -> Date {
     zone.to_datetime(instant).date()
 }
 
-/// Computes [`day_of`] for many instants of one zone. Keeps the zone's offset until an instant lies outside of the
-/// span in which it is valid, since the search for it takes most of the time.
+/// Computes [`day_of`] for many instants of one zone. Keeps the zone's offset until an instant lies
+/// outside of the span in which it is valid, since the search for it takes most of the time.
 pub struct DayFinder<'z> {
     zone: &'z TimeZone,
     offset: Offset,
@@ -236,14 +265,28 @@ pub struct DayFinder<'z> {
 impl<'z> DayFinder<'z> {
     #[must_use]
     pub fn new(zone: &'z TimeZone) -> Self {
-        Self { zone, offset: Offset::UTC, valid: Timestamp::MAX..Timestamp::MAX }
+        Self {
+            zone,
+            offset: Offset::UTC,
+            valid: Timestamp::MAX..Timestamp::MAX,
+        }
     }
 
     pub fn day_of(&mut self, instant: Timestamp) -> Date {
         if !self.valid.contains(&instant) {
-            let after = instant.checked_add(SignedDuration::from_nanos(1)).unwrap_or(instant);
-            let start = self.zone.preceding(after).next().map_or(Timestamp::MIN, |change| change.timestamp());
-            let end = self.zone.following(instant).next().map_or(Timestamp::MAX, |change| change.timestamp());
+            let after = instant
+                .checked_add(SignedDuration::from_nanos(1))
+                .unwrap_or(instant);
+            let start = self
+                .zone
+                .preceding(after)
+                .next()
+                .map_or(Timestamp::MIN, |change| change.timestamp());
+            let end = self
+                .zone
+                .following(instant)
+                .next()
+                .map_or(Timestamp::MAX, |change| change.timestamp());
             (self.offset, self.valid) = (self.zone.to_offset(instant), start..end);
         }
         self.offset.to_datetime(instant).date()
@@ -259,17 +302,28 @@ mod tests {
     #[test]
     fn accepts_days_and_timestamps() {
         for text in ["2026-02-28", "2024-02-29", "0001-01-01", "9999-12-31"] {
-            assert_eq!(Bound::parse(text), Ok(Bound::Day(text.parse().expect("a day"))), "{text}");
+            assert_eq!(
+                Bound::parse(text),
+                Ok(Bound::Day(text.parse().expect("a day"))),
+                "{text}"
+            );
         }
         for (text, same) in [
             ("2026-04-05T02:30:00Z", "2026-04-05T02:30:00Z"),
             ("2026-04-05T02:30:00.5Z", "2026-04-05T02:30:00.5Z"),
             ("2026-04-05T12:30:00+10:00", "2026-04-05T02:30:00Z"),
             ("2026-04-04T21:00:00-05:30", "2026-04-05T02:30:00Z"),
-            ("2026-04-05T02:30:00.1234567891234Z", "2026-04-05T02:30:00.123456789Z"),
+            (
+                "2026-04-05T02:30:00.1234567891234Z",
+                "2026-04-05T02:30:00.123456789Z",
+            ),
             ("2026-04-05T02:30:00+00:00", "2026-04-05T02:30:00Z"),
         ] {
-            assert_eq!(Bound::parse(text), Ok(Bound::Instant(same.parse().expect("an instant"))), "{text}");
+            assert_eq!(
+                Bound::parse(text),
+                Ok(Bound::Instant(same.parse().expect("an instant"))),
+                "{text}"
+            );
         }
     }
 
@@ -277,8 +331,12 @@ mod tests {
     fn span_compares_days_as_days() {
         let zone = TimeZone::get("Australia/Sydney").expect("a zone");
         let span = |from: &str, to: &str| {
-            let bound = |text: &str| (!text.is_empty()).then(|| Bound::parse(text).expect("a bound"));
-            DateFilter { from: bound(from), to: bound(to) }
+            let bound =
+                |text: &str| (!text.is_empty()).then(|| Bound::parse(text).expect("a bound"));
+            DateFilter {
+                from: bound(from),
+                to: bound(to),
+            }
         };
         let day = |text: &str| TradeTime::Day(text.parse().expect("a day"));
         let at = |text: &str| TradeTime::Instant(text.parse().expect("an instant"));
@@ -294,11 +352,25 @@ mod tests {
             ("2026-10-31T01:00:00Z", "", day("2026-10-31"), true),
             ("", "2026-10-31T01:00:00Z", day("2026-10-31"), true),
             ("2026-10-31T13:00:00Z", "", day("2026-10-31"), false),
-            ("2026-10-31T01:00:00Z", "", at("2026-10-31T00:59:59Z"), false),
-            ("2026-10-31T01:00:00Z", "2026-10-31T01:00:00Z", at("2026-10-31T01:00:00Z"), true),
+            (
+                "2026-10-31T01:00:00Z",
+                "",
+                at("2026-10-31T00:59:59Z"),
+                false,
+            ),
+            (
+                "2026-10-31T01:00:00Z",
+                "2026-10-31T01:00:00Z",
+                at("2026-10-31T01:00:00Z"),
+                true,
+            ),
             ("2026-11-02", "2026-11-01", day("2026-11-01"), false),
         ] {
-            assert_eq!(span(from, to).contains(time, &zone), inside, "{from} {to} {time:?}");
+            assert_eq!(
+                span(from, to).contains(time, &zone),
+                inside,
+                "{from} {to} {time:?}"
+            );
         }
         for (to, before) in [
             ("", None),
@@ -312,7 +384,10 @@ mod tests {
         }
         let days = |from, to| span(from, to).days(&zone);
         let date = |text: &str| Some(text.parse().expect("a day"));
-        assert_eq!(days("2026-10-31", "2026-10-31T13:30:00Z"), (date("2026-10-30"), date("2026-11-02")));
+        assert_eq!(
+            days("2026-10-31", "2026-10-31T13:30:00Z"),
+            (date("2026-10-30"), date("2026-11-02"))
+        );
         assert_eq!(days("", ""), (None, None));
         assert_eq!(days("0000-01-01", "9999-12-31").1, date("9999-12-31"));
     }
@@ -320,7 +395,11 @@ mod tests {
     #[test]
     fn ends_of_the_calendar_clamp_to_timestamps() {
         for text in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59-23:59"] {
-            assert_eq!(Bound::parse(text), Ok(Bound::Instant(Timestamp::MAX)), "{text}");
+            assert_eq!(
+                Bound::parse(text),
+                Ok(Bound::Instant(Timestamp::MAX)),
+                "{text}"
+            );
         }
         assert!(Bound::parse("9999-12-31T24:00:00Z").is_err());
     }
@@ -369,12 +448,27 @@ mod tests {
     fn day_is_the_local_day_across_clock_changes() {
         let sydney = TimeZone::get("Australia/Sydney").expect("bundled");
         for (day, first, last) in [
-            ("2026-04-05", "2026-04-04T13:00:00Z", "2026-04-05T13:59:59.999999999Z"),
-            ("2026-10-04", "2026-10-03T14:00:00Z", "2026-10-04T12:59:59.999999999Z"),
-            ("2026-07-01", "2026-06-30T14:00:00Z", "2026-07-01T13:59:59.999999999Z"),
+            (
+                "2026-04-05",
+                "2026-04-04T13:00:00Z",
+                "2026-04-05T13:59:59.999999999Z",
+            ),
+            (
+                "2026-10-04",
+                "2026-10-03T14:00:00Z",
+                "2026-10-04T12:59:59.999999999Z",
+            ),
+            (
+                "2026-07-01",
+                "2026-06-30T14:00:00Z",
+                "2026-07-01T13:59:59.999999999Z",
+            ),
         ] {
             let bound = Bound::parse(day).expect("a day");
-            let interval = DateRange { from: bound, to: bound };
+            let interval = DateRange {
+                from: bound,
+                to: bound,
+            };
             assert_eq!(
                 interval.instants(&sydney),
                 (first.parse().expect("first"), last.parse().expect("last")),
@@ -387,7 +481,10 @@ mod tests {
     fn repeated_hour_after_midnight_is_included() {
         let zone = TimeZone::get("America/St_Johns").expect("bundled");
         let bound = Bound::parse("1999-10-30").expect("a day");
-        let interval = DateRange { from: bound, to: bound };
+        let interval = DateRange {
+            from: bound,
+            to: bound,
+        };
         // The second 23:30 of the day: clocks went back from 00:01 to 23:01.
         let repeated: Timestamp = "1999-10-31T03:00:00Z".parse().expect("an instant");
         assert!(interval.contains(repeated, || day_of(repeated, &zone)));
@@ -399,9 +496,21 @@ mod tests {
     fn missing_bounds_get_defaults() {
         let now: Timestamp = "2026-11-21T00:00:00Z".parse().expect("an instant");
         let month_ago = Bound::Instant("2026-10-22T00:00:00Z".parse().expect("an instant"));
-        assert_eq!(DateRange::resolve(None, None, now), DateRange { from: month_ago, to: Bound::Instant(now) });
+        assert_eq!(
+            DateRange::resolve(None, None, now),
+            DateRange {
+                from: month_ago,
+                to: Bound::Instant(now)
+            }
+        );
         let to = Bound::parse("2026-01-01").expect("a day");
-        assert_eq!(DateRange::resolve(None, Some(to), now), DateRange { from: month_ago, to });
+        assert_eq!(
+            DateRange::resolve(None, Some(to), now),
+            DateRange {
+                from: month_ago,
+                to
+            }
+        );
     }
 
     proptest! {
@@ -450,7 +559,8 @@ mod tests {
             let inside = interval.contains(instant, || day_of(instant, &zone));
             let queried = (low..=high).contains(&instant);
             prop_assert!(queried || !inside, "the query misses a row of the range");
-            // Until 2011 clocks there went back at 00:01, so the last hour of a day repeated after the next day began.
+            // Until 2011 clocks there went back at 00:01, so the last hour of a day repeated after
+            // the next day began.
             if zone.iana_name() != Some("America/St_Johns") {
                 prop_assert_eq!(inside, queried);
             }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Maximum number of zeros that an exponent may add. The largest double needs about 300. The limit only keeps
-/// `1e999999999` from exhausting memory; digits in the source are not limited.
+/// Maximum number of zeros that an exponent may add. The largest double needs about 300. The limit
+/// only keeps `1e999999999` from exhausting memory; digits in the source are not limited.
 pub const ZEROS_MAX: usize = 1_024;
 
 /// Why a text is not a decimal. Never contains the text, because that may be an amount.
@@ -21,15 +21,17 @@ pub enum DecimalError {
 
 /// A decimal number in plain notation: `-?[0-9]+(\.[0-9]+)?`, never a negative zero.
 ///
-/// Keeps the digits of the source, zeros at both ends included: `84.30` stays `84.30`. Borrows the source if it is
-/// already plain.
+/// Keeps the digits of the source, zeros at both ends included: `84.30` stays `84.30`. Borrows the
+/// source if it is already plain.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Decimal<'a>(Cow<'a, str>);
 
 impl<'a> Decimal<'a> {
-    /// Parses an optional sign, digits with an optional point (one side may be empty), and an optional exponent.
+    /// Parses an optional sign, digits with an optional point (one side may be empty), and an
+    /// optional exponent.
     ///
-    /// Drops a plus sign and the sign of zero, and writes out the exponent. `.5` becomes `0.5`, and `5.` becomes `5`.
+    /// Drops a plus sign and the sign of zero, and writes out the exponent. `.5` becomes `0.5`, and
+    /// `5.` becomes `5`.
     pub fn parse(text: &'a str) -> Result<Self, DecimalError> {
         let parts = Parts::split(text)?;
         if parts.is_canonical() {
@@ -54,12 +56,16 @@ impl<'a> Decimal<'a> {
         self.0.starts_with('-')
     }
 
-    /// Compares without the signs: `-5.0` equals `5.00`. The time is linear in the number of digits.
+    /// Compares without the signs: `-5.0` equals `5.00`. The time is linear in the number of
+    /// digits.
     #[must_use]
     pub fn cmp_absolute(&self, other: &Decimal<'_>) -> Ordering {
         let (whole, fraction) = self.significant();
         let (other_whole, other_fraction) = other.significant();
-        let wholes = whole.len().cmp(&other_whole.len()).then_with(|| whole.cmp(other_whole));
+        let wholes = whole
+            .len()
+            .cmp(&other_whole.len())
+            .then_with(|| whole.cmp(other_whole));
         wholes.then_with(|| fraction.cmp(other_fraction))
     }
 
@@ -67,7 +73,10 @@ impl<'a> Decimal<'a> {
     fn significant(&self) -> (&str, &str) {
         let unsigned = self.0.trim_start_matches('-');
         let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
-        (whole.trim_start_matches('0'), fraction.trim_end_matches('0'))
+        (
+            whole.trim_start_matches('0'),
+            fraction.trim_end_matches('0'),
+        )
     }
 
     #[must_use]
@@ -118,15 +127,28 @@ impl<'a> Parts<'a> {
             Some(at) => (&mantissa[..at], true, &mantissa[at + 1..]),
             None => (mantissa, false, ""),
         };
-        let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
+        let all_digits = whole
+            .bytes()
+            .chain(fraction.bytes())
+            .all(|byte| byte.is_ascii_digit());
         if !all_digits || whole.is_empty() && fraction.is_empty() {
             return Err(DecimalError::Syntax);
         }
-        Ok(Self { plus, minus, whole, point, fraction, exponent })
+        Ok(Self {
+            plus,
+            minus,
+            whole,
+            point,
+            fraction,
+            exponent,
+        })
     }
 
     fn is_zero(&self) -> bool {
-        self.whole.bytes().chain(self.fraction.bytes()).all(|byte| byte == b'0')
+        self.whole
+            .bytes()
+            .chain(self.fraction.bytes())
+            .all(|byte| byte == b'0')
     }
 
     fn is_canonical(&self) -> bool {
@@ -144,24 +166,38 @@ impl<'a> Parts<'a> {
             Some(exponent) => shift(digits, self.fraction.len(), exponent)?,
         };
         let (whole, fraction) = digits.split_at(digits.len() - scale);
-        let sign = if self.minus && !self.is_zero() { "-" } else { "" };
+        let sign = if self.minus && !self.is_zero() {
+            "-"
+        } else {
+            ""
+        };
         let whole = if whole.is_empty() { "0" } else { whole };
         let point = if fraction.is_empty() { "" } else { "." };
         Ok(format!("{sign}{whole}{point}{fraction}"))
     }
 }
 
-/// Multiplies `digits`, of which `scale` are behind the point, by a power of ten. Returns the digits, padded with
-/// zeros, and how many of them are now behind the point. Drops leading zeros: `0.05e2` is `5`.
+/// Multiplies `digits`, of which `scale` are behind the point, by a power of ten. Returns the
+/// digits, padded with zeros, and how many of them are now behind the point. Drops leading zeros:
+/// `0.05e2` is `5`.
 fn shift(mut digits: String, scale: usize, exponent: i64) -> Result<(String, usize), DecimalError> {
-    let scale = i64::try_from(scale).map_err(|_| DecimalError::Exponent)?.saturating_sub(exponent);
+    let scale = i64::try_from(scale)
+        .map_err(|_| DecimalError::Exponent)?
+        .saturating_sub(exponent);
     let there = i64::try_from(digits.len()).map_err(|_| DecimalError::Exponent)?;
-    let zeros = if scale < 0 { scale.unsigned_abs() } else { u64::try_from(scale - there).unwrap_or(0) };
+    let zeros = if scale < 0 {
+        scale.unsigned_abs()
+    } else {
+        u64::try_from(scale - there).unwrap_or(0)
+    };
     if zeros > ZEROS_MAX as u64 {
         return Err(DecimalError::Exponent);
     }
     let Ok(scale) = usize::try_from(scale) else {
-        digits.extend(std::iter::repeat_n('0', usize::try_from(scale.unsigned_abs()).unwrap_or(0)));
+        digits.extend(std::iter::repeat_n(
+            '0',
+            usize::try_from(scale.unsigned_abs()).unwrap_or(0),
+        ));
         return Ok((without_leading_zeros(&digits, 0), 0));
     };
     if digits.len() < scale {
@@ -172,7 +208,11 @@ fn shift(mut digits: String, scale: usize, exponent: i64) -> Result<(String, usi
 
 fn without_leading_zeros(digits: &str, scale: usize) -> String {
     let whole = digits.len() - scale;
-    let zeros = digits.bytes().take(whole.saturating_sub(1)).take_while(|byte| *byte == b'0').count();
+    let zeros = digits
+        .bytes()
+        .take(whole.saturating_sub(1))
+        .take_while(|byte| *byte == b'0')
+        .count();
     digits[zeros..].to_owned()
 }
 
@@ -197,8 +237,16 @@ mod tests {
 
     #[test]
     fn keeps_the_digits_of_the_source() {
-        for text in ["0", "0.00", "84.30", "-5.00", "100", "007.50", "12345678901234567890123456789.987654321", "-0.1"]
-        {
+        for text in [
+            "0",
+            "0.00",
+            "84.30",
+            "-5.00",
+            "100",
+            "007.50",
+            "12345678901234567890123456789.987654321",
+            "-0.1",
+        ] {
             let decimal = Decimal::parse(text).expect(text);
             assert_eq!(decimal.as_str(), text);
             assert!(matches!(decimal.0, Cow::Borrowed(_)), "{text} was copied");
@@ -234,7 +282,8 @@ mod tests {
     #[test]
     fn rejects_text_that_is_not_a_decimal() {
         for text in [
-            "", "-", "+", ".", "-.", "e5", "1e", "1e+", "1.2.3", "1,000", " 1", "1 ", "--1", "NaN", "1e1.5", "٣", "0x1",
+            "", "-", "+", ".", "-.", "e5", "1e", "1e+", "1.2.3", "1,000", " 1", "1 ", "--1", "NaN",
+            "1e1.5", "٣", "0x1",
         ] {
             assert_eq!(plain(text), Err(DecimalError::Syntax), "{text:?}");
         }
@@ -246,9 +295,15 @@ mod tests {
     #[test]
     fn exponent_shifts_any_number_of_digits() {
         let digits = "7".repeat(5_000);
-        assert_eq!(plain(&format!("{digits}e-2500")), Ok(format!("{0}.{0}", "7".repeat(2_500))));
+        assert_eq!(
+            plain(&format!("{digits}e-2500")),
+            Ok(format!("{0}.{0}", "7".repeat(2_500)))
+        );
         assert_eq!(plain(&format!("0.{digits}e5000")), Ok(digits.clone()));
-        assert_eq!(plain(&format!("{digits}e1024")), Ok(format!("{digits}{}", "0".repeat(1_024))));
+        assert_eq!(
+            plain(&format!("{digits}e1024")),
+            Ok(format!("{digits}{}", "0".repeat(1_024)))
+        );
     }
 
     #[test]
@@ -264,13 +319,20 @@ mod tests {
         ] {
             let [one, other] = [one, other].map(|text| Decimal::parse(text).expect(text));
             assert_eq!(one.cmp_absolute(&other), expected, "{one} {other}");
-            assert_eq!(other.cmp_absolute(&one), expected.reverse(), "{other} {one}");
+            assert_eq!(
+                other.cmp_absolute(&one),
+                expected.reverse(),
+                "{other} {one}"
+            );
         }
     }
 
     #[test]
     fn debug_shows_no_digit() {
-        assert_eq!(format!("{:?}", Decimal::parse("42.17").expect("plain")), "Decimal(..)");
+        assert_eq!(
+            format!("{:?}", Decimal::parse("42.17").expect("plain")),
+            "Decimal(..)"
+        );
     }
 
     proptest! {
@@ -320,12 +382,16 @@ mod tests {
 
     fn scaled_by_1e30(plain: &str) -> u128 {
         let (whole, fraction) = plain.split_once('.').unwrap_or((plain, ""));
-        format!("{whole}{fraction}{}", "0".repeat(30 - fraction.len())).parse().expect("fits")
+        format!("{whole}{fraction}{}", "0".repeat(30 - fraction.len()))
+            .parse()
+            .expect("fits")
     }
 
     fn scaled_by_1e30_from(digits: u64, scale: usize, exponent: i32) -> u128 {
         let power = 30 - i32::try_from(scale).expect("small") + exponent;
         // The largest generated value, 10^6 times 10^31, fits into u128.
-        u128::from(digits).checked_mul(10_u128.checked_pow(power.unsigned_abs()).expect("fits")).expect("fits")
+        u128::from(digits)
+            .checked_mul(10_u128.checked_pow(power.unsigned_abs()).expect("fits"))
+            .expect("fits")
     }
 }

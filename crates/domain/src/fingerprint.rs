@@ -11,13 +11,13 @@ const DAY_SECONDS: i64 = 86_400;
 
 /// The start of an HMAC-SHA256 with the connection's own key.
 ///
-/// Contents are compared only with those that the same row had before, and with those of rows that have just
-/// disappeared, so 8 bytes are enough: one change in 2^64 goes unnoticed.
+/// Contents are compared only with those that the same row had before, and with those of rows that
+/// have just disappeared, so 8 bytes are enough: one change in 2^64 goes unnoticed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ContentDigest(pub [u8; 8]);
 
-/// Names a row of a connection to its clients, also after a renewed consent has given the row another id: a SipHash of
-/// its first digest, with a key of the connection.
+/// Names a row of a connection to its clients, also after a renewed consent has given the row
+/// another id: a SipHash of its first digest, with a key of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey(pub [u8; 8]);
 
@@ -66,11 +66,16 @@ impl FromStr for RowKey {
 
     fn from_str(text: &str) -> Result<Self, RowKeyError> {
         let number = u64::from_str_radix(text, 16).map_err(|_| RowKeyError)?;
-        if text.len() == 16 { Ok(Self(number.to_be_bytes())) } else { Err(RowKeyError) }
+        if text.len() == 16 {
+            Ok(Self(number.to_be_bytes()))
+        } else {
+            Err(RowKeyError)
+        }
     }
 }
 
-/// A day in UTC, counted from 1970. Earlier days count as the first, and days after 2149 as the last.
+/// A day in UTC, counted from 1970. Earlier days count as the first, and days after 2149 as the
+/// last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UtcDay(pub u16);
 
@@ -91,7 +96,9 @@ impl UtcDay {
     /// The last instant of the day. The last day has no end.
     #[must_use]
     pub fn end(self) -> Timestamp {
-        self.0.checked_add(1).map_or(Timestamp::MAX, |next| Self(next).start() - SignedDuration::from_nanos(1))
+        self.0.checked_add(1).map_or(Timestamp::MAX, |next| {
+            Self(next).start() - SignedDuration::from_nanos(1)
+        })
     }
 }
 
@@ -102,15 +109,15 @@ pub struct RowDigests {
     pub row: Digest,
     /// Digest of all other fields that the provider sends.
     pub content: ContentDigest,
-    /// Digest of what a row keeps when it gets another id: account, day, amount, currency and description. For a trade,
-    /// its security, type, quantity and price too.
+    /// Digest of what a row keeps when it gets another id: account, day, amount, currency and
+    /// description. For a trade, its security, type, quantity and price too.
     pub likeness: ContentDigest,
     pub account: AccountTag,
     pub day: UtcDay,
 }
 
-/// The stored trace of a row: its identity and its content as keyed digests, and which runs saw it. Sorted by row and
-/// occurrence.
+/// The stored trace of a row: its identity and its content as keyed digests, and which runs saw it.
+/// Sorted by row and occurrence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint {
     /// Of the last read that had the row.
@@ -118,8 +125,8 @@ pub struct Fingerprint {
     /// Counts from 0 the rows with the same id, because ids of trades may repeat.
     pub occurrence: u32,
     pub key: RowKey,
-    /// When the row was last seen, at most a day too early: seconds since 1970. While reads lack the row, when the
-    /// first of them lacked it.
+    /// When the row was last seen, at most a day too early: seconds since 1970. While reads lack
+    /// the row, when the first of them lacked it.
     pub seen_at: u32,
     /// How many complete reads have lacked the row since one had it. Counting ends at three.
     pub misses: u8,
@@ -154,16 +161,17 @@ pub struct RemovedRow {
 
 /// All fingerprints of a connection, and how far back clients can follow its changes.
 ///
-/// A mark names a run that found changes: the time of the run in seconds since 1970, or one more than the mark before
-/// it. So a run of a history that was lost with a database has no mark of the present one.
+/// A mark names a run that found changes: the time of the run in seconds since 1970, or one more
+/// than the mark before it. So a run of a history that was lost with a database has no mark of the
+/// present one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fingerprints {
     /// Sorted by [`Fingerprint::id`].
     pub rows: Vec<Fingerprint>,
     /// Of the runs that found changes, the last of them at the end. Older ones are forgotten.
     pub marks: Vec<u32>,
-    /// The largest [`Fingerprint::changed_mark`] of all fingerprints that were deleted. A client that has followed up
-    /// to an earlier mark may have missed a change.
+    /// The largest [`Fingerprint::changed_mark`] of all fingerprints that were deleted. A client
+    /// that has followed up to an earlier mark may have missed a change.
     pub forgotten_mark: u32,
 }
 
@@ -174,7 +182,8 @@ impl Fingerprints {
         self.marks.last().copied().unwrap_or(0)
     }
 
-    /// Whether every change after a mark is still known. False for a mark that this history has never had.
+    /// Whether every change after a mark is still known. False for a mark that this history has
+    /// never had.
     #[must_use]
     pub fn reach_back_to(&self, mark: u32) -> bool {
         mark >= self.forgotten_mark && (mark == 0 || self.marks.binary_search(&mark).is_ok())

@@ -1,4 +1,5 @@
-//! Holdings (positions of a brokerage account), and the exact computation of their value and profit.
+//! Holdings (positions of a brokerage account), and the exact computation of their value and
+//! profit.
 
 use std::borrow::Cow;
 
@@ -6,8 +7,8 @@ use bigdecimal::BigDecimal;
 
 use crate::{Account, Decimal};
 
-/// Longer numbers are passed through but not multiplied: no real position has them, and the cost of a product grows
-/// faster than their length.
+/// Longer numbers are passed through but not multiplied: no real position has them, and the cost of
+/// a product grows faster than their length.
 const FACTOR_BYTES_MAX: usize = 512;
 
 /// A position. Borrows the provider's response. Has no `Debug`, so that it cannot be logged.
@@ -46,7 +47,8 @@ impl Holding<'_> {
     }
 }
 
-/// How many units of the underlying one unit of the position represents, such as 100 for an option contract.
+/// How many units of the underlying one unit of the position represents, such as 100 for an option
+/// contract.
 #[derive(Clone)]
 pub enum Multiplier<'a> {
     One,
@@ -57,8 +59,8 @@ pub enum Multiplier<'a> {
 
 /// Computes market value and unrealised profit exactly.
 ///
-/// The value is quantity × price × multiplier. The profit is the value minus quantity × average price × multiplier.
-/// `None` where a factor is missing or longer than 512 bytes.
+/// The value is quantity × price × multiplier. The profit is the value minus quantity × average
+/// price × multiplier. `None` where a factor is missing or longer than 512 bytes.
 #[must_use]
 pub fn value_position(
     quantity: &Decimal<'_>,
@@ -71,15 +73,25 @@ pub fn value_position(
         Multiplier::Of(multiplier) => Some(quantity * number(multiplier)?),
         Multiplier::Unknown => None,
     });
-    let Some(units) = units else { return (None, None) };
-    let Some(value) = current_price.and_then(number).map(|price| &units * price) else { return (None, None) };
-    let profit = average_price.and_then(number).map(|average| &value - units * average);
+    let Some(units) = units else {
+        return (None, None);
+    };
+    let Some(value) = current_price.and_then(number).map(|price| &units * price) else {
+        return (None, None);
+    };
+    let profit = average_price
+        .and_then(number)
+        .map(|average| &value - units * average);
     (Some(decimal(&value)), profit.as_ref().map(decimal))
 }
 
 fn number(decimal: &Decimal<'_>) -> Option<BigDecimal> {
     let text = decimal.as_str();
-    if text.len() > FACTOR_BYTES_MAX { None } else { text.parse().ok() }
+    if text.len() > FACTOR_BYTES_MAX {
+        None
+    } else {
+        text.parse().ok()
+    }
 }
 
 fn decimal(number: &BigDecimal) -> Decimal<'static> {
@@ -103,21 +115,64 @@ mod tests {
         multiplier: &Multiplier<'_>,
     ) -> (Option<String>, Option<String>) {
         let (price, average) = (price.map(parse), average.map(parse));
-        let (value, profit) = value_position(&parse(quantity), price.as_ref(), average.as_ref(), multiplier);
-        (value.map(|value| value.to_string()), profit.map(|profit| profit.to_string()))
+        let (value, profit) = value_position(
+            &parse(quantity),
+            price.as_ref(),
+            average.as_ref(),
+            multiplier,
+        );
+        (
+            value.map(|value| value.to_string()),
+            profit.map(|profit| profit.to_string()),
+        )
     }
 
     #[test]
     fn products_are_exact_without_trailing_zeros() {
         let hundred = Multiplier::Of(parse("100"));
         for (quantity, price, average, multiplier, value, profit) in [
-            ("10.5", Some("123.45"), Some("118.2"), &Multiplier::One, Some("1296.225"), Some("55.125")),
-            ("-2", Some("11.20"), Some("8.75"), &hundred, Some("-2240"), Some("-490")),
-            ("0", Some("5.00"), Some("4"), &Multiplier::One, Some("0"), Some("0")),
+            (
+                "10.5",
+                Some("123.45"),
+                Some("118.2"),
+                &Multiplier::One,
+                Some("1296.225"),
+                Some("55.125"),
+            ),
+            (
+                "-2",
+                Some("11.20"),
+                Some("8.75"),
+                &hundred,
+                Some("-2240"),
+                Some("-490"),
+            ),
+            (
+                "0",
+                Some("5.00"),
+                Some("4"),
+                &Multiplier::One,
+                Some("0"),
+                Some("0"),
+            ),
             ("3", Some("7"), None, &Multiplier::One, Some("21"), None),
             ("3", None, Some("7"), &Multiplier::One, None, None),
-            ("1", Some("20"), Some("10"), &Multiplier::Unknown, None, None),
-            ("200", Some("50"), Some("50.0"), &Multiplier::One, Some("10000"), Some("0")),
+            (
+                "1",
+                Some("20"),
+                Some("10"),
+                &Multiplier::Unknown,
+                None,
+                None,
+            ),
+            (
+                "200",
+                Some("50"),
+                Some("50.0"),
+                &Multiplier::One,
+                Some("10000"),
+                Some("0"),
+            ),
             (
                 "0.000000001",
                 Some("0.000000001"),
@@ -128,15 +183,25 @@ mod tests {
             ),
         ] {
             let expected = (value.map(str::to_owned), profit.map(str::to_owned));
-            assert_eq!(shown(quantity, price, average, multiplier), expected, "{quantity} {price:?} {average:?}");
+            assert_eq!(
+                shown(quantity, price, average, multiplier),
+                expected,
+                "{quantity} {price:?} {average:?}"
+            );
         }
     }
 
     #[test]
     fn overlong_numbers_are_not_multiplied() {
         let long = "9".repeat(FACTOR_BYTES_MAX + 1);
-        assert_eq!(shown(&long, Some("1"), Some("1"), &Multiplier::One), (None, None));
-        assert_eq!(shown("1", Some("1"), Some(&long), &Multiplier::One), (Some("1".to_owned()), None));
+        assert_eq!(
+            shown(&long, Some("1"), Some("1"), &Multiplier::One),
+            (None, None)
+        );
+        assert_eq!(
+            shown("1", Some("1"), Some(&long), &Multiplier::One),
+            (Some("1".to_owned()), None)
+        );
     }
 
     proptest! {

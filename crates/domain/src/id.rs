@@ -17,7 +17,8 @@ macro_rules! typed_id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// Creates a time-ordered id (UUID version 7), so that rows created together are neighbours in an index.
+            /// Creates a time-ordered id (UUID version 7), so that rows created together are
+            /// neighbours in an index.
             #[must_use]
             pub fn new() -> Self {
                 Self(crate::random::time_ordered_id())
@@ -78,7 +79,8 @@ macro_rules! typed_id {
 typed_id!(UserId);
 
 impl UserId {
-    /// The owner of what belongs to no user, such as an endpoint that gets the events of all. No user has this id.
+    /// The owner of what belongs to no user, such as an endpoint that gets the events of all. No
+    /// user has this id.
     pub const INSTALLATION: Self = Self(Uuid::nil());
 }
 
@@ -111,7 +113,9 @@ mod tests {
 
     #[test]
     fn parses_any_case_and_prints_lower_case() {
-        let id: AccountId = "0191E7A0-7C3B-7DEF-8000-00AABBCCDDEE".parse().expect("a UUID");
+        let id: AccountId = "0191E7A0-7C3B-7DEF-8000-00AABBCCDDEE"
+            .parse()
+            .expect("a UUID");
         assert_eq!(id.to_string(), "0191e7a0-7c3b-7def-8000-00aabbccddee");
     }
 

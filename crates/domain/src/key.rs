@@ -1,5 +1,5 @@
-//! The text form of keys: `bb_` for a user's API key, `bbo_` for an operator's, then two characters of the cell, 30
-//! random ones, and a checksum of 6.
+//! The text form of keys: `bb_` for a user's API key, `bbo_` for an operator's, then two characters
+//! of the cell, 30 random ones, and a checksum of 6.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn
 /// 62 to the power of 30 is about 178 bits.
 pub(crate) const RANDOM_CHARACTERS: usize = 32;
 const CHECK_CHARACTERS: usize = 6;
-/// The characters of the stored prefix, by which users recognise their keys: two of the cell, then about 30 of the 178
-/// random bits.
+/// The characters of the stored prefix, by which users recognise their keys: two of the cell, then
+/// about 30 of the 178 random bits.
 const SHOWN_CHARACTERS: usize = 7;
 
 /// The text has another form, or its checksum is wrong.
@@ -61,7 +61,8 @@ key! {
 }
 
 key! {
-    /// The text of an operator's key, for the API below `/admin`. It is shown once and stored nowhere.
+    /// The text of an operator's key, for the API below `/admin`. It is shown once and stored
+    /// nowhere.
     OperatorKey "bbo_"
 }
 
@@ -79,8 +80,12 @@ pub(crate) fn with_checksum(prefix: &str, numbers: [u8; RANDOM_CHARACTERS]) -> S
 
 /// Whether [`with_checksum`] may have made the text.
 pub(crate) fn has_checksum(prefix: &str, text: &str) -> bool {
-    let Some(body) = text.strip_prefix(prefix).map(str::as_bytes) else { return false };
-    if body.len() != RANDOM_CHARACTERS + CHECK_CHARACTERS || !body.iter().all(u8::is_ascii_alphanumeric) {
+    let Some(body) = text.strip_prefix(prefix).map(str::as_bytes) else {
+        return false;
+    };
+    if body.len() != RANDOM_CHARACTERS + CHECK_CHARACTERS
+        || !body.iter().all(u8::is_ascii_alphanumeric)
+    {
         return false;
     }
     let (random, check) = body.split_at(RANDOM_CHARACTERS);
@@ -116,17 +121,34 @@ mod tests {
 
     #[test]
     fn parses_its_own_form_and_rejects_others() {
-        let key = ApiKey::from_random(std::array::from_fn(|at| u8::try_from(at * 7 % 62).expect("small")));
+        let key = ApiKey::from_random(std::array::from_fn(|at| {
+            u8::try_from(at * 7 % 62).expect("small")
+        }));
         assert_eq!(ApiKey::parse(key.expose()), Ok(key.clone()));
         for at in 0..key.expose().len() {
             let mut wrong = key.expose().to_owned().into_bytes();
             wrong[at] = if wrong[at] == b'x' { b'y' } else { b'x' };
-            assert_eq!(ApiKey::parse(&String::from_utf8(wrong).expect("ASCII")), Err(KeyError), "character {at}");
+            assert_eq!(
+                ApiKey::parse(&String::from_utf8(wrong).expect("ASCII")),
+                Err(KeyError),
+                "character {at}"
+            );
         }
         let operator = OperatorKey::from_random([1; 32]);
         assert_eq!(OperatorKey::parse(operator.expose()), Ok(operator.clone()));
-        assert_eq!(OperatorKey::parse(key.expose()), Err(KeyError), "a user's key is no operator's");
-        for text in ["", "bb_", &key.expose()[1..], &format!("{}0", key.expose()), "bb_ä", operator.expose()] {
+        assert_eq!(
+            OperatorKey::parse(key.expose()),
+            Err(KeyError),
+            "a user's key is no operator's"
+        );
+        for text in [
+            "",
+            "bb_",
+            &key.expose()[1..],
+            &format!("{}0", key.expose()),
+            "bb_ä",
+            operator.expose(),
+        ] {
             assert_eq!(ApiKey::parse(text), Err(KeyError), "{text:?}");
         }
     }
@@ -134,6 +156,9 @@ mod tests {
     #[test]
     fn debug_shows_nothing() {
         assert_eq!(format!("{:?}", ApiKey::from_random([1; 32])), "ApiKey(..)");
-        assert_eq!(format!("{:?}", OperatorKey::from_random([1; 32])), "OperatorKey(..)");
+        assert_eq!(
+            format!("{:?}", OperatorKey::from_random([1; 32])),
+            "OperatorKey(..)"
+        );
     }
 }

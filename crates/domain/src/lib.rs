@@ -1,8 +1,8 @@
-//! The domain types of Bellbird: users, keys, connections, accounts, balances, transactions, holdings, trades and
-//! webhook events, with exact decimals and dates.
+//! The domain types of Bellbird: users, keys, connections, accounts, balances, transactions,
+//! holdings, trades and webhook events, with exact decimals and dates.
 //!
-//! Nothing here does I/O or is async. The current time is an argument, which callers take from a [`Clock`], so that
-//! tests can set it.
+//! Nothing here does I/O or is async. The current time is an argument, which callers take from a
+//! [`Clock`], so that tests can set it.
 
 pub mod account;
 pub mod actor;
@@ -41,10 +41,13 @@ pub use date::{Bound, DateFilter, DateRange};
 pub use decimal::Decimal;
 pub use email::EmailKind;
 pub use fingerprint::{
-    AccountTag, ContentDigest, Fingerprint, Fingerprints, RemovedRow, RowDigests, RowKey, RowKeyError, UtcDay,
+    AccountTag, ContentDigest, Fingerprint, Fingerprints, RemovedRow, RowDigests, RowKey,
+    RowKeyError, UtcDay,
 };
 pub use holding::Holding;
-pub use id::{AccountId, ConnectionId, EndpointId, EventId, KeyId, OperatorKeyId, SyncRunId, UserId};
+pub use id::{
+    AccountId, ConnectionId, EndpointId, EventId, KeyId, OperatorKeyId, SyncRunId, UserId,
+};
 pub use key::{ApiKey, OperatorKey};
 pub use linking::{Confirmation, LinkOutcome, LinkPhase, LinkStatus};
 pub use minor_units::MinorUnits;

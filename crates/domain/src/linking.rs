@@ -17,7 +17,8 @@ string_enum! {
 }
 
 string_enum! {
-    /// Whether the user who gave the consent of a consent session has confirmed whose connection it becomes.
+    /// Whether the user who gave the consent of a consent session has confirmed whose connection it
+    /// becomes.
     Confirmation {
         /// Not answered yet. Until then, nothing is stored.
         Open "open",
@@ -35,7 +36,8 @@ string_enum! {
         Linked "linked",
         /// A connection is active again.
         Reconnected "reconnected",
-        /// The session was to repair a connection, but the user shared other accounts, which became a new connection.
+        /// The session was to repair a connection, but the user shared other accounts, which became
+        /// a new connection.
         LinkedOther "linked_other",
         /// The user consented, but everything was connected already.
         Unchanged "unchanged",
@@ -46,8 +48,8 @@ string_enum! {
         Expired "expired",
         /// The consent is connected for another user of this service.
         OwnedByOtherUser "owned_by_other_user",
-        /// The user denied the session, or did not confirm it in time. What the provider listed for it is withdrawn by
-        /// a job.
+        /// The user denied the session, or did not confirm it in time. What the provider listed for
+        /// it is withdrawn by a job.
         Withdrawn "withdrawn",
         /// As `Withdrawn`, but the provider did not let this service withdraw the consent.
         NotWithdrawn "not_withdrawn",

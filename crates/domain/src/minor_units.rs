@@ -9,7 +9,8 @@ use crate::{Currency, Decimal};
 pub struct MinorUnits(String);
 
 impl MinorUnits {
-    /// Converts an amount. Rounds half to even if it has more decimal places than the currency. Zero has no sign.
+    /// Converts an amount. Rounds half to even if it has more decimal places than the currency.
+    /// Zero has no sign.
     ///
     /// Works on the digits, so the time is linear in their number, however many a provider sends.
     #[must_use]
@@ -47,7 +48,9 @@ impl MinorUnits {
 
 /// Whether the digits cut off behind `last` round it up, half to even.
 fn rounds_up(last: u8, cut: &str) -> bool {
-    let Some((first, rest)) = cut.as_bytes().split_first() else { return false };
+    let Some((first, rest)) = cut.as_bytes().split_first() else {
+        return false;
+    };
     match first.cmp(&b'5') {
         Ordering::Less => false,
         Ordering::Greater => true,
@@ -108,7 +111,11 @@ mod tests {
             ("3.00", "XXX", "300"),
             ("0.00", "AUD", "0"),
             ("0", "JPY", "0"),
-            ("12345678901234567890123456789.98", "AUD", "1234567890123456789012345678998"),
+            (
+                "12345678901234567890123456789.98",
+                "AUD",
+                "1234567890123456789012345678998",
+            ),
         ] {
             assert_eq!(units(amount, currency), expected, "{amount} {currency}");
         }
@@ -142,7 +149,10 @@ mod tests {
     fn time_is_linear_in_the_digits() {
         // With quadratic time this test would run for hours.
         let nines = "9".repeat(1 << 20);
-        assert_eq!(units(&format!("{nines}.995"), "AUD"), format!("1{}00", "0".repeat(nines.len())));
+        assert_eq!(
+            units(&format!("{nines}.995"), "AUD"),
+            format!("1{}00", "0".repeat(nines.len()))
+        );
         assert_eq!(units(&format!("0.00{nines}"), "AUD"), "1");
     }
 

@@ -9,9 +9,18 @@ pub struct PageLimits {
     pub max: u32,
 }
 
-pub const ACCOUNTS: PageLimits = PageLimits { default: 50, max: 200 };
-pub const TRANSACTIONS: PageLimits = PageLimits { default: 200, max: 500 };
-pub const TRADES: PageLimits = PageLimits { default: 200, max: 500 };
+pub const ACCOUNTS: PageLimits = PageLimits {
+    default: 50,
+    max: 200,
+};
+pub const TRANSACTIONS: PageLimits = PageLimits {
+    default: 200,
+    max: 500,
+};
+pub const TRADES: PageLimits = PageLimits {
+    default: 200,
+    max: 500,
+};
 
 /// The window of a list that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]

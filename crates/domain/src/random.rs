@@ -37,10 +37,13 @@ pub mod simulation {
 
     thread_local!(static SIMULATION: Cell<Option<Simulation>> = const { Cell::new(None) });
 
-    /// From now on, random numbers of this thread follow from `seed`, and its manual clocks go on by the microseconds
-    /// that `elapsed` returns.
+    /// From now on, random numbers of this thread follow from `seed`, and its manual clocks go on
+    /// by the microseconds that `elapsed` returns.
     pub fn begin(seed: u64, elapsed: fn() -> i64) {
-        SIMULATION.set(Some(Simulation { state: seed, elapsed }));
+        SIMULATION.set(Some(Simulation {
+            state: seed,
+            elapsed,
+        }));
     }
 
     pub fn end() {
@@ -56,13 +59,16 @@ pub mod simulation {
         let mut simulation = SIMULATION.get()?;
         simulation.state = simulation.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         SIMULATION.set(Some(simulation));
-        let mixed = (simulation.state ^ (simulation.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed =
+            (simulation.state ^ (simulation.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         Some(mixed ^ (mixed >> 31))
     }
 
     pub(crate) fn elapsed() -> i64 {
-        SIMULATION.get().map_or(0, |simulation| (simulation.elapsed)())
+        SIMULATION
+            .get()
+            .map_or(0, |simulation| (simulation.elapsed)())
     }
 
     pub(super) fn time_ordered_id() -> Option<Uuid> {

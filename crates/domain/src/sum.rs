@@ -6,10 +6,12 @@ use bigdecimal::{BigDecimal, Zero as _};
 
 use crate::Decimal;
 
-/// Longer numbers are not added: no real amount has them, and a sum keeps as many digits as its longest number.
+/// Longer numbers are not added: no real amount has them, and a sum keeps as many digits as its
+/// longest number.
 const ADDEND_BYTES_MAX: usize = 512;
 
-/// A sum. It has as many places as the number with the most places. Has no `Debug`, so that no amount is logged.
+/// A sum. It has as many places as the number with the most places. Has no `Debug`, so that no
+/// amount is logged.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ExactSum(BigDecimal);
 
@@ -18,7 +20,11 @@ impl ExactSum {
     #[must_use]
     pub fn add(&mut self, number: &Decimal<'_>) -> bool {
         let text = number.as_str();
-        let number = if text.len() > ADDEND_BYTES_MAX { None } else { text.parse::<BigDecimal>().ok() };
+        let number = if text.len() > ADDEND_BYTES_MAX {
+            None
+        } else {
+            text.parse::<BigDecimal>().ok()
+        };
         if let Some(number) = &number {
             self.0 += number;
         }
@@ -70,12 +76,18 @@ mod tests {
             (&["0.1", "0.2"], "0.3"),
             (&["1000", "-0.001"], "999.999"),
             (&["-5.00", "5.00"], "0.00"),
-            (&["0.000000000000000001", "100000000000000000000"], "100000000000000000000.000000000000000001"),
+            (
+                &["0.000000000000000001", "100000000000000000000"],
+                "100000000000000000000.000000000000000001",
+            ),
         ] {
             assert_eq!(sum(numbers).to_decimal().as_str(), expected, "{numbers:?}");
         }
         assert!(sum(&["-5.00", "5"]).is_zero());
-        assert_eq!(sum(&["-5"]).plus(&sum(&["7.5"])).to_decimal().as_str(), "2.5");
+        assert_eq!(
+            sum(&["-5"]).plus(&sum(&["7.5"])).to_decimal().as_str(),
+            "2.5"
+        );
         assert_eq!(sum(&["-5"]).cmp_absolute(&sum(&["3"])), Ordering::Greater);
     }
 

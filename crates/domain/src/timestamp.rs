@@ -4,7 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 
 /// The sum stops at the first or the last timestamp.
 ///
-/// `Timestamp::saturating_add` returns an error, because it also takes calendar units. A duration has none.
+/// `Timestamp::saturating_add` returns an error, because it also takes calendar units. A duration
+/// has none.
 pub trait TimestampExt {
     #[must_use]
     fn plus(self, duration: impl TryInto<SignedDuration>) -> Self;
@@ -14,11 +15,13 @@ pub trait TimestampExt {
 
 impl TimestampExt for Timestamp {
     fn plus(self, duration: impl TryInto<SignedDuration>) -> Self {
-        self.saturating_add(duration.try_into().unwrap_or(SignedDuration::MAX)).unwrap_or(self)
+        self.saturating_add(duration.try_into().unwrap_or(SignedDuration::MAX))
+            .unwrap_or(self)
     }
 
     fn minus(self, duration: impl TryInto<SignedDuration>) -> Self {
-        self.saturating_sub(duration.try_into().unwrap_or(SignedDuration::MAX)).unwrap_or(self)
+        self.saturating_sub(duration.try_into().unwrap_or(SignedDuration::MAX))
+            .unwrap_or(self)
     }
 }
 
@@ -34,6 +37,9 @@ mod tests {
         assert_eq!(now.plus(Duration::from_secs(5)).as_second(), 1_005);
         assert_eq!(now.minus(SignedDuration::from_secs(5)).as_second(), 995);
         assert_eq!(now.minus(SignedDuration::from_secs(-5)).as_second(), 1_005);
-        assert_eq!((now.plus(Duration::MAX), now.minus(Duration::MAX)), (Timestamp::MAX, Timestamp::MIN));
+        assert_eq!(
+            (now.plus(Duration::MAX), now.minus(Duration::MAX)),
+            (Timestamp::MAX, Timestamp::MIN)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Trades of a brokerage account. They pass through from the provider to the client and are never stored.
+//! Trades of a brokerage account. They pass through from the provider to the client and are never
+//! stored.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -46,8 +47,13 @@ impl TradeTime {
         match self {
             Self::Instant(instant) => instant,
             Self::Day(day) => {
-                let beyond = if day.year() > 0 { Timestamp::MAX } else { Timestamp::MIN };
-                day.to_zoned(TimeZone::UTC).map_or(beyond, |start| start.timestamp())
+                let beyond = if day.year() > 0 {
+                    Timestamp::MAX
+                } else {
+                    Timestamp::MIN
+                };
+                day.to_zoned(TimeZone::UTC)
+                    .map_or(beyond, |start| start.timestamp())
             }
         }
     }
@@ -82,7 +88,8 @@ pub struct Trade<'a> {
 }
 
 impl<'a> Trade<'a> {
-    /// The public id: eight parts joined by hyphens. An absent part is empty. Equal trades have equal ids.
+    /// The public id: eight parts joined by hyphens. An absent part is empty. Equal trades have
+    /// equal ids.
     #[must_use]
     pub fn id(&self) -> TradeId<'_, 'a> {
         TradeId(self)
@@ -126,12 +133,22 @@ mod tests {
     #[test]
     fn day_sorts_at_midnight_utc() {
         for (day, instant) in [
-            ("2026-10-31", "2026-10-31T00:00:00Z".parse().expect("an instant")),
+            (
+                "2026-10-31",
+                "2026-10-31T00:00:00Z".parse().expect("an instant"),
+            ),
             // Brokers send this day for "never".
             ("9999-12-31", Timestamp::MAX),
-            ("0001-01-01", "0001-01-01T00:00:00Z".parse().expect("an instant")),
+            (
+                "0001-01-01",
+                "0001-01-01T00:00:00Z".parse().expect("an instant"),
+            ),
         ] {
-            assert_eq!(TradeTime::Day(day.parse().expect("a day")).instant(), instant, "{day}");
+            assert_eq!(
+                TradeTime::Day(day.parse().expect("a day")).instant(),
+                instant,
+                "{day}"
+            );
         }
     }
 }

@@ -31,7 +31,8 @@ pub struct Transaction<'a> {
     pub instant: Timestamp,
     /// Set if the provider sends only a calendar day. No timezone shifts it.
     pub day: Option<Date>,
-    /// When the provider first saw the row, if it says so. Pagination skips rows first seen after the first page.
+    /// When the provider first saw the row, if it says so. Pagination skips rows first seen after
+    /// the first page.
     pub seen_at: Option<Timestamp>,
     /// The provider's text for `instant` or `day`.
     pub datetime: Cow<'a, str>,
@@ -59,12 +60,17 @@ impl Transaction<'_> {
     /// The row's own day, else the day of its instant in `zone`.
     #[must_use]
     pub fn local_day(&self, zone: &TimeZone) -> Date {
-        self.day.unwrap_or_else(|| crate::date::day_of(self.instant, zone))
+        self.day
+            .unwrap_or_else(|| crate::date::day_of(self.instant, zone))
     }
 
     /// `debit` for an amount below zero, else `credit`.
     #[must_use]
     pub fn direction(&self) -> &'static str {
-        if self.amount.is_negative() { Direction::Debit.as_str() } else { Direction::Credit.as_str() }
+        if self.amount.is_negative() {
+            Direction::Debit.as_str()
+        } else {
+            Direction::Credit.as_str()
+        }
     }
 }

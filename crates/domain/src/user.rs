@@ -46,7 +46,8 @@ pub struct User {
     pub reference: Option<String>,
     /// Whether the console shows this user the pages for operators.
     pub is_operator: bool,
-    /// Whether the user may sign in to the console and gets e-mails: somebody proved that the address is the user's.
+    /// Whether the user may sign in to the console and gets e-mails: somebody proved that the
+    /// address is the user's.
     pub console_sign_in: bool,
     pub created_at: Timestamp,
 }
@@ -58,24 +59,31 @@ pub struct Caller {
     pub user_id: UserId,
     pub plan: Plan,
     pub timezone: TimeZone,
-    /// Grows with every change to the user's plan, connections or accounts. Data cached at one revision stays valid
-    /// while the revision does not change.
+    /// Grows with every change to the user's plan, connections or accounts. Data cached at one
+    /// revision stays valid while the revision does not change.
     pub revision: i64,
 }
 
 /// Checks the form of an e-mail address; whether it exists is unknown.
 pub fn parse_email(text: &str) -> Result<String, InvalidEmail> {
     let text = text.trim();
-    let parts = text.split_once('@').filter(|(name, host)| !name.is_empty() && !host.is_empty());
+    let parts = text
+        .split_once('@')
+        .filter(|(name, host)| !name.is_empty() && !host.is_empty());
     let single = parts.is_some_and(|(_, host)| !host.contains('@'));
-    // Reject characters that a shell or a page could interpret, and invisible or bidirectional ones.
+    // Reject characters that a shell or a page could interpret, and invisible or bidirectional
+    // ones.
     let clean = !text.chars().any(|c| {
         c.is_whitespace()
             || c.is_control()
             || "\"'`<>()[],;:\\$&|".contains(c)
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
     });
-    if single && clean && text.len() <= 254 { Ok(text.to_owned()) } else { Err(InvalidEmail) }
+    if single && clean && text.len() <= 254 {
+        Ok(text.to_owned())
+    } else {
+        Err(InvalidEmail)
+    }
 }
 
 /// Finds an IANA zone in the bundled timezone database.

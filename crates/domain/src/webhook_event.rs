@@ -104,7 +104,8 @@ string_enum! {
     }
 }
 
-/// The first half of an HMAC-SHA256 with the connection's own key. Reveals nothing without that key.
+/// The first half of an HMAC-SHA256 with the connection's own key. Reveals nothing without that
+/// key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 16]);
 

@@ -1,7 +1,7 @@
 //! The reads of the API in other words, for programs that speak SimpleFIN, MCP or files.
 //!
-//! Nothing here decides what may be read: ownership, windows and exact sums are in `bellbird_reads`, keys and limits in
-//! `bellbird_api`.
+//! Nothing here decides what may be read: ownership, windows and exact sums are in
+//! `bellbird_reads`, keys and limits in `bellbird_api`.
 
 pub mod export;
 pub mod mcp;
@@ -32,7 +32,12 @@ pub struct Interop {
 impl Interop {
     #[must_use]
     pub fn new(access: Access, settings: InteropSettings, public_url: String) -> Self {
-        Self { access, settings, public_url: public_url.into(), simplefin: Arc::new(simplefin::Memory::new()) }
+        Self {
+            access,
+            settings,
+            public_url: public_url.into(),
+            simplefin: Arc::new(simplefin::Memory::new()),
+        }
     }
 
     /// Frees the memory of everything kept that has expired.
@@ -40,7 +45,8 @@ impl Interop {
         self.simplefin.purge_expired();
     }
 
-    /// Evicts a removed connection. This frees memory only: every request checks first what the caller owns.
+    /// Evicts a removed connection. This frees memory only: every request checks first what the
+    /// caller owns.
     pub fn evict_connection(&self, connection_id: ConnectionId) {
         self.simplefin.evict_connection(connection_id);
     }

@@ -18,7 +18,8 @@ pub struct Admission<K: Hash + Eq> {
     pub permit: Option<Permit<K>>,
 }
 
-/// Takes a permit and a call, or neither. The permit comes first, because a request without one must not consume quota.
+/// Takes a permit and a call, or neither. The permit comes first, because a request without one
+/// must not consume quota.
 pub async fn admit<K>(
     limit: Option<&RateLimiter<K>>,
     permits: Option<&InFlight<K>>,
@@ -29,11 +30,17 @@ where
     K: Hash + Eq + Clone + Display + Send + Sync + 'static,
 {
     let permits = permits.filter(|permits| permits.max() > 0);
-    let store = limit.and_then(RateLimiter::store).or_else(|| permits.and_then(InFlight::store));
+    let store = limit
+        .and_then(RateLimiter::store)
+        .or_else(|| permits.and_then(InFlight::store));
     if let Some(store) = store {
         let refused = limit.and_then(|limit| limit.known_refusal(&key, now));
         if refused.is_some() {
-            return Admission { decision: refused, has_permit: true, permit: None };
+            return Admission {
+                decision: refused,
+                has_permit: true,
+                permit: None,
+            };
         }
         let bucket = limit.map(|limit| limit.bucket(&key, true, now));
         let most = permits.map_or(0, InFlight::max);
@@ -41,19 +48,33 @@ where
             if let (Some(limit), Some(decision)) = (limit, admitted.decision) {
                 limit.learn(&key, decision);
             }
-            let permit = permits.zip(admitted.lease).map(|(permits, lease)| permits.with_lease(key, lease));
-            return Admission { decision: admitted.decision, has_permit: admitted.has_permit, permit };
+            let permit = permits
+                .zip(admitted.lease)
+                .map(|(permits, lease)| permits.with_lease(key, lease));
+            return Admission {
+                decision: admitted.decision,
+                has_permit: admitted.has_permit,
+                permit,
+            };
         }
     }
     let permit = match permits.map(|permits| permits.try_acquire(key.clone())) {
         Some(None) => {
             let decision = limit.map(|limit| limit.peek_alone(&key, now));
-            return Admission { decision, has_permit: false, permit: None };
+            return Admission {
+                decision,
+                has_permit: false,
+                permit: None,
+            };
         }
         Some(permit) => permit,
         None => None,
     };
     let decision = limit.map(|limit| limit.take_alone(key, now));
     let permit = permit.filter(|_| decision.is_none_or(|decision| decision.allowed));
-    Admission { decision, has_permit: true, permit }
+    Admission {
+        decision,
+        has_permit: true,
+        permit,
+    }
 }

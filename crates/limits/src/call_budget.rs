@@ -1,5 +1,5 @@
-//! The calls to a provider that one user's requests may make in a minute: at one instance, or at all that share a
-//! store.
+//! The calls to a provider that one user's requests may make in a minute: at one instance, or at
+//! all that share a store.
 
 use std::fmt::Display;
 use std::hash::Hash;
@@ -13,9 +13,9 @@ use crate::store::{Bucket, SharedStore, time_us};
 
 /// The budgets of users at one provider.
 ///
-/// A budget refills evenly over a minute. A request begins only if a call is left. After its first call it may overdraw
-/// by a whole budget, because a request that fails halfway has wasted its calls. Later requests wait until that is paid
-/// back.
+/// A budget refills evenly over a minute. A request begins only if a call is left. After its first
+/// call it may overdraw by a whole budget, because a request that fails halfway has wasted its
+/// calls. Later requests wait until that is paid back.
 pub struct CallBudgets<K> {
     /// The name of the provider, in the store.
     name: &'static str,
@@ -26,7 +26,11 @@ pub struct CallBudgets<K> {
 impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
     #[must_use]
     pub fn new(name: &'static str, store: Option<&SharedStore>) -> Self {
-        Self { name, store: store.cloned(), buckets: Buckets::default() }
+        Self {
+            name,
+            store: store.cloned(),
+            buckets: Buckets::default(),
+        }
     }
 
     /// The store that instances share.
@@ -38,14 +42,26 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
     ///
     /// # Errors
     /// The time to wait.
-    pub async fn take(&self, user: &K, per_minute: u32, is_first: bool, now: Timestamp) -> Result<(), Duration> {
+    pub async fn take(
+        &self,
+        user: &K,
+        per_minute: u32,
+        is_first: bool,
+        now: Timestamp,
+    ) -> Result<(), Duration> {
         if per_minute == 0 {
             return Ok(());
         }
         let (limit, now_us) = (limit(per_minute), time_us(self.store(), now));
         if let Some(store) = &self.store {
             let full_at_us = self.buckets.known(user, limit.full_at_most_us(now_us));
-            let bucket = Bucket { limit, kind: "budget", full_at_us, takes: true, is_on_credit: !is_first };
+            let bucket = Bucket {
+                limit,
+                kind: "budget",
+                full_at_us,
+                takes: true,
+                is_on_credit: !is_first,
+            };
             let key = format!("{} {user}", self.name);
             let admitted = store.admit(&key, Some(bucket), 0, now).await;
             if let Some(decision) = admitted.and_then(|admitted| admitted.decision) {
@@ -53,17 +69,24 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
                 return self.outcome(decision, is_first, now);
             }
         }
-        let decision = self.buckets.update(user.clone(), |kept| decide(limit, kept, now_us, is_first));
+        let decision = self
+            .buckets
+            .update(user.clone(), |kept| decide(limit, kept, now_us, is_first));
         self.outcome(decision, is_first, now)
     }
 
-    /// The time to wait for the first call of a request, if this instance knows that the budget is used up.
+    /// The time to wait for the first call of a request, if this instance knows that the budget is
+    /// used up.
     pub fn known_refusal(&self, user: &K, per_minute: u32, now: Timestamp) -> Option<Duration> {
         if per_minute == 0 {
             return None;
         }
         let (limit, now_us) = (limit(per_minute), time_us(self.store(), now));
-        let decision = gcra::peek(limit, self.buckets.known(user, limit.full_at_most_us(now_us)), now_us);
+        let decision = gcra::peek(
+            limit,
+            self.buckets.known(user, limit.full_at_most_us(now_us)),
+            now_us,
+        );
         self.outcome(decision, true, now).err()
     }
 
@@ -73,17 +96,28 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
         }
         // A request that has used up its credit may continue when the budget is full again.
         let until_full_us = decision.full_at_us - time_us(self.store(), now);
-        let wait_us = if is_first { decision.wait_us } else { until_full_us };
+        let wait_us = if is_first {
+            decision.wait_us
+        } else {
+            until_full_us
+        };
         Err(Duration::from_micros(u64::try_from(wait_us).unwrap_or(0)))
     }
 }
 
 fn limit(per_minute: u32) -> Limit {
-    Limit { credit: per_minute, ..Limit::per_minute(per_minute) }
+    Limit {
+        credit: per_minute,
+        ..Limit::per_minute(per_minute)
+    }
 }
 
 fn decide(limit: Limit, full_at_us: i64, now_us: i64, is_first: bool) -> Decision {
-    let take = if is_first { gcra::take } else { gcra::take_on_credit };
+    let take = if is_first {
+        gcra::take
+    } else {
+        gcra::take_on_credit
+    };
     take(limit, full_at_us, now_us)
 }
 
@@ -101,19 +135,38 @@ mod tests {
             assert_eq!(budgets.take(&"a", 30, true, START).await, Ok(()));
         }
         assert_eq!(budgets.take(&"a", 30, true, START).await, Err(2 * SECOND));
-        assert_eq!(budgets.take(&"b", 30, true, START).await, Ok(()), "another user has a budget of their own");
+        assert_eq!(
+            budgets.take(&"b", 30, true, START).await,
+            Ok(()),
+            "another user has a budget of their own"
+        );
         assert_eq!(budgets.take(&"a", 0, true, START).await, Ok(()), "no limit");
-        assert_eq!(budgets.take(&"a", 30, true, START + SECOND).await, Err(SECOND));
-        assert_eq!(budgets.take(&"a", 30, true, START + 2 * SECOND).await, Ok(()));
+        assert_eq!(
+            budgets.take(&"a", 30, true, START + SECOND).await,
+            Err(SECOND)
+        );
+        assert_eq!(
+            budgets.take(&"a", 30, true, START + 2 * SECOND).await,
+            Ok(())
+        );
     }
 
     #[tokio::test]
     async fn clock_set_back_empties_a_budget_once() {
         let budgets = CallBudgets::new("test", None);
-        assert_eq!(budgets.take(&"a", 30, true, START + 3_600 * SECOND).await, Ok(()));
+        assert_eq!(
+            budgets.take(&"a", 30, true, START + 3_600 * SECOND).await,
+            Ok(())
+        );
         assert_eq!(budgets.take(&"a", 30, true, START).await, Err(62 * SECOND));
-        assert_eq!(budgets.take(&"a", 30, true, START + 61 * SECOND).await, Err(SECOND));
-        assert_eq!(budgets.take(&"a", 30, true, START + 62 * SECOND).await, Ok(()));
+        assert_eq!(
+            budgets.take(&"a", 30, true, START + 61 * SECOND).await,
+            Err(SECOND)
+        );
+        assert_eq!(
+            budgets.take(&"a", 30, true, START + 62 * SECOND).await,
+            Ok(())
+        );
     }
 
     #[tokio::test]
@@ -123,8 +176,19 @@ mod tests {
         for _ in 1..60 {
             assert_eq!(budgets.take(&"a", 30, false, START).await, Ok(()));
         }
-        assert_eq!(budgets.take(&"a", 30, false, START).await, Err(120 * SECOND), "until the budget is full");
-        assert_eq!(budgets.take(&"a", 30, true, START).await, Err(62 * SECOND), "until a call is left");
-        assert_eq!(budgets.take(&"a", 30, true, START + 62 * SECOND).await, Ok(()));
+        assert_eq!(
+            budgets.take(&"a", 30, false, START).await,
+            Err(120 * SECOND),
+            "until the budget is full"
+        );
+        assert_eq!(
+            budgets.take(&"a", 30, true, START).await,
+            Err(62 * SECOND),
+            "until a call is left"
+        );
+        assert_eq!(
+            budgets.take(&"a", 30, true, START + 62 * SECOND).await,
+            Ok(())
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The calls of the last minute to a provider that limits those of all users together: at one instance, or at all that
-//! share a store.
+//! The calls of the last minute to a provider that limits those of all users together: at one
+//! instance, or at all that share a store.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,8 +27,8 @@ pub enum CallKind {
     SyncRefresh,
     /// Reads rows in the background, so it leaves calls to requests.
     Sync,
-    /// What a user's request causes. One that has made no call yet `begins`. Without a `share` it may have all that is
-    /// left.
+    /// What a user's request causes. One that has made no call yet `begins`. Without a `share` it
+    /// may have all that is left.
     Request { begins: bool, has_share: bool },
 }
 
@@ -41,12 +41,13 @@ pub struct Refused {
     pub by_all: bool,
 }
 
-/// A user may hold as many calls as are left for requests, so at most half of what the others leave. What one user may
-/// hold shrinks as the whole runs out, and some of it stays for a user who comes later, however many are greedy. A
-/// request begins only below three quarters of that, because one that fails halfway has wasted its calls.
+/// A user may hold as many calls as are left for requests, so at most half of what the others
+/// leave. What one user may hold shrinks as the whole runs out, and some of it stays for a user who
+/// comes later, however many are greedy. A request begins only below three quarters of that,
+/// because one that fails halfway has wasted its calls.
 ///
-/// With a store, all instances count there. While it is away, each counts for itself, and syncs wait, because the
-/// instances together could take several times what the provider allows.
+/// With a store, all instances count there. While it is away, each counts for itself, and syncs
+/// wait, because the instances together could take several times what the provider allows.
 pub struct CallWindow {
     /// The name of the provider, in the store.
     name: &'static str,
@@ -58,7 +59,8 @@ struct Calls {
     per_minute: u64,
     /// Soonest to end first.
     counted: VecDeque<Counted>,
-    /// What the provider counted beyond ours, with the time until which it does. The next call tells the store.
+    /// What the provider counted beyond ours, with the time until which it does. The next call
+    /// tells the store.
     correction: Option<Correction>,
 }
 
@@ -80,8 +82,16 @@ pub(crate) struct Correction {
 impl CallWindow {
     #[must_use]
     pub fn new(name: &'static str, per_minute: u32, store: Option<&SharedStore>) -> Self {
-        let calls = Calls { per_minute: per_minute.into(), counted: VecDeque::new(), correction: None };
-        Self { name, store: store.cloned(), calls: Mutex::new(calls) }
+        let calls = Calls {
+            per_minute: per_minute.into(),
+            counted: VecDeque::new(),
+            correction: None,
+        };
+        Self {
+            name,
+            store: store.cloned(),
+            calls: Mutex::new(calls),
+        }
     }
 
     /// Whether syncs have to wait because the calls of other instances are not known.
@@ -100,13 +110,21 @@ impl CallWindow {
                 let mut calls = self.calls.lock();
                 (calls.per_minute, calls.correction.take())
             };
-            match store.take_call(self.name, per_minute, kind, user, correction).await {
+            match store
+                .take_call(self.name, per_minute, kind, user, correction)
+                .await
+            {
                 Some(Ok(())) => {
                     self.calls.lock().count(Instant::now(), kind, user);
                     return Ok(());
                 }
                 Some(Err(refused)) => return Err(refused),
-                None if kind == CallKind::Sync => return Err(Refused { wait: STORE_AWAY_WAIT, by_all: true }),
+                None if kind == CallKind::Sync => {
+                    return Err(Refused {
+                        wait: STORE_AWAY_WAIT,
+                        by_all: true,
+                    });
+                }
                 None => {}
             }
         }
@@ -117,7 +135,8 @@ impl CallWindow {
         Ok(())
     }
 
-    /// How a call would be refused now, by the calls of this instance and the last count of the provider.
+    /// How a call would be refused now, by the calls of this instance and the last count of the
+    /// provider.
     #[must_use]
     pub fn known_refusal(&self, kind: CallKind, user: Option<Uuid>) -> Option<Refused> {
         self.calls.lock().check(Instant::now(), kind, user).err()
@@ -129,12 +148,22 @@ impl CallWindow {
         let mut calls = self.calls.lock();
         calls.forget(now);
         calls.per_minute = per_minute.into();
-        let (count, until) = (u64::from(per_minute.saturating_sub(remaining)), now + reset.min(MINUTE));
+        let (count, until) = (
+            u64::from(per_minute.saturating_sub(remaining)),
+            now + reset.min(MINUTE),
+        );
         calls.correction = self.store.as_ref().map(|_| Correction { count, until });
         let beyond = count.saturating_sub(calls.counted.iter().map(|calls| calls.count).sum());
         if beyond > 0 {
             let at = calls.counted.partition_point(|calls| calls.end <= until);
-            calls.counted.insert(at, Counted { end: until, by: None, count: beyond });
+            calls.counted.insert(
+                at,
+                Counted {
+                    end: until,
+                    by: None,
+                    count: beyond,
+                },
+            );
         }
     }
 }
@@ -162,7 +191,11 @@ impl Counts {
             CallKind::Request { begins, has_share } => {
                 let for_requests = (per_minute - for_jobs).saturating_sub(self.of_requests);
                 let left = for_requests.min(per_minute.saturating_sub(self.all));
-                let is_within_share = if begins { self.of_user * 4 < left * 3 } else { self.of_user < left };
+                let is_within_share = if begins {
+                    self.of_user * 4 < left * 3
+                } else {
+                    self.of_user < left
+                };
                 left > 0 && (!has_share || is_within_share)
             }
         }
@@ -172,7 +205,11 @@ impl Counts {
 impl Calls {
     fn count(&mut self, now: Instant, kind: CallKind, user: Option<Uuid>) {
         self.forget(now);
-        self.counted.push_back(Counted { end: now + MINUTE, by: Some((kind, user)), count: 1 });
+        self.counted.push_back(Counted {
+            end: now + MINUTE,
+            by: Some((kind, user)),
+            count: 1,
+        });
     }
 
     fn check(&mut self, now: Instant, kind: CallKind, user: Option<Uuid>) -> Result<(), Refused> {
@@ -188,7 +225,13 @@ impl Calls {
             }
         };
         let mut counts = Counts::default();
-        for Counts { all, of_syncs, of_requests, of_user } in self.counted.iter().map(of) {
+        for Counts {
+            all,
+            of_syncs,
+            of_requests,
+            of_user,
+        } in self.counted.iter().map(of)
+        {
             counts.all += all;
             counts.of_syncs += of_syncs;
             counts.of_requests += of_requests;
@@ -197,17 +240,28 @@ impl Calls {
         if counts.allow(self.per_minute, kind) {
             return Ok(());
         }
-        let unshared = CallKind::Request { begins: false, has_share: false };
+        let unshared = CallKind::Request {
+            begins: false,
+            has_share: false,
+        };
         let by_all = kind == CallKind::Sync || !counts.allow(self.per_minute, unshared);
         let freeing = self.counted.iter().find(|calls| {
-            let Counts { all, of_syncs, of_requests, of_user } = of(calls);
+            let Counts {
+                all,
+                of_syncs,
+                of_requests,
+                of_user,
+            } = of(calls);
             counts.all -= all;
             counts.of_syncs -= of_syncs;
             counts.of_requests -= of_requests;
             counts.of_user -= of_user;
             counts.allow(self.per_minute, kind)
         });
-        Err(Refused { wait: freeing.map_or(MINUTE, |calls| calls.end - now), by_all })
+        Err(Refused {
+            wait: freeing.map_or(MINUTE, |calls| calls.end - now),
+            by_all,
+        })
     }
 
     fn forget(&mut self, now: Instant) {
@@ -221,9 +275,18 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const BEGINS: CallKind = CallKind::Request { begins: true, has_share: true };
-    const CONTINUES: CallKind = CallKind::Request { begins: false, has_share: true };
-    const UNSHARED: CallKind = CallKind::Request { begins: true, has_share: false };
+    const BEGINS: CallKind = CallKind::Request {
+        begins: true,
+        has_share: true,
+    };
+    const CONTINUES: CallKind = CallKind::Request {
+        begins: false,
+        has_share: true,
+    };
+    const UNSHARED: CallKind = CallKind::Request {
+        begins: true,
+        has_share: false,
+    };
 
     fn window(per_minute: u32) -> CallWindow {
         CallWindow::new("test", per_minute, None)
@@ -242,16 +305,34 @@ mod tests {
     async fn share_of_a_user_shrinks_as_the_minute_runs_out() {
         let window = window(250);
         let greedy: Vec<Uuid> = std::iter::repeat_with(Uuid::new_v4).take(4).collect();
-        assert_eq!(use_up(&window, BEGINS, greedy[0]).await, 75, "a request may begin");
-        assert_eq!(use_up(&window, CONTINUES, greedy[0]).await, 13, "one that has begun may continue");
+        assert_eq!(
+            use_up(&window, BEGINS, greedy[0]).await,
+            75,
+            "a request may begin"
+        );
+        assert_eq!(
+            use_up(&window, CONTINUES, greedy[0]).await,
+            13,
+            "one that has begun may continue"
+        );
         let mut held = Vec::new();
         for user in &greedy[1..] {
             held.push(use_up(&window, CONTINUES, *user).await);
         }
         assert_eq!(held, [44, 22, 11], "half of what the others leave");
-        assert_eq!(use_up(&window, UNSHARED, Uuid::new_v4()).await, 10, "up to the part of jobs");
+        assert_eq!(
+            use_up(&window, UNSHARED, Uuid::new_v4()).await,
+            10,
+            "up to the part of jobs"
+        );
         let refused = window.take(BEGINS, Some(Uuid::new_v4())).await;
-        assert_eq!(refused, Err(Refused { wait: MINUTE, by_all: true }));
+        assert_eq!(
+            refused,
+            Err(Refused {
+                wait: MINUTE,
+                by_all: true
+            })
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -262,7 +343,13 @@ mod tests {
             tokio::time::advance(SECOND / 4).await;
         }
         assert_eq!(use_up(&window, BEGINS, greedy).await, 15);
-        assert_eq!(window.take(BEGINS, Some(greedy)).await, Err(Refused { wait: 45 * SECOND, by_all: false }));
+        assert_eq!(
+            window.take(BEGINS, Some(greedy)).await,
+            Err(Refused {
+                wait: 45 * SECOND,
+                by_all: false
+            })
+        );
         tokio::time::advance(45 * SECOND).await;
         assert_eq!(use_up(&window, BEGINS, greedy).await, 1);
     }
@@ -270,18 +357,43 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn syncs_leave_calls_to_requests_and_get_their_own() {
         let (window_of_syncs, user) = (window(250), Uuid::new_v4());
-        assert_eq!(use_up(&window_of_syncs, CallKind::Sync, user).await, 150, "six tenths");
-        assert_eq!(use_up(&window_of_syncs, UNSHARED, Uuid::new_v4()).await, 100, "the other four");
+        assert_eq!(
+            use_up(&window_of_syncs, CallKind::Sync, user).await,
+            150,
+            "six tenths"
+        );
+        assert_eq!(
+            use_up(&window_of_syncs, UNSHARED, Uuid::new_v4()).await,
+            100,
+            "the other four"
+        );
         let refused = window_of_syncs.take(CallKind::Sync, None).await;
-        assert_eq!(refused, Err(Refused { wait: MINUTE, by_all: true }));
-        assert_eq!(window_of_syncs.take(CallKind::Job, None).await, Ok(()), "another job");
+        assert_eq!(
+            refused,
+            Err(Refused {
+                wait: MINUTE,
+                by_all: true
+            })
+        );
+        assert_eq!(
+            window_of_syncs.take(CallKind::Job, None).await,
+            Ok(()),
+            "another job"
+        );
 
         let window_of_requests = window(250);
         assert_eq!(use_up(&window_of_requests, UNSHARED, user).await, 175);
         for _ in 0..50 {
-            window_of_requests.take(CallKind::SyncRefresh, None).await.unwrap();
+            window_of_requests
+                .take(CallKind::SyncRefresh, None)
+                .await
+                .unwrap();
         }
-        assert_eq!(use_up(&window_of_requests, CallKind::Sync, user).await, 25, "three tenths with their refreshes");
+        assert_eq!(
+            use_up(&window_of_requests, CallKind::Sync, user).await,
+            25,
+            "three tenths with their refreshes"
+        );
 
         let smallest = window(1);
         assert_eq!(use_up(&smallest, CallKind::Sync, user).await, 1);
@@ -298,7 +410,11 @@ mod tests {
         window.correct(250, 74, 5 * SECOND);
         assert_eq!(wait(), Some(5 * SECOND), "others have used it up");
         window.correct(300, 74, 3600 * SECOND);
-        assert_eq!(wait(), Some(5 * SECOND), "50 more are no reason to wait longer");
+        assert_eq!(
+            wait(),
+            Some(5 * SECOND),
+            "50 more are no reason to wait longer"
+        );
         window.correct(u32::MAX, 0, 3600 * SECOND);
         assert_eq!(wait(), Some(MINUTE), "no reset is later");
         tokio::time::advance(MINUTE).await;

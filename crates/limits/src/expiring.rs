@@ -31,9 +31,11 @@ impl<K, V> Weighter<K, Entry<V>> for ByBytes {
     }
 }
 
-/// A map with a time to live and a limit in bytes. A full map evicts old entries that are used least.
+/// A map with a time to live and a limit in bytes. A full map evicts old entries that are used
+/// least.
 ///
-/// The caller's clock decides whether an entry has expired. The system clock also evicts entries, to free their memory.
+/// The caller's clock decides whether an entry has expired. The system clock also evicts entries,
+/// to free their memory.
 pub struct Expiring<K, V> {
     entries: Cache<K, Entry<V>, ByBytes, RandomState>,
     ttl: SignedDuration,
@@ -47,11 +49,16 @@ where
 {
     /// Creates a map whose entries expire after `ttl`. Zero turns caching off.
     ///
-    /// `bytes_of` measures an entry when it is inserted or renewed. All entries together take at most `bytes_max`, and
-    /// each at most a quarter of it.
-    pub fn new(ttl: Duration, bytes_max: u64, bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static) -> Self {
-        // One shard, so that an entry may be large. Of a full map, this part is for entries that were used. The rest is
-        // for new ones, the oldest of which go first. No entry is larger than this part.
+    /// `bytes_of` measures an entry when it is inserted or renewed. All entries together take at
+    /// most `bytes_max`, and each at most a quarter of it.
+    pub fn new(
+        ttl: Duration,
+        bytes_max: u64,
+        bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static,
+    ) -> Self {
+        // One shard, so that an entry may be large. Of a full map, this part is for entries that
+        // were used. The rest is for new ones, the oldest of which go first. No entry is larger
+        // than this part.
         let options = OptionsBuilder::new()
             .shards(1)
             .weight_capacity(bytes_max)
@@ -72,12 +79,19 @@ where
 
     fn entry(&self, key: &K, value: V, now: Timestamp) -> Entry<V> {
         let bytes = (self.bytes_of)(key, &value).max(1) as u64;
-        Entry { value, inserted_at: now, kept_since: Instant::now(), bytes }
+        Entry {
+            value,
+            inserted_at: now,
+            kept_since: Instant::now(),
+            bytes,
+        }
     }
 
     /// The age of an entry that has not expired.
     fn age(&self, entry: &Entry<V>, now: Timestamp) -> Option<SignedDuration> {
-        let age = now.duration_since(entry.inserted_at).max(SignedDuration::ZERO);
+        let age = now
+            .duration_since(entry.inserted_at)
+            .max(SignedDuration::ZERO);
         (age < self.ttl).then_some(age)
     }
 
@@ -91,8 +105,14 @@ where
     /// Returns the value, unless it has expired at `now`, and restarts its time to live.
     pub fn renew(&self, key: &K, now: Timestamp) -> Option<V> {
         // In place, so that a value inserted concurrently is never replaced by this older one.
-        let found = self.entries.entry(key, None, |key, entry| EntryAction::Retain(self.renew_entry(key, entry, now)));
-        let renewed = if let EntryResult::Retained(value) = found { value } else { None };
+        let found = self.entries.entry(key, None, |key, entry| {
+            EntryAction::Retain(self.renew_entry(key, entry, now))
+        });
+        let renewed = if let EntryResult::Retained(value) = found {
+            value
+        } else {
+            None
+        };
         self.evict_excess();
         renewed
     }
@@ -110,7 +130,8 @@ where
         value
     }
 
-    /// An entry may have grown when it was renewed. Setting the same capacity again evicts what is beyond it.
+    /// An entry may have grown when it was renewed. Setting the same capacity again evicts what is
+    /// beyond it.
     fn evict_excess(&self) {
         let bytes_max = self.entries.capacity();
         if self.entries.weight() > bytes_max {
@@ -120,7 +141,9 @@ where
 
     /// Returns the value as [`Self::get`] does, or inserts one. Callers at the same time share it.
     pub fn get_or_insert_with(&self, key: &K, now: Timestamp, value: impl FnOnce() -> V) -> V {
-        self.get_or_insert(key, now, value, |entry| self.age(entry, now).map(|_| entry.value.clone()))
+        self.get_or_insert(key, now, value, |entry| {
+            self.age(entry, now).map(|_| entry.value.clone())
+        })
     }
 
     /// `known` returns the value of an entry that has not expired.
@@ -131,10 +154,12 @@ where
         value: impl FnOnce() -> V,
         known: impl FnOnce(&mut Entry<V>) -> Option<V>,
     ) -> V {
-        let found = self.entries.entry(key, None, |_, entry| match known(entry) {
-            Some(value) => EntryAction::Retain(value),
-            None => EntryAction::ReplaceWithGuard,
-        });
+        let found = self
+            .entries
+            .entry(key, None, |_, entry| match known(entry) {
+                Some(value) => EntryAction::Retain(value),
+                None => EntryAction::ReplaceWithGuard,
+            });
         match found {
             EntryResult::Retained(value) => value,
             EntryResult::Vacant(place) | EntryResult::Replaced(place, _) => {
@@ -143,7 +168,9 @@ where
                 let _ = place.insert(self.entry(key, value.clone(), now));
                 value
             }
-            EntryResult::Removed(..) | EntryResult::Timeout => unreachable!("nothing is removed, and no time is set"),
+            EntryResult::Removed(..) | EntryResult::Timeout => {
+                unreachable!("nothing is removed, and no time is set")
+            }
         }
     }
 
@@ -155,7 +182,8 @@ where
     /// Frees the memory of entries that have expired by the system clock.
     pub fn purge_expired(&self) {
         let ttl = self.ttl.unsigned_abs().max(Duration::from_secs(1));
-        self.entries.retain(|_, entry| entry.kept_since.elapsed() < ttl);
+        self.entries
+            .retain(|_, entry| entry.kept_since.elapsed() < ttl);
     }
 
     /// The measured size of all entries.
@@ -167,7 +195,8 @@ where
         self.entries.remove(key);
     }
 
-    /// Removes every entry with a matching key. Scans the whole map, so call it for rare events only.
+    /// Removes every entry with a matching key. Scans the whole map, so call it for rare events
+    /// only.
     pub fn remove_where(&self, matches: impl Fn(&K) -> bool) {
         self.entries.retain(|key, _| !matches(key));
     }
@@ -198,19 +227,40 @@ mod tests {
         let map = Expiring::new(Duration::from_secs(300), 1_000, |_: &u8, _: &&str| 1);
         map.insert(1, "one", at(1_000));
         assert_eq!(map.get(&1, at(1_000)), Some(("one", SignedDuration::ZERO)));
-        assert_eq!(map.get(&1, at(1_299)), Some(("one", SignedDuration::from_secs(299))));
+        assert_eq!(
+            map.get(&1, at(1_299)),
+            Some(("one", SignedDuration::from_secs(299)))
+        );
         assert_eq!(map.get(&1, at(1_300)), None);
-        assert_eq!(map.get(&1, at(999)), Some(("one", SignedDuration::ZERO)), "the clock was set back");
+        assert_eq!(
+            map.get(&1, at(999)),
+            Some(("one", SignedDuration::ZERO)),
+            "the clock was set back"
+        );
         assert_eq!(map.renew(&1, at(1_299)), Some("one"));
-        assert_eq!(map.get(&1, at(1_598)), Some(("one", SignedDuration::from_secs(299))));
+        assert_eq!(
+            map.get(&1, at(1_598)),
+            Some(("one", SignedDuration::from_secs(299)))
+        );
         assert_eq!(map.renew(&1, at(1_599)), None, "expired");
         assert_eq!(map.renew(&2, at(1_000)), None);
-        assert_eq!(map.renew_or_insert_with(&1, at(1_599), || "two"), "two", "expired");
+        assert_eq!(
+            map.renew_or_insert_with(&1, at(1_599), || "two"),
+            "two",
+            "expired"
+        );
         assert_eq!(map.renew_or_insert_with(&1, at(1_898), || "three"), "two");
-        assert_eq!(map.get(&1, at(2_197)), Some(("two", SignedDuration::from_secs(299))));
+        assert_eq!(
+            map.get(&1, at(2_197)),
+            Some(("two", SignedDuration::from_secs(299)))
+        );
         assert_eq!(map.values().collect::<Vec<_>>(), ["two"]);
         assert_eq!(map.get_or_insert_with(&1, at(2_197), || "four"), "two");
-        assert_eq!(map.get_or_insert_with(&1, at(2_198), || "four"), "four", "expired: not renewed");
+        assert_eq!(
+            map.get_or_insert_with(&1, at(2_198), || "four"),
+            "four",
+            "expired: not renewed"
+        );
     }
 
     #[test]
@@ -222,7 +272,11 @@ mod tests {
 
     #[test]
     fn size_is_bounded() {
-        let map = Expiring::new(Duration::from_secs(300), 1_000, |_: &u32, value: &Vec<u8>| value.len());
+        let map = Expiring::new(
+            Duration::from_secs(300),
+            1_000,
+            |_: &u32, value: &Vec<u8>| value.len(),
+        );
         for key in 0..100 {
             map.insert(key, vec![0; 100], at(1));
         }
@@ -231,7 +285,11 @@ mod tests {
 
     #[test]
     fn full_map_takes_new_entries_and_keeps_used_ones() {
-        let map = Expiring::new(Duration::from_secs(300), 1_000, |_: &u32, value: &Vec<u8>| value.len());
+        let map = Expiring::new(
+            Duration::from_secs(300),
+            1_000,
+            |_: &u32, value: &Vec<u8>| value.len(),
+        );
         for key in 0..100 {
             map.insert(key, vec![0; 100], at(1));
             assert!(map.get(&key, at(1)).is_some(), "{key}");
@@ -247,7 +305,11 @@ mod tests {
 
     #[test]
     fn new_entries_have_time_to_be_used() {
-        let map = Expiring::new(Duration::from_secs(300), 1_000, |_: &u32, value: &Vec<u8>| value.len());
+        let map = Expiring::new(
+            Duration::from_secs(300),
+            1_000,
+            |_: &u32, value: &Vec<u8>| value.len(),
+        );
         for key in 0..10 {
             map.insert(key, vec![0; 100], at(1));
             assert!(map.get(&key, at(1)).is_some(), "used");
@@ -261,11 +323,14 @@ mod tests {
     /// A shared value may grow while it is in the map.
     #[test]
     fn growing_values_keep_the_map_bounded() {
-        let map = Expiring::new(Duration::from_secs(300), 1_000, |_: &u32, value: &Arc<Mutex<Vec<u8>>>| {
-            value.lock().unwrap().len()
-        });
+        let map = Expiring::new(
+            Duration::from_secs(300),
+            1_000,
+            |_: &u32, value: &Arc<Mutex<Vec<u8>>>| value.lock().unwrap().len(),
+        );
         for key in 0..1_000 {
-            let value = map.renew_or_insert_with(&(key % 20), at(1), || Arc::new(Mutex::new(vec![0; 50])));
+            let value =
+                map.renew_or_insert_with(&(key % 20), at(1), || Arc::new(Mutex::new(vec![0; 50])));
             value.lock().unwrap().extend_from_slice(&[0; 10]);
             assert!(map.bytes() <= 1_000);
         }
@@ -277,8 +342,17 @@ mod tests {
         let value = Arc::new(());
         for (key, seconds) in [(1, 290), (2, 301)] {
             let entry = map.entry(&key, Arc::clone(&value), at(1));
-            let kept_since = entry.kept_since.checked_sub(Duration::from_secs(seconds)).unwrap();
-            map.entries.insert(key, Entry { kept_since, ..entry });
+            let kept_since = entry
+                .kept_since
+                .checked_sub(Duration::from_secs(seconds))
+                .unwrap();
+            map.entries.insert(
+                key,
+                Entry {
+                    kept_since,
+                    ..entry
+                },
+            );
         }
         assert_eq!(Arc::strong_count(&value), 3);
         map.purge_expired();
@@ -293,7 +367,9 @@ mod tests {
             map.insert(key, key, at(0));
         }
         map.remove_where(|key| key.is_multiple_of(2));
-        let left: Vec<u32> = (0..10).filter(|key| map.get(key, at(1)).is_some()).collect();
+        let left: Vec<u32> = (0..10)
+            .filter(|key| map.get(key, at(1)).is_some())
+            .collect();
         assert_eq!(left, [1, 3, 5, 7, 9]);
     }
 }

@@ -16,7 +16,11 @@ pub struct Limit {
 impl Limit {
     #[must_use]
     pub fn per_minute(calls: u32) -> Self {
-        Self { calls, period_us: 60_000_000, credit: 0 }
+        Self {
+            calls,
+            period_us: 60_000_000,
+            credit: 0,
+        }
     }
 
     /// The refill time of one call, rounded up so that the rate never exceeds the limit.
@@ -25,10 +29,15 @@ impl Limit {
         (self.period_us + calls - 1) / calls
     }
 
-    /// The refill times of one call, of what may be taken at most, and of an empty bucket whose credit is used up.
+    /// The refill times of one call, of what may be taken at most, and of an empty bucket whose
+    /// credit is used up.
     pub(crate) fn refill_us(self, is_on_credit: bool) -> (i64, i64, i64) {
         let (burst, with_credit) = self.full_us();
-        (self.interval_us(), if is_on_credit { with_credit } else { burst }, with_credit)
+        (
+            self.interval_us(),
+            if is_on_credit { with_credit } else { burst },
+            with_credit,
+        )
     }
 
     /// When a bucket is full at the latest.
@@ -55,8 +64,8 @@ pub struct Decision {
     pub full_at_us: i64,
 }
 
-/// Takes one call out of the bucket at `now_us`. `full_at_us` comes from the previous decision; any time in the past,
-/// such as 0, means a full bucket. A rejected call costs nothing.
+/// Takes one call out of the bucket at `now_us`. `full_at_us` comes from the previous decision; any
+/// time in the past, such as 0, means a full bucket. A rejected call costs nothing.
 #[must_use]
 pub fn take(limit: Limit, full_at_us: i64, now_us: i64) -> Decision {
     decide(limit, full_at_us, now_us, true, false)
@@ -85,7 +94,12 @@ fn decide(limit: Limit, full_at_us: i64, now_us: i64, take: bool, on_credit: boo
     let free = now_us + most - kept;
     let remaining = u32::try_from(free / interval).unwrap_or(0);
     let wait_us = if remaining > 0 { 0 } else { interval - free };
-    Decision { allowed, remaining, wait_us, full_at_us: kept }
+    Decision {
+        allowed,
+        remaining,
+        wait_us,
+        full_at_us: kept,
+    }
 }
 
 /// Converts microseconds to seconds, rounded up.
@@ -114,7 +128,10 @@ mod tests {
         assert!(!rejected.allowed);
         assert_eq!(rejected.remaining, 0);
         assert_eq!(rejected.wait_us, 2_000_000);
-        assert_eq!(rejected.full_at_us, full_at, "a rejected call costs nothing");
+        assert_eq!(
+            rejected.full_at_us, full_at,
+            "a rejected call costs nothing"
+        );
         assert!(!take(limit, full_at, 2_999_999).allowed);
         assert!(take(limit, full_at, 3_000_000).allowed);
         assert_eq!(take(limit, full_at, 61_000_000).remaining, 29);
@@ -134,7 +151,10 @@ mod tests {
 
     #[test]
     fn credit_is_paid_back_first() {
-        let limit = Limit { credit: 30, ..Limit::per_minute(30) };
+        let limit = Limit {
+            credit: 30,
+            ..Limit::per_minute(30)
+        };
         let mut full_at = take(limit, 0, 0).full_at_us;
         for _ in 1..60 {
             let decision = take_on_credit(limit, full_at, 0);
@@ -143,7 +163,10 @@ mod tests {
         }
         assert!(!take_on_credit(limit, full_at, 0).allowed);
         let rejected = take(limit, full_at, 0);
-        assert_eq!((rejected.allowed, rejected.remaining, rejected.wait_us), (false, 0, 62_000_000));
+        assert_eq!(
+            (rejected.allowed, rejected.remaining, rejected.wait_us),
+            (false, 0, 62_000_000)
+        );
         assert!(take(limit, full_at, 62_000_000).allowed);
     }
 
@@ -156,7 +179,8 @@ mod tests {
     }
 
     proptest! {
-        /// Model: within any period, the allowed calls are at most one full bucket plus the refill of that period.
+        /// Model: within any period, the allowed calls are at most one full bucket plus the refill
+        /// of that period.
         #[test]
         fn never_above_the_rate(calls in 1_u32..100, steps in prop::collection::vec(0_i64..3_000_000, 1..200)) {
             let limit = Limit::per_minute(calls);

@@ -1,4 +1,5 @@
-//! Limits the number of concurrent requests of each API key, at one instance or at all that share a store.
+//! Limits the number of concurrent requests of each API key, at one instance or at all that share a
+//! store.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -27,13 +28,20 @@ impl<K: Hash + Eq + Clone> InFlight<K> {
     /// `max` is the limit for each key; 0 means no limit.
     #[must_use]
     pub fn new(max: u32) -> Self {
-        Self { max, store: None, counts: Arc::default() }
+        Self {
+            max,
+            store: None,
+            counts: Arc::default(),
+        }
     }
 
     /// Shares the permits with other instances. Without a store, nothing changes.
     #[must_use]
     pub fn shared(self, store: Option<&SharedStore>) -> Self {
-        Self { store: store.cloned(), ..self }
+        Self {
+            store: store.cloned(),
+            ..self
+        }
     }
 
     pub(crate) fn store(&self) -> Option<&SharedStore> {
@@ -47,13 +55,21 @@ impl<K: Hash + Eq + Clone> InFlight<K> {
     /// The permit of a lease, which counts here too, for when the store is away.
     pub(crate) fn with_lease(&self, key: K, lease: Lease) -> Permit<K> {
         *self.counts.lock().entry(key.clone()).or_insert(0) += 1;
-        Permit { key: Some(key), counts: Arc::clone(&self.counts), _lease: Some(lease) }
+        Permit {
+            key: Some(key),
+            counts: Arc::clone(&self.counts),
+            _lease: Some(lease),
+        }
     }
 
     /// Returns `None` if the key already holds `max` permits of this instance.
     pub fn try_acquire(&self, key: K) -> Option<Permit<K>> {
         if self.max == 0 {
-            return Some(Permit { key: None, counts: Arc::clone(&self.counts), _lease: None });
+            return Some(Permit {
+                key: None,
+                counts: Arc::clone(&self.counts),
+                _lease: None,
+            });
         }
         let mut counts = self.counts.lock();
         let count = counts.entry(key.clone()).or_insert(0);
@@ -62,7 +78,11 @@ impl<K: Hash + Eq + Clone> InFlight<K> {
         }
         *count += 1;
         drop(counts);
-        Some(Permit { key: Some(key), counts: Arc::clone(&self.counts), _lease: None })
+        Some(Permit {
+            key: Some(key),
+            counts: Arc::clone(&self.counts),
+            _lease: None,
+        })
     }
 }
 
@@ -90,11 +110,17 @@ mod tests {
         let second = in_flight.try_acquire("a");
         assert!(first.is_some() && second.is_some());
         assert!(in_flight.try_acquire("a").is_none());
-        assert!(in_flight.try_acquire("b").is_some(), "another key has its own permits");
+        assert!(
+            in_flight.try_acquire("b").is_some(),
+            "another key has its own permits"
+        );
         drop(first);
         assert!(in_flight.try_acquire("a").is_some());
         drop(second);
-        assert!(in_flight.counts.lock().is_empty(), "idle keys take no memory");
+        assert!(
+            in_flight.counts.lock().is_empty(),
+            "idle keys take no memory"
+        );
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Between `least` and `least + most_more`, by a random number. 0 gives the least, and 1,000 the middle.
+/// Between `least` and `least + most_more`, by a random number. 0 gives the least, and 1,000 the
+/// middle.
 #[must_use]
 pub fn jittered(least: Duration, most_more: Duration, random: u64) -> Duration {
     const PARTS: u32 = 2_000;

@@ -1,5 +1,6 @@
-//! What bounds and shares work between requests: rate limits, concurrency limits, single flight, expiring maps, and
-//! jitter. A restart may lose all of it. Limits may be shared with other instances, in a store.
+//! What bounds and shares work between requests: rate limits, concurrency limits, single flight,
+//! expiring maps, and jitter. A restart may lose all of it. Limits may be shared with other
+//! instances, in a store.
 
 pub mod admission;
 pub mod call_budget;

@@ -1,7 +1,7 @@
 //! Single flight: concurrent callers with the same key share one run of the work.
 //!
-//! The work runs in its own task, so dropping a request does not cancel it, which a cache's own `get_or_insert` would
-//! do. Log lines of the work carry the span of the caller that started it.
+//! The work runs in its own task, so dropping a request does not cancel it, which a cache's own
+//! `get_or_insert` would do. Log lines of the work carry the span of the caller that started it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -32,7 +32,10 @@ impl<K, V> Default for SingleFlight<K, V> {
 impl<K, V> SingleFlight<K, V> {
     /// The work runs in tasks of this tracker, so that a stopping service can wait for it.
     pub fn tracked(tasks: TaskTracker) -> Self {
-        Self { flights: Arc::default(), tasks }
+        Self {
+            flights: Arc::default(),
+            tasks,
+        }
     }
 }
 
@@ -53,18 +56,27 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Starts the work, or waits for work with the same key that is already running. The work continues if the caller
-    /// is dropped. The second value is true for the caller that started the work.
+    /// Starts the work, or waits for work with the same key that is already running. The work
+    /// continues if the caller is dropped. The second value is true for the caller that started the
+    /// work.
     pub async fn join<F>(&self, key: K, work: impl FnOnce() -> F) -> Result<(V, bool), TaskPanicked>
     where
         F: Future<Output = V> + Send + 'static,
     {
         let (mut receiver, is_leader) = self.start_or_join(key, work);
-        let value = receiver.wait_for(Option::is_some).await.map_err(|_| TaskPanicked)?.clone();
+        let value = receiver
+            .wait_for(Option::is_some)
+            .await
+            .map_err(|_| TaskPanicked)?
+            .clone();
         value.map(|value| (value, is_leader)).ok_or(TaskPanicked)
     }
 
-    fn start_or_join<F>(&self, key: K, work: impl FnOnce() -> F) -> (watch::Receiver<Option<V>>, bool)
+    fn start_or_join<F>(
+        &self,
+        key: K,
+        work: impl FnOnce() -> F,
+    ) -> (watch::Receiver<Option<V>>, bool)
     where
         F: Future<Output = V> + Send + 'static,
     {
@@ -75,7 +87,10 @@ where
         let (sender, receiver) = watch::channel(None);
         flights.insert(key.clone(), receiver.clone());
         drop(flights);
-        let guard = FlightGuard { key, flights: Arc::clone(&self.flights) };
+        let guard = FlightGuard {
+            key,
+            flights: Arc::clone(&self.flights),
+        };
         let work = work();
         let run = async move {
             let value = work.await;
@@ -138,7 +153,10 @@ mod tests {
     #[tokio::test]
     async fn panic_is_reported_and_not_cached() {
         let flights: SingleFlight<&str, u32> = SingleFlight::default();
-        assert_eq!(flights.join("a", || async { panic!("lost") }).await, Err(TaskPanicked));
+        assert_eq!(
+            flights.join("a", || async { panic!("lost") }).await,
+            Err(TaskPanicked)
+        );
         assert_eq!(flights.join("a", || async { 1 }).await, Ok((1, true)));
     }
 }

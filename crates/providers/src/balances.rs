@@ -1,5 +1,5 @@
-//! Groups balance queries by provider user, because one list of Fiskil or Akahu has the balances of all connections of
-//! a user.
+//! Groups balance queries by provider user, because one list of Fiskil or Akahu has the balances of
+//! all connections of a user.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,9 @@ pub(crate) struct BalanceRequest<'a> {
 
 /// Reads the list of each provider user once, all at the same time.
 ///
-/// `provider_user_of` returns the provider user and the provider's id of the connection. `list` reads the balances of
-/// one provider user: for each request one outcome per account, in their order.
+/// `provider_user_of` returns the provider user and the provider's id of the connection. `list`
+/// reads the balances of one provider user: for each request one outcome per account, in their
+/// order.
 pub(crate) async fn by_provider_user<'a, F>(
     queries: &'a [BalancesQuery<'a>],
     provider_user_of: impl Fn(&BalancesQuery<'_>) -> Result<(String, String), Error>,
@@ -34,12 +35,21 @@ where
     for (index, query) in queries.iter().enumerate() {
         match provider_user_of(query) {
             Ok((provider_user, id)) => {
-                by_user.entry(provider_user).or_default().push(BalanceRequest { id, accounts: query.accounts, index });
+                by_user
+                    .entry(provider_user)
+                    .or_default()
+                    .push(BalanceRequest {
+                        id,
+                        accounts: query.accounts,
+                        index,
+                    });
             }
             Err(error) => outcomes[index] = vec![Err(error); query.accounts.len()],
         }
     }
-    let lists = by_user.into_iter().map(|(provider_user, requests)| list(provider_user, requests));
+    let lists = by_user
+        .into_iter()
+        .map(|(provider_user, requests)| list(provider_user, requests));
     for (request, balances) in join_all(lists).await.into_iter().flatten() {
         outcomes[request.index] = balances;
     }

@@ -1,4 +1,5 @@
-//! A cache of consent statuses. Many empty responses or missing accounts in a row then ask the provider only once.
+//! A cache of consent statuses. Many empty responses or missing accounts in a row then ask the
+//! provider only once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,8 @@ impl Default for ConsentStatusCache {
 }
 
 impl ConsentStatusCache {
-    /// Returns the cached status or runs `fetch`. Concurrent callers share one `fetch`. Errors are not cached.
+    /// Returns the cached status or runs `fetch`. Concurrent callers share one `fetch`. Errors are
+    /// not cached.
     pub(crate) async fn get_or_fetch(
         &self,
         id: &str,
@@ -34,7 +36,11 @@ impl ConsentStatusCache {
     }
 
     pub(crate) fn insert(&self, id: &str, now: Timestamp, consent_status: ConsentStatus) {
-        self.0.insert(id.to_owned(), Arc::new(OnceCell::new_with(Some(consent_status))), now);
+        self.0.insert(
+            id.to_owned(),
+            Arc::new(OnceCell::new_with(Some(consent_status))),
+            now,
+        );
     }
 
     pub(crate) fn evict(&self, id: &str) {

@@ -1,5 +1,5 @@
-//! Reads and writes the credentials of a connection: one JSON object, in a form that each provider defines.
-//! docs/provider-setup.md#import-a-connection shows the forms.
+//! Reads and writes the credentials of a connection: one JSON object, in a form that each provider
+//! defines. docs/provider-setup.md#import-a-connection shows the forms.
 
 use bellbird_domain::ProviderName;
 use secrecy::{ExposeSecret, SecretString};
@@ -12,8 +12,8 @@ use crate::Error;
 /// The longest id or token in credentials, in bytes.
 const TEXT_BYTES_MAX: usize = 1_024;
 
-/// Parses credentials: an object with string members and optionally its `provider`. `form` describes the expected
-/// members in error messages. `C` has to reject unknown members.
+/// Parses credentials: an object with string members and optionally its `provider`. `form`
+/// describes the expected members in error messages. `C` has to reject unknown members.
 ///
 /// The error is always [`Error::InvalidCredentials`], and its message never contains the input.
 pub(crate) fn read<C: DeserializeOwned>(
@@ -21,16 +21,27 @@ pub(crate) fn read<C: DeserializeOwned>(
     provider: ProviderName,
     form: &str,
 ) -> Result<C, Error> {
-    let bad = || Error::InvalidCredentials(format!("credentials of {provider} must be a JSON object {form}"));
-    let mut members: Map<String, Value> = serde_json::from_str(credentials.expose_secret()).map_err(|_| bad())?;
+    let bad = || {
+        Error::InvalidCredentials(format!(
+            "credentials of {provider} must be a JSON object {form}"
+        ))
+    };
+    let mut members: Map<String, Value> =
+        serde_json::from_str(credentials.expose_secret()).map_err(|_| bad())?;
     match members.remove("provider") {
         Some(Value::String(name)) if name != provider.as_str() => {
-            return Err(Error::InvalidCredentials(format!("the credentials name another provider than {provider}")));
+            return Err(Error::InvalidCredentials(format!(
+                "the credentials name another provider than {provider}"
+            )));
         }
         None | Some(Value::String(_)) => {}
         Some(_) => return Err(bad()),
     }
-    let plain = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty() && text.len() <= TEXT_BYTES_MAX);
+    let plain = |value: &Value| {
+        value
+            .as_str()
+            .is_some_and(|text| !text.is_empty() && text.len() <= TEXT_BYTES_MAX)
+    };
     if !members.values().all(plain) {
         return Err(bad());
     }
@@ -43,7 +54,8 @@ pub(crate) fn write(credentials: &impl Serialize) -> Result<SecretString, Error>
         .map_err(|_| Error::Malformed("the credentials could not be serialized"))
 }
 
-/// The id of the one connection that stored credentials cover. `member` names it in the error message.
+/// The id of the one connection that stored credentials cover. `member` names it in the error
+/// message.
 pub(crate) fn stored_id(id: Option<String>, member: &str) -> Result<String, Error> {
     let missing = || format!("the stored credentials have no {member}; link the connection again");
     id.ok_or_else(|| Error::InvalidCredentials(missing()))
@@ -63,10 +75,21 @@ mod tests {
     #[test]
     fn credentials_are_parsed_strictly() {
         let name = ProviderName::new("acme");
-        let read = |text: &str| read::<Credentials>(&SecretString::from(text), name, "{\"token\": \"...\"}");
-        let without_part = Credentials { token: "t".to_owned(), part: None };
+        let read = |text: &str| {
+            read::<Credentials>(&SecretString::from(text), name, "{\"token\": \"...\"}")
+        };
+        let without_part = Credentials {
+            token: "t".to_owned(),
+            part: None,
+        };
         assert_eq!(read(r#"{"token": "t"}"#), Ok(without_part));
-        assert_eq!(read(r#"{"provider": "acme", "token": "t", "part": "p"}"#).unwrap().part.as_deref(), Some("p"));
+        assert_eq!(
+            read(r#"{"provider": "acme", "token": "t", "part": "p"}"#)
+                .unwrap()
+                .part
+                .as_deref(),
+            Some("p")
+        );
         let long = format!(r#"{{"token": "{}"}}"#, "x".repeat(TEXT_BYTES_MAX + 1));
         for bad in [
             "",
@@ -79,7 +102,9 @@ mod tests {
             r#"{"provider": 1, "token": "t"}"#,
             &long,
         ] {
-            let Err(Error::InvalidCredentials(message)) = read(bad) else { panic!("{bad}") };
+            let Err(Error::InvalidCredentials(message)) = read(bad) else {
+                panic!("{bad}")
+            };
             assert!(message.contains("acme"), "{message}");
         }
     }

@@ -7,8 +7,8 @@ use bellbird_domain::ConnectionStatus;
 /// A failed provider call. It never holds a URL, a token or a row, so it can be logged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The consent does not work any more, and the user must reconnect. Holds the new status of the connection.
-    /// Permanent.
+    /// The consent does not work any more, and the user must reconnect. Holds the new status of the
+    /// connection. Permanent.
     #[error("the connection must be reconnected ({0})")]
     ReconnectNeeded(ConnectionStatus),
     /// The provider's rate limit is reached. Transient.
@@ -24,10 +24,12 @@ pub enum Error {
         /// None if the provider does not say.
         retry_after: Option<Duration>,
     },
-    /// The response does not follow the provider's protocol. Transient, because proxies damage responses too.
+    /// The response does not follow the provider's protocol. Transient, because proxies damage
+    /// responses too.
     #[error("the provider sent an invalid response: {0}")]
     Malformed(&'static str),
-    /// The user whose request this is has used up their budget of calls. Transient. The call was not made.
+    /// The user whose request this is has used up their budget of calls. Transient. The call was
+    /// not made.
     #[error("the user's budget of provider calls is used up")]
     BudgetUsedUp { retry_after: Duration },
     /// [`crate::CallContext::deadline`] has passed.
@@ -39,15 +41,18 @@ pub enum Error {
         /// The HTTP status.
         status: u16,
     },
-    /// The provider rejects the operator's credentials. Permanent until the operator corrects these settings.
-    #[error("the provider rejects {settings} (status {status}): copy the credentials again from its dashboard")]
+    /// The provider rejects the operator's credentials. Permanent until the operator corrects these
+    /// settings.
+    #[error(
+        "the provider rejects {settings} (status {status}): copy the credentials again from its dashboard"
+    )]
     OperatorRejected {
         settings: &'static str,
         /// The HTTP status.
         status: u16,
     },
-    /// The credentials of a connection or provider user have the wrong form or do not work. The message says what to
-    /// do.
+    /// The credentials of a connection or provider user have the wrong form or do not work. The
+    /// message says what to do.
     #[error("{0}")]
     InvalidCredentials(String),
 }
@@ -55,7 +60,10 @@ pub enum Error {
 impl Error {
     /// [`Error::Unavailable`] without a `Retry-After`.
     pub fn unavailable(reason: &'static str) -> Self {
-        Self::Unavailable { reason, retry_after: None }
+        Self::Unavailable {
+            reason,
+            retry_after: None,
+        }
     }
 
     /// Whether a retry of the same call may succeed.
@@ -76,7 +84,9 @@ impl Error {
     /// How long to wait before another call, if known.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::RateLimited { retry_after } | Self::Unavailable { retry_after, .. } => *retry_after,
+            Self::RateLimited { retry_after } | Self::Unavailable { retry_after, .. } => {
+                *retry_after
+            }
             Self::BudgetUsedUp { retry_after } => Some(*retry_after),
             _ => None,
         }

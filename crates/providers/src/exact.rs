@@ -20,21 +20,31 @@ impl<'a> ExactNumber<'a> {
     pub fn decimal(&self) -> Result<Option<Decimal<'a>>, DecimalError> {
         match self.0 {
             Token::Null => Ok(None),
-            Token::String(Cow::Borrowed(digits)) | Token::Other(digits) => Decimal::parse(digits).map(Some),
+            Token::String(Cow::Borrowed(digits)) | Token::Other(digits) => {
+                Decimal::parse(digits).map(Some)
+            }
             Token::String(Cow::Owned(_)) => Err(DecimalError::Syntax),
         }
     }
 }
 
-/// The decimal of a member that may be absent or null. Anything else than a decimal makes the whole response
-/// [`Error::Malformed`], since its other amounts cannot be trusted either.
+/// The decimal of a member that may be absent or null. Anything else than a decimal makes the whole
+/// response [`Error::Malformed`], since its other amounts cannot be trusted either.
 pub(crate) fn amount<'a>(number: Option<&ExactNumber<'a>>) -> Result<Option<Decimal<'a>>, Error> {
-    number.map_or(Ok(None), |number| number.decimal().map_err(|_| Error::Malformed("an amount is not a decimal")))
+    number.map_or(Ok(None), |number| {
+        number
+            .decimal()
+            .map_err(|_| Error::Malformed("an amount is not a decimal"))
+    })
 }
 
 /// The decimal of a member that every row has.
-pub(crate) fn required<'a>(number: Option<&ExactNumber<'a>>) -> Result<Decimal<'a>, UnreadableReason> {
-    let decimal = number.map_or(Ok(None), ExactNumber::decimal).map_err(|_| UnreadableReason::InvalidAmount)?;
+pub(crate) fn required<'a>(
+    number: Option<&ExactNumber<'a>>,
+) -> Result<Decimal<'a>, UnreadableReason> {
+    let decimal = number
+        .map_or(Ok(None), ExactNumber::decimal)
+        .map_err(|_| UnreadableReason::InvalidAmount)?;
     decimal.ok_or(UnreadableReason::MissingAmount)
 }
 
@@ -53,7 +63,9 @@ mod tests {
     fn read(amount: &str) -> Result<Option<String>, DecimalError> {
         let body = format!(r#"{{"amount": {amount}}}"#);
         let row: Row<'_> = serde_json::from_slice(body.as_bytes()).unwrap();
-        row.amount.decimal().map(|decimal| decimal.map(|digits| digits.to_string()))
+        row.amount
+            .decimal()
+            .map(|decimal| decimal.map(|digits| digits.to_string()))
     }
 
     #[test]

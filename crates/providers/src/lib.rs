@@ -1,7 +1,8 @@
 //! One adapter per provider, behind one small trait: [`Provider`].
 //!
-//! An adapter maps a provider's wire format to the types of the domain. It hides paging, authentication and quirks. It
-//! keeps in memory only access tokens, signing keys, rate limits and, for a minute, the status of a consent.
+//! An adapter maps a provider's wire format to the types of the domain. It hides paging,
+//! authentication and quirks. It keeps in memory only access tokens, signing keys, rate limits and,
+//! for a minute, the status of a consent.
 
 pub mod akahu;
 mod balances;
@@ -30,8 +31,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use bellbird_domain::{
-    Account, AccountType, Balance, ConnectionCategory, ConnectionStatus, Currency, DateFilter, DateRange, Holding,
-    MaskedNumber, ProviderName, TimestampExt as _, Trade, Transaction, UserId,
+    Account, AccountType, Balance, ConnectionCategory, ConnectionStatus, Currency, DateFilter,
+    DateRange, Holding, MaskedNumber, ProviderName, TimestampExt as _, Trade, Transaction, UserId,
 };
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -50,14 +51,16 @@ pub use webhook_verifier::WebhookVerifier;
 /// Why provider calls are made. Whoever causes calls pays for them: only the schedule is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// A person's or a program's request for this user. Its calls count against the user's budget at each provider, and
-    /// leave a part of the provider's capacity to the schedule. They wait for both until the deadline.
+    /// A person's or a program's request for this user. Its calls count against the user's budget
+    /// at each provider, and leave a part of the provider's capacity to the schedule. They wait for
+    /// both until the deadline.
     Request(UserId),
-    /// A job that such a request has caused. It pays in the same way. It begins only if a call is left, without a wait,
-    /// because it is repeated. Once it has begun, the budget no longer stops it, so that it does not begin in vain
-    /// again and again.
+    /// A job that such a request has caused. It pays in the same way. It begins only if a call is
+    /// left, without a wait, because it is repeated. Once it has begun, the budget no longer stops
+    /// it, so that it does not begin in vain again and again.
     RequestedJob(UserId),
-    /// The schedule, or the operator at a terminal. Its calls are counted, and only those that read rows are refused.
+    /// The schedule, or the operator at a terminal. Its calls are counted, and only those that read
+    /// rows are refused.
     Schedule,
 }
 
@@ -71,12 +74,14 @@ impl Cause {
     }
 }
 
-/// The deadline, the clock, the call counter and the cause of the provider calls that serve one request or job.
+/// The deadline, the clock, the call counter and the cause of the provider calls that serve one
+/// request or job.
 #[derive(Debug)]
 pub struct CallContext {
     /// No provider call starts, waits or retries after this instant.
     pub deadline: Instant,
-    /// The time at which the request or job began. It does not advance, so all parts of a response see the same time.
+    /// The time at which the request or job began. It does not advance, so all parts of a response
+    /// see the same time.
     pub now: Timestamp,
     cause: Cause,
     started: Instant,
@@ -100,25 +105,45 @@ impl CallContext {
         let (started, calls) = (Instant::now(), AtomicU32::new(0));
         let unreadable = unreadable::UnreadableRows::default();
         let has_warned = AtomicBool::new(false);
-        Self { deadline, now, cause, started, calls, of_sync: None, unreadable, has_warned, recorder: None }
+        Self {
+            deadline,
+            now,
+            cause,
+            started,
+            calls,
+            of_sync: None,
+            unreadable,
+            has_warned,
+            recorder: None,
+        }
     }
 
-    /// The context of a job that reads rows. Where a provider limits the calls of all users together, those of the
-    /// schedule leave some to requests: they wait until the deadline.
+    /// The context of a job that reads rows. Where a provider limits the calls of all users
+    /// together, those of the schedule leave some to requests: they wait until the deadline.
     #[must_use]
     pub fn for_sync(self) -> Self {
-        Self { of_sync: Some(SyncPart::Rows), ..self }
+        Self {
+            of_sync: Some(SyncPart::Rows),
+            ..self
+        }
     }
 
     /// The context of the refresh before it, whose calls count as those of a sync, but do not wait.
     #[must_use]
     pub fn for_refresh_of_sync(self) -> Self {
-        Self { of_sync: Some(SyncPart::Refresh), ..self }
+        Self {
+            of_sync: Some(SyncPart::Refresh),
+            ..self
+        }
     }
 
     /// Waits as long as `refused` says, if this is a request and the wait ends before its deadline.
     async fn wait_out(&self, refused: Error) -> Result<(), Error> {
-        if matches!(self.cause, Cause::Request(_)) { self.wait(refused).await } else { Err(refused) }
+        if matches!(self.cause, Cause::Request(_)) {
+            self.wait(refused).await
+        } else {
+            Err(refused)
+        }
     }
 
     async fn wait(&self, refused: Error) -> Result<(), Error> {
@@ -130,15 +155,18 @@ impl CallContext {
         Ok(())
     }
 
-    /// Skips rows that cannot be read, instead of failing their page. [`CallContext::take_unreadable`] returns
-    /// them.
+    /// Skips rows that cannot be read, instead of failing their page.
+    /// [`CallContext::take_unreadable`] returns them.
     #[must_use]
     pub fn past_unreadable_rows(self) -> Self {
-        Self { unreadable: unreadable::UnreadableRows::collected(), ..self }
+        Self {
+            unreadable: unreadable::UnreadableRows::collected(),
+            ..self
+        }
     }
 
-    /// The rows that could not be read since the last call. They may lie outside the query's interval, and a row that
-    /// was read twice is there twice.
+    /// The rows that could not be read since the last call. They may lie outside the query's
+    /// interval, and a row that was read twice is there twice.
     pub fn take_unreadable(&self) -> Vec<UnreadableRow> {
         self.unreadable.take()
     }
@@ -146,12 +174,18 @@ impl CallContext {
     /// Records the responses, masked but for these words.
     #[must_use]
     pub fn recorded(self, words: KnownWords) -> Self {
-        Self { recorder: Some(Recorder::new(words)), ..self }
+        Self {
+            recorder: Some(Recorder::new(words)),
+            ..self
+        }
     }
 
     /// The calls since the last call, if they are recorded.
     pub fn take_recorded(&self) -> Vec<RecordedCall> {
-        self.recorder.as_ref().map(Recorder::take).unwrap_or_default()
+        self.recorder
+            .as_ref()
+            .map(Recorder::take)
+            .unwrap_or_default()
     }
 
     /// The current time. Unlike [`CallContext::now`], it advances while the request runs.
@@ -168,12 +202,17 @@ impl CallContext {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the log should have a warning about this failure: one for each request. The runner logs those of jobs,
-    /// and a consent that has ended or a budget that is used up concerns only its user.
+    /// Whether the log should have a warning about this failure: one for each request. The runner
+    /// logs those of jobs, and a consent that has ended or a budget that is used up concerns only
+    /// its user.
     fn warns_about(&self, error: &Error) -> bool {
-        let concerns_operator =
-            !matches!(error, Error::ReconnectNeeded(_) | Error::InvalidCredentials(_) | Error::BudgetUsedUp { .. });
-        matches!(self.cause, Cause::Request(_)) && concerns_operator && !self.has_warned.swap(true, Ordering::Relaxed)
+        let concerns_operator = !matches!(
+            error,
+            Error::ReconnectNeeded(_) | Error::InvalidCredentials(_) | Error::BudgetUsedUp { .. }
+        );
+        matches!(self.cause, Cause::Request(_))
+            && concerns_operator
+            && !self.has_warned.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -182,7 +221,8 @@ impl CallContext {
 pub struct FoundConnection {
     /// Unique within the provider.
     pub provider_connection_id: String,
-    /// The provider user who gave the consent. Only set if the id is no secret: provider events may name it.
+    /// The provider user who gave the consent. Only set if the id is no secret: provider events may
+    /// name it.
     pub provider_user_id: Option<String>,
     /// The provider's id of the institution.
     pub institution_id: String,
@@ -200,7 +240,8 @@ pub struct FoundConnection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConsentStatus {
     Active,
-    /// The consent does not work. Holds the new status of the connection, which is never `active` or `deleting`.
+    /// The consent does not work. Holds the new status of the connection, which is never `active`
+    /// or `deleting`.
     Broken(ConnectionStatus),
 }
 
@@ -208,19 +249,23 @@ pub enum ConsentStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Consent {
     pub status: ConsentStatus,
-    /// When the consent ends unless it is renewed, or when it ended. None if the provider does not say, or says it in a
-    /// way that cannot be read.
+    /// When the consent ends unless it is renewed, or when it ended. None if the provider does not
+    /// say, or says it in a way that cannot be read.
     pub expires_at: Option<Timestamp>,
 }
 
 impl From<ConsentStatus> for Consent {
     /// For a provider whose consents have no known end.
     fn from(status: ConsentStatus) -> Self {
-        Self { status, expires_at: None }
+        Self {
+            status,
+            expires_at: None,
+        }
     }
 }
 
-/// An account of a connection, as the provider describes it. It never holds the full account number.
+/// An account of a connection, as the provider describes it. It never holds the full account
+/// number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundAccount {
     pub provider_account_id: String,
@@ -237,9 +282,11 @@ pub struct FoundAccount {
 pub struct TransactionQuery<'a> {
     /// All accounts of the connection, or the one requested account.
     pub accounts: &'a [Account],
-    /// True if `accounts` holds one account out of possibly several. The adapter then requests that account alone.
+    /// True if `accounts` holds one account out of possibly several. The adapter then requests that
+    /// account alone.
     pub one_account: bool,
-    /// Days or instants. The adapter may request a wider range, and the caller filters the rows again.
+    /// Days or instants. The adapter may request a wider range, and the caller filters the rows
+    /// again.
     pub interval: &'a DateRange,
     /// The user's time zone, in which the days of `interval` begin and end.
     pub zone: &'a TimeZone,
@@ -260,7 +307,8 @@ impl TransactionQuery<'_> {
 pub struct PageRequest<'a> {
     /// The end of an earlier page. None begins with the newest row.
     pub cursor: Option<&'a Cursor>,
-    /// The size of the page, at most [`Banking::page_rows_max`]. Ignored if the provider has no size parameter.
+    /// The size of the page, at most [`Banking::page_rows_max`]. Ignored if the provider has no
+    /// size parameter.
     pub rows: u32,
 }
 
@@ -268,7 +316,8 @@ pub struct PageRequest<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Cursor(pub String);
 
-/// Receives transactions from a page reader, newest first, with the day of each in the user's time zone.
+/// Receives transactions from a page reader, newest first, with the day of each in the user's time
+/// zone.
 pub type RowSink<'s> = dyn for<'row> FnMut(&Transaction<'row>, Date) + Send + 's;
 
 /// Receives the rows of a page from an adapter, newest first.
@@ -285,7 +334,8 @@ pub struct BalancesQuery<'a> {
 
 /// A provider of accounts and their rows.
 ///
-/// Every method ends before `context.deadline`. The variants of [`Error`] say what a caller can do about a failure.
+/// Every method ends before `context.deadline`. The variants of [`Error`] say what a caller can do
+/// about a failure.
 #[async_trait]
 pub trait Provider: Send + Sync {
     /// The short name that the API shows.
@@ -297,35 +347,56 @@ pub trait Provider: Send + Sync {
     /// Checks that the provider is reachable and accepts the operator's credentials.
     async fn check(&self, context: &CallContext) -> Result<(), Error>;
 
-    /// The connections that `credentials` cover. They are JSON from a consent session or an import, in the form of
-    /// docs/provider-setup.md#import-a-connection.
-    async fn discover(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundConnection>, Error>;
+    /// The connections that `credentials` cover. They are JSON from a consent session or an import,
+    /// in the form of docs/provider-setup.md#import-a-connection.
+    async fn discover(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Vec<FoundConnection>, Error>;
 
     /// Asks the provider whether the credentials of one connection still work, and until when.
-    async fn consent(&self, context: &CallContext, credentials: &SecretString) -> Result<Consent, Error>;
+    async fn consent(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Consent, Error>;
 
     /// The accounts of one connection.
-    async fn accounts(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundAccount>, Error>;
+    async fn accounts(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Vec<FoundAccount>, Error>;
 
-    /// The balances of accounts of several connections. The outer list has the order of `queries`, each inner list that
-    /// of its `accounts`. The adapter makes as few calls as the provider allows, all at the same time. One account can
-    /// fail while others succeed.
-    async fn balances(&self, context: &CallContext, queries: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>>;
+    /// The balances of accounts of several connections. The outer list has the order of `queries`,
+    /// each inner list that of its `accounts`. The adapter makes as few calls as the provider
+    /// allows, all at the same time. One account can fail while others succeed.
+    async fn balances(
+        &self,
+        context: &CallContext,
+        queries: &[BalancesQuery<'_>],
+    ) -> Vec<Vec<Result<Balance, Error>>>;
 
-    /// Withdraws the user's consent. Idempotent: succeeds if the consent is already gone or the provider has no
-    /// revocation.
-    async fn withdraw(&self, context: &CallContext, credentials: &SecretString) -> Result<(), Error>;
+    /// Withdraws the user's consent. Idempotent: succeeds if the consent is already gone or the
+    /// provider has no revocation.
+    async fn withdraw(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<(), Error>;
 
     /// How the calls so far went.
     fn health(&self) -> ProviderHealth;
 
-    /// Whether syncs must not begin now: the provider limits the calls of all instances together, and it is not known
-    /// how many the others make.
+    /// Whether syncs must not begin now: the provider limits the calls of all instances together,
+    /// and it is not known how many the others make.
     fn syncs_wait(&self) -> bool {
         false
     }
 
-    /// How this instance would refuse the first call of a request of this user now, as far as it knows.
+    /// How this instance would refuse the first call of a request of this user now, as far as it
+    /// knows.
     fn refusal(&self, _user: UserId, _now: Timestamp) -> Option<Error> {
         None
     }
@@ -362,15 +433,16 @@ pub trait Banking: Send + Sync {
     /// The largest number of rows in a page.
     fn page_rows_max(&self) -> u32;
 
-    /// Reads one page of posted transactions and passes each row to `rows` once, newest first. A page that fails passes
-    /// no row.
+    /// Reads one page of posted transactions and passes each row to `rows` once, newest first. A
+    /// page that fails passes no row.
     ///
-    /// Rows may lie outside the query's interval. Rows of other accounts, pending rows and rows without a time are left
-    /// out. If the provider has no list of several accounts, the adapter merges the lists of each.
+    /// Rows may lie outside the query's interval. Rows of other accounts, pending rows and rows
+    /// without a time are left out. If the provider has no list of several accounts, the adapter
+    /// merges the lists of each.
     ///
-    /// Returns the start of the next page, or none at the end. The end is that of the provider's list. If the provider
-    /// cannot filter by time, it is the first page whose rows all lie before the interval. A page can be empty without
-    /// being the last.
+    /// Returns the start of the next page, or none at the end. The end is that of the provider's
+    /// list. If the provider cannot filter by time, it is the first page whose rows all lie before
+    /// the interval. A page can be empty without being the last.
     async fn transactions(
         &self,
         context: &CallContext,
@@ -385,7 +457,8 @@ pub trait Banking: Send + Sync {
 #[derive(Clone, Copy)]
 pub struct TradeQuery<'a> {
     pub account: &'a Account,
-    /// Days or instants, either end optional. The adapter may request a wider range, and the caller filters again.
+    /// Days or instants, either end optional. The adapter may request a wider range, and the caller
+    /// filters again.
     pub span: &'a DateFilter,
     /// The user's time zone, in which the days of `span` begin and end.
     pub zone: &'a TimeZone,
@@ -400,8 +473,8 @@ pub struct TradePage {
     pub total: u64,
 }
 
-/// Receives trades, newest first. The number counts rows that are left out: from an adapter it is the index on the
-/// page, from a page reader the index in the provider's list.
+/// Receives trades, newest first. The number counts rows that are left out: from an adapter it is
+/// the index on the page, from a page reader the index in the provider's list.
 pub type TradeSink<'s> = dyn for<'row> FnMut(u64, Trade<'row>) + Send + 's;
 
 /// Receives the holdings of an account, in the provider's order.
@@ -410,7 +483,8 @@ pub type HoldingSink<'s> = dyn for<'row> FnMut(Holding<'row>) + Send + 's;
 /// Reads that brokers offer.
 #[async_trait]
 pub trait Brokerage: Send + Sync {
-    /// Reads the holdings of an account and passes each to `rows` once. A call that fails passes nothing.
+    /// Reads the holdings of an account and passes each to `rows` once. A call that fails passes
+    /// nothing.
     async fn holdings(
         &self,
         context: &CallContext,
@@ -422,8 +496,9 @@ pub trait Brokerage: Send + Sync {
     /// The largest number of rows in a page of trades.
     fn trades_rows_max(&self) -> u32;
 
-    /// Reads at most `limit` trades of an account, newest first, starting at `offset` in the provider's list. A page
-    /// that fails passes no row. Rows may lie outside the query's span. Rows without a date are left out.
+    /// Reads at most `limit` trades of an account, newest first, starting at `offset` in the
+    /// provider's list. A page that fails passes no row. Rows may lie outside the query's span.
+    /// Rows without a date are left out.
     async fn trades(
         &self,
         context: &CallContext,

@@ -12,7 +12,8 @@ use crate::TransactionQuery;
 use crate::json::{self, Invalid, Token};
 use crate::unreadable::{UnreadableReason, UnreadableRow};
 
-/// Sorts the rows of a page if the provider did not: newest first, then by account. Equal rows keep their order.
+/// Sorts the rows of a page if the provider did not: newest first, then by account. Equal rows keep
+/// their order.
 fn newest_first(rows: &mut [Transaction<'_>]) {
     if !rows.is_sorted_by_key(sort_key) {
         rows.sort_by_key(sort_key);
@@ -23,8 +24,8 @@ fn sort_key(row: &Transaction<'_>) -> (Reverse<Timestamp>, AccountId) {
     (Reverse(row.instant), row.account.id)
 }
 
-/// Parses a timestamp as jiff does. Reads the form that providers send, `2026-11-19T21:15:42Z` with or without
-/// milliseconds, in a tenth of the time.
+/// Parses a timestamp as jiff does. Reads the form that providers send, `2026-11-19T21:15:42Z` with
+/// or without milliseconds, in a tenth of the time.
 pub(crate) fn parse_instant(text: &str) -> Option<Timestamp> {
     utc_instant(text.as_bytes()).or_else(|| text.parse().ok())
 }
@@ -35,18 +36,52 @@ fn utc_instant(text: &[u8]) -> Option<Timestamp> {
         [second @ .., b'.', a, b, c, b'Z'] if text.len() == 24 => (second, number(&[*a, *b, *c])?),
         _ => return None,
     };
-    let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2] = second else {
+    let &[
+        y1,
+        y2,
+        y3,
+        y4,
+        b'-',
+        m1,
+        m2,
+        b'-',
+        d1,
+        d2,
+        b'T',
+        h1,
+        h2,
+        b':',
+        n1,
+        n2,
+        b':',
+        s1,
+        s2,
+    ] = second
+    else {
         return None;
     };
     let two = |tens, ones| i8::try_from(number(&[tens, ones])?).ok();
     let year = i16::try_from(number(&[y1, y2, y3, y4])?).ok()?;
     let (month, day, hour, minute) = (two(m1, m2)?, two(d1, d2)?, two(h1, h2)?, two(n1, n2)?);
-    let local = DateTime::new(year, month, day, hour, minute, two(s1, s2)?, millis * 1_000_000).ok()?;
+    let local = DateTime::new(
+        year,
+        month,
+        day,
+        hour,
+        minute,
+        two(s1, s2)?,
+        millis * 1_000_000,
+    )
+    .ok()?;
     Offset::UTC.to_timestamp(local).ok()
 }
 
 fn number(digits: &[u8]) -> Option<i32> {
-    digits.iter().try_fold(0, |number, digit| digit.is_ascii_digit().then(|| number * 10 + i32::from(digit - b'0')))
+    digits.iter().try_fold(0, |number, digit| {
+        digit
+            .is_ascii_digit()
+            .then(|| number * 10 + i32::from(digit - b'0'))
+    })
 }
 
 /// Counts a row that is left out in the metrics.
@@ -54,9 +89,13 @@ pub(crate) fn count_dropped(provider: ProviderName, reason: &'static str) {
     metrics::counter!("bellbird_dropped_rows_total", "provider" => provider.as_str(), "reason" => reason).increment(1);
 }
 
-/// Counts a row that cannot be read in the metrics, each time that it is met. A read drops a row with an invalid date
-/// as it does one without, and counts it by `undated`.
-pub(crate) fn count_unreadable(provider: ProviderName, reason: UnreadableReason, undated: &'static str) {
+/// Counts a row that cannot be read in the metrics, each time that it is met. A read drops a row
+/// with an invalid date as it does one without, and counts it by `undated`.
+pub(crate) fn count_unreadable(
+    provider: ProviderName,
+    reason: UnreadableReason,
+    undated: &'static str,
+) {
     if reason == UnreadableReason::InvalidDate {
         count_dropped(provider, undated);
     }
@@ -67,7 +106,8 @@ pub(crate) fn count_unreadable(provider: ProviderName, reason: UnreadableReason,
 /// Why a row of a page is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Skipped {
-    /// The row belongs to an account that was not requested, or to another consent of the same provider user.
+    /// The row belongs to an account that was not requested, or to another consent of the same
+    /// provider user.
     OtherAccount,
     Pending,
     /// The row has no time.
@@ -75,7 +115,8 @@ pub(crate) enum Skipped {
     Unreadable(UnreadableRow),
 }
 
-/// The rows of a page that match the query, newest first. Those that cannot be read go to `unreadable`.
+/// The rows of a page that match the query, newest first. Those that cannot be read go to
+/// `unreadable`.
 pub(crate) fn keep<'a, R>(
     provider: ProviderName,
     page: Vec<R>,
@@ -93,8 +134,11 @@ pub(crate) fn keep<'a, R>(
             }
             Err(Skipped::NoTime) => count_dropped(provider, "no_time"),
             Err(Skipped::Pending) => count_dropped(provider, "pending"),
-            Err(Skipped::OtherAccount) if query.one_account => count_dropped(provider, "other_account"),
-            // The lists of several accounts have the rows of other consents, so they are not counted.
+            Err(Skipped::OtherAccount) if query.one_account => {
+                count_dropped(provider, "other_account")
+            }
+            // The lists of several accounts have the rows of other consents, so they are not
+            // counted.
             Err(Skipped::OtherAccount) => {}
         }
     }
@@ -110,8 +154,9 @@ pub(crate) struct MalformedRow {
     pub(crate) at: Option<Timestamp>,
 }
 
-/// Parses the rows of a page one by one, after the page could not be parsed whole. Also returns those that have another
-/// form. `inspect` gets the text of such a row, if it is not a string or null. Rows of other accounts are left out.
+/// Parses the rows of a page one by one, after the page could not be parsed whole. Also returns
+/// those that have another form. `inspect` gets the text of such a row, if it is not a string or
+/// null. Rows of other accounts are left out.
 pub(crate) fn parse_each<'a, T: Deserialize<'a>>(
     provider: ProviderName,
     rows: Vec<Token<'a>>,
@@ -126,7 +171,10 @@ pub(crate) fn parse_each<'a, T: Deserialize<'a>>(
         };
         match row {
             Ok(row) => parsed.push(row),
-            Err(MalformedRow { is_other_account: true, .. }) => {}
+            Err(MalformedRow {
+                is_other_account: true,
+                ..
+            }) => {}
             Err(MalformedRow { at, .. }) => {
                 let reason = UnreadableReason::InvalidForm;
                 count_unreadable(provider, reason, "");
@@ -137,14 +185,21 @@ pub(crate) fn parse_each<'a, T: Deserialize<'a>>(
     (parsed, unreadable)
 }
 
-/// Asserts the invariants of every page, for the fuzz targets. `page_rows` is the number of rows that the provider
-/// sent.
+/// Asserts the invariants of every page, for the fuzz targets. `page_rows` is the number of rows
+/// that the provider sent.
 pub(crate) fn assert_page_invariants(rows: &[Transaction<'_>], page_rows: usize) {
     assert!(rows.len() <= page_rows, "a page never grows");
-    assert!(rows.is_sorted_by_key(|row| Reverse(row.instant)), "newest first");
+    assert!(
+        rows.is_sorted_by_key(|row| Reverse(row.instant)),
+        "newest first"
+    );
     for row in rows {
         let amount = row.amount.as_str();
-        assert_eq!(Decimal::parse(amount).as_ref().map(Decimal::as_str), Ok(amount), "in plain form");
+        assert_eq!(
+            Decimal::parse(amount).as_ref().map(Decimal::as_str),
+            Ok(amount),
+            "in plain form"
+        );
         let is_zero = !amount.bytes().any(|byte| (b'1'..=b'9').contains(&byte));
         assert!(!(row.amount.is_negative() && is_zero), "no negative zero");
     }
@@ -162,8 +217,12 @@ mod tests {
 
     #[test]
     fn forms_that_providers_send_need_no_other_parser() {
-        for text in ["2026-11-19T21:15:42Z", "2026-11-19T21:15:42.007Z", "0000-01-01T00:00:00Z", "2024-02-29T23:59:59Z"]
-        {
+        for text in [
+            "2026-11-19T21:15:42Z",
+            "2026-11-19T21:15:42.007Z",
+            "0000-01-01T00:00:00Z",
+            "2024-02-29T23:59:59Z",
+        ] {
             assert_eq!(utc_instant(text.as_bytes()), by_jiff(text), "{text}");
             assert!(by_jiff(text).is_some(), "{text}");
         }
@@ -175,10 +234,24 @@ mod tests {
         struct Row {
             amount: u8,
         }
-        let rows = json::from_str(r#"[{"amount": 1}, "two", null, 3, [], {"amount": "four"}, {"amount": 5}]"#).unwrap();
-        let (parsed, unreadable) = parse_each::<Row>(ProviderName::new("fiskil"), rows, |_| MalformedRow::default());
-        assert_eq!(parsed.iter().map(|row| row.amount).collect::<Vec<_>>(), [1, 5]);
-        assert_eq!(unreadable, [UnreadableRow { reason: UnreadableReason::InvalidForm, at: None }; 5]);
+        let rows = json::from_str(
+            r#"[{"amount": 1}, "two", null, 3, [], {"amount": "four"}, {"amount": 5}]"#,
+        )
+        .unwrap();
+        let (parsed, unreadable) = parse_each::<Row>(ProviderName::new("fiskil"), rows, |_| {
+            MalformedRow::default()
+        });
+        assert_eq!(
+            parsed.iter().map(|row| row.amount).collect::<Vec<_>>(),
+            [1, 5]
+        );
+        assert_eq!(
+            unreadable,
+            [UnreadableRow {
+                reason: UnreadableReason::InvalidForm,
+                at: None
+            }; 5]
+        );
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! The settings of a provider: the declaration of its configuration section, and the values that are set.
+//! The settings of a provider: the declaration of its configuration section, and the values that
+//! are set.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,7 +13,8 @@ use crate::Provider;
 use crate::http::ClientSettings;
 use crate::http::recording::KnownWords;
 
-/// Declares a provider and its section of the settings file. `bellbird.example.toml` documents the section.
+/// Declares a provider and its section of the settings file. `bellbird.example.toml` documents the
+/// section.
 pub struct Declaration {
     /// The name of the provider and of the section.
     pub name: ProviderName,
@@ -22,14 +24,14 @@ pub struct Declaration {
     pub reaches: &'static str,
     /// Where a person can end a consent without this service: `at your bank`.
     pub consents: &'static str,
-    /// The members of responses with the words that the adapter compares them with, and names of its own. `bellbird
-    /// record` masks neither.
+    /// The members of responses with the words that the adapter compares them with, and names of
+    /// its own. `bellbird record` masks neither.
     pub words: KnownWords,
     pub settings: &'static [Setting],
     /// The required keys. Without them the provider is not enabled.
     pub needs: &'static [&'static str],
-    /// Creates the adapter once all required keys are set. The duration is the timeout of one provider call, and the
-    /// store is where instances count together what the provider limits.
+    /// Creates the adapter once all required keys are set. The duration is the timeout of one
+    /// provider call, and the store is where instances count together what the provider limits.
     pub open: fn(&Values, ClientSettings<'_>) -> Opened,
 }
 
@@ -83,7 +85,8 @@ impl Values {
     }
 }
 
-/// Parses the URL of a provider. Calls to it carry credentials, so http is for simulated providers on this machine.
+/// Parses the URL of a provider. Calls to it carry credentials, so http is for simulated providers
+/// on this machine.
 pub fn provider_url(text: &str) -> Option<Url> {
     let url = text.parse::<Url>().ok().filter(Url::has_host)?;
     let is_safe = match url.scheme() {
@@ -96,6 +99,9 @@ pub fn provider_url(text: &str) -> Option<Url> {
 
 /// Whether a host of a URL is this machine, so that plain HTTP to it is safe.
 pub fn is_this_machine(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }

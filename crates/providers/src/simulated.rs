@@ -1,4 +1,5 @@
-//! Simulated providers in memory, for the tests of this crate and of those that read from providers.
+//! Simulated providers in memory, for the tests of this crate and of those that read from
+//! providers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bellbird_domain::{
-    Account, AccountId, AccountType, Balance, Bound, Category, ConnectionCategory, ConnectionId, Currency, DateRange,
-    Decimal, ProviderName, Trade, TradeTime, TradeType, Transaction, UserId,
+    Account, AccountId, AccountType, Balance, Bound, Category, ConnectionCategory, ConnectionId,
+    Currency, DateRange, Decimal, ProviderName, Trade, TradeTime, TradeType, Transaction, UserId,
 };
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -16,12 +17,16 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 
 use crate::{
-    BalancesQuery, Banking, Brokerage, CallContext, Consent, Cursor, Error, FoundAccount, FoundConnection, HoldingSink,
-    Kind, PageRequest, PageRowSink, Provider, ProviderHealth, TradePage, TradeQuery, TradeSink, TransactionQuery,
+    BalancesQuery, Banking, Brokerage, CallContext, Consent, Cursor, Error, FoundAccount,
+    FoundConnection, HoldingSink, Kind, PageRequest, PageRowSink, Provider, ProviderHealth,
+    TradePage, TradeQuery, TradeSink, TransactionQuery,
 };
 
 pub const NOW: i64 = 1_800_000_000;
-pub const UNAVAILABLE: Error = Error::Unavailable { reason: "simulated", retry_after: None };
+pub const UNAVAILABLE: Error = Error::Unavailable {
+    reason: "simulated",
+    retry_after: None,
+};
 
 pub fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).expect("an instant")
@@ -127,7 +132,8 @@ impl Row {
     }
 }
 
-/// A bank or a broker. A cursor has the number of the row, so a row that is posted pushes others to the next page.
+/// A bank or a broker. A cursor has the number of the row, so a row that is posted pushes others to
+/// the next page.
 pub struct Simulated {
     pub name: ProviderName,
     pub category: ConnectionCategory,
@@ -152,7 +158,12 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    pub fn new(name: &'static str, category: ConnectionCategory, rows_max: u32, rows: Vec<Row>) -> Self {
+    pub fn new(
+        name: &'static str,
+        category: ConnectionCategory,
+        rows_max: u32,
+        rows: Vec<Row>,
+    ) -> Self {
         let (running, running_max) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (rows, script, calls) = (Mutex::new(rows), Mutex::default(), Mutex::default());
         let (name, delay) = (ProviderName::new(name), Duration::ZERO);
@@ -211,7 +222,8 @@ impl Simulated {
         self.script.lock().pop_front().flatten().map_or(Ok(()), Err)
     }
 
-    /// Passes on a page of the rows of the range, and of two seconds behind its end. Returns how many rows there are.
+    /// Passes on a page of the rows of the range, and of two seconds behind its end. Returns how
+    /// many rows there are.
     fn page(
         &self,
         accounts: &[Account],
@@ -222,8 +234,12 @@ impl Simulated {
         let range = first.as_second()..=last.as_second().saturating_add(2);
         let mut listed = 0;
         for row in &*self.rows.lock() {
-            let account = accounts.iter().find(|account| account.provider_account_id == row.account);
-            let Some(account) = account.filter(|_| !self.filters_range || range.contains(&row.second)) else {
+            let account = accounts
+                .iter()
+                .find(|account| account.provider_account_id == row.account);
+            let Some(account) =
+                account.filter(|_| !self.filters_range || range.contains(&row.second))
+            else {
                 continue;
             };
             if page.contains(&listed) && !row.is_left_out {
@@ -260,7 +276,11 @@ impl Provider for Simulated {
         unreachable!("not simulated")
     }
 
-    async fn discover(&self, _: &CallContext, _: &SecretString) -> Result<Vec<FoundConnection>, Error> {
+    async fn discover(
+        &self,
+        _: &CallContext,
+        _: &SecretString,
+    ) -> Result<Vec<FoundConnection>, Error> {
         unreachable!("not simulated")
     }
 
@@ -268,11 +288,19 @@ impl Provider for Simulated {
         unreachable!("not simulated")
     }
 
-    async fn accounts(&self, _: &CallContext, _: &SecretString) -> Result<Vec<FoundAccount>, Error> {
+    async fn accounts(
+        &self,
+        _: &CallContext,
+        _: &SecretString,
+    ) -> Result<Vec<FoundAccount>, Error> {
         unreachable!("not simulated")
     }
 
-    async fn balances(&self, _: &CallContext, _: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>> {
+    async fn balances(
+        &self,
+        _: &CallContext,
+        _: &[BalancesQuery<'_>],
+    ) -> Vec<Vec<Result<Balance, Error>>> {
         unreachable!("not simulated")
     }
 
@@ -298,16 +326,26 @@ impl Banking for Simulated {
         // The row, and how many empty pages came before it.
         let (first, empty_pages): (usize, usize) = page.cursor.map_or((0, 0), |cursor| {
             let (row, empty_pages) = cursor.0.split_once('.').expect("a cursor of this provider");
-            (row.parse().expect("a row"), empty_pages.parse().expect("a number"))
+            (
+                row.parse().expect("a row"),
+                empty_pages.parse().expect("a number"),
+            )
         });
-        let account = query.one_account.then(|| query.accounts[0].provider_account_id.clone());
+        let account = query
+            .one_account
+            .then(|| query.accounts[0].provider_account_id.clone());
         self.call(account, first as u64, page.rows).await?;
         if self.empty_every > 0 && self.calls.lock().len().is_multiple_of(self.empty_every) {
             return Ok(Some(Cursor(format!("{first}.{}", empty_pages + 1))));
         }
         let end = first + page.rows as usize;
         let mut sink = |_: usize, row: &Row, account: &Account| rows(row.transaction(account));
-        let listed = self.page(query.accounts, query.interval.instants(query.zone), first..end, &mut sink);
+        let listed = self.page(
+            query.accounts,
+            query.interval.instants(query.zone),
+            first..end,
+            &mut sink,
+        );
         Ok((end < listed).then(|| Cursor(format!("{end}.0"))))
     }
 }
@@ -337,16 +375,30 @@ impl Brokerage for Simulated {
         limit: u32,
         rows: &mut TradeSink<'_>,
     ) -> Result<TradePage, Error> {
-        self.call(Some(query.account.provider_account_id.clone()), offset, limit).await?;
+        self.call(
+            Some(query.account.provider_account_id.clone()),
+            offset,
+            limit,
+        )
+        .await?;
         let first = usize::try_from(offset).unwrap_or(usize::MAX);
         let end = first.saturating_add(limit as usize);
         let interval = DateRange {
             from: query.span.from.unwrap_or(Bound::Instant(at(0))),
             to: query.span.to.unwrap_or(Bound::Instant(at(NOW * 2))),
         };
-        let mut sink = |at: usize, row: &Row, account: &Account| rows(at as u64, row.trade(account));
+        let mut sink =
+            |at: usize, row: &Row, account: &Account| rows(at as u64, row.trade(account));
         let accounts = std::slice::from_ref(query.account);
-        let listed = self.page(accounts, interval.instants(query.zone), first..end, &mut sink);
-        Ok(TradePage { rows: listed.min(end).saturating_sub(first) as u64, total: listed as u64 })
+        let listed = self.page(
+            accounts,
+            interval.instants(query.zone),
+            first..end,
+            &mut sink,
+        );
+        Ok(TradePage {
+            rows: listed.min(end).saturating_sub(first) as u64,
+            total: listed as u64,
+        })
     }
 }

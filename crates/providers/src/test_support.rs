@@ -1,4 +1,5 @@
-//! Test support: accounts, and a mock provider on loopback with scripted responses that records all requests.
+//! Test support: accounts, and a mock provider on loopback with scripted responses that records all
+//! requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,9 @@ pub(crate) struct RecordedRequest {
 impl RecordedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut pairs = self.head.lines().filter_map(|line| line.split_once(": "));
-        pairs.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        pairs
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {
@@ -47,7 +50,9 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// `answer` gets the number of the request, from 0, and the request.
-    pub(crate) async fn new(answer: impl Fn(usize, &RecordedRequest) -> MockResponse + Send + 'static) -> Self {
+    pub(crate) async fn new(
+        answer: impl Fn(usize, &RecordedRequest) -> MockResponse + Send + 'static,
+    ) -> Self {
         Self::with_headers("", answer).await
     }
 
@@ -66,9 +71,17 @@ impl Peer {
                 let request = read(&mut stream).await;
                 let number = seen.lock().len();
                 seen.lock().push(request.clone());
-                let Some((status, body)) = answer(number, &request) else { continue };
-                let (content_type, length) =
-                    (if body.starts_with('<') { "text/html" } else { "application/json" }, body.len());
+                let Some((status, body)) = answer(number, &request) else {
+                    continue;
+                };
+                let (content_type, length) = (
+                    if body.starts_with('<') {
+                        "text/html"
+                    } else {
+                        "application/json"
+                    },
+                    body.len(),
+                );
                 let answer = format!(
                     "HTTP/1.1 {status} x\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\
                      {headers}connection: close\r\n\r\n{body}"
@@ -89,7 +102,11 @@ impl Peer {
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.recorded.lock().iter().map(|recorded| recorded.line.clone()).collect()
+        self.recorded
+            .lock()
+            .iter()
+            .map(|recorded| recorded.line.clone())
+            .collect()
     }
 }
 
@@ -98,9 +115,23 @@ async fn read(stream: &mut TcpStream) -> RecordedRequest {
     while !head.ends_with("\r\n\r\n") {
         head.push(char::from(stream.read_u8().await.unwrap()));
     }
-    let line = head.lines().next().unwrap().trim_end_matches(" HTTP/1.1").to_owned();
-    let mut recorded = RecordedRequest { line, head, body: String::new() };
-    let mut body = vec![0; recorded.header("content-length").map_or(0, |length| length.parse().unwrap())];
+    let line = head
+        .lines()
+        .next()
+        .unwrap()
+        .trim_end_matches(" HTTP/1.1")
+        .to_owned();
+    let mut recorded = RecordedRequest {
+        line,
+        head,
+        body: String::new(),
+    };
+    let mut body = vec![
+        0;
+        recorded
+            .header("content-length")
+            .map_or(0, |length| length.parse().unwrap())
+    ];
     stream.read_exact(&mut body).await.unwrap();
     recorded.body = String::from_utf8(body).unwrap();
     recorded
@@ -124,14 +155,23 @@ pub(crate) fn account(number: u128, provider_account_id: &str) -> Account {
 
 /// A call context on 21 November 2026.
 pub(crate) fn client_settings(call_seconds: u64) -> ClientSettings<'static> {
-    ClientSettings { call_timeout: Duration::from_secs(call_seconds), user_calls_per_minute: 0, store: None }
+    ClientSettings {
+        call_timeout: Duration::from_secs(call_seconds),
+        user_calls_per_minute: 0,
+        store: None,
+    }
 }
 
 pub(crate) fn context() -> CallContext {
-    CallContext::new(Instant::now() + Duration::from_secs(20), "2026-11-21T00:00:00Z".parse().unwrap(), Cause::Schedule)
+    CallContext::new(
+        Instant::now() + Duration::from_secs(20),
+        "2026-11-21T00:00:00Z".parse().unwrap(),
+        Cause::Schedule,
+    )
 }
 
-/// Asserts what a callback with these parameters means: consent (None), or whether the user declined.
+/// Asserts what a callback with these parameters means: consent (None), or whether the user
+/// declined.
 pub(crate) fn assert_hint(linking: &dyn Linking, params: &[(&str, &str)], declined: Option<bool>) {
     let hint = linking.hint(&parameters(params));
     match declined {
@@ -143,5 +183,8 @@ pub(crate) fn assert_hint(linking: &dyn Linking, params: &[(&str, &str)], declin
 
 /// The parameters of a callback.
 pub(crate) fn parameters(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! Strings in a provider's response that borrow from its body, so that mapping a page allocates little.
+//! Strings in a provider's response that borrow from its body, so that mapping a page allocates
+//! little.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,8 +11,8 @@ use crate::json::{self, Invalid, Token};
 
 /// A JSON string. Borrowed from the body unless it contains escapes.
 ///
-/// It is a type of its own because serde never borrows for an `Option<Cow<str>>`, and for a `Cow<str>` only with an
-/// attribute.
+/// It is a type of its own because serde never borrows for an `Option<Cow<str>>`, and for a
+/// `Cow<str>` only with an attribute.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Text<'a>(pub Cow<'a, str>);
 
@@ -24,10 +25,12 @@ impl Text<'_> {
 
 /// The string, or none if it is absent or blank.
 pub(crate) fn non_blank(text: Option<Text<'_>>) -> Option<Cow<'_, str>> {
-    text.map(|text| text.0).filter(|text| !text.trim().is_empty())
+    text.map(|text| text.0)
+        .filter(|text| !text.trim().is_empty())
 }
 
-/// Deserializes an optional member that must not fail its row: null and values of another type become none.
+/// Deserializes an optional member that must not fail its row: null and values of another type
+/// become none.
 ///
 /// Use it in `deserialize_with` together with `default`.
 pub(crate) fn none_if_invalid<'de, D, T>(input: D) -> Result<Option<T>, D::Error>
@@ -37,7 +40,9 @@ where
 {
     let value = match Token::deserialize(input)? {
         Token::Null => return Ok(None),
-        Token::String(Cow::Borrowed(text)) => T::deserialize(BorrowedStrDeserializer::<Invalid>::new(text)),
+        Token::String(Cow::Borrowed(text)) => {
+            T::deserialize(BorrowedStrDeserializer::<Invalid>::new(text))
+        }
         Token::String(Cow::Owned(text)) => T::deserialize(text.into_deserializer()),
         Token::Other(text) => json::from_str(text),
     };
@@ -74,7 +79,8 @@ mod tests {
 
     #[test]
     fn borrows_unless_escaped() {
-        let texts: Vec<Option<Text<'_>>> = json::from_str(r#"["plain", "a\u0062c", null]"#).unwrap();
+        let texts: Vec<Option<Text<'_>>> =
+            json::from_str(r#"["plain", "a\u0062c", null]"#).unwrap();
         assert!(matches!(&texts[0], Some(Text(Cow::Borrowed("plain")))));
         assert_eq!(texts[1].as_ref().map(Text::as_str), Some("abc"));
         assert!(texts[2].is_none());
@@ -87,14 +93,29 @@ mod tests {
             #[serde(borrow, default, deserialize_with = "none_if_invalid")]
             text: Option<Text<'a>>,
         }
-        let read = |body: &str| json::from_str::<Row<'_>>(body).map(|row| row.text.map(|text| text.0.into_owned()));
-        assert_eq!(read(r#"{"text": "plain"}"#).unwrap().as_deref(), Some("plain"));
-        assert_eq!(read(r#"{"text": "a\u0062c"}"#).unwrap().as_deref(), Some("abc"));
+        let read = |body: &str| {
+            json::from_str::<Row<'_>>(body).map(|row| row.text.map(|text| text.0.into_owned()))
+        };
+        assert_eq!(
+            read(r#"{"text": "plain"}"#).unwrap().as_deref(),
+            Some("plain")
+        );
+        assert_eq!(
+            read(r#"{"text": "a\u0062c"}"#).unwrap().as_deref(),
+            Some("abc")
+        );
         for sent in ["null", "1", "1e999", "true", "{}", "[\"x\"]", r#""\ud800""#] {
-            assert_eq!(read(&format!(r#"{{"text": {sent}}}"#)).unwrap(), None, "{sent}");
+            assert_eq!(
+                read(&format!(r#"{{"text": {sent}}}"#)).unwrap(),
+                None,
+                "{sent}"
+            );
         }
         assert_eq!(read("{}").unwrap(), None);
-        assert!(read(r#"{"text": nothing}"#).is_err(), "invalid JSON is an error");
+        assert!(
+            read(r#"{"text": nothing}"#).is_err(),
+            "invalid JSON is an error"
+        );
         let body = r#"{"text": "borrowed"}"#;
         let row: Row<'_> = json::from_str(body).unwrap();
         assert!(matches!(row.text, Some(Text(Cow::Borrowed(_)))));

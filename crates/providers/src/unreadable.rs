@@ -1,5 +1,5 @@
-//! Rows that cannot be read. A read of the API rejects their page. A sync reads the other rows, and shows that some are
-//! missing.
+//! Rows that cannot be read. A read of the API rejects their page. A sync reads the other rows, and
+//! shows that some are missing.
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -63,18 +63,23 @@ impl UnreadableRows {
         self.0.is_some()
     }
 
-    /// Collects the rows of a page, or else fails the page. The last check of a page, because a page that fails may be
-    /// read again.
+    /// Collects the rows of a page, or else fails the page. The last check of a page, because a
+    /// page that fails may be read again.
     pub(crate) fn accept(&self, rows: &[UnreadableRow]) -> Result<(), Error> {
         match &self.0 {
             Some(collected) if !rows.is_empty() => collected.lock().extend_from_slice(rows),
             Some(_) => {}
-            None => rows.iter().try_for_each(|row| row.reason.page_error().map_or(Ok(()), Err))?,
+            None => rows
+                .iter()
+                .try_for_each(|row| row.reason.page_error().map_or(Ok(()), Err))?,
         }
         Ok(())
     }
 
     pub(crate) fn take(&self) -> Vec<UnreadableRow> {
-        self.0.as_ref().map(|collected| std::mem::take(&mut *collected.lock())).unwrap_or_default()
+        self.0
+            .as_ref()
+            .map(|collected| std::mem::take(&mut *collected.lock()))
+            .unwrap_or_default()
     }
 }

@@ -12,7 +12,8 @@ use crate::{CallContext, Error};
 /// A provider event with a valid signature. It holds ids only, no data of accounts or rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderEvent {
-    /// The provider's id of the event, which a redelivery repeats. None if the provider has no such id.
+    /// The provider's id of the event, which a redelivery repeats. None if the provider has no such
+    /// id.
     pub id: Option<String>,
     /// The resources to refresh. Empty for events of other or unknown types.
     pub affected: Vec<AffectedResource>,
@@ -36,7 +37,8 @@ pub enum AffectedResource {
     Account(String),
     /// All connections of this provider user: [`crate::FoundConnection::provider_user_id`].
     ProviderUser(String),
-    /// All connections at this provider of one user: the `reference` of [`WebhookVerifier::subscribe`].
+    /// All connections at this provider of one user: the `reference` of
+    /// [`WebhookVerifier::subscribe`].
     Reference(String),
 }
 
@@ -77,16 +79,21 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 #[async_trait]
 pub trait WebhookVerifier: Send + Sync {
     /// Checks the signature over the raw body in constant time, then parses the event.
-    async fn verify(&self, context: &CallContext, headers: &HeaderMap, body: &[u8])
-    -> Result<ProviderEvent, Rejection>;
+    async fn verify(
+        &self,
+        context: &CallContext,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<ProviderEvent, Rejection>;
 
     /// Fetches what verifying needs, so that the first event does not have to wait for it.
     async fn prepare(&self, _context: &CallContext) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Subscribes to the events of a consent, if the provider needs subscriptions. Existing subscriptions are not
-    /// repeated. The events carry `reference` as [`AffectedResource::Reference`].
+    /// Subscribes to the events of a consent, if the provider needs subscriptions. Existing
+    /// subscriptions are not repeated. The events carry `reference` as
+    /// [`AffectedResource::Reference`].
     async fn subscribe(
         &self,
         _context: &CallContext,

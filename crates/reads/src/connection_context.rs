@@ -1,4 +1,5 @@
-//! Loads and caches what a read needs: a connection of the caller, with its accounts and decrypted credentials.
+//! Loads and caches what a read needs: a connection of the caller, with its accounts and decrypted
+//! credentials.
 //!
 //! A cached context is valid until anything of its user changes, and kept while it is used.
 
@@ -7,7 +8,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bellbird_domain::{
-    Account, AccountId, Caller, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId,
+    Account, AccountId, Caller, Connection, ConnectionCategory, ConnectionId, ConnectionStatus,
+    UserId,
 };
 use bellbird_limits::Expiring;
 use bellbird_providers::{Banking, Brokerage, Kind, Provider};
@@ -17,13 +19,16 @@ use tracing::Instrument as _;
 
 use crate::{ReadError, Reads};
 
-/// Minimum time between two writes of a connection's refresh time: one write a minute, not one for each read.
+/// Minimum time between two writes of a connection's refresh time: one write a minute, not one for
+/// each read.
 const REFRESH_WRITE_INTERVAL_US: i64 = 60_000_000;
 /// How long reads of a revoked connection fail without a call, after a call that said so.
 const GONE_TTL_US: i64 = 60_000_000;
-/// Time to live of a context after its last use: no longer than that do decrypted credentials stay in memory.
+/// Time to live of a context after its last use: no longer than that do decrypted credentials stay
+/// in memory.
 const CONTEXT_TTL: Duration = Duration::from_secs(300);
-/// A use restarts the time to live once this much of it has passed, since restarting costs more than a use.
+/// A use restarts the time to live once this much of it has passed, since restarting costs more
+/// than a use.
 const CONTEXT_RENEW_AFTER: SignedDuration = SignedDuration::from_secs(30);
 /// Maximum size in bytes of all cached contexts.
 const CONTEXTS_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -45,18 +50,28 @@ pub(crate) struct ConnectionContexts(Expiring<(UserId, ConnectionId), Arc<Connec
 
 impl Default for ConnectionContexts {
     fn default() -> Self {
-        let bytes_of = |_: &(UserId, ConnectionId), context: &Arc<ConnectionContext>| context.bytes();
+        let bytes_of =
+            |_: &(UserId, ConnectionId), context: &Arc<ConnectionContext>| context.bytes();
         Self(Expiring::new(CONTEXT_TTL, CONTEXTS_BYTES_MAX, bytes_of))
     }
 }
 
 impl ConnectionContexts {
     /// Evicts a context. Returns its accounts.
-    pub(crate) fn remove(&self, user_id: UserId, connection_id: ConnectionId, now: Timestamp) -> Vec<AccountId> {
+    pub(crate) fn remove(
+        &self,
+        user_id: UserId,
+        connection_id: ConnectionId,
+        now: Timestamp,
+    ) -> Vec<AccountId> {
         let key = (user_id, connection_id);
         let context = self.0.get(&key, now).map(|(context, _)| context);
         self.0.remove(&key);
-        context.iter().flat_map(|context| &context.accounts).map(|account| account.id).collect()
+        context
+            .iter()
+            .flat_map(|context| &context.accounts)
+            .map(|account| account.id)
+            .collect()
     }
 
     pub(crate) fn purge_expired(&self) {
@@ -65,11 +80,13 @@ impl ConnectionContexts {
 }
 
 impl Reads {
-    /// Loads a connection of the caller, or takes it from the cache if the caller's revision has not changed.
+    /// Loads a connection of the caller, or takes it from the cache if the caller's revision has
+    /// not changed.
     ///
-    /// Fails with [`ReadError::NotFound`] if it does not exist, is being removed, or belongs to another user, and with
-    /// [`ReadError::Reconnect`] if the provider has said a moment ago that its consent is revoked: a client that
-    /// repeats a read then costs the provider one call a minute.
+    /// Fails with [`ReadError::NotFound`] if it does not exist, is being removed, or belongs to
+    /// another user, and with [`ReadError::Reconnect`] if the provider has said a moment ago that
+    /// its consent is revoked: a client that repeats a read then costs the provider one call a
+    /// minute.
     pub async fn connection_context(
         &self,
         caller: &Caller,
@@ -90,7 +107,9 @@ impl Reads {
     ) -> Result<Arc<ConnectionContext>, ReadError> {
         let key = (caller.user_id, id);
         let (contexts, now) = (&self.inner.connection_contexts.0, self.inner.clock.now());
-        if let Some((context, age)) = contexts.get(&key, now).filter(|(context, _)| context.revision == caller.revision)
+        if let Some((context, age)) = contexts
+            .get(&key, now)
+            .filter(|(context, _)| context.revision == caller.revision)
         {
             if age >= CONTEXT_RENEW_AFTER {
                 contexts.renew(&key, now);
@@ -98,19 +117,43 @@ impl Reads {
             return Ok(context);
         }
         let storage = &self.inner.storage;
-        let connection = storage.connections().find(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
-        let accounts = storage.accounts().list_of_connection(caller.user_id, id).await?;
-        let credentials = storage.secrets().find_credentials(caller.user_id, id).await?.ok_or(ReadError::NotFound)?;
-        let refreshed_us = AtomicI64::new(connection.last_refreshed_at.map_or(i64::MIN, Timestamp::as_microsecond));
+        let connection = storage
+            .connections()
+            .find(caller.user_id, id)
+            .await?
+            .ok_or(ReadError::NotFound)?;
+        let accounts = storage
+            .accounts()
+            .list_of_connection(caller.user_id, id)
+            .await?;
+        let credentials = storage
+            .secrets()
+            .find_credentials(caller.user_id, id)
+            .await?
+            .ok_or(ReadError::NotFound)?;
+        let refreshed_us = AtomicI64::new(
+            connection
+                .last_refreshed_at
+                .map_or(i64::MIN, Timestamp::as_microsecond),
+        );
         let (revision, gone_us) = (caller.revision, AtomicI64::new(i64::MIN));
-        let context =
-            Arc::new(ConnectionContext { connection, accounts, credentials, revision, refreshed_us, gone_us });
+        let context = Arc::new(ConnectionContext {
+            connection,
+            accounts,
+            credentials,
+            revision,
+            refreshed_us,
+            gone_us,
+        });
         contexts.insert(key, Arc::clone(&context), now);
         Ok(context)
     }
 
     fn provider(&self, connection: &Connection) -> Result<&Arc<dyn Provider>, ReadError> {
-        self.inner.providers.find(&connection.provider).ok_or(ReadError::OperatorNeeded)
+        self.inner
+            .providers
+            .find(&connection.provider)
+            .ok_or(ReadError::OperatorNeeded)
     }
 
     pub(crate) fn banking(&self, connection: &Connection) -> Result<&dyn Banking, ReadError> {
@@ -135,13 +178,21 @@ impl Reads {
         if now_us.saturating_sub(written) < REFRESH_WRITE_INTERVAL_US {
             return;
         }
-        if context.refreshed_us.compare_exchange(written, now_us, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        if context
+            .refreshed_us
+            .compare_exchange(written, now_us, Ordering::Relaxed, Ordering::Relaxed)
+            .is_err()
+        {
             return;
         }
         let storage = self.inner.storage.clone();
         let (user_id, id) = (context.connection.user_id, context.connection.id);
         let write = async move {
-            if let Err(error) = storage.connections().set_last_refreshed_at(user_id, id, now).await {
+            if let Err(error) = storage
+                .connections()
+                .set_last_refreshed_at(user_id, id, now)
+                .await
+            {
                 tracing::warn!(connection_id = %id, error = %error, "could not store refresh time");
             }
         };
@@ -163,7 +214,9 @@ impl ConnectionContext {
 
     /// Whether the connection is revoked, and was so at the provider within [`GONE_TTL_US`].
     pub(crate) fn is_gone(&self, now: Timestamp) -> bool {
-        let since = now.as_microsecond().saturating_sub(self.gone_us.load(Ordering::Relaxed));
+        let since = now
+            .as_microsecond()
+            .saturating_sub(self.gone_us.load(Ordering::Relaxed));
         self.connection.status == ConnectionStatus::Revoked && (0..GONE_TTL_US).contains(&since)
     }
 
@@ -171,24 +224,46 @@ impl ConnectionContext {
     fn bytes(&self) -> usize {
         let text_of = |account: &Account| {
             let optional = account.institution_name.as_ref().map_or(0, String::len);
-            account.provider_account_id.len() + account.provider.len() + account.name.len() + optional
+            account.provider_account_id.len()
+                + account.provider.len()
+                + account.name.len()
+                + optional
         };
-        let accounts: usize = self.accounts.iter().map(|account| size_of::<Account>() + text_of(account)).sum();
+        let accounts: usize = self
+            .accounts
+            .iter()
+            .map(|account| size_of::<Account>() + text_of(account))
+            .sum();
         // The connection's texts are short, except for its logo.
-        let connection = self.connection.institution_logo.as_ref().map_or(0, String::len) + 200;
+        let connection = self
+            .connection
+            .institution_logo
+            .as_ref()
+            .map_or(0, String::len)
+            + 200;
         size_of::<Self>() + accounts + connection + self.credentials.expose_secret().len()
     }
 
-    /// Returns the requested account, or all accounts. Fails with [`ReadError::NotFound`] if the connection has no such
-    /// account.
+    /// Returns the requested account, or all accounts. Fails with [`ReadError::NotFound`] if the
+    /// connection has no such account.
     pub fn accounts_of(&self, account_id: Option<AccountId>) -> Result<&[Account], ReadError> {
-        let Some(id) = account_id else { return Ok(&self.accounts) };
-        let at = self.accounts.iter().position(|account| account.id == id).ok_or(ReadError::NotFound)?;
+        let Some(id) = account_id else {
+            return Ok(&self.accounts);
+        };
+        let at = self
+            .accounts
+            .iter()
+            .position(|account| account.id == id)
+            .ok_or(ReadError::NotFound)?;
         Ok(&self.accounts[at..=at])
     }
 
     /// Fails with [`ReadError::WrongCategory`] if the connection has another category.
     pub fn require_category(&self, category: ConnectionCategory) -> Result<(), ReadError> {
-        if self.connection.category == category { Ok(()) } else { Err(ReadError::WrongCategory) }
+        if self.connection.category == category {
+            Ok(())
+        } else {
+            Err(ReadError::WrongCategory)
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! The cursor indexes of all queries that clients page through, by API key.
 //!
-//! Each API key has a few indexes of its own and a share of the memory, so that a client that makes many queries pushes
-//! out its own indexes before those of others. A query whose index is lost is read from its first row again.
+//! Each API key has a few indexes of its own and a share of the memory, so that a client that makes
+//! many queries pushes out its own indexes before those of others. A query whose index is lost is
+//! read from its first row again.
 //!
-//! Instances that share a store continue each other's walks: a walk begins with a window at offset 0, and what each
-//! request learned is there for the next one.
+//! Instances that share a store continue each other's walks: a walk begins with a window at offset
+//! 0, and what each request learned is there for the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,8 @@ const TTL: Duration = Duration::from_secs(600);
 pub(crate) const BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Indexes of one API key. Further ones replace the least recently used.
 const KEY_INDEXES_MAX: usize = 32;
-/// Maximum size in bytes of the indexes of one API key. Its last used index is kept, whatever its size.
+/// Maximum size in bytes of the indexes of one API key. Its last used index is kept, whatever its
+/// size.
 const KEY_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// A query that a client pages through: the API key, the connection and the filters.
@@ -72,7 +74,10 @@ struct KeyIndexes<I>(Vec<Entry<I>>);
 
 impl<I: CachedIndex> KeyIndexes<I> {
     fn bytes(&self) -> usize {
-        self.0.iter().map(|entry| entry.bytes + size_of::<Entry<I>>()).sum()
+        self.0
+            .iter()
+            .map(|entry| entry.bytes + size_of::<Entry<I>>())
+            .sum()
     }
 
     fn take(&mut self, query: &QueryKey) -> Option<Entry<I>> {
@@ -97,11 +102,14 @@ pub(crate) struct CursorCache<I> {
 impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache<I> {
     pub(crate) fn new(store: Option<&SharedStore>, kind: &'static str) -> Self {
         let bytes_of = |_: &KeyId, indexes: &Arc<Mutex<KeyIndexes<I>>>| indexes.lock().bytes();
-        Self { indexes: Expiring::new(TTL, BYTES_MAX, bytes_of), shared: store.map(|store| (store.clone(), kind)) }
+        Self {
+            indexes: Expiring::new(TTL, BYTES_MAX, bytes_of),
+            shared: store.map(|store| (store.clone(), kind)),
+        }
     }
 
-    /// The walk that the window continues, here or at another instance. A new one for a window at offset 0, and if
-    /// there is none that `serves`.
+    /// The walk that the window continues, here or at another instance. A new one for a window at
+    /// offset 0, and if there is none that `serves`.
     pub(crate) async fn find_or_insert(
         &self,
         WindowKey { query, page }: WindowKey,
@@ -110,8 +118,13 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
         new: impl FnOnce() -> I,
     ) -> Arc<QueryWalk<I>> {
         if page.offset > 0 {
-            let shared = self.find_shared(&query).await.filter(|(_, index)| serves(index));
-            let own = self.find(&query, now).filter(|walk| serves(&walk.index.lock()));
+            let shared = self
+                .find_shared(&query)
+                .await
+                .filter(|(_, index)| serves(index));
+            let own = self
+                .find(&query, now)
+                .filter(|walk| serves(&walk.index.lock()));
             match (own, shared) {
                 (Some(walk), Some((id, index))) if walk.id == id => {
                     walk.index.lock().absorb(index);
@@ -127,12 +140,21 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
     }
 
     /// Keeps what a request has learned in its walk: measures the index again, and shares it.
-    pub(crate) async fn keep(&self, WindowKey { query, page }: WindowKey, walk: &QueryWalk<I>, now: Timestamp) {
+    pub(crate) async fn keep(
+        &self,
+        WindowKey { query, page }: WindowKey,
+        walk: &QueryWalk<I>,
+        now: Timestamp,
+    ) {
         self.measure(&query, now);
-        let Some((store, kind)) = &self.shared else { return };
+        let Some((store, kind)) = &self.shared else {
+            return;
+        };
         let value = serde_json::to_vec(&*walk.index.lock());
         if let (Ok(name), Ok(value)) = (serde_json::to_vec(&query), value) {
-            store.put(kind, &name, (walk.id, page.offset == 0), &value, TTL).await;
+            store
+                .put(kind, &name, (walk.id, page.offset == 0), &value, TTL)
+                .await;
         }
     }
 
@@ -147,32 +169,49 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
         let indexes = self.indexes.renew(&query.key_id, now)?;
         let mut indexes = indexes.lock();
         let entry = indexes.take(query)?;
-        if now.duration_since(entry.used_at) >= SignedDuration::try_from(TTL).unwrap_or(SignedDuration::MAX) {
+        if now.duration_since(entry.used_at)
+            >= SignedDuration::try_from(TTL).unwrap_or(SignedDuration::MAX)
+        {
             return None;
         }
         let walk = Arc::clone(&entry.walk);
-        indexes.push(Entry { used_at: now, ..entry });
+        indexes.push(Entry {
+            used_at: now,
+            ..entry
+        });
         Some(walk)
     }
 
     /// Replaces the walk of a query.
     fn insert(&self, query: QueryKey, id: Walk, index: I, now: Timestamp) -> Arc<QueryWalk<I>> {
         let bytes = index.bytes();
-        let walk = Arc::new(QueryWalk { id, index: Mutex::new(index) });
+        let walk = Arc::new(QueryWalk {
+            id,
+            index: Mutex::new(index),
+        });
         let new = || Arc::new(Mutex::new(KeyIndexes(Vec::new())));
         let indexes = self.indexes.renew_or_insert_with(&query.key_id, now, new);
         let mut indexes = indexes.lock();
         indexes.take(&query);
-        indexes.push(Entry { query, walk: Arc::clone(&walk), used_at: now, bytes });
+        indexes.push(Entry {
+            query,
+            walk: Arc::clone(&walk),
+            used_at: now,
+            bytes,
+        });
         walk
     }
 
     /// Measures the index of a query again, which has grown.
     fn measure(&self, query: &QueryKey, now: Timestamp) {
-        let Some((indexes, _)) = self.indexes.get(&query.key_id, now) else { return };
+        let Some((indexes, _)) = self.indexes.get(&query.key_id, now) else {
+            return;
+        };
         {
             let mut indexes = indexes.lock();
-            let Some(entry) = indexes.take(query) else { return };
+            let Some(entry) = indexes.take(query) else {
+                return;
+            };
             let bytes = entry.walk.index.lock().bytes();
             indexes.push(Entry { bytes, ..entry });
         }
@@ -182,7 +221,10 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
 
     pub(crate) fn remove_connection(&self, connection_id: ConnectionId) {
         for indexes in self.indexes.values() {
-            indexes.lock().0.retain(|entry| entry.query.connection_id != connection_id);
+            indexes
+                .lock()
+                .0
+                .retain(|entry| entry.query.connection_id != connection_id);
         }
     }
 
@@ -221,7 +263,12 @@ mod tests {
 
     fn query(key_id: KeyId, number: i64) -> QueryKey {
         let to = Some(Bound::Instant(Timestamp::from_second(number).unwrap()));
-        QueryKey { key_id, connection_id: ConnectionId::new(), account_id: None, span: DateFilter { from: None, to } }
+        QueryKey {
+            key_id,
+            connection_id: ConnectionId::new(),
+            account_id: None,
+            span: DateFilter { from: None, to },
+        }
     }
 
     #[test]
@@ -232,12 +279,23 @@ mod tests {
         let other = KeyId::new();
         let queries: Vec<QueryKey> = (0..10_000).map(|number| query(other, number)).collect();
         for query in &queries {
-            indexes.insert(*query, WALK, Sized(1_000), NOW).index.lock().0 = 100_000;
+            indexes
+                .insert(*query, WALK, Sized(1_000), NOW)
+                .index
+                .lock()
+                .0 = 100_000;
             indexes.measure(query, NOW);
         }
         assert!(indexes.find(&mine, NOW).is_some());
-        let left: Vec<&QueryKey> = queries.iter().filter(|query| indexes.find(query, NOW).is_some()).collect();
-        assert_eq!(left, queries[9_980..].iter().collect::<Vec<_>>(), "20 of 100 kB are 2 MB");
+        let left: Vec<&QueryKey> = queries
+            .iter()
+            .filter(|query| indexes.find(query, NOW).is_some())
+            .collect();
+        assert_eq!(
+            left,
+            queries[9_980..].iter().collect::<Vec<_>>(),
+            "20 of 100 kB are 2 MB"
+        );
     }
 
     #[test]
@@ -262,7 +320,10 @@ mod tests {
         indexes.insert(two, WALK, Sized(2), at(599));
         assert!(indexes.find(&one, at(599)).is_some());
         assert!(indexes.find(&one, at(1_198)).is_some());
-        assert!(indexes.find(&two, at(1_199)).is_none(), "the key was used since, the query was not");
+        assert!(
+            indexes.find(&two, at(1_199)).is_none(),
+            "the key was used since, the query was not"
+        );
         indexes.remove_connection(one.connection_id);
         assert!(indexes.find(&one, at(1_199)).is_none());
     }

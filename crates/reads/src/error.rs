@@ -5,13 +5,15 @@ use std::time::Duration;
 use bellbird_domain::ConnectionStatus;
 use bellbird_storage::StorageError;
 
-/// Maximum `Retry-After`. A longer wait is not passed on, because the next call may well succeed earlier.
+/// Maximum `Retry-After`. A longer wait is not passed on, because the next call may well succeed
+/// earlier.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
 /// Why a live read failed. The API maps each variant to an HTTP status.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReadError {
-    /// The connection or account does not exist or belongs to another user. Clients cannot distinguish the two.
+    /// The connection or account does not exist or belongs to another user. Clients cannot
+    /// distinguish the two.
     #[error("not found")]
     NotFound,
     /// A banking endpoint called for a brokerage connection, or the other way round.
@@ -47,8 +49,8 @@ impl From<StorageError> for ReadError {
 impl ReadError {
     /// Maps a provider error. `stored` is the status of the connection in the database.
     ///
-    /// If consent is gone but the stored status is still active, reports invalidated until a refresh determines the
-    /// status.
+    /// If consent is gone but the stored status is still active, reports invalidated until a
+    /// refresh determines the status.
     #[must_use]
     pub fn from_provider(error: &bellbird_providers::Error, stored: ConnectionStatus) -> Self {
         use bellbird_providers::Error;
@@ -57,7 +59,9 @@ impl ReadError {
                 ConnectionStatus::Active => ConnectionStatus::Invalidated,
                 status => status,
             }),
-            Error::BudgetUsedUp { retry_after } => Self::BudgetUsedUp { retry_after: *retry_after },
+            Error::BudgetUsedUp { retry_after } => Self::BudgetUsedUp {
+                retry_after: *retry_after,
+            },
             Error::OperatorRejected { .. } => Self::OperatorNeeded,
             other => Self::Unavailable {
                 retry_after: other.retry_after().map(|wait| wait.min(RETRY_AFTER_MAX)),
@@ -66,12 +70,18 @@ impl ReadError {
         }
     }
 
-    /// As [`Self::from_provider`], for a page of a list. No attempt succeeds once the list is broken.
-    pub(crate) fn from_page(error: &bellbird_providers::Error, stored: ConnectionStatus, is_broken: bool) -> Self {
+    /// As [`Self::from_provider`], for a page of a list. No attempt succeeds once the list is
+    /// broken.
+    pub(crate) fn from_page(
+        error: &bellbird_providers::Error,
+        stored: ConnectionStatus,
+        is_broken: bool,
+    ) -> Self {
         match Self::from_provider(error, stored) {
-            Self::Unavailable { retry_after, .. } if is_broken => {
-                Self::Unavailable { retry_after, is_transient: false }
-            }
+            Self::Unavailable { retry_after, .. } if is_broken => Self::Unavailable {
+                retry_after,
+                is_transient: false,
+            },
             error => error,
         }
     }
@@ -79,6 +89,13 @@ impl ReadError {
     /// Whether another attempt may succeed.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::BudgetUsedUp { .. } | Self::Unavailable { is_transient: true, .. })
+        matches!(
+            self,
+            Self::BudgetUsedUp { .. }
+                | Self::Unavailable {
+                    is_transient: true,
+                    ..
+                }
+        )
     }
 }

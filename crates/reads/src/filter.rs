@@ -2,7 +2,8 @@
 
 use bellbird_domain::{Category, Decimal, Direction, Transaction};
 
-/// All conditions that are set must hold. Has no `Debug`, because clients search for texts and amounts.
+/// All conditions that are set must hold. Has no `Debug`, because clients search for texts and
+/// amounts.
 #[derive(Clone, Default)]
 pub struct TransactionFilter {
     text: Option<String>,
@@ -15,26 +16,45 @@ pub struct TransactionFilter {
 }
 
 impl TransactionFilter {
-    /// Finds a part of the description, the merchant's name or the reference. Upper and lower case are the same. The
-    /// caller bounds the length.
+    /// Finds a part of the description, the merchant's name or the reference. Upper and lower case
+    /// are the same. The caller bounds the length.
     #[must_use]
     pub fn with_text(self, text: &str) -> Self {
-        Self { text: Some(text.to_lowercase()), ..self }
+        Self {
+            text: Some(text.to_lowercase()),
+            ..self
+        }
     }
 
     #[must_use]
     pub fn matches(&self, row: &Transaction<'_>) -> bool {
-        self.category.is_none_or(|category| row.category == Some(category))
-            && self.direction.is_none_or(|direction| row.direction() == direction.as_str())
-            && self.min_amount.as_ref().is_none_or(|min| row.amount.cmp_absolute(min).is_ge())
-            && self.max_amount.as_ref().is_none_or(|max| row.amount.cmp_absolute(max).is_le())
+        self.category
+            .is_none_or(|category| row.category == Some(category))
+            && self
+                .direction
+                .is_none_or(|direction| row.direction() == direction.as_str())
+            && self
+                .min_amount
+                .as_ref()
+                .is_none_or(|min| row.amount.cmp_absolute(min).is_ge())
+            && self
+                .max_amount
+                .as_ref()
+                .is_none_or(|max| row.amount.cmp_absolute(max).is_le())
             && self.text.as_ref().is_none_or(|text| has_text(row, text))
     }
 }
 
 fn has_text(row: &Transaction<'_>, text: &str) -> bool {
-    let texts = [Some(&row.description), row.merchant_name.as_ref(), row.reference.as_ref()];
-    texts.into_iter().flatten().any(|found| found.to_lowercase().contains(text))
+    let texts = [
+        Some(&row.description),
+        row.merchant_name.as_ref(),
+        row.reference.as_ref(),
+    ];
+    texts
+        .into_iter()
+        .flatten()
+        .any(|found| found.to_lowercase().contains(text))
 }
 
 #[cfg(test)]
@@ -49,7 +69,11 @@ mod tests {
     }
 
     fn row(description: &str, amount: &str) -> Row {
-        Row { description: description.to_owned(), amount: amount.to_owned(), ..Row::new("1", "1", NOW) }
+        Row {
+            description: description.to_owned(),
+            amount: amount.to_owned(),
+            ..Row::new("1", "1", NOW)
+        }
     }
 
     fn matches(filter: &TransactionFilter, row: &Row) -> bool {
@@ -59,10 +83,18 @@ mod tests {
     #[test]
     fn text_is_found_in_any_case_in_three_texts() {
         let filter = |text: &str| TransactionFilter::default().with_text(text);
-        let row = Row { merchant: Some("Café Ōtautahi".to_owned()), ..row("EFTPOS 1234", "-4.50") };
-        for (text, expected) in
-            [("eftpos", true), ("S 12", true), ("CAFÉ ō", true), ("cafe", false), ("EFTPOS  1", false), ("", true)]
-        {
+        let row = Row {
+            merchant: Some("Café Ōtautahi".to_owned()),
+            ..row("EFTPOS 1234", "-4.50")
+        };
+        for (text, expected) in [
+            ("eftpos", true),
+            ("S 12", true),
+            ("CAFÉ ō", true),
+            ("cafe", false),
+            ("EFTPOS  1", false),
+            ("", true),
+        ] {
             assert_eq!(matches(&filter(text), &row), expected, "{text:?}");
         }
         let account = account("1");
@@ -71,7 +103,10 @@ mod tests {
         transaction.extended_description = Some("not searched".into());
         assert!(filter("RENT").matches(&transaction));
         assert!(!filter("searched").matches(&transaction));
-        assert!(!filter("1234rent").matches(&transaction), "texts are not joined");
+        assert!(
+            !filter("1234rent").matches(&transaction),
+            "texts are not joined"
+        );
     }
 
     #[test]
@@ -88,10 +123,19 @@ mod tests {
             ("20.000000000000000001", "30", "20", false),
             ("9", "10.00", "-10.001", false),
             ("0", "0", "0.00", true),
-            ("99999999999999999999", "100000000000000000000", "99999999999999999999.5", true),
+            (
+                "99999999999999999999",
+                "100000000000000000000",
+                "99999999999999999999.5",
+                true,
+            ),
             ("30", "20", "25", false),
         ] {
-            assert_eq!(matches(&filter(min, max), &row("", amount)), expected, "{min} to {max}: {amount}");
+            assert_eq!(
+                matches(&filter(min, max), &row("", amount)),
+                expected,
+                "{min} to {max}: {amount}"
+            );
         }
     }
 
@@ -105,20 +149,44 @@ mod tests {
             ..TransactionFilter::default()
         }
         .with_text("bus");
-        let good = Row { category: Some(Category::Travel), ..row("Bus", "-5.50") };
+        let good = Row {
+            category: Some(Category::Travel),
+            ..row("Bus", "-5.50")
+        };
         assert!(matches(&filter, &good));
         assert!(matches(&TransactionFilter::default(), &row("", "0")));
         for bad in [
-            Row { category: None, ..good.clone() },
-            Row { category: Some(Category::Income), ..good.clone() },
-            Row { amount: "5.50".to_owned(), ..good.clone() },
-            Row { amount: "-4.99".to_owned(), ..good.clone() },
-            Row { amount: "-6.01".to_owned(), ..good.clone() },
-            Row { description: "Train".to_owned(), ..good.clone() },
+            Row {
+                category: None,
+                ..good.clone()
+            },
+            Row {
+                category: Some(Category::Income),
+                ..good.clone()
+            },
+            Row {
+                amount: "5.50".to_owned(),
+                ..good.clone()
+            },
+            Row {
+                amount: "-4.99".to_owned(),
+                ..good.clone()
+            },
+            Row {
+                amount: "-6.01".to_owned(),
+                ..good.clone()
+            },
+            Row {
+                description: "Train".to_owned(),
+                ..good.clone()
+            },
         ] {
             assert!(!matches(&filter, &bad));
         }
-        let credit = TransactionFilter { direction: Some(Direction::Credit), ..TransactionFilter::default() };
+        let credit = TransactionFilter {
+            direction: Some(Direction::Credit),
+            ..TransactionFilter::default()
+        };
         assert!(matches(&credit, &row("", "0")) && !matches(&credit, &good));
     }
 

@@ -10,8 +10,8 @@ use crate::{ReadError, Reads, SelectedAccounts};
 pub type AddHolding<'a, T> = dyn Fn(&Holding<'_>, &mut T) + Sync + 'a;
 
 impl Reads {
-    /// Reads the holdings of each account. Returns what `add` made of them, or the error of that account. Each account
-    /// takes a call of the provider.
+    /// Reads the holdings of each account. Returns what `add` made of them, or the error of that
+    /// account. Each account takes a call of the provider.
     pub async fn holdings<T: Default + Send>(
         &self,
         call: &CallContext,
@@ -23,8 +23,11 @@ impl Reads {
         let reads = selected.accounts().map(|account| async move {
             let mut made = T::default();
             let mut sink = |holding: Holding<'_>| add(&holding, &mut made);
-            let outcome = brokerage.holdings(call, &context.credentials, account, &mut sink).await;
-            let outcome = outcome.map_err(|error| ReadError::from_provider(&error, context.connection.status));
+            let outcome = brokerage
+                .holdings(call, &context.credentials, account, &mut sink)
+                .await;
+            let outcome = outcome
+                .map_err(|error| ReadError::from_provider(&error, context.connection.status));
             (account.id, outcome.map(|()| made))
         });
         let accounts = join_all(reads).await;

@@ -1,7 +1,7 @@
 //! Live reads: balances, transactions, holdings and trades, read from the provider on each request.
 //!
-//! A read checks that the connection belongs to the caller, queries the provider, and returns the requested window of
-//! rows. No row is stored.
+//! A read checks that the connection belongs to the caller, queries the provider, and returns the
+//! requested window of rows. No row is stored.
 
 pub mod balances;
 mod connection_context;
@@ -93,12 +93,16 @@ impl Reads {
         }
     }
 
-    /// Evicts everything cached about a removed connection, above all its decrypted credentials. Returns the accounts
-    /// that were cached.
+    /// Evicts everything cached about a removed connection, above all its decrypted credentials.
+    /// Returns the accounts that were cached.
     pub fn evict(&self, user_id: UserId, connection_id: ConnectionId) -> Vec<AccountId> {
-        self.inner.transaction_cursors.remove_connection(connection_id);
+        self.inner
+            .transaction_cursors
+            .remove_connection(connection_id);
         self.inner.trade_cursors.remove_connection(connection_id);
-        self.inner.connection_contexts.remove(user_id, connection_id, self.inner.clock.now())
+        self.inner
+            .connection_contexts
+            .remove(user_id, connection_id, self.inner.clock.now())
     }
 
     /// Frees the memory of everything cached that has expired.
@@ -117,6 +121,10 @@ impl Reads {
     /// The call context of a read that starts now.
     #[must_use]
     pub fn call_context(&self, cause: Cause) -> CallContext {
-        CallContext::new(Instant::now() + self.inner.limits.deadline, self.inner.clock.now(), cause)
+        CallContext::new(
+            Instant::now() + self.inner.limits.deadline,
+            self.inner.clock.now(),
+            cause,
+        )
     }
 }

@@ -30,7 +30,8 @@ pub enum Group {
     /// The first day of the month.
     Month(Date),
     Account(AccountId),
-    /// All groups for which there was no place. Never dropped, so that the groups add up to the whole.
+    /// All groups for which there was no place. Never dropped, so that the groups add up to the
+    /// whole.
     Rest,
 }
 
@@ -68,7 +69,11 @@ struct Totals {
 impl Totals {
     fn add(&mut self, amount: &Decimal<'_>) {
         self.rows += 1;
-        let sum = if amount.is_negative() { &mut self.money_out } else { &mut self.money_in };
+        let sum = if amount.is_negative() {
+            &mut self.money_out
+        } else {
+            &mut self.money_in
+        };
         self.rows_too_long += u64::from(!sum.add(amount));
     }
 
@@ -99,11 +104,15 @@ impl Totals {
 impl Summary {
     #[must_use]
     pub fn new(group_by: Option<GroupBy>) -> Self {
-        Self { group_by, groups: BTreeMap::new(), transfers: BTreeMap::new() }
+        Self {
+            group_by,
+            groups: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+        }
     }
 
-    /// Adds a row under its own currency, else that of its account. An unknown currency, `XXX`, is one of its own.
-    /// `day` is the row's in the user's timezone.
+    /// Adds a row under its own currency, else that of its account. An unknown currency, `XXX`, is
+    /// one of its own. `day` is the row's in the user's timezone.
     pub fn add(&mut self, row: &Transaction<'_>, day: Date) {
         let currency = row.currency.unwrap_or(row.account.currency);
         let mut key = (currency, self.group_of(row, day));
@@ -112,7 +121,10 @@ impl Summary {
             key.1 = Group::Rest;
         }
         self.groups.entry(key).or_default().add(&row.amount);
-        if matches!(row.category, Some(Category::TransferIn | Category::TransferOut)) {
+        if matches!(
+            row.category,
+            Some(Category::TransferIn | Category::TransferOut)
+        ) {
             self.transfers.entry(currency).or_default().add(&row.amount);
         }
     }
@@ -137,30 +149,49 @@ impl Summary {
         for ((currency, _), totals) in &self.groups {
             currencies.entry(*currency).or_default().merge(totals);
         }
-        currencies.into_iter().map(|(currency, totals)| totals.of_group(currency, Group::All)).collect()
+        currencies
+            .into_iter()
+            .map(|(currency, totals)| totals.of_group(currency, Group::All))
+            .collect()
     }
 
-    /// The part of [`Self::totals`] that providers call transfers, such as those between the user's own accounts.
+    /// The part of [`Self::totals`] that providers call transfers, such as those between the user's
+    /// own accounts.
     #[must_use]
     pub fn transfers(&self) -> Vec<GroupTotals> {
-        self.transfers.iter().map(|(currency, totals)| totals.of_group(*currency, Group::All)).collect()
+        self.transfers
+            .iter()
+            .map(|(currency, totals)| totals.of_group(*currency, Group::All))
+            .collect()
     }
 
-    /// The sums of each group, currency by currency. Months come in order, other groups by the largest net sum of
-    /// either sign. The rest comes last.
+    /// The sums of each group, currency by currency. Months come in order, other groups by the
+    /// largest net sum of either sign. The rest comes last.
     #[must_use]
     pub fn groups(&self) -> Vec<GroupTotals> {
-        let mut groups: Vec<(&(Currency, Group), &Totals, ExactSum)> =
-            self.groups.iter().map(|(key, totals)| (key, totals, totals.net())).collect();
-        groups.sort_by(|((currency, group), _, net), ((other_currency, other), _, other_net)| {
-            let by_net = match self.group_by {
-                Some(GroupBy::Month) => Ordering::Equal,
-                _ => other_net.cmp_absolute(net),
-            };
-            let is_rest = (*group == Group::Rest).cmp(&(*other == Group::Rest));
-            currency.cmp(other_currency).then(is_rest).then(by_net).then_with(|| group.cmp(other))
-        });
-        groups.into_iter().map(|((currency, group), totals, _)| totals.of_group(*currency, group.clone())).collect()
+        let mut groups: Vec<(&(Currency, Group), &Totals, ExactSum)> = self
+            .groups
+            .iter()
+            .map(|(key, totals)| (key, totals, totals.net()))
+            .collect();
+        groups.sort_by(
+            |((currency, group), _, net), ((other_currency, other), _, other_net)| {
+                let by_net = match self.group_by {
+                    Some(GroupBy::Month) => Ordering::Equal,
+                    _ => other_net.cmp_absolute(net),
+                };
+                let is_rest = (*group == Group::Rest).cmp(&(*other == Group::Rest));
+                currency
+                    .cmp(other_currency)
+                    .then(is_rest)
+                    .then(by_net)
+                    .then_with(|| group.cmp(other))
+            },
+        );
+        groups
+            .into_iter()
+            .map(|((currency, group), totals, _)| totals.of_group(*currency, group.clone()))
+            .collect()
     }
 }
 
@@ -173,7 +204,10 @@ mod tests {
     use crate::test_support::{NOW, Row, account};
 
     fn row(amount: &str) -> Row {
-        Row { amount: amount.to_owned(), ..Row::new("1", "1", NOW) }
+        Row {
+            amount: amount.to_owned(),
+            ..Row::new("1", "1", NOW)
+        }
     }
 
     fn day(text: &str) -> Date {
@@ -192,7 +226,10 @@ mod tests {
                 Group::Rest => "rest".to_owned(),
             };
             let (currency, rows) = (totals.currency, totals.rows);
-            format!("{currency} {group} {rows}: {} {} {}", totals.money_in, totals.money_out, totals.net)
+            format!(
+                "{currency} {group} {rows}: {} {} {}",
+                totals.money_in, totals.money_out, totals.net
+            )
         };
         totals.iter().map(line).collect()
     }
@@ -207,9 +244,18 @@ mod tests {
 
     #[test]
     fn groups_are_summed_exactly_and_apart_by_currency() {
-        let named = |name: &str, amount: &str| Row { merchant: Some(name.to_owned()), ..row(amount) };
-        let in_currency = |code: &str, row: Row| Row { currency: Currency::parse(code), ..row };
-        let travel = |amount: &str| Row { category: Some(Category::Travel), ..row(amount) };
+        let named = |name: &str, amount: &str| Row {
+            merchant: Some(name.to_owned()),
+            ..row(amount)
+        };
+        let in_currency = |code: &str, row: Row| Row {
+            currency: Currency::parse(code),
+            ..row
+        };
+        let travel = |amount: &str| Row {
+            category: Some(Category::Travel),
+            ..row(amount)
+        };
         let rows = [
             (named("Bakery", "-4.50"), "2026-10-31"),
             (named("Bakery", "-0.001"), "2026-11-01"),
@@ -221,10 +267,18 @@ mod tests {
         let account = account("1");
         let of = |group_by| summary(group_by, &account, &rows);
         let aud = "5000.2 -4.501 4995.699";
-        let whole = [format!("AUD all 4: {aud}"), "JPY all 1: 0 -1500 -1500".into(), "XXX all 1: 0.10 0 0.10".into()];
-        for group_by in
-            [None, Some(GroupBy::Category), Some(GroupBy::Merchant), Some(GroupBy::Month), Some(GroupBy::Account)]
-        {
+        let whole = [
+            format!("AUD all 4: {aud}"),
+            "JPY all 1: 0 -1500 -1500".into(),
+            "XXX all 1: 0.10 0 0.10".into(),
+        ];
+        for group_by in [
+            None,
+            Some(GroupBy::Category),
+            Some(GroupBy::Merchant),
+            Some(GroupBy::Month),
+            Some(GroupBy::Account),
+        ] {
             assert_eq!(lines(&of(group_by).totals()), whole, "{group_by:?}");
         }
         assert_eq!(lines(&of(None).groups()), whole);
@@ -249,14 +303,29 @@ mod tests {
         );
         assert_eq!(
             lines(&of(Some(GroupBy::Category)).groups()),
-            [format!("AUD none 4: {aud}"), "JPY TRAVEL 1: 0 -1500 -1500".into(), "XXX none 1: 0.10 0 0.10".into()]
+            [
+                format!("AUD none 4: {aud}"),
+                "JPY TRAVEL 1: 0 -1500 -1500".into(),
+                "XXX none 1: 0.10 0 0.10".into()
+            ]
         );
-        assert_eq!(lines(&of(Some(GroupBy::Account)).groups())[0], format!("AUD account 4: {aud}"));
+        assert_eq!(
+            lines(&of(Some(GroupBy::Account)).groups())[0],
+            format!("AUD account 4: {aud}")
+        );
     }
 
     #[test]
     fn transfers_are_also_summed_apart() {
-        let of = |category, amount: &str| (Row { category, ..row(amount) }, "2026-11-01");
+        let of = |category, amount: &str| {
+            (
+                Row {
+                    category,
+                    ..row(amount)
+                },
+                "2026-11-01",
+            )
+        };
         let rows = [
             of(Some(Category::TransferIn), "300"),
             of(Some(Category::TransferOut), "-300"),
@@ -266,35 +335,82 @@ mod tests {
         ];
         let summary = summary(None, &account("1"), &rows);
         assert_eq!(lines(&summary.totals()), ["AUD all 5: 309 -327.50 -18.50"]);
-        assert_eq!(lines(&summary.transfers()), ["AUD all 3: 300 -320.50 -20.50"]);
+        assert_eq!(
+            lines(&summary.transfers()),
+            ["AUD all 3: 300 -320.50 -20.50"]
+        );
     }
 
     #[test]
     fn groups_beyond_the_limit_are_in_the_rest() {
         let rows: Vec<(Row, &str)> = (0..1_200)
-            .map(|number| (Row { merchant: Some(number.to_string()), ..row("-1.50") }, "2026-11-01"))
+            .map(|number| {
+                (
+                    Row {
+                        merchant: Some(number.to_string()),
+                        ..row("-1.50")
+                    },
+                    "2026-11-01",
+                )
+            })
             .chain([(
-                Row { currency: Currency::parse("USD"), merchant: Some("0".to_owned()), ..row("7") },
+                Row {
+                    currency: Currency::parse("USD"),
+                    merchant: Some("0".to_owned()),
+                    ..row("7")
+                },
                 "2026-11-01",
             )])
-            .chain([(Row { merchant: Some("0".to_owned()), ..row("-1.50") }, "2026-11-01")])
+            .chain([(
+                Row {
+                    merchant: Some("0".to_owned()),
+                    ..row("-1.50")
+                },
+                "2026-11-01",
+            )])
             .collect();
         let account = account("1");
         let summary = summary(Some(GroupBy::Merchant), &account, &rows);
         let groups = lines(&summary.groups());
         assert_eq!(groups.len(), 1_002);
-        assert_eq!(groups[0], "AUD 0 2: 0 -3.00 -3.00", "a group that has a place is added to");
-        assert_eq!(groups[1_000..], ["AUD rest 200: 0 -300.00 -300.00", "USD rest 1: 7 0 7"]);
-        assert_eq!(lines(&summary.totals()), ["AUD all 1201: 0 -1801.50 -1801.50", "USD all 1: 7 0 7"]);
+        assert_eq!(
+            groups[0], "AUD 0 2: 0 -3.00 -3.00",
+            "a group that has a place is added to"
+        );
+        assert_eq!(
+            groups[1_000..],
+            ["AUD rest 200: 0 -300.00 -300.00", "USD rest 1: 7 0 7"]
+        );
+        assert_eq!(
+            lines(&summary.totals()),
+            ["AUD all 1201: 0 -1801.50 -1801.50", "USD all 1: 7 0 7"]
+        );
     }
 
     #[test]
     fn long_names_and_amounts_are_bounded() {
-        let named = |end: &str| Row { merchant: Some(format!("{}{end}", "é".repeat(200))), ..row("-1") };
-        let rows = [(named("a"), "2026-11-01"), (named("b"), "2026-11-01"), (row(&"9".repeat(600)), "2026-11-01")];
+        let named = |end: &str| Row {
+            merchant: Some(format!("{}{end}", "é".repeat(200))),
+            ..row("-1")
+        };
+        let rows = [
+            (named("a"), "2026-11-01"),
+            (named("b"), "2026-11-01"),
+            (row(&"9".repeat(600)), "2026-11-01"),
+        ];
         let groups = summary(Some(GroupBy::Merchant), &account("1"), &rows).groups();
-        assert_eq!(lines(&groups)[0], format!("AUD {} 2: 0 -2 -2", "é".repeat(200)));
-        assert_eq!((groups[1].rows, groups[1].rows_too_long, groups[1].net.as_str()), (1, 1, "0"));
+        assert_eq!(
+            lines(&groups)[0],
+            format!("AUD {} 2: 0 -2 -2", "é".repeat(200))
+        );
+        assert_eq!(
+            (
+                groups[1].rows,
+                groups[1].rows_too_long,
+                groups[1].net.as_str()
+            ),
+            (1, 1, "0")
+        );
     }
 
     proptest! {
@@ -335,7 +451,10 @@ mod tests {
 
     /// A decimal in units of its eighteenth place.
     fn units_of(decimal: &Decimal<'_>) -> i128 {
-        let (whole, fraction) = decimal.as_str().split_once('.').unwrap_or((decimal.as_str(), ""));
+        let (whole, fraction) = decimal
+            .as_str()
+            .split_once('.')
+            .unwrap_or((decimal.as_str(), ""));
         format!("{whole}{fraction:0<18}").parse().unwrap()
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use bellbird_domain::{Account, Caller, Clock, Connection, ConnectionId, ConnectionStatus, KeyId, Plan, UserId};
+use bellbird_domain::{
+    Account, Caller, Clock, Connection, ConnectionId, ConnectionStatus, KeyId, Plan, UserId,
+};
 pub(crate) use bellbird_providers::simulated::{NOW, Row, Simulated, UNAVAILABLE, account, at};
 use bellbird_providers::{CallContext, Cause, Provider, Registry};
 use bellbird_storage::{Sealer, Storage};
@@ -27,9 +29,21 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("reads.db").display());
         let storage = Storage::open(&url, Sealer::random()).await.unwrap();
-        let providers = providers.iter().map(|provider| Arc::clone(provider) as Arc<dyn Provider>).collect::<Vec<_>>();
-        let limits = Limits { deadline: Duration::from_secs(25), row_cap: 5_000 };
-        let reads = Reads::new(storage, Registry::of(providers), Clock::manual(at(NOW)), limits, None);
+        let providers = providers
+            .iter()
+            .map(|provider| Arc::clone(provider) as Arc<dyn Provider>)
+            .collect::<Vec<_>>();
+        let limits = Limits {
+            deadline: Duration::from_secs(25),
+            row_cap: 5_000,
+        };
+        let reads = Reads::new(
+            storage,
+            Registry::of(providers),
+            Clock::manual(at(NOW)),
+            limits,
+            None,
+        );
         let caller = Caller {
             key_id: KeyId::new(),
             user_id: UserId::new(),
@@ -37,11 +51,19 @@ impl World {
             timezone: TimeZone::UTC,
             revision: 1,
         };
-        Self { reads, caller, _folder: folder }
+        Self {
+            reads,
+            caller,
+            _folder: folder,
+        }
     }
 
     /// A connection with these accounts, by the provider's ids.
-    pub(crate) fn connection(&self, provider: &Simulated, accounts: &[&str]) -> Arc<ConnectionContext> {
+    pub(crate) fn connection(
+        &self,
+        provider: &Simulated,
+        accounts: &[&str],
+    ) -> Arc<ConnectionContext> {
         let (id, user_id) = (ConnectionId::new(), self.caller.user_id);
         let account = |provider_account_id: &&str| Account {
             user_id,
@@ -73,6 +95,10 @@ impl World {
     }
 
     pub(crate) fn call(&self) -> CallContext {
-        CallContext::new(Instant::now() + Duration::from_secs(25), at(NOW), Cause::Schedule)
+        CallContext::new(
+            Instant::now() + Duration::from_secs(25),
+            at(NOW),
+            Cause::Schedule,
+        )
     }
 }

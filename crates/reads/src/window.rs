@@ -1,4 +1,5 @@
-//! Selects one window out of a stream of rows, and decides how many rows behind it to count for `total`. Pure.
+//! Selects one window out of a stream of rows, and decides how many rows behind it to count for
+//! `total`. Pure.
 
 use bellbird_domain::Page;
 
@@ -12,7 +13,8 @@ pub struct Extent {
     pub truncated: bool,
 }
 
-/// Position in a list of matching rows, newest first. Decides for each row whether it belongs to the requested window.
+/// Position in a list of matching rows, newest first. Decides for each row whether it belongs to
+/// the requested window.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     page: Page,
@@ -24,7 +26,11 @@ impl Window {
     /// Counting stops at `row_cap` rows from the offset of `page`, the rows of the window included.
     #[must_use]
     pub fn new(page: Page, row_cap: u64) -> Self {
-        Self { page, count_until: page.offset.saturating_add(row_cap).max(page.end()), row: 0 }
+        Self {
+            page,
+            count_until: page.offset.saturating_add(row_cap).max(page.end()),
+            row: 0,
+        }
     }
 
     /// Continues at a known row of the list.
@@ -69,12 +75,21 @@ impl Window {
         self.count_until.saturating_sub(counted)
     }
 
-    /// Computes the pagination fields from the number of known rows and the end of the list, if it was reached.
+    /// Computes the pagination fields from the number of known rows and the end of the list, if it
+    /// was reached.
     #[must_use]
     pub fn extent(&self, counted: u64, end: Option<u64>) -> Extent {
         match end {
-            Some(total) => Extent { total, has_more: self.page.end() < total, truncated: false },
-            None => Extent { total: counted, has_more: true, truncated: true },
+            Some(total) => Extent {
+                total,
+                has_more: self.page.end() < total,
+                truncated: false,
+            },
+            None => Extent {
+                total: counted,
+                has_more: true,
+                truncated: true,
+            },
         }
     }
 }
@@ -87,7 +102,13 @@ mod tests {
 
     #[test]
     fn row_cap_never_shortens_the_window() {
-        let window = Window::new(Page { limit: 500, offset: 10 }, 100);
+        let window = Window::new(
+            Page {
+                limit: 500,
+                offset: 10,
+            },
+            100,
+        );
         assert_eq!(window.uncounted(500), 10);
         assert_eq!(window.uncounted(510), 0);
     }

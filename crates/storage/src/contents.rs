@@ -1,4 +1,5 @@
-//! Reads what the database holds, to search it for what must not be stored, and to tell an empty one.
+//! Reads what the database holds, to search it for what must not be stored, and to tell an empty
+//! one.
 
 use crate::Storage;
 use crate::db::{Db, params, statements};
@@ -16,11 +17,13 @@ statements! {
 impl Storage {
     /// The names of all tables that no extension of PostgreSQL brought.
     pub async fn tables(&self) -> Result<Vec<String>> {
-        self.db.all(LIST_TABLES, params![], |row| row.text(0).map(str::to_owned)).await
+        self.db
+            .all(LIST_TABLES, params![], |row| row.text(0).map(str::to_owned))
+            .await
     }
 
-    /// Calls `visit` with each value of a table: the bytes of a text or blob, the digits of an integer. Returns the
-    /// number of rows. `table` is one of [`Self::tables`].
+    /// Calls `visit` with each value of a table: the bytes of a text or blob, the digits of an
+    /// integer. Returns the number of rows. `table` is one of [`Self::tables`].
     pub async fn visit_values(&self, table: &str, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
         let select = format!("SELECT * FROM \"{}\"", table.replace('"', "\"\""));
         match &self.db {

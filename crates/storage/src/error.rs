@@ -37,14 +37,15 @@ pub enum StorageError {
     /// The message never repeats the URL.
     #[error("{0}")]
     BadUrl(String),
-    /// The database could not be opened, or its server denies what a migration needs. The text names the file, the
-    /// server or the role, and says what to do, without a password.
+    /// The database could not be opened, or its server denies what a migration needs. The text
+    /// names the file, the server or the role, and says what to do, without a password.
     #[error("{0}")]
     Open(String),
     /// The file of a SQLite database does not exist. Holds how messages name it.
     #[error("there is no {0}")]
     Missing(String),
-    /// The file of the running database was deleted or replaced, or its disk is full. The text says what to do.
+    /// The file of the running database was deleted or replaced, or its disk is full. The text says
+    /// what to do.
     #[error("{0}")]
     File(String),
     /// A column holds a value that this program never writes. The text names the column.
@@ -76,8 +77,8 @@ impl StorageError {
         }
     }
 
-    /// For missing tables or columns. Whoever checks the migrations first reads this only if the schema changed since,
-    /// or was changed by hand.
+    /// For missing tables or columns. Whoever checks the migrations first reads this only if the
+    /// schema changed since, or was changed by hand.
     pub(crate) fn migration_needed() -> Self {
         Self::Schema(
             "the database lacks a table or column of this version: run `bellbird migrate`, and if that finds nothing \
@@ -110,12 +111,15 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// Why a list of keys is rejected, or a value cannot be sealed or opened. No message contains key material.
+/// Why a list of keys is rejected, or a value cannot be sealed or opened. No message contains key
+/// material.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     #[error("no master key: expected id:base64, for example main:<base64 of 32 random bytes>")]
     NoKey,
-    #[error("master key number {0} has no id: expected id:base64, for example main:<base64 of 32 random bytes>")]
+    #[error(
+        "master key number {0} has no id: expected id:base64, for example main:<base64 of 32 random bytes>"
+    )]
     NoKeyId(usize),
     #[error("the id of master key number {0} must be 1 to 32 of the characters A-Z a-z 0-9 . _ -")]
     BadKeyId(usize),
@@ -126,13 +130,18 @@ pub enum SealError {
     /// The value is too short or has an unknown version byte, so this program did not seal it.
     #[error("not a sealed value")]
     NotSealed,
-    #[error("sealed with the master key `{0}`, which is not in secrets.key: add it after the first key, and restart")]
+    #[error(
+        "sealed with the master key `{0}`, which is not in secrets.key: add it after the first key, and restart"
+    )]
     UnknownKeyId(String),
-    /// The value is damaged, belongs to another row, or was sealed with a different key of the same id.
-    #[error("a sealed value cannot be opened: it is damaged, or was sealed with another key of the same id")]
+    /// The value is damaged, belongs to another row, or was sealed with a different key of the same
+    /// id.
+    #[error(
+        "a sealed value cannot be opened: it is damaged, or was sealed with another key of the same id"
+    )]
     DoesNotOpen,
-    /// The first master key has the id of the one that sealed what is stored, and is another one. `affected` names the
-    /// purposes of these secrets, with their numbers if they were counted.
+    /// The first master key has the id of the one that sealed what is stored, and is another one.
+    /// `affected` names the purposes of these secrets, with their numbers if they were counted.
     #[error(
         "the master key `{id}` of secrets.key is not the one that sealed what the database holds ({affected}), so \
          nothing is sealed with it: find the old key. If it is lost, give the new key another id, such as `{id}-2`, \

@@ -1,8 +1,8 @@
-//! Stores which instances of the service run, so that commands can check them before a change, and so that nothing
-//! waits for the leases of an instance that is gone.
+//! Stores which instances of the service run, so that commands can check them before a change, and
+//! so that nothing waits for the leases of an instance that is gone.
 //!
-//! Times come from `storage.instances().database_time`. So an instance whose own clock is wrong is not taken for a dead
-//! one.
+//! Times come from `storage.instances().database_time`. So an instance whose own clock is wrong is
+//! not taken for a dead one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,8 @@ use crate::{Instances, StorageError};
 /// An instance that has not renewed its row for this long is dead.
 pub const INSTANCE_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
-const WRONG_CLOCK: &str = "the clock of this machine differs from that of the database by 20 s or more";
+const WRONG_CLOCK: &str =
+    "the clock of this machine differs from that of the database by 20 s or more";
 
 /// Leases of instances that have no row.
 macro_rules! of_no_instance {
@@ -34,7 +35,8 @@ statements! {
     CONNECTIONS_MAX_ON_POSTGRES = "", on_postgres =
         "SELECT CAST(setting AS BIGINT) FROM pg_settings WHERE name = 'max_connections'";
 
-    /// Inserts the row again if it was deleted: the instance could not reach the database for some time.
+    /// Inserts the row again if it was deleted: the instance could not reach the database for some
+    /// time.
     RENEW = "INSERT INTO instances (id, version, host, api_url, boot_id, console_url, key_ids, allow_loopback,
             started_at, last_seen_at, clock_ahead_ms, roles, settings)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
@@ -53,7 +55,8 @@ statements! {
 
     DELETE_PREDECESSORS = "DELETE FROM instances WHERE host = $1 AND api_url = $2 AND boot_id = $3";
 
-    /// An instance that is not dead, but was cut off from the database, finds that its fences are lost.
+    /// An instance that is not dead, but was cut off from the database, finds that its fences are
+    /// lost.
     FREE_JOBS = concat!("UPDATE jobs SET lease_until = 0 WHERE ", of_no_instance!());
 
     /// The two columns are compared with each other.
@@ -83,14 +86,16 @@ pub struct Instance {
     pub api_url: String,
     /// `api`, `console`, `worker`.
     pub roles: Vec<String>,
-    /// Differs from boot to boot and from machine to machine, also between machines of one name. Empty if unknown.
+    /// Differs from boot to boot and from machine to machine, also between machines of one name.
+    /// Empty if unknown.
     #[serde(skip)]
     pub boot_id: String,
     /// The URL at which browsers reach its console.
     pub console_url: String,
     /// The ids of its master keys. The first one seals.
     pub key_ids: Vec<String>,
-    /// A keyed digest of the settings of each section. Those of instances with one sealing key can be compared.
+    /// A keyed digest of the settings of each section. Those of instances with one sealing key can
+    /// be compared.
     pub settings: BTreeMap<String, String>,
     /// Whether it delivers to endpoints on its own machine.
     #[serde(skip)]
@@ -121,13 +126,17 @@ impl fmt::Display for Instance {
 }
 
 impl Instances<'_> {
-    /// The time that all instances on this database agree on: the server's for PostgreSQL. SQLite is used by one
-    /// machine only, so there it is `local`.
+    /// The time that all instances on this database agree on: the server's for PostgreSQL. SQLite
+    /// is used by one machine only, so there it is `local`.
     pub async fn database_time(self, local: Timestamp) -> Result<Timestamp> {
         match &self.0.db {
             Db::Sqlite(_) => Ok(local),
             Db::Postgres(_) => {
-                let time = self.0.db.one(TIME_ON_POSTGRES, params![], |row| row.time(0)).await?;
+                let time = self
+                    .0
+                    .db
+                    .one(TIME_ON_POSTGRES, params![], |row| row.time(0))
+                    .await?;
                 time.ok_or_else(|| StorageError::unavailable("the server returned no time"))
             }
         }
@@ -137,7 +146,12 @@ impl Instances<'_> {
     pub async fn connections_max(self) -> Result<Option<i64>> {
         match &self.0.db {
             Db::Sqlite(_) => Ok(None),
-            Db::Postgres(_) => self.0.db.one(CONNECTIONS_MAX_ON_POSTGRES, params![], |row| row.int(0)).await,
+            Db::Postgres(_) => {
+                self.0
+                    .db
+                    .one(CONNECTIONS_MAX_ON_POSTGRES, params![], |row| row.int(0))
+                    .await
+            }
         }
     }
 
@@ -158,7 +172,10 @@ impl Instances<'_> {
             settings,
             ..
         } = instance;
-        let settings: Vec<_> = settings.iter().map(|(section, digest)| format!("{section}={digest}")).collect();
+        let settings: Vec<_> = settings
+            .iter()
+            .map(|(section, digest)| format!("{section}={digest}"))
+            .collect();
         let (key_ids, roles, settings) = (key_ids.join(","), roles.join(","), settings.join(","));
         let values = params![
             Param::Id(*id),
@@ -183,9 +200,14 @@ impl Instances<'_> {
         self.0.renewals.record(renewed)
     }
 
-    /// Why this instance should get no requests, as its renewals found. Asks nobody. None for a command.
+    /// Why this instance should get no requests, as its renewals found. Asks nobody. None for a
+    /// command.
     pub fn fault(self) -> Option<String> {
-        if self.0.claims_nothing() { Some(WRONG_CLOCK.to_owned()) } else { self.0.renewals.fault() }
+        if self.0.claims_nothing() {
+            Some(WRONG_CLOCK.to_owned())
+        } else {
+            self.0.renewals.fault()
+        }
     }
 
     /// How long ago this instance last wrote to the database. None for a command.
@@ -200,41 +222,69 @@ impl Instances<'_> {
 
     /// Deletes the row of an instance that stops, and frees its leases. Idempotent.
     pub async fn delete(self, id: Uuid) -> Result<()> {
-        self.delete_and_free(DELETE, params![Param::Id(id)]).await.map(|_| ())
+        self.delete_and_free(DELETE, params![Param::Id(id)])
+            .await
+            .map(|_| ())
     }
 
     /// Deletes the rows of dead instances and frees their leases. Returns the number of rows.
     pub async fn delete_dead(self, now: Timestamp) -> Result<u64> {
         let seen_until = params![dead_at(now)?];
-        if self.0.db.one(HAS_DEAD, seen_until, |_| Ok(())).await?.is_none() {
+        if self
+            .0
+            .db
+            .one(HAS_DEAD, seen_until, |_| Ok(()))
+            .await?
+            .is_none()
+        {
             return Ok(0);
         }
         self.delete_and_free(DELETE_DEAD, seen_until).await
     }
 
-    /// As `storage.instances().delete_dead`, for an instance that listens at its URL of its machine: whoever listened
-    /// there since the boot was killed. Whoever did before it, or does on another machine of the same name, is dead
-    /// only after [`INSTANCE_TIMEOUT`].
+    /// As `storage.instances().delete_dead`, for an instance that listens at its URL of its
+    /// machine: whoever listened there since the boot was killed. Whoever did before it, or does on
+    /// another machine of the same name, is dead only after [`INSTANCE_TIMEOUT`].
     pub async fn delete_predecessors(self, instance: &Instance) -> Result<u64> {
-        let Instance { host, api_url, boot_id, .. } = instance;
-        self.delete_and_free(DELETE_PREDECESSORS, params![host.as_str(), api_url.as_str(), boot_id.as_str()]).await
+        let Instance {
+            host,
+            api_url,
+            boot_id,
+            ..
+        } = instance;
+        self.delete_and_free(
+            DELETE_PREDECESSORS,
+            params![host.as_str(), api_url.as_str(), boot_id.as_str()],
+        )
+        .await
     }
 
     /// As `storage.instances().delete_dead`, for a caller that knows that no other instance runs.
     pub async fn delete_all(self) -> Result<u64> {
-        self.delete_and_free(DELETE_DEAD, params![Timestamp::MAX]).await
+        self.delete_and_free(DELETE_DEAD, params![Timestamp::MAX])
+            .await
     }
 
     /// When a job last started, by the clock of that time. Reads the whole table of jobs.
     pub async fn last_job_started_at(self) -> Result<Option<Timestamp>> {
-        Ok(self.0.db.one(FIND_LAST_START, params![], |row| row.opt_time(0)).await?.flatten())
+        Ok(self
+            .0
+            .db
+            .one(FIND_LAST_START, params![], |row| row.opt_time(0))
+            .await?
+            .flatten())
     }
 
-    /// Plans everything after `now` earlier by this time, because the clock by which it was planned went back.
+    /// Plans everything after `now` earlier by this time, because the clock by which it was planned
+    /// went back.
     pub async fn bring_forward(self, now: Timestamp, by: SignedDuration) -> Result<()> {
         let by = i64::try_from(by.as_micros()).map_err(StorageError::unavailable)?;
         let mut tx = self.0.db.begin().await?;
-        for update in [BRING_JOBS_FORWARD, BRING_DELIVERIES_FORWARD, BRING_QUEUES_FORWARD] {
+        for update in [
+            BRING_JOBS_FORWARD,
+            BRING_DELIVERIES_FORWARD,
+            BRING_QUEUES_FORWARD,
+        ] {
             tx.run(update, params![now, by]).await?;
         }
         tx.commit().await
@@ -256,7 +306,8 @@ impl Instances<'_> {
 
 /// The latest renewal of an instance that is dead now.
 fn dead_at(now: Timestamp) -> Result<Timestamp> {
-    now.checked_sub(INSTANCE_TIMEOUT).map_err(StorageError::unavailable)
+    now.checked_sub(INSTANCE_TIMEOUT)
+        .map_err(StorageError::unavailable)
 }
 
 fn instance(row: &Row<'_>) -> Result<Instance> {
@@ -273,7 +324,12 @@ fn instance(row: &Row<'_>) -> Result<Instance> {
         last_seen_at: row.time(9)?,
         clock_ahead_ms: row.int(10)?,
         roles: row.text(11)?.split(',').map(str::to_owned).collect(),
-        settings: row.text(12)?.split(',').filter_map(|part| part.split_once('=')).map(owned).collect(),
+        settings: row
+            .text(12)?
+            .split(',')
+            .filter_map(|part| part.split_once('='))
+            .map(owned)
+            .collect(),
     })
 }
 

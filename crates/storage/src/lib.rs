@@ -1,22 +1,24 @@
-//! Stores users, API keys, connections, accounts, webhook events and sealed secrets in SQLite or PostgreSQL. No other
-//! crate contains SQL.
+//! Stores users, API keys, connections, accounts, webhook events and sealed secrets in SQLite or
+//! PostgreSQL. No other crate contains SQL.
 //!
-//! The database never holds an amount or a transaction. A transaction or trade that a sync has seen is stored as two
-//! keyed digests. Provider credentials are sealed (see [`Sealer`]). API keys and link tokens are stored as SHA-256,
-//! and account numbers as their last four digits.
+//! The database never holds an amount or a transaction. A transaction or trade that a sync has seen
+//! is stored as two keyed digests. Provider credentials are sealed (see [`Sealer`]). API keys and
+//! link tokens are stored as SHA-256, and account numbers as their last four digits.
 //!
-//! Most finders take the user first, so another user's row looks like a missing one. The others look up a secret (an
-//! API key, a link token, an OAuth `state`), or serve background work or the command line.
+//! Most finders take the user first, so another user's row looks like a missing one. The others
+//! look up a secret (an API key, a link token, an OAuth `state`), or serve background work or the
+//! command line.
 //!
 //! # Revisions
 //!
-//! Each change of a user's plan, timezone, connections, credentials or accounts increments the user's `revision`, in
-//! the same transaction. A cached response therefore stays valid while the revision stays the same.
-//! `storage.keys().find_caller` runs for each request and returns the revision.
+//! Each change of a user's plan, timezone, connections, credentials or accounts increments the
+//! user's `revision`, in the same transaction. A cached response therefore stays valid while the
+//! revision stays the same. `storage.keys().find_caller` runs for each request and returns the
+//! revision.
 //!
-//! The revision does not cover the last use of a key, consent sessions, refresh and sync schedules, and webhook
-//! endpoints. It does cover `last_refreshed_at`. Each request that reads from the provider would change it, so callers
-//! write it at most once a minute.
+//! The revision does not cover the last use of a key, consent sessions, refresh and sync schedules,
+//! and webhook endpoints. It does cover `last_refreshed_at`. Each request that reads from the
+//! provider would change it, so callers write it at most once a minute.
 
 mod backups;
 mod connections;
@@ -54,7 +56,9 @@ pub use connections::audit::AuditRow;
 pub use connections::imports::NewConnection;
 pub use connections::overview::{BrokenConnection, ConnectionCount, EndingConsent};
 pub use connections::removals::PendingRemoval;
-pub use connections::syncs::{DegradedConnection, FinishedSync, Followers, SyncState, UnreadRange, UnreadableRows};
+pub use connections::syncs::{
+    DegradedConnection, FinishedSync, Followers, SyncState, UnreadRange, UnreadableRows,
+};
 pub use db::postgres::PostgresOptions;
 pub use db::service_lock::ServiceLock;
 #[cfg(feature = "test-support")]
@@ -86,13 +90,18 @@ pub use users::key_reads::KeyReadCount;
 pub use users::keys::KeyRecord;
 pub use users::own_data::{LEFT_OUT, OWN_TABLES, OwnPosition, OwnRow, OwnTable, camel_case};
 pub use users::sessions::{
-    BegunSession, NO_CONSOLE_SIGN_IN, NewSession, NewSignInLink, SessionRecord, SignInLink, SignedIn,
+    BegunSession, NO_CONSOLE_SIGN_IN, NewSession, NewSignInLink, SessionRecord, SignInLink,
+    SignedIn,
 };
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};
 pub use users::user::{NewUser, REFERENCE_IN_USE, UserChange};
 pub use webhooks::deliveries::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt};
-pub use webhooks::delivery_log::{AttemptRecord, DeliveryOverview, DeliveryPosition, DeliveryRecord};
-pub use webhooks::endpoints::{Endpoint, EndpointChange, EndpointSecrets, NewEndpoint, SecretRotation};
+pub use webhooks::delivery_log::{
+    AttemptRecord, DeliveryOverview, DeliveryPosition, DeliveryRecord,
+};
+pub use webhooks::endpoints::{
+    Endpoint, EndpointChange, EndpointSecrets, NewEndpoint, SecretRotation,
+};
 pub use webhooks::redeliveries::PingResult;
 pub use webhooks::webhook_events::{EventConnection, NewWebhookEvent, WebhookEvent, removed_bytes};
 
@@ -116,7 +125,8 @@ pub struct Storage {
     holder: Option<Uuid>,
     /// Whether no job or endpoint is claimed, because this machine's clock is wrong.
     claims_nothing: Arc<AtomicBool>,
-    /// Whether no secret had the id of the first key when that was checked. See `storage.secrets().check_sealing_key`.
+    /// Whether no secret had the id of the first key when that was checked. See
+    /// `storage.secrets().check_sealing_key`.
     sealing_key_is_new: Arc<AtomicBool>,
     renewals: Arc<Renewals>,
     caller_lookups: Arc<CallerLookups>,
@@ -196,23 +206,33 @@ parts! {
 }
 
 impl Storage {
-    /// Opens the database at `sqlite:PATH`, `postgres://...` or `postgresql://...`, and leaves the schema as it is (see
-    /// [`Self::migrate`]). A relative SQLite path starts at the working directory. A missing file is created, a missing
-    /// folder is not. [`StorageError::Open`] says what to do if it does not open.
+    /// Opens the database at `sqlite:PATH`, `postgres://...` or `postgresql://...`, and leaves the
+    /// schema as it is (see [`Self::migrate`]). A relative SQLite path starts at the working
+    /// directory. A missing file is created, a missing folder is not. [`StorageError::Open`] says
+    /// what to do if it does not open.
     ///
-    /// For PostgreSQL, `sslmode` may be `disable`, `prefer`, `require`, `verify-ca` or `verify-full`. Over TLS, the
-    /// certificate is always checked. The default is `disable` for a server on this machine, otherwise `require`.
+    /// For PostgreSQL, `sslmode` may be `disable`, `prefer`, `require`, `verify-ca` or
+    /// `verify-full`. Over TLS, the certificate is always checked. The default is `disable` for a
+    /// server on this machine, otherwise `require`.
     pub async fn open(url: &str, sealer: Sealer) -> Result<Self, StorageError> {
         Self::open_pooled(url, sealer, PostgresOptions::default()).await
     }
 
     /// As [`Self::open`], with options for PostgreSQL.
-    pub async fn open_pooled(url: &str, sealer: Sealer, options: PostgresOptions) -> Result<Self, StorageError> {
+    pub async fn open_pooled(
+        url: &str,
+        sealer: Sealer,
+        options: PostgresOptions,
+    ) -> Result<Self, StorageError> {
         Self::open_with(url, sealer, options, MissingFile::Create).await
     }
 
     /// As [`Self::open_pooled`], but a missing SQLite file is an error.
-    pub async fn open_existing(url: &str, sealer: Sealer, options: PostgresOptions) -> Result<Self, StorageError> {
+    pub async fn open_existing(
+        url: &str,
+        sealer: Sealer,
+        options: PostgresOptions,
+    ) -> Result<Self, StorageError> {
         Self::open_with(url, sealer, options, MissingFile::Fail).await
     }
 
@@ -224,20 +244,29 @@ impl Storage {
     ) -> Result<Self, StorageError> {
         let mut open_lock = None;
         let opened = if let Some(path) = open_error::sqlite_file(url)? {
-            let path = file_user::resolve(&path).map_err(|error| open_error::explain(url, error))?;
+            let path =
+                file_user::resolve(&path).map_err(|error| open_error::explain(url, error))?;
             if missing == MissingFile::Create || path.is_file() {
-                let lock = OpenLock::share(&path).map_err(|error| open_error::explain(url, error))?;
+                let lock =
+                    OpenLock::share(&path).map_err(|error| open_error::explain(url, error))?;
                 open_lock = Some(Arc::new(lock));
             }
-            Sqlite::open(path, missing).await.map(|db| Db::Sqlite(Arc::new(db)))
+            Sqlite::open(path, missing)
+                .await
+                .map(|db| Db::Sqlite(Arc::new(db)))
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            Box::pin(Postgres::open(url, options)).await.map(Db::Postgres)
+            Box::pin(Postgres::open(url, options))
+                .await
+                .map(Db::Postgres)
         } else {
             return Err(StorageError::BadUrl(
-                "the database URL must be sqlite:PATH, postgres://... or postgresql://...".to_owned(),
+                "the database URL must be sqlite:PATH, postgres://... or postgresql://..."
+                    .to_owned(),
             ));
         };
-        opened.map(|db| Self::new(db, sealer, open_lock)).map_err(|error| open_error::explain(url, error))
+        opened
+            .map(|db| Self::new(db, sealer, open_lock))
+            .map_err(|error| open_error::explain(url, error))
     }
 
     fn new(db: Db, sealer: Sealer, open_lock: Option<Arc<OpenLock>>) -> Self {
@@ -255,13 +284,18 @@ impl Storage {
         }
     }
 
-    /// The storage of an instance of the service. Its leases end with its row: see `storage.instances().renew`.
+    /// The storage of an instance of the service. Its leases end with its row: see
+    /// `storage.instances().renew`.
     #[must_use]
     pub fn held_by(self, instance: Uuid) -> Self {
-        Self { holder: Some(instance), ..self }
+        Self {
+            holder: Some(instance),
+            ..self
+        }
     }
 
-    /// Claims no due job or endpoint from now on, or does again: a lease is measured by the clock of who takes it.
+    /// Claims no due job or endpoint from now on, or does again: a lease is measured by the clock
+    /// of who takes it.
     pub fn set_claims_nothing(&self, claims_nothing: bool) {
         self.claims_nothing.store(claims_nothing, Ordering::Relaxed);
     }
@@ -277,25 +311,27 @@ impl Storage {
         open_error::sqlite_path(url)
     }
 
-    /// Names the database of a URL, without user and password: `SQLite database /var/lib/bellbird.db`.
+    /// Names the database of a URL, without user and password: `SQLite database
+    /// /var/lib/bellbird.db`.
     #[must_use]
     pub fn location(url: &str) -> String {
         open_error::location(url)
     }
 
-    /// Whether a URL of PostgreSQL lets the connection to another machine go without TLS, so that others on the way can
-    /// read and change it.
+    /// Whether a URL of PostgreSQL lets the connection to another machine go without TLS, so that
+    /// others on the way can read and change it.
     pub fn allows_plain_text(url: &str) -> bool {
         db::postgres_url::allows_plain_text(url)
     }
 
-    /// The flags with which `pg_dump` and `psql` reach the database of a URL, without the password. None for another
-    /// URL, and for names that need quoting.
+    /// The flags with which `pg_dump` and `psql` reach the database of a URL, without the password.
+    /// None for another URL, and for names that need quoting.
     pub fn postgres_client_flags(url: &str) -> Option<String> {
         db::postgres_url::client_flags(url)
     }
 
-    /// Closes the database, within seconds. Do not use other clones afterwards: on PostgreSQL their calls fail.
+    /// Closes the database, within seconds. Do not use other clones afterwards: on PostgreSQL their
+    /// calls fail.
     pub async fn close(self) {
         match &self.db {
             Db::Sqlite(db) => {
@@ -309,10 +345,14 @@ impl Storage {
 
     /// Checks that the database responds and has its tables.
     pub async fn ping(&self) -> Result<(), StorageError> {
-        self.db.one(PING, params![Uuid::nil()], |_| Ok(())).await.map(|_| ())
+        self.db
+            .one(PING, params![Uuid::nil()], |_| Ok(()))
+            .await
+            .map(|_| ())
     }
 
-    /// Fails if the file of a SQLite database was deleted or replaced since it was opened, or if its disk is full.
+    /// Fails if the file of a SQLite database was deleted or replaced since it was opened, or if
+    /// its disk is full.
     pub fn check_file(&self) -> Result<(), StorageError> {
         match &self.db {
             Db::Sqlite(db) => db.file.check(),
@@ -320,7 +360,8 @@ impl Storage {
         }
     }
 
-    /// How many connections to PostgreSQL are used and idle, and how many callers wait for one. None for SQLite.
+    /// How many connections to PostgreSQL are used and idle, and how many callers wait for one.
+    /// None for SQLite.
     pub fn connections_in_use(&self) -> Option<(u32, u32, u32)> {
         match &self.db {
             Db::Sqlite(_) => None,

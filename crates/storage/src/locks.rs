@@ -1,13 +1,13 @@
 //! Locks a user's row, so that transactions about one user run one after the other.
 //!
-//! A transaction that changes several tables of a user locks that row first, and secrets last. The same lock order
-//! everywhere prevents deadlocks. These do without the lock on the user's row:
+//! A transaction that changes several tables of a user locks that row first, and secrets last. The
+//! same lock order everywhere prevents deadlocks. These do without the lock on the user's row:
 //!
-//! * Claiming, renewing, requesting and releasing a job lock that one row of `jobs` and nothing else. A transaction
-//!   that also changes another table locks the user's row before the job's.
+//! * Claiming, renewing, requesting and releasing a job lock that one row of `jobs` and nothing
+//!   else. A transaction that also changes another table locks the user's row before the job's.
 //! * Delivery attempts lock the endpoint's row (see `webhooks/endpoints.rs`).
-//! * Cleanup of links and events and key rotation serve all users. Key rotation locks secrets in the order of their
-//!   keys.
+//! * Cleanup of links and events and key rotation serve all users. Key rotation locks secrets in
+//!   the order of their keys.
 
 use bellbird_domain::UserId;
 
@@ -40,8 +40,8 @@ pub(crate) async fn bump_revision_if_exists(tx: &mut Tx, id: UserId) -> Result<b
     Ok(tx.run(BUMP, params![id]).await? > 0)
 }
 
-/// Locks the row of the user who owns something. Returns false if the user does not exist. The installation has no row:
-/// what it owns is locked by its own rows.
+/// Locks the row of the user who owns something. Returns false if the user does not exist. The
+/// installation has no row: what it owns is locked by its own rows.
 pub(crate) async fn lock_owner_if_exists(tx: &mut Tx, id: UserId) -> Result<bool> {
     Ok(id == UserId::INSTALLATION || lock_user_if_exists(tx, id).await?)
 }
@@ -52,5 +52,9 @@ pub(crate) async fn lock_user_if_exists(tx: &mut Tx, id: UserId) -> Result<bool>
 }
 
 fn require(exists: bool) -> Result<()> {
-    if exists { Ok(()) } else { Err(StorageError::NotFound("user")) }
+    if exists {
+        Ok(())
+    } else {
+        Err(StorageError::NotFound("user"))
+    }
 }

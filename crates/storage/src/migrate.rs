@@ -1,11 +1,12 @@
 //! Applies pending migrations to the database.
 //!
-//! The table `schema_migrations` records the applied migrations with the SHA-256 of their text. An edited migration is
-//! an error, and so is every schema that this program does not know: only a database without tables is empty.
+//! The table `schema_migrations` records the applied migrations with the SHA-256 of their text. An
+//! edited migration is an error, and so is every schema that this program does not know: only a
+//! database without tables is empty.
 //!
-//! The version of a program is that of its newest migration. Instances are upgraded one after another, so an older
-//! program starts and stays ready on a newer schema, unless a migration needs a newer program: see
-//! [`Migration::oldest_compatible`].
+//! The version of a program is that of its newest migration. Instances are upgraded one after
+//! another, so an older program starts and stays ready on a newer schema, unless a migration needs
+//! a newer program: see [`Migration::oldest_compatible`].
 
 use std::time::Duration;
 
@@ -28,16 +29,23 @@ pub(crate) struct Migration {
 const HEADER: &str = "-- oldest-compatible: ";
 
 impl Migration {
-    /// The oldest version whose programs work with the schema after this migration, from the first line of its file.
-    /// Without that line it is the migration's own version.
+    /// The oldest version whose programs work with the schema after this migration, from the first
+    /// line of its file. Without that line it is the migration's own version.
     pub(crate) fn oldest_compatible(&self) -> i64 {
-        let header = self.text.lines().next().and_then(|line| line.strip_prefix(HEADER));
-        header.and_then(|version| version.trim().parse().ok()).unwrap_or(self.version)
+        let header = self
+            .text
+            .lines()
+            .next()
+            .and_then(|line| line.strip_prefix(HEADER));
+        header
+            .and_then(|version| version.trim().parse().ok())
+            .unwrap_or(self.version)
     }
 }
 
-/// How long a migration waits for other sessions of PostgreSQL. While it waits for a table, everything behind it waits
-/// for that table too, so one try is short. `tries` also bounds how long an instance waits for another that migrates.
+/// How long a migration waits for other sessions of PostgreSQL. While it waits for a table,
+/// everything behind it waits for that table too, so one try is short. `tries` also bounds how long
+/// an instance waits for another that migrates.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RetryBudget {
     pub(crate) lock_timeout: Duration,
@@ -46,12 +54,19 @@ pub(crate) struct RetryBudget {
 }
 
 /// Five minutes.
-const RETRY_BUDGET: RetryBudget =
-    RetryBudget { lock_timeout: Duration::from_secs(3), pause: Duration::from_secs(1), tries: 75 };
+const RETRY_BUDGET: RetryBudget = RetryBudget {
+    lock_timeout: Duration::from_secs(3),
+    pause: Duration::from_secs(1),
+    tries: 75,
+};
 
-/// Oldest first. Never edit a released migration: a test compares it with its digest in released.sha256.
-pub(crate) const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "0001_initial", text: include_str!("../migrations/0001_initial.sql") }];
+/// Oldest first. Never edit a released migration: a test compares it with its digest in
+/// released.sha256.
+pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "0001_initial",
+    text: include_str!("../migrations/0001_initial.sql"),
+}];
 
 const TABLE: &str = "schema_migrations";
 
@@ -72,8 +87,8 @@ const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
 /// A migration's word for the type of an id. SQLite has no such type, and stores the text.
 const SQLITE_WORDS: [(&str, &str); 1] = [("UUID", "TEXT")];
 
-/// Replacements that turn SQLite's dialect into PostgreSQL's. Longer texts come first. The collation "C" sorts by
-/// bytes, as SQLite does.
+/// Replacements that turn SQLite's dialect into PostgreSQL's. Longer texts come first. The
+/// collation "C" sorts by bytes, as SQLite does.
 const POSTGRES_WORDS: [(&str, &str); 6] = [
     ("-- PostgreSQL: ", ""),
     (") STRICT, WITHOUT ROWID;", ");"),
@@ -122,10 +137,18 @@ fn permissions(row: &Row<'_>) -> Result<Permissions> {
 impl Permissions {
     /// Says what the role lacks, and how it gets that. None if it lacks nothing.
     fn advice(&self) -> Option<String> {
-        let Self { role, database, database_owner, may_create, table_owner } = self;
+        let Self {
+            role,
+            database,
+            database_owner,
+            may_create,
+            table_owner,
+        } = self;
         let (reason, statement) = match table_owner {
             Some(owner) => (
-                format!("may not use the tables of the database {database}, which {owner} owns: connect as {owner}"),
+                format!(
+                    "may not use the tables of the database {database}, which {owner} owns: connect as {owner}"
+                ),
                 format!("REASSIGN OWNED BY {owner} TO {role}"),
             ),
             None if *may_create => return None,
@@ -134,30 +157,40 @@ impl Permissions {
                 format!("GRANT USAGE, CREATE ON SCHEMA public TO {role}"),
             ),
             None => (
-                format!("may not create tables in the database {database}, which {database_owner} owns"),
+                format!(
+                    "may not create tables in the database {database}, which {database_owner} owns"
+                ),
                 format!("ALTER DATABASE {database} OWNER TO {role}"),
             ),
         };
         let link = if table_owner.is_some() { ", or" } else { ":" };
-        Some(format!("PostgreSQL's role {role} {reason}{link} run `{statement}` there as a superuser"))
+        Some(format!(
+            "PostgreSQL's role {role} {reason}{link} run `{statement}` there as a superuser"
+        ))
     }
 }
 
 impl Storage {
-    /// Applies the pending migrations in one transaction, while other instances wait. Returns the names of the applied
-    /// ones. On PostgreSQL, it tries again for minutes if other sessions hold locks.
+    /// Applies the pending migrations in one transaction, while other instances wait. Returns the
+    /// names of the applied ones. On PostgreSQL, it tries again for minutes if other sessions hold
+    /// locks.
     ///
     /// # Errors
-    /// [`StorageError::Schema`] if the schema is not known, or needs a newer program. [`StorageError::Open`] if
-    /// PostgreSQL denies it.
+    /// [`StorageError::Schema`] if the schema is not known, or needs a newer program.
+    /// [`StorageError::Open`] if PostgreSQL denies it.
     pub async fn migrate(&self) -> Result<Vec<String>> {
         self.migrate_to(MIGRATIONS, RETRY_BUDGET).await
     }
 
     /// As [`Self::migrate`], with a given list.
-    pub(crate) async fn migrate_to(&self, migrations: &[Migration], budget: RetryBudget) -> Result<Vec<String>> {
+    pub(crate) async fn migrate_to(
+        &self,
+        migrations: &[Migration],
+        budget: RetryBudget,
+    ) -> Result<Vec<String>> {
         let mut tries = 1;
-        // Takes no lock if nothing is pending, which is so for all instances but the first of a new version.
+        // Takes no lock if nothing is pending, which is so for all instances but the first of a new
+        // version.
         while !self.pending_of(migrations).await?.is_empty() {
             match self.try_migrate(migrations, budget.lock_timeout).await {
                 Err(error) if is_lock_conflict(&error) && tries < budget.tries => {
@@ -172,7 +205,11 @@ impl Storage {
         Ok(Vec::new())
     }
 
-    async fn try_migrate(&self, migrations: &[Migration], lock_timeout: Duration) -> Result<Vec<String>> {
+    async fn try_migrate(
+        &self,
+        migrations: &[Migration],
+        lock_timeout: Duration,
+    ) -> Result<Vec<String>> {
         let mut tx = self.db.begin_migration(lock_timeout).await?;
         tx.script(script(&self.db, CREATE_TABLE)).await?;
         let applied = tx.all(LIST_APPLIED, params![], applied).await?;
@@ -181,7 +218,13 @@ impl Storage {
             tx.script(script(&self.db, migration.text)).await?;
             let sha256 = sha256(migration.text);
             let oldest = migration.oldest_compatible();
-            let values = params![migration.version, migration.name, sha256.as_str(), oldest, Clock::system().now()];
+            let values = params![
+                migration.version,
+                migration.name,
+                sha256.as_str(),
+                oldest,
+                Clock::system().now()
+            ];
             tx.run(INSERT_APPLIED, values).await?;
         }
         tx.commit().await?;
@@ -200,7 +243,11 @@ impl Storage {
 
     /// Fails if PostgreSQL would deny [`Self::migrate`], and says what to grant.
     pub async fn check_may_migrate(&self) -> Result<()> {
-        match self.permissions().await?.and_then(|permissions| permissions.advice()) {
+        match self
+            .permissions()
+            .await?
+            .and_then(|permissions| permissions.advice())
+        {
             Some(advice) => Err(StorageError::Open(advice)),
             None => Ok(()),
         }
@@ -210,20 +257,35 @@ impl Storage {
     async fn permissions(&self) -> Result<Option<Permissions>> {
         match &self.db {
             Db::Sqlite(_) => Ok(None),
-            Db::Postgres(_) => self.db.one(PERMISSIONS_ON_POSTGRES, params![], permissions).await,
+            Db::Postgres(_) => {
+                self.db
+                    .one(PERMISSIONS_ON_POSTGRES, params![], permissions)
+                    .await
+            }
         }
     }
 
-    /// Turns a denial of PostgreSQL into one that says what to grant. Leaves other errors as they are.
+    /// Turns a denial of PostgreSQL into one that says what to grant. Leaves other errors as they
+    /// are.
     async fn explain_denied(&self, error: StorageError) -> StorageError {
-        let StorageError::Unavailable(source) = &error else { return error };
-        if source.downcast_ref::<ServerError>().is_none_or(|error| error.code != INSUFFICIENT_PRIVILEGE) {
+        let StorageError::Unavailable(source) = &error else {
+            return error;
+        };
+        if source
+            .downcast_ref::<ServerError>()
+            .is_none_or(|error| error.code != INSUFFICIENT_PRIVILEGE)
+        {
             return error;
         }
-        self.check_may_migrate().await.err().filter(|error| matches!(error, StorageError::Open(_))).unwrap_or(error)
+        self.check_may_migrate()
+            .await
+            .err()
+            .filter(|error| matches!(error, StorageError::Open(_)))
+            .unwrap_or(error)
     }
 
-    /// The name of the newest migration that was applied, perhaps by a newer program. `None` for an empty database.
+    /// The name of the newest migration that was applied, perhaps by a newer program. `None` for an
+    /// empty database.
     ///
     /// # Errors
     /// As [`Self::migrate`].
@@ -247,16 +309,29 @@ impl Storage {
         if tables.iter().any(|table| table == TABLE) {
             // Another instance may have made it since.
             return match self.db.all(LIST_APPLIED, params![], applied).await {
-                Err(StorageError::Schema(_)) => Err(unknown_schema(&format!("{TABLE} lacks a column"))),
+                Err(StorageError::Schema(_)) => {
+                    Err(unknown_schema(&format!("{TABLE} lacks a column")))
+                }
                 other => other,
             };
         }
         if tables.is_empty() {
             return Ok(Vec::new());
         }
-        let listed = tables.iter().take(LISTED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let more = if tables.len() > LISTED_MAX { ", ..." } else { "" };
-        Err(unknown_schema(&format!("it has the tables {listed}{more}, and no {TABLE}")))
+        let listed = tables
+            .iter()
+            .take(LISTED_MAX)
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", ");
+        let more = if tables.len() > LISTED_MAX {
+            ", ..."
+        } else {
+            ""
+        };
+        Err(unknown_schema(&format!(
+            "it has the tables {listed}{more}, and no {TABLE}"
+        )))
     }
 }
 
@@ -275,7 +350,9 @@ fn script(db: &Db, text: &str) -> String {
         Db::Sqlite(_) => &SQLITE_WORDS,
         Db::Postgres(_) => &POSTGRES_WORDS,
     };
-    words.iter().fold(text.to_owned(), |text, (written, word)| text.replace(written, word))
+    words.iter().fold(text.to_owned(), |text, (written, word)| {
+        text.replace(written, word)
+    })
 }
 
 struct Applied {
@@ -296,9 +373,16 @@ fn applied(row: &Row<'_>) -> Result<Applied> {
 
 /// Checks the applied migrations, then returns the pending ones.
 fn pending<'m>(migrations: &'m [Migration], applied: &[Applied]) -> Result<Vec<&'m Migration>> {
-    let own_version = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let own_version = migrations
+        .iter()
+        .map(|migration| migration.version)
+        .max()
+        .unwrap_or(0);
     for entry in applied {
-        let Some(migration) = migrations.iter().find(|migration| migration.version == entry.version) else {
+        let Some(migration) = migrations
+            .iter()
+            .find(|migration| migration.version == entry.version)
+        else {
             if entry.version <= own_version {
                 return Err(unknown_schema(&format!("it has {}", entry.name)));
             }
@@ -312,22 +396,35 @@ fn pending<'m>(migrations: &'m [Migration], applied: &[Applied]) -> Result<Vec<&
             )));
         };
         if migration.name != entry.name || sha256(migration.text) != entry.sha256 {
-            return Err(unknown_schema(&format!("its migration {} is another one", entry.name)));
+            return Err(unknown_schema(&format!(
+                "its migration {} is another one",
+                entry.name
+            )));
         }
     }
     let newest = applied.iter().map(|entry| entry.version).max().unwrap_or(0);
-    let pending: Vec<_> =
-        migrations.iter().filter(|migration| applied.iter().all(|entry| entry.version != migration.version)).collect();
+    let pending: Vec<_> = migrations
+        .iter()
+        .filter(|migration| {
+            applied
+                .iter()
+                .all(|entry| entry.version != migration.version)
+        })
+        .collect();
     match pending.first() {
-        Some(gap) if gap.version < newest => {
-            Err(unknown_schema(&format!("it has later migrations than {}, but not that one", gap.name)))
-        }
+        Some(gap) if gap.version < newest => Err(unknown_schema(&format!(
+            "it has later migrations than {}, but not that one",
+            gap.name
+        ))),
         _ => Ok(pending),
     }
 }
 
 fn names(migrations: &[&Migration]) -> Vec<String> {
-    migrations.iter().map(|migration| migration.name.to_owned()).collect()
+    migrations
+        .iter()
+        .map(|migration| migration.name.to_owned())
+        .collect()
 }
 
 fn sha256(text: &str) -> String {

@@ -1,5 +1,5 @@
-//! How the renewals of this process's row in `instances` went. They are its regular writes, so they find out first that
-//! the database cannot be used.
+//! How the renewals of this process's row in `instances` went. They are its regular writes, so they
+//! find out first that the database cannot be used.
 
 use std::time::{Duration, Instant};
 
@@ -23,23 +23,39 @@ struct LastRenewal {
 impl Renewals {
     /// Returns whether the outcome is another than the last one.
     pub(crate) fn record(&self, renewed: &Result<()>) -> bool {
-        let is_lasting = |error: &StorageError| matches!(error, StorageError::File(_) | StorageError::Schema(_));
-        let failure = renewed.as_ref().err().map(|error| (Chain(error).to_string(), is_lasting(error)));
+        let is_lasting =
+            |error: &StorageError| matches!(error, StorageError::File(_) | StorageError::Schema(_));
+        let failure = renewed
+            .as_ref()
+            .err()
+            .map(|error| (Chain(error).to_string(), is_lasting(error)));
         let mut last = self.0.lock();
         let was = last.as_ref().and_then(|last| last.failure.as_ref());
         let is_news = was.map(|(text, _)| text) != failure.as_ref().map(|(text, _)| text);
-        let succeeded_at = last.as_ref().map(|last| last.succeeded_at).filter(|_| failure.is_some());
-        *last = Some(LastRenewal { succeeded_at: succeeded_at.unwrap_or_else(Instant::now), failure });
+        let succeeded_at = last
+            .as_ref()
+            .map(|last| last.succeeded_at)
+            .filter(|_| failure.is_some());
+        *last = Some(LastRenewal {
+            succeeded_at: succeeded_at.unwrap_or_else(Instant::now),
+            failure,
+        });
         is_news
     }
 
     pub(crate) fn fault(&self) -> Option<String> {
-        self.0.lock().as_ref().and_then(|last| last.fault(last.succeeded_at.elapsed()))
+        self.0
+            .lock()
+            .as_ref()
+            .and_then(|last| last.fault(last.succeeded_at.elapsed()))
     }
 
     /// Since the last one that succeeded.
     pub(crate) fn age(&self) -> Option<Duration> {
-        self.0.lock().as_ref().map(|last| last.succeeded_at.elapsed())
+        self.0
+            .lock()
+            .as_ref()
+            .map(|last| last.succeeded_at.elapsed())
     }
 }
 
@@ -51,7 +67,12 @@ impl LastRenewal {
             Some((text, false)) => format!(": {text}"),
             None => String::new(),
         };
-        (age >= AGE_MAX).then(|| format!("nothing was written to the database for {} s{reason}", age.as_secs()))
+        (age >= AGE_MAX).then(|| {
+            format!(
+                "nothing was written to the database for {} s{reason}",
+                age.as_secs()
+            )
+        })
     }
 }
 
@@ -63,22 +84,45 @@ mod tests {
     fn fail_over_is_no_fault_and_a_lost_file_is_one_at_once() {
         let fault = |failure: Option<(&str, bool)>, seconds| {
             let failure = failure.map(|(text, is_lasting)| (text.to_owned(), is_lasting));
-            LastRenewal { succeeded_at: Instant::now(), failure }.fault(Duration::from_secs(seconds))
+            LastRenewal {
+                succeeded_at: Instant::now(),
+                failure,
+            }
+            .fault(Duration::from_secs(seconds))
         };
         assert_eq!(fault(None, 14), None);
         assert_eq!(fault(Some(("connection refused", false)), 14), None);
         let text = "nothing was written to the database for 15 s: connection refused";
-        assert_eq!(fault(Some(("connection refused", false)), 15).as_deref(), Some(text));
-        assert_eq!(fault(None, 15).as_deref(), Some("nothing was written to the database for 15 s"));
-        assert_eq!(fault(Some(("the file was deleted", true)), 0).as_deref(), Some("the file was deleted"));
+        assert_eq!(
+            fault(Some(("connection refused", false)), 15).as_deref(),
+            Some(text)
+        );
+        assert_eq!(
+            fault(None, 15).as_deref(),
+            Some("nothing was written to the database for 15 s")
+        );
+        assert_eq!(
+            fault(Some(("the file was deleted", true)), 0).as_deref(),
+            Some("the file was deleted")
+        );
     }
 
     #[test]
     fn outcome_is_news_once() {
         let renewals = Renewals::default();
-        assert!(renewals.fault().is_none() && renewals.age().is_none(), "a command");
+        assert!(
+            renewals.fault().is_none() && renewals.age().is_none(),
+            "a command"
+        );
         let outcome = |text: &str| Err(StorageError::File(text.to_owned()));
-        let news = [Ok(()), outcome("gone"), outcome("gone"), outcome("full"), Ok(())].map(|one| renewals.record(&one));
+        let news = [
+            Ok(()),
+            outcome("gone"),
+            outcome("gone"),
+            outcome("full"),
+            Ok(()),
+        ]
+        .map(|one| renewals.record(&one));
         assert_eq!(news, [false, true, false, true, true]);
         assert_eq!(renewals.fault(), None);
     }

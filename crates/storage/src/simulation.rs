@@ -22,8 +22,8 @@ pub struct ClaimState {
     pub holder: Option<Uuid>,
     pub lease_until: Option<Timestamp>,
     pub fence: Option<i64>,
-    /// What only the holder changes: what is known of the syncs, or how many attempts the deliveries had, without those
-    /// of connections that are being removed.
+    /// What only the holder changes: what is known of the syncs, or how many attempts the
+    /// deliveries had, without those of connections that are being removed.
     pub progress: String,
     /// Deliveries that have not ended.
     pub open: i64,
@@ -65,16 +65,24 @@ const LEFT: Sql = Sql::new(
 );
 
 impl Storage {
-    /// The storage of an instance whose every step is simulated. Shares the SQLite connections of this one.
+    /// The storage of an instance whose every step is simulated. Shares the SQLite connections of
+    /// this one.
     #[must_use]
     pub fn simulated_by(&self, simulation: Arc<dyn DatabaseSimulation>) -> Self {
-        let Db::Sqlite(db) = &self.db else { unreachable!("simulations run on SQLite") };
-        Self { db: Db::Sqlite(Arc::new(Sqlite::simulated_by(db, simulation))), ..self.clone() }
+        let Db::Sqlite(db) = &self.db else {
+            unreachable!("simulations run on SQLite")
+        };
+        Self {
+            db: Db::Sqlite(Arc::new(Sqlite::simulated_by(db, simulation))),
+            ..self.clone()
+        }
     }
 
     /// All jobs and queues, as they are committed.
     pub fn claims(&self) -> Result<Vec<ClaimState>> {
-        let Db::Sqlite(db) = &self.db else { unreachable!("simulations run on SQLite") };
+        let Db::Sqlite(db) = &self.db else {
+            unreachable!("simulations run on SQLite")
+        };
         db.all(CLAIMS, params![], |row| {
             Ok(ClaimState {
                 kind: row.text(0)?.to_owned(),
@@ -90,10 +98,19 @@ impl Storage {
         })
     }
 
-    /// The tables that hold anything of a connection, without the event of its removal, or a delivery of no event.
+    /// The tables that hold anything of a connection, without the event of its removal, or a
+    /// delivery of no event.
     pub fn find_left(&self, user: UserId, connection: ConnectionId) -> Result<Vec<String>> {
-        let Db::Sqlite(db) = &self.db else { unreachable!("simulations run on SQLite") };
-        let rows = db.all(LEFT, params![user, connection], |row| Ok((row.text(0)?.to_owned(), row.int(1)?)))?;
-        Ok(rows.into_iter().filter(|(_, count)| *count > 0).map(|(table, _)| table).collect())
+        let Db::Sqlite(db) = &self.db else {
+            unreachable!("simulations run on SQLite")
+        };
+        let rows = db.all(LEFT, params![user, connection], |row| {
+            Ok((row.text(0)?.to_owned(), row.int(1)?))
+        })?;
+        Ok(rows
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(table, _)| table)
+            .collect())
     }
 }

@@ -49,9 +49,14 @@ async fn receive(State(receiver): SharedReceiver, headers: HeaderMap, body: Byte
     if receiver.webhook.verify(&body, &headers).is_err() {
         return StatusCode::BAD_REQUEST;
     }
-    let Ok(event) = serde_json::from_slice::<Value>(&body) else { return StatusCode::BAD_REQUEST };
+    let Ok(event) = serde_json::from_slice::<Value>(&body) else {
+        return StatusCode::BAD_REQUEST;
+    };
     let id = event["id"].as_str().unwrap_or_default();
-    let mut handled = receiver.handled.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut handled = receiver
+        .handled
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if !handled.iter().any(|one| one == id) {
         if handle(&event).is_err() {
             return StatusCode::INTERNAL_SERVER_ERROR; // not handled: Bellbird retries
@@ -68,12 +73,20 @@ async fn receive(State(receiver): SharedReceiver, headers: HeaderMap, body: Byte
 #[expect(clippy::disallowed_methods, reason = "an example has no settings")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let webhook = Webhook::new(&std::env::var("BELLBIRD_WEBHOOK_SECRET")?)?;
-    let receiver = Arc::new(Receiver { webhook, handled: Mutex::default() });
-    let port = std::env::args().nth(1).or_else(|| std::env::var("PORT").ok());
+    let receiver = Arc::new(Receiver {
+        webhook,
+        handled: Mutex::default(),
+    });
+    let port = std::env::args()
+        .nth(1)
+        .or_else(|| std::env::var("PORT").ok());
     let port = port.map_or(Ok(9000), |port| port.parse())?;
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
     let limit = DefaultBodyLimit::max(BODY_BYTES_MAX);
-    let app = Router::new().route("/", post(receive)).layer(limit).with_state(receiver);
+    let app = Router::new()
+        .route("/", post(receive))
+        .layer(limit)
+        .with_state(receiver);
     writeln!(std::io::stderr(), "listening on http://127.0.0.1:{port}/")?;
     axum::serve(listener, app).await?;
     Ok(())

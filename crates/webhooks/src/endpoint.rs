@@ -1,9 +1,11 @@
-//! What the command line and the operator's API have in common: how an endpoint is checked before it is stored, and why
-//! an event is not delivered again.
+//! What the command line and the operator's API have in common: how an endpoint is checked before
+//! it is stored, and why an event is not delivered again.
 
 use std::time::Duration;
 
-use bellbird_domain::{ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventId, EventType, UserId};
+use bellbird_domain::{
+    ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventId, EventType, UserId,
+};
 use bellbird_storage::{Storage, StorageError};
 use jiff::SignedDuration;
 
@@ -24,7 +26,9 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 pub enum EndpointUrlError {
     #[error(transparent)]
     Target(TargetError),
-    #[error("the host name resolves to a private address: use one that resolves to public addresses only")]
+    #[error(
+        "the host name resolves to a private address: use one that resolves to public addresses only"
+    )]
     PrivateAddress,
     /// Name resolution cannot be set up.
     #[error("{0}")]
@@ -36,7 +40,8 @@ pub enum EndpointUrlError {
 pub struct EndpointUrl {
     /// Its normal form.
     pub url: String,
-    /// Why its host name does not resolve now. It may do so later, because each delivery resolves it again.
+    /// Why its host name does not resolve now. It may do so later, because each delivery resolves
+    /// it again.
     pub unresolved: Option<ResolveError>,
 }
 
@@ -46,15 +51,27 @@ impl EndpointUrl {
         let url = check_url(text, rules).map_err(EndpointUrlError::Target)?;
         // Only a loopback address, where allowed, has no host name.
         let unresolved = match url.domain() {
-            Some(name) => resolve(&Resolver::from_system(rules).map_err(EndpointUrlError::Resolver)?, name).await?,
+            Some(name) => {
+                resolve(
+                    &Resolver::from_system(rules).map_err(EndpointUrlError::Resolver)?,
+                    name,
+                )
+                .await?
+            }
             None => None,
         };
-        Ok(Self { url: url.into(), unresolved })
+        Ok(Self {
+            url: url.into(),
+            unresolved,
+        })
     }
 }
 
 /// Rejects a name that resolves to a forbidden address. Returns why it does not resolve.
-async fn resolve(resolver: &Resolver, name: &str) -> Result<Option<ResolveError>, EndpointUrlError> {
+async fn resolve(
+    resolver: &Resolver,
+    name: &str,
+) -> Result<Option<ResolveError>, EndpointUrlError> {
     match tokio::time::timeout(RESOLVE_TIMEOUT, resolver.vet(name)).await {
         Ok(Ok(_)) => Ok(None),
         Ok(Err(ResolveError::NotAllowed)) => Err(EndpointUrlError::PrivateAddress),
@@ -66,7 +83,11 @@ async fn resolve(resolver: &Resolver, name: &str) -> Result<Option<ResolveError>
 /// The event types that an endpoint of this owner can have.
 #[must_use]
 pub fn event_types_for(owner: UserId) -> &'static [EventType] {
-    if owner == UserId::INSTALLATION { EventType::SUBSCRIBABLE } else { EventType::SUBSCRIBABLE_BY_USERS }
+    if owner == UserId::INSTALLATION {
+        EventType::SUBSCRIBABLE
+    } else {
+        EventType::SUBSCRIBABLE_BY_USERS
+    }
 }
 
 /// The event types and the version of the body of an endpoint that asks for none.
@@ -80,7 +101,11 @@ pub fn defaults_for(owner: UserId) -> (&'static [EventType], ApiVersion) {
 
 /// The given event types, each once.
 pub fn in_order(events: &[EventType]) -> Vec<EventType> {
-    EventType::SUBSCRIBABLE.iter().copied().filter(|event| events.contains(event)).collect()
+    EventType::SUBSCRIBABLE
+        .iter()
+        .copied()
+        .filter(|event| events.contains(event))
+        .collect()
 }
 
 /// Why an event was not made due again.
@@ -128,8 +153,14 @@ mod tests {
         assert!(resolve(&resolver(false), "localhost").await.is_err());
         assert_eq!(resolve(&resolver(true), "localhost").await.unwrap(), None);
         // The socket is closed again, so nothing responds on its port.
-        let no_server = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let no_server = UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let resolver = Resolver::with_name_servers(&[no_server], Rules::default()).unwrap();
-        assert_eq!(resolve(&resolver, "hooks.example.com").await.unwrap(), Some(ResolveError::Unavailable));
+        assert_eq!(
+            resolve(&resolver, "hooks.example.com").await.unwrap(),
+            Some(ResolveError::Unavailable)
+        );
     }
 }

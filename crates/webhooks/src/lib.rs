@@ -1,7 +1,8 @@
-//! Webhook delivery: builds events from changed rows, signs them, checks endpoint URLs, sends and retries.
+//! Webhook delivery: builds events from changed rows, signs them, checks endpoint URLs, sends and
+//! retries.
 //!
-//! No row is stored. The first attempt usually sends a body from memory. For a later attempt the rows are read from the
-//! provider again.
+//! No row is stored. The first attempt usually sends a body from memory. For a later attempt the
+//! rows are read from the provider again.
 
 pub mod delivery;
 pub mod endpoint;
@@ -60,8 +61,8 @@ impl std::fmt::Debug for Webhooks {
 }
 
 impl Webhooks {
-    /// `event_buffer` must be the one that the syncs of this process fill. Fails with a sentence for the operator if
-    /// TLS or name resolution cannot be set up.
+    /// `event_buffer` must be the one that the syncs of this process fill. Fails with a sentence
+    /// for the operator if TLS or name resolution cannot be set up.
     pub fn new(
         storage: Storage,
         providers: Registry,
@@ -71,7 +72,14 @@ impl Webhooks {
     ) -> Result<Self, String> {
         let resolver = Resolver::from_system(settings.rules)?;
         let client = Client::new(resolver, settings.rules, settings.timeout)?;
-        Ok(Self::with_client(storage, providers, clock, event_buffer, settings, client))
+        Ok(Self::with_client(
+            storage,
+            providers,
+            clock,
+            event_buffer,
+            settings,
+            client,
+        ))
     }
 
     /// As [`Self::new`], with this client.
@@ -84,8 +92,18 @@ impl Webhooks {
         client: Client,
     ) -> Self {
         let rebuilds = Rebuilds::default();
-        let inner = Inner { storage, providers, clock, event_buffer, settings, client, rebuilds };
-        Self { inner: Arc::new(inner) }
+        let inner = Inner {
+            storage,
+            providers,
+            clock,
+            event_buffer,
+            settings,
+            client,
+            rebuilds,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// Which endpoint URLs are allowed.

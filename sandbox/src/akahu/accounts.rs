@@ -24,7 +24,12 @@ pub(super) async fn me(call: UserCall) -> Response {
     let store = call.akahu.store.read();
     let user = &store.users[call.user];
     let preferred_name = user.name.split(' ').next().unwrap_or_default();
-    item(Me { _id: &user.id, access_granted_at: iso(user.consented_at), email: &user.email, preferred_name })
+    item(Me {
+        _id: &user.id,
+        access_granted_at: iso(user.consented_at),
+        email: &user.email,
+        preferred_name,
+    })
 }
 
 /// Lists every account of every login that the user shares, without pages.
@@ -32,15 +37,24 @@ pub(super) async fn list(call: UserCall) -> Response {
     let mut store = call.akahu.store.write();
     store.apply_due_refreshes(call.now);
     let unlisted = call.akahu.controls.unlisted.lock();
-    let accounts = store.accounts_of(call.user).into_iter().filter(|account| !unlisted.contains(account.id.as_str()));
-    items(accounts.map(|account| &account.members).collect::<Vec<&Members>>())
+    let accounts = store
+        .accounts_of(call.user)
+        .into_iter()
+        .filter(|account| !unlisted.contains(account.id.as_str()));
+    items(
+        accounts
+            .map(|account| &account.members)
+            .collect::<Vec<&Members>>(),
+    )
 }
 
 pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     check_id("acc_", &id)?;
     let mut store = call.akahu.store.write();
     store.apply_due_refreshes(call.now);
-    let account = store.account_of(call.user, &id).ok_or_else(Failure::not_found)?;
+    let account = store
+        .account_of(call.user, &id)
+        .ok_or_else(Failure::not_found)?;
     Ok(item(&account.members))
 }
 
@@ -49,9 +63,13 @@ pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Respo
 pub(super) async fn delete(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     check_id("acc_", &id)?;
     let mut store = call.akahu.store.write();
-    let account = store.account_of(call.user, &id).ok_or_else(Failure::not_found)?;
+    let account = store
+        .account_of(call.user, &id)
+        .ok_or_else(Failure::not_found)?;
     if store.logins[account.login].institution.official.is_some() {
-        return Err(Failure::invalid("Accounts with an official connection cannot be revoked individually"));
+        return Err(Failure::invalid(
+            "Accounts with an official connection cannot be revoked individually",
+        ));
     }
     for account in store.accounts.iter_mut().filter(|account| account.id == id) {
         account.shared = false;
@@ -65,18 +83,31 @@ struct Authorisation<'a> {
     connection: ConnectionView,
 }
 
-/// Shows a login. Only its `DELETE` is documented (docs/providers/akahu.md#unlinking), so this response is invented.
-pub(super) async fn show_authorisation(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
+/// Shows a login. Only its `DELETE` is documented (docs/providers/akahu.md#unlinking), so this
+/// response is invented.
+pub(super) async fn show_authorisation(
+    Path(id): Path<String>,
+    call: UserCall,
+) -> Result<Response, Failure> {
     let login = find_login(&call, &id)?;
     let store = call.akahu.store.read();
     let login = &store.logins[login];
-    Ok(item(Authorisation { _id: &login.id, connection: ConnectionView::for_account(login.institution) }))
+    Ok(item(Authorisation {
+        _id: &login.id,
+        connection: ConnectionView::for_account(login.institution),
+    }))
 }
 
 /// Stops sharing a login. Its accounts and rows disappear.
-pub(super) async fn delete_authorisation(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
+pub(super) async fn delete_authorisation(
+    Path(id): Path<String>,
+    call: UserCall,
+) -> Result<Response, Failure> {
     let login = find_login(&call, &id)?;
-    call.akahu.store.write().set_state(login, State::Revoked, call.now);
+    call.akahu
+        .store
+        .write()
+        .set_state(login, State::Revoked, call.now);
     Ok(done())
 }
 
@@ -84,5 +115,8 @@ fn find_login(call: &UserCall, id: &str) -> Result<usize, Failure> {
     check_id("authorisation_", id)?;
     let store = call.akahu.store.read();
     let shared = store.logins_of(call.user).into_iter();
-    shared.into_iter().find(|&login| store.logins[login].id == id).ok_or_else(Failure::not_found)
+    shared
+        .into_iter()
+        .find(|&login| store.logins[login].id == id)
+        .ok_or_else(Failure::not_found)
 }

@@ -1,5 +1,6 @@
 //! Starts the hosted consent page at `/authorize` and builds the redirects back to the app
-//! (docs/providers/akahu.md#consent-page, #redirects). `sandbox_auto` skips the pages for tests that do not need them.
+//! (docs/providers/akahu.md#consent-page, #redirects). `sandbox_auto` skips the pages for tests
+//! that do not need them.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use parking_lot::RwLock;
 use super::Akahu;
 use super::store::State as LoginState;
 use crate::consent_page::{
-    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions, InstitutionOption,
-    OfferedAccount, append_query, is_redirect_uri, see_other,
+    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions,
+    InstitutionOption, OfferedAccount, append_query, is_redirect_uri, see_other,
 };
 use crate::query::{self, Query};
 use crate::world::nz::institutions::{INSTITUTIONS, Institution, find};
@@ -49,8 +50,13 @@ pub(super) struct AppRegistration {
 
 impl AppRegistration {
     pub(super) fn new() -> Self {
-        let random = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(uuid::Uuid::into_bytes).concat();
-        Self { registered: RwLock::default(), key: hmac::Key::new(hmac::HMAC_SHA256, &random) }
+        let random = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()]
+            .map(uuid::Uuid::into_bytes)
+            .concat();
+        Self {
+            registered: RwLock::default(),
+            key: hmac::Key::new(hmac::HMAC_SHA256, &random),
+        }
     }
 
     /// Replaces the registered redirect URIs.
@@ -63,32 +69,41 @@ impl AppRegistration {
         is_loopback(uri) || self.registered.read().iter().any(|known| known == uri)
     }
 
-    /// The hidden field of a first page. The server stores nothing for a first page, so the token itself proves that
-    /// the sandbox made it for this query.
+    /// The hidden field of a first page. The server stores nothing for a first page, so the token
+    /// itself proves that the sandbox made it for this query.
     fn first_page_token(&self, query: &str) -> String {
         let random = uuid::Uuid::new_v4().simple().to_string();
         format!("{random}{}", self.tag(&random, query))
     }
 
     fn tag(&self, random: &str, query: &str) -> String {
-        URL_SAFE_NO_PAD.encode(hmac::sign(&self.key, format!("{random}?{query}").as_bytes()))
+        URL_SAFE_NO_PAD.encode(hmac::sign(
+            &self.key,
+            format!("{random}?{query}").as_bytes(),
+        ))
     }
 
     fn is_first_page_token(&self, token: &str, query: &str) -> bool {
-        let Some((random, tag)) = token.split_at_checked(32) else { return false };
+        let Some((random, tag)) = token.split_at_checked(32) else {
+            return false;
+        };
         let tag = URL_SAFE_NO_PAD.decode(tag).unwrap_or_default();
         hmac::verify(&self.key, format!("{random}?{query}").as_bytes(), &tag).is_ok()
     }
 }
 
 fn is_loopback(uri: &str) -> bool {
-    let host = uri.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
+    let host = uri
+        .parse::<http::Uri>()
+        .ok()
+        .and_then(|uri| uri.host().map(str::to_owned));
     let web = uri.starts_with("http://") || uri.starts_with("https://");
     web && host.is_some_and(|host| ["localhost", "127.0.0.1", "[::1]"].contains(&host.as_str()))
 }
 
-/// The checked parameters of a first page. Without a known app and redirect URI an error becomes a page; other errors
-/// go back to the app (docs/providers/akahu.md#redirects). For undocumented mistakes the sandbox chose one of the two.
+/// The checked parameters of a first page. Without a known app and redirect URI an error becomes a
+/// page; other errors go back to the app (docs/providers/akahu.md#redirects). For undocumented
+/// mistakes the sandbox chose one of the two.
 struct AuthorizeParams {
     request: AuthorizationRequest,
     email: String,
@@ -107,9 +122,11 @@ enum Rejection {
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         match self {
-            Self::Page(text) => {
-                consent_page::error_page::<Akahu>(StatusCode::BAD_REQUEST, "This request cannot be served", &text)
-            }
+            Self::Page(text) => consent_page::error_page::<Akahu>(
+                StatusCode::BAD_REQUEST,
+                "This request cannot be served",
+                &text,
+            ),
             Self::Redirect(location) => see_other(&location),
         }
     }
@@ -118,10 +135,14 @@ impl IntoResponse for Rejection {
 impl AuthorizeParams {
     fn of(akahu: &Akahu, query: &Query) -> Result<Self, Rejection> {
         if let Some(name) = query.names().find(|name| !PARAMETERS.contains(name)) {
-            return Err(Rejection::Page(format!("The parameter {name} is not known.")));
+            return Err(Rejection::Page(format!(
+                "The parameter {name} is not known."
+            )));
         }
         if query.get("client_id") != Some(akahu.access.app_token.as_str()) {
-            return Err(Rejection::Page("The app (client_id) is not known.".to_owned()));
+            return Err(Rejection::Page(
+                "The app (client_id) is not known.".to_owned(),
+            ));
         }
         let uri = query.get("redirect_uri").unwrap_or_default();
         if !is_redirect_uri(uri) || !akahu.app_registration.is_registered(uri) {
@@ -132,23 +153,43 @@ impl AuthorizeParams {
                 akahu.access.oauth_url
             )));
         }
-        if query.get("redirect_mode").is_some_and(|mode| !MODES.contains(&mode)) {
-            return Err(Rejection::Page(format!("redirect_mode must be one of {}.", MODES.join(", "))));
+        if query
+            .get("redirect_mode")
+            .is_some_and(|mode| !MODES.contains(&mode))
+        {
+            return Err(Rejection::Page(format!(
+                "redirect_mode must be one of {}.",
+                MODES.join(", ")
+            )));
         }
         let connection = query.get("connection").map(str::to_owned);
         if connection.as_ref().is_some_and(|id| find(id).is_none()) {
-            return Err(Rejection::Page("The institution (connection) is not known.".to_owned()));
+            return Err(Rejection::Page(
+                "The institution (connection) is not known.".to_owned(),
+            ));
         }
-        let request =
-            AuthorizationRequest { redirect_uri: uri.to_owned(), state: query.get("state").map(str::to_owned) };
+        let request = AuthorizationRequest {
+            redirect_uri: uri.to_owned(),
+            state: query.get("state").map(str::to_owned),
+        };
         if query.get("response_type") != Some("code") {
-            return Err(Rejection::Redirect(request.failed("unsupported_response_type", None)));
+            return Err(Rejection::Redirect(
+                request.failed("unsupported_response_type", None),
+            ));
         }
-        if !query.get("scope").is_some_and(|scope| scope.split(' ').any(|one| one == "ENDURING_CONSENT")) {
+        if !query
+            .get("scope")
+            .is_some_and(|scope| scope.split(' ').any(|one| one == "ENDURING_CONSENT"))
+        {
             return Err(Rejection::Redirect(request.failed("invalid_scope", None)));
         }
         let email = query.get("email").unwrap_or_default().to_owned();
-        Ok(Self { request, email, connection, auto: query.get("sandbox_auto").map(str::to_owned) })
+        Ok(Self {
+            request,
+            email,
+            connection,
+            auto: query.get("sandbox_auto").map(str::to_owned),
+        })
     }
 
     fn into_session(self) -> ConsentSession<AuthorizationRequest> {
@@ -167,13 +208,25 @@ impl AuthorizationRequest {
     fn failed(&self, error: &str, description: Option<&str>) -> String {
         let state = self.state.as_deref().map(|state| ("state", state));
         let description = description.map(|text| ("error_description", text));
-        self.redirect(&[("error", error)].into_iter().chain(description).chain(state).collect::<Vec<_>>())
+        self.redirect(
+            &[("error", error)]
+                .into_iter()
+                .chain(description)
+                .chain(state)
+                .collect::<Vec<_>>(),
+        )
     }
 
     fn accepted(&self, code: &str, event: &str) -> String {
         let state = self.state.as_deref().map(|state| ("state", state));
         let rest = [("source", "oauth"), ("event", event)];
-        self.redirect(&[("code", code)].into_iter().chain(state).chain(rest).collect::<Vec<_>>())
+        self.redirect(
+            &[("code", code)]
+                .into_iter()
+                .chain(state)
+                .chain(rest)
+                .collect::<Vec<_>>(),
+        )
     }
 }
 
@@ -187,11 +240,15 @@ pub(super) async fn show(State(akahu): State<Arc<Akahu>>, request: Request) -> R
     match params.auto.as_deref() {
         None => consent_page::first_page(
             &*akahu,
-            &params.into_session().with_token(akahu.app_registration.first_page_token(text)),
+            &params
+                .into_session()
+                .with_token(akahu.app_registration.first_page_token(text)),
         ),
         Some("accept") => see_other(&akahu.accept(&params)),
         Some("deny") => see_other(&params.request.failed("access_denied", None)),
-        Some(_) => Rejection::Page("sandbox_auto must be accept or deny.".to_owned()).into_response(),
+        Some(_) => {
+            Rejection::Page("sandbox_auto must be accept or deny.".to_owned()).into_response()
+        }
     }
 }
 
@@ -207,33 +264,49 @@ pub(super) async fn begin(State(akahu): State<Arc<Akahu>>, request: Request) -> 
         Err(response) => return response,
     };
     let token = form.get("session").unwrap_or_default();
-    if akahu.app_registration.is_first_page_token(token, &text) && !akahu.consent_sessions.has(token) {
-        akahu.consent_sessions.open(params.into_session().with_token(token.to_owned()));
+    if akahu.app_registration.is_first_page_token(token, &text)
+        && !akahu.consent_sessions.has(token)
+    {
+        akahu
+            .consent_sessions
+            .open(params.into_session().with_token(token.to_owned()));
     }
     consent_page::submit_form(&*akahu, &form)
 }
 
 impl Akahu {
-    /// Consents as the user with the e-mail address in `email`, or else as the first user. All their logins become
-    /// shared and active.
+    /// Consents as the user with the e-mail address in `email`, or else as the first user. All
+    /// their logins become shared and active.
     fn accept(&self, params: &AuthorizeParams) -> String {
         let now = self.controls.clock.now();
         let mut store = self.store.write();
-        let user = store.users.iter().position(|user| user.email == params.email).unwrap_or_default();
+        let user = store
+            .users
+            .iter()
+            .position(|user| user.email == params.email)
+            .unwrap_or_default();
         for login in 0..store.logins.len() {
             if store.logins[login].user == user && store.logins[login].state != LoginState::Active {
                 store.set_state(login, LoginState::Active, now);
             }
         }
         store.users[user].consented_at = now;
-        params.request.accepted(&self.codes.issue(user, &params.request.redirect_uri, now), "ACCEPT")
+        params.request.accepted(
+            &self.codes.issue(user, &params.request.redirect_uri, now),
+            "ACCEPT",
+        )
     }
 }
 
 /// An official connection replaces its classic twin, which accepts no new logins
 /// (docs/providers/akahu.md#institutions).
 fn is_closed_to_new_connections(institution: &Institution) -> bool {
-    INSTITUTIONS.iter().any(|other| other.official.as_ref().is_some_and(|it| it.classic == institution.id))
+    INSTITUTIONS.iter().any(|other| {
+        other
+            .official
+            .as_ref()
+            .is_some_and(|it| it.classic == institution.id)
+    })
 }
 
 impl ConsentProvider for Akahu {
@@ -267,13 +340,16 @@ impl ConsentProvider for Akahu {
         let option = |institution: &Institution| InstitutionOption {
             id: institution.id.to_owned(),
             name: institution.name.to_owned(),
-            note: is_closed_to_new_connections(institution).then_some("Not available for new connections"),
+            note: is_closed_to_new_connections(institution)
+                .then_some("Not available for new connections"),
         };
         INSTITUTIONS.iter().map(option).collect()
     }
 
     fn unavailable_outcome(&self, institution_id: &str) -> Option<ConsentOutcome> {
-        find(institution_id).is_none_or(is_closed_to_new_connections).then_some(ConsentOutcome::Unavailable)
+        find(institution_id)
+            .is_none_or(is_closed_to_new_connections)
+            .then_some(ConsentOutcome::Unavailable)
     }
 
     fn sign_in(
@@ -282,31 +358,57 @@ impl ConsentProvider for Akahu {
         institution_id: &str,
         name: &str,
     ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome> {
-        let (store, institution) = (self.store.read(), find(institution_id).ok_or(ConsentOutcome::Unavailable)?);
+        let (store, institution) = (
+            self.store.read(),
+            find(institution_id).ok_or(ConsentOutcome::Unavailable)?,
+        );
         Ok((store.display_name(name), store.offers(institution, name)))
     }
 
-    /// `access_denied` is documented for users who decline. The two standard OAuth codes for the other outcomes, and
-    /// all descriptions, are invented.
+    /// `access_denied` is documented for users who decline. The two standard OAuth codes for the
+    /// other outcomes, and all descriptions, are invented.
     fn finish(&self, request: &AuthorizationRequest, outcome: ConsentOutcome) -> ConsentResult {
         let failed = |error, text: &str| request.failed(error, Some(text));
         let location = match outcome {
-            ConsentOutcome::Allowed { institution_id, name, chosen } => {
+            ConsentOutcome::Allowed {
+                institution_id,
+                name,
+                chosen,
+            } => {
                 let Some(institution) = find(&institution_id) else {
                     return redirect_result(failed("server_error", "Unknown connection"));
                 };
                 let (mut store, now) = (self.store.write(), self.now());
-                let event = if store.has_shared_logins(&name) { "UPDATE" } else { "ACCEPT" };
-                let user = store.share(institution, &name, &chosen, *self.linking_options.lock(), now);
+                let event = if store.has_shared_logins(&name) {
+                    "UPDATE"
+                } else {
+                    "ACCEPT"
+                };
+                let user = store.share(
+                    institution,
+                    &name,
+                    &chosen,
+                    *self.linking_options.lock(),
+                    now,
+                );
                 request.accepted(&self.codes.issue(user, &request.redirect_uri, now), event)
             }
-            ConsentOutcome::Cancelled { .. } | ConsentOutcome::Closed => request.failed("access_denied", None),
-            ConsentOutcome::WrongCode => failed("access_denied", "The one-time code was wrong too often"),
-            ConsentOutcome::LoginRejected | ConsentOutcome::WrongLogin | ConsentOutcome::Deleted => {
+            ConsentOutcome::Cancelled { .. } | ConsentOutcome::Closed => {
+                request.failed("access_denied", None)
+            }
+            ConsentOutcome::WrongCode => {
+                failed("access_denied", "The one-time code was wrong too often")
+            }
+            ConsentOutcome::LoginRejected
+            | ConsentOutcome::WrongLogin
+            | ConsentOutcome::Deleted => {
                 failed("access_denied", "The institution rejected the login")
             }
             ConsentOutcome::TimedOut => failed("access_denied", "The request took too long"),
-            ConsentOutcome::Unavailable => failed("temporarily_unavailable", "The institution is not available"),
+            ConsentOutcome::Unavailable => failed(
+                "temporarily_unavailable",
+                "The institution is not available",
+            ),
         };
         redirect_result(location)
     }
@@ -328,12 +430,19 @@ mod tests {
 
     #[test]
     fn loopback_addresses_are_registered() {
-        for good in ["http://127.0.0.1:8081/cb?x=1", "http://localhost/cb", "https://[::1]:9/cb"] {
+        for good in [
+            "http://127.0.0.1:8081/cb?x=1",
+            "http://localhost/cb",
+            "https://[::1]:9/cb",
+        ] {
             assert!(is_loopback(good), "{good}");
         }
-        for bad in
-            ["http://127.0.0.1.evil.example/", "http://localhost@evil.example/", "https://a.example/", "x://localhost"]
-        {
+        for bad in [
+            "http://127.0.0.1.evil.example/",
+            "http://localhost@evil.example/",
+            "https://a.example/",
+            "x://localhost",
+        ] {
             assert!(!is_loopback(bad), "{bad}");
         }
     }

@@ -36,7 +36,10 @@ impl FromRequest<Arc<Akahu>> for UserCall {
         let token = credentials(headers, "bearer").unwrap_or_default();
         let user = akahu.store.read().user_of_token(token);
         let user = user.ok_or_else(|| Failure::of_status(StatusCode::UNAUTHORIZED))?;
-        if headers.get("x-akahu-id").is_none_or(|id| id.as_bytes() != akahu.access.app_token.as_bytes()) {
+        if headers
+            .get("x-akahu-id")
+            .is_none_or(|id| id.as_bytes() != akahu.access.app_token.as_bytes())
+        {
             return Err(Failure::of_status(StatusCode::FORBIDDEN));
         }
         Ok(Self {
@@ -54,7 +57,11 @@ impl FromRequest<Arc<Akahu>> for UserCall {
 impl UserCall {
     /// Returns the body if its content type is JSON.
     pub(super) fn json_body(&self) -> Result<&[u8], Failure> {
-        if self.is_json { Ok(&self.body) } else { Err(Failure::invalid("Invalid Content-Type")) }
+        if self.is_json {
+            Ok(&self.body)
+        } else {
+            Err(Failure::invalid("Invalid Content-Type"))
+        }
     }
 
     /// Parses a parameter as an instant, in milliseconds.
@@ -63,8 +70,8 @@ impl UserCall {
     }
 }
 
-/// A call by the app itself. A user token gets 401, which is a sandbox choice: live clients saw 401 or 403
-/// (docs/providers/akahu.md#sandbox-choices).
+/// A call by the app itself. A user token gets 401, which is a sandbox choice: live clients saw 401
+/// or 403 (docs/providers/akahu.md#sandbox-choices).
 pub(super) struct AppCall {
     pub(super) akahu: Arc<Akahu>,
     pub(super) query: Query,
@@ -74,11 +81,17 @@ impl FromRequest<Arc<Akahu>> for AppCall {
     type Rejection = Failure;
 
     async fn from_request(request: Request, akahu: &Arc<Akahu>) -> Result<Self, Failure> {
-        let expected = STANDARD.encode(format!("{}:{}", akahu.access.app_token, akahu.access.app_secret));
+        let expected = STANDARD.encode(format!(
+            "{}:{}",
+            akahu.access.app_token, akahu.access.app_secret
+        ));
         if credentials(request.headers(), "basic") != Some(&expected) {
             return Err(Failure::of_status(StatusCode::UNAUTHORIZED));
         }
-        Ok(Self { akahu: Arc::clone(akahu), query: Query::parse(request.uri().query()) })
+        Ok(Self {
+            akahu: Arc::clone(akahu),
+            query: Query::parse(request.uri().query()),
+        })
     }
 }
 
@@ -90,13 +103,23 @@ impl AppCall {
 }
 
 fn credentials<'a>(headers: &'a HeaderMap, expected: &str) -> Option<&'a str> {
-    let (scheme, value) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let (scheme, value) = headers
+        .get(header::AUTHORIZATION)?
+        .to_str()
+        .ok()?
+        .split_once(' ')?;
     scheme.eq_ignore_ascii_case(expected).then_some(value)
 }
 
 pub(super) fn has_json_content_type(headers: &HeaderMap) -> bool {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    value
+        .split(';')
+        .next()
+        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
 /// Reads a body of at most [`REQUEST_BYTES_MAX`].
@@ -105,24 +128,30 @@ pub(super) async fn body(request: Request) -> Result<Bytes, Failure> {
     read.map_err(|_| Failure::of_status(StatusCode::PAYLOAD_TOO_LARGE))
 }
 
-/// Parses a date-time of any offset, or a date (docs/providers/akahu.md#transactions). A date means midnight UTC, which
-/// is a sandbox choice.
+/// Parses a date-time of any offset, or a date (docs/providers/akahu.md#transactions). A date means
+/// midnight UTC, which is a sandbox choice.
 fn instant(query: &Query, name: &str) -> Result<Option<i64>, Failure> {
-    let Some(text) = query.get(name) else { return Ok(None) };
+    let Some(text) = query.get(name) else {
+        return Ok(None);
+    };
     let at: Option<Timestamp> = match text.as_bytes().get(10) {
         None => format!("{text}T00:00:00Z").parse().ok(),
         Some(b'T') if !text.contains('[') => text.parse().ok(),
         Some(_) => None,
     };
-    let at = at.ok_or_else(|| Failure::invalid(&format!("queryParams.{name} must be an ISO 8601 date-time")))?;
+    let at = at.ok_or_else(|| {
+        Failure::invalid(&format!("queryParams.{name} must be an ISO 8601 date-time"))
+    })?;
     Ok(Some(at.as_millisecond()))
 }
 
-/// Rejects a malformed id. Clients search for `pathParams.id` (docs/providers/akahu.md#errors); the rest of the text is
-/// invented.
+/// Rejects a malformed id. Clients search for `pathParams.id` (docs/providers/akahu.md#errors); the
+/// rest of the text is invented.
 pub(super) fn check_id(prefix: &str, id: &str) -> Result<(), Failure> {
     if ids::is_well_formed(prefix, id) {
         return Ok(());
     }
-    Err(Failure::invalid(&format!("pathParams.id must match ^{prefix}[a-z0-9]{{25,27}}$")))
+    Err(Failure::invalid(&format!(
+        "pathParams.id must match ^{prefix}[a-z0-9]{{25,27}}$"
+    )))
 }

@@ -1,4 +1,5 @@
-//! `GET /categories[/{id}]`: the spending categories of NZFCC (docs/providers/akahu.md#category-list).
+//! `GET /categories[/{id}]`: the spending categories of NZFCC
+//! (docs/providers/akahu.md#category-list).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -28,8 +29,17 @@ struct Group {
 }
 
 fn view(code: &Code) -> CategoryView {
-    let group = Group { _id: code.group.id, name: code.group.name };
-    CategoryView { _id: code.id, name: code.name, groups: Groups { personal_finance: group } }
+    let group = Group {
+        _id: code.group.id,
+        name: code.group.name,
+    };
+    CategoryView {
+        _id: code.id,
+        name: code.name,
+        groups: Groups {
+            personal_finance: group,
+        },
+    }
 }
 
 /// Lists all spending codes, without pages.

@@ -1,4 +1,5 @@
-//! `GET /connections[/{id}]`: the institutions that users can link (docs/providers/akahu.md#institutions).
+//! `GET /connections[/{id}]`: the institutions that users can link
+//! (docs/providers/akahu.md#institutions).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -30,7 +31,12 @@ impl ConnectionView {
     fn full(institution: &Institution) -> Self {
         let official = institution.official.as_ref();
         // The classic twin of an official connection accepts no new logins.
-        let replaced = |other: &Institution| other.official.as_ref().is_some_and(|it| it.classic == institution.id);
+        let replaced = |other: &Institution| {
+            other
+                .official
+                .as_ref()
+                .is_some_and(|it| it.classic == institution.id)
+        };
         Self {
             _classic: official.map(|official| official.classic),
             new_connections_enabled: Some(!INSTITUTIONS.iter().any(replaced)),
@@ -48,7 +54,11 @@ impl ConnectionView {
             name: institution.name,
             // It never loads. The real one is at `cdn.akahu.nz`, which a sandbox must not call.
             logo: format!("https://logos.example.com/nz/{}.png", institution.id),
-            connection_type: if institution.official.is_some() { "official" } else { "classic" },
+            connection_type: if institution.official.is_some() {
+                "official"
+            } else {
+                "classic"
+            },
             new_connections_enabled: None,
             mode: None,
             deadline: None,
@@ -58,10 +68,17 @@ impl ConnectionView {
 
 /// Lists all institutions, without pages.
 pub(super) async fn list(_: AppCall) -> Response {
-    items(INSTITUTIONS.iter().map(ConnectionView::full).collect::<Vec<_>>())
+    items(
+        INSTITUTIONS
+            .iter()
+            .map(ConnectionView::full)
+            .collect::<Vec<_>>(),
+    )
 }
 
 pub(super) async fn show(Path(id): Path<String>, _: AppCall) -> Result<Response, Failure> {
     check_id("conn_", &id)?;
-    Ok(item(ConnectionView::full(find(&id).ok_or_else(Failure::not_found)?)))
+    Ok(item(ConnectionView::full(
+        find(&id).ok_or_else(Failure::not_found)?,
+    )))
 }

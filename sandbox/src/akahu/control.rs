@@ -1,4 +1,5 @@
-//! Akahu's own control routes: logins, tokens, rows, accounts, pages, redirect URIs and credentials.
+//! Akahu's own control routes: logins, tokens, rows, accounts, pages, redirect URIs and
+//! credentials.
 
 use std::sync::Arc;
 
@@ -36,9 +37,15 @@ pub(super) fn routes(akahu: Arc<Akahu>) -> Router {
         .route("/__control/keys/rotate", post(super::webhooks::rotate))
         .route("/__control/fill", post(fill_account))
         .route("/__control/transactions", post(add_row))
-        .route("/__control/transactions/{id}", patch(change_row).delete(remove_row))
+        .route(
+            "/__control/transactions/{id}",
+            patch(change_row).delete(remove_row),
+        )
         .route("/__control/pending", post(add_pending))
-        .route("/__control/pending/{account}", axum::routing::delete(remove_pending))
+        .route(
+            "/__control/pending/{account}",
+            axum::routing::delete(remove_pending),
+        )
         .with_state(akahu)
 }
 
@@ -56,7 +63,8 @@ fn account_not_found(id: &str) -> BadRequest {
 }
 
 async fn credentials(State(akahu): State<Arc<Akahu>>) -> Response {
-    Json(json!({"credentials": akahu.credentials(), "all": akahu.credentials_of(|_| true)})).into_response()
+    Json(json!({"credentials": akahu.credentials(), "all": akahu.credentials_of(|_| true)}))
+        .into_response()
 }
 
 async fn set_pages(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, BadRequest> {
@@ -69,7 +77,10 @@ struct RedirectsRequest {
     uris: Vec<String>,
 }
 
-async fn set_redirects(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, BadRequest> {
+async fn set_redirects(
+    State(akahu): State<Arc<Akahu>>,
+    body: Bytes,
+) -> Result<Response, BadRequest> {
     let request: RedirectsRequest = parse_body(&body, "{\"uris\": [\"https://app.example/cb\"]}")?;
     if let Some(bad) = request.uris.iter().find(|uri| !is_redirect_uri(uri)) {
         return Err(format!("{bad:?} is not an absolute URL").into());
@@ -80,8 +91,10 @@ async fn set_redirects(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<R
 }
 
 async fn set_relink(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, BadRequest> {
-    let options: LinkingOptions =
-        parse_body(&body, "{\"newToken\", \"oldTokenLives\", \"newAuthorisation\"}, each true or false")?;
+    let options: LinkingOptions = parse_body(
+        &body,
+        "{\"newToken\", \"oldTokenLives\", \"newAuthorisation\"}, each true or false",
+    )?;
     *akahu.linking_options.lock() = options;
     Ok(Json(options).into_response())
 }
@@ -97,11 +110,17 @@ async fn set_consent(
     Path(id): Path<String>,
     body: Bytes,
 ) -> Result<StatusCode, BadRequest> {
-    let request: ConsentStateRequest = parse_body(&body, "{\"state\": \"active|expired|revoked\"}")?;
+    let request: ConsentStateRequest =
+        parse_body(&body, "{\"state\": \"active|expired|revoked\"}")?;
     let mut store = akahu.store.write();
     let login = store.logins.iter().position(|login| login.id == id);
-    let login =
-        login.ok_or_else(|| not_found("authorisation", &id, "GET /__control/credentials lists them under \"all\""))?;
+    let login = login.ok_or_else(|| {
+        not_found(
+            "authorisation",
+            &id,
+            "GET /__control/credentials lists them under \"all\"",
+        )
+    })?;
     store.apply_due_refreshes(akahu.controls.clock.now());
     store.set_state(login, request.state, akahu.controls.clock.now());
     Ok(StatusCode::NO_CONTENT)
@@ -129,23 +148,43 @@ async fn set_token(
     let mut store = akahu.store.write();
     let mut tokens = store.users.iter_mut().flat_map(|user| &mut user.tokens);
     let token = tokens.find(|token| token.text == text);
-    let token =
-        token.ok_or_else(|| BadRequest::from("there is no such token: GET /__control/credentials lists some"))?;
+    let token = token.ok_or_else(|| {
+        BadRequest::from("there is no such token: GET /__control/credentials lists some")
+    })?;
     token.alive = matches!(request.state, TokenState::Active);
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn add_account(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, BadRequest> {
-    let mut given: Members = parse_body(&body, "{\"userToken\", \"authorisation\"} and the account's members")?;
-    let (Some(token), Some(authorisation)) = (given.take_text("userToken"), given.take_text("authorisation")) else {
+    let mut given: Members = parse_body(
+        &body,
+        "{\"userToken\", \"authorisation\"} and the account's members",
+    )?;
+    let (Some(token), Some(authorisation)) = (
+        given.take_text("userToken"),
+        given.take_text("authorisation"),
+    ) else {
         return Err("\"userToken\" and \"authorisation\" are needed".into());
     };
     let now = akahu.controls.clock.now();
     let mut store = akahu.store.write();
-    let has_token = |user: usize| store.users[user].tokens.iter().any(|known| known.text == token);
-    let login = store.logins.iter().position(|login| login.id == authorisation && has_token(login.user));
-    let login = login
-        .ok_or_else(|| not_found("authorisation of that user", &authorisation, "it must be one of the token's"))?;
+    let has_token = |user: usize| {
+        store.users[user]
+            .tokens
+            .iter()
+            .any(|known| known.text == token)
+    };
+    let login = store
+        .logins
+        .iter()
+        .position(|login| login.id == authorisation && has_token(login.user));
+    let login = login.ok_or_else(|| {
+        not_found(
+            "authorisation of that user",
+            &authorisation,
+            "it must be one of the token's",
+        )
+    })?;
     let id = given.text("_id").unwrap_or_else(|| ids::random("acc_"));
     if store.accounts.iter().any(|account| account.id == id) {
         return Err(format!("there is an account {id:?} already: PATCH it").into());
@@ -191,14 +230,25 @@ struct FillRequest {
     rows: u32,
 }
 
-async fn fill_account(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Response, BadRequest> {
+async fn fill_account(
+    State(akahu): State<Arc<Akahu>>,
+    body: Bytes,
+) -> Result<Response, BadRequest> {
     let request: FillRequest = parse_body(&body, "{\"accountId\", \"rows\"}")?;
     let calendars = Calendars::new(akahu.controls.clock.now());
     let mut store = akahu.store.write();
     let seed = store.seed;
     let account = store.account_mut(&request.account_id)?;
     let base = account.take_numbers(u64::from(request.rows));
-    let rows = fill(SPENDING, request.rows, FILL_DAYS, seed, base, &calendars, account.running);
+    let rows = fill(
+        SPENDING,
+        request.rows,
+        FILL_DAYS,
+        seed,
+        base,
+        &calendars,
+        account.running,
+    );
     account.entries = rows.into_iter().map(Entry::drawn).collect();
     Ok(Json(json!({"accountId": account.id, "rows": account.entries.len()})).into_response())
 }
@@ -223,7 +273,10 @@ async fn change_row(
     Ok(Json(row).into_response())
 }
 
-async fn remove_row(State(akahu): State<Arc<Akahu>>, Path(id): Path<String>) -> Result<StatusCode, BadRequest> {
+async fn remove_row(
+    State(akahu): State<Arc<Akahu>>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, BadRequest> {
     let mut store = akahu.store.write();
     let (account, index) = store.find_row(&id)?;
     store.accounts[account].entries.remove(index);
@@ -239,9 +292,12 @@ async fn add_pending(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Res
     let mut store = akahu.store.write();
     let account = store.account_mut(&row.text("_account").ok_or("\"_account\" is needed")?)?;
     set_connection_and_user(&mut row, account);
-    for (name, value) in
-        [("updated_at", now.as_str()), ("date", now.as_str()), ("description", "ADDED PENDING ROW"), ("type", "EFTPOS")]
-    {
+    for (name, value) in [
+        ("updated_at", now.as_str()),
+        ("date", now.as_str()),
+        ("description", "ADDED PENDING ROW"),
+        ("type", "EFTPOS"),
+    ] {
         row.set_default(name, &value);
     }
     row.set_default("amount", &"-10.00");
@@ -250,7 +306,10 @@ async fn add_pending(State(akahu): State<Arc<Akahu>>, body: Bytes) -> Result<Res
     Ok((StatusCode::CREATED, Json(row)).into_response())
 }
 
-async fn remove_pending(State(akahu): State<Arc<Akahu>>, Path(id): Path<String>) -> Result<StatusCode, BadRequest> {
+async fn remove_pending(
+    State(akahu): State<Arc<Akahu>>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, BadRequest> {
     akahu.store.write().account_mut(&id)?.pending.clear();
     Ok(StatusCode::NO_CONTENT)
 }
@@ -263,14 +322,22 @@ fn set_connection_and_user(row: &mut Members, account: &Account) {
 
 impl Store {
     fn account_mut(&mut self, id: &str) -> Result<&mut Account, BadRequest> {
-        self.accounts.iter_mut().find(|account| account.id == id).ok_or_else(|| account_not_found(id))
+        self.accounts
+            .iter_mut()
+            .find(|account| account.id == id)
+            .ok_or_else(|| account_not_found(id))
     }
 
     /// Returns the index of the account and of the row within it.
     fn find_row(&self, id: &str) -> Result<(usize, usize), BadRequest> {
         let mut all = self.accounts.iter().enumerate();
         let found = all.find_map(|(account, held)| {
-            Some((account, held.entries.iter().position(|entry| entry.has_id(id, self.seed))?))
+            Some((
+                account,
+                held.entries
+                    .iter()
+                    .position(|entry| entry.has_id(id, self.seed))?,
+            ))
         });
         found.ok_or_else(|| not_found("row", id, "use an _id of GET /v1/transactions"))
     }
@@ -278,7 +345,10 @@ impl Store {
     /// Adds a row and fills in the members that the test left out.
     fn add_row(&mut self, given: Members, now: Timestamp) -> Result<Members, BadRequest> {
         let account_id = given.text("_account").ok_or("\"_account\" is needed")?;
-        if given.text("_id").is_some_and(|id| self.find_row(&id).is_ok()) {
+        if given
+            .text("_id")
+            .is_some_and(|id| self.find_row(&id).is_ok())
+        {
             return Err("there is a row with this _id already: PATCH it".into());
         }
         let seed = self.seed;
@@ -297,8 +367,14 @@ impl Store {
         Ok(row)
     }
 
-    /// Merges members into a row and moves it to its new position. `updated_at` becomes now unless `given` sets it.
-    fn change_row(&mut self, id: &str, mut given: Members, now: Timestamp) -> Result<Members, BadRequest> {
+    /// Merges members into a row and moves it to its new position. `updated_at` becomes now unless
+    /// `given` sets it.
+    fn change_row(
+        &mut self,
+        id: &str,
+        mut given: Members,
+        now: Timestamp,
+    ) -> Result<Members, BadRequest> {
         let (account, index) = self.find_row(id)?;
         let seed = self.seed;
         let account = &mut self.accounts[account];

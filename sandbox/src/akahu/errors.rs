@@ -1,5 +1,6 @@
-//! Akahu's error bodies (docs/providers/akahu.md#errors). Where sources disagree on the texts, these follow Akahu's own
-//! OpenAPI document. The texts of 404 and 405 for unknown routes are invented.
+//! Akahu's error bodies (docs/providers/akahu.md#errors). Where sources disagree on the texts,
+//! these follow Akahu's own OpenAPI document. The texts of 404 and 405 for unknown routes are
+//! invented.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
@@ -15,7 +16,10 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(status: StatusCode, message: &str) -> Self {
-        Self { status, message: message.to_owned() }
+        Self {
+            status,
+            message: message.to_owned(),
+        }
     }
 
     /// The default text of a status.
@@ -43,8 +47,14 @@ impl Failure {
 /// Returns content type and body of the error that a fault forces on a path.
 pub(super) fn body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
     let body = match (status.as_u16(), path) {
-        // Gateways in front of Akahu do not respond in JSON (docs/providers/akahu.md#errors). The page is invented.
-        (502..=504, _) => return ("text/html", format!("<html><h1>{status}</h1></html>").into_bytes()),
+        // Gateways in front of Akahu do not respond in JSON (docs/providers/akahu.md#errors). The
+        // page is invented.
+        (502..=504, _) => {
+            return (
+                "text/html",
+                format!("<html><h1>{status}</h1></html>").into_bytes(),
+            );
+        }
         // A flat OAuth error (docs/providers/akahu.md#token-exchange).
         (_, paths::TOKEN) => json!({"success": false, "error": "server_error"}),
         _ => json!({"success": false, "message": Failure::of_status(status).message}),
@@ -55,6 +65,11 @@ pub(super) fn body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let body = json!({"success": false, "message": self.message}).to_string();
-        (self.status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+        (
+            self.status,
+            [(header::CONTENT_TYPE, "application/json")],
+            body,
+        )
+            .into_response()
     }
 }

@@ -1,4 +1,5 @@
-//! Ids of Akahu: a prefix for the kind of object, then `c` and 24 characters (docs/providers/akahu.md#ids).
+//! Ids of Akahu: a prefix for the kind of object, then `c` and 24 characters
+//! (docs/providers/akahu.md#ids).
 
 use crate::world::rng::{Rng, mix};
 
@@ -17,9 +18,12 @@ pub(super) fn random(prefix: &str) -> String {
     of_words(prefix, [high, low])
 }
 
-/// Derives an id from a name, independent of the seed. So a merchant has the same id in every sandbox.
+/// Derives an id from a name, independent of the seed. So a merchant has the same id in every
+/// sandbox.
 pub(super) fn named(prefix: &str, name: &str) -> String {
-    let first = name.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+    let first = name
+        .bytes()
+        .fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
     of_words(prefix, [first, mix(first ^ 1)])
 }
 
@@ -33,17 +37,22 @@ pub(super) fn hash_of_row(seed: u64, number: u64) -> String {
     format!("{second:016x}{first:016x}")
 }
 
-/// Whether a row has this id. Comparing half of it first avoids building the id of every row in a search.
+/// Whether a row has this id. Comparing half of it first avoids building the id of every row in a
+/// search.
 pub(super) fn is_of_row(id: &str, seed: u64, number: u64) -> bool {
     let first = id.strip_prefix("trans_c").and_then(|text| text.get(..12));
-    first.and_then(|text| u64::from_str_radix(text, 36).ok()) == Some(row_words(seed, number)[0] % HALF)
+    first.and_then(|text| u64::from_str_radix(text, 36).ok())
+        == Some(row_words(seed, number)[0] % HALF)
         && of_row(seed, number) == id
 }
 
 /// Whether an id has the documented format.
 pub(super) fn is_well_formed(prefix: &str, id: &str) -> bool {
     let rest = id.strip_prefix(prefix).unwrap_or_default();
-    (25..=27).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
+    (25..=27).contains(&rest.len())
+        && rest
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
 }
 
 fn row_words(seed: u64, number: u64) -> [u64; 2] {

@@ -1,4 +1,5 @@
-//! What the consent page offers, and what a consent changes in the store (docs/providers/akahu.md#consent-page,
+//! What the consent page offers, and what a consent changes in the store
+//! (docs/providers/akahu.md#consent-page,
 //! #relinking).
 
 use jiff::Timestamp;
@@ -37,24 +38,38 @@ impl Store {
     }
 
     fn find_login(&self, user: usize, institution: &Institution) -> Option<usize> {
-        self.logins.iter().position(|login| login.user == user && login.institution.id == institution.id)
+        self.logins
+            .iter()
+            .position(|login| login.user == user && login.institution.id == institution.id)
     }
 
     /// The display name of the user with this login name, known or new.
     pub(super) fn display_name(&self, name: &str) -> String {
-        self.find_user(name).map_or_else(|| full_name(self.seed, name), |user| self.users[user].name.clone())
+        self.find_user(name).map_or_else(
+            || full_name(self.seed, name),
+            |user| self.users[user].name.clone(),
+        )
     }
 
     /// Whether that user shares any login.
     pub(super) fn has_shared_logins(&self, name: &str) -> bool {
-        self.find_user(name).is_some_and(|user| !self.logins_of(user).is_empty())
+        self.find_user(name)
+            .is_some_and(|user| !self.logins_of(user).is_empty())
     }
 
-    /// The accounts of a login: the stored ones, shared or not. A new login offers the same set for every user name.
+    /// The accounts of a login: the stored ones, shared or not. A new login offers the same set for
+    /// every user name.
     pub(super) fn offers(&self, institution: &Institution, name: &str) -> Vec<OfferedAccount> {
-        let login = self.find_user(name).and_then(|user| self.find_login(user, institution));
-        let known = self.accounts.iter().filter(|account| Some(account.login) == login);
-        let offers: Vec<OfferedAccount> = known.map(|account| offer(&account.id, &account.members)).collect();
+        let login = self
+            .find_user(name)
+            .and_then(|user| self.find_login(user, institution));
+        let known = self
+            .accounts
+            .iter()
+            .filter(|account| Some(account.login) == login);
+        let offers: Vec<OfferedAccount> = known
+            .map(|account| offer(&account.id, &account.members))
+            .collect();
         if !offers.is_empty() {
             return offers;
         }
@@ -75,7 +90,9 @@ impl Store {
         options: LinkingOptions,
         now: Timestamp,
     ) -> usize {
-        let user = self.find_user(name).unwrap_or_else(|| self.add_user(name, now));
+        let user = self
+            .find_user(name)
+            .unwrap_or_else(|| self.add_user(name, now));
         self.users[user].consented_at = now;
         let login = match self.find_login(user, institution) {
             Some(login) => {
@@ -88,18 +105,25 @@ impl Store {
             }
             None => self.add_login(user, institution, name, now),
         };
-        for account in self.accounts.iter_mut().filter(|account| account.login == login) {
+        for account in self
+            .accounts
+            .iter_mut()
+            .filter(|account| account.login == login)
+        {
             let own_name = account.members.text("name");
-            account.shared = chosen
-                .iter()
-                .any(|offer| offer.account_key == account.id || Some(&offer.account_key) == own_name.as_ref());
+            account.shared = chosen.iter().any(|offer| {
+                offer.account_key == account.id || Some(&offer.account_key) == own_name.as_ref()
+            });
         }
         user
     }
 
     fn add_user(&mut self, name: &str, now: Timestamp) -> usize {
         self.users.push(User {
-            id: ids::draw("user_", &mut Rng::new(self.seed, label(&["akahu user", name]))),
+            id: ids::draw(
+                "user_",
+                &mut Rng::new(self.seed, label(&["akahu user", name])),
+            ),
             name: full_name(self.seed, name),
             email: name.to_owned(),
             consented_at: now,
@@ -110,10 +134,22 @@ impl Store {
         self.users.len() - 1
     }
 
-    fn add_login(&mut self, user: usize, institution: &'static Institution, name: &str, now: Timestamp) -> usize {
+    fn add_login(
+        &mut self,
+        user: usize,
+        institution: &'static Institution,
+        name: &str,
+        now: Timestamp,
+    ) -> usize {
         let seed = self.seed;
         let mut rng = stream(seed, name, institution.id, "akahu login");
-        self.logins.push(Login::new(ids::draw("authorisation_", &mut rng), user, institution, State::Active, now));
+        self.logins.push(Login::new(
+            ids::draw("authorisation_", &mut rng),
+            user,
+            institution,
+            State::Active,
+            now,
+        ));
         let login = self.logins.len() - 1;
         let calendars = Calendars::new(now);
         for (holding, cents) in &HOLDINGS {
@@ -121,8 +157,10 @@ impl Store {
             let account = self.add_holding(login, holding, &mut rng, None, now);
             account.members.merge_all(members);
             account.running = Some(running);
-            // The rows are drawn from numbers of this account alone, so earlier links do not change them.
-            let own = label(&[name, institution.id, holding.account]) / NUMBERS_PER_ACCOUNT * NUMBERS_PER_ACCOUNT;
+            // The rows are drawn from numbers of this account alone, so earlier links do not change
+            // them.
+            let own = label(&[name, institution.id, holding.account]) / NUMBERS_PER_ACCOUNT
+                * NUMBERS_PER_ACCOUNT;
             let rows = draw(&holding.plan, seed, own, &calendars, Some(running));
             let first = account.take_numbers(rows.len() as u64);
             account.entries = Vec::with_capacity(rows.len());
@@ -137,9 +175,15 @@ impl Store {
     /// Gives a login a new id, also in its accounts.
     fn rename_login(&mut self, login: usize) {
         let id = ids::random("authorisation_");
-        for account in self.accounts.iter_mut().filter(|account| account.login == login) {
+        for account in self
+            .accounts
+            .iter_mut()
+            .filter(|account| account.login == login)
+        {
             account.members.set("_authorisation", &id);
-            account.members.set("_credentials", &ids::named("creds_", &id));
+            account
+                .members
+                .set("_credentials", &ids::named("creds_", &id));
         }
         self.logins[login].id = id;
     }
@@ -148,8 +192,16 @@ impl Store {
 fn offer(account_key: &str, members: &Members) -> OfferedAccount {
     let text = |name| members.text(name).unwrap_or_default();
     let (kind, number) = (text("type"), text("formatted_account"));
-    let detail = if number.is_empty() { kind } else { masked(&number) };
-    OfferedAccount { account_key: account_key.to_owned(), name: text("name"), detail }
+    let detail = if number.is_empty() {
+        kind
+    } else {
+        masked(&number)
+    };
+    OfferedAccount {
+        account_key: account_key.to_owned(),
+        name: text("name"),
+        detail,
+    }
 }
 
 /// Hides all but the last four digits.
@@ -158,16 +210,30 @@ fn masked(number: &str) -> String {
     let mut seen = 0;
     let hide = |character: char| {
         seen += usize::from(character.is_ascii_digit());
-        if character.is_ascii_digit() && seen + 4 <= digits { '*' } else { character }
+        if character.is_ascii_digit() && seen + 4 <= digits {
+            '*'
+        } else {
+            character
+        }
     };
     number.chars().map(hide).collect()
 }
 
 /// Returns the members that differ between users, and the balance in cents.
-fn invented(seed: u64, holding: &Holding, cents: i64, institution: &Institution, name: &str) -> (Members, i64) {
+fn invented(
+    seed: u64,
+    holding: &Holding,
+    cents: i64,
+    institution: &Institution,
+    name: &str,
+) -> (Members, i64) {
     let mut rng = stream(seed, name, institution.id, holding.account);
     let mut members = Members::parse(holding.account.as_bytes()).unwrap_or_default();
-    let own = format!("{} {}", first_word(institution.name), members.text("name").unwrap_or_default());
+    let own = format!(
+        "{} {}",
+        first_word(institution.name),
+        members.text("name").unwrap_or_default()
+    );
     let number = match members.text("type").as_deref() {
         Some("CREDITCARD") => format!("4988-****-****-{}", rng.text(DIGITS, 4)),
         _ => format!("12-{}-{}-00", rng.text(DIGITS, 4), rng.text(DIGITS, 7)),
@@ -183,7 +249,10 @@ fn invented(seed: u64, holding: &Holding, cents: i64, institution: &Institution,
     }
     balance.set("overdrawn", &false);
     members.set("balance", &balance);
-    members.set("meta", &json!({"holder": full_name(seed, name).to_uppercase()}));
+    members.set(
+        "meta",
+        &json!({"holder": full_name(seed, name).to_uppercase()}),
+    );
     (members, cents)
 }
 
@@ -193,7 +262,9 @@ fn dollars(cents: i64) -> Option<Box<RawValue>> {
     let cents = cents.unsigned_abs();
     let text = match (cents / 100, cents % 100) {
         (whole, 0) => format!("{sign}{whole}"),
-        (whole, part) => format!("{sign}{whole}.{part:02}").trim_end_matches('0').to_owned(),
+        (whole, part) => format!("{sign}{whole}.{part:02}")
+            .trim_end_matches('0')
+            .to_owned(),
     };
     RawValue::from_string(text).ok()
 }

@@ -1,5 +1,5 @@
-//! Simulates Akahu on its real protocol (<https://developers.akahu.nz>). Comments say where the sandbox chose behaviour
-//! that is not documented, and the crate's README lists those choices.
+//! Simulates Akahu on its real protocol (<https://developers.akahu.nz>). Comments say where the
+//! sandbox chose behaviour that is not documented, and the crate's README lists those choices.
 
 mod accounts;
 mod authorize;
@@ -112,7 +112,10 @@ impl Akahu {
         let credentials = |login: &store::Login| {
             let user = &store.users[login.user];
             let token = user.tokens.last().filter(|_| is_wanted(user))?;
-            Some(Credentials::Akahu { user_token: token.text.clone(), authorisation: login.id.clone() })
+            Some(Credentials::Akahu {
+                user_token: token.text.clone(),
+                authorisation: login.id.clone(),
+            })
         };
         store.logins.iter().filter_map(credentials).collect()
     }
@@ -120,9 +123,11 @@ impl Akahu {
     /// All routes of the port. Only the provider's own are counted and subject to faults.
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
-        let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
+        let control =
+            control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
         let provider = consent_page::routes::<Self>()
-            // The official client appends a path of the caller's choice; the documented URL has none.
+            // The official client appends a path of the caller's choice; the documented URL has
+            // none.
             .route("/", get(authorize::show).post(authorize::begin))
             .route("/authorize", get(authorize::show).post(authorize::begin))
             .route(paths::TOKEN, post(token::exchange).delete(token::revoke))
@@ -132,17 +137,32 @@ impl Akahu {
             .route("/v1/categories", get(categories::list))
             .route("/v1/categories/{id}", get(categories::show))
             .route("/v1/accounts", get(accounts::list))
-            .route("/v1/accounts/{id}", get(accounts::show).delete(accounts::delete))
-            .route("/v1/accounts/{id}/transactions", get(transactions::list_of_account))
-            .route("/v1/accounts/{id}/transactions/pending", get(transactions::list_pending_of_account))
-            .route("/v1/authorisations/{id}", get(accounts::show_authorisation).delete(accounts::delete_authorisation))
+            .route(
+                "/v1/accounts/{id}",
+                get(accounts::show).delete(accounts::delete),
+            )
+            .route(
+                "/v1/accounts/{id}/transactions",
+                get(transactions::list_of_account),
+            )
+            .route(
+                "/v1/accounts/{id}/transactions/pending",
+                get(transactions::list_pending_of_account),
+            )
+            .route(
+                "/v1/authorisations/{id}",
+                get(accounts::show_authorisation).delete(accounts::delete_authorisation),
+            )
             .route("/v1/transactions", get(transactions::list))
             .route("/v1/transactions/ids", post(transactions::list_by_ids))
             .route("/v1/transactions/pending", get(transactions::list_pending))
             .route("/v1/transactions/{id}", get(transactions::show))
             .route("/v1/refresh", post(refresh::all))
             .route("/v1/refresh/{id}", post(refresh::one))
-            .route("/v1/webhooks", get(webhooks::list).post(webhooks::subscribe))
+            .route(
+                "/v1/webhooks",
+                get(webhooks::list).post(webhooks::subscribe),
+            )
             .route("/v1/webhooks/{id}", delete(webhooks::unsubscribe))
             .route("/v1/webhook-events", get(webhooks::events))
             .route("/v1/keys/{id}", get(webhooks::key))

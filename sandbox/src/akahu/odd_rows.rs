@@ -20,7 +20,11 @@ impl Account {
         for (index, row) in rows.iter().enumerate() {
             let number = start + index as u64;
             let day_only = index % 2 == 0;
-            let at = if day_only { calendar.instant(days_back(index), 0) } else { instant(calendar, index) };
+            let at = if day_only {
+                calendar.instant(days_back(index), 0)
+            } else {
+                instant(calendar, index)
+            };
             let at = iso(Timestamp::from_millisecond(at).unwrap_or_default());
             let names = self.names();
             let mut members = Members::from_value(&json!({
@@ -31,10 +35,14 @@ impl Account {
                 "meta": row.reference.map_or_else(|| json!({}), |reference| json!({"reference": reference})),
             }));
             // As a JSON number with exactly these digits.
-            let amount = RawValue::from_string(row.amount.to_owned()).expect("the world's amounts are JSON numbers");
+            let amount = RawValue::from_string(row.amount.to_owned())
+                .expect("the world's amounts are JSON numbers");
             members.set("amount", &amount);
             if let Some(merchant) = row.merchant {
-                members.set("merchant", &json!({"_id": ids::named("merchant_", merchant), "name": merchant}));
+                members.set(
+                    "merchant",
+                    &json!({"_id": ids::named("merchant_", merchant), "name": merchant}),
+                );
             }
             self.insert(Entry::given(members, number));
         }

@@ -1,6 +1,6 @@
-//! Pages of settled rows (docs/providers/akahu.md#pages). A cursor holds the position of a row in the order, so it
-//! stays valid while rows are added and removed. Sandbox choices: the format of cursors, and 400 for a cursor that is
-//! invalid or belongs to another query.
+//! Pages of settled rows (docs/providers/akahu.md#pages). A cursor holds the position of a row in
+//! the order, so it stays valid while rows are added and removed. Sandbox choices: the format of
+//! cursors, and 400 for a cursor that is invalid or belongs to another query.
 
 use std::io::Write as _;
 
@@ -55,28 +55,48 @@ impl PageRequest {
     pub(super) fn of(call: &UserCall) -> Result<Self, Failure> {
         let (start, end) = (call.instant("start")?, call.instant("end")?);
         let query = format!("{}\n{}\n{start:?}\n{end:?}", call.user, call.path).into_bytes();
-        let after = match call.query.get("cursor") {
-            None => None,
-            Some(text) => {
-                let known = call.akahu.cursors.decode(text, &query);
-                Some(known.ok_or_else(|| Failure::invalid("queryParams.cursor is not a valid cursor"))?)
-            }
-        };
-        Ok(Self { start, end, after, query })
+        let after =
+            match call.query.get("cursor") {
+                None => None,
+                Some(text) => {
+                    let known = call.akahu.cursors.decode(text, &query);
+                    Some(known.ok_or_else(|| {
+                        Failure::invalid("queryParams.cursor is not a valid cursor")
+                    })?)
+                }
+            };
+        Ok(Self {
+            start,
+            end,
+            after,
+            query,
+        })
     }
 
     /// The entries of an account that are in range and after the cursor.
     fn selected<'a>(&self, entries: &'a [Entry]) -> &'a [Entry] {
-        let too_new = entries.partition_point(|entry| self.end.is_some_and(|end| entry.position.at() > end));
-        let seen = self.after.map_or(0, |after| entries.partition_point(|entry| entry.position <= after));
-        let end = entries.partition_point(|entry| self.start.is_none_or(|start| entry.position.at() > start));
+        let too_new =
+            entries.partition_point(|entry| self.end.is_some_and(|end| entry.position.at() > end));
+        let seen = self.after.map_or(0, |after| {
+            entries.partition_point(|entry| entry.position <= after)
+        });
+        let end = entries
+            .partition_point(|entry| self.start.is_none_or(|start| entry.position.at() > start));
         entries.get(too_new.max(seen)..end).unwrap_or_default()
     }
 }
 
 /// Writes a page of the rows of `accounts`, newest first.
-pub(super) fn page(call: &UserCall, page_request: &PageRequest, accounts: &[&Account], seed: u64) -> Vec<u8> {
-    let mut remaining: Vec<&[Entry]> = accounts.iter().map(|account| page_request.selected(&account.entries)).collect();
+pub(super) fn page(
+    call: &UserCall,
+    page_request: &PageRequest,
+    accounts: &[&Account],
+    seed: u64,
+) -> Vec<u8> {
+    let mut remaining: Vec<&[Entry]> = accounts
+        .iter()
+        .map(|account| page_request.selected(&account.entries))
+        .collect();
     let has_rows = remaining.iter().any(|rest| !rest.is_empty());
     let is_empty = has_rows && call.akahu.empty_pages.next_is_empty(&call.path);
     let mut out = Vec::with_capacity(64 + SIZE * 800);
@@ -84,8 +104,12 @@ pub(super) fn page(call: &UserCall, page_request: &PageRequest, accounts: &[&Acc
     let mut last = page_request.after.unwrap_or(Position::START);
     let size = if is_empty { 0 } else { SIZE };
     for number in 0..size {
-        let Some(list) = newest(&remaining) else { break };
-        let Some((entry, rest)) = remaining[list].split_first() else { break };
+        let Some(list) = newest(&remaining) else {
+            break;
+        };
+        let Some((entry, rest)) = remaining[list].split_first() else {
+            break;
+        };
         remaining[list] = rest;
         if number > 0 {
             out.push(b',');
@@ -99,7 +123,11 @@ pub(super) fn page(call: &UserCall, page_request: &PageRequest, accounts: &[&Acc
     out.extend_from_slice(b"],\"cursor\":{\"next\":");
     let _ = match newest(&remaining) {
         None => write!(out, "null"),
-        Some(_) => write!(out, "\"{}\"", call.akahu.cursors.encode(last, &page_request.query)),
+        Some(_) => write!(
+            out,
+            "\"{}\"",
+            call.akahu.cursors.encode(last, &page_request.query)
+        ),
     };
     out.extend_from_slice(b"}}");
     out
@@ -107,6 +135,9 @@ pub(super) fn page(call: &UserCall, page_request: &PageRequest, accounts: &[&Acc
 
 /// Returns which list starts with the newest row.
 fn newest(remaining: &[&[Entry]]) -> Option<usize> {
-    let firsts = remaining.iter().enumerate().filter_map(|(list, rest)| Some((rest.first()?.position, list)));
+    let firsts = remaining
+        .iter()
+        .enumerate()
+        .filter_map(|(list, rest)| Some((rest.first()?.position, list)));
     firsts.min().map(|(_, list)| list)
 }

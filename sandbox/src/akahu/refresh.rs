@@ -1,4 +1,5 @@
-//! `POST /refresh[/{id}]`: reads logins again from the bank, with a delay (docs/providers/akahu.md#refresh).
+//! `POST /refresh[/{id}]`: reads logins again from the bank, with a delay
+//! (docs/providers/akahu.md#refresh).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -10,8 +11,8 @@ use super::errors::Failure;
 use super::respond::done;
 use super::store::{State, Store, refresh_completion_time};
 
-/// How soon after a refresh the next gets 429: the default of full apps. The documented response suggests an error
-/// rather than a silent no-op (docs/providers/akahu.md#refresh, #open-questions).
+/// How soon after a refresh the next gets 429: the default of full apps. The documented response
+/// suggests an error rather than a silent no-op (docs/providers/akahu.md#refresh, #open-questions).
 const REFRESH_INTERVAL_MIN: SignedDuration = SignedDuration::from_mins(15);
 /// Akahu refreshes every login once a day on its own.
 const DAY_SECONDS: i64 = 86_400;
@@ -30,22 +31,35 @@ pub(super) async fn one(Path(id): Path<String>, call: UserCall) -> Result<Respon
         let store = call.akahu.store.read();
         if is_connection {
             let logins = store.logins_of(call.user).into_iter();
-            logins.filter(|&login| store.logins[login].institution.id == id).collect()
+            logins
+                .filter(|&login| store.logins[login].institution.id == id)
+                .collect()
         } else {
-            store.account_of(call.user, &id).map(|account| account.login).into_iter().collect()
+            store
+                .account_of(call.user, &id)
+                .map(|account| account.login)
+                .into_iter()
+                .collect()
         }
     };
-    if logins.is_empty() { Err(Failure::not_found()) } else { start(&call, &logins) }
+    if logins.is_empty() {
+        Err(Failure::not_found())
+    } else {
+        start(&call, &logins)
+    }
 }
 
-/// Starts a refresh of the logins outside the rest period, or responds with 429 if there are none. For an INACTIVE
-/// login it has no effect.
+/// Starts a refresh of the logins outside the rest period, or responds with 429 if there are none.
+/// For an INACTIVE login it has no effect.
 fn start(call: &UserCall, logins: &[usize]) -> Result<Response, Failure> {
     let mut store = call.akahu.store.write();
     let mut started = false;
     for &login in logins {
         let login = &mut store.logins[login];
-        if login.refresh_requested_at.is_some_and(|at| call.now.duration_since(at).abs() < REFRESH_INTERVAL_MIN) {
+        if login
+            .refresh_requested_at
+            .is_some_and(|at| call.now.duration_since(at).abs() < REFRESH_INTERVAL_MIN)
+        {
             continue;
         }
         started = true;
@@ -57,7 +71,10 @@ fn start(call: &UserCall, logins: &[usize]) -> Result<Response, Failure> {
     if started {
         return Ok(done());
     }
-    Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, "Refresh initiated within last 5 minutes"))
+    Err(Failure::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "Refresh initiated within last 5 minutes",
+    ))
 }
 
 impl Store {
@@ -68,7 +85,10 @@ impl Store {
             if login.state != State::Active {
                 continue;
             }
-            let mut refreshed_at = login.refresh_due_at.take_if(|at| *at <= now).unwrap_or(login.refreshed_at);
+            let mut refreshed_at = login
+                .refresh_due_at
+                .take_if(|at| *at <= now)
+                .unwrap_or(login.refreshed_at);
             let days = now.duration_since(refreshed_at).as_secs() / DAY_SECONDS;
             if days > 0 {
                 refreshed_at += SignedDuration::from_secs(days * DAY_SECONDS);
@@ -77,7 +97,11 @@ impl Store {
                 continue;
             }
             login.refreshed_at = refreshed_at;
-            for account in self.accounts.iter_mut().filter(|account| account.login == index) {
+            for account in self
+                .accounts
+                .iter_mut()
+                .filter(|account| account.login == index)
+            {
                 account.set_refreshed(refreshed_at);
             }
         }

@@ -17,12 +17,20 @@ struct Envelope<T, U> {
 
 /// Wraps one object in the envelope.
 pub(super) fn item(value: impl Serialize) -> Response {
-    json(&Envelope { success: true, item: Some(value), items: None::<()> })
+    json(&Envelope {
+        success: true,
+        item: Some(value),
+        items: None::<()>,
+    })
 }
 
 /// Wraps a list in the envelope, without a cursor.
 pub(super) fn items(values: impl Serialize) -> Response {
-    json(&Envelope { success: true, item: None::<()>, items: Some(values) })
+    json(&Envelope {
+        success: true,
+        item: None::<()>,
+        items: Some(values),
+    })
 }
 
 /// Responds with success and no content.
@@ -37,7 +45,11 @@ pub(super) fn json(value: &impl Serialize) -> Response {
 
 /// Responds with 200 and JSON that is already serialized.
 pub(super) fn ready(body: Vec<u8>) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
+    (
+        [(header::CONTENT_TYPE, "application/json")],
+        Body::from(body),
+    )
+        .into_response()
 }
 
 /// Akahu writes instants in UTC with milliseconds (docs/providers/akahu.md#times).

@@ -1,4 +1,5 @@
-//! Rows in Akahu's JSON, and the position of each in the order (docs/providers/akahu.md#transactions).
+//! Rows in Akahu's JSON, and the position of each in the order
+//! (docs/providers/akahu.md#transactions).
 
 use std::io::Write as _;
 
@@ -24,10 +25,18 @@ pub(super) struct Position {
 }
 
 impl Position {
-    pub(super) const START: Self = Self { major: i64::MIN, minor: 0, empty_pages: 0 };
+    pub(super) const START: Self = Self {
+        major: i64::MIN,
+        minor: 0,
+        empty_pages: 0,
+    };
 
     const fn new(at: i64, number: u64) -> Self {
-        Self { major: !at, minor: u64::MAX - number, empty_pages: 0 }
+        Self {
+            major: !at,
+            minor: u64::MAX - number,
+            empty_pages: 0,
+        }
     }
 
     /// The instant of the row, in milliseconds.
@@ -37,7 +46,10 @@ impl Position {
 
     /// The same position, one empty page later.
     pub(super) const fn after_empty_page(self) -> Self {
-        Self { empty_pages: self.empty_pages.wrapping_add(1), ..self }
+        Self {
+            empty_pages: self.empty_pages.wrapping_add(1),
+            ..self
+        }
     }
 
     pub(super) fn to_bytes(self) -> [u8; 17] {
@@ -54,7 +66,11 @@ impl Position {
             half.copy_from_slice(&bytes[from..from + 8]);
             half
         });
-        Self { major: i64::from_be_bytes(major), minor: u64::from_be_bytes(minor), empty_pages: bytes[16] }
+        Self {
+            major: i64::from_be_bytes(major),
+            minor: u64::from_be_bytes(minor),
+            empty_pages: bytes[16],
+        }
     }
 }
 
@@ -83,14 +99,22 @@ pub(super) struct Names<'a> {
 
 impl Entry {
     pub(super) fn drawn(row: Row) -> Self {
-        Self { position: Position::new(row.at, row.number), body: Body::Drawn(row) }
+        Self {
+            position: Position::new(row.at, row.number),
+            body: Body::Drawn(row),
+        }
     }
 
     /// A row without a readable date comes after all others.
     pub(super) fn given(members: Members, number: u64) -> Self {
-        let at = members.text("date").and_then(|text| text.parse::<Timestamp>().ok());
+        let at = members
+            .text("date")
+            .and_then(|text| text.parse::<Timestamp>().ok());
         let at = at.map_or(i64::MIN, Timestamp::as_millisecond);
-        Self { position: Position::new(at, number), body: Body::Given(members) }
+        Self {
+            position: Position::new(at, number),
+            body: Body::Given(members),
+        }
     }
 
     pub(super) const fn number(&self) -> u64 {
@@ -119,12 +143,15 @@ impl Entry {
     pub(super) fn write(&self, out: &mut Vec<u8>, seed: u64, names: Names<'_>) {
         match &self.body {
             Body::Drawn(row) => write_drawn(out, row, seed, names),
-            Body::Given(members) => serde_json::to_writer(out, members).expect("text can be written to memory"),
+            Body::Given(members) => {
+                serde_json::to_writer(out, members).expect("text can be written to memory")
+            }
         }
     }
 }
 
-/// Writes the row straight to bytes, because clients read thousands at a time. The texts of the world need no escapes.
+/// Writes the row straight to bytes, because clients read thousands at a time. The texts of the
+/// world need no escapes.
 fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
     let _ = write!(out, "{{\"_id\":\"{}\"", ids::of_row(seed, row.number));
     text(out, "_account", names.account_id);
@@ -143,13 +170,30 @@ fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
         number(out, balance);
     }
     text(out, "type", row.template.kind);
-    let merchant_id = row.template.enriched.as_ref().map(|enriched| write_enriched(out, enriched));
-    write_meta(out, row.template, row.cents, names.card, merchant_id.as_deref());
+    let merchant_id = row
+        .template
+        .enriched
+        .as_ref()
+        .map(|enriched| write_enriched(out, enriched));
+    write_meta(
+        out,
+        row.template,
+        row.cents,
+        names.card,
+        merchant_id.as_deref(),
+    );
     out.push(b'}');
 }
 
-/// A pending row (docs/providers/akahu.md#pending-rows). It has no id and no enrichment, and its amount is text.
-pub(super) fn pending(template: &Template, place: u8, cents: i64, at: i64, names: Names<'_>) -> Members {
+/// A pending row (docs/providers/akahu.md#pending-rows). It has no id and no enrichment, and its
+/// amount is text.
+pub(super) fn pending(
+    template: &Template,
+    place: u8,
+    cents: i64,
+    at: i64,
+    names: Names<'_>,
+) -> Members {
     let mut out = Vec::new();
     let _ = write!(out, "{{\"_account\":\"{}\"", names.account_id);
     text(&mut out, "_connection", names.connection_id);
@@ -159,7 +203,11 @@ pub(super) fn pending(template: &Template, place: u8, cents: i64, at: i64, names
     description(&mut out, template, place);
     let sign = if cents < 0 { "-" } else { "" };
     let whole = cents.unsigned_abs();
-    text(&mut out, "amount", &format!("{sign}{}.{:02}", whole / 100, whole % 100));
+    text(
+        &mut out,
+        "amount",
+        &format!("{sign}{}.{:02}", whole / 100, whole % 100),
+    );
     text(&mut out, "type", template.kind);
     write_meta(&mut out, template, cents, names.card, None);
     out.push(b'}');
@@ -171,10 +219,15 @@ fn text(out: &mut Vec<u8>, name: &str, value: &str) {
 }
 
 fn time(out: &mut Vec<u8>, name: &str, ms: i64) {
-    text(out, name, &iso(Timestamp::from_millisecond(ms).unwrap_or_default()));
+    text(
+        out,
+        name,
+        &iso(Timestamp::from_millisecond(ms).unwrap_or_default()),
+    );
 }
 
-/// Writes cents as a JSON number without trailing zeros: `15.9`, `-1000` (docs/providers/akahu.md#amounts).
+/// Writes cents as a JSON number without trailing zeros: `15.9`, `-1000`
+/// (docs/providers/akahu.md#amounts).
 fn number(out: &mut Vec<u8>, cents: i64) {
     let sign = if cents < 0 { "-" } else { "" };
     let (whole, rest) = (cents.unsigned_abs() / 100, cents.unsigned_abs() % 100);
@@ -212,15 +265,31 @@ fn write_enriched(out: &mut Vec<u8>, enriched: &Enriched) -> String {
     merchant_id
 }
 
-/// Writes `meta`, which is `{}` when empty, as in recorded responses (docs/providers/akahu.md#transactions).
-fn write_meta(out: &mut Vec<u8>, template: &Template, cents: i64, card: &str, merchant_id: Option<&str>) {
+/// Writes `meta`, which is `{}` when empty, as in recorded responses
+/// (docs/providers/akahu.md#transactions).
+fn write_meta(
+    out: &mut Vec<u8>,
+    template: &Template,
+    cents: i64,
+    card: &str,
+    merchant_id: Option<&str>,
+) {
     out.extend_from_slice(b",\"meta\":{");
     let start = out.len();
     match template.meta {
         Meta::Nothing => {}
         Meta::Card => text(out, "card_suffix", card),
-        Meta::Fields { particulars, code, reference, other_account } => {
-            let all = [("particulars", particulars), ("code", code), ("reference", reference)];
+        Meta::Fields {
+            particulars,
+            code,
+            reference,
+            other_account,
+        } => {
+            let all = [
+                ("particulars", particulars),
+                ("code", code),
+                ("reference", reference),
+            ];
             for (name, value) in all.into_iter().filter(|(_, value)| !value.is_empty()) {
                 text(out, name, value);
             }
@@ -236,7 +305,11 @@ fn write_meta(out: &mut Vec<u8>, template: &Template, cents: i64, card: &str, me
         }
     }
     if let Some(id) = merchant_id {
-        text(out, "logo", &format!("https://cdn.akahu.nz/logos/merchants/{id}"));
+        text(
+            out,
+            "logo",
+            &format!("https://cdn.akahu.nz/logos/merchants/{id}"),
+        );
     }
     // Each member starts with a comma; remove the first.
     if out.len() > start {

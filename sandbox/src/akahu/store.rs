@@ -99,7 +99,15 @@ impl Login {
         state: State,
         refreshed_at: Timestamp,
     ) -> Self {
-        Self { id, user, institution, state, refreshed_at, refresh_requested_at: None, refresh_due_at: None }
+        Self {
+            id,
+            user,
+            institution,
+            state,
+            refreshed_at,
+            refresh_requested_at: None,
+            refresh_due_at: None,
+        }
     }
 }
 
@@ -126,7 +134,9 @@ impl Account {
     /// Creates an account without members or rows.
     pub(super) fn blank(store: &mut Store, login: usize, id: String) -> Self {
         let order = store.take_order();
-        let Login { user, institution, .. } = store.logins[login];
+        let Login {
+            user, institution, ..
+        } = store.logins[login];
         Self {
             id,
             user,
@@ -145,7 +155,12 @@ impl Account {
     }
 
     pub(super) fn names(&self) -> Names<'_> {
-        Names { account_id: &self.id, connection_id: self.connection_id, user_id: &self.user_id, card: &self.card }
+        Names {
+            account_id: &self.id,
+            connection_id: self.connection_id,
+            user_id: &self.user_id,
+            card: &self.card,
+        }
     }
 
     /// Reserves `count` row numbers and returns the first.
@@ -156,13 +171,18 @@ impl Account {
     }
 
     pub(super) fn insert(&mut self, entry: Entry) {
-        let index = self.entries.partition_point(|known| known.position <= entry.position);
+        let index = self
+            .entries
+            .partition_point(|known| known.position <= entry.position);
         self.entries.insert(index, entry);
     }
 
     /// Updates the refresh times that the account shows.
     pub(super) fn set_refreshed(&mut self, at: Timestamp) {
-        let shown = self.members.get("refreshed").and_then(|raw| Members::parse(raw.get().as_bytes()).ok());
+        let shown = self
+            .members
+            .get("refreshed")
+            .and_then(|raw| Members::parse(raw.get().as_bytes()).ok());
         let Some(mut refreshed) = shown else { return };
         for name in ["balance", "meta", "transactions"] {
             if refreshed.get(name).is_some() {
@@ -178,7 +198,13 @@ impl Store {
     pub(super) fn new(seed: u64, now: Timestamp) -> Self {
         // Whole seconds, so that two sandboxes with the same start are equal.
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-        let mut store = Self { seed, users: Vec::new(), logins: Vec::new(), accounts: Vec::new(), next_order: 1 };
+        let mut store = Self {
+            seed,
+            users: Vec::new(),
+            logins: Vec::new(),
+            accounts: Vec::new(),
+            next_order: 1,
+        };
         let calendars = Calendars::new(now);
         for person in PEOPLE {
             store.add_person(person, &calendars, now);
@@ -193,39 +219,60 @@ impl Store {
 
     /// The user of a valid token who still shares a login.
     pub(super) fn user_of_token(&self, token: &str) -> Option<usize> {
-        let user =
-            self.users.iter().position(|user| user.tokens.iter().any(|known| known.alive && known.text == token))?;
-        let shares = self.logins.iter().any(|login| login.user == user && login.state != State::Revoked);
+        let user = self.users.iter().position(|user| {
+            user.tokens
+                .iter()
+                .any(|known| known.alive && known.text == token)
+        })?;
+        let shares = self
+            .logins
+            .iter()
+            .any(|login| login.user == user && login.state != State::Revoked);
         shares.then_some(user)
     }
 
     /// Indices of the user's logins that are still shared.
     pub(super) fn logins_of(&self, user: usize) -> Vec<usize> {
         let shared = |login: &Login| login.user == user && login.state != State::Revoked;
-        (0..self.logins.len()).filter(|&index| shared(&self.logins[index])).collect()
+        (0..self.logins.len())
+            .filter(|&index| shared(&self.logins[index]))
+            .collect()
     }
 
     /// The accounts that the user's token can read.
     pub(super) fn accounts_of(&self, user: usize) -> Vec<&Account> {
         let is_visible = |account: &&Account| {
-            account.user == user && account.shared && self.logins[account.login].state != State::Revoked
+            account.user == user
+                && account.shared
+                && self.logins[account.login].state != State::Revoked
         };
         self.accounts.iter().filter(is_visible).collect()
     }
 
     /// One of the accounts that the user's token can read.
     pub(super) fn account_of(&self, user: usize, id: &str) -> Option<&Account> {
-        self.accounts_of(user).into_iter().find(|account| account.id == id)
+        self.accounts_of(user)
+            .into_iter()
+            .find(|account| account.id == id)
     }
 
     /// Changes the state of a login and of its accounts.
     pub(super) fn set_state(&mut self, login: usize, state: State, now: Timestamp) {
         let changed = &mut self.logins[login];
         changed.state = state;
-        // A login that works again is refreshed at once; a pending refresh of another one is cancelled.
+        // A login that works again is refreshed at once; a pending refresh of another one is
+        // cancelled.
         changed.refresh_due_at = (state == State::Active).then(|| refresh_completion_time(now));
-        let status = if state == State::Active { "ACTIVE" } else { "INACTIVE" };
-        for account in self.accounts.iter_mut().filter(|account| account.login == login) {
+        let status = if state == State::Active {
+            "ACTIVE"
+        } else {
+            "INACTIVE"
+        };
+        for account in self
+            .accounts
+            .iter_mut()
+            .filter(|account| account.login == login)
+        {
             account.members.set("status", &status);
         }
     }
@@ -237,14 +284,27 @@ impl Store {
             name: person.name.to_owned(),
             email: person.email.to_owned(),
             consented_at: now - SignedDuration::from_hours(61 * 24),
-            tokens: vec![Token { text: ids::draw("user_token_", &mut rng), alive: true }],
+            tokens: vec![Token {
+                text: ids::draw("user_token_", &mut rng),
+                alive: true,
+            }],
             is_listed: person.is_listed,
             subscriptions: Vec::new(),
         });
         for login in person.logins {
-            let institution = find(login.connection).expect("people hold accounts at institutions of the world");
-            let state = if login.active { State::Active } else { State::Expired };
-            let refreshed_at = now - if login.active { LAST_REFRESH_AGE } else { EXPIRED_LOGIN_AGE };
+            let institution =
+                find(login.connection).expect("people hold accounts at institutions of the world");
+            let state = if login.active {
+                State::Active
+            } else {
+                State::Expired
+            };
+            let refreshed_at = now
+                - if login.active {
+                    LAST_REFRESH_AGE
+                } else {
+                    EXPIRED_LOGIN_AGE
+                };
             let login_entry = Login::new(
                 ids::draw("authorisation_", &mut rng),
                 self.users.len() - 1,
@@ -254,7 +314,13 @@ impl Store {
             );
             self.logins.push(login_entry);
             for holding in login.accounts {
-                self.add_holding(self.logins.len() - 1, holding, &mut rng, Some(calendars), now);
+                self.add_holding(
+                    self.logins.len() - 1,
+                    holding,
+                    &mut rng,
+                    Some(calendars),
+                    now,
+                );
             }
         }
     }
@@ -281,7 +347,8 @@ impl Store {
 
 /// Sets the members of an account (docs/providers/akahu.md#accounts).
 fn describe(account: &mut Account, login: &Login, holding: &Holding) {
-    let own = Members::parse(one_line(holding.account).as_bytes()).expect("the world's accounts are JSON objects");
+    let own = Members::parse(one_line(holding.account).as_bytes())
+        .expect("the world's accounts are JSON objects");
     start_members(account, login);
     account.members.merge_all(own);
     let at = iso(login.refreshed_at);
@@ -289,7 +356,10 @@ fn describe(account: &mut Account, login: &Login, holding: &Holding) {
     if holding.synced {
         refreshed.set("transactions", &at);
     }
-    refreshed.set("party", &iso(login.refreshed_at - SignedDuration::from_hours(9 * 24)));
+    refreshed.set(
+        "party",
+        &iso(login.refreshed_at - SignedDuration::from_hours(9 * 24)),
+    );
     account.members.set("refreshed", &refreshed);
     account.running = holding.running;
 }
@@ -299,9 +369,21 @@ pub(super) fn start_members(account: &mut Account, login: &Login) {
     account.members.set("_id", &account.id);
     account.members.set("_authorisation", &login.id);
     // Deprecated, but the official client's types still require it.
-    account.members.set("_credentials", &ids::named("creds_", &login.id));
-    account.members.set("connection", &ConnectionView::for_account(login.institution));
-    account.members.set("status", &if login.state == State::Active { "ACTIVE" } else { "INACTIVE" });
+    account
+        .members
+        .set("_credentials", &ids::named("creds_", &login.id));
+    account.members.set(
+        "connection",
+        &ConnectionView::for_account(login.institution),
+    );
+    account.members.set(
+        "status",
+        &if login.state == State::Active {
+            "ACTIVE"
+        } else {
+            "INACTIVE"
+        },
+    );
 }
 
 /// Joins the lines into which the world breaks its JSON. Numbers keep their exact text.
@@ -317,7 +399,8 @@ fn draw_rows(account: &mut Account, seed: u64, holding: &Holding, calendars: &Ca
     account.insert_odd_rows(&holding.odd_rows.rows(), seed, &calendars.nz);
     // The second of every three rows, from the newest on, gets an odd value and keeps its position.
     for (index, odd) in holding.odd.iter().enumerate() {
-        let given = Members::parse(one_line(odd).as_bytes()).expect("the world's rows are JSON objects");
+        let given =
+            Members::parse(one_line(odd).as_bytes()).expect("the world's rows are JSON objects");
         let entry = &account.entries[index * 3 + 1];
         let mut members = entry.members(seed, account.names());
         members.merge(given);
@@ -327,13 +410,19 @@ fn draw_rows(account: &mut Account, seed: u64, holding: &Holding, calendars: &Ca
 
 /// Adds purchases of the last hours that have not settled.
 fn draw_pending(account: &mut Account, rng: &mut Rng, holding: &Holding, now: Timestamp) {
-    let shops: Vec<&Template> = SPENDING.iter().filter(|template| template.has_place).collect();
+    let shops: Vec<&Template> = SPENDING
+        .iter()
+        .filter(|template| template.has_place)
+        .collect();
     for index in 0..u64::from(holding.plan.pending) {
         let template = shops[rng.next() as usize % shops.len()];
         let (low, high) = template.cents;
         let cents = -(rng.between(u64::from(low), u64::from(high)) as i64);
-        let at = now.as_millisecond() - rng.between(60_000, 3_600_000) as i64 - index as i64 * 7_200_000;
+        let at =
+            now.as_millisecond() - rng.between(60_000, 3_600_000) as i64 - index as i64 * 7_200_000;
         let place = rng.between(0, PLACES.len() as u64 - 1) as u8;
-        account.pending.push(pending(template, place, cents, at, account.names()));
+        account
+            .pending
+            .push(pending(template, place, cents, at, account.names()));
     }
 }

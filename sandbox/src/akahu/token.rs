@@ -36,7 +36,11 @@ impl Codes {
     /// Issues a code for a user. It is valid for [`CODE_LIFE`] and for this redirect URI only.
     pub(super) fn issue(&self, user: usize, redirect_uri: &str, now: Timestamp) -> String {
         let code = uuid::Uuid::new_v4().simple().to_string();
-        let known = Code { user, redirect_uri: redirect_uri.to_owned(), issued_at: now };
+        let known = Code {
+            user,
+            redirect_uri: redirect_uri.to_owned(),
+            issued_at: now,
+        };
         self.0.lock().insert(code.clone(), known);
         code
     }
@@ -68,7 +72,10 @@ impl IntoResponse for TokenError {
             Self::InvalidRequest => "invalid Request",
             Self::UnsupportedGrantType => "unsupported_grant_type",
         };
-        let mut response = json(&TokenErrorBody { success: false, error });
+        let mut response = json(&TokenErrorBody {
+            success: false,
+            error,
+        });
         *response.status_mut() = StatusCode::BAD_REQUEST;
         response
     }
@@ -92,14 +99,26 @@ struct TokenResponse {
 }
 
 /// Exchanges a code for a user token. Accepts JSON and form bodies.
-pub(super) async fn exchange(State(akahu): State<Arc<Akahu>>, request: Request) -> Result<Response, Response> {
+pub(super) async fn exchange(
+    State(akahu): State<Arc<Akahu>>,
+    request: Request,
+) -> Result<Response, Response> {
     let is_json = has_json_content_type(request.headers());
     let body = body(request).await.map_err(IntoResponse::into_response)?;
-    let parsed =
-        if is_json { serde_json::from_slice(&body).ok() } else { std::str::from_utf8(&body).ok().map(of_form) };
-    let token_request: TokenRequest = parsed.ok_or_else(|| TokenError::InvalidRequest.into_response())?;
+    let parsed = if is_json {
+        serde_json::from_slice(&body).ok()
+    } else {
+        std::str::from_utf8(&body).ok().map(of_form)
+    };
+    let token_request: TokenRequest =
+        parsed.ok_or_else(|| TokenError::InvalidRequest.into_response())?;
     let token = redeem(&akahu, token_request).map_err(IntoResponse::into_response)?;
-    Ok(json(&TokenResponse { success: true, access_token: token, token_type: "bearer", scope: SCOPE }))
+    Ok(json(&TokenResponse {
+        success: true,
+        access_token: token,
+        token_type: "bearer",
+        scope: SCOPE,
+    }))
 }
 
 fn of_form(text: &str) -> TokenRequest {
@@ -132,7 +151,10 @@ fn redeem(akahu: &Akahu, request: TokenRequest) -> Result<String, TokenError> {
         return Err(TokenError::InvalidClient);
     }
     let mut codes = akahu.codes.0.lock();
-    let known = codes.get(&code).filter(|known| known.redirect_uri == redirect_uri).ok_or(TokenError::InvalidGrant)?;
+    let known = codes
+        .get(&code)
+        .filter(|known| known.redirect_uri == redirect_uri)
+        .ok_or(TokenError::InvalidGrant)?;
     if akahu.controls.clock.now().duration_since(known.issued_at) > CODE_LIFE {
         return Err(TokenError::ExpiredGrant);
     }
@@ -141,19 +163,28 @@ fn redeem(akahu: &Akahu, request: TokenRequest) -> Result<String, TokenError> {
     Ok(token_of(akahu, user))
 }
 
-/// Returns the user's current token if it is valid, else a new one; with `new_token` always a new one. Whether a new
-/// consent gives a new token is unknown (docs/providers/akahu.md#token-exchange).
+/// Returns the user's current token if it is valid, else a new one; with `new_token` always a new
+/// one. Whether a new consent gives a new token is unknown
+/// (docs/providers/akahu.md#token-exchange).
 fn token_of(akahu: &Akahu, user: usize) -> String {
     let options = *akahu.linking_options.lock();
     let user = &mut akahu.store.write().users[user];
-    if let Some(token) = user.tokens.iter().rev().find(|token| token.alive && !options.new_token) {
+    if let Some(token) = user
+        .tokens
+        .iter()
+        .rev()
+        .find(|token| token.alive && !options.new_token)
+    {
         return token.text.clone();
     }
     for token in &mut user.tokens {
         token.alive &= options.old_token_lives;
     }
     let text = ids::random("user_token_");
-    user.tokens.push(Token { text: text.clone(), alive: true });
+    user.tokens.push(Token {
+        text: text.clone(),
+        alive: true,
+    });
     text
 }
 

@@ -15,15 +15,25 @@ use crate::members::Members;
 pub(super) async fn list(call: UserCall) -> Result<Response, Failure> {
     let page_request = PageRequest::of(&call)?;
     let store = call.akahu.store.read();
-    Ok(ready(page(&call, &page_request, &store.accounts_of(call.user), store.seed)))
+    Ok(ready(page(
+        &call,
+        &page_request,
+        &store.accounts_of(call.user),
+        store.seed,
+    )))
 }
 
 /// Lists the settled rows of one account.
-pub(super) async fn list_of_account(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
+pub(super) async fn list_of_account(
+    Path(id): Path<String>,
+    call: UserCall,
+) -> Result<Response, Failure> {
     check_id("acc_", &id)?;
     let page_request = PageRequest::of(&call)?;
     let store = call.akahu.store.read();
-    let account = store.account_of(call.user, &id).ok_or_else(Failure::not_found)?;
+    let account = store
+        .account_of(call.user, &id)
+        .ok_or_else(Failure::not_found)?;
     Ok(ready(page(&call, &page_request, &[account], store.seed)))
 }
 
@@ -31,23 +41,35 @@ pub(super) async fn list_of_account(Path(id): Path<String>, call: UserCall) -> R
 pub(super) async fn show(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
     check_id("trans_", &id)?;
     let store = call.akahu.store.read();
-    Ok(item(find(&store, call.user, &id).ok_or_else(Failure::not_found)?))
+    Ok(item(
+        find(&store, call.user, &id).ok_or_else(Failure::not_found)?,
+    ))
 }
 
-/// Lists the settled rows with these ids, in this order. Ids of other users are left out, which is a sandbox choice.
+/// Lists the settled rows with these ids, in this order. Ids of other users are left out, which is
+/// a sandbox choice.
 pub(super) async fn list_by_ids(call: UserCall) -> Result<Response, Failure> {
     let ids: Vec<String> = serde_json::from_slice(call.json_body()?)
         .map_err(|_| Failure::invalid("payload must be an array of transaction ids"))?;
     if ids.iter().any(|id| check_id("trans_", id).is_err()) {
-        return Err(Failure::invalid("payload must contain transaction ids only"));
+        return Err(Failure::invalid(
+            "payload must contain transaction ids only",
+        ));
     }
     let store = call.akahu.store.read();
-    Ok(items(ids.iter().filter_map(|id| find(&store, call.user, id)).collect::<Vec<_>>()))
+    Ok(items(
+        ids.iter()
+            .filter_map(|id| find(&store, call.user, id))
+            .collect::<Vec<_>>(),
+    ))
 }
 
 fn find(store: &Store, user: usize, id: &str) -> Option<Members> {
     store.accounts_of(user).into_iter().find_map(|account| {
-        let entry = account.entries.iter().find(|entry| entry.has_id(id, store.seed))?;
+        let entry = account
+            .entries
+            .iter()
+            .find(|entry| entry.has_id(id, store.seed))?;
         Some(entry.members(store.seed, account.names()))
     })
 }
@@ -59,20 +81,31 @@ pub(super) async fn list_pending(call: UserCall) -> Response {
 }
 
 /// Lists the pending rows of one account.
-pub(super) async fn list_pending_of_account(Path(id): Path<String>, call: UserCall) -> Result<Response, Failure> {
+pub(super) async fn list_pending_of_account(
+    Path(id): Path<String>,
+    call: UserCall,
+) -> Result<Response, Failure> {
     check_id("acc_", &id)?;
     let store = call.akahu.store.read();
-    let account = store.account_of(call.user, &id).ok_or_else(Failure::not_found)?;
+    let account = store
+        .account_of(call.user, &id)
+        .ok_or_else(Failure::not_found)?;
     Ok(pending(&call, &[account]))
 }
 
-/// Amounts are text unless the call asks for numbers (docs/providers/akahu.md#pending-rows). Their digits stay the
-/// same.
+/// Amounts are text unless the call asks for numbers (docs/providers/akahu.md#pending-rows). Their
+/// digits stay the same.
 fn pending(call: &UserCall, accounts: &[&Account]) -> Response {
     let as_number = call.query.get("amount_as_number") == Some("true");
-    let mut rows: Vec<Members> = accounts.iter().flat_map(|account| account.pending.iter().cloned()).collect();
+    let mut rows: Vec<Members> = accounts
+        .iter()
+        .flat_map(|account| account.pending.iter().cloned())
+        .collect();
     for row in &mut rows {
-        let given = row.get("amount").map(|raw| raw.get().to_owned()).unwrap_or_default();
+        let given = row
+            .get("amount")
+            .map(|raw| raw.get().to_owned())
+            .unwrap_or_default();
         if as_number {
             if let Some(number) = row.text("amount").and_then(number) {
                 row.set("amount", &number);

@@ -1,5 +1,5 @@
-//! Akahu's webhook events (docs/providers/akahu.md#webhooks). They follow from two snapshots of the state, for each
-//! subscription of a user. Row changes are recorded directly.
+//! Akahu's webhook events (docs/providers/akahu.md#webhooks). They follow from two snapshots of the
+//! state, for each subscription of a user. Row changes are recorded directly.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -29,8 +29,13 @@ struct AccountSnapshot {
 
 /// The names of the members that differ, without `refreshed`: its times change on their own.
 fn differences(before: &Members, after: &Members) -> Vec<String> {
-    let text = |members: &Members, name: &str| members.get(name).map(|value| value.get().to_owned());
-    let mut names: Vec<&str> = before.names().chain(after.names()).filter(|name| *name != "refreshed").collect();
+    let text =
+        |members: &Members, name: &str| members.get(name).map(|value| value.get().to_owned());
+    let mut names: Vec<&str> = before
+        .names()
+        .chain(after.names())
+        .filter(|name| *name != "refreshed")
+        .collect();
     names.sort_unstable();
     names.dedup();
     names.retain(|name| text(before, name) != text(after, name));
@@ -56,13 +61,23 @@ impl WebhookSource for Akahu {
 
     fn snapshot(&self, _: Timestamp) -> Snapshot {
         let store = self.store.read();
-        let account = |account: &Account| AccountSnapshot { id: account.id.clone(), members: account.members.clone() };
+        let account = |account: &Account| AccountSnapshot {
+            id: account.id.clone(),
+            members: account.members.clone(),
+        };
         let users = store.users.iter().enumerate().map(|(user_index, user)| {
-            let alive = user.tokens.iter().filter(|token| store.user_of_token(&token.text).is_some());
+            let alive = user
+                .tokens
+                .iter()
+                .filter(|token| store.user_of_token(&token.text).is_some());
             UserSnapshot {
                 tokens: alive.map(|token| token.text.clone()).collect(),
                 subscriptions: user.subscriptions.clone(),
-                accounts: store.accounts_of(user_index).into_iter().map(account).collect(),
+                accounts: store
+                    .accounts_of(user_index)
+                    .into_iter()
+                    .map(account)
+                    .collect(),
             }
         });
         users.collect()
@@ -74,16 +89,27 @@ impl WebhookSource for Akahu {
             let before = before.get(user_index).unwrap_or(&no_user);
             // Subscriptions end with the last token, and still get the events of that end.
             let has_ended = after.tokens.is_empty() && !before.tokens.is_empty();
-            let subscriptions = if has_ended { &before.subscriptions } else { &after.subscriptions };
-            let mut recorder = EventRecorder { subscriptions, events: &mut events };
+            let subscriptions = if has_ended {
+                &before.subscriptions
+            } else {
+                &after.subscriptions
+            };
+            let mut recorder = EventRecorder {
+                subscriptions,
+                events: &mut events,
+            };
             self.compare_accounts(before, after, &mut recorder);
-            for token in before.tokens.iter().filter(|token| !after.tokens.contains(token)) {
+            for token in before
+                .tokens
+                .iter()
+                .filter(|token| !after.tokens.contains(token))
+            {
                 recorder.record("TOKEN", "DELETE", &json!({"item_id": token}));
             }
             if has_ended {
-                subscriptions
-                    .iter()
-                    .for_each(|subscription| recorder.record_for(subscription, "WEBHOOK_CANCELLED", &json!({})));
+                subscriptions.iter().for_each(|subscription| {
+                    recorder.record_for(subscription, "WEBHOOK_CANCELLED", &json!({}))
+                });
                 self.store.write().users[user_index].subscriptions.clear();
             }
         }
@@ -91,8 +117,15 @@ impl WebhookSource for Akahu {
     }
 
     /// `name` is `TYPE:CODE`. The event belongs to the first subscription of that type, or to none.
-    fn build_event(&self, name: &str, members: Members, _: Timestamp) -> Result<WebhookEvent, BadRequest> {
-        let (kind, code) = name.split_once(':').ok_or("\"event\" must be as \"TRANSACTION:DEFAULT_UPDATE\"")?;
+    fn build_event(
+        &self,
+        name: &str,
+        members: Members,
+        _: Timestamp,
+    ) -> Result<WebhookEvent, BadRequest> {
+        let (kind, code) = name
+            .split_once(':')
+            .ok_or("\"event\" must be as \"TRANSACTION:DEFAULT_UPDATE\"")?;
         let store = self.store.read();
         let mut subscriptions = store.users.iter().flat_map(|user| &user.subscriptions);
         let subscription = subscriptions.find(|subscription| subscription.kind == kind);
@@ -107,7 +140,10 @@ impl WebhookSource for Akahu {
 
     fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)> {
         let (id, signature) = self.keys.sign(body);
-        vec![("X-Akahu-Signature", signature), ("X-Akahu-Signing-Key", id.to_string())]
+        vec![
+            ("X-Akahu-Signature", signature),
+            ("X-Akahu-Signing-Key", id.to_string()),
+        ]
     }
 }
 
@@ -122,7 +158,12 @@ fn event(kind: &str, code: &str, subscription: Option<&WebhookSubscription>) -> 
     }
     // The format of an event's id is invented.
     let (name, id) = (format!("{kind}:{code}"), ids::random("event_"));
-    WebhookEvent { name, id, subscription: subscription.map(|subscription| subscription.id.clone()), body }
+    WebhookEvent {
+        name,
+        id,
+        subscription: subscription.map(|subscription| subscription.id.clone()),
+        body,
+    }
 }
 
 /// Records the events of a user, one for each matching subscription.
@@ -133,7 +174,11 @@ struct EventRecorder<'a> {
 
 impl EventRecorder<'_> {
     fn record(&mut self, kind: &str, code: &str, own: &Value) {
-        for subscription in self.subscriptions.iter().filter(|subscription| subscription.kind == kind) {
+        for subscription in self
+            .subscriptions
+            .iter()
+            .filter(|subscription| subscription.kind == kind)
+        {
             self.record_for(subscription, code, own);
         }
     }
@@ -151,7 +196,12 @@ impl EventRecorder<'_> {
 }
 
 impl Akahu {
-    fn compare_accounts(&self, before: &UserSnapshot, after: &UserSnapshot, recorder: &mut EventRecorder<'_>) {
+    fn compare_accounts(
+        &self,
+        before: &UserSnapshot,
+        after: &UserSnapshot,
+        recorder: &mut EventRecorder<'_>,
+    ) {
         for account in &after.accounts {
             let item = json!({"item_id": account.id});
             let Some(known) = before.accounts.iter().find(|known| known.id == account.id) else {
@@ -164,35 +214,60 @@ impl Akahu {
             };
             let updated = differences(&known.members, &account.members);
             if !updated.is_empty() {
-                recorder.record("ACCOUNT", "UPDATE", &json!({"item_id": account.id, "updated_fields": updated}));
+                recorder.record(
+                    "ACCOUNT",
+                    "UPDATE",
+                    &json!({"item_id": account.id, "updated_fields": updated}),
+                );
             }
         }
-        let still_exists = |removed: &&AccountSnapshot| after.accounts.iter().any(|account| account.id == removed.id);
-        for removed in before.accounts.iter().filter(|removed| !still_exists(removed)) {
+        let still_exists = |removed: &&AccountSnapshot| {
+            after
+                .accounts
+                .iter()
+                .any(|account| account.id == removed.id)
+        };
+        for removed in before
+            .accounts
+            .iter()
+            .filter(|removed| !still_exists(removed))
+        {
             recorder.record("ACCOUNT", "DELETE", &json!({"item_id": removed.id}));
         }
     }
 
     fn row_ids(&self, account_id: &str) -> Vec<String> {
         let store = self.store.read();
-        let account = store.accounts.iter().find(|account| account.id == account_id);
+        let account = store
+            .accounts
+            .iter()
+            .find(|account| account.id == account_id);
         let rows = account.into_iter().flat_map(|account| {
-            account.entries.iter().map(|entry| entry.members(store.seed, account.names()).text("_id"))
+            account
+                .entries
+                .iter()
+                .map(|entry| entry.members(store.seed, account.names()).text("_id"))
         });
         rows.flatten().collect()
     }
 
-    /// Records that a settled row was added or changed. The documentation has no code for a change, so the sandbox uses
-    /// the one for an addition.
+    /// Records that a settled row was added or changed. The documentation has no code for a change,
+    /// so the sandbox uses the one for an addition.
     pub(super) fn record_row_change(&self, row: &Members) {
-        let (Some(account_id), Some(id)) = (row.text("_account"), row.text("_id")) else { return };
-        self.record_rows(&account_id, |recorder| recorder.record_transactions("DEFAULT_UPDATE", &account_id, &[id]));
+        let (Some(account_id), Some(id)) = (row.text("_account"), row.text("_id")) else {
+            return;
+        };
+        self.record_rows(&account_id, |recorder| {
+            recorder.record_transactions("DEFAULT_UPDATE", &account_id, &[id])
+        });
     }
 
     /// Records that a settled row was removed.
     pub(super) fn record_row_removal(&self, account_id: &str, id: &str) {
         let own = json!({"item_id": account_id, "removed_transactions": [id]});
-        self.record_rows(account_id, |recorder| recorder.record("TRANSACTION", "DELETE", &own));
+        self.record_rows(account_id, |recorder| {
+            recorder.record("TRANSACTION", "DELETE", &own)
+        });
     }
 
     /// Only accounts that a user shares have events.

@@ -1,4 +1,5 @@
-//! Renders the consent pages as HTML, with their security headers. All outside text passes through [`escape`].
+//! Renders the consent pages as HTML, with their security headers. All outside text passes through
+//! [`escape`].
 
 use std::fmt::Write as _;
 
@@ -36,10 +37,15 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// Renders a page. The policy has no `form-action`: browsers apply it to every redirect after a form, so it would have
-/// to list every URL that an app's redirect URI leads to.
+/// Renders a page. The policy has no `form-action`: browsers apply it to every redirect after a
+/// form, so it would have to list every URL that an app's redirect URI leads to.
 pub(super) fn render(brand: &Brand, page: &Page) -> Response {
-    let css = format!(":root {{ --colour: {}; --tint: {}; }}\n{}", brand.colour, brand.tint, include_str!("page.css"));
+    let css = format!(
+        ":root {{ --colour: {}; --tint: {}; }}\n{}",
+        brand.colour,
+        brand.tint,
+        include_str!("page.css")
+    );
     let html = format!(
         include_str!("frame.html"),
         title = escape(&page.title),
@@ -54,7 +60,12 @@ pub(super) fn render(brand: &Brand, page: &Page) -> Response {
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{hash}'; img-src data:; base-uri 'none'; frame-ancestors {frames}"
     );
-    let mut response = (page.status, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response();
+    let mut response = (
+        page.status,
+        [(header::CONTENT_TYPE, "text/html; charset=utf-8")],
+        html,
+    )
+        .into_response();
     let headers = response.headers_mut();
     if let Ok(policy) = HeaderValue::from_str(&policy) {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
@@ -69,17 +80,29 @@ pub(super) fn render(brand: &Brand, page: &Page) -> Response {
 /// Headers of pages and redirects: they are not stored, and their URLs are not sent as referrers.
 pub(super) fn set_security_headers(headers: &mut http::HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    );
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
 }
 
 /// A page with a message and no form.
 pub(super) fn message_page(status: StatusCode, title: &str, text: &str) -> Page {
     let body = format!("<h1>{}</h1>\n<p>{}</p>", escape(title), escape(text));
-    Page { status, title: title.to_owned(), close: String::new(), body }
+    Page {
+        status,
+        title: title.to_owned(),
+        close: String::new(),
+        body,
+    }
 }
 
-/// Renders the current step of a session. `action` is the form's target; `None` is the URL of the page itself.
+/// Renders the current step of a session. `action` is the form's target; `None` is the URL of the
+/// page itself.
 pub(super) fn page<H: ConsentProvider>(
     provider: &H,
     session: &ConsentSession<H::AuthRequest>,
@@ -101,15 +124,19 @@ pub(super) fn page<H: ConsentProvider>(
         Step::SignIn => 3 - skipped_steps,
         Step::Accounts | Step::Done => 4 - skipped_steps,
     };
-    let action = action.map(|action| format!(" action=\"{action}\"")).unwrap_or_default();
+    let action = action
+        .map(|action| format!(" action=\"{action}\""))
+        .unwrap_or_default();
     let hidden = format!(
         "<input type=\"hidden\" name=\"session\" value=\"{}\">\
          <input type=\"hidden\" name=\"form_number\" value=\"{}\">",
         escape(&session.token),
         session.form_number
     );
-    let wrong =
-        session.message.as_ref().map(|text| format!("<p class=\"wrong\" role=\"alert\">{}</p>\n", escape(text)));
+    let wrong = session
+        .message
+        .as_ref()
+        .map(|text| format!("<p class=\"wrong\" role=\"alert\">{}</p>\n", escape(text)));
     let body = format!(
         "<p class=\"step\">Step {number} of {}</p>\n<h1>{}</h1>\n{}\
          <form method=\"post\"{action}>{hidden}\n{inner}\n</form>",
@@ -121,16 +148,30 @@ pub(super) fn page<H: ConsentProvider>(
         "<form class=\"close\" method=\"post\"{action}>{hidden}\
          <button name=\"do\" value=\"close\">Close</button></form>"
     );
-    let close = if session.has_close_button { close } else { String::new() };
-    Page { status: StatusCode::OK, title, close, body }
+    let close = if session.has_close_button {
+        close
+    } else {
+        String::new()
+    };
+    Page {
+        status: StatusCode::OK,
+        title,
+        close,
+        body,
+    }
 }
 
-fn institution_name<H: ConsentProvider>(provider: &H, session: &ConsentSession<H::AuthRequest>) -> String {
+fn institution_name<H: ConsentProvider>(
+    provider: &H,
+    session: &ConsentSession<H::AuthRequest>,
+) -> String {
     let named = provider
         .institutions()
         .into_iter()
         .find(|institution| Some(&institution.id) == session.institution_id.as_ref());
-    named.map(|institution| institution.name).unwrap_or_default()
+    named
+        .map(|institution| institution.name)
+        .unwrap_or_default()
 }
 
 /// Renders two buttons. The Enter key presses the first one of a form.
@@ -142,7 +183,11 @@ fn buttons(yes: &str) -> String {
 }
 
 fn consent_step(brand: &Brand) -> (String, String) {
-    let permissions: String = brand.permissions.iter().map(|permission| format!("<li>{permission}</li>")).collect();
+    let permissions: String = brand
+        .permissions
+        .iter()
+        .map(|permission| format!("<li>{permission}</li>"))
+        .collect();
     let inner = format!(
         "<p>{} asks through {} for:</p>\n<ul>{permissions}</ul>\n<p>On the next pages you choose your institution \
          and the accounts to share.</p>\n<p class=\"help\">{}</p>\n{}",
@@ -218,7 +263,9 @@ fn accounts_step<S>(institution: &str, session: &ConsentSession<S>) -> (String, 
 }
 
 fn final_page(brand: &Brand, result: Option<&ConsentResult>) -> Page {
-    let Some(result) = result else { return expired_page(brand) };
+    let Some(result) = result else {
+        return expired_page(brand);
+    };
     let link = match (&result.location, result.shows_page) {
         (Some(location), true) => format!(
             "<div class=\"buttons\"><a class=\"yes\" href=\"{}\" rel=\"noreferrer\">Return to {}</a></div>",
@@ -227,13 +274,26 @@ fn final_page(brand: &Brand, result: Option<&ConsentResult>) -> Page {
         ),
         _ => "<p>You may close this window.</p>".to_owned(),
     };
-    let body = format!("<h1>{}</h1>\n<p>{}</p>\n{link}", escape(&result.title), escape(&result.text));
-    Page { status: StatusCode::OK, title: result.title.clone(), close: String::new(), body }
+    let body = format!(
+        "<h1>{}</h1>\n<p>{}</p>\n{link}",
+        escape(&result.title),
+        escape(&result.text)
+    );
+    Page {
+        status: StatusCode::OK,
+        title: result.title.clone(),
+        close: String::new(),
+        body,
+    }
 }
 
 /// The page for a session that has ended, has expired or never existed.
 pub(super) fn expired_page(brand: &Brand) -> Page {
-    message_page(StatusCode::BAD_REQUEST, "This link is no longer valid", brand.expired_text)
+    message_page(
+        StatusCode::BAD_REQUEST,
+        "This link is no longer valid",
+        brand.expired_text,
+    )
 }
 
 #[cfg(test)]
@@ -242,6 +302,9 @@ mod tests {
 
     #[test]
     fn html_special_characters_are_escaped() {
-        assert_eq!(escape("<b a='1' c=\"2\">&</b>é"), "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;&lt;/b&gt;é");
+        assert_eq!(
+            escape("<b a='1' c=\"2\">&</b>é"),
+            "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;&lt;/b&gt;é"
+        );
     }
 }

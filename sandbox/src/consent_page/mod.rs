@@ -1,5 +1,6 @@
-//! The hosted consent pages that all providers share. The pages need no script: each is a form, a form changes the
-//! session, and the redirect after it leads to a page that can be reloaded without effect.
+//! The hosted consent pages that all providers share. The pages need no script: each is a form, a
+//! form changes the session, and the redirect after it leads to a page that can be reloaded without
+//! effect.
 
 mod html;
 mod session;
@@ -71,7 +72,8 @@ pub(crate) trait ConsentProvider: Send + Sync + Sized + 'static {
     fn consent_sessions(&self) -> &ConsentSessions<Self::AuthRequest>;
     fn now(&self) -> Timestamp;
     fn institutions(&self) -> Vec<InstitutionOption>;
-    /// The outcome of a session for a fixed institution that is unavailable; `None` if it is available.
+    /// The outcome of a session for a fixed institution that is unavailable; `None` if it is
+    /// available.
     fn unavailable_outcome(&self, institution_id: &str) -> Option<ConsentOutcome>;
     /// Returns the user's display name and their accounts at that institution.
     fn sign_in(
@@ -93,10 +95,17 @@ async fn show<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Reque
     let query = Query::parse(request.uri().query());
     let now = provider.now();
     let token = query.get("session").unwrap_or_default();
-    let page = provider
-        .consent_sessions()
-        .by_token(token, |session| session.is_open(now).then(|| html::page(&*provider, session, Some(PATH))));
-    html::render(&H::BRAND, &page.flatten().unwrap_or_else(|| html::expired_page(&H::BRAND)))
+    let page = provider.consent_sessions().by_token(token, |session| {
+        session
+            .is_open(now)
+            .then(|| html::page(&*provider, session, Some(PATH)))
+    });
+    html::render(
+        &H::BRAND,
+        &page
+            .flatten()
+            .unwrap_or_else(|| html::expired_page(&H::BRAND)),
+    )
 }
 
 /// Shows the session with this id in the provider's own URL.
@@ -106,16 +115,29 @@ pub(crate) fn session_page<H: ConsentProvider>(provider: &H, entry: &str) -> Res
         let is_done = session.step == session::Step::Done;
         (session.is_open(now) && !is_done).then(|| html::page(provider, session, Some(PATH)))
     });
-    html::render(&H::BRAND, &page.flatten().unwrap_or_else(|| html::expired_page(&H::BRAND)))
+    html::render(
+        &H::BRAND,
+        &page
+            .flatten()
+            .unwrap_or_else(|| html::expired_page(&H::BRAND)),
+    )
 }
 
-/// Shows the first page of a session that starts with its first form. The form goes to the URL of the page.
-pub(crate) fn first_page<H: ConsentProvider>(provider: &H, session: &ConsentSession<H::AuthRequest>) -> Response {
+/// Shows the first page of a session that starts with its first form. The form goes to the URL of
+/// the page.
+pub(crate) fn first_page<H: ConsentProvider>(
+    provider: &H,
+    session: &ConsentSession<H::AuthRequest>,
+) -> Response {
     html::render(&H::BRAND, &html::page(provider, session, None))
 }
 
 /// An error page, for a browser that cannot be redirected.
-pub(crate) fn error_page<H: ConsentProvider>(status: StatusCode, title: &str, text: &str) -> Response {
+pub(crate) fn error_page<H: ConsentProvider>(
+    status: StatusCode,
+    title: &str,
+    text: &str,
+) -> Response {
     html::render(&H::BRAND, &html::message_page(status, title, text))
 }
 
@@ -129,7 +151,11 @@ async fn submit<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Req
 pub(crate) async fn read_form<H: ConsentProvider>(request: Request) -> Result<Query, Response> {
     let body = to_bytes(request.into_body(), FORM_BYTES_MAX).await;
     let body = body.map_err(|_| {
-        error_page::<H>(StatusCode::PAYLOAD_TOO_LARGE, "Form too long", "This form is longer than 16 KiB.")
+        error_page::<H>(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "Form too long",
+            "This form is longer than 16 KiB.",
+        )
     })?;
     Ok(Query::parse(Some(&String::from_utf8_lossy(&body))))
 }
@@ -141,11 +167,18 @@ pub(crate) fn submit_form<H: ConsentProvider>(provider: &H, form: &Query) -> Res
     let next = provider.consent_sessions().by_token(token, |session| {
         session.advance(provider, form, now);
         match &session.result {
-            Some(ConsentResult { location: Some(location), shows_page: false, .. }) => location.clone(),
+            Some(ConsentResult {
+                location: Some(location),
+                shows_page: false,
+                ..
+            }) => location.clone(),
             _ => format!("{PATH}?{}", query::write(&[("session", token)])),
         }
     });
-    next.map_or_else(|| html::render(&H::BRAND, &html::expired_page(&H::BRAND)), |next| see_other(&next))
+    next.map_or_else(
+        || html::render(&H::BRAND, &html::expired_page(&H::BRAND)),
+        |next| see_other(&next),
+    )
 }
 
 /// Redirects a browser, always with GET.
@@ -158,21 +191,39 @@ pub(crate) fn see_other(location: &str) -> Response {
     response
 }
 
-/// Whether `uri` is safe to redirect to: absolute, and not of a scheme that a browser would execute.
+/// Whether `uri` is safe to redirect to: absolute, and not of a scheme that a browser would
+/// execute.
 pub(crate) fn is_redirect_uri(uri: &str) -> bool {
-    let Some((scheme, rest)) = uri.split_once(':') else { return false };
-    let first = scheme.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
-    let named = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-    let runs = ["javascript", "data", "vbscript", "blob", "file"].iter().any(|bad| scheme.eq_ignore_ascii_case(bad));
-    first && named && !runs && !rest.is_empty() && !uri.contains(|bad: char| bad.is_control() || bad == ' ')
+    let Some((scheme, rest)) = uri.split_once(':') else {
+        return false;
+    };
+    let first = scheme
+        .bytes()
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic());
+    let named = scheme
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let runs = ["javascript", "data", "vbscript", "blob", "file"]
+        .iter()
+        .any(|bad| scheme.eq_ignore_ascii_case(bad));
+    first
+        && named
+        && !runs
+        && !rest.is_empty()
+        && !uri.contains(|bad: char| bad.is_control() || bad == ' ')
 }
 
-/// Appends a result to the query of a URI, before its fragment. `join` separates it from an existing query. Non-ASCII
-/// characters are percent-encoded, as browsers do.
+/// Appends a result to the query of a URI, before its fragment. `join` separates it from an
+/// existing query. Non-ASCII characters are percent-encoded, as browsers do.
 pub(crate) fn append_query(uri: &str, join: char, result: &str) -> String {
     let (before, fragment) = uri.split_at(uri.find('#').unwrap_or(uri.len()));
     let join = if before.contains('?') { join } else { '?' };
-    let whole = if result.is_empty() { uri.to_owned() } else { format!("{before}{join}{result}{fragment}") };
+    let whole = if result.is_empty() {
+        uri.to_owned()
+    } else {
+        format!("{before}{join}{result}{fragment}")
+    };
     let mut ascii = String::with_capacity(whole.len());
     for character in whole.chars() {
         if character.is_ascii() {
@@ -193,21 +244,44 @@ mod tests {
 
     #[test]
     fn results_are_appended_to_redirect_uris() {
-        assert_eq!(append_query("https://a.example/cb", '&', "x=1"), "https://a.example/cb?x=1");
-        assert_eq!(append_query("https://a.example/cb?s=2", '&', "x=1"), "https://a.example/cb?s=2&x=1");
-        assert_eq!(append_query("https://a.example/cb?s=2", '?', "x=1"), "https://a.example/cb?s=2?x=1");
-        assert_eq!(append_query("https://a.example/é?s#top", '&', "x=1"), "https://a.example/%C3%A9?s&x=1#top");
+        assert_eq!(
+            append_query("https://a.example/cb", '&', "x=1"),
+            "https://a.example/cb?x=1"
+        );
+        assert_eq!(
+            append_query("https://a.example/cb?s=2", '&', "x=1"),
+            "https://a.example/cb?s=2&x=1"
+        );
+        assert_eq!(
+            append_query("https://a.example/cb?s=2", '?', "x=1"),
+            "https://a.example/cb?s=2?x=1"
+        );
+        assert_eq!(
+            append_query("https://a.example/é?s#top", '&', "x=1"),
+            "https://a.example/%C3%A9?s&x=1#top"
+        );
         assert_eq!(append_query("app:done?s=2", '&', ""), "app:done?s=2");
     }
 
     #[test]
     fn script_uris_are_not_redirect_uris() {
-        for good in ["http://127.0.0.1:1/cb", "com.example.app:/done", "https://a.example/é?x=1&y=<>"] {
+        for good in [
+            "http://127.0.0.1:1/cb",
+            "com.example.app:/done",
+            "https://a.example/é?x=1&y=<>",
+        ] {
             assert!(is_redirect_uri(good), "{good}");
         }
-        for bad in
-            ["", "/cb", "javascript:alert(1)", "JavaScript:1", "data:text/html,x", "https:", "a b:c", "http://a/\r\nx"]
-        {
+        for bad in [
+            "",
+            "/cb",
+            "javascript:alert(1)",
+            "JavaScript:1",
+            "data:text/html,x",
+            "https:",
+            "a b:c",
+            "http://a/\r\nx",
+        ] {
             assert!(!is_redirect_uri(bad), "{bad:?}");
         }
     }

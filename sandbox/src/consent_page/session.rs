@@ -11,8 +11,8 @@ use crate::query::Query;
 pub(super) const NAME_CHARS_MAX: usize = 100;
 /// How many wrong codes end a session.
 const CODE_ATTEMPTS_MAX: u8 = 3;
-/// Limit from the first form on. Fiskil's own kit waits that long (docs/providers/fiskil.md#sessions); for the other
-/// providers it is a sandbox choice.
+/// Limit from the first form on. Fiskil's own kit waits that long
+/// (docs/providers/fiskil.md#sessions); for the other providers it is a sandbox choice.
 const SESSION_DURATION: SignedDuration = SignedDuration::from_mins(10);
 /// Sessions that a provider keeps; a new one evicts the oldest.
 const SESSIONS_MAX: usize = 5_000;
@@ -156,8 +156,15 @@ impl<S> ConsentSession<S> {
     }
 
     /// Applies a form.
-    pub(super) fn advance<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, form: &Query, now: Timestamp) {
-        let submitted = form.get("form_number").and_then(|number| number.parse().ok());
+    pub(super) fn advance<H: ConsentProvider<AuthRequest = S>>(
+        &mut self,
+        provider: &H,
+        form: &Query,
+        now: Timestamp,
+    ) {
+        let submitted = form
+            .get("form_number")
+            .and_then(|number| number.parse().ok());
         if self.step == Step::Done || submitted != Some(self.form_number) {
             return;
         }
@@ -177,12 +184,16 @@ impl<S> ConsentSession<S> {
                 let signing_in = matches!(self.step, Step::SignIn | Step::Accounts);
                 return self.finish(provider, ConsentOutcome::Cancelled { signing_in });
             }
-            Some("close") if self.has_close_button => return self.finish(provider, ConsentOutcome::Closed),
+            Some("close") if self.has_close_button => {
+                return self.finish(provider, ConsentOutcome::Closed);
+            }
             _ => {}
         }
         match self.step {
             Step::Consent => self.begin(provider, now),
-            Step::Institution => self.choose_institution(provider, form.get("institution").unwrap_or_default()),
+            Step::Institution => {
+                self.choose_institution(provider, form.get("institution").unwrap_or_default())
+            }
             Step::SignIn => self.sign_in(provider, form),
             Step::Accounts => self.allow(provider, form),
             Step::Done => {}
@@ -190,7 +201,9 @@ impl<S> ConsentSession<S> {
     }
 
     fn begin<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, now: Timestamp) {
-        self.expires_at = now.saturating_add(SESSION_DURATION).unwrap_or(Timestamp::MAX);
+        self.expires_at = now
+            .saturating_add(SESSION_DURATION)
+            .unwrap_or(Timestamp::MAX);
         self.step = Step::Institution;
         if let Some(institution_id) = self.fixed_institution.clone() {
             if let Some(outcome) = provider.unavailable_outcome(&institution_id) {
@@ -201,7 +214,10 @@ impl<S> ConsentSession<S> {
     }
 
     fn choose_institution<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, id: &str) {
-        let found = provider.institutions().into_iter().find(|option| option.id == id && option.note.is_none());
+        let found = provider
+            .institutions()
+            .into_iter()
+            .find(|option| option.id == id && option.note.is_none());
         match found {
             Some(option) => (self.step, self.institution_id) = (Step::SignIn, Some(option.id)),
             None => self.message = Some("Choose an available institution.".to_owned()),
@@ -212,10 +228,16 @@ impl<S> ConsentSession<S> {
         let name = form.get("name").unwrap_or_default().trim();
         self.name = name.chars().take(NAME_CHARS_MAX).collect();
         if name.is_empty() || name != self.name || name.chars().any(char::is_control) {
-            self.message = Some(format!("Enter a user name of at most {NAME_CHARS_MAX} characters."));
+            self.message = Some(format!(
+                "Enter a user name of at most {NAME_CHARS_MAX} characters."
+            ));
             return;
         }
-        let code: String = form.get("code").unwrap_or_default().split_whitespace().collect();
+        let code: String = form
+            .get("code")
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect();
         match code.as_str() {
             UNAVAILABLE_CODE => return self.finish(provider, ConsentOutcome::Unavailable),
             REJECTED_CODE => return self.finish(provider, ConsentOutcome::LoginRejected),
@@ -223,9 +245,14 @@ impl<S> ConsentSession<S> {
             _ => return self.reject_code(provider),
         }
         let institution_id = self.institution_id.clone().unwrap_or_default();
-        match provider.sign_in(&self.auth_request, &institution_id, &self.name.to_lowercase()) {
+        match provider.sign_in(
+            &self.auth_request,
+            &institution_id,
+            &self.name.to_lowercase(),
+        ) {
             Ok((display_name, offers)) => {
-                (self.display_name, self.offers, self.step) = (display_name, offers, Step::Accounts);
+                (self.display_name, self.offers, self.step) =
+                    (display_name, offers, Step::Accounts);
             }
             Err(outcome) => self.finish(provider, outcome),
         }
@@ -236,24 +263,42 @@ impl<S> ConsentSession<S> {
         self.message = match self.attempts_left {
             0 => return self.finish(provider, ConsentOutcome::WrongCode),
             1 => Some("That is not the code. You can try once more.".to_owned()),
-            left => Some(format!("That is not the code. You can try {left} times more.")),
+            left => Some(format!(
+                "That is not the code. You can try {left} times more."
+            )),
         };
     }
 
     fn allow<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, form: &Query) {
-        let picked: Vec<usize> = form.all("account").filter_map(|index| index.parse().ok()).collect();
+        let picked: Vec<usize> = form
+            .all("account")
+            .filter_map(|index| index.parse().ok())
+            .collect();
         let offers = self.offers.iter().enumerate();
-        let chosen: Vec<OfferedAccount> =
-            offers.filter(|(index, _)| picked.contains(index)).map(|(_, offer)| offer.clone()).collect();
+        let chosen: Vec<OfferedAccount> = offers
+            .filter(|(index, _)| picked.contains(index))
+            .map(|(_, offer)| offer.clone())
+            .collect();
         if chosen.is_empty() {
             self.message = Some("Choose at least one account.".to_owned());
             return;
         }
         let institution_id = self.institution_id.clone().unwrap_or_default();
-        self.finish(provider, ConsentOutcome::Allowed { institution_id, name: self.name.to_lowercase(), chosen });
+        self.finish(
+            provider,
+            ConsentOutcome::Allowed {
+                institution_id,
+                name: self.name.to_lowercase(),
+                chosen,
+            },
+        );
     }
 
-    fn finish<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, outcome: ConsentOutcome) {
+    fn finish<H: ConsentProvider<AuthRequest = S>>(
+        &mut self,
+        provider: &H,
+        outcome: ConsentOutcome,
+    ) {
         let result = provider.finish(&self.auth_request, outcome);
         self.complete(Some(result));
     }
@@ -289,20 +334,36 @@ impl<S> ConsentSessions<S> {
     /// Removes and returns a session that has not started, for tests that skip the pages.
     pub(crate) fn redeem(&self, entry: &str, now: Timestamp) -> Option<ConsentSession<S>> {
         let mut sessions = self.0.lock();
-        let index = sessions.iter().position(|session| session.entry.as_deref() == Some(entry))?;
+        let index = sessions
+            .iter()
+            .position(|session| session.entry.as_deref() == Some(entry))?;
         let good = sessions[index].step == Step::Consent && sessions[index].is_open(now);
         good.then(|| sessions.remove(index))
     }
 
     /// Runs `action` on the session with this id in the URL.
-    pub(super) fn by_entry<T>(&self, entry: &str, action: impl FnOnce(&ConsentSession<S>) -> T) -> Option<T> {
+    pub(super) fn by_entry<T>(
+        &self,
+        entry: &str,
+        action: impl FnOnce(&ConsentSession<S>) -> T,
+    ) -> Option<T> {
         let sessions = self.0.lock();
-        sessions.iter().find(|session| session.entry.as_deref() == Some(entry)).map(action)
+        sessions
+            .iter()
+            .find(|session| session.entry.as_deref() == Some(entry))
+            .map(action)
     }
 
     /// Runs `action` on the session with this hidden-field value.
-    pub(super) fn by_token<T>(&self, token: &str, action: impl FnOnce(&mut ConsentSession<S>) -> T) -> Option<T> {
+    pub(super) fn by_token<T>(
+        &self,
+        token: &str,
+        action: impl FnOnce(&mut ConsentSession<S>) -> T,
+    ) -> Option<T> {
         let mut sessions = self.0.lock();
-        sessions.iter_mut().find(|session| session.token == token).map(action)
+        sessions
+            .iter_mut()
+            .find(|session| session.token == token)
+            .map(action)
     }
 }

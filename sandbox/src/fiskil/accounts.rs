@@ -1,4 +1,5 @@
-//! `GET /v1/banking/accounts`, and the paging that balances share (docs/providers/fiskil.md#accounts).
+//! `GET /v1/banking/accounts`, and the paging that balances share
+//! (docs/providers/fiskil.md#accounts).
 
 use axum::response::Response;
 
@@ -11,7 +12,12 @@ use crate::members::Members;
 /// Lists the end user's accounts in pages. An unknown end user has none.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let unlisted = call.fiskil.controls.unlisted.lock().clone();
-    respond(&call, "accounts", |account| !unlisted.iter().any(|id| account.has_id(id)), |account| &account.members)
+    respond(
+        &call,
+        "accounts",
+        |account| !unlisted.iter().any(|id| account.has_id(id)),
+        |account| &account.members,
+    )
 }
 
 /// Responds with a page of one member set per account.
@@ -27,7 +33,11 @@ pub(super) fn respond(
     let mut accounts = store.visible_accounts(end_user_id, call.now);
     accounts.retain(|account| is_listed(account));
     let list: Vec<&[Account]> = accounts.into_iter().map(std::slice::from_ref).collect();
-    let page = call.fiskil.page(&call.path, page(&list, page_request, |_| true), page_request);
+    let page = call.fiskil.page(
+        &call.path,
+        page(&list, page_request, |_| true),
+        page_request,
+    );
     let body = write(call, name, &page, |out, _, account| {
         serde_json::to_writer(out, part(account)).expect("text can be written to memory");
     });

@@ -1,4 +1,5 @@
-//! The extractor for Fiskil's handlers: it checks version and access token, and reads parameters and bodies.
+//! The extractor for Fiskil's handlers: it checks version and access token, and reads parameters
+//! and bodies.
 
 use std::sync::Arc;
 
@@ -28,8 +29,8 @@ pub(super) enum Version {
 const VERSION_HEADER: &str = "x-fiskil-version";
 
 impl Version {
-    /// Without the header the version that the team has pinned applies. That it is v2 is a sandbox choice
-    /// (docs/providers/fiskil.md#versions, #sandbox-choices).
+    /// Without the header the version that the team has pinned applies. That it is v2 is a sandbox
+    /// choice (docs/providers/fiskil.md#versions, #sandbox-choices).
     const PINNED: Self = Self::V2;
 
     /// Returns `None` for an unknown label.
@@ -56,7 +57,9 @@ impl Version {
 pub(super) async fn set_version_header(request: Request, next: Next) -> Response {
     let version = Version::of(request.headers()).unwrap_or(Version::PINNED);
     let mut response = next.run(request).await;
-    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(version.label()));
+    response
+        .headers_mut()
+        .insert(VERSION_HEADER, HeaderValue::from_static(version.label()));
     response
 }
 
@@ -85,11 +88,14 @@ impl FromRequest<Arc<Fiskil>> for Call {
             query: Query::parse(request.uri().query()),
             body: Bytes::new(),
         };
-        call.version =
-            Version::of(request.headers()).ok_or_else(|| call.invalid("X-Fiskil-Version must be one of v1, v2, v3"))?;
+        call.version = Version::of(request.headers())
+            .ok_or_else(|| call.invalid("X-Fiskil-Version must be one of v1, v2, v3"))?;
         if call.path != paths::TOKEN && !authorized(&call, request.headers()) {
             // The text is invented (docs/providers/fiskil.md#sandbox-choices).
-            return Err(call.fail(StatusCode::UNAUTHORIZED, "missing, invalid or expired access token"));
+            return Err(call.fail(
+                StatusCode::UNAUTHORIZED,
+                "missing, invalid or expired access token",
+            ));
         }
         call.body = to_bytes(request.into_body(), REQUEST_BYTES_MAX)
             .await
@@ -99,16 +105,22 @@ impl FromRequest<Arc<Fiskil>> for Call {
 }
 
 fn authorized(call: &Call, headers: &HeaderMap) -> bool {
-    let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let bearer =
-        value.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let value = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let bearer = value
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     bearer.is_some_and(|(_, token)| call.fiskil.tokens.accepts(token, call.now))
 }
 
 impl Call {
     /// An error in the shape that this path uses.
     pub(super) fn fail(&self, status: StatusCode, message: &str) -> Failure {
-        Failure { message: message.to_owned(), ..Failure::of_status(self.family, status) }
+        Failure {
+            message: message.to_owned(),
+            ..Failure::of_status(self.family, status)
+        }
     }
 
     pub(super) fn invalid(&self, message: &str) -> Failure {
@@ -122,7 +134,10 @@ impl Call {
 
     /// Responds with 404 for an unknown end user (docs/providers/fiskil.md#end-users).
     pub(super) fn end_user_not_found(&self) -> Failure {
-        Failure { name: "end_user_not_found", ..self.fail(StatusCode::NOT_FOUND, "end user not found") }
+        Failure {
+            name: "end_user_not_found",
+            ..self.fail(StatusCode::NOT_FOUND, "end user not found")
+        }
     }
 
     /// Parses the body as a JSON object.
@@ -130,9 +145,13 @@ impl Call {
         Members::parse(&self.body).map_err(|_| self.invalid("the body must be a JSON object"))
     }
 
-    /// The parameter that every data endpoint requires. The message is documented (docs/providers/fiskil.md#errors).
+    /// The parameter that every data endpoint requires. The message is documented
+    /// (docs/providers/fiskil.md#errors).
     pub(super) fn end_user_id(&self) -> Result<&str, Failure> {
-        let value = self.query.get("end_user_id").filter(|value| !value.is_empty());
+        let value = self
+            .query
+            .get("end_user_id")
+            .filter(|value| !value.is_empty());
         value.ok_or_else(|| self.invalid("The end_user_id parameter is required"))
     }
 
@@ -149,7 +168,11 @@ impl Call {
 
 /// Responds with 200 and JSON that is already serialized.
 pub(super) fn ready(body: Vec<u8>) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], Body::from(body)).into_response()
+    (
+        [(header::CONTENT_TYPE, "application/json")],
+        Body::from(body),
+    )
+        .into_response()
 }
 
 /// Responds with 200 and a value as JSON.

@@ -31,7 +31,10 @@ pub(super) fn routes(fiskil: Arc<Fiskil>) -> Router {
         .route("/__control/accounts/{account_id}", patch(change_account))
         .route("/__control/balances/{account_id}", patch(change_balance))
         .route("/__control/transactions", post(add_row))
-        .route("/__control/transactions/{id}", patch(change_row).delete(remove_row))
+        .route(
+            "/__control/transactions/{id}",
+            patch(change_row).delete(remove_row),
+        )
         .with_state(fiskil)
 }
 
@@ -63,7 +66,10 @@ struct RelinkRequest {
     same_ids: bool,
 }
 
-async fn set_relink(State(fiskil): State<Arc<Fiskil>>, body: Bytes) -> Result<Response, BadRequest> {
+async fn set_relink(
+    State(fiskil): State<Arc<Fiskil>>,
+    body: Bytes,
+) -> Result<Response, BadRequest> {
     let request: RelinkRequest = parse_body(&body, "{\"sameIds\": true|false}")?;
     fiskil.linking_options.lock().same_ids = request.same_ids;
     Ok(Json(json!({"sameIds": request.same_ids})).into_response())
@@ -81,7 +87,10 @@ async fn set_consent(
     Path(id): Path<String>,
     body: Bytes,
 ) -> Result<StatusCode, BadRequest> {
-    let request: ConsentStateRequest = parse_body(&body, "{\"state\": \"active|expired|revoked\", \"expiresAt\"}")?;
+    let request: ConsentStateRequest = parse_body(
+        &body,
+        "{\"state\": \"active|expired|revoked\", \"expiresAt\"}",
+    )?;
     let now = fiskil.controls.clock.now();
     let mut store = fiskil.store.write();
     let found = store.set_consent(&id, request.state, now);
@@ -91,7 +100,11 @@ async fn set_consent(
     if found {
         Ok(StatusCode::NO_CONTENT)
     } else {
-        Err(not_found("consent", &id, "GET /__control/credentials lists some"))
+        Err(not_found(
+            "consent",
+            &id,
+            "GET /__control/credentials lists some",
+        ))
     }
 }
 
@@ -99,22 +112,46 @@ fn not_found(what: &str, id: &str, help: &str) -> BadRequest {
     BadRequest(format!("there is no {what} {id:?}: {help}"))
 }
 
-async fn add_account(State(fiskil): State<Arc<Fiskil>>, body: Bytes) -> Result<Response, BadRequest> {
-    let mut given: Members = parse_body(&body, "{\"endUserId\", \"arrangementId\"} and the account's members")?;
-    let (Some(end_user_id), Some(arrangement_id)) = (given.take_text("endUserId"), given.take_text("arrangementId"))
-    else {
+async fn add_account(
+    State(fiskil): State<Arc<Fiskil>>,
+    body: Bytes,
+) -> Result<Response, BadRequest> {
+    let mut given: Members = parse_body(
+        &body,
+        "{\"endUserId\", \"arrangementId\"} and the account's members",
+    )?;
+    let (Some(end_user_id), Some(arrangement_id)) = (
+        given.take_text("endUserId"),
+        given.take_text("arrangementId"),
+    ) else {
         return Err("\"endUserId\" and \"arrangementId\" are needed".into());
     };
     let mut store = fiskil.store.write();
-    let consent = store.consent(&arrangement_id).filter(|consent| consent.end_user_id == end_user_id);
-    let consent =
-        consent.ok_or_else(|| not_found("such consent", &arrangement_id, "it must be one of the end user's"))?;
+    let consent = store
+        .consent(&arrangement_id)
+        .filter(|consent| consent.end_user_id == end_user_id);
+    let consent = consent.ok_or_else(|| {
+        not_found(
+            "such consent",
+            &arrangement_id,
+            "it must be one of the end user's",
+        )
+    })?;
     let random = uuid::Uuid::new_v4().as_u64_pair();
     let mut rng = Rng::new(random.0, random.1);
-    let mut account = blank(&mut rng, &end_user_id, &arrangement_id, consent.institution.id);
+    let mut account = blank(
+        &mut rng,
+        &end_user_id,
+        &arrangement_id,
+        consent.institution.id,
+    );
     account.account_id = given.text("account_id").unwrap_or(account.account_id);
     account.fiskil_id = given.text("fiskil_id").unwrap_or(account.fiskil_id);
-    if store.accounts.iter().any(|known| known.account_id == account.account_id) {
+    if store
+        .accounts
+        .iter()
+        .any(|known| known.account_id == account.account_id)
+    {
         return Err(format!("there is an account {:?} already", account.account_id).into());
     }
     defaults(&mut account, &mut rng);
@@ -137,7 +174,11 @@ fn defaults(account: &mut Account, rng: &mut Rng) {
     ] {
         account.members.set(name, &value);
     }
-    for (name, value) in [("current_balance", "0.00"), ("available_balance", "0.00"), ("currency", "AUD")] {
+    for (name, value) in [
+        ("current_balance", "0.00"),
+        ("available_balance", "0.00"),
+        ("currency", "AUD"),
+    ] {
         account.balance.set(name, &value);
     }
 }
@@ -147,7 +188,9 @@ async fn change_account(
     Path(id): Path<String>,
     body: Bytes,
 ) -> Result<Response, BadRequest> {
-    change(&fiskil.store, &id, parse_body(&body, OBJECT)?, |account| &mut account.members)
+    change(&fiskil.store, &id, parse_body(&body, OBJECT)?, |account| {
+        &mut account.members
+    })
 }
 
 async fn change_balance(
@@ -155,7 +198,9 @@ async fn change_balance(
     Path(id): Path<String>,
     body: Bytes,
 ) -> Result<Response, BadRequest> {
-    change(&fiskil.store, &id, parse_body(&body, OBJECT)?, |account| &mut account.balance)
+    change(&fiskil.store, &id, parse_body(&body, OBJECT)?, |account| {
+        &mut account.balance
+    })
 }
 
 fn change(
@@ -185,12 +230,18 @@ async fn change_row(
 ) -> Result<Response, BadRequest> {
     let given: Members = parse_body(&body, OBJECT)?;
     let row = fiskil.store.write().change_row(&id, given);
-    row.map(|row| Json(row).into_response()).ok_or_else(|| not_found("row", &id, "use a fiskil_id"))
+    row.map(|row| Json(row).into_response())
+        .ok_or_else(|| not_found("row", &id, "use a fiskil_id"))
 }
 
-async fn remove_row(State(fiskil): State<Arc<Fiskil>>, Path(id): Path<String>) -> Result<StatusCode, BadRequest> {
+async fn remove_row(
+    State(fiskil): State<Arc<Fiskil>>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, BadRequest> {
     let mut store = fiskil.store.write();
-    let (account, index) = store.find_row(&id).ok_or_else(|| not_found("row", &id, "use a fiskil_id"))?;
+    let (account, index) = store
+        .find_row(&id)
+        .ok_or_else(|| not_found("row", &id, "use a fiskil_id"))?;
     store.accounts[account].entries.remove(index);
     store.accounts[account].row_changes += 1;
     Ok(StatusCode::NO_CONTENT)
@@ -199,21 +250,34 @@ async fn remove_row(State(fiskil): State<Arc<Fiskil>>, Path(id): Path<String>) -
 impl Store {
     /// Returns the index of the account and of the row within it.
     fn find_row(&self, fiskil_id: &str) -> Option<(usize, usize)> {
-        self.accounts.iter().enumerate().find_map(|(account, held)| {
-            let index = held.entries.iter().position(|entry| entry.has_id(fiskil_id, self.seed))?;
-            Some((account, index))
-        })
+        self.accounts
+            .iter()
+            .enumerate()
+            .find_map(|(account, held)| {
+                let index = held
+                    .entries
+                    .iter()
+                    .position(|entry| entry.has_id(fiskil_id, self.seed))?;
+                Some((account, index))
+            })
     }
 
     /// Adds a row and fills in the members that the test left out.
     fn add_row(&mut self, mut row: Members, now: Timestamp) -> Result<Members, BadRequest> {
         let account_id = row.text("account_id").ok_or("\"account_id\" is needed")?;
-        if row.text("fiskil_id").is_some_and(|id| self.find_row(&id).is_some()) {
+        if row
+            .text("fiskil_id")
+            .is_some_and(|id| self.find_row(&id).is_some())
+        {
             return Err("there is a row with this fiskil_id already: PATCH it".into());
         }
         let seed = self.seed;
-        let account = self.accounts.iter_mut().find(|account| account.has_id(&account_id));
-        let account = account.ok_or_else(|| not_found("account", &account_id, "use an account_id"))?;
+        let account = self
+            .accounts
+            .iter_mut()
+            .find(|account| account.has_id(&account_id));
+        let account =
+            account.ok_or_else(|| not_found("account", &account_id, "use an account_id"))?;
         row.set("account_id", &account.account_id);
         let number = account.take_number();
         let id = transaction_id(seed, number);
@@ -229,7 +293,9 @@ impl Store {
         row.set_default("reference", &"");
         row.set_default("is_detail_available", &false);
         // A pending row has no time. A row with an execution time keeps only that one.
-        if row.text("status").as_deref() != Some("PENDING") && row.get("execution_date_time").is_none() {
+        if row.text("status").as_deref() != Some("PENDING")
+            && row.get("execution_date_time").is_none()
+        {
             row.set_default("posting_date_time", &now);
         }
         account.insert(Entry::given(row.clone(), number));

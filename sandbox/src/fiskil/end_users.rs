@@ -1,4 +1,5 @@
-//! `/v1/end-users`: creates, lists, changes and deletes end users (docs/providers/fiskil.md#end-users).
+//! `/v1/end-users`: creates, lists, changes and deletes end users
+//! (docs/providers/fiskil.md#end-users).
 
 use axum::extract::Path;
 use axum::response::{IntoResponse, Response};
@@ -28,14 +29,20 @@ impl EndUser {
 fn known_members(call: &Call) -> Result<Members, Failure> {
     let given = call.members()?;
     let mut members = Members::default();
-    for name in MEMBERS.into_iter().filter(|name| given.get(name).is_some_and(|raw| raw.get() != "null")) {
-        let text = given.text(name).ok_or_else(|| call.invalid(&format!("{name} must be a string")))?;
+    for name in MEMBERS
+        .into_iter()
+        .filter(|name| given.get(name).is_some_and(|raw| raw.get() != "null"))
+    {
+        let text = given
+            .text(name)
+            .ok_or_else(|| call.invalid(&format!("{name} must be a string")))?;
         members.set(name, &text);
     }
     Ok(members)
 }
 
-/// Creates an end user, even if the email exists already: nothing is unique. Status 201 is a sandbox choice.
+/// Creates an end user, even if the email exists already: nothing is unique. Status 201 is a
+/// sandbox choice.
 pub(super) async fn create(call: Call) -> Result<Response, Failure> {
     let members = known_members(&call)?;
     if members.text("email").is_none_or(|email| email.is_empty()) {
@@ -44,19 +51,26 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
     let random = uuid::Uuid::new_v4().as_u64_pair();
     let id = format!("eu_{}", Rng::new(random.0, random.1).text(BASE62, 27));
     call.fiskil.store.write().add_end_user(id.clone(), members);
-    Ok((StatusCode::CREATED, json_answer(&json!({"end_user_id": id}))).into_response())
+    Ok((
+        StatusCode::CREATED,
+        json_answer(&json!({"end_user_id": id})),
+    )
+        .into_response())
 }
 
 /// Lists all end users: an array, or in v3 an envelope with pages.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let email = call.query.get("email").filter(|email| !email.is_empty());
     let keep = |user: &EndUser| {
-        !user.deleted && email.is_none_or(|email| user.members.text("email").as_deref() == Some(email))
+        !user.deleted
+            && email.is_none_or(|email| user.members.text("email").as_deref() == Some(email))
     };
     let store = call.fiskil.store.read();
     if call.version == Version::V3 {
         let page = page(&[store.end_users.as_slice()], PageRequest::of(&call)?, keep);
-        return Ok(ready(write(&call, "end_users", &page, |out, _, user| user.write(out))));
+        return Ok(ready(write(&call, "end_users", &page, |out, _, user| {
+            user.write(out)
+        })));
     }
     let mut out = vec![b'['];
     for (index, user) in store.end_users.iter().filter(|user| keep(user)).enumerate() {
@@ -71,7 +85,9 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
 
 pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
     let store = call.fiskil.store.read();
-    let user = store.end_user(&id).ok_or_else(|| call.end_user_not_found())?;
+    let user = store
+        .end_user(&id)
+        .ok_or_else(|| call.end_user_not_found())?;
     let mut out = Vec::new();
     user.write(&mut out);
     Ok(ready(out))
@@ -81,20 +97,33 @@ pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response,
 pub(super) async fn update(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
     let members = known_members(&call)?;
     let mut store = call.fiskil.store.write();
-    let user = store.end_user_mut(&id).ok_or_else(|| call.end_user_not_found())?;
+    let user = store
+        .end_user_mut(&id)
+        .ok_or_else(|| call.end_user_not_found())?;
     user.members.merge(members);
     let mut out = Vec::new();
     user.write(&mut out);
     Ok(ready(out))
 }
 
-/// Responds with 204, and with 404 when repeated. That the consents end with the end user is a sandbox choice
-/// (docs/providers/fiskil.md#end-users).
+/// Responds with 204, and with 404 when repeated. That the consents end with the end user is a
+/// sandbox choice (docs/providers/fiskil.md#end-users).
 pub(super) async fn delete(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
     let mut store = call.fiskil.store.write();
-    store.end_user_mut(&id).ok_or_else(|| call.end_user_not_found())?.deleted = true;
-    for consent in store.consents.iter_mut().filter(|consent| consent.end_user_id == id) {
+    store
+        .end_user_mut(&id)
+        .ok_or_else(|| call.end_user_not_found())?
+        .deleted = true;
+    for consent in store
+        .consents
+        .iter_mut()
+        .filter(|consent| consent.end_user_id == id)
+    {
         consent.status = ConsentStatus::Ended;
     }
-    Ok((StatusCode::NO_CONTENT, [(header::CACHE_CONTROL, "no-store")]).into_response())
+    Ok((
+        StatusCode::NO_CONTENT,
+        [(header::CACHE_CONTROL, "no-store")],
+    )
+        .into_response())
 }

@@ -1,5 +1,5 @@
-//! The two shapes of Fiskil's errors (docs/providers/fiskil.md#errors). Messages are invented unless a comment cites a
-//! source.
+//! The two shapes of Fiskil's errors (docs/providers/fiskil.md#errors). Messages are invented
+//! unless a comment cites a source.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
@@ -16,7 +16,11 @@ pub(super) enum Family {
 
 impl Family {
     pub(super) fn of(path: &str) -> Self {
-        if path.starts_with("/v1/banking") || path.starts_with("/v1/common") { Self::Data } else { Self::FrontDoor }
+        if path.starts_with("/v1/banking") || path.starts_with("/v1/common") {
+            Self::Data
+        } else {
+            Self::FrontDoor
+        }
     }
 }
 
@@ -24,7 +28,8 @@ impl Family {
 pub(super) struct Failure {
     pub(super) family: Family,
     pub(super) status: StatusCode,
-    /// Stable within a class; the documented name where one was seen (docs/providers/fiskil.md#errors).
+    /// Stable within a class; the documented name where one was seen
+    /// (docs/providers/fiskil.md#errors).
     pub(super) name: &'static str,
     pub(super) message: String,
 }
@@ -47,8 +52,8 @@ struct DataBody<'a> {
 }
 
 impl Failure {
-    /// The default error of a status, for forced faults and unknown routes. Undocumented names are invented
-    /// (docs/providers/fiskil.md#errors).
+    /// The default error of a status, for forced faults and unknown routes. Undocumented names are
+    /// invented (docs/providers/fiskil.md#errors).
     pub(super) fn of_status(family: Family, status: StatusCode) -> Self {
         let (front, data) = match status.as_u16() {
             400 => ("bad_request", "InvalidRequest"),
@@ -66,7 +71,12 @@ impl Failure {
             503 => "temporarily unavailable".to_owned(),
             _ => status.canonical_reason().unwrap_or("error").to_lowercase(),
         };
-        Self { family, status, name: if family == Family::Data { data } else { front }, message }
+        Self {
+            family,
+            status,
+            name: if family == Family::Data { data } else { front },
+            message,
+        }
     }
 
     /// Returns content type and body.
@@ -74,7 +84,11 @@ impl Failure {
         let id = uuid::Uuid::new_v4();
         let (content_type, body) = match self.family {
             Family::Data => {
-                let body = DataBody { id: format!("err_{id}"), name: self.name, message: &self.message };
+                let body = DataBody {
+                    id: format!("err_{id}"),
+                    name: self.name,
+                    message: &self.message,
+                };
                 ("application/json", serde_json::to_vec(&body))
             }
             Family::FrontDoor => {

@@ -33,7 +33,10 @@ struct Connections {
 }
 
 pub(super) fn name(id: &str) -> Option<&'static str> {
-    INSTITUTIONS.iter().find(|institution| institution.id == id).map(|institution| institution.name)
+    INSTITUTIONS
+        .iter()
+        .find(|institution| institution.id == id)
+        .map(|institution| institution.name)
 }
 
 fn view(base_url: &str, priority: usize, institution: &Institution) -> InstitutionView {
@@ -45,7 +48,11 @@ fn view(base_url: &str, priority: usize, institution: &Institution) -> Instituti
         industry: institution.industry,
         is_accessible: true,
         priority,
-        status: Status { connections: Connections { status: institution.status } },
+        status: Status {
+            connections: Connections {
+                status: institution.status,
+            },
+        },
     }
 }
 
@@ -54,21 +61,37 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     if call.query.get("client_id") != Some(call.fiskil.client_id.as_str()) {
         return Err(call.invalid("client_id is required and must be your own"));
     }
-    let industry = call.query.get("industry").filter(|industry| !industry.is_empty());
+    let industry = call
+        .query
+        .get("industry")
+        .filter(|industry| !industry.is_empty());
     if industry.is_some_and(|industry| !["banking", "energy"].contains(&industry)) {
         return Err(call.invalid("industry must be banking or energy"));
     }
-    if call.query.get("institution_mode").is_some_and(|mode| !["", "recommended"].contains(&mode)) {
+    if call
+        .query
+        .get("institution_mode")
+        .is_some_and(|mode| !["", "recommended"].contains(&mode))
+    {
         return Err(call.invalid("institution_mode must be recommended"));
     }
     let institutions = INSTITUTIONS.iter().enumerate();
-    let kept = institutions.filter(|(_, institution)| industry.is_none_or(|industry| institution.industry == industry));
-    Ok(json(&kept.map(|(index, institution)| view(&call.fiskil.base_url, index + 1, institution)).collect::<Vec<_>>()))
+    let kept = institutions.filter(|(_, institution)| {
+        industry.is_none_or(|industry| institution.industry == industry)
+    });
+    Ok(json(
+        &kept
+            .map(|(index, institution)| view(&call.fiskil.base_url, index + 1, institution))
+            .collect::<Vec<_>>(),
+    ))
 }
 
 /// Shows one institution. An unknown id is `bad_request`, as documented.
 pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
-    let found = INSTITUTIONS.iter().enumerate().find(|(_, institution)| institution.id == id);
+    let found = INSTITUTIONS
+        .iter()
+        .enumerate()
+        .find(|(_, institution)| institution.id == id);
     let (index, institution) = found.ok_or_else(|| call.invalid("no institution has this id"))?;
     Ok(json(&view(&call.fiskil.base_url, index + 1, institution)))
 }

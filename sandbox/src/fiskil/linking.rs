@@ -1,11 +1,13 @@
-//! What the consent page offers, and what a consent changes in the store (docs/providers/fiskil.md#sessions). One bank
-//! account can belong to several consents. Each consent shows it under its own ids, unless a test asks for the same
-//! ones.
+//! What the consent page offers, and what a consent changes in the store
+//! (docs/providers/fiskil.md#sessions). One bank account can belong to several consents. Each
+//! consent shows it under its own ids, unless a test asks for the same ones.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::rows::{Body, Entry, transaction_id};
-use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, NUMBERS_PER_ACCOUNT, Store, blank, fill};
+use super::store::{
+    Account, CONSENT_SECONDS, Consent, ConsentStatus, NUMBERS_PER_ACCOUNT, Store, blank, fill,
+};
 use crate::consent_page::OfferedAccount;
 use crate::members::Members;
 use crate::world::calendar::Calendar;
@@ -31,16 +33,32 @@ pub(super) struct NewConsent<'a> {
 /// The display name of the user with this login name, known or new.
 pub(super) fn display_name(seed: u64, username: &str) -> String {
     let known = PEOPLE.iter().find(|person| person.email == username);
-    known.map_or_else(|| full_name(seed, username), |person| person.name.to_owned())
+    known.map_or_else(
+        || full_name(seed, username),
+        |person| person.name.to_owned(),
+    )
 }
 
 impl Store {
-    /// The accounts of a login: the stored ones, or for a new login the same set for every user name.
-    pub(super) fn offers(&self, institution: &Institution, username: &str, now: Timestamp) -> Vec<OfferedAccount> {
+    /// The accounts of a login: the stored ones, or for a new login the same set for every user
+    /// name.
+    pub(super) fn offers(
+        &self,
+        institution: &Institution,
+        username: &str,
+        now: Timestamp,
+    ) -> Vec<OfferedAccount> {
         let mut offers: Vec<OfferedAccount> = Vec::new();
-        for account in self.accounts.iter().filter(|account| account.belongs(username, institution.id)) {
+        for account in self
+            .accounts
+            .iter()
+            .filter(|account| account.belongs(username, institution.id))
+        {
             let offer = offer(account);
-            match offers.iter_mut().find(|known| known.account_key == offer.account_key) {
+            match offers
+                .iter_mut()
+                .find(|known| known.account_key == offer.account_key)
+            {
                 // Several consents may show one account; the last one is taken.
                 Some(known) => *known = offer,
                 None => offers.push(offer),
@@ -48,7 +66,8 @@ impl Store {
         }
         if offers.is_empty() {
             let calendar = Calendar::new(now, 1);
-            let invented = |holding| offer(&self.invented(holding, institution, username, &calendar));
+            let invented =
+                |holding| offer(&self.invented(holding, institution, username, &calendar));
             offers = AUSTRALIAN.iter().map(invented).collect();
         }
         offers
@@ -57,7 +76,9 @@ impl Store {
     /// Adds a consent with the chosen accounts, and returns its arrangement id.
     pub(super) fn consent_to(&mut self, consent: &NewConsent<'_>) -> String {
         let arrangement_id = uuid::Uuid::new_v4().to_string();
-        let expires_at = consent.now.saturating_add(SignedDuration::from_secs(CONSENT_SECONDS));
+        let expires_at = consent
+            .now
+            .saturating_add(SignedDuration::from_secs(CONSENT_SECONDS));
         self.consents.push(Consent {
             arrangement_id: arrangement_id.clone(),
             end_user_id: consent.end_user_id.to_owned(),
@@ -74,11 +95,13 @@ impl Store {
 
     fn share(&mut self, consent: &NewConsent<'_>, offer: &OfferedAccount, arrangement_id: &str) {
         let is_same_account = |account: &Account| {
-            account.belongs(consent.username, consent.institution.id) && account.account_key == offer.account_key
+            account.belongs(consent.username, consent.institution.id)
+                && account.account_key == offer.account_key
         };
         if consent.same_ids {
-            let of_end_user =
-                |account: &&mut Account| is_same_account(account) && account.end_user_id == consent.end_user_id;
+            let of_end_user = |account: &&mut Account| {
+                is_same_account(account) && account.end_user_id == consent.end_user_id
+            };
             if let Some(account) = self.accounts.iter_mut().rev().find(of_end_user) {
                 account.move_to(arrangement_id, consent.visible_at);
                 return;
@@ -87,8 +110,14 @@ impl Store {
         let known = self.accounts.iter().rposition(is_same_account);
         let random = uuid::Uuid::new_v4().as_u64_pair();
         let mut rng = Rng::new(random.0, random.1);
-        let mut account = blank(&mut rng, consent.end_user_id, arrangement_id, consent.institution.id);
-        (account.username, account.account_key) = (consent.username.to_owned(), offer.account_key.clone());
+        let mut account = blank(
+            &mut rng,
+            consent.end_user_id,
+            arrangement_id,
+            consent.institution.id,
+        );
+        (account.username, account.account_key) =
+            (consent.username.to_owned(), offer.account_key.clone());
         account.visible_at = consent.visible_at;
         let entries = match known {
             Some(known) => {
@@ -97,14 +126,23 @@ impl Store {
                 known.entries.iter().map(Entry::copied).collect()
             }
             None => {
-                let Some(holding) = AUSTRALIAN.iter().find(|holding| holding.name == offer.account_key) else { return };
+                let Some(holding) = AUSTRALIAN
+                    .iter()
+                    .find(|holding| holding.name == offer.account_key)
+                else {
+                    return;
+                };
                 let calendar = Calendar::new(consent.now, YEARS_DAYS + 2);
                 let seen = self.invented(holding, consent.institution, consent.username, &calendar);
                 (account.members, account.balance) = (seen.members, seen.balance);
-                // The rows are drawn from numbers of this account alone, so earlier links do not change them.
+                // The rows are drawn from numbers of this account alone, so earlier links do not
+                // change them.
                 let base = label(&[consent.username, consent.institution.id, holding.name]);
                 let base = base / NUMBERS_PER_ACCOUNT * NUMBERS_PER_ACCOUNT;
-                draw(&holding.kind.plan(0), self.seed, base, &calendar).into_iter().map(CopiedRow::Drawn).collect()
+                draw(&holding.kind.plan(0), self.seed, base, &calendar)
+                    .into_iter()
+                    .map(CopiedRow::Drawn)
+                    .collect()
             }
         };
         account.rename(&mut rng);
@@ -113,11 +151,26 @@ impl Store {
     }
 
     /// Creates an account that was never linked, without rows and ids.
-    fn invented(&self, holding: &Holding, institution: &Institution, username: &str, calendar: &Calendar) -> Account {
+    fn invented(
+        &self,
+        holding: &Holding,
+        institution: &Institution,
+        username: &str,
+        calendar: &Calendar,
+    ) -> Account {
         let mut rng = stream(self.seed, username, institution.id, holding.name);
         let mut account = blank(&mut rng, "", "", institution.id);
         let cents = vary(&mut rng, holding.cents);
-        fill(&mut account, &Holding { cents, nickname: None, ..*holding }, &mut rng, calendar);
+        fill(
+            &mut account,
+            &Holding {
+                cents,
+                nickname: None,
+                ..*holding
+            },
+            &mut rng,
+            calendar,
+        );
         let name = format!("{} {}", first_word(institution.name), holding.name);
         account.members.set("display_name", &name);
         account.members.set("product_name", &name);
@@ -156,13 +209,19 @@ impl Account {
             members.set("account_id", &self.account_id);
             members.set("arrangement_id", &self.arrangement_id);
         }
-        self.balance.set("fiskil_id", &format!("bank_balance_{}", rng.text(b"0123456789abcdef", 32)));
+        self.balance.set(
+            "fiskil_id",
+            &format!("bank_balance_{}", rng.text(b"0123456789abcdef", 32)),
+        );
     }
 
     /// Sets rows copied from another consent's view, and gives them new ids.
     fn replace(&mut self, rows: Vec<CopiedRow>, seed: u64) {
         let first = self.first_number();
-        self.entries = rows.into_iter().map(|row| row.into_entry(first, seed)).collect();
+        self.entries = rows
+            .into_iter()
+            .map(|row| row.into_entry(first, seed))
+            .collect();
         self.entries.sort_unstable_by_key(|entry| entry.position);
         let last = self.entries.iter().map(Entry::number).max();
         self.next_row = last.map_or(0, |last| last - first + 1);

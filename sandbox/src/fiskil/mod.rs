@@ -1,5 +1,5 @@
-//! Simulates Fiskil on its real protocol (<https://docs.fiskil.com>). Comments say where the sandbox chose behaviour
-//! that is not documented, and the crate's README lists those choices.
+//! Simulates Fiskil on its real protocol (<https://docs.fiskil.com>). Comments say where the
+//! sandbox chose behaviour that is not documented, and the crate's README lists those choices.
 
 mod accounts;
 mod balances;
@@ -105,8 +105,17 @@ impl Fiskil {
     }
 
     /// Returns the page, or an empty one if a test requested it.
-    fn page<'a, T: HasPosition>(&self, path: &str, page: Page<'a, T>, page_request: PageRequest) -> Page<'a, T> {
-        if self.empty_pages.next_is_empty(path) { paging::empty_page(page, page_request) } else { page }
+    fn page<'a, T: HasPosition>(
+        &self,
+        path: &str,
+        page: Page<'a, T>,
+        page_request: PageRequest,
+    ) -> Page<'a, T> {
+        if self.empty_pages.next_is_empty(path) {
+            paging::empty_page(page, page_request)
+        } else {
+            page
+        }
     }
 
     /// What an adapter needs to call this provider.
@@ -133,8 +142,13 @@ impl Fiskil {
     pub(crate) fn people(&self) -> Vec<String> {
         let store = self.store.read();
         let person = |consent: &store::Consent| {
-            let user = store.end_users.iter().find(|user| user.id == consent.end_user_id);
-            let name = user.and_then(|user| user.members.text("name")).unwrap_or_default();
+            let user = store
+                .end_users
+                .iter()
+                .find(|user| user.id == consent.end_user_id);
+            let name = user
+                .and_then(|user| user.members.text("name"))
+                .unwrap_or_default();
             format!("{name}, {}", consent.institution.name)
         };
         store.consents.iter().map(person).collect()
@@ -143,23 +157,40 @@ impl Fiskil {
     /// All routes of the port. Only the provider's own are counted and subject to faults.
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
-        let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
+        let control =
+            control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
         let control = control.merge(crate::logos::routes(institutions::name));
         let provider = consent_page::routes::<Self>()
             .route("/", get(sessions::enter))
             .route(paths::TOKEN, post(token::issue))
-            .route("/v1/end-users", post(end_users::create).get(end_users::list))
-            .route("/v1/end-users/{id}", get(end_users::show).post(end_users::update).delete(end_users::delete))
+            .route(
+                "/v1/end-users",
+                post(end_users::create).get(end_users::list),
+            )
+            .route(
+                "/v1/end-users/{id}",
+                get(end_users::show)
+                    .post(end_users::update)
+                    .delete(end_users::delete),
+            )
             .route("/v1/auth/session", post(sessions::create))
             .route("/v1/institutions", get(institutions::list))
             .route("/v1/institutions/{id}", get(institutions::show))
             .route("/v1/consent", get(consents::list))
-            .route("/v1/consent/{arrangement_id}", axum::routing::delete(consents::revoke))
+            .route(
+                "/v1/consent/{arrangement_id}",
+                axum::routing::delete(consents::revoke),
+            )
             .route("/v1/banking/accounts", get(accounts::list))
             .route("/v1/banking/balances", get(balances::list))
             .route("/v1/banking/transactions", get(transactions::list))
-            .route("/v1/banking/transactions/category", post(transactions::correct_category))
-            .method_not_allowed_fallback(|request| reject_route(request, StatusCode::METHOD_NOT_ALLOWED))
+            .route(
+                "/v1/banking/transactions/category",
+                post(transactions::correct_category),
+            )
+            .method_not_allowed_fallback(|request| {
+                reject_route(request, StatusCode::METHOD_NOT_ALLOWED)
+            })
             .fallback(|request| reject_route(request, StatusCode::NOT_FOUND))
             .with_state(self)
             .layer(from_fn_with_state(controls, fault_injection::inject_faults))

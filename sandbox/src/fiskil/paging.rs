@@ -1,6 +1,6 @@
-//! Cursor paging. A cursor holds the position of a row in the order, not a row count, so it stays valid while rows are
-//! added and removed. The format of cursors and the default page size are sandbox choices
-//! (docs/providers/fiskil.md#sandbox-choices).
+//! Cursor paging. A cursor holds the position of a row in the order, not a row count, so it stays
+//! valid while rows are added and removed. The format of cursors and the default page size are
+//! sandbox choices (docs/providers/fiskil.md#sandbox-choices).
 
 use std::cmp::Ordering;
 use std::io::Write as _;
@@ -48,7 +48,12 @@ impl Position {
         let (minor, rest) = rest.split_first_chunk::<8>()?;
         let (empty_pages, check) = rest.split_first()?;
         let (major, minor) = (i64::from_be_bytes(*major), u64::from_be_bytes(*minor));
-        let position = Self { group: *group, major, minor, empty_pages: *empty_pages };
+        let position = Self {
+            group: *group,
+            major,
+            minor,
+            empty_pages: *empty_pages,
+        };
         (position.check().to_be_bytes() == check).then_some(position)
     }
 
@@ -73,8 +78,9 @@ pub(super) struct PageRequest {
 }
 
 impl PageRequest {
-    /// Reads `page[size]`, `page[after]` and `page[before]`. An invalid cursor gets 503, as seen live
-    /// (docs/providers/fiskil.md#pages). The 400 for a bad size, and for two cursors at once, is a sandbox choice.
+    /// Reads `page[size]`, `page[after]` and `page[before]`. An invalid cursor gets 503, as seen
+    /// live (docs/providers/fiskil.md#pages). The 400 for a bad size, and for two cursors at once,
+    /// is a sandbox choice.
     pub(super) fn of(call: &Call) -> Result<Self, Failure> {
         let size = match call.query.get("page[size]").filter(|text| !text.is_empty()) {
             None => SIZE_DEFAULT,
@@ -89,13 +95,19 @@ impl PageRequest {
         }
         let cursor = |name| match call.query.get(name).filter(|text| !text.is_empty()) {
             None => Ok(None),
-            Some(text) => Position::from_cursor(text).map(Some).ok_or_else(|| call.unavailable()),
+            Some(text) => Position::from_cursor(text)
+                .map(Some)
+                .ok_or_else(|| call.unavailable()),
         };
         let (after, before) = (cursor("page[after]")?, cursor("page[before]")?);
         if after.is_some() && before.is_some() {
             return Err(call.invalid("page[after] and page[before] exclude each other"));
         }
-        Ok(Self { size, after, before })
+        Ok(Self {
+            size,
+            after,
+            before,
+        })
     }
 }
 
@@ -124,23 +136,39 @@ pub(super) fn page<'a, T: HasPosition>(
         items = forward(lists, page_request.after, page_request.size + 1, &keep);
         more_after = items.len() > page_request.size;
         items.truncate(page_request.size);
-        let first = items.first().map(|(_, item)| item.position()).or(page_request.after);
-        more_before = page_request.after.is_some() && first.is_some_and(|at| !backward(lists, at, 1, &keep).is_empty());
+        let first = items
+            .first()
+            .map(|(_, item)| item.position())
+            .or(page_request.after);
+        more_before = page_request.after.is_some()
+            && first.is_some_and(|at| !backward(lists, at, 1, &keep).is_empty());
     }
-    let next = items.last().map(|(_, item)| item.position()).filter(|_| more_after);
-    let prev = items.first().map(|(_, item)| item.position()).filter(|_| more_before);
+    let next = items
+        .last()
+        .map(|(_, item)| item.position())
+        .filter(|_| more_after);
+    let prev = items
+        .first()
+        .map(|(_, item)| item.position())
+        .filter(|_| more_before);
     Page { items, next, prev }
 }
 
 /// An empty page whose next link continues where this page would have started.
-pub(super) fn empty_page<'a, T: HasPosition>(page: Page<'a, T>, page_request: PageRequest) -> Page<'a, T> {
+pub(super) fn empty_page<'a, T: HasPosition>(
+    page: Page<'a, T>,
+    page_request: PageRequest,
+) -> Page<'a, T> {
     if page.items.is_empty() || page_request.before.is_some() {
         return page;
     }
     let here = page_request.after.unwrap_or_default();
     Page {
         items: Vec::new(),
-        next: Some(Position { empty_pages: here.empty_pages.wrapping_add(1), ..here }),
+        next: Some(Position {
+            empty_pages: here.empty_pages.wrapping_add(1),
+            ..here
+        }),
         prev: None,
     }
 }
@@ -154,11 +182,19 @@ fn forward<'a, T: HasPosition>(
     let mut remaining: Vec<&[T]> = lists
         .iter()
         .map(|list| {
-            let start = after.map_or(0, |after| list.partition_point(|item| item.position() <= after));
+            let start = after.map_or(0, |after| {
+                list.partition_point(|item| item.position() <= after)
+            });
             &list[start..]
         })
         .collect();
-    merge(&mut remaining, limit, keep, <[T]>::split_first, Ordering::is_lt)
+    merge(
+        &mut remaining,
+        limit,
+        keep,
+        <[T]>::split_first,
+        Ordering::is_lt,
+    )
 }
 
 fn backward<'a, T: HasPosition>(
@@ -167,9 +203,17 @@ fn backward<'a, T: HasPosition>(
     limit: usize,
     keep: &impl Fn(&T) -> bool,
 ) -> Vec<(usize, &'a T)> {
-    let mut remaining: Vec<&[T]> =
-        lists.iter().map(|list| &list[..list.partition_point(|item| item.position() < before)]).collect();
-    merge(&mut remaining, limit, keep, <[T]>::split_last, Ordering::is_gt)
+    let mut remaining: Vec<&[T]> = lists
+        .iter()
+        .map(|list| &list[..list.partition_point(|item| item.position() < before)])
+        .collect();
+    merge(
+        &mut remaining,
+        limit,
+        keep,
+        <[T]>::split_last,
+        Ordering::is_gt,
+    )
 }
 
 /// Takes one item off an end of a list.
@@ -187,14 +231,18 @@ fn merge<'a, T: HasPosition>(
     while items.len() < limit {
         let mut best: Option<(usize, Position)> = None;
         for (index, rest) in remaining.iter().enumerate() {
-            let Some((item, _)) = take(rest) else { continue };
+            let Some((item, _)) = take(rest) else {
+                continue;
+            };
             let position = item.position();
             if best.is_none_or(|(_, known)| wins(position.cmp(&known))) {
                 best = Some((index, position));
             }
         }
         let Some((index, _)) = best else { break };
-        let Some((item, rest)) = take(remaining[index]) else { break };
+        let Some((item, rest)) = take(remaining[index]) else {
+            break;
+        };
         remaining[index] = rest;
         if keep(item) {
             items.push((index, item));
@@ -230,9 +278,15 @@ pub(super) fn write<T>(
     let filters = call.query.without(&["page[after]", "page[before]"]);
     let link = |name: &str, position: Option<Position>| {
         let cursor = position?.to_cursor();
-        Some(format!("{}{}?{filters}page[{name}]={cursor}", call.fiskil.base_url, call.path))
+        Some(format!(
+            "{}{}?{filters}page[{name}]={cursor}",
+            call.fiskil.base_url, call.path
+        ))
     };
-    let links = Links { next: link("after", page.next), prev: link("before", page.prev) };
+    let links = Links {
+        next: link("after", page.next),
+        prev: link("before", page.prev),
+    };
     serde_json::to_writer(&mut out, &links).expect("text can be written to memory");
     out.push(b'}');
     out

@@ -34,7 +34,10 @@ pub(super) enum Body {
     /// Generated from the world on each read.
     Drawn(Row),
     /// Stored as a test sent it.
-    Given { members: Members, secondary: Option<String> },
+    Given {
+        members: Members,
+        secondary: Option<String>,
+    },
 }
 
 impl HasPosition for Entry {
@@ -53,9 +56,21 @@ pub(super) struct Names<'a> {
 
 impl Entry {
     pub(super) fn drawn(row: Row) -> Self {
-        let status = if row.pending { Status::Pending } else { Status::Posted };
-        let time = row.posted.or(row.executed).map(|ms| ms.saturating_mul(1_000_000));
-        Self { position: position(status, time, row.number), status, time, body: Body::Drawn(row) }
+        let status = if row.pending {
+            Status::Pending
+        } else {
+            Status::Posted
+        };
+        let time = row
+            .posted
+            .or(row.executed)
+            .map(|ms| ms.saturating_mul(1_000_000));
+        Self {
+            position: position(status, time, row.number),
+            status,
+            time,
+            body: Body::Drawn(row),
+        }
     }
 
     pub(super) fn given(members: Members, number: u64) -> Self {
@@ -68,13 +83,22 @@ impl Entry {
             Some("POSTED") => Status::Posted,
             _ => Status::Other,
         };
-        let time = ["posting_date_time", "execution_date_time"].iter().find_map(|name| {
-            let text = members.text(name)?;
-            text.parse::<Timestamp>().ok().map(nanoseconds)
-        });
-        let category = members.get("category").and_then(|raw| serde_json::from_str::<Secondary>(raw.get()).ok());
+        let time = ["posting_date_time", "execution_date_time"]
+            .iter()
+            .find_map(|name| {
+                let text = members.text(name)?;
+                text.parse::<Timestamp>().ok().map(nanoseconds)
+            });
+        let category = members
+            .get("category")
+            .and_then(|raw| serde_json::from_str::<Secondary>(raw.get()).ok());
         let secondary = category.map(|category| category.secondary_category);
-        Self { position: position(status, time, number), status, time, body: Body::Given { members, secondary } }
+        Self {
+            position: position(status, time, number),
+            status,
+            time,
+            body: Body::Given { members, secondary },
+        }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -93,7 +117,10 @@ impl Entry {
 
     pub(super) fn has_id(&self, fiskil_id: &str, seed: u64) -> bool {
         match &self.body {
-            Body::Drawn(row) => id_starts(fiskil_id, seed, row.number) && transaction_id(seed, row.number) == fiskil_id,
+            Body::Drawn(row) => {
+                id_starts(fiskil_id, seed, row.number)
+                    && transaction_id(seed, row.number) == fiskil_id
+            }
             Body::Given { members, .. } => members.text("fiskil_id").as_deref() == Some(fiskil_id),
         }
     }
@@ -120,15 +147,21 @@ impl Entry {
     }
 }
 
-/// Pending rows come first, then newest first, then rows without any time. Sandbox choices: newest first among pending
-/// rows, and the last added first among rows of one instant (docs/providers/fiskil.md#transactions, #sandbox-choices).
+/// Pending rows come first, then newest first, then rows without any time. Sandbox choices: newest
+/// first among pending rows, and the last added first among rows of one instant
+/// (docs/providers/fiskil.md#transactions, #sandbox-choices).
 fn position(status: Status, time: Option<i64>, number: u64) -> Position {
     let group = match (status, time) {
         (Status::Pending, _) => 0,
         (_, Some(_)) => 1,
         (_, None) => 2,
     };
-    Position { group, major: time.map_or(i64::MIN, |time| !time), minor: u64::MAX - number, empty_pages: 0 }
+    Position {
+        group,
+        major: time.map_or(i64::MIN, |time| !time),
+        minor: u64::MAX - number,
+        empty_pages: 0,
+    }
 }
 
 /// Nanoseconds since the epoch. Instants outside the years 1677 to 2262 are clamped.
@@ -151,7 +184,9 @@ pub(super) fn transaction_id(seed: u64, number: u64) -> String {
 
 /// Compares the first part of an id, which avoids building the id of every row in a search.
 fn id_starts(fiskil_id: &str, seed: u64, number: u64) -> bool {
-    let first = fiskil_id.strip_prefix("bank_tx_").and_then(|hex| hex.get(..16));
+    let first = fiskil_id
+        .strip_prefix("bank_tx_")
+        .and_then(|hex| hex.get(..16));
     first.and_then(|hex| u64::from_str_radix(hex, 16).ok()) == Some(words(seed, number)[0])
 }
 
@@ -164,8 +199,8 @@ fn write_id(out: &mut Vec<u8>, words: [u64; 4]) {
     }
 }
 
-/// Writes the row straight to bytes, because benchmarks read hundreds of thousands of them. The texts of the world need
-/// no escapes.
+/// Writes the row straight to bytes, because benchmarks read hundreds of thousands of them. The
+/// texts of the world need no escapes.
 fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
     let words = words(seed, row.number);
     out.extend_from_slice(b"{\"fiskil_id\":\"");
@@ -173,12 +208,20 @@ fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
     out.push(b'"');
     // Rows may lack the bank's own id (docs/providers/fiskil.md#rows).
     if !words[1].is_multiple_of(31) {
-        let _ = write!(out, ",\"transaction_id\":\"txn-{:010}\"", words[1] % 10_000_000_000);
+        let _ = write!(
+            out,
+            ",\"transaction_id\":\"txn-{:010}\"",
+            words[1] % 10_000_000_000
+        );
     }
     text(out, "account_id", names.account_id);
     text(out, "arrangement_id", names.arrangement_id);
     text(out, "institution_id", names.institution_id);
-    text(out, "status", if row.pending { "PENDING" } else { "POSTED" });
+    text(
+        out,
+        "status",
+        if row.pending { "PENDING" } else { "POSTED" },
+    );
     text(out, "type", kind(row.template.kind));
     write_amount(out, row.amount);
     text(out, "currency", "AUD");
@@ -253,8 +296,20 @@ fn write_times(out: &mut Vec<u8>, row: &Row, draw: u64) {
 fn time(out: &mut Vec<u8>, name: &str, ms: i64, row: &Row) {
     let offset = Offset::from_seconds(i32::from(row.offset_minutes) * 60).unwrap_or(Offset::UTC);
     let at = offset.to_datetime(Timestamp::from_millisecond(ms).unwrap_or_default());
-    let _ = write!(out, ",\"{name}\":\"{:04}-{:02}-{:02}T", at.year(), at.month(), at.day());
-    let _ = write!(out, "{:02}:{:02}:{:02}", at.hour(), at.minute(), at.second());
+    let _ = write!(
+        out,
+        ",\"{name}\":\"{:04}-{:02}-{:02}T",
+        at.year(),
+        at.month(),
+        at.day()
+    );
+    let _ = write!(
+        out,
+        "{:02}:{:02}:{:02}",
+        at.hour(),
+        at.minute(),
+        at.second()
+    );
     if row.millis {
         let _ = write!(out, ".{:03}", at.millisecond());
     }
@@ -272,7 +327,11 @@ fn write_optional(out: &mut Vec<u8>, row: &Row, draw: u64) {
         text(out, "merchant_name", merchant);
     }
     // Often absent even if the merchant is known (docs/providers/fiskil.md#rows).
-    if let Some(code) = row.template.merchant_code.filter(|_| !draw.is_multiple_of(9)) {
+    if let Some(code) = row
+        .template
+        .merchant_code
+        .filter(|_| !draw.is_multiple_of(9))
+    {
         text(out, "merchant_category_code", code);
     }
     match row.template.extra {
@@ -284,7 +343,11 @@ fn write_optional(out: &mut Vec<u8>, row: &Row, draw: u64) {
         }
         Extra::DirectEntry(sender) => text(out, "apca_number", sender),
         Extra::Npp(name) => {
-            let side = if row.template.incoming { "payer" } else { "payee" };
+            let side = if row.template.incoming {
+                "payer"
+            } else {
+                "payee"
+            };
             let _ = write!(
                 out,
                 ",\"extended_data\":{{\"extension_u_type\":\"nppPayload\",\"{side}\":\"{name}\",\"npp_payload\":{{\
@@ -296,7 +359,8 @@ fn write_optional(out: &mut Vec<u8>, row: &Row, draw: u64) {
     }
     let detail = matches!(row.template.extra, Extra::Npp(_));
     let _ = write!(out, ",\"is_detail_available\":{detail}");
-    // Undocumented members may appear at any time (docs/providers/fiskil.md#versions); these two are invented.
+    // Undocumented members may appear at any time (docs/providers/fiskil.md#versions); these two
+    // are invented.
     if draw.is_multiple_of(37) {
         out.extend_from_slice(b",\"enrichment_version\":3,\"x_tags\":[\"new\",null]");
     }

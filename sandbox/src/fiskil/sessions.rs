@@ -13,8 +13,8 @@ use super::call::{Call, json};
 use super::errors::Failure;
 use super::linking::{NewConsent, display_name};
 use crate::consent_page::{
-    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions, InstitutionOption,
-    OfferedAccount, append_query, is_redirect_uri,
+    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions,
+    InstitutionOption, OfferedAccount, append_query, is_redirect_uri,
 };
 use crate::query::{self, Query};
 use crate::world::people::{INSTITUTIONS, Institution};
@@ -22,7 +22,8 @@ use crate::world::rng::{BASE62, Rng};
 
 /// How long a session waits for its first form: five days.
 const LIFE_SECONDS: i64 = 5 * 86_400;
-/// The institution of `sandbox_auto=accept` if the session names none: the provider's own test bank.
+/// The institution of `sandbox_auto=accept` if the session names none: the provider's own test
+/// bank.
 const TEST_BANK: &str = "88888";
 
 /// How linking behaves; tests set it.
@@ -64,28 +65,53 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
     let institution_id = match members.get("institution_id") {
         None => None,
         Some(id) => {
-            let known = serde_json::from_str::<&str>(id.get()).ok().filter(|id| institution(id).is_some());
+            let known = serde_json::from_str::<&str>(id.get())
+                .ok()
+                .filter(|id| institution(id).is_some());
             let failure = call.invalid("no institution has this id");
-            Some(known.ok_or(Failure { name: "invalid_institution_id", ..failure })?.to_owned())
+            Some(
+                known
+                    .ok_or(Failure {
+                        name: "invalid_institution_id",
+                        ..failure
+                    })?
+                    .to_owned(),
+            )
         }
     };
     let redirect_uri_of = |name: &str| match members.get(name).filter(|raw| raw.get() != "null") {
         None => Ok(None),
-        // Fiskil accepts any host (docs/providers/fiskil.md#sessions). That the value must be a URL is a sandbox
-        // choice.
-        Some(_) => members.text(name).filter(|uri| is_redirect_uri(uri)).map(Some).ok_or(name.to_owned()),
+        // Fiskil accepts any host (docs/providers/fiskil.md#sessions). That the value must be a URL
+        // is a sandbox choice.
+        Some(_) => members
+            .text(name)
+            .filter(|uri| is_redirect_uri(uri))
+            .map(Some)
+            .ok_or(name.to_owned()),
     };
     let reject = |name: String| call.invalid(&format!("{name} must be a URL"));
-    let (redirect_uri, cancel_uri) =
-        (redirect_uri_of("redirect_uri").map_err(reject)?, redirect_uri_of("cancel_uri").map_err(reject)?);
+    let (redirect_uri, cancel_uri) = (
+        redirect_uri_of("redirect_uri").map_err(reject)?,
+        redirect_uri_of("cancel_uri").map_err(reject)?,
+    );
     let random = uuid::Uuid::new_v4().as_u64_pair();
     let id = Rng::new(random.0, random.1).text(BASE62, 27);
-    let expires_at = call.now.saturating_add(SignedDuration::from_secs(LIFE_SECONDS)).unwrap_or(Timestamp::MAX);
+    let expires_at = call
+        .now
+        .saturating_add(SignedDuration::from_secs(LIFE_SECONDS))
+        .unwrap_or(Timestamp::MAX);
     let fixed_institution = institution_id.clone();
-    let session = Session { id: id.clone(), end_user_id, institution_id, redirect_uri, cancel_uri };
-    call.fiskil
-        .consent_sessions
-        .open(ConsentSession::new(Some(id.clone()), session, expires_at).with_institution(fixed_institution));
+    let session = Session {
+        id: id.clone(),
+        end_user_id,
+        institution_id,
+        redirect_uri,
+        cancel_uri,
+    };
+    call.fiskil.consent_sessions.open(
+        ConsentSession::new(Some(id.clone()), session, expires_at)
+            .with_institution(fixed_institution),
+    );
     Ok(json(&SessionView {
         id: &call.fiskil.client_id,
         auth_url: format!("{}?sess_id={id}", call.fiskil.base_url),
@@ -98,39 +124,55 @@ fn institution(id: &str) -> Option<&'static Institution> {
     INSTITUTIONS.iter().find(|institution| institution.id == id)
 }
 
-/// Opens a session in the browser. With `sandbox_auto`, which the sandbox adds, it responds at once without pages.
+/// Opens a session in the browser. With `sandbox_auto`, which the sandbox adds, it responds at once
+/// without pages.
 pub(super) async fn enter(State(fiskil): State<Arc<Fiskil>>, request: Request) -> Response {
     let query = Query::parse(request.uri().query());
     let id = query.get("sess_id").unwrap_or_default();
     match query.get("sandbox_auto") {
         None => consent_page::session_page(&*fiskil, id),
-        Some(word) => {
-            fiskil.complete_without_pages(id, word).unwrap_or_else(|| consent_page::session_page(&*fiskil, ""))
-        }
+        Some(word) => fiskil
+            .complete_without_pages(id, word)
+            .unwrap_or_else(|| consent_page::session_page(&*fiskil, "")),
     }
 }
 
 impl Fiskil {
-    /// Consents to all accounts of the end user's e-mail address at the institution, or ends the session with an error.
+    /// Consents to all accounts of the end user's e-mail address at the institution, or ends the
+    /// session with an error.
     fn complete_without_pages(&self, id: &str, word: &str) -> Option<Response> {
-        let session = self.consent_sessions.redeem(id, self.now())?.into_auth_request();
+        let session = self
+            .consent_sessions
+            .redeem(id, self.now())?
+            .into_auth_request();
         let outcome = match word {
             "accept" => {
-                let institution_id = session.institution_id.clone().unwrap_or_else(|| TEST_BANK.to_owned());
-                let email = self.store.read().end_user(&session.end_user_id)?.members.text("email");
+                let institution_id = session
+                    .institution_id
+                    .clone()
+                    .unwrap_or_else(|| TEST_BANK.to_owned());
+                let email = self
+                    .store
+                    .read()
+                    .end_user(&session.end_user_id)?
+                    .members
+                    .text("email");
                 let name = email.unwrap_or_default().to_lowercase();
                 let (_, chosen) = self.sign_in(&session, &institution_id, &name).ok()?;
-                self.unavailable_outcome(&institution_id).unwrap_or(ConsentOutcome::Allowed {
-                    institution_id,
-                    name,
-                    chosen,
-                })
+                self.unavailable_outcome(&institution_id)
+                    .unwrap_or(ConsentOutcome::Allowed {
+                        institution_id,
+                        name,
+                        chosen,
+                    })
             }
             "deny" => ConsentOutcome::Cancelled { signing_in: true },
             "error" => ConsentOutcome::Unavailable,
             _ => return None,
         };
-        self.finish(&session, outcome).location.map(|location| consent_page::see_other(&location))
+        self.finish(&session, outcome)
+            .location
+            .map(|location| consent_page::see_other(&location))
     }
 }
 
@@ -164,7 +206,9 @@ impl ConsentProvider for Fiskil {
 
     /// The banks only: energy companies have no data that the app asks for.
     fn institutions(&self) -> Vec<InstitutionOption> {
-        let banks = INSTITUTIONS.iter().filter(|institution| institution.industry == "banking");
+        let banks = INSTITUTIONS
+            .iter()
+            .filter(|institution| institution.industry == "banking");
         let option = |institution: &Institution| InstitutionOption {
             id: institution.id.to_owned(),
             name: institution.name.to_owned(),
@@ -173,8 +217,8 @@ impl ConsentProvider for Fiskil {
         banks.map(option).collect()
     }
 
-    /// The outcome of an outage is inferred (docs/providers/fiskil.md#consent-errors); that of an energy company is a
-    /// sandbox choice.
+    /// The outcome of an outage is inferred (docs/providers/fiskil.md#consent-errors); that of an
+    /// energy company is a sandbox choice.
     fn unavailable_outcome(&self, institution_id: &str) -> Option<ConsentOutcome> {
         let institution = institution(institution_id)?;
         match (institution.status, institution.industry) {
@@ -192,43 +236,76 @@ impl ConsentProvider for Fiskil {
     ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome> {
         let store = self.store.read();
         let institution = institution(institution_id).ok_or(ConsentOutcome::Unavailable)?;
-        Ok((display_name(store.seed, name), store.offers(institution, name, self.now())))
+        Ok((
+            display_name(store.seed, name),
+            store.offers(institution, name, self.now()),
+        ))
     }
 
     fn finish(&self, session: &Session, outcome: ConsentOutcome) -> ConsentResult {
         match outcome {
-            ConsentOutcome::Allowed { institution_id, name, chosen } => {
-                self.complete_consent(session, &institution_id, &name, &chosen)
-            }
+            ConsentOutcome::Allowed {
+                institution_id,
+                name,
+                chosen,
+            } => self.complete_consent(session, &institution_id, &name, &chosen),
             // Sandbox choice: a cancel has the second name once the bank's own step has begun.
-            ConsentOutcome::Cancelled { signing_in: false } | ConsentOutcome::Closed => {
-                failed(session, "AUTH_SESSION_CANCELLED", "The user cancelled the session")
+            ConsentOutcome::Cancelled { signing_in: false } | ConsentOutcome::Closed => failed(
+                session,
+                "AUTH_SESSION_CANCELLED",
+                "The user cancelled the session",
+            ),
+            ConsentOutcome::Cancelled { signing_in: true } => failed(
+                session,
+                "CONSENT_ENDUSER_DENIED",
+                "The user did not give consent",
+            ),
+            ConsentOutcome::WrongCode => failed(
+                session,
+                "CONSENT_OTP_FAILURE",
+                "The one-time code was wrong too often",
+            ),
+            ConsentOutcome::Unavailable => failed(
+                session,
+                "CONSENT_UPSTREAM_PROCESSING_ERROR",
+                "The data holder could not process the consent",
+            ),
+            ConsentOutcome::LoginRejected | ConsentOutcome::WrongLogin => failed(
+                session,
+                "CONSENT_ENDUSER_INELIGIBLE",
+                "The user has nothing to share at this data holder",
+            ),
+            ConsentOutcome::Deleted => failed(
+                session,
+                "AUTH_SESSION_CANCELLED",
+                "The end user no longer exists",
+            ),
+            ConsentOutcome::TimedOut => {
+                failed(session, "CONSENT_TIMEOUT", "The consent took too long")
             }
-            ConsentOutcome::Cancelled { signing_in: true } => {
-                failed(session, "CONSENT_ENDUSER_DENIED", "The user did not give consent")
-            }
-            ConsentOutcome::WrongCode => {
-                failed(session, "CONSENT_OTP_FAILURE", "The one-time code was wrong too often")
-            }
-            ConsentOutcome::Unavailable => {
-                failed(session, "CONSENT_UPSTREAM_PROCESSING_ERROR", "The data holder could not process the consent")
-            }
-            ConsentOutcome::LoginRejected | ConsentOutcome::WrongLogin => {
-                failed(session, "CONSENT_ENDUSER_INELIGIBLE", "The user has nothing to share at this data holder")
-            }
-            ConsentOutcome::Deleted => failed(session, "AUTH_SESSION_CANCELLED", "The end user no longer exists"),
-            ConsentOutcome::TimedOut => failed(session, "CONSENT_TIMEOUT", "The consent took too long"),
         }
     }
 }
 
-/// Redirects with an error. The names are documented (docs/providers/fiskil.md#consent-errors), the descriptions
-/// invented.
+/// Redirects with an error. The names are documented (docs/providers/fiskil.md#consent-errors), the
+/// descriptions invented.
 fn failed(session: &Session, error_type: &str, description: &str) -> ConsentResult {
-    let pairs = [("error", "access_denied"), ("error_type", error_type), ("error_description", description)];
-    let location = session.cancel_uri.as_ref().map(|uri| append_query(uri, '&', &query::write(&pairs)));
+    let pairs = [
+        ("error", "access_denied"),
+        ("error_type", error_type),
+        ("error_description", description),
+    ];
+    let location = session
+        .cancel_uri
+        .as_ref()
+        .map(|uri| append_query(uri, '&', &query::write(&pairs)));
     let text = format!("{description} ({error_type}).");
-    ConsentResult { location, shows_page: false, title: "Nothing was shared".to_owned(), text }
+    ConsentResult {
+        location,
+        shows_page: false,
+        title: "Nothing was shared".to_owned(),
+        text,
+    }
 }
 
 impl Fiskil {
@@ -240,7 +317,8 @@ impl Fiskil {
         chosen: &[OfferedAccount],
     ) -> ConsentResult {
         let mut store = self.store.write();
-        let Some(institution) = institution(institution_id).filter(|_| store.end_user(&session.end_user_id).is_some())
+        let Some(institution) =
+            institution(institution_id).filter(|_| store.end_user(&session.end_user_id).is_some())
         else {
             return self.finish(session, ConsentOutcome::Deleted);
         };
@@ -256,8 +334,20 @@ impl Fiskil {
             visible_at: now.saturating_add(lag).unwrap_or(Timestamp::MAX),
         });
         let result = query::write(&[("session_id", &session.id)]);
-        let location = session.redirect_uri.as_ref().map(|uri| append_query(uri, '&', &result));
-        let text = format!("{} now shares your accounts at {}.", Self::BRAND.name, institution.name);
-        ConsentResult { location, shows_page: false, title: "Done".to_owned(), text }
+        let location = session
+            .redirect_uri
+            .as_ref()
+            .map(|uri| append_query(uri, '&', &result));
+        let text = format!(
+            "{} now shares your accounts at {}.",
+            Self::BRAND.name,
+            institution.name
+        );
+        ConsentResult {
+            location,
+            shows_page: false,
+            title: "Done".to_owned(),
+            text,
+        }
     }
 }

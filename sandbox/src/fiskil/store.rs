@@ -7,7 +7,9 @@ use super::paging::{HasPosition, Position};
 use super::rows::{Entry, Names, decimal};
 use crate::members::Members;
 use crate::world::calendar::Calendar;
-use crate::world::people::{Holding, HoldingKind, INSTITUTIONS, Institution, PEOPLE, Person, YEARS_DAYS};
+use crate::world::people::{
+    Holding, HoldingKind, INSTITUTIONS, Institution, PEOPLE, Person, YEARS_DAYS,
+};
 use crate::world::rng::{BASE62, DIGITS, Rng};
 use crate::world::rows::draw;
 
@@ -71,7 +73,8 @@ pub(super) struct Account {
     pub(super) username: String,
     /// Identifies the account among the user's others at the bank, whatever its ids are.
     pub(super) account_key: String,
-    /// The account is hidden before this time, because data lag behind a consent (docs/providers/fiskil.md#late-data).
+    /// The account is hidden before this time, because data lag behind a consent
+    /// (docs/providers/fiskil.md#late-data).
     pub(super) visible_at: Timestamp,
     order: u64,
     pub(super) next_row: u64,
@@ -79,13 +82,19 @@ pub(super) struct Account {
 
 impl HasPosition for Account {
     fn position(&self) -> Position {
-        Position { minor: self.order, ..Position::default() }
+        Position {
+            minor: self.order,
+            ..Position::default()
+        }
     }
 }
 
 impl HasPosition for EndUser {
     fn position(&self) -> Position {
-        Position { minor: self.order, ..Position::default() }
+        Position {
+            minor: self.order,
+            ..Position::default()
+        }
     }
 }
 
@@ -98,8 +107,8 @@ impl Account {
         }
     }
 
-    /// Accepts the bank's id, which other clients send, and Fiskil's own, because the documentation allows both
-    /// readings (docs/providers/fiskil.md#transactions).
+    /// Accepts the bank's id, which other clients send, and Fiskil's own, because the documentation
+    /// allows both readings (docs/providers/fiskil.md#transactions).
     pub(super) fn has_id(&self, id: &str) -> bool {
         self.account_id == id || self.fiskil_id == id
     }
@@ -116,7 +125,9 @@ impl Account {
     }
 
     pub(super) fn insert(&mut self, entry: Entry) {
-        let index = self.entries.partition_point(|known| known.position <= entry.position);
+        let index = self
+            .entries
+            .partition_point(|known| known.position <= entry.position);
         self.entries.insert(index, entry);
         self.row_changes += 1;
     }
@@ -125,7 +136,13 @@ impl Account {
 impl Store {
     /// Creates all data of the world, with dates counted back from `now`.
     pub(super) fn new(seed: u64, busiest_rows: u32, now: Timestamp) -> Self {
-        let mut store = Self { seed, end_users: Vec::new(), consents: Vec::new(), accounts: Vec::new(), next_order: 1 };
+        let mut store = Self {
+            seed,
+            end_users: Vec::new(),
+            consents: Vec::new(),
+            accounts: Vec::new(),
+            next_order: 1,
+        };
         // Two days more than the rows need, so that the calendar always has the oldest row's day.
         let calendar = Calendar::new(now, YEARS_DAYS + 2);
         for person in PEOPLE {
@@ -142,23 +159,34 @@ impl Store {
 
     pub(super) fn add_end_user(&mut self, id: String, members: Members) {
         let order = self.take_order();
-        self.end_users.push(EndUser { id, members, deleted: false, order });
+        self.end_users.push(EndUser {
+            id,
+            members,
+            deleted: false,
+            order,
+        });
     }
 
     pub(super) fn end_user(&self, id: &str) -> Option<&EndUser> {
-        self.end_users.iter().find(|user| user.id == id && !user.deleted)
+        self.end_users
+            .iter()
+            .find(|user| user.id == id && !user.deleted)
     }
 
     pub(super) fn end_user_mut(&mut self, id: &str) -> Option<&mut EndUser> {
-        self.end_users.iter_mut().find(|user| user.id == id && !user.deleted)
+        self.end_users
+            .iter_mut()
+            .find(|user| user.id == id && !user.deleted)
     }
 
     pub(super) fn consent(&self, arrangement_id: &str) -> Option<&Consent> {
-        self.consents.iter().find(|consent| consent.arrangement_id == arrangement_id)
+        self.consents
+            .iter()
+            .find(|consent| consent.arrangement_id == arrangement_id)
     }
 
-    /// The accounts that data calls return: those of the end user with an active consent. Accounts of an ended consent
-    /// are simply absent (docs/providers/fiskil.md#end-users).
+    /// The accounts that data calls return: those of the end user with an active consent. Accounts
+    /// of an ended consent are simply absent (docs/providers/fiskil.md#end-users).
     pub(super) fn visible_accounts(&self, end_user_id: &str, now: Timestamp) -> Vec<&Account> {
         if self.end_user(end_user_id).is_none() {
             return Vec::new();
@@ -166,7 +194,9 @@ impl Store {
         let is_visible = |account: &&Account| {
             account.end_user_id == end_user_id
                 && account.visible_at <= now
-                && self.consent(&account.arrangement_id).is_some_and(|consent| consent.is_active(now))
+                && self
+                    .consent(&account.arrangement_id)
+                    .is_some_and(|consent| consent.is_active(now))
         };
         self.accounts.iter().filter(is_visible).collect()
     }
@@ -178,15 +208,24 @@ impl Store {
         self.accounts.last_mut().expect("one was pushed just now")
     }
 
-    fn add_person(&mut self, person: &Person, busiest_rows: u32, calendar: &Calendar, now: Timestamp) {
+    fn add_person(
+        &mut self,
+        person: &Person,
+        busiest_rows: u32,
+        calendar: &Calendar,
+        now: Timestamp,
+    ) {
         let mut rng = Rng::new(self.seed, self.next_order);
         let id = format!("eu_{}", rng.text(BASE62, 27));
         let phone = person.phone;
         let members = json!({"email": person.email, "name": person.name, "phone": phone});
         self.add_end_user(id.clone(), Members::from_value(&members));
         for (number, (institution_id, holdings)) in (0..).zip(person.consents) {
-            let institution = INSTITUTIONS.iter().find(|known| known.id == *institution_id);
-            let institution = institution.expect("people hold accounts at institutions of the world");
+            let institution = INSTITUTIONS
+                .iter()
+                .find(|known| known.id == *institution_id);
+            let institution =
+                institution.expect("people hold accounts at institutions of the world");
             let created_at = now - SignedDuration::from_hours(24 * (60 + 9 * number));
             let arrangement_id = rng.uuid();
             self.consents.push(Consent {
@@ -199,7 +238,8 @@ impl Store {
             });
             for holding in *holdings {
                 let mut account = blank(&mut rng, &id, &arrangement_id, institution.id);
-                (account.username, account.account_key) = (person.email.to_owned(), holding.name.to_owned());
+                (account.username, account.account_key) =
+                    (person.email.to_owned(), holding.name.to_owned());
                 let account = self.add_account(account);
                 fill(account, holding, &mut rng, calendar);
             }
@@ -211,7 +251,12 @@ impl Store {
     fn draw_rows(&mut self, holdings: &[Holding], busiest_rows: u32, calendar: &Calendar) {
         let (seed, first) = (self.seed, self.accounts.len() - holdings.len());
         for (account, holding) in self.accounts[first..].iter_mut().zip(holdings) {
-            let rows = draw(&holding.kind.plan(busiest_rows), seed, account.first_number(), calendar);
+            let rows = draw(
+                &holding.kind.plan(busiest_rows),
+                seed,
+                account.first_number(),
+                calendar,
+            );
             account.next_row = rows.len() as u64;
             account.entries = rows.into_iter().map(Entry::drawn).collect();
             account.entries.sort_unstable_by_key(|entry| entry.position);
@@ -223,7 +268,12 @@ impl Store {
 }
 
 /// Creates an account without names, balance or rows.
-pub(super) fn blank(rng: &mut Rng, end_user_id: &str, arrangement_id: &str, institution_id: &str) -> Account {
+pub(super) fn blank(
+    rng: &mut Rng,
+    end_user_id: &str,
+    arrangement_id: &str,
+    institution_id: &str,
+) -> Account {
     Account {
         account_id: rng.text(DIGITS, 10),
         fiskil_id: format!("bank_account_{}", rng.text(b"0123456789abcdef", 32)),
@@ -250,10 +300,14 @@ pub(super) fn set_names(account: &mut Account, rng: &mut Rng) {
     });
     account.members = Members::from_value(&names);
     account.balance = Members::from_value(&names);
-    account.balance.set("fiskil_id", &format!("bank_balance_{}", rng.text(b"0123456789abcdef", 32)));
+    account.balance.set(
+        "fiskil_id",
+        &format!("bank_balance_{}", rng.text(b"0123456789abcdef", 32)),
+    );
 }
 
-/// Fills an account and its balance in Fiskil's format (docs/providers/fiskil.md#accounts and #balances).
+/// Fills an account and its balance in Fiskil's format (docs/providers/fiskil.md#accounts and
+/// #balances).
 pub(super) fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, calendar: &Calendar) {
     set_names(account, rng);
     let members = &mut account.members;
@@ -265,8 +319,8 @@ pub(super) fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, cale
     members.set("product_category", &holding.category);
     let number = rng.text(DIGITS, 9);
     let last = &number[5..];
-    // Cards have no account number (docs/providers/fiskil.md#accounts). The masks follow the standard
-    // (docs/providers/fiskil.md#masked-numbers).
+    // Cards have no account number (docs/providers/fiskil.md#accounts). The masks follow the
+    // standard (docs/providers/fiskil.md#masked-numbers).
     if matches!(holding.kind, HoldingKind::Card | HoldingKind::Travel) {
         members.set("masked_number", &format!("xxxx xxxx xxxx {last}"));
     } else {
@@ -275,7 +329,10 @@ pub(super) fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, cale
         members.set("account_number", &number);
     }
     let shared = holding.kind == HoldingKind::Mortgage;
-    members.set("account_ownership", &if shared { "TWO_PARTY" } else { "ONE_PARTY" });
+    members.set(
+        "account_ownership",
+        &if shared { "TWO_PARTY" } else { "ONE_PARTY" },
+    );
     members.set("is_owned", &true);
     let closed = holding.kind == HoldingKind::Closed;
     members.set("open_status", &if closed { "CLOSED" } else { "OPEN" });
@@ -286,7 +343,10 @@ pub(super) fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, cale
 
 fn fill_balance(balance: &mut Members, holding: &Holding) {
     // What a card can still spend, or an account holds; a loan has nothing available.
-    let available = holding.limit.map_or(holding.cents, |limit| limit + holding.cents).max(0);
+    let available = holding
+        .limit
+        .map_or(holding.cents, |limit| limit + holding.cents)
+        .max(0);
     balance.set("current_balance", &decimal(holding.cents));
     balance.set("available_balance", &decimal(available));
     if let Some(limit) = holding.limit {

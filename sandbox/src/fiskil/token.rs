@@ -1,5 +1,5 @@
-//! `POST /v1/token`: issues and checks access tokens (docs/providers/fiskil.md#tokens). Tokens are signed and not
-//! stored, so any number can be valid at once.
+//! `POST /v1/token`: issues and checks access tokens (docs/providers/fiskil.md#tokens). Tokens are
+//! signed and not stored, so any number can be valid at once.
 
 use aws_lc_rs::hmac;
 use axum::response::Response;
@@ -37,8 +37,16 @@ struct Claims {
 impl Tokens {
     /// Draws a random key, so a token of another sandbox is never valid here.
     pub(super) fn new(org_id: &str, key_id: &str) -> Self {
-        let secret = [uuid::Uuid::new_v4().into_bytes(), uuid::Uuid::new_v4().into_bytes()].concat();
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &secret), org_id: org_id.to_owned(), key_id: key_id.to_owned() }
+        let secret = [
+            uuid::Uuid::new_v4().into_bytes(),
+            uuid::Uuid::new_v4().into_bytes(),
+        ]
+        .concat();
+        Self {
+            key: hmac::Key::new(hmac::HMAC_SHA256, &secret),
+            org_id: org_id.to_owned(),
+            key_id: key_id.to_owned(),
+        }
     }
 
     fn issue(&self, now: Timestamp) -> String {
@@ -59,12 +67,18 @@ impl Tokens {
 
     /// Whether this sandbox signed the token and it has not expired.
     pub(super) fn accepts(&self, token: &str, now: Timestamp) -> bool {
-        let Some((signed, tag)) = token.rsplit_once('.') else { return false };
-        let Ok(tag) = URL_SAFE_NO_PAD.decode(tag) else { return false };
+        let Some((signed, tag)) = token.rsplit_once('.') else {
+            return false;
+        };
+        let Ok(tag) = URL_SAFE_NO_PAD.decode(tag) else {
+            return false;
+        };
         if hmac::verify(&self.key, signed.as_bytes(), &tag).is_err() {
             return false;
         }
-        let claims = signed.split_once('.').and_then(|(_, claims)| URL_SAFE_NO_PAD.decode(claims).ok());
+        let claims = signed
+            .split_once('.')
+            .and_then(|(_, claims)| URL_SAFE_NO_PAD.decode(claims).ok());
         let claims: Option<Claims> = claims.and_then(|claims| serde_json::from_slice(&claims).ok());
         claims.is_some_and(|claims| now.as_second() < claims.exp)
     }
@@ -81,12 +95,17 @@ struct TokenResponse {
 /// (docs/providers/fiskil.md#tokens).
 pub(super) async fn issue(call: Call) -> Result<Response, Failure> {
     let members = call.members()?;
-    let (Some(id), Some(secret)) = (members.text("client_id"), members.text("client_secret")) else {
+    let (Some(id), Some(secret)) = (members.text("client_id"), members.text("client_secret"))
+    else {
         return Err(call.invalid("client_id and client_secret are required"));
     };
     if id != call.fiskil.client_id || secret != call.fiskil.client_secret {
         return Err(call.fail(StatusCode::UNAUTHORIZED, "invalid client credentials"));
     }
     let token = call.fiskil.tokens.issue(call.now);
-    Ok(json(&TokenResponse { token, token_type: "Bearer", expires_in: LIFE_SECONDS }))
+    Ok(json(&TokenResponse {
+        token,
+        token_type: "Bearer",
+        expires_in: LIFE_SECONDS,
+    }))
 }

@@ -1,4 +1,5 @@
-//! `GET /v1/banking/transactions`, and the correction of a category (docs/providers/fiskil.md#transactions).
+//! `GET /v1/banking/transactions`, and the correction of a category
+//! (docs/providers/fiskil.md#transactions).
 
 use axum::response::Response;
 use http::StatusCode;
@@ -15,7 +16,8 @@ use crate::members::Members;
 /// The rows that a call selects.
 struct Filter<'a> {
     status: Option<Status>,
-    /// In nanoseconds. Both ends are included, which is a sandbox choice because the documentation does not say.
+    /// In nanoseconds. Both ends are included, which is a sandbox choice because the documentation
+    /// does not say.
     from: Option<i64>,
     to: Option<i64>,
     secondary: Vec<&'a str>,
@@ -29,20 +31,32 @@ impl<'a> Filter<'a> {
             Some("POSTED") => Some(Status::Posted),
             Some(_) => return Err(call.invalid("invalid status: must be one of PENDING, POSTED")),
         };
-        let secondary = call.query.all("secondary_category").filter(|name| !name.is_empty()).collect();
-        Ok(Self { status, from: instant(call, "from")?, to: instant(call, "to")?, secondary })
+        let secondary = call
+            .query
+            .all("secondary_category")
+            .filter(|name| !name.is_empty())
+            .collect();
+        Ok(Self {
+            status,
+            from: instant(call, "from")?,
+            to: instant(call, "to")?,
+            secondary,
+        })
     }
 
-    /// The entries of an account that can match: pending and posted ones, each sorted. A date range excludes rows
-    /// without a time (docs/providers/fiskil.md#transactions).
+    /// The entries of an account that can match: pending and posted ones, each sorted. A date range
+    /// excludes rows without a time (docs/providers/fiskil.md#transactions).
     fn candidates<'b>(&self, entries: &'b [Entry]) -> [&'b [Entry]; 2] {
-        let (pending, rest) = entries.split_at(entries.partition_point(|entry| entry.position.group == 0));
+        let (pending, rest) =
+            entries.split_at(entries.partition_point(|entry| entry.position.group == 0));
         let rest = if self.from.is_none() && self.to.is_none() {
             rest
         } else {
             let timed = &rest[..rest.partition_point(|entry| entry.position.group == 1)];
-            let start = timed.partition_point(|entry| self.to.is_some_and(|to| entry.time > Some(to)));
-            let end = timed.partition_point(|entry| self.from.is_none_or(|from| entry.time >= Some(from)));
+            let start =
+                timed.partition_point(|entry| self.to.is_some_and(|to| entry.time > Some(to)));
+            let end = timed
+                .partition_point(|entry| self.from.is_none_or(|from| entry.time >= Some(from)));
             timed.get(start..end).unwrap_or_default()
         };
         match self.status {
@@ -55,17 +69,27 @@ impl<'a> Filter<'a> {
     fn keeps(&self, entry: &Entry) -> bool {
         self.status.is_none_or(|status| status == entry.status)
             && self.from.is_none_or(|from| entry.time >= Some(from))
-            && self.to.is_none_or(|to| entry.time.is_some_and(|time| time <= to))
-            && (self.secondary.is_empty() || entry.secondary().is_some_and(|name| self.secondary.contains(&name)))
+            && self
+                .to
+                .is_none_or(|to| entry.time.is_some_and(|time| time <= to))
+            && (self.secondary.is_empty()
+                || entry
+                    .secondary()
+                    .is_some_and(|name| self.secondary.contains(&name)))
     }
 }
 
 /// Parses a date-time with an offset. A bare date is rejected with the documented text
 /// (docs/providers/fiskil.md#transactions).
 fn instant(call: &Call, name: &str) -> Result<Option<i64>, Failure> {
-    let Some(text) = call.query.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
-    let at = rfc3339(text)
-        .ok_or_else(|| call.invalid(&format!("invalid {name} datetime: not in RFC3339 format: {text:?}")))?;
+    let Some(text) = call.query.get(name).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let at = rfc3339(text).ok_or_else(|| {
+        call.invalid(&format!(
+            "invalid {name} datetime: not in RFC3339 format: {text:?}"
+        ))
+    })?;
     Ok(Some(nanoseconds(at)))
 }
 
@@ -87,7 +111,9 @@ fn rfc3339(text: &str) -> Option<Timestamp> {
         [b'+' | b'-', a, b, b':', c, d] => [a, b, c, d].iter().all(|byte| byte.is_ascii_digit()),
         _ => false,
     };
-    (fits && seconds_fit && zone_fits).then(|| text.parse().ok()).flatten()
+    (fits && seconds_fit && zone_fits)
+        .then(|| text.parse().ok())
+        .flatten()
 }
 
 /// Lists rows in pages: pending first, then newest first.
@@ -99,8 +125,15 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let store = call.fiskil.store.read();
     let mut accounts = store.visible_accounts(end_user_id, call.now);
     accounts.retain(|account| account_id.is_none_or(|id| account.has_id(id)));
-    let lists: Vec<&[Entry]> = accounts.iter().flat_map(|account| filter.candidates(&account.entries)).collect();
-    let page = call.fiskil.page(&call.path, page(&lists, page_request, |entry| filter.keeps(entry)), page_request);
+    let lists: Vec<&[Entry]> = accounts
+        .iter()
+        .flat_map(|account| filter.candidates(&account.entries))
+        .collect();
+    let page = call.fiskil.page(
+        &call.path,
+        page(&lists, page_request, |entry| filter.keeps(entry)),
+        page_request,
+    );
     let body = write(&call, "transactions", &page, |out, list, entry| {
         // Each account has two lists, in the order of the accounts.
         let account: &Account = accounts[list / 2];
@@ -109,19 +142,28 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     Ok(ready(body))
 }
 
-/// Corrects the category of a row. Sandbox choices: the error for an unknown row, and the confidence level afterwards.
+/// Corrects the category of a row. Sandbox choices: the error for an unknown row, and the
+/// confidence level afterwards.
 pub(super) async fn correct_category(call: Call) -> Result<Response, Failure> {
     let members = call.members()?;
-    let (Some(id), Some(secondary)) = (members.text("fiskil_transaction_id"), members.text("secondary_category"))
-    else {
+    let (Some(id), Some(secondary)) = (
+        members.text("fiskil_transaction_id"),
+        members.text("secondary_category"),
+    ) else {
         return Err(call.invalid("fiskil_transaction_id and secondary_category are required"));
     };
-    let primary = super::PRIMARY_CATEGORIES.iter().find(|primary| secondary.starts_with(**primary));
+    let primary = super::PRIMARY_CATEGORIES
+        .iter()
+        .find(|primary| secondary.starts_with(**primary));
     let primary = primary.ok_or_else(|| call.invalid("unknown secondary_category"))?;
     let category = json!({"category": {
         "primary_category": primary, "secondary_category": secondary, "confidence_level": "VERY_HIGH",
     }});
-    let changed = call.fiskil.store.write().change_row(&id, Members::from_value(&category));
+    let changed = call
+        .fiskil
+        .store
+        .write()
+        .change_row(&id, Members::from_value(&category));
     changed.ok_or_else(|| call.fail(StatusCode::BAD_REQUEST, "transaction not found"))?;
     Ok(json_answer(&json!({"message": "category updated"})))
 }

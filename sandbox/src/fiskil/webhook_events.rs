@@ -1,4 +1,5 @@
-//! Fiskil's webhook events, which follow from two snapshots of the consents (docs/providers/fiskil.md#webhooks).
+//! Fiskil's webhook events, which follow from two snapshots of the consents
+//! (docs/providers/fiskil.md#webhooks).
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -66,10 +67,9 @@ impl WebhookSource for Fiskil {
     fn snapshot(&self, now: Timestamp) -> Snapshot {
         let store = self.store.read();
         let consent_snapshot = |consent: &Consent| {
-            let accounts = store
-                .accounts
-                .iter()
-                .filter(|held| held.arrangement_id == consent.arrangement_id && held.visible_at <= now);
+            let accounts = store.accounts.iter().filter(|held| {
+                held.arrangement_id == consent.arrangement_id && held.visible_at <= now
+            });
             ConsentSnapshot {
                 arrangement_id: consent.arrangement_id.clone(),
                 end_user_id: consent.end_user_id.clone(),
@@ -83,21 +83,40 @@ impl WebhookSource for Fiskil {
     }
 
     fn compare(&self, before: &Snapshot, after: &Snapshot, now: Timestamp) -> Vec<WebhookEvent> {
-        let mut recorder = EventRecorder { client_id: &self.client_id, now, events: Vec::new() };
+        let mut recorder = EventRecorder {
+            client_id: &self.client_id,
+            now,
+            events: Vec::new(),
+        };
         for consent in after {
-            let known = before.iter().find(|known| known.arrangement_id == consent.arrangement_id);
-            match (known, known.is_some_and(|known| known.active), consent.active) {
+            let known = before
+                .iter()
+                .find(|known| known.arrangement_id == consent.arrangement_id);
+            match (
+                known,
+                known.is_some_and(|known| known.active),
+                consent.active,
+            ) {
                 (_, false, false) => {}
                 (None, _, true) => {
                     recorder.record(consent, "consent.received", None);
-                    recorder.record_syncs(consent, &consent.accounts.iter().collect::<Vec<_>>(), true);
+                    recorder.record_syncs(
+                        consent,
+                        &consent.accounts.iter().collect::<Vec<_>>(),
+                        true,
+                    );
                 }
                 // An expired and a revoked consent have the same event.
                 (_, true, false) => recorder.record(consent, "consent.revoked", None),
-                // Sandbox choice: a consent that works again is an updated one. Only a test can cause this.
+                // Sandbox choice: a consent that works again is an updated one. Only a test can
+                // cause this.
                 (Some(_), false, true) => {
                     recorder.record(consent, "consent.updated", None);
-                    recorder.record_syncs(consent, &consent.accounts.iter().collect::<Vec<_>>(), false);
+                    recorder.record_syncs(
+                        consent,
+                        &consent.accounts.iter().collect::<Vec<_>>(),
+                        false,
+                    );
                 }
                 (Some(known), true, true) => {
                     if known.expires_at != consent.expires_at {
@@ -110,7 +129,12 @@ impl WebhookSource for Fiskil {
         recorder.events
     }
 
-    fn build_event(&self, name: &str, members: Members, now: Timestamp) -> Result<WebhookEvent, BadRequest> {
+    fn build_event(
+        &self,
+        name: &str,
+        members: Members,
+        now: Timestamp,
+    ) -> Result<WebhookEvent, BadRequest> {
         let mut data = Members::default();
         data.set("event", &name);
         data.set("client_id", &self.client_id);
@@ -129,9 +153,13 @@ impl WebhookSource for Fiskil {
     }
 }
 
-/// As in the Go sample of the webhooks guide: the decoded secret is the key, and the signature is base64.
+/// As in the Go sample of the webhooks guide: the decoded secret is the key, and the signature is
+/// base64.
 fn signature(secret: &str, body: &[u8]) -> String {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, &STANDARD.decode(secret).unwrap_or_default());
+    let key = hmac::Key::new(
+        hmac::HMAC_SHA256,
+        &STANDARD.decode(secret).unwrap_or_default(),
+    );
     STANDARD.encode(hmac::sign(&key, body))
 }
 
@@ -144,7 +172,12 @@ fn event(name: &str, data: &impl Serialize, now: Timestamp) -> WebhookEvent {
     body.set("publish_time", &format!("{now:.3}"));
     body.set("message_id", &id);
     body.set("data", data);
-    WebhookEvent { name: name.to_owned(), id, subscription: None, body }
+    WebhookEvent {
+        name: name.to_owned(),
+        id,
+        subscription: None,
+        body,
+    }
 }
 
 #[derive(Serialize)]
@@ -179,20 +212,38 @@ impl EventRecorder<'_> {
         self.events.push(event(name, &data, self.now));
     }
 
-    fn record_sync(&mut self, consent: &ConsentSnapshot, what: &str, accounts: &[&AccountSnapshot]) {
+    fn record_sync(
+        &mut self,
+        consent: &ConsentSnapshot,
+        what: &str,
+        accounts: &[&AccountSnapshot],
+    ) {
         let ids: Vec<&str> = accounts.iter().map(|account| account.id.as_str()).collect();
         if !ids.is_empty() {
-            self.record(consent, &format!("banking.{what}.sync.completed"), Some(ids));
+            self.record(
+                consent,
+                &format!("banking.{what}.sync.completed"),
+                Some(ids),
+            );
         }
     }
 
-    /// Records accounts, then balances, then rows. A new consent first reports the rows of about 90 days separately.
-    /// The order follows docs/providers/fiskil.md#sandbox-choices; that the events come without a gap is a sandbox
-    /// choice.
-    fn record_syncs(&mut self, consent: &ConsentSnapshot, accounts: &[&AccountSnapshot], is_first: bool) {
+    /// Records accounts, then balances, then rows. A new consent first reports the rows of about 90
+    /// days separately. The order follows docs/providers/fiskil.md#sandbox-choices; that the events
+    /// come without a gap is a sandbox choice.
+    fn record_syncs(
+        &mut self,
+        consent: &ConsentSnapshot,
+        accounts: &[&AccountSnapshot],
+        is_first: bool,
+    ) {
         self.record_sync(consent, "accounts", accounts);
         self.record_sync(consent, "balances", accounts);
-        let filled: Vec<_> = accounts.iter().copied().filter(|account| account.has_rows).collect();
+        let filled: Vec<_> = accounts
+            .iter()
+            .copied()
+            .filter(|account| account.has_rows)
+            .collect();
         if is_first {
             self.record_sync(consent, "transactions.recent", &filled);
         }
@@ -202,16 +253,35 @@ impl EventRecorder<'_> {
 
     /// Records what a test changed under an active consent.
     fn record_changes(&mut self, before: &ConsentSnapshot, after: &ConsentSnapshot) {
-        let known = |account: &AccountSnapshot| before.accounts.iter().find(|known| known.id == account.id);
-        let new: Vec<_> = after.accounts.iter().filter(|account| known(account).is_none()).collect();
+        let known =
+            |account: &AccountSnapshot| before.accounts.iter().find(|known| known.id == account.id);
+        let new: Vec<_> = after
+            .accounts
+            .iter()
+            .filter(|account| known(account).is_none())
+            .collect();
         self.record_syncs(after, &new, before.accounts.is_empty());
-        let changed = |differs: fn(&AccountSnapshot, &AccountSnapshot) -> bool| -> Vec<&AccountSnapshot> {
-            let all = after.accounts.iter();
-            all.filter(|account| known(account).is_some_and(|known| differs(known, account))).collect()
-        };
-        self.record_sync(after, "accounts", &changed(|before, after| before.members != after.members));
-        self.record_sync(after, "balances", &changed(|before, after| before.balance != after.balance));
-        self.record_sync(after, "transactions", &changed(|before, after| before.row_changes != after.row_changes));
+        let changed =
+            |differs: fn(&AccountSnapshot, &AccountSnapshot) -> bool| -> Vec<&AccountSnapshot> {
+                let all = after.accounts.iter();
+                all.filter(|account| known(account).is_some_and(|known| differs(known, account)))
+                    .collect()
+            };
+        self.record_sync(
+            after,
+            "accounts",
+            &changed(|before, after| before.members != after.members),
+        );
+        self.record_sync(
+            after,
+            "balances",
+            &changed(|before, after| before.balance != after.balance),
+        );
+        self.record_sync(
+            after,
+            "transactions",
+            &changed(|before, after| before.row_changes != after.row_changes),
+        );
     }
 }
 
@@ -221,8 +291,12 @@ mod tests {
 
     #[test]
     fn signature_matches_the_documented_vector() {
-        let body = br#"{"delivery_attempt":1,"message_id":"1","data":{"event":"consent.received"}}"#;
+        let body =
+            br#"{"delivery_attempt":1,"message_id":"1","data":{"event":"consent.received"}}"#;
         let secret = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-        assert_eq!(signature(secret, body), "qgylCyLV+40+C356r9PoluceN1eJoIvO/OeHgvmNSho=");
+        assert_eq!(
+            signature(secret, body),
+            "qgylCyLV+40+C356r9PoluceN1eJoIvO/OeHgvmNSho="
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Accounts in SnapTrade's two formats, balances and positions (docs/providers/snaptrade.md#accounts to #positions).
+//! Accounts in SnapTrade's two formats, balances and positions
+//! (docs/providers/snaptrade.md#accounts to #positions).
 
 use axum::extract::Path;
 use axum::response::Response;
@@ -22,7 +23,9 @@ struct Results<T> {
 pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
     let store = call.snaptrade.store.read();
     let unlisted = call.snaptrade.controls.unlisted.lock();
-    let accounts = store.accounts_of(user, None, call.now).filter(|account| !unlisted.contains(account.id.as_str()));
+    let accounts = store
+        .accounts_of(user, None, call.now)
+        .filter(|account| !unlisted.contains(account.id.as_str()));
     json(&accounts.map(|account| &account.members).collect::<Vec<_>>())
 }
 
@@ -32,24 +35,36 @@ pub(super) async fn list_of_connection(
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    store.connection(user, &id, call.now).ok_or_else(Failure::missing)?;
+    store
+        .connection(user, &id, call.now)
+        .ok_or_else(Failure::missing)?;
     let unlisted = call.snaptrade.controls.unlisted.lock();
     let accounts = store.accounts_of(user, Some(&id), call.now);
     let accounts = accounts.filter(|account| !unlisted.contains(account.id.as_str()));
-    Ok(json(&accounts.map(|account| &account.members).collect::<Vec<_>>()))
+    Ok(json(
+        &accounts.map(|account| &account.members).collect::<Vec<_>>(),
+    ))
 }
 
 /// Shows one account.
-pub(super) async fn show(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+pub(super) async fn show(
+    Path(id): Path<String>,
+    UserCall { call, user }: UserCall,
+) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
+    let account = store
+        .account(user, &id, call.now)
+        .ok_or_else(Failure::missing)?;
     Ok(json(&account.members))
 }
 
 /// Lists all accounts of the user in the newer format.
 pub(super) async fn list_tagged(UserCall { call, user }: UserCall) -> Response {
     let store = call.snaptrade.store.read();
-    let results = store.accounts_of(user, None, call.now).map(|account| tagged(&store, account)).collect();
+    let results = store
+        .accounts_of(user, None, call.now)
+        .map(|account| tagged(&store, account))
+        .collect();
     json(&Results { results })
 }
 
@@ -59,8 +74,13 @@ pub(super) async fn list_tagged_of_connection(
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    store.connection(user, &id, call.now).ok_or_else(Failure::missing)?;
-    let results = store.accounts_of(user, Some(&id), call.now).map(|account| tagged(&store, account)).collect();
+    store
+        .connection(user, &id, call.now)
+        .ok_or_else(Failure::missing)?;
+    let results = store
+        .accounts_of(user, Some(&id), call.now)
+        .map(|account| tagged(&store, account))
+        .collect();
     Ok(json(&Results { results }))
 }
 
@@ -70,7 +90,9 @@ pub(super) async fn show_tagged(
     UserCall { call, user }: UserCall,
 ) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
+    let account = store
+        .account(user, &id, call.now)
+        .ok_or_else(Failure::missing)?;
     Ok(json(&tagged(&store, account)))
 }
 
@@ -89,10 +111,19 @@ fn tagged(store: &Store, account: &Account) -> Members {
     new.set("id", &account.id);
     new.set("connection_id", &account.connection_id);
     new.set("display_name", &old.get("name"));
-    new.set("masked_account_number", &masked(&old.text("number").unwrap_or_default()));
+    new.set(
+        "masked_account_number",
+        &masked(&old.text("number").unwrap_or_default()),
+    );
     new.set("institution_account_id", &old.get("institution_account_id"));
-    let connection = store.connections.iter().find(|connection| connection.id == account.connection_id);
-    new.set("institution_id", &connection.map(|connection| brokerage_id(store.seed, connection.broker)));
+    let connection = store
+        .connections
+        .iter()
+        .find(|connection| connection.id == account.connection_id);
+    new.set(
+        "institution_id",
+        &connection.map(|connection| brokerage_id(store.seed, connection.broker)),
+    );
     new.set("opening_date", &old.get("opening_date"));
     new.set("raw_type", &old.get("raw_type"));
     new.set("net_value", &member(old.get("balance"), "total"));
@@ -115,7 +146,11 @@ fn tagged(store: &Store, account: &Account) -> Members {
 fn masked(number: &str) -> String {
     let skipped = number.chars().count().saturating_sub(4);
     let last: String = number.chars().skip(skipped).collect();
-    if number.starts_with('*') { number.to_owned() } else { format!("****{last}") }
+    if number.starts_with('*') {
+        number.to_owned()
+    } else {
+        format!("****{last}")
+    }
 }
 
 /// A member of an object, with its exact text.
@@ -125,7 +160,9 @@ fn member(object: Option<&RawValue>, name: &str) -> Option<Box<RawValue>> {
 }
 
 fn sync_status(old: Option<&RawValue>, kind: &str) -> Value {
-    let old: Value = old.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    let old: Value = old
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default();
     let fetched = &old["holdings"]["last_successful_sync"];
     let mut new = json!({"transactions": old["transactions"], "balances": fetched});
     if kind == "investment" {
@@ -136,9 +173,14 @@ fn sync_status(old: Option<&RawValue>, kind: &str) -> Value {
 }
 
 /// Lists the balances, one entry per currency.
-pub(super) async fn balances(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+pub(super) async fn balances(
+    Path(id): Path<String>,
+    UserCall { call, user }: UserCall,
+) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
+    let account = store
+        .account(user, &id, call.now)
+        .ok_or_else(Failure::missing)?;
     Ok(json(&account.balances))
 }
 
@@ -154,12 +196,24 @@ struct Freshness {
 }
 
 /// Lists all positions in one response.
-pub(super) async fn positions(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+pub(super) async fn positions(
+    Path(id): Path<String>,
+    UserCall { call, user }: UserCall,
+) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let account = store.account(user, &id, call.now).ok_or_else(Failure::missing)?;
-    let results = account.positions.iter().map(|position| &position.members).collect();
+    let account = store
+        .account(user, &id, call.now)
+        .ok_or_else(Failure::missing)?;
+    let results = account
+        .positions
+        .iter()
+        .map(|position| &position.members)
+        .collect();
     let as_of = account.as_of.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    Ok(json(&Positions { results, data_freshness: Freshness { as_of } }))
+    Ok(json(&Positions {
+        results,
+        data_freshness: Freshness { as_of },
+    }))
 }
 
 /// Responds with 410: new customers of SnapTrade no longer get these endpoints

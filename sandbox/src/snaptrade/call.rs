@@ -18,8 +18,8 @@ use super::{Key, SnapTrade};
 use crate::query::Query;
 use crate::serve::REQUEST_BYTES_MAX;
 
-/// How far a call's timestamp may differ from the sandbox's clock, in seconds. The real tolerance is unknown
-/// (docs/providers/snaptrade.md#request-signatures).
+/// How far a call's timestamp may differ from the sandbox's clock, in seconds. The real tolerance
+/// is unknown (docs/providers/snaptrade.md#request-signatures).
 const TOLERANCE_SECONDS: u64 = 300;
 
 /// A call with a valid signature of a known key.
@@ -37,21 +37,33 @@ impl FromRequest<Arc<SnapTrade>> for ClientCall {
 
     async fn from_request(request: Request, snaptrade: &Arc<SnapTrade>) -> Result<Self, Failure> {
         // The original path, because nested routers strip a prefix.
-        let original = request.extensions().get::<OriginalUri>().map(|uri| uri.0.clone());
+        let original = request
+            .extensions()
+            .get::<OriginalUri>()
+            .map(|uri| uri.0.clone());
         let uri = original.unwrap_or_else(|| request.uri().clone());
         let query = Query::parse(uri.query());
-        let signature = request.headers().get("signature").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let signature = request
+            .headers()
+            .get("signature")
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned);
         let body = to_bytes(request.into_body(), REQUEST_BYTES_MAX)
             .await
             .map_err(|_| Failure::of_status(StatusCode::PAYLOAD_TOO_LARGE))?;
         let (Some(client_id), Some(signature)) = (query.get("clientId"), signature) else {
-            // The text that clients with these values in headers saw (docs/providers/snaptrade.md#credentials).
+            // The text that clients with these values in headers saw
+            // (docs/providers/snaptrade.md#credentials).
             let detail = "Authentication credentials were not provided.";
             return Err(Failure::new(StatusCode::UNAUTHORIZED, "0000", detail));
         };
         let key = snaptrade.key_of(client_id).ok_or_else(Failure::signature)?;
         let content = content(&body)?;
-        let signed = Signed { content: &content, path: uri.path(), query: uri.query().unwrap_or_default() };
+        let signed = Signed {
+            content: &content,
+            path: uri.path(),
+            query: uri.query().unwrap_or_default(),
+        };
         if !signed.is_signed_by(snaptrade.consumer_key(key), &signature) {
             return Err(Failure::signature());
         }
@@ -59,9 +71,19 @@ impl FromRequest<Arc<SnapTrade>> for ClientCall {
         let sent: Option<i64> = query.get("timestamp").and_then(|text| text.parse().ok());
         if sent.is_none_or(|sent| sent.abs_diff(now.as_second()) > TOLERANCE_SECONDS) {
             // The text was seen live, the code was not (docs/providers/snaptrade.md#errors).
-            return Err(Failure::new(StatusCode::UNAUTHORIZED, "1076", "Invalid timestamp"));
+            return Err(Failure::new(
+                StatusCode::UNAUTHORIZED,
+                "1076",
+                "Invalid timestamp",
+            ));
         }
-        Ok(Self { snaptrade: Arc::clone(snaptrade), key, now, query, content })
+        Ok(Self {
+            snaptrade: Arc::clone(snaptrade),
+            key,
+            now,
+            query,
+            content,
+        })
     }
 }
 
@@ -103,7 +125,9 @@ impl FromRequest<Arc<SnapTrade>> for UserCall {
 /// (docs/providers/snaptrade.md#keys).
 fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
     if call.key == Key::Personal {
-        let user = store.users(Key::Personal, call.now).find(|user| !user.revoked);
+        let user = store
+            .users(Key::Personal, call.now)
+            .find(|user| !user.revoked);
         return user.map(|user| user.number).ok_or_else(Failure::user);
     }
     let given = |name| call.query.get(name).filter(|value| !value.is_empty());
@@ -112,7 +136,9 @@ fn user(call: &ClientCall, store: &Store) -> Result<u64, Failure> {
         let detail = "Please provide clientId, userId and userSecret in query params";
         return Err(Failure::new(StatusCode::UNAUTHORIZED, "0000", detail));
     };
-    let user = store.users(call.key, call.now).find(|user| user.id == id && user.secret == secret && !user.revoked);
+    let user = store
+        .users(call.key, call.now)
+        .find(|user| user.id == id && user.secret == secret && !user.revoked);
     user.map(|user| user.number).ok_or_else(Failure::user)
 }
 

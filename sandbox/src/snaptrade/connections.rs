@@ -1,4 +1,5 @@
-//! `/authorizations`: lists, refreshes, disables and deletes connections (docs/providers/snaptrade.md#connections and
+//! `/authorizations`: lists, refreshes, disables and deletes connections
+//! (docs/providers/snaptrade.md#connections and
 //! #disabled-connections).
 
 use axum::extract::Path;
@@ -16,7 +17,11 @@ use super::store::Connection;
 const REFRESH_SECONDS: i64 = 60;
 
 fn view(base_url: &str, seed: u64, connection: &Connection) -> Value {
-    let mode = if connection.broker.real_time { "realtime" } else { "delayed" };
+    let mode = if connection.broker.real_time {
+        "realtime"
+    } else {
+        "delayed"
+    };
     let created = connection.created_at.to_string();
     json!({
         "id": connection.id,
@@ -38,20 +43,39 @@ pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
     let store = call.snaptrade.store.read();
     let base_url = &call.snaptrade.base_url;
     let connections = store.connections_of(user, call.now);
-    json(&connections.map(|connection| view(base_url, store.seed, connection)).collect::<Value>())
+    json(
+        &connections
+            .map(|connection| view(base_url, store.seed, connection))
+            .collect::<Value>(),
+    )
 }
 
 /// Shows one connection.
-pub(super) async fn show(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+pub(super) async fn show(
+    Path(id): Path<String>,
+    UserCall { call, user }: UserCall,
+) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let connection = store.connection(user, &id, call.now).ok_or_else(Failure::missing)?;
-    Ok(json(&view(&call.snaptrade.base_url, store.seed, connection)))
+    let connection = store
+        .connection(user, &id, call.now)
+        .ok_or_else(Failure::missing)?;
+    Ok(json(&view(
+        &call.snaptrade.base_url,
+        store.seed,
+        connection,
+    )))
 }
 
 /// Deletes a connection with a delay.
-pub(super) async fn delete(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+pub(super) async fn delete(
+    Path(id): Path<String>,
+    UserCall { call, user }: UserCall,
+) -> Result<Response, Failure> {
     let mut store = call.snaptrade.store.write();
-    store.connection_mut(user, &id, call.now).ok_or_else(Failure::missing)?.delete(call.now);
+    store
+        .connection_mut(user, &id, call.now)
+        .ok_or_else(Failure::missing)?
+        .delete(call.now);
     let detail = "Connection queued for deletion; please wait for webhook for confirmation.";
     Ok(json(&json!({"detail": detail, "connection_id": id})))
 }
@@ -62,56 +86,89 @@ pub(super) async fn delete_now(
     UserCall { call, user }: UserCall,
 ) -> Result<StatusCode, Failure> {
     let mut store = call.snaptrade.store.write();
-    store.connection_mut(user, &id, call.now).ok_or_else(Failure::missing)?.delete_now(call.now);
+    store
+        .connection_mut(user, &id, call.now)
+        .ok_or_else(Failure::missing)?
+        .delete_now(call.now);
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Requests fresh positions and balances. The order of the checks is a sandbox choice.
-pub(super) async fn refresh(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+pub(super) async fn refresh(
+    Path(id): Path<String>,
+    UserCall { call, user }: UserCall,
+) -> Result<Response, Failure> {
     let now = call.now;
     let mut store = call.snaptrade.store.write();
-    let connection = store.connection_mut(user, &id, now).ok_or_else(Failure::missing)?;
+    let connection = store
+        .connection_mut(user, &id, now)
+        .ok_or_else(Failure::missing)?;
     if connection.disabled_at.is_some() {
         return Err(Failure::disabled());
     }
     if connection.broker.real_time {
         return Err(Failure::not_enabled());
     }
-    let next_refresh_at =
-        connection.refreshed_at.map(|at| at.saturating_add(SignedDuration::from_secs(REFRESH_SECONDS)));
+    let next_refresh_at = connection
+        .refreshed_at
+        .map(|at| at.saturating_add(SignedDuration::from_secs(REFRESH_SECONDS)));
     if let Some(Ok(next_refresh_at)) = next_refresh_at
         && now < next_refresh_at
     {
         let detail = "Connection refreshed too recently. Please try again later.";
         let seconds = next_refresh_at.duration_since(now).as_secs() + 1;
         let failure = Failure::new(StatusCode::TOO_MANY_REQUESTS, "throttled", detail);
-        return Err(Failure { retry_after: Some(seconds), ..failure });
+        return Err(Failure {
+            retry_after: Some(seconds),
+            ..failure
+        });
     }
     connection.refreshed_at = Some(now);
-    for account in store.accounts.iter_mut().filter(|account| account.connection_id == id) {
+    for account in store
+        .accounts
+        .iter_mut()
+        .filter(|account| account.connection_id == id)
+    {
         account.as_of = now;
     }
-    Ok(json(&json!({"detail": format!("Connection {id} scheduled for refresh")})))
+    Ok(json(
+        &json!({"detail": format!("Connection {id} scheduled for refresh")}),
+    ))
 }
 
 /// Requests fresh activities.
-pub(super) async fn sync(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+pub(super) async fn sync(
+    Path(id): Path<String>,
+    UserCall { call, user }: UserCall,
+) -> Result<Response, Failure> {
     let store = call.snaptrade.store.read();
-    let connection = store.connection(user, &id, call.now).ok_or_else(Failure::missing)?;
+    let connection = store
+        .connection(user, &id, call.now)
+        .ok_or_else(Failure::missing)?;
     if connection.disabled_at.is_some() {
         return Err(Failure::disabled());
     }
-    Ok(json(&json!({"detail": format!("Connection {id} scheduled for transactions sync")})))
+    Ok(json(
+        &json!({"detail": format!("Connection {id} scheduled for transactions sync")}),
+    ))
 }
 
-/// Disables a connection for a test. Only test keys can do this, and the sandbox's keys are test keys.
-pub(super) async fn disable(Path(id): Path<String>, UserCall { call, user }: UserCall) -> Result<Response, Failure> {
+/// Disables a connection for a test. Only test keys can do this, and the sandbox's keys are test
+/// keys.
+pub(super) async fn disable(
+    Path(id): Path<String>,
+    UserCall { call, user }: UserCall,
+) -> Result<Response, Failure> {
     let mut store = call.snaptrade.store.write();
-    let connection = store.connection_mut(user, &id, call.now).ok_or_else(Failure::missing)?;
+    let connection = store
+        .connection_mut(user, &id, call.now)
+        .ok_or_else(Failure::missing)?;
     if connection.disabled_at.is_some() {
         let detail = "This connection is already disabled.";
         return Err(Failure::new(StatusCode::PAYMENT_REQUIRED, "3011", detail));
     }
     connection.disabled_at = Some(call.now);
-    Ok(json(&json!({"detail": format!("Connection {id} has been disabled")})))
+    Ok(json(
+        &json!({"detail": format!("Connection {id} has been disabled")}),
+    ))
 }

@@ -1,4 +1,5 @@
-//! SnapTrade's own control routes: connections, users, trades, positions, accounts, limits, redirects and credentials.
+//! SnapTrade's own control routes: connections, users, trades, positions, accounts, limits,
+//! redirects and credentials.
 
 use std::sync::Arc;
 
@@ -36,9 +37,15 @@ pub(super) fn routes(snaptrade: Arc<SnapTrade>) -> Router {
         .route("/__control/balances/{account_id}", put(set_balances))
         .route("/__control/fill", post(fill))
         .route("/__control/trades", post(add_trade))
-        .route("/__control/trades/{id}", patch(change_trade).delete(remove_trade))
+        .route(
+            "/__control/trades/{id}",
+            patch(change_trade).delete(remove_trade),
+        )
         .route("/__control/positions", post(add_position))
-        .route("/__control/positions/{instrument_id}", patch(change_position).delete(remove_position))
+        .route(
+            "/__control/positions/{instrument_id}",
+            patch(change_position).delete(remove_position),
+        )
         .with_state(snaptrade)
 }
 
@@ -51,7 +58,9 @@ async fn access(State(snaptrade): Provider) -> Response {
     let (store, now) = (snaptrade.store.read(), snaptrade.controls.clock.now());
     let mut personal = key(&snaptrade.personal);
     if let Some(user) = store.users(Key::Personal, now).next() {
-        let connections = store.connections_of(user.number, now).map(|connection| &connection.id);
+        let connections = store
+            .connections_of(user.number, now)
+            .map(|connection| &connection.id);
         personal["userId"] = user.id.as_str().into();
         personal["authorizationIds"] = json!(connections.collect::<Vec<_>>());
     }
@@ -62,7 +71,10 @@ async fn access(State(snaptrade): Provider) -> Response {
 }
 
 async fn credentials(State(snaptrade): Provider) -> Response {
-    Json(json!({"credentials": snaptrade.credentials(), "all": snaptrade.all_credentials(|_| true)})).into_response()
+    Json(
+        json!({"credentials": snaptrade.credentials(), "all": snaptrade.all_credentials(|_| true)}),
+    )
+    .into_response()
 }
 
 async fn set_limits(State(snaptrade): Provider, body: Bytes) -> Result<Response, BadRequest> {
@@ -109,9 +121,13 @@ async fn set_consent(
     Path(id): Path<String>,
     body: Bytes,
 ) -> Result<StatusCode, BadRequest> {
-    let request: StateRequest<ConsentState> = parse_body(&body, "{\"state\": \"active|expired|revoked\"}")?;
+    let request: StateRequest<ConsentState> =
+        parse_body(&body, "{\"state\": \"active|expired|revoked\"}")?;
     let (mut store, now) = (snaptrade.store.write(), snaptrade.controls.clock.now());
-    let connection = store.connections.iter_mut().find(|connection| connection.id == id);
+    let connection = store
+        .connections
+        .iter_mut()
+        .find(|connection| connection.id == id);
     let connection = connection.ok_or_else(|| not_found("connection", &id))?;
     connection.reactivate();
     match request.state {
@@ -122,22 +138,40 @@ async fn set_consent(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn set_user(State(snaptrade): Provider, Path(id): Path<String>, body: Bytes) -> Result<StatusCode, BadRequest> {
+async fn set_user(
+    State(snaptrade): Provider,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<StatusCode, BadRequest> {
     let request: StateRequest<UserState> = parse_body(&body, "{\"state\": \"active|revoked\"}")?;
     let (mut store, now) = (snaptrade.store.write(), snaptrade.controls.clock.now());
-    let key = [Key::Commercial, Key::Personal].into_iter().find(|key| store.users(*key, now).any(|user| user.id == id));
-    let user = key.and_then(|key| store.user_mut(key, &id, now)).ok_or_else(|| not_found("user", &id))?;
+    let key = [Key::Commercial, Key::Personal]
+        .into_iter()
+        .find(|key| store.users(*key, now).any(|user| user.id == id));
+    let user = key
+        .and_then(|key| store.user_mut(key, &id, now))
+        .ok_or_else(|| not_found("user", &id))?;
     user.revoked = matches!(request.state, UserState::Revoked);
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn add_account(State(snaptrade): Provider, body: Bytes) -> Result<Response, BadRequest> {
     let mut given: Members = parse_body(&body, "{\"authorizationId\"} and the account's members")?;
-    let connection_id = given.take_text("authorizationId").ok_or("\"authorizationId\" is needed")?;
+    let connection_id = given
+        .take_text("authorizationId")
+        .ok_or("\"authorizationId\" is needed")?;
     let (mut store, now) = (snaptrade.store.write(), snaptrade.controls.clock.now());
-    let connection = store.connections.iter().find(|connection| connection.id == connection_id);
-    let institution = connection.ok_or_else(|| not_found("connection", &connection_id))?.broker.name;
-    let id = given.text("id").unwrap_or_else(|| Uuid::new_v4().to_string());
+    let connection = store
+        .connections
+        .iter()
+        .find(|connection| connection.id == connection_id);
+    let institution = connection
+        .ok_or_else(|| not_found("connection", &connection_id))?
+        .broker
+        .name;
+    let id = given
+        .text("id")
+        .unwrap_or_else(|| Uuid::new_v4().to_string());
     if store.accounts.iter().any(|account| account.id == id) {
         return Err(format!("there is an account {id:?} already").into());
     }
@@ -157,8 +191,11 @@ async fn add_account(State(snaptrade): Provider, body: Bytes) -> Result<Response
     });
     let mut members = Members::from_value(&defaults);
     members.merge_all(given);
-    let balances = json!([{"currency": store.instruments.any_currency("USD"), "cash": 0, "buying_power": 0}]);
-    store.add_account(&connection_id, id, members.clone(), now).balances = raw(&balances);
+    let balances =
+        json!([{"currency": store.instruments.any_currency("USD"), "cash": 0, "buying_power": 0}]);
+    store
+        .add_account(&connection_id, id, members.clone(), now)
+        .balances = raw(&balances);
     Ok((StatusCode::CREATED, Json(members)).into_response())
 }
 
@@ -174,7 +211,11 @@ async fn change_account(
     Ok(Json(account.members.clone()).into_response())
 }
 
-async fn set_balances(State(snaptrade): Provider, Path(id): Path<String>, body: Bytes) -> Result<Response, BadRequest> {
+async fn set_balances(
+    State(snaptrade): Provider,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, BadRequest> {
     const EXPECTED: &str = "an array of {\"currency\", \"cash\", \"buying_power\"}";
     let balances: Box<RawValue> = parse_body(&body, EXPECTED)?;
     if !balances.get().starts_with('[') {
@@ -201,7 +242,9 @@ async fn fill(State(snaptrade): Provider, body: Bytes) -> Result<Response, BadRe
     }
     let mut store = snaptrade.store.write();
     let (seed, today) = (store.seed, store.today);
-    store.any_account(&request.account_id)?.draw(&Plan::fill(request.rows), "USD", seed, today);
+    store
+        .any_account(&request.account_id)?
+        .draw(&Plan::fill(request.rows), "USD", seed, today);
     Ok(Json(json!({"accountId": request.account_id, "rows": request.rows})).into_response())
 }
 
@@ -212,12 +255,19 @@ async fn add_trade(State(snaptrade): Provider, body: Bytes) -> Result<Response, 
     Ok((StatusCode::CREATED, Json(row)).into_response())
 }
 
-async fn change_trade(State(snaptrade): Provider, Path(id): Path<String>, body: Bytes) -> Result<Response, BadRequest> {
+async fn change_trade(
+    State(snaptrade): Provider,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, BadRequest> {
     let given: Members = parse_body(&body, OBJECT)?;
     Ok(Json(snaptrade.store.write().change_trade(&id, given)?).into_response())
 }
 
-async fn remove_trade(State(snaptrade): Provider, Path(id): Path<String>) -> Result<StatusCode, BadRequest> {
+async fn remove_trade(
+    State(snaptrade): Provider,
+    Path(id): Path<String>,
+) -> Result<StatusCode, BadRequest> {
     snaptrade.store.write().remove_trade(&id)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -236,7 +286,10 @@ async fn change_position(
 ) -> Result<Response, BadRequest> {
     let given: Members = parse_body(&body, OBJECT)?;
     let query = Query::parse(query.as_deref());
-    let position = snaptrade.store.write().change_position(&id, query.get("account"), given)?;
+    let position = snaptrade
+        .store
+        .write()
+        .change_position(&id, query.get("account"), given)?;
     Ok(Json(position).into_response())
 }
 
@@ -246,6 +299,9 @@ async fn remove_position(
     RawQuery(query): RawQuery,
 ) -> Result<StatusCode, BadRequest> {
     let query = Query::parse(query.as_deref());
-    snaptrade.store.write().remove_position(&id, query.get("account"))?;
+    snaptrade
+        .store
+        .write()
+        .remove_position(&id, query.get("account"))?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,4 +1,5 @@
-//! Activities in SnapTrade's JSON, and the position of each in the order (docs/providers/snaptrade.md#activities).
+//! Activities in SnapTrade's JSON, and the position of each in the order
+//! (docs/providers/snaptrade.md#activities).
 
 use std::cmp::Reverse;
 use std::io::Write as _;
@@ -37,16 +38,25 @@ pub(super) struct Names<'a> {
 
 impl Entry {
     pub(super) fn drawn(trade: Trade) -> Self {
-        Self { at: Timestamp::from_second(trade.at).ok(), number: trade.number, body: Body::Drawn(trade) }
+        Self {
+            at: Timestamp::from_second(trade.at).ok(),
+            number: trade.number,
+            body: Body::Drawn(trade),
+        }
     }
 
     pub(super) fn given(members: Members, number: u64) -> Self {
         let at = members.text("trade_date").and_then(|text| instant(&text));
         let kind = members.text("type").unwrap_or_default();
-        Self { at, number, body: Body::Given { members, kind } }
+        Self {
+            at,
+            number,
+            body: Body::Given { members, kind },
+        }
     }
 
-    /// Newest first, then rows without a date. Of one instant the last added comes first, which is a sandbox choice.
+    /// Newest first, then rows without a date. Of one instant the last added comes first, which is
+    /// a sandbox choice.
     pub(super) const fn position(&self) -> (Reverse<Option<Timestamp>>, Reverse<u64>) {
         (Reverse(self.at), Reverse(self.number))
     }
@@ -92,10 +102,15 @@ impl Entry {
     }
 }
 
-/// Parses a date in any of its formats; without a zone it is UTC (docs/providers/snaptrade.md#activity-dates and
+/// Parses a date in any of its formats; without a zone it is UTC
+/// (docs/providers/snaptrade.md#activity-dates and
 /// #numbers-and-dates).
 fn instant(text: &str) -> Option<Timestamp> {
-    let utc = || TimeZone::UTC.to_timestamp(text.parse::<civil::DateTime>().ok()?).ok();
+    let utc = || {
+        TimeZone::UTC
+            .to_timestamp(text.parse::<civil::DateTime>().ok()?)
+            .ok()
+    };
     text.parse().ok().or_else(utc)
 }
 
@@ -107,17 +122,27 @@ pub(super) fn trade_id(seed: u64, number: u64) -> Uuid {
     uuid::Builder::from_random_bytes(bytes).into_uuid()
 }
 
-/// Writes the row straight to bytes, because tests read tens of thousands of them. The texts of the world need no
-/// escapes. An amount always has a fraction: the official Python models reject whole numbers for members that may be
-/// `null`.
+/// Writes the row straight to bytes, because tests read tens of thousands of them. The texts of the
+/// world need no escapes. An amount always has a fraction: the official Python models reject whole
+/// numbers for members that may be `null`.
 fn write_drawn(out: &mut Vec<u8>, trade: &Trade, names: Names<'_>) {
-    let Names { seed, instruments, institution } = names;
+    let Names {
+        seed,
+        instruments,
+        institution,
+    } = names;
     let views = trade.security.map(|security| instruments.get(security));
     let symbol = views.map_or("null", |views| &views.symbol);
     let option = views.map_or("null", |views| &views.option_symbol);
-    let coin = trade.coin.map_or("null", |security| &instruments.get(security).symbol);
+    let coin = trade
+        .coin
+        .map_or("null", |security| &instruments.get(security).symbol);
     // A payment in a coin has no currency (docs/providers/snaptrade.md#activities).
-    let currency = if trade.coin.is_some() { "null" } else { instruments.currency(trade.currency) };
+    let currency = if trade.coin.is_some() {
+        "null"
+    } else {
+        instruments.currency(trade.currency)
+    };
     let at = Timestamp::from_second(trade.at).unwrap_or_default();
     let fx_rate = if trade.foreign { "1.3712" } else { "null" };
     let _ = write!(
@@ -142,7 +167,8 @@ fn write_drawn(out: &mut Vec<u8>, trade: &Trade, names: Names<'_>) {
          \"institution\":\"{institution}\",\"external_reference_id\":",
         trade.settled, trade.fee,
     );
-    // Sandbox choice: deposits and withdrawals have no group. The real grouping of money movements is unknown.
+    // Sandbox choice: deposits and withdrawals have no group. The real grouping of money movements
+    // is unknown.
     let grouped = !matches!(trade.deal.flow, Flow::MoneyIn | Flow::MoneyOut);
     let _ = match grouped {
         true => write!(out, "\"{}\"}}", trade_id(!seed, trade.group)),

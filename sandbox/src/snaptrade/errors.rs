@@ -1,5 +1,5 @@
-//! SnapTrade's errors (docs/providers/snaptrade.md#errors). Texts and codes are documented there unless a comment says
-//! otherwise.
+//! SnapTrade's errors (docs/providers/snaptrade.md#errors). Texts and codes are documented there
+//! unless a comment says otherwise.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
@@ -27,22 +27,39 @@ struct Body<'a> {
 
 impl Failure {
     pub(super) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), retry_after: None }
+        Self {
+            status,
+            code,
+            detail: detail.into(),
+            retry_after: None,
+        }
     }
 
     /// An unknown client, or a signature of another key.
     pub(super) fn signature() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "1076", "Unable to verify signature sent")
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "1076",
+            "Unable to verify signature sent",
+        )
     }
 
     /// An unknown user, or a wrong secret.
     pub(super) fn user() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "1083", "Invalid userID or userSecret provided")
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "1083",
+            "Invalid userID or userSecret provided",
+        )
     }
 
     /// An unknown id, or an id of another user.
     pub(super) fn missing() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "1011", "The requested resource does not exist.")
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "1011",
+            "The requested resource does not exist.",
+        )
     }
 
     /// An unusable body or parameter. The texts are invented.
@@ -52,7 +69,11 @@ impl Failure {
 
     /// An unreadable body.
     pub(super) fn unreadable() -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "1076", "Unable to verify data sent")
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "1076",
+            "Unable to verify data sent",
+        )
     }
 
     /// A call that needs the brokerage, on a disabled connection.
@@ -70,26 +91,49 @@ impl Failure {
     /// A call over a rate limit.
     pub(super) fn throttled(seconds: i64) -> Self {
         let detail = format!("Request was throttled. Expected available in {seconds} seconds.");
-        Self { retry_after: Some(seconds), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "0000", detail) }
+        Self {
+            retry_after: Some(seconds),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "0000", detail)
+        }
     }
 
-    /// The default error of a status, for forced faults and unknown routes. Where a status has several codes the
-    /// sandbox chose one.
+    /// The default error of a status, for forced faults and unknown routes. Where a status has
+    /// several codes the sandbox chose one.
     pub(super) fn of_status(status: StatusCode) -> Self {
         match status.as_u16() {
             400 => Self::unreadable(),
             401 => Self::user(),
             402 => Self::disabled(),
-            403 => Self::new(status, "1066", "User does not have permission to access this resource"),
+            403 => Self::new(
+                status,
+                "1066",
+                "User does not have permission to access this resource",
+            ),
             404 => Self::missing(),
             // The text is invented; the documentation says only that concurrent requests cause it.
-            409 => Self::new(status, "1166", "Another request for this resource is in progress."),
-            410 => Self::new(status, "", "This endpoint is no longer available for your account."),
-            425 => Self::new(status, "3012", "The resource is currently being populated. Please try again later."),
-            429 => Self { retry_after: None, ..Self::throttled(7) },
+            409 => Self::new(
+                status,
+                "1166",
+                "Another request for this resource is in progress.",
+            ),
+            410 => Self::new(
+                status,
+                "",
+                "This endpoint is no longer available for your account.",
+            ),
+            425 => Self::new(
+                status,
+                "3012",
+                "The resource is currently being populated. Please try again later.",
+            ),
+            429 => Self {
+                retry_after: None,
+                ..Self::throttled(7)
+            },
             500 => Self::new(status, "1000", "Encountered an unexpected exception."),
             503 => {
-                let detail = "Unable to sync with brokerage account. Invalid response from Brokerage API.";
+                let detail =
+                    "Unable to sync with brokerage account. Invalid response from Brokerage API.";
                 Self::new(status, "3002", detail)
             }
             _ => Self::new(status, "0000", status.canonical_reason().unwrap_or("error")),
@@ -100,7 +144,11 @@ impl Failure {
     pub(super) fn body(&self) -> Vec<u8> {
         let known = self.status != StatusCode::GONE;
         let status_code = known.then_some(self.status.as_u16());
-        let body = Body { detail: &self.detail, status_code, code: known.then_some(self.code) };
+        let body = Body {
+            detail: &self.detail,
+            status_code,
+            code: known.then_some(self.code),
+        };
         serde_json::to_vec(&body).expect("plain text has a JSON form")
     }
 }
@@ -108,7 +156,9 @@ impl Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let json = [(header::CONTENT_TYPE, "application/json")];
-        let retry_after = self.retry_after.map(|seconds| [(header::RETRY_AFTER, seconds.to_string())]);
+        let retry_after = self
+            .retry_after
+            .map(|seconds| [(header::RETRY_AFTER, seconds.to_string())]);
         (self.status, json, retry_after, self.body()).into_response()
     }
 }

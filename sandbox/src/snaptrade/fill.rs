@@ -13,7 +13,9 @@ use super::store::{Account, Connection, Store};
 use crate::members::Members;
 use crate::world::brokerage::deals::Plan;
 use crate::world::brokerage::trades::draw;
-use crate::world::brokerage::{AccountTemplate, Accounts, Holding, INVESTORS, Investor, MESSY, Role};
+use crate::world::brokerage::{
+    AccountTemplate, Accounts, Holding, INVESTORS, Investor, MESSY, Role,
+};
 
 impl Store {
     /// Creates all data of the world as of the day of `now`.
@@ -26,23 +28,41 @@ impl Store {
     }
 
     fn add_investor(&mut self, investor: &Investor, now: Timestamp) {
-        let key = if investor.role == Role::Personal { Key::Personal } else { Key::Commercial };
+        let key = if investor.role == Role::Personal {
+            Key::Personal
+        } else {
+            Key::Commercial
+        };
         let seed = self.seed;
-        let user = self.add_user(key, investor.user_id, id(seed, &format!("secret of {}", investor.user_id)));
+        let user = self.add_user(
+            key,
+            investor.user_id,
+            id(seed, &format!("secret of {}", investor.user_id)),
+        );
         for (index, login) in investor.logins.iter().enumerate() {
             let number = index + 1;
-            let connection_id = id(seed, &format!("connection {number} of {}", investor.user_id));
+            let connection_id = id(
+                seed,
+                &format!("connection {number} of {}", investor.user_id),
+            );
             let created = before(now, 400 - 30 * index as i64);
             let name = format!("Connection-{number}");
-            let mut connection = Connection::new(connection_id.clone(), user, login.broker, name, created);
+            let mut connection =
+                Connection::new(connection_id.clone(), user, login.broker, name, created);
             connection.disabled_at = login.disabled.then(|| before(now, 3));
             connection.is_listed = investor.role == Role::Listed;
-            connection.login = Some(format!("{}@example.com", investor.user_id.replace('-', ".")));
+            connection.login = Some(format!(
+                "{}@example.com",
+                investor.user_id.replace('-', ".")
+            ));
             self.connections.push(connection);
             match login.accounts {
                 Accounts::Made(templates) => {
                     let made = |template: &AccountTemplate| {
-                        id(seed, &format!("account {} of {connection_id}", template.number))
+                        id(
+                            seed,
+                            &format!("account {} of {connection_id}", template.number),
+                        )
                     };
                     self.add_template_accounts(&connection_id, templates, now, made);
                 }
@@ -62,12 +82,19 @@ impl Store {
         let (seed, today) = (self.seed, self.today);
         for template in templates {
             let balances = self.balances(template);
-            let positions: Vec<_> = template.holdings.iter().map(|holding| self.position(holding)).collect();
-            let account = self.add_account(connection_id, new_id(template), Members::default(), now);
+            let positions: Vec<_> = template
+                .holdings
+                .iter()
+                .map(|holding| self.position(holding))
+                .collect();
+            let account =
+                self.add_account(connection_id, new_id(template), Members::default(), now);
             account.members = members(account, template, today, now);
             account.balances = raw(&balances);
             account.as_of = fetched(now);
-            positions.into_iter().for_each(|position| account.add_position(position));
+            positions
+                .into_iter()
+                .for_each(|position| account.add_position(position));
             account.draw(&template.plan, template.total.1, seed, today);
         }
     }
@@ -113,7 +140,10 @@ impl Store {
             members.merge_all(messy.account);
             let account = self.add_account(connection_id, account_id, members, now);
             account.balances = messy.balances;
-            messy.positions.into_iter().for_each(|position| account.add_position(position));
+            messy
+                .positions
+                .into_iter()
+                .for_each(|position| account.add_position(position));
             for row in messy.activities {
                 let number = account.take_number();
                 let mut given = Members::default();
@@ -127,7 +157,13 @@ impl Store {
 
 impl Account {
     /// Replaces all rows with rows drawn from a plan.
-    pub(super) fn draw(&mut self, plan: &Plan, currency: &'static str, seed: u64, today: civil::Date) {
+    pub(super) fn draw(
+        &mut self,
+        plan: &Plan,
+        currency: &'static str,
+        seed: u64,
+        today: civil::Date,
+    ) {
         let trades = draw(plan, currency, seed, self.first_number(), today);
         self.replace(trades.into_iter().map(Entry::drawn).collect());
     }
@@ -147,11 +183,18 @@ fn before(now: Timestamp, days: i64) -> Timestamp {
 
 /// When SnapTrade last fetched the daily data.
 fn fetched(now: Timestamp) -> Timestamp {
-    now.saturating_sub(SignedDuration::from_mins(47)).unwrap_or(Timestamp::MIN)
+    now.saturating_sub(SignedDuration::from_mins(47))
+        .unwrap_or(Timestamp::MIN)
 }
 
-/// The members of an account in the format of `GET /accounts` (docs/providers/snaptrade.md#accounts).
-fn members(account: &Account, template: &AccountTemplate, today: civil::Date, now: Timestamp) -> Members {
+/// The members of an account in the format of `GET /accounts`
+/// (docs/providers/snaptrade.md#accounts).
+fn members(
+    account: &Account,
+    template: &AccountTemplate,
+    today: civil::Date,
+    now: Timestamp,
+) -> Members {
     let (amount, currency) = template.total;
     let oldest = today.saturating_sub(i64::from(template.plan.days).days());
     let shown = json!({
@@ -188,21 +231,33 @@ fn members(account: &Account, template: &AccountTemplate, today: civil::Date, no
     Members::from_value(&shown)
 }
 
-/// Replaces `<3>` with the day three days back. Replaces `<spring>`, `<autumn>` and the days after them with the last
-/// changes of New York's clocks.
+/// Replaces `<3>` with the day three days back. Replaces `<spring>`, `<autumn>` and the days after
+/// them with the last changes of New York's clocks.
 fn dated(text: &str, today: civil::Date) -> String {
     let mut text = text.to_owned();
     for back in 1..=90_i64 {
-        text = text.replace(&format!("<{back}>"), &today.saturating_sub(back.days()).to_string());
+        text = text.replace(
+            &format!("<{back}>"),
+            &today.saturating_sub(back.days()).to_string(),
+        );
     }
     let zone = TimeZone::get("America/New_York").expect("the time zone database is built in");
     // The change and the whole day after it are past.
-    let start = TimeZone::UTC.to_timestamp(today.saturating_sub(2.days()).at(0, 0, 0, 0)).unwrap_or_default();
+    let start = TimeZone::UTC
+        .to_timestamp(today.saturating_sub(2.days()).at(0, 0, 0, 0))
+        .unwrap_or_default();
     for change in zone.preceding(start).take(2) {
         let day = zone.to_datetime(change.timestamp()).date();
-        let season = if change.dst().is_dst() { "spring" } else { "autumn" };
+        let season = if change.dst().is_dst() {
+            "spring"
+        } else {
+            "autumn"
+        };
         text = text.replace(&format!("<{season}>"), &day.to_string());
-        text = text.replace(&format!("<{season}+1>"), &day.saturating_add(1.day()).to_string());
+        text = text.replace(
+            &format!("<{season}+1>"),
+            &day.saturating_add(1.day()).to_string(),
+        );
     }
     text
 }

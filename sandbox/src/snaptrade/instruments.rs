@@ -1,17 +1,21 @@
-//! Securities in SnapTrade's two formats: that of positions (docs/providers/snaptrade.md#positions) and that of
-//! activities (#activities).
+//! Securities in SnapTrade's two formats: that of positions (docs/providers/snaptrade.md#positions)
+//! and that of activities (#activities).
 
 use std::collections::BTreeMap;
 
 use jiff::civil;
 use serde_json::{Value, json};
 
-use crate::world::brokerage::securities::{Exchange, SECURITIES, Security, Shape, expiration_code, third_friday};
+use crate::world::brokerage::securities::{
+    Exchange, SECURITIES, Security, Shape, expiration_code, third_friday,
+};
 use crate::world::rng::{Rng, mix};
 
 /// Derives a stable id from the seed and a name, whatever else the world contains.
 pub(super) fn id(seed: u64, thing: &str) -> String {
-    let label = thing.bytes().fold(mix(seed), |label, byte| mix(label ^ u64::from(byte)));
+    let label = thing
+        .bytes()
+        .fold(mix(seed), |label, byte| mix(label ^ u64::from(byte)));
     Rng::new(seed, label).uuid()
 }
 
@@ -46,11 +50,17 @@ impl Instruments {
         };
         let views = SECURITIES.iter().map(|security| entry(security)).collect();
         let currencies = ["USD", "CAD", "AUD"].map(|code| (code, currency(seed, code).to_string()));
-        Self { seed, views, currencies: BTreeMap::from(currencies) }
+        Self {
+            seed,
+            views,
+            currencies: BTreeMap::from(currencies),
+        }
     }
 
     pub(super) fn get(&self, security: &Security) -> &InstrumentViews {
-        self.views.get(security.symbol).expect("every security is listed")
+        self.views
+            .get(security.symbol)
+            .expect("every security is listed")
     }
 
     /// A currency of an activity, serialized.
@@ -82,7 +92,13 @@ fn figi(seed: u64, security: &Security) -> Value {
     if security.exchange.is_none() || !matches!(security.shape, Shape::Plain) {
         return Value::Null;
     }
-    let mut rng = Rng::new(seed, security.symbol.bytes().fold(7, |label, byte| mix(label ^ u64::from(byte))));
+    let mut rng = Rng::new(
+        seed,
+        security
+            .symbol
+            .bytes()
+            .fold(7, |label, byte| mix(label ^ u64::from(byte))),
+    );
     let mut code = || format!("BBG00{}", rng.text(b"0123456789BCDFGHJKLMNPQRSTVWXYZ", 7));
     json!({"figi_code": code(), "figi_share_class": code()})
 }
@@ -114,7 +130,11 @@ fn instrument(seed: u64, today: civil::Date, security: &Security) -> Value {
             add("multiplier", terms.multiplier.into());
             add("underlying", instrument(seed, today, under));
         }
-        Shape::Future { root, months, known } => {
+        Shape::Future {
+            root,
+            months,
+            known,
+        } => {
             let expires = known.map(|_| third_friday(today, *months).to_string());
             add("root_symbol", (*root).into());
             add("expiration_code", expiration_code(today, *months).into());
@@ -170,8 +190,8 @@ fn security_type(seed: u64, security: &Security) -> Value {
     json!({"id": id(seed, &format!("type {code}")), "code": code, "description": description, "is_supported": true})
 }
 
-/// The symbol of an activity. Without an exchange the member is absent, because `null` would violate the schema
-/// (docs/providers/snaptrade.md#official-clients).
+/// The symbol of an activity. Without an exchange the member is absent, because `null` would
+/// violate the schema (docs/providers/snaptrade.md#official-clients).
 fn symbol(seed: u64, today: civil::Date, security: &Security) -> Value {
     let (figi, ticker) = (figi(seed, security), security.ticker(today));
     let plain = matches!(security.shape, Shape::Plain);
@@ -192,7 +212,9 @@ fn symbol(seed: u64, today: civil::Date, security: &Security) -> Value {
 }
 
 fn option_symbol(seed: u64, today: civil::Date, security: &Security) -> Value {
-    let Shape::Option(terms, under) = &security.shape else { return Value::Null };
+    let Shape::Option(terms, under) = &security.shape else {
+        return Value::Null;
+    };
     json!({
         "id": security_id(seed, security),
         "ticker": security.ticker(today),
@@ -204,8 +226,8 @@ fn option_symbol(seed: u64, today: civil::Date, security: &Security) -> Value {
     })
 }
 
-/// Converts a decimal text to a JSON number. The text must be short, because it passes through the library's number
-/// type.
+/// Converts a decimal text to a JSON number. The text must be short, because it passes through the
+/// library's number type.
 pub(super) fn number(text: &str) -> Value {
     serde_json::from_str(text).expect("the world's decimals are JSON numbers")
 }

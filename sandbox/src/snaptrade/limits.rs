@@ -1,5 +1,5 @@
-//! Rate limits (docs/providers/snaptrade.md#rate-limits). They count the last 60 seconds on the sandbox's clock, per
-//! key and per account of a personal key.
+//! Rate limits (docs/providers/snaptrade.md#rate-limits). They count the last 60 seconds on the
+//! sandbox's clock, per key and per account of a personal key.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -36,7 +36,10 @@ const fn unlimited() -> u64 {
 
 impl Default for LimitSettings {
     fn default() -> Self {
-        Self { per_minute: unlimited(), per_account_per_minute: unlimited() }
+        Self {
+            per_minute: unlimited(),
+            per_account_per_minute: unlimited(),
+        }
     }
 }
 
@@ -56,10 +59,15 @@ struct Quota {
 impl RateCounter {
     fn quota(&mut self, limit: u64, now: i64) -> Quota {
         // Seconds ahead of now exist after the clock was set back.
-        self.0.retain(|(second, _)| *second <= now && now - second < PERIOD_SECONDS);
+        self.0
+            .retain(|(second, _)| *second <= now && now - second < PERIOD_SECONDS);
         let used: u64 = self.0.iter().map(|(_, calls)| calls).sum();
         let oldest = self.0.front().map_or(now, |(second, _)| *second);
-        Quota { limit, remaining: limit.saturating_sub(used), reset: oldest + PERIOD_SECONDS - now }
+        Quota {
+            limit,
+            remaining: limit.saturating_sub(used),
+            reset: oldest + PERIOD_SECONDS - now,
+        }
     }
 
     fn count(&mut self, now: i64) {
@@ -89,27 +97,47 @@ struct Caller {
 
 impl Caller {
     fn of(request: &Request, snaptrade: &SnapTrade) -> Self {
-        let uri = request.extensions().get::<OriginalUri>().map_or_else(|| request.uri(), |original| &original.0);
-        let key = Query::parse(uri.query()).get("clientId").and_then(|id| snaptrade.key_of(id));
-        let path = uri.path().strip_prefix(PREFIX).unwrap_or_else(|| uri.path());
-        let account = path.strip_prefix("/accounts/").and_then(|rest| rest.split('/').next());
+        let uri = request
+            .extensions()
+            .get::<OriginalUri>()
+            .map_or_else(|| request.uri(), |original| &original.0);
+        let key = Query::parse(uri.query())
+            .get("clientId")
+            .and_then(|id| snaptrade.key_of(id));
+        let path = uri
+            .path()
+            .strip_prefix(PREFIX)
+            .unwrap_or_else(|| uri.path());
+        let account = path
+            .strip_prefix("/accounts/")
+            .and_then(|rest| rest.split('/').next());
         let account = account.filter(|account| key == Some(Key::Personal) && *account != "all");
-        Self { key, account: account.map(str::to_owned) }
+        Self {
+            key,
+            account: account.map(str::to_owned),
+        }
     }
 }
 
 impl Limits {
     /// Sets the limits and resets all counters.
     pub(super) fn set(&self, settings: LimitSettings) {
-        *self.0.lock() = Counts { settings, ..Counts::default() };
+        *self.0.lock() = Counts {
+            settings,
+            ..Counts::default()
+        };
     }
 
-    /// Counts a call, or returns the seconds until it can be repeated. A throttled call does not count, which is a
-    /// sandbox choice.
+    /// Counts a call, or returns the seconds until it can be repeated. A throttled call does not
+    /// count, which is a sandbox choice.
     fn take(&self, caller: &Caller, now: Timestamp) -> Result<(), i64> {
         let Some(key) = caller.key else { return Ok(()) };
         let (now, mut counts) = (now.as_second(), self.0.lock());
-        let Counts { settings, keys, accounts } = &mut *counts;
+        let Counts {
+            settings,
+            keys,
+            accounts,
+        } = &mut *counts;
         let whole = keys.entry(key).or_default();
         let mut counters = vec![(whole.quota(settings.per_minute, now), whole)];
         if let Some(account) = &caller.account {
@@ -119,22 +147,42 @@ impl Limits {
         if let Some((quota, _)) = counters.iter().find(|(quota, _)| quota.remaining == 0) {
             return Err(quota.reset);
         }
-        counters.iter_mut().for_each(|(_, counter)| counter.count(now));
+        counters
+            .iter_mut()
+            .for_each(|(_, counter)| counter.count(now));
         Ok(())
     }
 
     /// Adds the rate limit headers. Calls without a known key are not counted.
     fn add_headers(&self, caller: &Caller, now: Timestamp, headers: &mut HeaderMap) {
         let (now, mut counts) = (now.as_second(), self.0.lock());
-        let Counts { settings, keys, accounts } = &mut *counts;
+        let Counts {
+            settings,
+            keys,
+            accounts,
+        } = &mut *counts;
         let mut unknown_key = RateCounter::default();
-        let whole = caller.key.map_or(&mut unknown_key, |key| keys.entry(key).or_default());
-        let names = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
+        let whole = caller
+            .key
+            .map_or(&mut unknown_key, |key| keys.entry(key).or_default());
+        let names = [
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset",
+        ];
         write(headers, names, whole.quota(settings.per_minute, now));
         if let Some(account) = &caller.account {
             let counter = accounts.entry(account.clone()).or_default();
-            let names = ["x-ratelimit-account-limit", "x-ratelimit-account-remaining", "x-ratelimit-account-reset"];
-            write(headers, names, counter.quota(settings.per_account_per_minute, now));
+            let names = [
+                "x-ratelimit-account-limit",
+                "x-ratelimit-account-remaining",
+                "x-ratelimit-account-reset",
+            ];
+            write(
+                headers,
+                names,
+                counter.quota(settings.per_account_per_minute, now),
+            );
         }
     }
 }
@@ -147,24 +195,40 @@ fn write(headers: &mut HeaderMap, names: [&'static str; 3], quota: Quota) {
 }
 
 /// Rejects calls over the limits.
-pub(super) async fn throttle(State(snaptrade): State<Arc<SnapTrade>>, request: Request, next: Next) -> Response {
+pub(super) async fn throttle(
+    State(snaptrade): State<Arc<SnapTrade>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let caller = Caller::of(&request, &snaptrade);
-    match snaptrade.limits.take(&caller, snaptrade.controls.clock.now()) {
+    match snaptrade
+        .limits
+        .take(&caller, snaptrade.controls.clock.now())
+    {
         Ok(()) => next.run(request).await,
         Err(seconds) => Failure::throttled(seconds).into_response(),
     }
 }
 
-/// Adds the headers of every response: a request id, the rate limits, and a deprecation below the old prefix
-/// (docs/providers/snaptrade.md#transport and #rate-limits).
-pub(super) async fn add_headers(State(snaptrade): State<Arc<SnapTrade>>, request: Request, next: Next) -> Response {
+/// Adds the headers of every response: a request id, the rate limits, and a deprecation below the
+/// old prefix (docs/providers/snaptrade.md#transport and #rate-limits).
+pub(super) async fn add_headers(
+    State(snaptrade): State<Arc<SnapTrade>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let caller = Caller::of(&request, &snaptrade);
     let old = request.uri().path().starts_with(PREFIX);
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     let id = uuid::Uuid::new_v4().simple().to_string();
-    headers.insert("x-request-id", HeaderValue::from_str(&id).expect("hexadecimal digits are a header"));
-    snaptrade.limits.add_headers(&caller, snaptrade.controls.clock.now(), headers);
+    headers.insert(
+        "x-request-id",
+        HeaderValue::from_str(&id).expect("hexadecimal digits are a header"),
+    );
+    snaptrade
+        .limits
+        .add_headers(&caller, snaptrade.controls.clock.now(), headers);
     if old {
         headers.insert("deprecation", HeaderValue::from_static("@1781222400"));
     }

@@ -7,8 +7,8 @@ use crate::world::brokerage::Broker;
 /// The path of a link.
 pub(super) const PATH: &str = "/snapTrade/redeemToken";
 
-/// How a result is joined to a redirect URI that has a query. Tests set it because the real portal's way is unknown
-/// (docs/providers/snaptrade.md#portal-results).
+/// How a result is joined to a redirect URI that has a query. Tests set it because the real
+/// portal's way is unknown (docs/providers/snaptrade.md#portal-results).
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) enum Join {
     #[default]

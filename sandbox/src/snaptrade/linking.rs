@@ -1,4 +1,5 @@
-//! What the portal offers, and what a consent changes in the store (docs/providers/snaptrade.md#connection-portal).
+//! What the portal offers, and what a consent changes in the store
+//! (docs/providers/snaptrade.md#connection-portal).
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -11,7 +12,9 @@ use super::store::{Connection, NUMBERS_PER_ACCOUNT, Store};
 use crate::consent_page::OfferedAccount;
 use crate::members::Members;
 use crate::world::brokerage::trades::draw;
-use crate::world::brokerage::{AccountTemplate, Accounts, Broker, INVESTORS, Investor, LINKED, SANDBOX};
+use crate::world::brokerage::{
+    AccountTemplate, Accounts, Broker, INVESTORS, Investor, LINKED, SANDBOX,
+};
 use crate::world::invented::{first_word, full_name, stream};
 use crate::world::rng::{DIGITS, label};
 
@@ -34,7 +37,9 @@ fn investor(name: &str) -> Option<&'static Investor> {
 
 /// The display name of the user with this login name, known or new.
 pub(super) fn display_name(seed: u64, name: &str) -> String {
-    let Some(investor) = investor(name) else { return full_name(seed, name) };
+    let Some(investor) = investor(name) else {
+        return full_name(seed, name);
+    };
     let words = investor.user_id.split('-').map(|word| {
         let (first, rest) = word.split_at(1);
         format!("{}{rest}", first.to_uppercase())
@@ -45,21 +50,33 @@ pub(super) fn display_name(seed: u64, name: &str) -> String {
 /// The accounts that the world defines for a user at a broker.
 fn known_accounts(broker: &Broker, name: &str) -> Option<&'static Accounts> {
     let mut logins = investor(name)?.logins.iter();
-    logins.find(|login| login.broker.slug == broker.slug).map(|login| &login.accounts)
+    logins
+        .find(|login| login.broker.slug == broker.slug)
+        .map(|login| &login.accounts)
 }
 
 impl Store {
     pub(super) fn repair(&self, link: &Link, name: &str, now: Timestamp) -> Repair {
-        let Some(id) = &link.reconnect else { return Repair::None };
+        let Some(id) = &link.reconnect else {
+            return Repair::None;
+        };
         match self.connection(link.user, id, now) {
             None => Repair::Deleted,
-            Some(connection) if connection.login.as_ref().is_some_and(|login| login != name) => Repair::OtherLogin,
+            Some(connection) if connection.login.as_ref().is_some_and(|login| login != name) => {
+                Repair::OtherLogin
+            }
             Some(_) => Repair::SameLogin,
         }
     }
 
     /// The existing connection of a login: the one to repair, or one at the same broker.
-    fn linked_connection(&self, link: &Link, broker: &Broker, name: &str, now: Timestamp) -> Option<&Connection> {
+    fn linked_connection(
+        &self,
+        link: &Link,
+        broker: &Broker,
+        name: &str,
+        now: Timestamp,
+    ) -> Option<&Connection> {
         if let Some(id) = &link.reconnect {
             return self.connection(link.user, id, now);
         }
@@ -67,7 +84,8 @@ impl Store {
         all.find(|known| known.broker.slug == broker.slug && known.login.as_deref() == Some(name))
     }
 
-    /// The accounts of a login: the stored ones, else those of the world, else the same set for every user name.
+    /// The accounts of a login: the stored ones, else those of the world, else the same set for
+    /// every user name.
     pub(super) fn offers(
         &self,
         link: &Link,
@@ -76,14 +94,21 @@ impl Store {
         now: Timestamp,
     ) -> Vec<OfferedAccount> {
         if let Some(connection) = self.linked_connection(link, broker, name, now) {
-            let own = self.accounts.iter().filter(|account| account.connection_id == connection.id);
-            return own.map(|account| offer(account.id.clone(), &account.members)).collect();
+            let own = self
+                .accounts
+                .iter()
+                .filter(|account| account.connection_id == connection.id);
+            return own
+                .map(|account| offer(account.id.clone(), &account.members))
+                .collect();
         }
         // Preview the accounts in a temporary store.
         let mut preview = Self::empty(self.seed, self.today);
         preview.add_connection("", broker, name, 0, now);
         let accounts = preview.accounts.iter().enumerate();
-        accounts.map(|(index, account)| offer(index.to_string(), &account.members)).collect()
+        accounts
+            .map(|(index, account)| offer(index.to_string(), &account.members))
+            .collect()
     }
 
     /// Shares the chosen accounts of a login and no others. Returns the connection's id.
@@ -95,34 +120,52 @@ impl Store {
         chosen: &[OfferedAccount],
         now: Timestamp,
     ) -> String {
-        let known = self.linked_connection(link, broker, name, now).map(|connection| connection.id.clone());
+        let known = self
+            .linked_connection(link, broker, name, now)
+            .map(|connection| connection.id.clone());
         let id = known.unwrap_or_else(|| {
             let id = Uuid::new_v4().to_string();
             self.add_connection(&id, broker, name, link.user, now);
             id
         });
-        if let Some(connection) = self.connections.iter_mut().find(|connection| connection.id == id) {
+        if let Some(connection) = self
+            .connections
+            .iter_mut()
+            .find(|connection| connection.id == id)
+        {
             connection.reactivate();
             connection.trading |= link.trading;
             connection.login = Some(name.to_owned());
         }
-        let own = self.accounts.iter_mut().filter(|account| account.connection_id == id);
+        let own = self
+            .accounts
+            .iter_mut()
+            .filter(|account| account.connection_id == id);
         for (index, account) in own.enumerate() {
-            account.shared =
-                chosen.iter().any(|offer| offer.account_key == account.id || offer.account_key == index.to_string());
+            account.shared = chosen.iter().any(|offer| {
+                offer.account_key == account.id || offer.account_key == index.to_string()
+            });
         }
         id
     }
 
-    /// Links for tests that skip the pages: reactivates the user's connection at that broker, or adds a new one.
+    /// Links for tests that skip the pages: reactivates the user's connection at that broker, or
+    /// adds a new one.
     pub(super) fn link_without_pages(&mut self, link: &Link, now: Timestamp) -> String {
         let broker = link.broker.unwrap_or(&SANDBOX);
         let matches = |held: &Connection| match &link.reconnect {
             Some(id) => held.id == *id,
             None => held.broker.slug == broker.slug,
         };
-        let known = self.connections_of(link.user, now).find(|held| matches(held)).map(|held| held.id.clone());
-        if let Some(connection) = self.connections.iter_mut().find(|held| Some(&held.id) == known.as_ref()) {
+        let known = self
+            .connections_of(link.user, now)
+            .find(|held| matches(held))
+            .map(|held| held.id.clone());
+        if let Some(connection) = self
+            .connections
+            .iter_mut()
+            .find(|held| Some(&held.id) == known.as_ref())
+        {
             connection.reactivate();
             return connection.id.clone();
         }
@@ -135,7 +178,14 @@ impl Store {
     }
 
     /// Adds a connection with all accounts of a login.
-    fn add_connection(&mut self, id: &str, broker: &'static Broker, name: &str, user: u64, now: Timestamp) {
+    fn add_connection(
+        &mut self,
+        id: &str,
+        broker: &'static Broker,
+        name: &str,
+        user: u64,
+        now: Timestamp,
+    ) {
         let title = format!("Connection-{}", self.connections_of(user, now).count() + 1);
         let mut connection = Connection::new(id.to_owned(), user, broker, title, now);
         connection.login = Some(name.to_owned());
@@ -143,7 +193,9 @@ impl Store {
         let new_id = |_: &AccountTemplate| Uuid::new_v4().to_string();
         match known_accounts(broker, name) {
             Some(Accounts::Messy) => self.add_messy(id, now),
-            Some(Accounts::Made(templates)) => self.add_template_accounts(id, templates, now, new_id),
+            Some(Accounts::Made(templates)) => {
+                self.add_template_accounts(id, templates, now, new_id)
+            }
             None => {
                 self.add_template_accounts(id, LINKED, now, new_id);
                 self.personalize(id, broker, name);
@@ -151,20 +203,30 @@ impl Store {
         }
     }
 
-    /// Gives the accounts of an unknown user name their own names, numbers, money and rows. They depend on seed, broker
-    /// and user name only, not on earlier links.
+    /// Gives the accounts of an unknown user name their own names, numbers, money and rows. They
+    /// depend on seed, broker and user name only, not on earlier links.
     fn personalize(&mut self, id: &str, broker: &Broker, name: &str) {
         let (seed, today) = (self.seed, self.today);
-        let own = self.accounts.iter_mut().filter(|account| account.connection_id == id);
+        let own = self
+            .accounts
+            .iter_mut()
+            .filter(|account| account.connection_id == id);
         for (account, template) in own.zip(LINKED) {
             let mut rng = stream(seed, name, broker.slug, template.number);
-            let title = format!("{} {}", first_word(broker.name), template.name.unwrap_or_default());
+            let title = format!(
+                "{} {}",
+                first_word(broker.name),
+                template.name.unwrap_or_default()
+            );
             account.members.set("name", &title);
-            account.members.set("number", &format!("LK-{}", rng.text(DIGITS, 8)));
+            account
+                .members
+                .set("number", &format!("LK-{}", rng.text(DIGITS, 8)));
             let total = format!("{}.{:02}", rng.between(2_000, 40_000), rng.between(10, 99));
             let total = json!({"total": {"amount": number(&total), "currency": template.total.1}});
             account.members.set("balance", &total);
-            let own = label(&[name, broker.slug, template.number]) / NUMBERS_PER_ACCOUNT * NUMBERS_PER_ACCOUNT;
+            let own = label(&[name, broker.slug, template.number]) / NUMBERS_PER_ACCOUNT
+                * NUMBERS_PER_ACCOUNT;
             let first = account.first_number();
             let renumbered = |mut trade: crate::world::brokerage::trades::Trade| {
                 trade.number = first + trade.number % NUMBERS_PER_ACCOUNT;
@@ -182,10 +244,14 @@ fn offer(account_key: String, members: &Members) -> OfferedAccount {
     let number = text("number").unwrap_or_default();
     let hidden = number.chars().count().saturating_sub(4);
     let number: String = number.chars().skip(hidden).collect();
-    let name = text("name").or_else(|| text("raw_type")).unwrap_or_else(|| "Account".to_owned());
+    let name = text("name")
+        .or_else(|| text("raw_type"))
+        .unwrap_or_else(|| "Account".to_owned());
     OfferedAccount {
         account_key,
         name,
-        detail: format!("{} ••••{number}", text("raw_type").unwrap_or_default()).trim().to_owned(),
+        detail: format!("{} ••••{number}", text("raw_type").unwrap_or_default())
+            .trim()
+            .to_owned(),
     }
 }

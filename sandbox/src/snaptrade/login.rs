@@ -1,4 +1,5 @@
-//! `POST /snapTrade/login`: creates a link to the portal (docs/providers/snaptrade.md#connection-portal).
+//! `POST /snapTrade/login`: creates a link to the portal
+//! (docs/providers/snaptrade.md#connection-portal).
 
 use axum::response::Response;
 use jiff::{SignedDuration, Timestamp};
@@ -23,13 +24,24 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
         Some("trade-if-available") => broker.is_some_and(|broker| broker.trading),
         Some("trade") => {
             if let Some(broker) = broker.filter(|broker| !broker.trading) {
-                return Err(Failure::invalid(format!("{} does not have a trade type available", broker.slug)));
+                return Err(Failure::invalid(format!(
+                    "{} does not have a trade type available",
+                    broker.slug
+                )));
             }
             true
         }
-        Some(_) => return Err(Failure::invalid("connectionType must be read, trade or trade-if-available")),
+        Some(_) => {
+            return Err(Failure::invalid(
+                "connectionType must be read, trade or trade-if-available",
+            ));
+        }
     };
-    let locale = body.text("locale")?.unwrap_or("en").to_lowercase().replace('_', "-");
+    let locale = body
+        .text("locale")?
+        .unwrap_or("en")
+        .to_lowercase()
+        .replace('_', "-");
     if !["en", "pt-br"].contains(&locale.as_str()) {
         return Err(Failure::invalid("locale must be en or pt-BR"));
     }
@@ -37,29 +49,46 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
         return Err(Failure::invalid("connectionPortalVersion must be v4"));
     }
     body.flag("darkMode")?;
-    let (immediate, show_close_button) = (body.flag("immediateRedirect")?, body.flag("showCloseButton")?);
+    let (immediate, show_close_button) = (
+        body.flag("immediateRedirect")?,
+        body.flag("showCloseButton")?,
+    );
     let reconnect = body.text("reconnect")?;
     let repaired = match reconnect {
         None => None,
         Some(id) => {
             let store = call.snaptrade.store.read();
-            Some(store.connection(user, id, call.now).ok_or_else(Failure::missing)?.broker)
+            Some(
+                store
+                    .connection(user, id, call.now)
+                    .ok_or_else(Failure::missing)?
+                    .broker,
+            )
         }
     };
-    // Unknown: where a key without a redirect sends its user, and whether redirect URIs must be registered.
+    // Unknown: where a key without a redirect sends its user, and whether redirect URIs must be
+    // registered.
     let redirect_uri = body.text("customRedirect")?.unwrap_or(REDIRECT_URI);
     if !is_redirect_uri(redirect_uri) {
         return Err(Failure::invalid("customRedirect must be a URL"));
     }
-    let (token, session_id) = (Uuid::new_v4().simple().to_string(), Uuid::new_v4().to_string());
-    let named = broker.map(|broker| format!("&broker={}", broker.slug)).unwrap_or_default();
+    let (token, session_id) = (
+        Uuid::new_v4().simple().to_string(),
+        Uuid::new_v4().to_string(),
+    );
+    let named = broker
+        .map(|broker| format!("&broker={}", broker.slug))
+        .unwrap_or_default();
     let uri = format!(
         "{}{}?token={token}&clientId={}{named}&connectionPortalVersion=v4&sessionId={session_id}",
         call.snaptrade.base_url,
         link::PATH,
         call.snaptrade.client_id(call.key),
     );
-    let expires_at = call.now.saturating_add(SignedDuration::from_secs(LINK_SECONDS)).unwrap_or(Timestamp::MAX);
+    let expires_at = call
+        .now
+        .saturating_add(SignedDuration::from_secs(LINK_SECONDS))
+        .unwrap_or(Timestamp::MAX);
     // A repaired connection keeps its broker, whatever the request names (a sandbox choice).
     let broker = repaired.or(broker);
     let link = Link {
@@ -72,7 +101,9 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
     };
     let session = ConsentSession::new(Some(token), link, expires_at)
         .with_institution(broker.map(|broker| broker.slug.to_owned()));
-    call.snaptrade.consent_sessions.open(session.with_close_button(show_close_button.unwrap_or(true)));
+    call.snaptrade
+        .consent_sessions
+        .open(session.with_close_button(show_close_button.unwrap_or(true)));
     Ok(json(&json!({"redirectURI": uri, "sessionId": session_id})))
 }
 

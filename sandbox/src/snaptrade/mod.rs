@@ -1,5 +1,5 @@
-//! Simulates SnapTrade on its real protocol (<https://docs.snaptrade.com>). Comments say where the sandbox chose
-//! behaviour that is not documented, and the crate's README lists those choices.
+//! Simulates SnapTrade on its real protocol (<https://docs.snaptrade.com>). Comments say where the
+//! sandbox chose behaviour that is not documented, and the crate's README lists those choices.
 
 mod accounts;
 mod activities;
@@ -76,7 +76,8 @@ impl SnapTrade {
             error_body: |_path, status| ("application/json", Failure::of_status(status).body()),
         };
         let mut rng = Rng::new(options.seed, u64::MAX - 2);
-        // Letters only: clients encode other characters differently (docs/providers/snaptrade.md#request-signatures).
+        // Letters only: clients encode other characters differently
+        // (docs/providers/snaptrade.md#request-signatures).
         let mut key_pair = |name: &str| KeyPair {
             client_id: format!("{name}-{}", rng.text(b"ABCDEFGHJKLMNPQRSTUVWXYZ", 6)),
             consumer_key: rng.text(crate::world::rng::BASE62, 50),
@@ -113,8 +114,12 @@ impl SnapTrade {
         let (store, now) = (self.store.read(), self.controls.clock.now());
         let mut people = Vec::new();
         for user in store.users(Key::Commercial, now) {
-            let listed = store.connections_of(user.number, now).filter(|connection| connection.is_listed);
-            people.extend(listed.map(|connection| format!("{}, {}", user.id, connection.broker.name)));
+            let listed = store
+                .connections_of(user.number, now)
+                .filter(|connection| connection.is_listed);
+            people.extend(
+                listed.map(|connection| format!("{}, {}", user.id, connection.broker.name)),
+            );
         }
         people
     }
@@ -124,7 +129,9 @@ impl SnapTrade {
         let (store, now) = (self.store.read(), self.controls.clock.now());
         let mut credentials = Vec::new();
         for user in store.users(Key::Commercial, now) {
-            let connections = store.connections_of(user.number, now).filter(|connection| is_wanted(connection));
+            let connections = store
+                .connections_of(user.number, now)
+                .filter(|connection| is_wanted(connection));
             credentials.extend(connections.map(|connection| Credentials::SnapTrade {
                 user_id: user.id.clone(),
                 user_secret: user.secret.clone(),
@@ -135,7 +142,9 @@ impl SnapTrade {
     }
 
     fn key_of(&self, client_id: &str) -> Option<Key> {
-        [Key::Commercial, Key::Personal].into_iter().find(|key| self.client_id(*key) == client_id)
+        [Key::Commercial, Key::Personal]
+            .into_iter()
+            .find(|key| self.client_id(*key) == client_id)
     }
 
     fn client_id(&self, key: Key) -> &str {
@@ -153,18 +162,21 @@ impl SnapTrade {
         }
     }
 
-    /// All routes of the port. Only the provider's own are counted and subject to faults. They exist below the old
-    /// prefix too.
+    /// All routes of the port. Only the provider's own are counted and subject to faults. They
+    /// exist below the old prefix too.
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
-        let control = control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
+        let control =
+            control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
         let control = control.merge(crate::logos::routes(reference::logo_name));
         let provider = api()
             .nest(sign::PREFIX, api())
             .route("/", get(reference::status))
             .merge(consent_page::routes())
             .route(link::PATH, get(portal::enter))
-            .method_not_allowed_fallback(async || Failure::of_status(StatusCode::METHOD_NOT_ALLOWED))
+            .method_not_allowed_fallback(async || {
+                Failure::of_status(StatusCode::METHOD_NOT_ALLOWED)
+            })
             .fallback(async || Failure::of_status(StatusCode::NOT_FOUND))
             .with_state(Arc::clone(&self))
             .layer(from_fn_with_state(Arc::clone(&self), limits::throttle))
@@ -178,7 +190,10 @@ fn api() -> Router<Arc<SnapTrade>> {
     Router::new()
         .route("/institutions", get(reference::institutions))
         .route("/brokerages", get(reference::brokerages))
-        .route("/brokerageAuthorizationTypes", get(reference::authorization_types))
+        .route(
+            "/brokerageAuthorizationTypes",
+            get(reference::authorization_types),
+        )
         .route("/snapTrade/listUsers", get(users::list))
         .route("/snapTrade/registerUser", post(users::register))
         .route("/snapTrade/deleteUser", delete(users::delete))
@@ -186,13 +201,25 @@ fn api() -> Router<Arc<SnapTrade>> {
         .route("/snapTrade/login", post(login::login))
         .route("/snapTrade/partners", get(reference::partner))
         .route("/authorizations", get(connections::list))
-        .route("/authorizations/{id}", get(connections::show).delete(connections::delete_now))
+        .route(
+            "/authorizations/{id}",
+            get(connections::show).delete(connections::delete_now),
+        )
         .route("/connection/{id}", delete(connections::delete))
         .route("/authorizations/{id}/refresh", post(connections::refresh))
-        .route("/authorizations/{id}/transactions/sync", post(connections::sync))
+        .route(
+            "/authorizations/{id}/transactions/sync",
+            post(connections::sync),
+        )
         .route("/authorizations/{id}/disable", post(connections::disable))
-        .route("/authorizations/{id}/accounts", get(accounts::list_of_connection))
-        .route("/connections/{id}/accounts", get(accounts::list_tagged_of_connection))
+        .route(
+            "/authorizations/{id}/accounts",
+            get(accounts::list_of_connection),
+        )
+        .route(
+            "/connections/{id}/accounts",
+            get(accounts::list_tagged_of_connection),
+        )
         .route("/accounts", get(accounts::list))
         .route("/accounts/all", get(accounts::list_tagged))
         .route("/accounts/{id}", get(accounts::show))

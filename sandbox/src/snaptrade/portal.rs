@@ -1,5 +1,6 @@
-//! SnapTrade's part of the consent page, which a link opens (docs/providers/snaptrade.md#connection-portal).
-//! `sandbox_auto` skips the pages for tests that do not need them.
+//! SnapTrade's part of the consent page, which a link opens
+//! (docs/providers/snaptrade.md#connection-portal). `sandbox_auto` skips the pages for tests that
+//! do not need them.
 
 use std::sync::Arc;
 
@@ -13,27 +14,46 @@ use super::errors::Failure;
 use super::link::{Join, Link};
 use super::linking::{Repair, display_name};
 use crate::consent_page::{
-    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions, InstitutionOption,
-    OfferedAccount, append_query, see_other,
+    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions,
+    InstitutionOption, OfferedAccount, append_query, see_other,
 };
 use crate::query::Query;
 use crate::world::brokerage::{BROKERS, Broker, SANDBOX};
 
-/// Opens a link in the browser. With `sandbox_auto`, which the sandbox adds, it responds at once without pages.
-pub(super) async fn enter(State(snaptrade): State<Arc<SnapTrade>>, request: Request) -> Result<Response, Failure> {
+/// Opens a link in the browser. With `sandbox_auto`, which the sandbox adds, it responds at once
+/// without pages.
+pub(super) async fn enter(
+    State(snaptrade): State<Arc<SnapTrade>>,
+    request: Request,
+) -> Result<Response, Failure> {
     let query = Query::parse(request.uri().query());
     let token = query.get("token").unwrap_or_default();
-    let Some(word) = query.get("sandbox_auto") else { return Ok(consent_page::session_page(&*snaptrade, token)) };
+    let Some(word) = query.get("sandbox_auto") else {
+        return Ok(consent_page::session_page(&*snaptrade, token));
+    };
     let now = snaptrade.now();
-    let redeemed = snaptrade.consent_sessions.redeem(token, now).map(ConsentSession::into_auth_request);
+    let redeemed = snaptrade
+        .consent_sessions
+        .redeem(token, now)
+        .map(ConsentSession::into_auth_request);
     // The portal's code for an expired session. The JSON body is a sandbox choice.
-    let link = redeemed.ok_or_else(|| Failure::new(StatusCode::BAD_REQUEST, "1006", "No authorization in progress"))?;
+    let link = redeemed.ok_or_else(|| {
+        Failure::new(
+            StatusCode::BAD_REQUEST,
+            "1006",
+            "No authorization in progress",
+        )
+    })?;
     let result = match word {
         "accept" => success(&snaptrade.store.write().link_without_pages(&link, now)),
         "error" => error(403, "1066"),
         "abandon" => ABANDONED.to_owned(),
         "deny" => String::new(),
-        _ => return Err(Failure::invalid("sandbox_auto must be accept, error, abandon or deny")),
+        _ => {
+            return Err(Failure::invalid(
+                "sandbox_auto must be accept, error, abandon or deny",
+            ));
+        }
     };
     Ok(see_other(&snaptrade.redirect(&link, &result)).into_response())
 }
@@ -79,7 +99,11 @@ impl SnapTrade {
 }
 
 fn broker(slug: &str) -> &'static Broker {
-    BROKERS.iter().copied().find(|broker| broker.slug == slug).unwrap_or(&SANDBOX)
+    BROKERS
+        .iter()
+        .copied()
+        .find(|broker| broker.slug == slug)
+        .unwrap_or(&SANDBOX)
 }
 
 impl ConsentProvider for SnapTrade {
@@ -133,17 +157,22 @@ impl ConsentProvider for SnapTrade {
         match store.repair(link, name, now) {
             Repair::OtherLogin => Err(ConsentOutcome::WrongLogin),
             Repair::Deleted => Err(ConsentOutcome::Deleted),
-            Repair::None | Repair::SameLogin => {
-                Ok((display_name(store.seed, name), store.offers(link, broker(institution_id), name, now)))
-            }
+            Repair::None | Repair::SameLogin => Ok((
+                display_name(store.seed, name),
+                store.offers(link, broker(institution_id), name, now),
+            )),
         }
     }
 
-    /// Codes and statuses are the portal's own (docs/providers/snaptrade.md#portal-results). Where the documentation
-    /// does not assign one to an outcome, the sandbox chose it.
+    /// Codes and statuses are the portal's own (docs/providers/snaptrade.md#portal-results). Where
+    /// the documentation does not assign one to an outcome, the sandbox chose it.
     fn finish(&self, link: &Link, outcome: ConsentOutcome) -> ConsentResult {
         match outcome {
-            ConsentOutcome::Allowed { institution_id, name, chosen } => {
+            ConsentOutcome::Allowed {
+                institution_id,
+                name,
+                chosen,
+            } => {
                 let (mut store, now) = (self.store.write(), self.now());
                 if !store.has_user(link.user, now) {
                     return self.failed(link, 401, "0000", "The user no longer exists");
@@ -158,7 +187,11 @@ impl ConsentProvider for SnapTrade {
                             location: Some(self.redirect(link, &success(&id))),
                             shows_page: !link.immediate,
                             title: "You are connected".to_owned(),
-                            text: format!("{} now shares your accounts at {}.", Self::BRAND.name, broker.name),
+                            text: format!(
+                                "{} now shares your accounts at {}.",
+                                Self::BRAND.name,
+                                broker.name
+                            ),
                         }
                     }
                 }
@@ -166,9 +199,15 @@ impl ConsentProvider for SnapTrade {
             // Seen live: a cancel adds nothing to the redirect URI.
             ConsentOutcome::Cancelled { .. } => self.redirect_without_page(link, ""),
             ConsentOutcome::Closed => self.redirect_without_page(link, ABANDONED),
-            ConsentOutcome::WrongCode => self.failed(link, 400, "1086", "The one-time code was wrong too often"),
-            ConsentOutcome::Unavailable => self.failed(link, 500, "3000", "The broker cannot be reached"),
-            ConsentOutcome::LoginRejected => self.failed(link, 403, "1066", "The broker did not accept the login"),
+            ConsentOutcome::WrongCode => {
+                self.failed(link, 400, "1086", "The one-time code was wrong too often")
+            }
+            ConsentOutcome::Unavailable => {
+                self.failed(link, 500, "3000", "The broker cannot be reached")
+            }
+            ConsentOutcome::LoginRejected => {
+                self.failed(link, 403, "1066", "The broker did not accept the login")
+            }
             ConsentOutcome::WrongLogin => self.wrong_login(link),
             ConsentOutcome::Deleted => self.connection_deleted(link),
             ConsentOutcome::TimedOut => self.failed(link, 400, "1006", "The session took too long"),
@@ -182,6 +221,11 @@ impl SnapTrade {
     }
 
     fn wrong_login(&self, link: &Link) -> ConsentResult {
-        self.failed(link, 400, "1023", "This login is not the one of the connection to repair")
+        self.failed(
+            link,
+            400,
+            "1023",
+            "This login is not the one of the connection to repair",
+        )
     }
 }

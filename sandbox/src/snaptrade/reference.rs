@@ -18,7 +18,12 @@ pub(super) const REDIRECT_URI: &str = "https://client.example.com/linked";
 
 /// `GET /`: the health check. The version is the documented sample.
 pub(super) async fn status(State(snaptrade): State<Arc<SnapTrade>>) -> Response {
-    let now = snaptrade.controls.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+    let now = snaptrade
+        .controls
+        .clock
+        .now()
+        .strftime("%Y-%m-%dT%H:%M:%S.%6fZ")
+        .to_string();
     json(&json!({"version": 153, "timestamp": now, "online": true}))
 }
 
@@ -33,7 +38,10 @@ fn square_logo(base_url: &str, broker: &Broker) -> Option<String> {
 
 pub(super) fn logo_name(id: &str) -> Option<&'static str> {
     let slug = id.strip_suffix("-square").unwrap_or(id);
-    BROKERS.iter().find(|broker| broker.slug.eq_ignore_ascii_case(slug)).map(|broker| broker.name)
+    BROKERS
+        .iter()
+        .find(|broker| broker.slug.eq_ignore_ascii_case(slug))
+        .map(|broker| broker.name)
 }
 
 pub(super) fn brokerage_id(seed: u64, broker: &Broker) -> String {
@@ -62,14 +70,23 @@ pub(super) fn brokerage(base_url: &str, seed: u64, broker: &Broker) -> Value {
 pub(super) async fn brokerages(call: ClientCall) -> Response {
     let seed = call.snaptrade.store.read().seed;
     let base_url = &call.snaptrade.base_url;
-    json(&BROKERS.iter().map(|broker| brokerage(base_url, seed, broker)).collect::<Value>())
+    json(
+        &BROKERS
+            .iter()
+            .map(|broker| brokerage(base_url, seed, broker))
+            .collect::<Value>(),
+    )
 }
 
 /// Lists the public catalogue.
 pub(super) async fn institutions(State(snaptrade): State<Arc<SnapTrade>>) -> Response {
     let base_url = &snaptrade.base_url;
     let view = |broker: &&Broker| {
-        let scopes: &[&str] = if broker.trading { &["READ", "TRADE"] } else { &["READ"] };
+        let scopes: &[&str] = if broker.trading {
+            &["READ", "TRADE"]
+        } else {
+            &["READ"]
+        };
         json!({
             "slug": broker.slug, "name": broker.name, "display_name": broker.name,
             "description": broker.description,
@@ -85,13 +102,23 @@ pub(super) async fn institutions(State(snaptrade): State<Arc<SnapTrade>>) -> Res
 /// Lists how each brokerage can be connected, or each of those that the call names.
 pub(super) async fn authorization_types(call: ClientCall) -> Response {
     let seed = call.snaptrade.store.read().seed;
-    let named = call.query.get("brokerage").filter(|slugs| !slugs.is_empty());
-    let is_wanted = |broker: &Broker| named.is_none_or(|slugs| slugs.split(',').any(|slug| slug == broker.slug));
+    let named = call
+        .query
+        .get("brokerage")
+        .filter(|slugs| !slugs.is_empty());
+    let is_wanted = |broker: &Broker| {
+        named.is_none_or(|slugs| slugs.split(',').any(|slug| slug == broker.slug))
+    };
     let mut types = Vec::new();
     for broker in BROKERS.iter().filter(|broker| is_wanted(broker)) {
-        let kinds: &[&str] = if broker.trading { &["read", "trade"] } else { &["read"] };
+        let kinds: &[&str] = if broker.trading {
+            &["read", "trade"]
+        } else {
+            &["read"]
+        };
         types.extend(kinds.iter().map(|kind| {
-            let brokerage = json!({"id": brokerage_id(seed, broker), "name": broker.name, "slug": broker.slug});
+            let brokerage =
+                json!({"id": brokerage_id(seed, broker), "name": broker.name, "slug": broker.slug});
             let type_id = id(seed, &format!("{kind} at {}", broker.slug));
             json!({"id": type_id, "type": kind, "auth_type": "OAUTH", "brokerage": brokerage})
         }));
@@ -99,8 +126,8 @@ pub(super) async fn authorization_types(call: ClientCall) -> Response {
     json(&types)
 }
 
-/// Shows the settings of the key (docs/providers/snaptrade.md#reference-data). A personal key has neither logo nor
-/// redirect URI.
+/// Shows the settings of the key (docs/providers/snaptrade.md#reference-data). A personal key has
+/// neither logo nor redirect URI.
 pub(super) async fn partner(call: ClientCall) -> Response {
     let seed = call.snaptrade.store.read().seed;
     let (slug, name, redirect) = match call.key {

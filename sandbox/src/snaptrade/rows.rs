@@ -14,50 +14,81 @@ pub(super) fn not_found(what: &str, id: &str) -> BadRequest {
     BadRequest(format!("there is no {what} {id:?}"))
 }
 
-/// Removes and returns the account id of a row. Current rows do not name their account; rows of the retired lists have
-/// an object.
+/// Removes and returns the account id of a row. Current rows do not name their account; rows of the
+/// retired lists have an object.
 fn take_account(row: &mut Members) -> Result<String, BadRequest> {
-    let object = row.get("account").and_then(|value| Members::parse(value.get().as_bytes()).ok());
+    let object = row
+        .get("account")
+        .and_then(|value| Members::parse(value.get().as_bytes()).ok());
     // Remove all three names, whatever their values are.
     let named = ["account", "accountId", "account_id"].map(|name| row.take_text(name));
-    let id = named.into_iter().flatten().next().or_else(|| object?.text("id"));
+    let id = named
+        .into_iter()
+        .flatten()
+        .next()
+        .or_else(|| object?.text("id"));
     id.ok_or_else(|| "\"account\" is needed: the id of an account".into())
 }
 
 impl Store {
     /// An account of any user.
     pub(super) fn any_account(&mut self, id: &str) -> Result<&mut Account, BadRequest> {
-        self.accounts.iter_mut().find(|account| account.id == id).ok_or_else(|| not_found("account", id))
+        self.accounts
+            .iter_mut()
+            .find(|account| account.id == id)
+            .ok_or_else(|| not_found("account", id))
     }
 
     /// Returns the index of the account and of the row within it.
     fn find_trade(&self, id: &str) -> Result<(usize, usize), BadRequest> {
         let mut accounts = self.accounts.iter().enumerate();
         let found = accounts.find_map(|(account_index, account)| {
-            let index = account.entries.iter().position(|entry| entry.has_id(id, self.seed))?;
+            let index = account
+                .entries
+                .iter()
+                .position(|entry| entry.has_id(id, self.seed))?;
             Some((account_index, index))
         });
         found.ok_or_else(|| not_found("trade", id))
     }
 
     /// Adds a row and fills in the members that the test left out.
-    pub(super) fn add_trade(&mut self, mut row: Members, now: Timestamp) -> Result<Members, BadRequest> {
+    pub(super) fn add_trade(
+        &mut self,
+        mut row: Members,
+        now: Timestamp,
+    ) -> Result<Members, BadRequest> {
         let account_id = take_account(&mut row)?;
-        if row.text("id").is_some_and(|id| self.find_trade(&id).is_ok()) {
+        if row
+            .text("id")
+            .is_some_and(|id| self.find_trade(&id).is_ok())
+        {
             return Err("there is a trade with this id already: PATCH it".into());
         }
         let (seed, security) = (self.seed, &crate::world::brokerage::securities::EXRB);
         let symbol = Members::parse(self.instruments.get(security).symbol.as_bytes());
-        let (symbol, dollars) = (symbol.unwrap_or_default(), self.instruments.any_currency("USD"));
+        let (symbol, dollars) = (
+            symbol.unwrap_or_default(),
+            self.instruments.any_currency("USD"),
+        );
         let account = self.any_account(&account_id)?;
         let number = account.take_number();
         // Activities are never intraday (docs/providers/snaptrade.md#activities).
-        let yesterday = TimeZone::UTC.to_datetime(now).date().saturating_sub(1.day());
+        let yesterday = TimeZone::UTC
+            .to_datetime(now)
+            .date()
+            .saturating_sub(1.day());
         row.set_default("id", &trade_id(seed, number));
         if row.get("option_symbol").is_none() {
             row.set_default("symbol", &symbol);
         }
-        for name in ["symbol", "option_symbol", "currency_universal_symbol", "fx_rate", "external_reference_id"] {
+        for name in [
+            "symbol",
+            "option_symbol",
+            "currency_universal_symbol",
+            "fx_rate",
+            "external_reference_id",
+        ] {
             row.set_default(name, &());
         }
         for (name, value) in [("price", 1), ("units", 1), ("amount", -1), ("fee", 0)] {
@@ -110,15 +141,18 @@ impl Store {
         Ok(position)
     }
 
-    /// Returns the account that holds an instrument and the index there. An instrument that an account holds twice
-    /// gives the first index.
+    /// Returns the account that holds an instrument and the index there. An instrument that an
+    /// account holds twice gives the first index.
     fn find_position(
         &mut self,
         instrument_id: &str,
         account: Option<&str>,
     ) -> Result<(&mut Account, usize), BadRequest> {
         let holds = |held: &Account| {
-            let index = held.positions.iter().position(|position| position.instrument_id == instrument_id)?;
+            let index = held
+                .positions
+                .iter()
+                .position(|position| position.instrument_id == instrument_id)?;
             account.is_none_or(|id| held.id == id).then_some(index)
         };
         if self.accounts.iter().filter_map(holds).count() > 1 {
@@ -144,7 +178,11 @@ impl Store {
         Ok(members)
     }
 
-    pub(super) fn remove_position(&mut self, instrument_id: &str, account: Option<&str>) -> Result<(), BadRequest> {
+    pub(super) fn remove_position(
+        &mut self,
+        instrument_id: &str,
+        account: Option<&str>,
+    ) -> Result<(), BadRequest> {
         let (account, index) = self.find_position(instrument_id, account)?;
         account.positions.remove(index);
         account.holding_changes += 1;

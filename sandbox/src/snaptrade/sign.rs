@@ -6,7 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// The old prefix. Calls below it may be signed with or without it (docs/providers/snaptrade.md#request-signatures and
+/// The old prefix. Calls below it may be signed with or without it
+/// (docs/providers/snaptrade.md#request-signatures and
 /// #official-clients).
 pub(super) const PREFIX: &str = "/api/v1";
 
@@ -19,16 +20,20 @@ pub(super) struct Signed<'a> {
 }
 
 impl Signed<'_> {
-    /// Whether `signature` is valid for this call and key. Non-ASCII text may be encoded in either way of the official
-    /// clients, because the real service's way is unknown.
+    /// Whether `signature` is valid for this call and key. Non-ASCII text may be encoded in either
+    /// way of the official clients, because the real service's way is unknown.
     pub(super) fn is_signed_by(&self, consumer_key: &str, signature: &str) -> bool {
-        let Ok(tag) = STANDARD.decode(signature) else { return false };
+        let Ok(tag) = STANDARD.decode(signature) else {
+            return false;
+        };
         let key = hmac::Key::new(hmac::HMAC_SHA256, consumer_key.as_bytes());
-        let short = self.path.strip_prefix(PREFIX).filter(|rest| rest.starts_with('/'));
-        let mut messages = [self.path]
-            .into_iter()
-            .chain(short)
-            .flat_map(|path| [Letters::Escaped, Letters::Raw].map(|letters| self.message(path, letters)));
+        let short = self
+            .path
+            .strip_prefix(PREFIX)
+            .filter(|rest| rest.starts_with('/'));
+        let mut messages = [self.path].into_iter().chain(short).flat_map(|path| {
+            [Letters::Escaped, Letters::Raw].map(|letters| self.message(path, letters))
+        });
         messages.any(|message| hmac::verify(&key, message.as_bytes(), &tag).is_ok())
     }
 
@@ -74,7 +79,9 @@ fn write(out: &mut String, value: &Value, letters: Letters) {
                 write(out, value, letters);
             });
         }
-        Value::Array(elements) => list(out, ('[', ']'), elements, |out, value| write(out, value, letters)),
+        Value::Array(elements) => list(out, ('[', ']'), elements, |out, value| {
+            write(out, value, letters)
+        }),
         Value::String(text) => write_text(out, text, letters),
         Value::Null | Value::Bool(_) | Value::Number(_) => out.push_str(&value.to_string()),
     }
@@ -122,14 +129,27 @@ mod tests {
 
     #[track_caller]
     fn assert_signed(content: &Value, path: &str, query: &str, signature: &str) {
-        let call = Signed { content, path, query };
+        let call = Signed {
+            content,
+            path,
+            query,
+        };
         assert!(call.is_signed_by(KEY, signature), "{path}?{query}");
         assert!(!call.is_signed_by("test-consumer-key-2", signature));
         assert!(!call.is_signed_by(KEY, &signature[4..]));
         for other in [
-            Signed { path: "/authorizations", ..call },
-            Signed { query: "clientId=TESTCLIENT", ..call },
-            Signed { content: &json!({"userId": "x"}), ..call },
+            Signed {
+                path: "/authorizations",
+                ..call
+            },
+            Signed {
+                query: "clientId=TESTCLIENT",
+                ..call
+            },
+            Signed {
+                content: &json!({"userId": "x"}),
+                ..call
+            },
         ] {
             assert!(!other.is_signed_by(KEY, signature));
         }
@@ -148,9 +168,20 @@ mod tests {
 
     #[test]
     fn v2_v3_python_without_a_body() {
-        let query = format!("userId=snaptrade-user-123&{SECRET}&clientId=TESTCLIENT&timestamp=1715123456");
-        assert_signed(NOTHING, "/accounts", &query, "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU=");
-        assert_signed(NOTHING, "/snapTrade/login", &query, "P/zG+PgUvMPM7yWywaaYfnkFgMzuuSIRQHJUgNRjGKY=");
+        let query =
+            format!("userId=snaptrade-user-123&{SECRET}&clientId=TESTCLIENT&timestamp=1715123456");
+        assert_signed(
+            NOTHING,
+            "/accounts",
+            &query,
+            "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU=",
+        );
+        assert_signed(
+            NOTHING,
+            "/snapTrade/login",
+            &query,
+            "P/zG+PgUvMPM7yWywaaYfnkFgMzuuSIRQHJUgNRjGKY=",
+        );
     }
 
     const ACTIVITIES: &str = "/accounts/917c8734-8470-4a3e-a18f-57c3f2ee6631/activities";
@@ -168,8 +199,14 @@ mod tests {
 
     #[test]
     fn v5_typescript() {
-        let query = format!("clientId=TESTCLIENT&userId=snaptrade-user-123&{SECRET}&timestamp=1715123457");
-        assert_signed(NOTHING, "/accounts", &query, "jrMb9GtWUQLFz04kVEVJpr9fXwwO0+KBmXPbih5CJMQ=");
+        let query =
+            format!("clientId=TESTCLIENT&userId=snaptrade-user-123&{SECRET}&timestamp=1715123457");
+        assert_signed(
+            NOTHING,
+            "/accounts",
+            &query,
+            "jrMb9GtWUQLFz04kVEVJpr9fXwwO0+KBmXPbih5CJMQ=",
+        );
         assert_signed(
             NOTHING,
             ACTIVITIES,
@@ -181,10 +218,25 @@ mod tests {
 
     #[test]
     fn v6_with_the_old_prefix_and_without() {
-        let query = format!("userId=snaptrade-user-123&{SECRET}&clientId=TESTCLIENT&timestamp=1715123456");
-        assert_signed(NOTHING, "/api/v1/accounts", &query, "qAHiialBkYWhqMP/84nj+HDDCLWtDcAD4LNSKKAneUw=");
-        assert_signed(NOTHING, "/api/v1/accounts", &query, "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU=");
-        let call = Signed { content: NOTHING, path: "/accounts", query: &query };
+        let query =
+            format!("userId=snaptrade-user-123&{SECRET}&clientId=TESTCLIENT&timestamp=1715123456");
+        assert_signed(
+            NOTHING,
+            "/api/v1/accounts",
+            &query,
+            "qAHiialBkYWhqMP/84nj+HDDCLWtDcAD4LNSKKAneUw=",
+        );
+        assert_signed(
+            NOTHING,
+            "/api/v1/accounts",
+            &query,
+            "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU=",
+        );
+        let call = Signed {
+            content: NOTHING,
+            path: "/accounts",
+            query: &query,
+        };
         assert!(!call.is_signed_by(KEY, "qAHiialBkYWhqMP/84nj+HDDCLWtDcAD4LNSKKAneUw="));
     }
 
@@ -194,10 +246,22 @@ mod tests {
             "broker": "ALPACA", "connectionType": "read", "immediateRedirect": true,
             "customRedirect": "https://example.com/cb?x=1&y=é/ü",
         });
-        let python = format!("userId=snaptrade-user-123&{SECRET}&clientId=TESTCLIENT&timestamp=1715123456");
-        assert_signed(&content, "/snapTrade/login", &python, "HA5AKSAgAl/ClmGMuXfHb6tepFs+CqZYHOx/IREo4OI=");
-        let typescript = format!("clientId=TESTCLIENT&userId=snaptrade-user-123&{SECRET}&timestamp=1715123457");
-        assert_signed(&content, "/snapTrade/login", &typescript, "LBb55iXFk4c2r3t/PtqklQqqztpR4t5mGcFpnCnhSis=");
+        let python =
+            format!("userId=snaptrade-user-123&{SECRET}&clientId=TESTCLIENT&timestamp=1715123456");
+        assert_signed(
+            &content,
+            "/snapTrade/login",
+            &python,
+            "HA5AKSAgAl/ClmGMuXfHb6tepFs+CqZYHOx/IREo4OI=",
+        );
+        let typescript =
+            format!("clientId=TESTCLIENT&userId=snaptrade-user-123&{SECRET}&timestamp=1715123457");
+        assert_signed(
+            &content,
+            "/snapTrade/login",
+            &typescript,
+            "LBb55iXFk4c2r3t/PtqklQqqztpR4t5mGcFpnCnhSis=",
+        );
     }
 
     #[test]
@@ -208,19 +272,29 @@ mod tests {
             "userId": "snaptrade-user-123", "webhookSecret": "gQNuZIBwPYUVAsXvCfOA",
             "brokerageAuthorizationId": "87b24961-b51e-4db8-9226-f198f6518a89",
         });
-        assert_eq!(webhook_signature(KEY, &body), "fef2+CuqjO/ys7fBLVGo26FwxEZomLYFwu4tcyi4YJc=");
+        assert_eq!(
+            webhook_signature(KEY, &body),
+            "fef2+CuqjO/ys7fBLVGo26FwxEZomLYFwu4tcyi4YJc="
+        );
     }
 
     #[test]
     fn canonical_json_sorts_and_escapes() {
-        let value = json!({"b": [1, 2.5, true, null], "a": {"z": "é\u{1f600}\n\u{1f}/<&>", "A": ""}});
+        let value =
+            json!({"b": [1, 2.5, true, null], "a": {"z": "é\u{1f600}\n\u{1f}/<&>", "A": ""}});
         let text = |letters| {
             let mut out = String::new();
             write(&mut out, &value, letters);
             out
         };
-        let escaped = r#"{"a":{"A":"","z":"\u00e9\ud83d\ude00\n\u001f/<&>"},"b":[1,2.5,true,null]}"#;
+        let escaped =
+            r#"{"a":{"A":"","z":"\u00e9\ud83d\ude00\n\u001f/<&>"},"b":[1,2.5,true,null]}"#;
         assert_eq!(text(Letters::Escaped), escaped);
-        assert_eq!(text(Letters::Raw), escaped.replace("\\u00e9", "é").replace("\\ud83d\\ude00", "😀"));
+        assert_eq!(
+            text(Letters::Raw),
+            escaped
+                .replace("\\u00e9", "é")
+                .replace("\\ud83d\\ude00", "😀")
+        );
     }
 }

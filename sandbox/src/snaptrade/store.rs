@@ -9,8 +9,8 @@ use super::instruments::Instruments;
 use crate::members::Members;
 use crate::world::brokerage::Broker;
 
-/// How long a deletion takes on the sandbox's clock. That deletions are delayed is known, the delay is not
-/// (docs/providers/snaptrade.md#sandbox-choices).
+/// How long a deletion takes on the sandbox's clock. That deletions are delayed is known, the delay
+/// is not (docs/providers/snaptrade.md#sandbox-choices).
 const DELETION: SignedDuration = SignedDuration::from_secs(1);
 /// The range of row numbers that each account reserves.
 pub(super) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
@@ -89,7 +89,15 @@ pub(super) struct Position {
 impl Store {
     pub(super) fn empty(seed: u64, today: civil::Date) -> Self {
         let instruments = Instruments::new(seed, today);
-        Self { seed, today, instruments, users: vec![], connections: vec![], accounts: vec![], numbers: 0 }
+        Self {
+            seed,
+            today,
+            instruments,
+            users: vec![],
+            connections: vec![],
+            accounts: vec![],
+            numbers: 0,
+        }
     }
 
     const fn take_number(&mut self) -> u64 {
@@ -99,23 +107,36 @@ impl Store {
 
     /// The existing users of a key.
     pub(super) fn users(&self, key: Key, now: Timestamp) -> impl Iterator<Item = &User> {
-        self.users.iter().filter(move |user| user.key == key && exists_at(user.deleted_at, now))
+        self.users
+            .iter()
+            .filter(move |user| user.key == key && exists_at(user.deleted_at, now))
     }
 
     pub(super) fn user_mut(&mut self, key: Key, id: &str, now: Timestamp) -> Option<&mut User> {
-        self.users.iter_mut().find(|user| user.key == key && user.id == id && exists_at(user.deleted_at, now))
+        self.users
+            .iter_mut()
+            .find(|user| user.key == key && user.id == id && exists_at(user.deleted_at, now))
     }
 
     /// Adds a user and returns the number.
     pub(super) fn add_user(&mut self, key: Key, id: &str, secret: String) -> u64 {
         let number = self.take_number();
-        self.users.push(User { number, key, id: id.to_owned(), secret, revoked: false, deleted_at: None });
+        self.users.push(User {
+            number,
+            key,
+            id: id.to_owned(),
+            secret,
+            revoked: false,
+            deleted_at: None,
+        });
         number
     }
 
     /// Whether the user with this number exists and is not revoked.
     pub(super) fn has_user(&self, number: u64, now: Timestamp) -> bool {
-        self.users.iter().any(|user| user.number == number && !user.revoked && exists_at(user.deleted_at, now))
+        self.users
+            .iter()
+            .any(|user| user.number == number && !user.revoked && exists_at(user.deleted_at, now))
     }
 
     /// Deletes a user and all connections after the delay.
@@ -124,23 +145,41 @@ impl Store {
         for user in self.users.iter_mut().filter(|user| user.number == number) {
             user.deleted_at = Some(then);
         }
-        for connection in self.connections.iter_mut().filter(|connection| connection.user == number) {
+        for connection in self
+            .connections
+            .iter_mut()
+            .filter(|connection| connection.user == number)
+        {
             connection.deleted_at.get_or_insert(then);
         }
     }
 
     /// The connections of a user, oldest first.
-    pub(super) fn connections_of(&self, user: u64, now: Timestamp) -> impl Iterator<Item = &Connection> {
-        self.connections.iter().filter(move |connection| connection.user == user && connection.exists(now))
+    pub(super) fn connections_of(
+        &self,
+        user: u64,
+        now: Timestamp,
+    ) -> impl Iterator<Item = &Connection> {
+        self.connections
+            .iter()
+            .filter(move |connection| connection.user == user && connection.exists(now))
     }
 
     pub(super) fn connection(&self, user: u64, id: &str, now: Timestamp) -> Option<&Connection> {
-        self.connections_of(user, now).find(|connection| connection.id == id)
+        self.connections_of(user, now)
+            .find(|connection| connection.id == id)
     }
 
-    pub(super) fn connection_mut(&mut self, user: u64, id: &str, now: Timestamp) -> Option<&mut Connection> {
+    pub(super) fn connection_mut(
+        &mut self,
+        user: u64,
+        id: &str,
+        now: Timestamp,
+    ) -> Option<&mut Connection> {
         let mut all = self.connections.iter_mut();
-        all.find(|connection| connection.user == user && connection.id == id && connection.exists(now))
+        all.find(|connection| {
+            connection.user == user && connection.id == id && connection.exists(now)
+        })
     }
 
     /// The shared accounts of a user, or of one connection.
@@ -150,19 +189,31 @@ impl Store {
         connection: Option<&'a str>,
         now: Timestamp,
     ) -> impl Iterator<Item = &'a Account> {
-        self.connections_of(user, now).filter(move |known| connection.is_none_or(|id| known.id == id)).flat_map(
-            |known| self.accounts.iter().filter(|account| account.connection_id == known.id && account.shared),
-        )
+        self.connections_of(user, now)
+            .filter(move |known| connection.is_none_or(|id| known.id == id))
+            .flat_map(|known| {
+                self.accounts
+                    .iter()
+                    .filter(|account| account.connection_id == known.id && account.shared)
+            })
     }
 
     pub(super) fn account(&self, user: u64, id: &str, now: Timestamp) -> Option<&Account> {
-        let account = self.accounts.iter().find(|account| account.id == id && account.shared)?;
-        self.connection(user, &account.connection_id, now).map(|_| account)
+        let account = self
+            .accounts
+            .iter()
+            .find(|account| account.id == id && account.shared)?;
+        self.connection(user, &account.connection_id, now)
+            .map(|_| account)
     }
 
     /// The context that the rows of an account need to be written.
     pub(super) const fn names<'a>(&'a self, account: &'a Account) -> Names<'a> {
-        Names { seed: self.seed, instruments: &self.instruments, institution: account.institution }
+        Names {
+            seed: self.seed,
+            instruments: &self.instruments,
+            institution: account.institution,
+        }
     }
 
     /// Adds an empty account at the end of the lists.
@@ -174,7 +225,10 @@ impl Store {
         now: Timestamp,
     ) -> &mut Account {
         let order = self.take_number();
-        let connection = self.connections.iter().find(|connection| connection.id == connection_id);
+        let connection = self
+            .connections
+            .iter()
+            .find(|connection| connection.id == connection_id);
         self.accounts.push(Account {
             id,
             connection_id: connection_id.to_owned(),
@@ -200,7 +254,13 @@ fn exists_at(deleted_at: Option<Timestamp>, now: Timestamp) -> bool {
 }
 
 impl Connection {
-    pub(super) fn new(id: String, user: u64, broker: &'static Broker, name: String, created_at: Timestamp) -> Self {
+    pub(super) fn new(
+        id: String,
+        user: u64,
+        broker: &'static Broker,
+        name: String,
+        created_at: Timestamp,
+    ) -> Self {
         Self {
             id,
             user,
@@ -257,7 +317,9 @@ impl Account {
     }
 
     pub(super) fn insert(&mut self, entry: Entry) {
-        let index = self.entries.partition_point(|known| known.position() <= entry.position());
+        let index = self
+            .entries
+            .partition_point(|known| known.position() <= entry.position());
         self.entries.insert(index, entry);
         self.row_changes += 1;
     }
@@ -267,9 +329,16 @@ impl Account {
         struct Named {
             id: String,
         }
-        let instrument = members.get("instrument").and_then(|raw| serde_json::from_str::<Named>(raw.get()).ok());
-        let instrument_id = instrument.map(|instrument| instrument.id).unwrap_or_default();
-        self.positions.push(Position { instrument_id, members });
+        let instrument = members
+            .get("instrument")
+            .and_then(|raw| serde_json::from_str::<Named>(raw.get()).ok());
+        let instrument_id = instrument
+            .map(|instrument| instrument.id)
+            .unwrap_or_default();
+        self.positions.push(Position {
+            instrument_id,
+            members,
+        });
         self.holding_changes += 1;
     }
 }

@@ -1,4 +1,5 @@
-//! `/snapTrade`: lists, registers and deletes the users of a key (docs/providers/snaptrade.md#users).
+//! `/snapTrade`: lists, registers and deletes the users of a key
+//! (docs/providers/snaptrade.md#users).
 
 use axum::response::Response;
 use http::StatusCode;
@@ -12,15 +13,24 @@ use super::errors::Failure;
 /// Lists the ids of all users.
 pub(super) async fn list(call: ClientCall) -> Response {
     let store = call.snaptrade.store.read();
-    json(&store.users(call.key, call.now).map(|user| user.id.as_str()).collect::<Vec<_>>())
+    json(
+        &store
+            .users(call.key, call.now)
+            .map(|user| user.id.as_str())
+            .collect::<Vec<_>>(),
+    )
 }
 
-/// Registers a user. Only this response contains the secret. The error for a personal key is a sandbox choice.
+/// Registers a user. Only this response contains the secret. The error for a personal key is a
+/// sandbox choice.
 pub(super) async fn register(call: ClientCall) -> Result<Response, Failure> {
     if call.key == Key::Personal {
         return Err(Failure::not_enabled());
     }
-    let id = call.text("userId").filter(|id| !id.is_empty()).ok_or_else(Failure::unreadable)?;
+    let id = call
+        .text("userId")
+        .filter(|id| !id.is_empty())
+        .ok_or_else(Failure::unreadable)?;
     let mut store = call.snaptrade.store.write();
     if store.user_mut(call.key, id, call.now).is_some() {
         let detail = format!("User with the following userId already exist: '{id}'");
@@ -35,10 +45,15 @@ pub(super) async fn register(call: ClientCall) -> Result<Response, Failure> {
 pub(super) async fn delete(call: ClientCall) -> Result<Response, Failure> {
     let id = call.query.get("userId").unwrap_or_default();
     let mut store = call.snaptrade.store.write();
-    let number = store.user_mut(call.key, id, call.now).ok_or_else(Failure::missing)?.number;
+    let number = store
+        .user_mut(call.key, id, call.now)
+        .ok_or_else(Failure::missing)?
+        .number;
     store.delete_user(number, call.now);
     let detail = "User queued for deletion; please wait for webhook for confirmation.";
-    Ok(json(&json!({"status": "deleted", "detail": detail, "userId": id})))
+    Ok(json(
+        &json!({"status": "deleted", "detail": detail, "userId": id}),
+    ))
 }
 
 /// Replaces the secret; the old one is invalid at once.
@@ -47,7 +62,9 @@ pub(super) async fn reset_secret(call: ClientCall) -> Result<Response, Failure> 
         return Err(Failure::unreadable());
     };
     let mut store = call.snaptrade.store.write();
-    let user = store.user_mut(call.key, id, call.now).filter(|user| user.secret == secret && !user.revoked);
+    let user = store
+        .user_mut(call.key, id, call.now)
+        .filter(|user| user.secret == secret && !user.revoked);
     let user = user.ok_or_else(Failure::user)?;
     user.secret = Uuid::new_v4().to_string();
     Ok(json(&json!({"userId": id, "userSecret": user.secret})))

@@ -1,5 +1,5 @@
-//! SnapTrade's webhook events for the users of the commercial key (docs/providers/snaptrade.md#webhooks). They follow
-//! from two snapshots of the state.
+//! SnapTrade's webhook events for the users of the commercial key
+//! (docs/providers/snaptrade.md#webhooks). They follow from two snapshots of the state.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -73,61 +73,107 @@ impl WebhookSource for SnapTrade {
 
     fn snapshot(&self, now: Timestamp) -> Snapshot {
         let store = self.store.read();
-        let mut snapshot = Snapshot { users: Vec::new(), connections: Vec::new() };
+        let mut snapshot = Snapshot {
+            users: Vec::new(),
+            connections: Vec::new(),
+        };
         for user in store.users(Key::Commercial, now) {
-            snapshot.users.push(UserSnapshot { number: user.number, id: user.id.clone() });
+            snapshot.users.push(UserSnapshot {
+                number: user.number,
+                id: user.id.clone(),
+            });
             let connections =
-                store.connections_of(user.number, now).map(|connection: &Connection| ConnectionSnapshot {
-                    id: connection.id.clone(),
-                    user_id: user.id.clone(),
-                    brokerage_id: brokerage_id(store.seed, connection.broker).into(),
-                    is_disabled: connection.disabled_at.is_some(),
-                    reactivations: connection.reactivations,
-                    accounts: store.accounts_of(user.number, Some(&connection.id), now).map(account_snapshot).collect(),
-                });
+                store
+                    .connections_of(user.number, now)
+                    .map(|connection: &Connection| ConnectionSnapshot {
+                        id: connection.id.clone(),
+                        user_id: user.id.clone(),
+                        brokerage_id: brokerage_id(store.seed, connection.broker).into(),
+                        is_disabled: connection.disabled_at.is_some(),
+                        reactivations: connection.reactivations,
+                        accounts: store
+                            .accounts_of(user.number, Some(&connection.id), now)
+                            .map(account_snapshot)
+                            .collect(),
+                    });
             snapshot.connections.extend(connections);
         }
         snapshot
     }
 
     fn compare(&self, before: &Snapshot, after: &Snapshot, now: Timestamp) -> Vec<WebhookEvent> {
-        let mut recorder = EventRecorder { snaptrade: self, now, events: Vec::new() };
-        let is_in = |users: &[UserSnapshot], user: &UserSnapshot| users.iter().any(|known| known.number == user.number);
-        for user in after.users.iter().filter(|user| !is_in(&before.users, user)) {
+        let mut recorder = EventRecorder {
+            snaptrade: self,
+            now,
+            events: Vec::new(),
+        };
+        let is_in = |users: &[UserSnapshot], user: &UserSnapshot| {
+            users.iter().any(|known| known.number == user.number)
+        };
+        for user in after
+            .users
+            .iter()
+            .filter(|user| !is_in(&before.users, user))
+        {
             recorder.record("USER_REGISTERED", &user.id, json!({}));
         }
         for connection in &after.connections {
-            match before.connections.iter().find(|known| known.id == connection.id) {
+            match before
+                .connections
+                .iter()
+                .find(|known| known.id == connection.id)
+            {
                 Some(known) => recorder.record_changes(known, connection),
                 None => {
                     recorder.record_connection("CONNECTION_ADDED", connection, true);
-                    connection.accounts.iter().for_each(|account| recorder.record_sync(connection, account));
+                    connection
+                        .accounts
+                        .iter()
+                        .for_each(|account| recorder.record_sync(connection, account));
                 }
             }
         }
-        let still_exists = |removed: &&ConnectionSnapshot| after.connections.iter().any(|known| known.id == removed.id);
-        for removed in before.connections.iter().filter(|removed| !still_exists(removed)) {
+        let still_exists = |removed: &&ConnectionSnapshot| {
+            after.connections.iter().any(|known| known.id == removed.id)
+        };
+        for removed in before
+            .connections
+            .iter()
+            .filter(|removed| !still_exists(removed))
+        {
             recorder.record_connection("CONNECTION_DELETED", removed, true);
         }
-        for user in before.users.iter().filter(|user| !is_in(&after.users, user)) {
+        for user in before
+            .users
+            .iter()
+            .filter(|user| !is_in(&after.users, user))
+        {
             recorder.record("USER_DELETED", &user.id, json!({}));
         }
         recorder.events
     }
 
-    fn build_event(&self, name: &str, members: Members, now: Timestamp) -> Result<WebhookEvent, BadRequest> {
+    fn build_event(
+        &self,
+        name: &str,
+        members: Members,
+        now: Timestamp,
+    ) -> Result<WebhookEvent, BadRequest> {
         Ok(self.event(name, members, now))
     }
 
-    /// Every attempt has the same body. The guide defines the timestamp as the time of the event; whether the real
-    /// service renews it for a retry is unknown.
+    /// Every attempt has the same body. The guide defines the timestamp as the time of the event;
+    /// whether the real service renews it for a retry is unknown.
     fn body(&self, event: &WebhookEvent, _attempt: usize) -> Vec<u8> {
         serde_json::to_vec(&event.body).expect("text can be written to memory")
     }
 
     fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)> {
         let body = serde_json::from_slice(body).unwrap_or_default();
-        vec![("Signature", sign::webhook_signature(self.consumer_key(Key::Commercial), &body))]
+        vec![(
+            "Signature",
+            sign::webhook_signature(self.consumer_key(Key::Commercial), &body),
+        )]
     }
 }
 
@@ -139,11 +185,19 @@ impl SnapTrade {
         let mut body = Members::default();
         body.set("webhookId", &id);
         body.set("clientId", &self.client_id(Key::Commercial));
-        body.set("eventTimestamp", &format!("{}+00:00", now.strftime("%Y-%m-%dT%H:%M:%S%.6f")));
+        body.set(
+            "eventTimestamp",
+            &format!("{}+00:00", now.strftime("%Y-%m-%dT%H:%M:%S%.6f")),
+        );
         body.set("eventType", &name);
         body.set("webhookSecret", &secret);
         body.merge_all(own);
-        WebhookEvent { name: name.to_owned(), id, subscription: None, body }
+        WebhookEvent {
+            name: name.to_owned(),
+            id,
+            subscription: None,
+            body,
+        }
     }
 }
 
@@ -159,10 +213,16 @@ impl EventRecorder<'_> {
         let mut members = Members::default();
         members.set("userId", &user_id);
         members.merge_all(Members::from_value(&own));
-        self.events.push(self.snaptrade.event(name, members, self.now));
+        self.events
+            .push(self.snaptrade.event(name, members, self.now));
     }
 
-    fn record_connection(&mut self, name: &str, connection: &ConnectionSnapshot, names_broker: bool) {
+    fn record_connection(
+        &mut self,
+        name: &str,
+        connection: &ConnectionSnapshot,
+        names_broker: bool,
+    ) {
         let mut own = json!({"brokerageAuthorizationId": connection.id});
         if names_broker {
             own["brokerageId"] = connection.brokerage_id.clone();
@@ -170,12 +230,18 @@ impl EventRecorder<'_> {
         self.record(name, &connection.user_id, own);
     }
 
-    fn record_account(&mut self, name: &str, connection: &ConnectionSnapshot, account: &AccountSnapshot) {
+    fn record_account(
+        &mut self,
+        name: &str,
+        connection: &ConnectionSnapshot,
+        account: &AccountSnapshot,
+    ) {
         let own = json!({"accountId": account.id, "brokerageAuthorizationId": connection.id});
         self.record(name, &connection.user_id, own);
     }
 
-    /// The real service sends this even without a change, and when a part failed. Here no part fails.
+    /// The real service sends this even without a change, and when a part failed. Here no part
+    /// fails.
     fn record_holdings(&mut self, connection: &ConnectionSnapshot, account: &AccountSnapshot) {
         let good = json!({"success": true, "error": null});
         let own = json!({
@@ -202,8 +268,17 @@ impl EventRecorder<'_> {
             }
             _ => {}
         }
-        let still_exists = |removed: &&AccountSnapshot| after.accounts.iter().any(|account| account.id == removed.id);
-        for removed in before.accounts.iter().filter(|removed| !still_exists(removed)) {
+        let still_exists = |removed: &&AccountSnapshot| {
+            after
+                .accounts
+                .iter()
+                .any(|account| account.id == removed.id)
+        };
+        for removed in before
+            .accounts
+            .iter()
+            .filter(|removed| !still_exists(removed))
+        {
             self.record_account("ACCOUNT_REMOVED", after, removed);
         }
         for account in &after.accounts {

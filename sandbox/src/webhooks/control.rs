@@ -21,7 +21,10 @@ const COPIES_MAX: usize = 100;
 
 pub(super) fn routes<N: WebhookSource>(source: Arc<N>) -> Router {
     Router::new()
-        .route("/__control/webhooks", post(set::<N>).get(list::<N>).delete(clear::<N>))
+        .route(
+            "/__control/webhooks",
+            post(set::<N>).get(list::<N>).delete(clear::<N>),
+        )
         .route("/__control/webhooks/resend", post(resend::<N>))
         .route("/__control/webhooks/send", post(send::<N>))
         .with_state(source)
@@ -43,16 +46,23 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>
     Option::deserialize(value).map(Some)
 }
 
-async fn set<N: WebhookSource>(State(source): State<Arc<N>>, body: Bytes) -> Result<Response, BadRequest> {
-    const EXPECTED: &str =
-        "{\"url\": \"http://127.0.0.1:8080/hooks\", \"copies\": 1, \"lose\": 0, \"sign\": \"right\"}";
+async fn set<N: WebhookSource>(
+    State(source): State<Arc<N>>,
+    body: Bytes,
+) -> Result<Response, BadRequest> {
+    const EXPECTED: &str = "{\"url\": \"http://127.0.0.1:8080/hooks\", \"copies\": 1, \"lose\": 0, \"sign\": \"right\"}";
     let request: WebhookOptions = parse_body(&body, EXPECTED)?;
-    if request.copies.is_some_and(|copies| !(1..=COPIES_MAX).contains(&copies)) {
+    if request
+        .copies
+        .is_some_and(|copies| !(1..=COPIES_MAX).contains(&copies))
+    {
         return Err(format!("\"copies\" must be from 1 to {COPIES_MAX}").into());
     }
     if let Some(url) = request.url {
         let destination = url.as_deref().map(Destination::parse).transpose()?;
-        let is_elsewhere = destination.as_ref().is_some_and(|destination| !destination.is_this_machine());
+        let is_elsewhere = destination
+            .as_ref()
+            .is_some_and(|destination| !destination.is_this_machine());
         if is_elsewhere && !source.webhook_queue().is_anywhere_allowed {
             return Err("\"url\" must be on this machine: start the sandbox with --webhooks-anywhere for others".into());
         }
@@ -71,7 +81,10 @@ async fn set<N: WebhookSource>(State(source): State<Arc<N>>, body: Bytes) -> Res
 async fn list<N: WebhookSource>(State(source): State<Arc<N>>) -> Response {
     let queue = source.webhook_queue().state.lock();
     let deliveries: Vec<Value> = queue.deliveries.iter().map(delivery_json).collect();
-    let url = queue.destination.as_ref().map(|destination| &destination.url);
+    let url = queue
+        .destination
+        .as_ref()
+        .map(|destination| &destination.url);
     let body = json!({
         "url": url, "copies": queue.copies, "lose": queue.lose, "sign": queue.sign, "deliveries": deliveries,
     });
@@ -79,7 +92,11 @@ async fn list<N: WebhookSource>(State(source): State<Arc<N>>) -> Response {
 }
 
 fn delivery_json(delivery: &Delivery) -> Value {
-    let statuses: Vec<Option<u16>> = delivery.attempts.iter().map(|attempt| attempt.status).collect();
+    let statuses: Vec<Option<u16>> = delivery
+        .attempts
+        .iter()
+        .map(|attempt| attempt.status)
+        .collect();
     json!({
         "id": delivery.id,
         "event": delivery.event.name,
@@ -105,17 +122,31 @@ struct ResendRequest {
 }
 
 /// Sends the bytes of the last attempt again. A delivery without an attempt goes out as new.
-async fn resend<N: WebhookSource>(State(source): State<Arc<N>>, body: Bytes) -> Result<Response, BadRequest> {
+async fn resend<N: WebhookSource>(
+    State(source): State<Arc<N>>,
+    body: Bytes,
+) -> Result<Response, BadRequest> {
     let request: ResendRequest = parse_body(&body, "{\"id\"}, an id of GET /__control/webhooks,")?;
     let now = source.clock().now();
     let id = {
         let mut queue = source.webhook_queue().state.lock();
-        let known = queue.deliveries.iter().find(|known| known.id == request.id).cloned();
-        let known = known.ok_or_else(|| BadRequest(format!("there is no delivery {}", request.id)))?;
+        let known = queue
+            .deliveries
+            .iter()
+            .find(|known| known.id == request.id)
+            .cloned();
+        let known =
+            known.ok_or_else(|| BadRequest(format!("there is no delivery {}", request.id)))?;
         if queue.destination.is_none() {
             return Err(NO_DESTINATION.into());
         }
-        queue.push(known.event, DeliveryState::Waiting, Some(request.id), known.sent, now)
+        queue.push(
+            known.event,
+            DeliveryState::Waiting,
+            Some(request.id),
+            known.sent,
+            now,
+        )
     };
     source.webhook_queue().wake.notify_one();
     created(id)
@@ -128,7 +159,10 @@ fn created(id: Option<u64>) -> Result<Response, BadRequest> {
     Ok((StatusCode::CREATED, Json(json!({"id": id}))).into_response())
 }
 
-async fn send<N: WebhookSource>(State(source): State<Arc<N>>, body: Bytes) -> Result<Response, BadRequest> {
+async fn send<N: WebhookSource>(
+    State(source): State<Arc<N>>,
+    body: Bytes,
+) -> Result<Response, BadRequest> {
     let mut given: Members = parse_body(&body, "{\"event\"} and the event's members")?;
     let name = given.take_text("event").ok_or("\"event\" is needed")?;
     if source.webhook_queue().url().is_none() {

@@ -1,6 +1,7 @@
-//! Webhook queues, one per provider, that deliver to the URL a test has set. A queue finds events by comparing
-//! snapshots of the provider's state, after every call and at short intervals for what the clock changes. So no handler
-//! needs to know about webhooks. Without a URL the queue records and sends nothing.
+//! Webhook queues, one per provider, that deliver to the URL a test has set. A queue finds events
+//! by comparing snapshots of the provider's state, after every call and at short intervals for what
+//! the clock changes. So no handler needs to know about webhooks. Without a URL the queue records
+//! and sends nothing.
 
 mod control;
 mod post;
@@ -31,8 +32,8 @@ use post::{Destination, SignedRequest, post};
 const DELIVERIES_MAX: usize = 1000;
 /// How often, in real time, a queue compares state and checks for due deliveries.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// A receiver has at least this much real time. So a test that moves the clock does not time out the delivery in
-/// progress.
+/// A receiver has at least this much real time. So a test that moves the clock does not time out
+/// the delivery in progress.
 const RECEIVER_REAL_TIME_MIN: Duration = Duration::from_secs(1);
 
 /// How a provider times, retries and accepts deliveries.
@@ -54,12 +55,23 @@ pub(crate) trait WebhookSource: Send + Sync + Sized + 'static {
     fn clock(&self) -> &Clock;
     fn snapshot(&self, now: Timestamp) -> Self::Snapshot;
     /// The events that follow from the differences between two snapshots.
-    fn compare(&self, before: &Self::Snapshot, after: &Self::Snapshot, now: Timestamp) -> Vec<WebhookEvent>;
+    fn compare(
+        &self,
+        before: &Self::Snapshot,
+        after: &Self::Snapshot,
+        now: Timestamp,
+    ) -> Vec<WebhookEvent>;
     /// Builds the event that a test describes; its name may be unknown.
-    fn build_event(&self, name: &str, members: Members, now: Timestamp) -> Result<WebhookEvent, BadRequest>;
+    fn build_event(
+        &self,
+        name: &str,
+        members: Members,
+        now: Timestamp,
+    ) -> Result<WebhookEvent, BadRequest>;
     /// The body of attempt number `attempt`, counted from 1.
     fn body(&self, event: &WebhookEvent, attempt: usize) -> Vec<u8>;
-    /// The headers of a body; the first is the signature in base64. May block while a key is generated.
+    /// The headers of a body; the first is the signature in base64. May block while a key is
+    /// generated.
     fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)>;
 }
 
@@ -167,7 +179,11 @@ impl<S> WebhookQueue<S> {
 
     /// The URL that webhooks go to.
     pub(crate) fn url(&self) -> Option<String> {
-        self.state.lock().destination.as_ref().map(|destination| destination.url.clone())
+        self.state
+            .lock()
+            .destination
+            .as_ref()
+            .map(|destination| destination.url.clone())
     }
 
     /// Oldest first.
@@ -179,9 +195,17 @@ impl<S> WebhookQueue<S> {
 impl QueueState {
     fn add(&mut self, event: WebhookEvent, now: Timestamp) -> Option<u64> {
         self.destination.as_ref()?;
-        let state = if self.lose > 0 { DeliveryState::Lost } else { DeliveryState::Waiting };
+        let state = if self.lose > 0 {
+            DeliveryState::Lost
+        } else {
+            DeliveryState::Waiting
+        };
         self.lose = self.lose.saturating_sub(1);
-        let copies = if state == DeliveryState::Lost { 1 } else { self.copies };
+        let copies = if state == DeliveryState::Lost {
+            1
+        } else {
+            self.copies
+        };
         let mut first = None;
         for _ in 0..copies {
             let id = self.push(event.clone(), state, first, None, now)?;
@@ -224,8 +248,12 @@ impl QueueState {
     /// Returns the delivery to attempt now: the one due first, then the one queued first.
     fn next_due(&self, now: Timestamp) -> Option<(Destination, Delivery, Sign)> {
         let destination = self.destination.clone()?;
-        let due = self.deliveries.iter().filter(|known| known.is_pending() && known.next_attempt_at <= now);
-        due.min_by_key(|known| (known.next_attempt_at, known.id)).map(|found| (destination, found.clone(), self.sign))
+        let due = self
+            .deliveries
+            .iter()
+            .filter(|known| known.is_pending() && known.next_attempt_at <= now);
+        due.min_by_key(|known| (known.next_attempt_at, known.id))
+            .map(|found| (destination, found.clone(), self.sign))
     }
 
     fn record_attempt(
@@ -237,15 +265,21 @@ impl QueueState {
         now: Timestamp,
     ) {
         // A test may have deleted the delivery meanwhile.
-        let Some(delivery) = self.deliveries.iter_mut().find(|known| known.id == id) else { return };
+        let Some(delivery) = self.deliveries.iter_mut().find(|known| known.id == id) else {
+            return;
+        };
         delivery.sent = Some(sent);
         delivery.attempts.push(attempt);
-        let retry = policy.retry_seconds.get(delivery.attempts.len() - 1).filter(|_| !delivery.is_replay);
+        let retry = policy
+            .retry_seconds
+            .get(delivery.attempts.len() - 1)
+            .filter(|_| !delivery.is_replay);
         delivery.state = match retry {
             _ if attempt.status.is_some_and(policy.is_received) => DeliveryState::Sent,
             Some(&seconds) => {
-                delivery.next_attempt_at =
-                    now.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
+                delivery.next_attempt_at = now
+                    .saturating_add(SignedDuration::from_secs(seconds))
+                    .unwrap_or(Timestamp::MAX);
                 DeliveryState::Retry
             }
             None => DeliveryState::Failed,
@@ -265,7 +299,10 @@ pub(crate) fn attach<N: WebhookSource>(source: &Arc<N>, routes: Router) -> Route
     let control = control::routes(Arc::clone(source));
     routes
         .merge(control)
-        .layer(from_fn_with_state(Arc::clone(source), enqueue_changes_after::<N>))
+        .layer(from_fn_with_state(
+            Arc::clone(source),
+            enqueue_changes_after::<N>,
+        ))
         .layer(from_fn(crate::control::guard))
 }
 
@@ -282,7 +319,9 @@ async fn enqueue_changes_after<N: WebhookSource>(
 /// Queues the events since the last comparison.
 fn enqueue_changes<N: WebhookSource>(source: &N) {
     let mut last_snapshot = source.webhook_queue().last_snapshot.lock();
-    let Some(before) = last_snapshot.as_ref() else { return };
+    let Some(before) = last_snapshot.as_ref() else {
+        return;
+    };
     let now = source.clock().now();
     let after = source.snapshot(now);
     for event in source.compare(before, &after, now) {
@@ -296,7 +335,9 @@ fn set_destination<N: WebhookSource>(source: &Arc<N>, destination: Option<Destin
     let queue = source.webhook_queue();
     let mut last_snapshot = queue.last_snapshot.lock();
     match &destination {
-        Some(_) if last_snapshot.is_none() => *last_snapshot = Some(source.snapshot(source.clock().now())),
+        Some(_) if last_snapshot.is_none() => {
+            *last_snapshot = Some(source.snapshot(source.clock().now()))
+        }
         Some(_) => {}
         None => *last_snapshot = None,
     }
@@ -314,15 +355,23 @@ async fn run_deliveries<N: WebhookSource>(provider: Weak<N>) {
         let now = source.clock().now();
         let next = source.webhook_queue().state.lock().next_due(now);
         match next {
-            Some((destination, delivery, sign)) => make_attempt(source, destination, delivery, sign).await,
+            Some((destination, delivery, sign)) => {
+                make_attempt(source, destination, delivery, sign).await
+            }
             None => {
-                let _ = tokio::time::timeout(POLL_INTERVAL, source.webhook_queue().wake.notified()).await;
+                let _ = tokio::time::timeout(POLL_INTERVAL, source.webhook_queue().wake.notified())
+                    .await;
             }
         }
     }
 }
 
-async fn make_attempt<N: WebhookSource>(source: Arc<N>, destination: Destination, delivery: Delivery, sign: Sign) {
+async fn make_attempt<N: WebhookSource>(
+    source: Arc<N>,
+    destination: Destination,
+    delivery: Delivery,
+    sign: Sign,
+) {
     let (id, at) = (delivery.id, source.clock().now());
     let writer = Arc::clone(&source);
     // Signing may have to generate a key first.
@@ -335,9 +384,17 @@ async fn make_attempt<N: WebhookSource>(source: Arc<N>, destination: Destination
         response = post(&destination, &sent) => response.ok(),
         () = receiver_timeout(&provider, at) => None,
     };
-    let Some(source) = provider.upgrade() else { return };
+    let Some(source) = provider.upgrade() else {
+        return;
+    };
     let now = source.clock().now();
-    source.webhook_queue().state.lock().record_attempt(id, sent, Attempt { at, status }, &N::DELIVERY_POLICY, now);
+    source.webhook_queue().state.lock().record_attempt(
+        id,
+        sent,
+        Attempt { at, status },
+        &N::DELIVERY_POLICY,
+        now,
+    );
 }
 
 /// Builds the request of an attempt. A replay reuses the stored one.
@@ -350,7 +407,10 @@ fn build_request<N: WebhookSource>(source: &N, delivery: Delivery, sign: Sign) -
     if let (Sign::Wrong, Some((_, signature))) = (sign, headers.first_mut()) {
         *signature = corrupted_signature(signature);
     }
-    SignedRequest { headers, body: body.into() }
+    SignedRequest {
+        headers,
+        body: body.into(),
+    }
 }
 
 /// Returns a signature of the right format that does not verify.
@@ -362,13 +422,18 @@ fn corrupted_signature(signature: &str) -> String {
     STANDARD.encode(tag)
 }
 
-/// Returns when a receiver that got a request at `at` is out of time, or when the provider is dropped.
+/// Returns when a receiver that got a request at `at` is out of time, or when the provider is
+/// dropped.
 async fn receiver_timeout<N: WebhookSource>(provider: &Weak<N>, at: Timestamp) {
     let seconds = N::DELIVERY_POLICY.timeout_seconds;
-    let deadline = at.saturating_add(Duration::from_secs(seconds)).unwrap_or(Timestamp::MAX);
+    let deadline = at
+        .saturating_add(Duration::from_secs(seconds))
+        .unwrap_or(Timestamp::MAX);
     let started_at = tokio::time::Instant::now();
     while started_at.elapsed() < Duration::from_secs(seconds) {
-        let Some(source) = provider.upgrade() else { return };
+        let Some(source) = provider.upgrade() else {
+            return;
+        };
         if started_at.elapsed() >= RECEIVER_REAL_TIME_MIN && source.clock().now() >= deadline {
             return;
         }

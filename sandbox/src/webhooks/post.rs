@@ -33,19 +33,32 @@ impl Destination {
     pub(super) fn parse(url: &str) -> Result<Self, BadRequest> {
         const EXPECTED: &str = "\"url\" must be a URL such as http://127.0.0.1:8080/hooks, or null";
         let uri: Uri = url.parse().map_err(|_| EXPECTED)?;
-        let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http")).ok_or(EXPECTED)?;
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        let authority = uri
+            .authority()
+            .filter(|_| uri.scheme_str() == Some("http"))
+            .ok_or(EXPECTED)?;
+        let host = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
         Ok(Self {
             url: url.to_owned(),
             host: host.to_owned(),
             port: authority.port_u16().unwrap_or(80),
             authority: authority.to_string(),
-            path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
+            path: uri
+                .path_and_query()
+                .map_or("/", |path| path.as_str())
+                .to_owned(),
         })
     }
 
     pub(super) fn is_this_machine(&self) -> bool {
-        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        self.host == "localhost"
+            || self
+                .host
+                .parse::<IpAddr>()
+                .is_ok_and(|address| address.is_loopback())
     }
 }
 
@@ -64,7 +77,12 @@ pub(super) async fn post(to: &Destination, sent: &SignedRequest) -> io::Result<u
     for (name, value) in &sent.headers {
         request = request.header(*name, value);
     }
-    let request = request.body(Full::new(sent.body.clone())).map_err(io::Error::other)?;
-    let response = sender.send_request(request).await.map_err(io::Error::other)?;
+    let request = request
+        .body(Full::new(sent.body.clone()))
+        .map_err(io::Error::other)?;
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(io::Error::other)?;
     Ok(response.status().as_u16())
 }

@@ -32,18 +32,29 @@ impl Calendar {
         let midnights = (0..=days)
             .map(|back| {
                 let day = today.saturating_sub(i64::from(back).days());
-                zone.to_timestamp(day.at(0, 0, 0, 0)).unwrap_or(now).as_millisecond()
+                zone.to_timestamp(day.at(0, 0, 0, 0))
+                    .unwrap_or(now)
+                    .as_millisecond()
             })
             .collect();
-        Self { zone, today, midnights, now }
+        Self {
+            zone,
+            today,
+            midnights,
+            now,
+        }
     }
 
-    /// The instant `offset_ms` after the midnight of the day `back` days ago. It is clamped to that day, so that rows
-    /// of yesterday are never in the future.
+    /// The instant `offset_ms` after the midnight of the day `back` days ago. It is clamped to that
+    /// day, so that rows of yesterday are never in the future.
     pub(crate) fn instant(&self, back: u32, offset_ms: i64) -> i64 {
         let last = self.midnights.len() - 1;
         let index = (back as usize).clamp(1, last.max(1)).min(last);
-        let end = if index == 0 { i64::MAX } else { self.midnights[index - 1] - SECOND };
+        let end = if index == 0 {
+            i64::MAX
+        } else {
+            self.midnights[index - 1] - SECOND
+        };
         (self.midnights[index] + offset_ms).min(end)
     }
 
@@ -56,15 +67,25 @@ impl Calendar {
     /// The last clock changes before the start, newest first.
     pub(crate) fn clock_changes(&self, count: usize) -> Vec<i64> {
         let before = Timestamp::from_millisecond(self.midnights[0]).unwrap_or(self.now);
-        self.zone.preceding(before).take(count).map(|change| change.timestamp().as_millisecond()).collect()
+        self.zone
+            .preceding(before)
+            .take(count)
+            .map(|change| change.timestamp().as_millisecond())
+            .collect()
     }
 
     /// The midnights of the day before, the day and the day after `instant` (milliseconds).
     pub(crate) fn midnights_around(&self, instant: i64) -> [i64; 3] {
-        let day = self.zone.to_datetime(Timestamp::from_millisecond(instant).unwrap_or(self.now)).date();
+        let day = self
+            .zone
+            .to_datetime(Timestamp::from_millisecond(instant).unwrap_or(self.now))
+            .date();
         [-1, 0, 1].map(|days: i64| {
             let midnight = day.saturating_add(days.days()).at(0, 0, 0, 0);
-            self.zone.to_timestamp(midnight).unwrap_or(self.now).as_millisecond()
+            self.zone
+                .to_timestamp(midnight)
+                .unwrap_or(self.now)
+                .as_millisecond()
         })
     }
 

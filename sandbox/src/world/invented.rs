@@ -1,12 +1,13 @@
-//! Invented people for user names that the world does not define. The same seed and user name give the same person.
+//! Invented people for user names that the world does not define. The same seed and user name give
+//! the same person.
 
 use super::people::{Holding, HoldingKind};
 use super::rng::{Rng, label};
 use super::rows::Oddity;
 
 static FIRST: [&str; 16] = [
-    "Amelia", "Hemi", "Grace", "Rohan", "Mia", "Tāne", "Chloe", "Arjun", "Isla", "Wiremu", "Ruby", "Kenji", "Leila",
-    "Oscar", "Noor", "Felix",
+    "Amelia", "Hemi", "Grace", "Rohan", "Mia", "Tāne", "Chloe", "Arjun", "Isla", "Wiremu", "Ruby",
+    "Kenji", "Leila", "Oscar", "Noor", "Felix",
 ];
 static LAST: [&str; 16] = [
     "Campbell",
@@ -49,13 +50,35 @@ pub(crate) static AUSTRALIAN: [Holding; 4] = [
     holding(
         "Everyday",
         "TRANS_AND_SAVINGS_ACCOUNTS",
-        HoldingKind::Everyday { spending: 180, pending: 1, oddity: Oddity::None },
+        HoldingKind::Everyday {
+            spending: 180,
+            pending: 1,
+            oddity: Oddity::None,
+        },
         240_000,
         None,
     ),
-    holding("Saver", "TRANS_AND_SAVINGS_ACCOUNTS", HoldingKind::Saver, 1_250_000, None),
-    holding("Low Rate Card", "CRED_AND_CHRG_CARDS", HoldingKind::Card, -120_000, Some(800_000)),
-    holding("Home Loan", "RESIDENTIAL_MORTGAGES", HoldingKind::Mortgage, -38_000_000, None),
+    holding(
+        "Saver",
+        "TRANS_AND_SAVINGS_ACCOUNTS",
+        HoldingKind::Saver,
+        1_250_000,
+        None,
+    ),
+    holding(
+        "Low Rate Card",
+        "CRED_AND_CHRG_CARDS",
+        HoldingKind::Card,
+        -120_000,
+        Some(800_000),
+    ),
+    holding(
+        "Home Loan",
+        "RESIDENTIAL_MORTGAGES",
+        HoldingKind::Mortgage,
+        -38_000_000,
+        None,
+    ),
 ];
 
 const fn holding(
@@ -65,7 +88,14 @@ const fn holding(
     cents: i64,
     limit: Option<i64>,
 ) -> Holding {
-    Holding { name, nickname: None, category, kind, cents, limit }
+    Holding {
+        name,
+        nickname: None,
+        category,
+        kind,
+        cents,
+        limit,
+    }
 }
 
 /// Varies an amount between half and one and a half times its value.

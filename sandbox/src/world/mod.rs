@@ -1,5 +1,6 @@
-//! The invented people, their institutions and years of rows, independent of any provider's format. The same seed gives
-//! the same world, except for dates, which count back from the day of the start.
+//! The invented people, their institutions and years of rows, independent of any provider's format.
+//! The same seed gives the same world, except for dates, which count back from the day of the
+//! start.
 
 pub(crate) mod brokerage;
 pub(crate) mod calendar;

@@ -13,17 +13,28 @@ pub(crate) struct Institution {
 }
 
 const fn bank(id: &'static str, name: &'static str, status: &'static str) -> Institution {
-    Institution { id, name, industry: "banking", status }
+    Institution {
+        id,
+        name,
+        industry: "banking",
+        status,
+    }
 }
 
-/// `88888` is the provider's own test bank (docs/providers/fiskil.md#institutions); the others are invented.
+/// `88888` is the provider's own test bank (docs/providers/fiskil.md#institutions); the others are
+/// invented.
 pub(crate) static INSTITUTIONS: &[Institution] = &[
     bank("11", "Ironbark Example Bank", "HEALTHY"),
     bank("22", "Kurrajong Example Mutual", "HEALTHY"),
     bank("40", "Tidewater Example Credit Union", "DEGRADED"),
     bank("10", "Lyrebird Example Savings", "HEALTHY"),
     bank("1", "Farpost Example Bank", "OUTAGE"),
-    Institution { id: "140", name: "Mallee Example Energy", industry: "energy", status: "HEALTHY" },
+    Institution {
+        id: "140",
+        name: "Mallee Example Energy",
+        industry: "energy",
+        status: "HEALTHY",
+    },
     bank("88888", "Banking Sandbox Data Holder", "HEALTHY"),
 ];
 
@@ -83,21 +94,40 @@ impl HoldingKind {
             oddity: Oddity::None,
         };
         match self {
-            Self::Busiest => {
-                Plan { spending: busiest_rows, exact: true, pending: 3, ..quiet(standing_orders::HOUSEHOLD, 1) }
-            }
-            Self::Everyday { spending, pending, oddity } => {
-                Plan { spending, pending, oddity, ..quiet(standing_orders::HOUSEHOLD, 1) }
-            }
+            Self::Busiest => Plan {
+                spending: busiest_rows,
+                exact: true,
+                pending: 3,
+                ..quiet(standing_orders::HOUSEHOLD, 1)
+            },
+            Self::Everyday {
+                spending,
+                pending,
+                oddity,
+            } => Plan {
+                spending,
+                pending,
+                oddity,
+                ..quiet(standing_orders::HOUSEHOLD, 1)
+            },
             Self::Saver => quiet(standing_orders::SAVING, 1),
-            Self::Card => {
-                Plan { spending: 320, pending: 2, oddity: Oddity::ExecutionOnly, ..quiet(standing_orders::CARD, 1) }
-            }
+            Self::Card => Plan {
+                spending: 320,
+                pending: 2,
+                oddity: Oddity::ExecutionOnly,
+                ..quiet(standing_orders::CARD, 1)
+            },
             Self::Mortgage => quiet(standing_orders::MORTGAGE, 1),
             Self::Deposit => quiet(standing_orders::DEPOSIT, 1),
             Self::Trust => quiet(standing_orders::TRUST, 1),
-            Self::Closed => Plan { spending: 20, ..quiet(&[], 500) },
-            Self::Travel => Plan { pending: 1, ..quiet(standing_orders::TRAVELLING, 1) },
+            Self::Closed => Plan {
+                spending: 20,
+                ..quiet(&[], 500)
+            },
+            Self::Travel => Plan {
+                pending: 1,
+                ..quiet(standing_orders::TRAVELLING, 1)
+            },
             Self::Odd(_) => quiet(&[], 1),
         }
     }
@@ -105,16 +135,46 @@ impl HoldingKind {
 
 const TRANS: &str = "TRANS_AND_SAVINGS_ACCOUNTS";
 
-const fn holding(name: &'static str, category: &'static str, kind: HoldingKind, cents: i64) -> Holding {
-    Holding { name, nickname: None, category, kind, cents, limit: None }
+const fn holding(
+    name: &'static str,
+    category: &'static str,
+    kind: HoldingKind,
+    cents: i64,
+) -> Holding {
+    Holding {
+        name,
+        nickname: None,
+        category,
+        kind,
+        cents,
+        limit: None,
+    }
 }
 
-const fn everyday(name: &'static str, spending: u32, pending: u32, oddity: Oddity, cents: i64) -> Holding {
-    holding(name, TRANS, HoldingKind::Everyday { spending, pending, oddity }, cents)
+const fn everyday(
+    name: &'static str,
+    spending: u32,
+    pending: u32,
+    oddity: Oddity,
+    cents: i64,
+) -> Holding {
+    holding(
+        name,
+        TRANS,
+        HoldingKind::Everyday {
+            spending,
+            pending,
+            oddity,
+        },
+        cents,
+    )
 }
 
 const fn card(name: &'static str, cents: i64, limit: i64) -> Holding {
-    Holding { limit: Some(limit), ..holding(name, "CRED_AND_CHRG_CARDS", HoldingKind::Card, cents) }
+    Holding {
+        limit: Some(limit),
+        ..holding(name, "CRED_AND_CHRG_CARDS", HoldingKind::Card, cents)
+    }
 }
 
 /// In the order of the credentials. From the third on they are spare: only tests use them.
@@ -131,19 +191,44 @@ pub(crate) static PEOPLE: &[Person] = &[
                         nickname: Some("Bills"),
                         ..holding("Ironbark Everyday", TRANS, HoldingKind::Busiest, 482_355)
                     },
-                    holding("Ironbark Rainy Day Saver", TRANS, HoldingKind::Saver, 2_541_090),
+                    holding(
+                        "Ironbark Rainy Day Saver",
+                        TRANS,
+                        HoldingKind::Saver,
+                        2_541_090,
+                    ),
                     card("Ironbark Low Rate Card", -184_267, 1_000_000),
-                    holding("Ironbark Home Loan", "RESIDENTIAL_MORTGAGES", HoldingKind::Mortgage, -41_250_811),
+                    holding(
+                        "Ironbark Home Loan",
+                        "RESIDENTIAL_MORTGAGES",
+                        HoldingKind::Mortgage,
+                        -41_250_811,
+                    ),
                 ],
             ),
             (
                 "22",
                 &[
                     everyday("Kurrajong Access", 240, 1, Oddity::Decimals, 91_740),
-                    holding("Kurrajong Term Deposit", "TERM_DEPOSITS", HoldingKind::Deposit, 5_000_000),
-                    holding("Kurrajong Solicitor Trust", "REGULATED_TRUST_ACCOUNTS", HoldingKind::Trust, 1_250_000),
+                    holding(
+                        "Kurrajong Term Deposit",
+                        "TERM_DEPOSITS",
+                        HoldingKind::Deposit,
+                        5_000_000,
+                    ),
+                    holding(
+                        "Kurrajong Solicitor Trust",
+                        "REGULATED_TRUST_ACCOUNTS",
+                        HoldingKind::Trust,
+                        1_250_000,
+                    ),
                     holding("Kurrajong Old Everyday", TRANS, HoldingKind::Closed, 0),
-                    holding("Kurrajong Globe Card", "TRAVEL_CARDS", HoldingKind::Travel, 64_215),
+                    holding(
+                        "Kurrajong Globe Card",
+                        "TRAVEL_CARDS",
+                        HoldingKind::Travel,
+                        64_215,
+                    ),
                 ],
             ),
         ],
@@ -165,7 +250,16 @@ pub(crate) static PEOPLE: &[Person] = &[
         name: "Priya Sharma",
         email: "priya.sharma@example.com",
         phone: "+61491570158",
-        consents: &[("40", &[everyday("Tidewater Everyday", 120, 1, Oddity::Digits, 73_311)])],
+        consents: &[(
+            "40",
+            &[everyday(
+                "Tidewater Everyday",
+                120,
+                1,
+                Oddity::Digits,
+                73_311,
+            )],
+        )],
     },
     Person {
         name: "Zoë O'Keefe",
@@ -175,7 +269,12 @@ pub(crate) static PEOPLE: &[Person] = &[
             "10",
             &[
                 everyday("Lyrebird Daily", 90, 0, Oddity::None, 18_204),
-                holding("Lyrebird Savings Maximiser", TRANS, HoldingKind::Saver, 402_577),
+                holding(
+                    "Lyrebird Savings Maximiser",
+                    TRANS,
+                    HoldingKind::Saver,
+                    402_577,
+                ),
             ],
         )],
     },
@@ -186,8 +285,18 @@ pub(crate) static PEOPLE: &[Person] = &[
         consents: &[(
             "40",
             &[
-                holding("Odd \"Everyday\"; <A> & #B | C:D", TRANS, HoldingKind::Odd(OddRows::All), 12_345),
-                holding("=Odd Card", "CRED_AND_CHRG_CARDS", HoldingKind::Odd(OddRows::Texts), -98_765),
+                holding(
+                    "Odd \"Everyday\"; <A> & #B | C:D",
+                    TRANS,
+                    HoldingKind::Odd(OddRows::All),
+                    12_345,
+                ),
+                holding(
+                    "=Odd Card",
+                    "CRED_AND_CHRG_CARDS",
+                    HoldingKind::Odd(OddRows::Texts),
+                    -98_765,
+                ),
             ],
         )],
     },

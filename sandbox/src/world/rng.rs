@@ -12,7 +12,9 @@ pub(crate) const fn mix(value: u64) -> u64 {
 
 /// Hashes several texts, in their order, into one number.
 pub(crate) fn label(texts: &[&str]) -> u64 {
-    let letters = texts.iter().flat_map(|text| text.bytes().map(u64::from).chain([256]));
+    let letters = texts
+        .iter()
+        .flat_map(|text| text.bytes().map(u64::from).chain([256]));
     letters.fold(0, |label, letter| mix(label ^ letter))
 }
 
@@ -42,7 +44,9 @@ impl Rng {
 
     /// `length` characters of `alphabet`.
     pub(crate) fn text(&mut self, alphabet: &[u8], length: usize) -> String {
-        (0..length).map(|_| char::from(alphabet[self.next() as usize % alphabet.len()])).collect()
+        (0..length)
+            .map(|_| char::from(alphabet[self.next() as usize % alphabet.len()]))
+            .collect()
     }
 
     /// An id in the format of a random UUID.
@@ -50,7 +54,9 @@ impl Rng {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.next().to_be_bytes());
         bytes[8..].copy_from_slice(&self.next().to_be_bytes());
-        uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
+        uuid::Builder::from_random_bytes(bytes)
+            .into_uuid()
+            .to_string()
     }
 }
 

@@ -58,18 +58,29 @@ pub(crate) enum Oddity {
 
 /// Draws the rows of an account. `base` is the number of its first row.
 pub(crate) fn draw(plan: &Plan, seed: u64, base: u64, calendar: &Calendar) -> Vec<Row> {
-    let mut drawing = Drawing { rng: Rng::new(seed, base), calendar, base, rows: Vec::new() };
+    let mut drawing = Drawing {
+        rng: Rng::new(seed, base),
+        calendar,
+        base,
+        rows: Vec::new(),
+    };
     let (nearest, mut farthest) = plan.days;
     if plan.exact {
         // Few rows cover few days: a household has at least about one row a day.
         farthest = farthest.min(plan.spending.max(nearest));
-        drawing.rows.reserve(plan.spending as usize + plan.pending as usize);
+        drawing
+            .rows
+            .reserve(plan.spending as usize + plan.pending as usize);
     }
     drawing.fixed(plan.fixed, nearest, farthest);
     if plan.exact {
         drawing.rows.truncate(plan.spending as usize / 2);
     }
-    let wanted = if plan.exact { plan.spending - drawing.rows.len() as u32 } else { plan.spending };
+    let wanted = if plan.exact {
+        plan.spending - drawing.rows.len() as u32
+    } else {
+        plan.spending
+    };
     drawing.spending(wanted, nearest, farthest);
     drawing.move_to_clock_changes();
     drawing.oddities(plan.oddity, nearest);
@@ -91,7 +102,9 @@ impl Drawing<'_> {
             for (index, (every, template)) in plans.iter().enumerate() {
                 if back % every == (index as u32 * 3 + 2) % every {
                     // Banks book such rows in the small hours.
-                    let at = self.calendar.instant(back, self.rng.between(0, 4 * 3600) as i64 * SECOND);
+                    let at = self
+                        .calendar
+                        .instant(back, self.rng.between(0, 4 * 3600) as i64 * SECOND);
                     self.push(template, at);
                 }
             }
@@ -121,7 +134,11 @@ impl Drawing<'_> {
         let cents = self.rng.between(u64::from(low), u64::from(high)) as i64;
         let style = self.rng.between(0, 9);
         let millis = style >= 7;
-        let posted = if style == 9 { at - self.rng.between(1, 999) as i64 } else { at };
+        let posted = if style == 9 {
+            at - self.rng.between(1, 999) as i64
+        } else {
+            at
+        };
         let executed = template.has_place && self.rng.chance(40);
         let executed = executed.then(|| at - self.rng.between(2, 50) as i64 * HOUR);
         self.rows.push(Row {
@@ -130,24 +147,30 @@ impl Drawing<'_> {
             posted: Some(posted),
             executed,
             amount: Amount::Cents(if template.incoming { cents } else { -cents }),
-            offset_minutes: if style == 5 || style == 6 { self.calendar.offset_minutes(posted) } else { 0 },
+            offset_minutes: if style == 5 || style == 6 {
+                self.calendar.offset_minutes(posted)
+            } else {
+                0
+            },
             millis,
             pending: false,
             place: self.rng.between(0, PLACES.len() as u64 - 1) as u8,
         });
     }
 
-    /// Moves two rows to each recent clock change in Sydney: to the last second before it and the first second after
-    /// it.
+    /// Moves two rows to each recent clock change in Sydney: to the last second before it and the
+    /// first second after it.
     fn move_to_clock_changes(&mut self) {
         if self.rows.len() < 200 {
             return;
         }
         for change in self.calendar.clock_changes(4) {
-            let near = self
-                .rows
-                .iter_mut()
-                .filter(|row| row.template.has_place && row.posted.is_some_and(|at| (at - change).abs() <= 48 * HOUR));
+            let near = self.rows.iter_mut().filter(|row| {
+                row.template.has_place
+                    && row
+                        .posted
+                        .is_some_and(|at| (at - change).abs() <= 48 * HOUR)
+            });
             for (row, at) in near.take(2).zip([change - SECOND, change]) {
                 row.posted = Some(at);
                 row.executed = None;
@@ -160,14 +183,24 @@ impl Drawing<'_> {
         match oddity {
             Oddity::None => {}
             Oddity::ExecutionOnly => {
-                for row in self.rows.iter_mut().filter(|row| row.template.has_place).skip(3).step_by(40).take(5) {
+                for row in self
+                    .rows
+                    .iter_mut()
+                    .filter(|row| row.template.has_place)
+                    .skip(3)
+                    .step_by(40)
+                    .take(5)
+                {
                     row.executed = row.posted.take();
                 }
             }
             Oddity::Decimals => {
-                // Amounts of these formats are a sandbox choice (docs/providers/fiskil.md#sandbox-choices). The
-                // standard requires at least two decimals.
-                for text in ["-12.5", "0.00", "-0.00", "12.3400", "+15.20", "-3.141", "-7"] {
+                // Amounts of these formats are a sandbox choice
+                // (docs/providers/fiskil.md#sandbox-choices). The standard requires at least two
+                // decimals.
+                for text in [
+                    "-12.5", "0.00", "-0.00", "12.3400", "+15.20", "-3.141", "-7",
+                ] {
                     self.odd(text, nearest + 2);
                 }
                 if let Some(row) = self.rows.last_mut() {
@@ -175,7 +208,10 @@ impl Drawing<'_> {
                 }
             }
             Oddity::Digits => {
-                for text in ["12345678901234567890123456789012345.67", "-0.000000000000000000000000000001"] {
+                for text in [
+                    "12345678901234567890123456789012345.67",
+                    "-0.000000000000000000000000000001",
+                ] {
                     self.odd(text, nearest + 2);
                 }
             }
@@ -183,14 +219,17 @@ impl Drawing<'_> {
     }
 
     fn odd(&mut self, text: &'static str, back: u32) {
-        let at = self.calendar.instant(back, self.rng.between(9, 17) as i64 * HOUR);
+        let at = self
+            .calendar
+            .instant(back, self.rng.between(9, 17) as i64 * HOUR);
         self.push(&SPENDING[0], at);
         if let Some(row) = self.rows.last_mut() {
             row.amount = Amount::Text(text);
         }
     }
 
-    /// Adds card purchases that have not settled; they have no time (docs/providers/fiskil.md#rows).
+    /// Adds card purchases that have not settled; they have no time
+    /// (docs/providers/fiskil.md#rows).
     fn pending(&mut self, count: u32) {
         for index in 0..count as usize {
             self.push(&SPENDING[index * 3 % SPENDING.len()], 0);

@@ -1,4 +1,5 @@
-//! Rows on fixed days in Australia: pay, rent, interest and repayments. Every payer and payee is invented.
+//! Rows on fixed days in Australia: pay, rent, interest and repayments. Every payer and payee is
+//! invented.
 
 use super::template::{Category, Extra, Kind, Template, known, plain, shop};
 
@@ -31,12 +32,18 @@ pub(crate) static HOUSEHOLD: &[(u32, Template)] = &[
     (
         91,
         Template {
-            extra: Extra::Bpay { code: "234567", name: "Sunfield Energy" },
+            extra: Extra::Bpay {
+                code: "234567",
+                name: "Sunfield Energy",
+            },
             reference: "Quarterly bill",
             ..plain(
                 "BPAY SUNFIELD ENERGY",
                 Kind::Payment,
-                known("RENT_AND_UTILITIES", "RENT_AND_UTILITIES_GAS_AND_ELECTRICITY"),
+                known(
+                    "RENT_AND_UTILITIES",
+                    "RENT_AND_UTILITIES_GAS_AND_ELECTRICITY",
+                ),
                 (18_000, 52_000),
                 false,
             )
@@ -83,12 +90,30 @@ pub(crate) static HOUSEHOLD: &[(u32, Template)] = &[
             false,
         ),
     ),
-    (30, plain("ACCOUNT KEEPING FEE", Kind::Fee, known("BANK_FEES", "BANK_FEES_OTHER"), (500, 500), false)),
+    (
+        30,
+        plain(
+            "ACCOUNT KEEPING FEE",
+            Kind::Fee,
+            known("BANK_FEES", "BANK_FEES_OTHER"),
+            (500, 500),
+            false,
+        ),
+    ),
     (
         28,
         Template {
-            extra: Extra::Bpay { code: "998877", name: "Southern Health Fund" },
-            ..plain("SOUTHERN HEALTH FUND PREMIUM", Kind::DirectDebit, Category::Absent, (22_310, 22_310), false)
+            extra: Extra::Bpay {
+                code: "998877",
+                name: "Southern Health Fund",
+            },
+            ..plain(
+                "SOUTHERN HEALTH FUND PREMIUM",
+                Kind::DirectDebit,
+                Category::Absent,
+                (22_310, 22_310),
+                false,
+            )
         },
     ),
 ];
@@ -105,8 +130,26 @@ pub(crate) static SAVING: &[(u32, Template)] = &[
             true,
         ),
     ),
-    (30, plain("INTEREST PAID", Kind::InterestPaid, known("INCOME", "INCOME_INTEREST_EARNED"), (1200, 9800), true)),
-    (30, plain("BONUS INTEREST", Kind::InterestPaid, known("INCOME", "INCOME_INTEREST_EARNED"), (800, 4500), true)),
+    (
+        30,
+        plain(
+            "INTEREST PAID",
+            Kind::InterestPaid,
+            known("INCOME", "INCOME_INTEREST_EARNED"),
+            (1200, 9800),
+            true,
+        ),
+    ),
+    (
+        30,
+        plain(
+            "BONUS INTEREST",
+            Kind::InterestPaid,
+            known("INCOME", "INCOME_INTEREST_EARNED"),
+            (800, 4500),
+            true,
+        ),
+    ),
     (
         121,
         plain(
@@ -141,7 +184,16 @@ pub(crate) static CARD: &[(u32, Template)] = &[
             false,
         ),
     ),
-    (365, plain("ANNUAL CARD FEE", Kind::Fee, known("BANK_FEES", "BANK_FEES_OTHER"), (9900, 9900), false)),
+    (
+        365,
+        plain(
+            "ANNUAL CARD FEE",
+            Kind::Fee,
+            known("BANK_FEES", "BANK_FEES_OTHER"),
+            (9900, 9900),
+            false,
+        ),
+    ),
 ];
 
 pub(crate) static MORTGAGE: &[(u32, Template)] = &[
@@ -155,8 +207,26 @@ pub(crate) static MORTGAGE: &[(u32, Template)] = &[
             true,
         ),
     ),
-    (30, plain("INTEREST CHARGED", Kind::InterestCharged, Category::Absent, (158_000, 166_000), false)),
-    (30, plain("LOAN SERVICE FEE", Kind::Fee, known("BANK_FEES", "BANK_FEES_OTHER"), (800, 800), false)),
+    (
+        30,
+        plain(
+            "INTEREST CHARGED",
+            Kind::InterestCharged,
+            Category::Absent,
+            (158_000, 166_000),
+            false,
+        ),
+    ),
+    (
+        30,
+        plain(
+            "LOAN SERVICE FEE",
+            Kind::Fee,
+            known("BANK_FEES", "BANK_FEES_OTHER"),
+            (800, 800),
+            false,
+        ),
+    ),
 ];
 
 /// A term deposit, with few rows.
@@ -172,7 +242,16 @@ pub(crate) static DEPOSIT: &[(u32, Template)] = &[(
 )];
 
 pub(crate) static TRUST: &[(u32, Template)] = &[
-    (60, plain("DEPOSIT HELD IN TRUST", Kind::TransferReceived, Category::Null, (100_000, 900_000), true)),
+    (
+        60,
+        plain(
+            "DEPOSIT HELD IN TRUST",
+            Kind::TransferReceived,
+            Category::Null,
+            (100_000, 900_000),
+            true,
+        ),
+    ),
     (
         60,
         plain(
@@ -207,5 +286,15 @@ pub(crate) static TRAVELLING: &[(u32, Template)] = &[
             (2100, 12000),
         ),
     ),
-    (50, shop("PENSION ALPENBLICK", "Pension Alpenblick", "7011", "TRAVEL", "TRAVEL_LODGING", (9000, 38000))),
+    (
+        50,
+        shop(
+            "PENSION ALPENBLICK",
+            "Pension Alpenblick",
+            "7011",
+            "TRAVEL",
+            "TRAVEL_LODGING",
+            (9000, 38000),
+        ),
+    ),
 ];

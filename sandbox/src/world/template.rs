@@ -1,4 +1,5 @@
-//! Templates of Australian rows: the text, category and amount range that all rows of one kind share.
+//! Templates of Australian rows: the text, category and amount range that all rows of one kind
+//! share.
 
 /// How the money moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,23 +10,54 @@ async fn token_and_app_headers_are_required() {
     let akahu = akahu().await;
     let url = |path: &str| format!("{}{path}", akahu.access.base_url);
     let app = &akahu.access.app_token;
-    for path in ["/me", "/accounts", "/transactions", "/transactions/pending", "/webhooks"] {
+    for path in [
+        "/me",
+        "/accounts",
+        "/transactions",
+        "/transactions/pending",
+        "/webhooks",
+    ] {
         let none = akahu.http.get(url(path)).header("x-akahu-id", app);
-        let unknown = akahu.http.get(url(path)).header("x-akahu-id", app).bearer_auth("user_token_x");
+        let unknown = akahu
+            .http
+            .get(url(path))
+            .header("x-akahu-id", app)
+            .bearer_auth("user_token_x");
         let basic = akahu.app(path).header("x-akahu-id", app);
         for request in [none, unknown, basic] {
-            assert_eq!(error_of(request).await, (401, "Permission Denied".to_owned()), "{path}");
+            assert_eq!(
+                error_of(request).await,
+                (401, "Permission Denied".to_owned()),
+                "{path}"
+            );
         }
         let without = akahu.http.get(url(path)).bearer_auth(&akahu.token);
-        let wrong = akahu.http.get(url(path)).bearer_auth(&akahu.token).header("X-Akahu-ID", "app_token_x");
+        let wrong = akahu
+            .http
+            .get(url(path))
+            .bearer_auth(&akahu.token)
+            .header("X-Akahu-ID", "app_token_x");
         for request in [without, wrong] {
-            assert_eq!(error_of(request).await, (403, "Forbidden".to_owned()), "{path}");
+            assert_eq!(
+                error_of(request).await,
+                (403, "Forbidden".to_owned()),
+                "{path}"
+            );
         }
         akahu.json(path).await;
     }
     for path in ["/connections", "/categories", "/keys/1", "/webhook-events"] {
-        assert_eq!(error_of(akahu.call(Method::GET, path)).await.0, 401, "{path}");
-        assert_eq!(error_of(akahu.http.get(url(path)).basic_auth(app, Some("wrong"))).await.0, 401);
+        assert_eq!(
+            error_of(akahu.call(Method::GET, path)).await.0,
+            401,
+            "{path}"
+        );
+        assert_eq!(
+            error_of(akahu.http.get(url(path)).basic_auth(app, Some("wrong")))
+                .await
+                .0,
+            401
+        );
         answer(akahu.app(path).header("x-akahu-id", app)).await;
     }
 }
@@ -48,18 +79,45 @@ async fn malformed_and_foreign_ids_are_rejected() {
         (Method::POST, "conn_", "/refresh/", ""),
         (Method::DELETE, "hook_", "/webhooks/", ""),
     ] {
-        let unknown = akahu.call(method.clone(), &format!("{before}{}{after}", well_formed(prefix)));
-        assert_eq!(error_of(unknown).await, (404, "Not Found".to_owned()), "{method} {before}");
-        for bad in ["x", &format!("{prefix}short"), &format!("{prefix}{}", "A".repeat(25))] {
-            let (status, message) = error_of(akahu.call(method.clone(), &format!("{before}{bad}{after}"))).await;
+        let unknown = akahu.call(
+            method.clone(),
+            &format!("{before}{}{after}", well_formed(prefix)),
+        );
+        assert_eq!(
+            error_of(unknown).await,
+            (404, "Not Found".to_owned()),
+            "{method} {before}"
+        );
+        for bad in [
+            "x",
+            &format!("{prefix}short"),
+            &format!("{prefix}{}", "A".repeat(25)),
+        ] {
+            let (status, message) =
+                error_of(akahu.call(method.clone(), &format!("{before}{bad}{after}"))).await;
             assert_eq!(status, 400, "{method} {before}{bad}");
             assert!(message.contains("pathParams.id"), "{message}");
         }
     }
-    assert_eq!(error_of(akahu.call(Method::GET, &format!("/authorisations/{}", spare.1))).await.0, 404);
+    assert_eq!(
+        error_of(akahu.call(Method::GET, &format!("/authorisations/{}", spare.1)))
+            .await
+            .0,
+        404
+    );
     for (path, prefix) in [("/connections/", "conn_"), ("/categories/", "nzfcc_")] {
-        assert_eq!(error_of(akahu.app(&format!("{path}{}", well_formed(prefix)))).await.0, 404);
-        assert!(error_of(akahu.app(&format!("{path}x"))).await.1.contains("pathParams.id"));
+        assert_eq!(
+            error_of(akahu.app(&format!("{path}{}", well_formed(prefix))))
+                .await
+                .0,
+            404
+        );
+        assert!(
+            error_of(akahu.app(&format!("{path}x")))
+                .await
+                .1
+                .contains("pathParams.id")
+        );
     }
     assert_eq!(error_of(akahu.call(Method::GET, "/nothing")).await.0, 404);
     assert_eq!(error_of(akahu.call(Method::PUT, "/accounts")).await.0, 405);
@@ -71,7 +129,14 @@ async fn code_is_exchanged_once() {
     let callback = akahu.consent("").await;
     let names: Vec<&str> = callback.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["code", "state", "source", "event"]);
-    assert_eq!((callback[1].1.as_str(), callback[2].1.as_str(), callback[3].1.as_str()), ("s%201", "oauth", "ACCEPT"));
+    assert_eq!(
+        (
+            callback[1].1.as_str(),
+            callback[2].1.as_str(),
+            callback[3].1.as_str()
+        ),
+        ("s%201", "oauth", "ACCEPT")
+    );
     let good = akahu.exchange(&callback[0].1);
     let with = |name: &str, value: Value| {
         let mut body = good.clone();
@@ -83,21 +148,45 @@ async fn code_is_exchanged_once() {
     for (body, error) in [
         (with("client_secret", json!("wrong")), "invalid_client"),
         (with("client_id", json!("app_token_x")), "invalid_client"),
-        (with("redirect_uri", json!("https://other.example/")), "invalid_grant"),
+        (
+            with("redirect_uri", json!("https://other.example/")),
+            "invalid_grant",
+        ),
         (with("code", json!("unknown")), "invalid_grant"),
-        (with("grant_type", json!("refresh_token")), "unsupported_grant_type"),
+        (
+            with("grant_type", json!("refresh_token")),
+            "unsupported_grant_type",
+        ),
         (with("code", json!(7)), "invalid Request"),
         (without, "invalid Request"),
     ] {
-        assert_eq!(akahu.token(&body).await, (400, json!({"success": false, "error": error})));
+        assert_eq!(
+            akahu.token(&body).await,
+            (400, json!({"success": false, "error": error}))
+        );
     }
     let (status, token) = akahu.token(&good).await;
     assert_eq!(status, 200);
-    assert_eq!((&token["success"], &token["token_type"]), (&json!(true), &json!("bearer")));
-    assert!(token["scope"].as_str().unwrap().starts_with("ENDURING_CONSENT "));
-    assert_eq!(token["access_token"], akahu.token, "a user's token stays the same while it is valid");
+    assert_eq!(
+        (&token["success"], &token["token_type"]),
+        (&json!(true), &json!("bearer"))
+    );
+    assert!(
+        token["scope"]
+            .as_str()
+            .unwrap()
+            .starts_with("ENDURING_CONSENT ")
+    );
+    assert_eq!(
+        token["access_token"], akahu.token,
+        "a user's token stays the same while it is valid"
+    );
     assert!(token.get("item").is_none() && token.get("expires_in").is_none());
-    assert_eq!(akahu.token(&good).await.1["error"], "invalid_grant", "codes are single use");
+    assert_eq!(
+        akahu.token(&good).await.1["error"],
+        "invalid_grant",
+        "codes are single use"
+    );
 }
 
 #[tokio::test]
@@ -105,18 +194,35 @@ async fn code_expires_and_form_bodies_are_accepted() {
     let akahu = akahu().await;
     let code = akahu.consent("").await[0].1.clone();
     akahu.advance(62).await;
-    assert_eq!(akahu.token(&akahu.exchange(&code)).await.1["error"], "expired_grant");
-    let code = akahu.consent("&email=aroha.williams%40example.com").await[0].1.clone();
+    assert_eq!(
+        akahu.token(&akahu.exchange(&code)).await.1["error"],
+        "expired_grant"
+    );
+    let code = akahu.consent("&email=aroha.williams%40example.com").await[0]
+        .1
+        .clone();
     akahu.advance(55).await;
     let form = format!(
         "grant_type=authorization_code&code={code}&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&client_id={}\
          &client_secret={}",
         akahu.access.app_token, akahu.access.app_secret
     );
-    let request = akahu.http.post(format!("{}/token", akahu.access.base_url)).body(form);
+    let request = akahu
+        .http
+        .post(format!("{}/token", akahu.access.base_url))
+        .body(form);
     let form = "application/x-www-form-urlencoded";
-    let token = answer(request.header("content-type", form).header("Idempotency-Key", "1")).await;
-    assert_eq!(token["access_token"], akahu.credentials(2).0, "the user with this e-mail address");
+    let token = answer(
+        request
+            .header("content-type", form)
+            .header("Idempotency-Key", "1"),
+    )
+    .await;
+    assert_eq!(
+        token["access_token"],
+        akahu.credentials(2).0,
+        "the user with this e-mail address"
+    );
 }
 
 #[tokio::test]
@@ -124,17 +230,39 @@ async fn consent_can_be_denied() {
     let akahu = akahu().await;
     let denied = akahu.consent_as("deny", "").await;
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    assert_eq!(denied, [pair("error", "access_denied"), pair("state", "s%201")]);
+    assert_eq!(
+        denied,
+        [pair("error", "access_denied"), pair("state", "s%201")]
+    );
     let open = async |query: String| {
-        let response = akahu.http.get(format!("{}/?{query}", akahu.access.oauth_url)).send().await.unwrap();
-        let location = response.headers().get("location").map(|value| value.to_str().unwrap().to_owned());
+        let response = akahu
+            .http
+            .get(format!("{}/?{query}", akahu.access.oauth_url))
+            .send()
+            .await
+            .unwrap();
+        let location = response
+            .headers()
+            .get("location")
+            .map(|value| value.to_str().unwrap().to_owned());
         (response.status().as_u16(), location)
     };
     let uris = json!({"uris": ["https://a.example/?x=1"]});
     akahu.control(Method::POST, "/redirects", uris).await;
-    let good = format!("client_id={}&redirect_uri=https://a.example/?x=1&sandbox_auto=accept", akahu.access.app_token);
-    let (status, location) = open(format!("{good}&response_type=code&scope=ENDURING_CONSENT%20ACCOUNTS")).await;
-    assert!(status == 303 && location.unwrap().starts_with("https://a.example/?x=1&code="));
+    let good = format!(
+        "client_id={}&redirect_uri=https://a.example/?x=1&sandbox_auto=accept",
+        akahu.access.app_token
+    );
+    let (status, location) = open(format!(
+        "{good}&response_type=code&scope=ENDURING_CONSENT%20ACCOUNTS"
+    ))
+    .await;
+    assert!(
+        status == 303
+            && location
+                .unwrap()
+                .starts_with("https://a.example/?x=1&code=")
+    );
     let scope = "scope=ENDURING_CONSENT";
     assert_eq!(
         open(format!("{good}&{scope}")).await.1.unwrap(),
@@ -142,22 +270,36 @@ async fn consent_can_be_denied() {
     );
     let location = open(format!("{good}&response_type=code")).await.1.unwrap();
     assert_eq!(location, "https://a.example/?x=1&error=invalid_scope");
-    assert_eq!(open(format!("response_type=code&client_id=x&{scope}")).await, (400, None));
+    assert_eq!(
+        open(format!("response_type=code&client_id=x&{scope}")).await,
+        (400, None)
+    );
 }
 
 #[tokio::test]
 async fn deleted_token_is_invalid_until_a_new_consent() {
     let mut akahu = akahu().await;
-    let (token, user) = (akahu.token.clone(), akahu.json("/me").await["item"]["_id"].clone());
-    assert_eq!(answer(akahu.call(Method::DELETE, "/token")).await, json!({"success": true}));
+    let (token, user) = (
+        akahu.token.clone(),
+        akahu.json("/me").await["item"]["_id"].clone(),
+    );
+    assert_eq!(
+        answer(akahu.call(Method::DELETE, "/token")).await,
+        json!({"success": true})
+    );
     assert_eq!(error_of(akahu.call(Method::GET, "/accounts")).await.0, 401);
     assert_eq!(error_of(akahu.call(Method::DELETE, "/token")).await.0, 401);
     let code = akahu.consent("").await[0].1.clone();
-    akahu.token = akahu.token(&akahu.exchange(&code)).await.1["access_token"].as_str().unwrap().to_owned();
+    akahu.token = akahu.token(&akahu.exchange(&code)).await.1["access_token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_ne!(akahu.token, token);
     assert!(akahu.token.starts_with("user_token_c"));
     assert_eq!(akahu.json("/me").await["item"]["_id"], user);
-    let credentials = akahu.control(Method::GET, "/credentials", Value::Null).await;
+    let credentials = akahu
+        .control(Method::GET, "/credentials", Value::Null)
+        .await;
     assert_eq!(credentials["credentials"][0]["userToken"], akahu.token);
 }
 
@@ -174,24 +316,50 @@ async fn me_returns_the_user() {
 #[tokio::test]
 async fn connections_and_categories_need_app_credentials() {
     let akahu = akahu().await;
-    let all = answer(akahu.app("/connections")).await["items"].as_array().unwrap().clone();
-    let of = |kind: &str| all.iter().filter(|one| one["connection_type"] == kind).cloned().collect::<Vec<_>>();
+    let all = answer(akahu.app("/connections")).await["items"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let of = |kind: &str| {
+        all.iter()
+            .filter(|one| one["connection_type"] == kind)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     assert_eq!((of("classic").len(), of("official").len()), (9, 1));
     let official = &of("official")[0];
-    let classic = all.iter().find(|one| one["_id"] == official["_classic"]).unwrap();
-    assert_eq!((&official["name"], &official["mode"]), (&classic["name"], &json!("migration")));
+    let classic = all
+        .iter()
+        .find(|one| one["_id"] == official["_classic"])
+        .unwrap();
     assert_eq!(
-        (&classic["new_connections_enabled"], &official["new_connections_enabled"]),
+        (&official["name"], &official["mode"]),
+        (&classic["name"], &json!("migration"))
+    );
+    assert_eq!(
+        (
+            &classic["new_connections_enabled"],
+            &official["new_connections_enabled"]
+        ),
         (&json!(false), &json!(true))
     );
     assert!(classic.get("mode").is_none() && classic.get("_classic").is_none());
-    let one = answer(akahu.app(&format!("/connections/{}", official["_id"].as_str().unwrap()))).await;
+    let one = answer(akahu.app(&format!(
+        "/connections/{}",
+        official["_id"].as_str().unwrap()
+    )))
+    .await;
     assert_eq!(&one["item"], official);
 
-    let all = answer(akahu.app("/categories")).await["items"].as_array().unwrap().clone();
+    let all = answer(akahu.app("/categories")).await["items"]
+        .as_array()
+        .unwrap()
+        .clone();
     assert_eq!(all.len(), 181);
-    let groups: std::collections::BTreeSet<&str> =
-        all.iter().map(|one| one["groups"]["personal_finance"]["name"].as_str().unwrap()).collect();
+    let groups: std::collections::BTreeSet<&str> = all
+        .iter()
+        .map(|one| one["groups"]["personal_finance"]["name"].as_str().unwrap())
+        .collect();
     assert_eq!(groups.len(), 10);
     let one = answer(akahu.app("/categories/nzfcc_ckouvvyw1004408mlhy158i7j")).await;
     assert_eq!(one["item"]["name"], "Cafes and restaurants");
@@ -201,13 +369,24 @@ async fn connections_and_categories_need_app_credentials() {
 #[tokio::test]
 async fn refresh_completes_later_and_is_rate_limited() {
     let akahu = akahu().await;
-    let [first, second] = [akahu.account("CHECKING").await, akahu.account("WALLET").await];
+    let [first, second] = [
+        akahu.account("CHECKING").await,
+        akahu.account("WALLET").await,
+    ];
     let path = |account: &Value| format!("/accounts/{}", account["_id"].as_str().unwrap());
-    let refreshed = async |account: &Value| akahu.json(&path(account)).await["item"]["refreshed"].clone();
+    let refreshed =
+        async |account: &Value| akahu.json(&path(account)).await["item"]["refreshed"].clone();
     let refresh = async |of: &str| {
         let request = akahu.call(Method::POST, &format!("/refresh{of}"));
-        let response = request.header("content-type", "application/x-www-form-urlencoded").send().await.unwrap();
-        (response.status().as_u16(), response.json::<Value>().await.unwrap())
+        let response = request
+            .header("content-type", "application/x-www-form-urlencoded")
+            .send()
+            .await
+            .unwrap();
+        (
+            response.status().as_u16(),
+            response.json::<Value>().await.unwrap(),
+        )
     };
     let before = refreshed(&first).await;
     let of_first = format!("/{}", first["_id"].as_str().unwrap());
@@ -221,11 +400,23 @@ async fn refresh_completes_later_and_is_rate_limited() {
         assert!(after[name].as_str() > before[name].as_str(), "{name}");
     }
     assert_eq!(after["party"], before["party"]);
-    assert_eq!(refreshed(&second).await, second["refreshed"], "another login");
+    assert_eq!(
+        refreshed(&second).await,
+        second["refreshed"],
+        "another login"
+    );
     // A refresh of everything skips the login in its rest period and reads the other.
     assert_eq!(refresh("").await.0, 200);
     assert_eq!(refresh("").await.0, 429);
-    assert_eq!(refresh(&format!("/{}", second["connection"]["_id"].as_str().unwrap())).await.0, 429);
+    assert_eq!(
+        refresh(&format!(
+            "/{}",
+            second["connection"]["_id"].as_str().unwrap()
+        ))
+        .await
+        .0,
+        429
+    );
     akahu.advance(15 * 60).await;
     assert_ne!(refreshed(&second).await, second["refreshed"]);
     assert_eq!(refresh(&of_first).await.0, 200);
@@ -240,21 +431,53 @@ async fn refresh_completes_later_and_is_rate_limited() {
 async fn webhook_subscriptions_are_per_user_and_type() {
     let akahu = akahu().await;
     let post = |body: Value| akahu.call(Method::POST, "/webhooks").json(&body);
-    let made = answer(post(json!({"webhook_type": "TRANSACTION", "state": "user 7"}))).await;
+    let made = answer(post(
+        json!({"webhook_type": "TRANSACTION", "state": "user 7"}),
+    ))
+    .await;
     let id = made["item_id"].as_str().unwrap();
     assert!(id.starts_with("hook_c"));
     answer(post(json!({"webhook_type": "TOKEN"}))).await;
-    assert_eq!(error_of(post(json!({"webhook_type": "WEATHER"}))).await, (400, "Invalid webhook_type".to_owned()));
-    let form = akahu.call(Method::POST, "/webhooks").body("webhook_type=TOKEN");
-    assert_eq!(error_of(form).await, (400, "Invalid Content-Type".to_owned()));
-    let list = akahu.json("/webhooks").await["items"].as_array().unwrap().clone();
-    assert_eq!((list.len(), &list[0]["_id"], &list[0]["state"]), (2, &json!(id), &json!("user 7")));
+    assert_eq!(
+        error_of(post(json!({"webhook_type": "WEATHER"}))).await,
+        (400, "Invalid webhook_type".to_owned())
+    );
+    let form = akahu
+        .call(Method::POST, "/webhooks")
+        .body("webhook_type=TOKEN");
+    assert_eq!(
+        error_of(form).await,
+        (400, "Invalid Content-Type".to_owned())
+    );
+    let list = akahu.json("/webhooks").await["items"]
+        .as_array()
+        .unwrap()
+        .clone();
+    assert_eq!(
+        (list.len(), &list[0]["_id"], &list[0]["state"]),
+        (2, &json!(id), &json!("user 7"))
+    );
     assert_eq!(list[0]["type"], "TRANSACTION");
     answer(akahu.call(Method::DELETE, &format!("/webhooks/{id}"))).await;
-    assert_eq!(akahu.json("/webhooks").await["items"].as_array().unwrap().len(), 1);
-    assert_eq!(answer(akahu.app("/webhook-events?status=SENT")).await["items"], json!([]));
-    assert_eq!(error_of(akahu.app("/webhook-events?status=LOST")).await.0, 400);
-    let key = answer(akahu.app("/keys/1")).await["item"].as_str().unwrap().to_owned();
+    assert_eq!(
+        akahu.json("/webhooks").await["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(
+        answer(akahu.app("/webhook-events?status=SENT")).await["items"],
+        json!([])
+    );
+    assert_eq!(
+        error_of(akahu.app("/webhook-events?status=LOST")).await.0,
+        400
+    );
+    let key = answer(akahu.app("/keys/1")).await["item"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert!(key.starts_with("-----BEGIN RSA PUBLIC KEY-----\nMII"));
     assert_eq!(answer(akahu.app("/keys/1")).await["item"], key);
     assert_eq!(error_of(akahu.app("/keys/2")).await.0, 404);
@@ -267,18 +490,54 @@ async fn forced_errors_have_akahus_shape() {
     let fault = json!({"match": "/v1/accounts", "kind": "status", "status": 429, "retryAfter": 7, "times": 1});
     akahu.control(Method::POST, "/faults", fault).await;
     let limited = akahu.get("/accounts").await;
-    assert_eq!((limited.status().as_u16(), limited.headers()["retry-after"].to_str().unwrap()), (429, "7"));
-    assert_eq!(limited.json::<Value>().await.unwrap()["message"], "Rate limit exceeded");
-    akahu.control(Method::POST, "/faults", json!({"kind": "status", "status": 500, "times": 2})).await;
-    assert_eq!(error_of(akahu.call(Method::GET, "/me")).await, (500, "Something went wrong".to_owned()));
-    akahu.control(Method::POST, "/faults", json!({"kind": "status", "status": 502, "times": 1})).await;
+    assert_eq!(
+        (
+            limited.status().as_u16(),
+            limited.headers()["retry-after"].to_str().unwrap()
+        ),
+        (429, "7")
+    );
+    assert_eq!(
+        limited.json::<Value>().await.unwrap()["message"],
+        "Rate limit exceeded"
+    );
+    akahu
+        .control(
+            Method::POST,
+            "/faults",
+            json!({"kind": "status", "status": 500, "times": 2}),
+        )
+        .await;
+    assert_eq!(
+        error_of(akahu.call(Method::GET, "/me")).await,
+        (500, "Something went wrong".to_owned())
+    );
+    akahu
+        .control(
+            Method::POST,
+            "/faults",
+            json!({"kind": "status", "status": 502, "times": 1}),
+        )
+        .await;
     let token = akahu.token(&json!({})).await;
-    assert_eq!(token, (500, json!({"success": false, "error": "server_error"})));
+    assert_eq!(
+        token,
+        (500, json!({"success": false, "error": "server_error"}))
+    );
     let gateway = akahu.get("/me").await;
-    assert_eq!((gateway.status().as_u16(), gateway.headers()["content-type"].to_str().unwrap()), (502, "text/html"));
+    assert_eq!(
+        (
+            gateway.status().as_u16(),
+            gateway.headers()["content-type"].to_str().unwrap()
+        ),
+        (502, "text/html")
+    );
     akahu.control(Method::DELETE, "/calls", Value::Null).await;
     akahu.rows_path("CHECKING").await;
     akahu.get("/accounts/x/transactions").await;
     let calls = akahu.control(Method::GET, "/calls", Value::Null).await;
-    assert_eq!(calls["calls"][1], json!({"method": "GET", "path": "/v1/accounts/{id}/transactions", "count": 1}));
+    assert_eq!(
+        calls["calls"][1],
+        json!({"method": "GET", "path": "/v1/accounts/{id}/transactions", "count": 1})
+    );
 }

@@ -21,8 +21,16 @@ pub(crate) const NOW: &str = "2026-11-21T01:30:00Z";
 pub(crate) async fn akahu() -> Akahu {
     let sandbox = start(options(10)).await.unwrap();
     let access = sandbox.description().akahu.clone();
-    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-    let mut akahu = Akahu { sandbox, http, access, token: String::new() };
+    let http = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .unwrap();
+    let mut akahu = Akahu {
+        sandbox,
+        http,
+        access,
+        token: String::new(),
+    };
     akahu.token = akahu.credentials(0).0;
     akahu
 }
@@ -32,7 +40,10 @@ impl Akahu {
     pub(crate) fn credentials(&self, index: usize) -> (String, String) {
         let credentials = self.sandbox.description().credentials.iter();
         let mut matching = credentials.filter_map(|credentials| match credentials {
-            Credentials::Akahu { user_token, authorisation } => Some((user_token.clone(), authorisation.clone())),
+            Credentials::Akahu {
+                user_token,
+                authorisation,
+            } => Some((user_token.clone(), authorisation.clone())),
             _ => None,
         });
         matching.nth(index).unwrap()
@@ -46,8 +57,12 @@ impl Akahu {
 
     /// A call with the user token; `path` follows `/v1`.
     pub(crate) fn call(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        let request = self.http.request(method, format!("{}{path}", self.access.base_url));
-        request.bearer_auth(&self.token).header("X-Akahu-Id", &self.access.app_token)
+        let request = self
+            .http
+            .request(method, format!("{}{path}", self.access.base_url));
+        request
+            .bearer_auth(&self.token)
+            .header("X-Akahu-Id", &self.access.app_token)
     }
 
     /// A GET with the app's own credentials.
@@ -66,17 +81,27 @@ impl Akahu {
     }
 
     pub(crate) async fn accounts(&self) -> Vec<Value> {
-        self.json("/accounts").await["items"].as_array().unwrap().clone()
+        self.json("/accounts").await["items"]
+            .as_array()
+            .unwrap()
+            .clone()
     }
 
     /// The first account of a type.
     pub(crate) async fn account(&self, kind: &str) -> Value {
-        self.accounts().await.into_iter().find(|account| account["type"] == kind).unwrap()
+        self.accounts()
+            .await
+            .into_iter()
+            .find(|account| account["type"] == kind)
+            .unwrap()
     }
 
     /// Path of the posted rows of the first account of a type.
     pub(crate) async fn rows_path(&self, kind: &str) -> String {
-        format!("/accounts/{}/transactions", self.account(kind).await["_id"].as_str().unwrap())
+        format!(
+            "/accounts/{}/transactions",
+            self.account(kind).await["_id"].as_str().unwrap()
+        )
     }
 
     /// All pages, by following the cursors to the end.
@@ -108,12 +133,15 @@ impl Akahu {
     }
 
     pub(crate) async fn control_raw(&self, method: Method, path: &str, body: String) -> Response {
-        let request = self.http.request(method, format!("{}/__control{path}", self.access.oauth_url));
+        let request = self
+            .http
+            .request(method, format!("{}/__control{path}", self.access.oauth_url));
         request.body(body).send().await.unwrap()
     }
 
     pub(crate) async fn advance(&self, seconds: i64) {
-        self.control(Method::POST, "/clock", json!({"advanceSeconds": seconds})).await;
+        self.control(Method::POST, "/clock", json!({"advanceSeconds": seconds}))
+            .await;
     }
 
     /// Consents without the hosted pages. Returns the callback's parameters in order.
@@ -122,7 +150,12 @@ impl Akahu {
     }
 
     pub(crate) async fn consent_as(&self, outcome: &str, more: &str) -> Vec<(String, String)> {
-        self.control(Method::POST, "/redirects", json!({"uris": ["https://app.example/cb"]})).await;
+        self.control(
+            Method::POST,
+            "/redirects",
+            json!({"uris": ["https://app.example/cb"]}),
+        )
+        .await;
         let url = format!(
             "{}/authorize?response_type=code&client_id={}&scope=ENDURING_CONSENT&state=s%201\
              &redirect_uri=https%3A%2F%2Fapp.example%2Fcb&sandbox_auto={outcome}{more}",
@@ -134,7 +167,9 @@ impl Akahu {
         let (base, query) = location.split_once('?').unwrap();
         assert_eq!(base, "https://app.example/cb");
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap());
-        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        pairs
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect()
     }
 
     /// The body of a valid token exchange.
@@ -147,7 +182,13 @@ impl Akahu {
 
     /// Status and body of the token response.
     pub(crate) async fn token(&self, body: &Value) -> (u16, Value) {
-        let response = self.http.post(format!("{}/token", self.access.base_url)).json(body).send().await.unwrap();
+        let response = self
+            .http
+            .post(format!("{}/token", self.access.base_url))
+            .json(body)
+            .send()
+            .await
+            .unwrap();
         (response.status().as_u16(), response.json().await.unwrap())
     }
 }
@@ -156,10 +197,18 @@ impl Akahu {
 pub(crate) async fn answer(request: reqwest::RequestBuilder) -> Value {
     let response = request.send().await.unwrap();
     let url = response.url().to_string();
-    assert_eq!(response.headers()["content-type"], "application/json", "{url}");
+    assert_eq!(
+        response.headers()["content-type"],
+        "application/json",
+        "{url}"
+    );
     let status = response.status();
     let body: Value = response.json().await.unwrap();
-    assert_eq!((status.as_u16(), &body["success"]), (200, &Value::Bool(true)), "{url} {body}");
+    assert_eq!(
+        (status.as_u16(), &body["success"]),
+        (200, &Value::Bool(true)),
+        "{url} {body}"
+    );
     body
 }
 
@@ -179,5 +228,7 @@ pub(crate) fn date(row: &Value) -> jiff::Timestamp {
 }
 
 pub(crate) fn ids(rows: &[Value]) -> Vec<&str> {
-    rows.iter().map(|row| row["_id"].as_str().unwrap()).collect()
+    rows.iter()
+        .map(|row| row["_id"].as_str().unwrap())
+        .collect()
 }

@@ -20,23 +20,41 @@ async fn pages_have_100_rows_newest_first() {
     unique.dedup();
     assert_eq!(unique.len(), rows.len());
     for pair in pages.windows(2).take(pages.len() - 2) {
-        assert_eq!(pair[0].last().unwrap()["date"], pair[1][0]["date"], "rows of one instant are on both pages");
+        assert_eq!(
+            pair[0].last().unwrap()["date"],
+            pair[1][0]["date"],
+            "rows of one instant are on both pages"
+        );
     }
     let first = akahu.json(&path).await;
     let cursor = first["cursor"]["next"].as_str().unwrap();
-    assert!(cursor.len() >= 100 && cursor.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'));
+    assert!(
+        cursor.len() >= 100
+            && cursor
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    );
     assert_eq!(first.as_object().unwrap().len(), 3);
     let again = akahu.json(&format!("{path}?limit=5&unknown=1")).await;
-    assert_eq!(again["items"], first["items"], "the limit parameter is ignored");
+    assert_eq!(
+        again["items"], first["items"],
+        "the limit parameter is ignored"
+    );
 }
 
 #[tokio::test]
 async fn cursor_is_bound_to_its_query_and_user() {
     let akahu = akahu().await;
     let path = akahu.rows_path("CHECKING").await;
-    let cursor = akahu.json(&format!("{path}?start=2025-01-01")).await["cursor"]["next"].as_str().unwrap().to_owned();
+    let cursor = akahu.json(&format!("{path}?start=2025-01-01")).await["cursor"]["next"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let status = async |query: String| akahu.get(&query).await.status().as_u16();
-    assert_eq!(status(format!("{path}?start=2025-01-01&cursor={cursor}")).await, 200);
+    assert_eq!(
+        status(format!("{path}?start=2025-01-01&cursor={cursor}")).await,
+        200
+    );
     let mut forged = cursor.clone().into_bytes();
     forged[3] = if forged[3] == b'A' { b'B' } else { b'A' };
     let forged = String::from_utf8(forged).unwrap();
@@ -51,9 +69,18 @@ async fn cursor_is_bound_to_its_query_and_user() {
     ] {
         assert_eq!(status(bad.clone()).await, 400, "{bad}");
     }
-    let all = akahu.json("/transactions").await["cursor"]["next"].as_str().unwrap().to_owned();
+    let all = akahu.json("/transactions").await["cursor"]["next"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let spare = akahu.into_spare();
-    assert_eq!(spare.get(&format!("/transactions?cursor={all}")).await.status(), 400);
+    assert_eq!(
+        spare
+            .get(&format!("/transactions?cursor={all}"))
+            .await
+            .status(),
+        400
+    );
 }
 
 #[tokio::test]
@@ -63,8 +90,20 @@ async fn pages_are_stable_while_rows_change() {
     let before = akahu.rows(&path).await;
     let first = akahu.json(&path).await;
     let cursor = first["cursor"]["next"].as_str().unwrap();
-    akahu.control(Method::POST, "/transactions", json!({"_account": before[0]["_account"]})).await;
-    akahu.control(Method::DELETE, &format!("/transactions/{}", ids(&before)[99]), Value::Null).await;
+    akahu
+        .control(
+            Method::POST,
+            "/transactions",
+            json!({"_account": before[0]["_account"]}),
+        )
+        .await;
+    akahu
+        .control(
+            Method::DELETE,
+            &format!("/transactions/{}", ids(&before)[99]),
+            Value::Null,
+        )
+        .await;
     let second = akahu.json(&format!("{path}?cursor={cursor}")).await;
     assert_eq!(second["items"].as_array().unwrap(), &before[100..200]);
 }
@@ -80,25 +119,59 @@ async fn the_start_is_excluded_and_the_end_included() {
         let rows = akahu.rows(&format!("{path}?end={bound}")).await;
         assert_eq!(rows.iter().collect::<Vec<_>>(), expected);
         let expected: Vec<&Value> = all.iter().filter(|row| date(row) > bound).collect();
-        assert_eq!(akahu.rows(&format!("{path}?start={bound}")).await.iter().collect::<Vec<_>>(), expected);
+        assert_eq!(
+            akahu
+                .rows(&format!("{path}?start={bound}"))
+                .await
+                .iter()
+                .collect::<Vec<_>>(),
+            expected
+        );
     }
-    // A whole day in Auckland (docs/providers/akahu.md#date-ranges): the one on which summer time ended.
-    let day = akahu.rows(&format!("{path}?start=2026-04-04T10:59:59.999Z&end=2026-04-05T11:59:59.999Z")).await;
-    let (from, to): (Timestamp, Timestamp) =
-        ("2026-04-04T11:00:00Z".parse().unwrap(), "2026-04-05T12:00:00Z".parse().unwrap());
+    // A whole day in Auckland (docs/providers/akahu.md#date-ranges): the one on which summer time
+    // ended.
+    let day = akahu
+        .rows(&format!(
+            "{path}?start=2026-04-04T10:59:59.999Z&end=2026-04-05T11:59:59.999Z"
+        ))
+        .await;
+    let (from, to): (Timestamp, Timestamp) = (
+        "2026-04-04T11:00:00Z".parse().unwrap(),
+        "2026-04-05T12:00:00Z".parse().unwrap(),
+    );
     assert!(day.iter().any(|row| date(row) == from) && !day.iter().any(|row| date(row) == to));
     assert!(day.len() >= 3);
     let with_offset = "start=2026-04-04T23:59:59.999%2B13:00&end=2026-04-05T23:59:59.999%2B12:00";
     assert_eq!(akahu.rows(&format!("{path}?{with_offset}")).await, day);
-    let midnight = akahu.rows(&format!("{path}?start=2026-04-04T00:00:00Z")).await;
-    assert_eq!(akahu.rows(&format!("{path}?start=2026-04-04")).await, midnight);
-    for bad in
-        ["start=yesterday", "end=", "end=2026-02-30", "start=2026-04-04T00:00:00+12:00", "start=2026-04-04T00:00"]
-    {
-        assert_eq!(error_of(akahu.call(Method::GET, &format!("{path}?{bad}"))).await.0, 400, "{bad}");
+    let midnight = akahu
+        .rows(&format!("{path}?start=2026-04-04T00:00:00Z"))
+        .await;
+    assert_eq!(
+        akahu.rows(&format!("{path}?start=2026-04-04")).await,
+        midnight
+    );
+    for bad in [
+        "start=yesterday",
+        "end=",
+        "end=2026-02-30",
+        "start=2026-04-04T00:00:00+12:00",
+        "start=2026-04-04T00:00",
+    ] {
+        assert_eq!(
+            error_of(akahu.call(Method::GET, &format!("{path}?{bad}")))
+                .await
+                .0,
+            400,
+            "{bad}"
+        );
     }
-    let none = akahu.json(&format!("{path}?start=2026-11-21&end=2020-01-01")).await;
-    assert_eq!((&none["items"], &none["cursor"]), (&json!([]), &json!({"next": null})));
+    let none = akahu
+        .json(&format!("{path}?start=2026-11-21&end=2020-01-01"))
+        .await;
+    assert_eq!(
+        (&none["items"], &none["cursor"]),
+        (&json!([]), &json!({"next": null}))
+    );
 }
 
 #[tokio::test]
@@ -106,7 +179,14 @@ async fn list_without_account_merges_all_rows() {
     let akahu = akahu().await;
     let mut expected = Vec::new();
     for account in akahu.accounts().await {
-        expected.extend(akahu.rows(&format!("/accounts/{}/transactions", account["_id"].as_str().unwrap())).await);
+        expected.extend(
+            akahu
+                .rows(&format!(
+                    "/accounts/{}/transactions",
+                    account["_id"].as_str().unwrap()
+                ))
+                .await,
+        );
     }
     let all = akahu.rows("/transactions").await;
     assert!(all.is_sorted_by_key(|row| std::cmp::Reverse(date(row))));
@@ -124,28 +204,51 @@ async fn empty_page_is_not_the_last() {
     let akahu = akahu().await;
     let path = akahu.rows_path("CHECKING").await;
     let expected = akahu.rows(&path).await;
-    akahu.control(Method::POST, "/pages", json!({"emptyEvery": 2})).await;
+    akahu
+        .control(Method::POST, "/pages", json!({"emptyEvery": 2}))
+        .await;
     let pages = akahu.pages(&path).await;
     assert!(pages.iter().skip(1).step_by(2).all(Vec::is_empty));
     assert!(pages.len() > 20);
     assert_eq!(pages.concat(), expected);
-    akahu.control(Method::POST, "/pages", json!({"emptyEvery": 1})).await;
+    akahu
+        .control(Method::POST, "/pages", json!({"emptyEvery": 1}))
+        .await;
     let empty = akahu.json(&path).await;
     assert_eq!(empty["items"], json!([]));
     let cursor = empty["cursor"]["next"].as_str().unwrap();
     let again = akahu.json(&format!("{path}?cursor={cursor}")).await;
     assert_eq!(again["items"], json!([]));
-    assert_ne!(again["cursor"], empty["cursor"], "an adapter must not mistake it for a page that links to itself");
-    akahu.control(Method::POST, "/pages", json!({"emptyEvery": 1, "match": "/v1/transactions"})).await;
-    assert_eq!(akahu.json(&format!("{path}?cursor={cursor}")).await["items"].as_array().unwrap()[..], expected[..100]);
+    assert_ne!(
+        again["cursor"], empty["cursor"],
+        "an adapter must not mistake it for a page that links to itself"
+    );
+    akahu
+        .control(
+            Method::POST,
+            "/pages",
+            json!({"emptyEvery": 1, "match": "/v1/transactions"}),
+        )
+        .await;
+    assert_eq!(
+        akahu.json(&format!("{path}?cursor={cursor}")).await["items"]
+            .as_array()
+            .unwrap()[..],
+        expected[..100]
+    );
     assert_eq!(akahu.json("/transactions").await["items"], json!([]));
 }
 
 #[tokio::test]
 async fn rows_are_found_by_id() {
     let akahu = akahu().await;
-    let rows = akahu.json("/transactions").await["items"].as_array().unwrap().clone();
-    let one = akahu.json(&format!("/transactions/{}", ids(&rows)[7])).await;
+    let rows = akahu.json("/transactions").await["items"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let one = akahu
+        .json(&format!("/transactions/{}", ids(&rows)[7]))
+        .await;
     assert_eq!(one["item"], rows[7]);
     let foreign = format!("trans_c{}", "1".repeat(24));
     let post = |body: Value| akahu.call(Method::POST, "/transactions/ids").json(&body);
@@ -162,28 +265,77 @@ async fn pending_rows_have_text_amounts() {
     let akahu = akahu().await;
     let account = akahu.account("CHECKING").await;
     let id = account["_id"].as_str().unwrap();
-    let pending = akahu.json(&format!("/accounts/{id}/transactions/pending")).await;
+    let pending = akahu
+        .json(&format!("/accounts/{id}/transactions/pending"))
+        .await;
     assert!(pending.get("cursor").is_none());
     let rows = pending["items"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
     for row in rows {
         assert!(row["amount"].as_str().unwrap().starts_with('-'));
         assert!(row["meta"].is_object() && row["type"].is_string() && row["_account"] == id);
-        for absent in ["_id", "created_at", "balance", "merchant", "category", "hash"] {
+        for absent in [
+            "_id",
+            "created_at",
+            "balance",
+            "merchant",
+            "category",
+            "hash",
+        ] {
             assert!(row.get(absent).is_none(), "{absent}");
         }
     }
-    let all = akahu.json("/transactions/pending").await["items"].as_array().unwrap().clone();
+    let all = akahu.json("/transactions/pending").await["items"]
+        .as_array()
+        .unwrap()
+        .clone();
     assert!(all.len() > rows.len());
-    let numbers = akahu.json("/transactions/pending?amount_as_number=true").await;
-    assert!(numbers["items"].as_array().unwrap().iter().all(|row| row["amount"].is_number()));
+    let numbers = akahu
+        .json("/transactions/pending?amount_as_number=true")
+        .await;
+    assert!(
+        numbers["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|row| row["amount"].is_number())
+    );
 
     let odd = format!("{{\"_account\":\"{id}\",\"amount\":-1.50e1,\"mystery\":[1.10]}}");
-    assert_eq!(akahu.control_raw(Method::POST, "/pending", odd).await.status(), 201);
-    let text = akahu.get(&format!("/accounts/{id}/transactions/pending")).await.text().await.unwrap();
-    assert!(text.contains("\"amount\":\"-1.50e1\",\"mystery\":[1.10]"), "{text}");
+    assert_eq!(
+        akahu
+            .control_raw(Method::POST, "/pending", odd)
+            .await
+            .status(),
+        201
+    );
+    let text = akahu
+        .get(&format!("/accounts/{id}/transactions/pending"))
+        .await
+        .text()
+        .await
+        .unwrap();
+    assert!(
+        text.contains("\"amount\":\"-1.50e1\",\"mystery\":[1.10]"),
+        "{text}"
+    );
     let path = format!("/accounts/{id}/transactions/pending?amount_as_number=true");
-    assert!(akahu.get(&path).await.text().await.unwrap().contains("\"amount\":-1.50e1,"));
-    akahu.control(Method::DELETE, &format!("/pending/{id}"), Value::Null).await;
-    assert_eq!(akahu.json(&format!("/accounts/{id}/transactions/pending")).await["items"], json!([]));
+    assert!(
+        akahu
+            .get(&path)
+            .await
+            .text()
+            .await
+            .unwrap()
+            .contains("\"amount\":-1.50e1,")
+    );
+    akahu
+        .control(Method::DELETE, &format!("/pending/{id}"), Value::Null)
+        .await;
+    assert_eq!(
+        akahu
+            .json(&format!("/accounts/{id}/transactions/pending"))
+            .await["items"],
+        json!([])
+    );
 }

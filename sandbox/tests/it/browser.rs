@@ -1,4 +1,5 @@
-//! A minimal browser. It follows links, fills in forms, and stops at a redirect that leaves the sandbox.
+//! A minimal browser. It follows links, fills in forms, and stops at a redirect that leaves the
+//! sandbox.
 
 use reqwest::header::HeaderMap;
 
@@ -50,7 +51,8 @@ impl Page {
 
     #[track_caller]
     pub(crate) fn heading(&self) -> String {
-        self.after("<h1>").unwrap_or_else(|| panic!("no heading: {}", self.html))
+        self.after("<h1>")
+            .unwrap_or_else(|| panic!("no heading: {}", self.html))
     }
 
     pub(crate) fn message(&self) -> Option<String> {
@@ -66,12 +68,16 @@ impl Page {
     /// Names of the accounts that the page offers.
     pub(crate) fn accounts(&self) -> Vec<String> {
         let parts = self.html.split("checked><span>").skip(1);
-        parts.map(|part| part.split_once('<').unwrap().0.to_owned()).collect()
+        parts
+            .map(|part| part.split_once('<').unwrap().0.to_owned())
+            .collect()
     }
 
     /// The form fields that select all accounts.
     pub(crate) fn all(&self) -> Vec<(&'static str, String)> {
-        (0..self.accounts().len()).map(|index| ("account", index.to_string())).collect()
+        (0..self.accounts().len())
+            .map(|index| ("account", index.to_string()))
+            .collect()
     }
 }
 
@@ -81,14 +87,25 @@ pub(crate) fn encode(text: &str) -> String {
 
 impl Browser {
     pub(crate) fn new(base: &str) -> Self {
-        let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        Self { http, base: base.to_owned() }
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .unwrap();
+        Self {
+            http,
+            base: base.to_owned(),
+        }
     }
 
     pub(crate) async fn open(&self, url: &str) -> Page {
         let response = self.http.get(url).send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Page { url: url.to_owned(), status, headers, html: response.text().await.unwrap() }
+        Page {
+            url: url.to_owned(),
+            status,
+            headers,
+            html: response.text().await.unwrap(),
+        }
     }
 
     /// The target of the redirect that `url` must respond with.
@@ -103,19 +120,43 @@ impl Browser {
         let action = page.after("<form method=\"post\" action=\"");
         let url = action.map_or_else(|| page.url.clone(), |path| format!("{}{path}", self.base));
         let hidden = ["session", "form_number"].map(|name| {
-            let value = page.after(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| panic!("{}", page.html));
+            let value = page
+                .after(&format!("name=\"{name}\" value=\""))
+                .unwrap_or_else(|| panic!("{}", page.html));
             format!("{name}={}", encode(&value))
         });
-        let fields = fields.iter().map(|(name, value)| format!("{name}={}", encode(value.as_ref())));
-        self.post(&url, hidden.into_iter().chain(fields).collect::<Vec<_>>().join("&")).await
+        let fields = fields
+            .iter()
+            .map(|(name, value)| format!("{name}={}", encode(value.as_ref())));
+        self.post(
+            &url,
+            hidden
+                .into_iter()
+                .chain(fields)
+                .collect::<Vec<_>>()
+                .join("&"),
+        )
+        .await
     }
 
     pub(crate) async fn post(&self, url: &str, body: String) -> Next {
         let form = ("content-type", "application/x-www-form-urlencoded");
-        let response = self.http.post(url).header(form.0, form.1).body(body).send().await.unwrap();
+        let response = self
+            .http
+            .post(url)
+            .header(form.0, form.1)
+            .body(body)
+            .send()
+            .await
+            .unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         if status != 303 {
-            return Next::Page(Page { url: url.to_owned(), status, headers, html: response.text().await.unwrap() });
+            return Next::Page(Page {
+                url: url.to_owned(),
+                status,
+                headers,
+                html: response.text().await.unwrap(),
+            });
         }
         assert_eq!(headers["cache-control"], "no-store");
         let location = headers["location"].to_str().unwrap();
@@ -134,16 +175,24 @@ impl Browser {
     }
 
     pub(crate) async fn choose(&self, page: &Page, institution: &str) -> Page {
-        self.submit(page, &[("institution", institution)]).await.page()
+        self.submit(page, &[("institution", institution)])
+            .await
+            .page()
     }
 
     /// Signs in with the code that the page shows.
     pub(crate) async fn sign_in(&self, page: &Page, name: &str) -> Next {
-        self.submit(page, &[("name", name), ("code", &page.code())]).await
+        self.submit(page, &[("name", name), ("code", &page.code())])
+            .await
     }
 
     /// Goes from the first page to the choice of accounts.
-    pub(crate) async fn to_accounts(&self, url: &str, institution: Option<&str>, name: &str) -> Page {
+    pub(crate) async fn to_accounts(
+        &self,
+        url: &str,
+        institution: Option<&str>,
+        name: &str,
+    ) -> Page {
         let mut page = self.allow(&self.open(url).await).await.page();
         if let Some(institution) = institution {
             page = self.choose(&page, institution).await;
@@ -161,5 +210,7 @@ impl Browser {
 /// A query parameter of a URL.
 pub(crate) fn parameter(url: &str, name: &str) -> Option<String> {
     let query = url.split_once('?')?.1;
-    query.split('&').find_map(|pair| Some(pair.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
+    query
+        .split('&')
+        .find_map(|pair| Some(pair.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
 }

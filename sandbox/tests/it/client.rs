@@ -1,4 +1,5 @@
-//! A test client of the simulated Fiskil. It fetches a token and sets the headers, and nothing else.
+//! A test client of the simulated Fiskil. It fetches a token and sets the headers, and nothing
+//! else.
 
 use bellbird_sandbox::{Credentials, Description, Options, Sandbox, start};
 use reqwest::{Method, Response};
@@ -12,7 +13,11 @@ pub(crate) struct Client {
 }
 
 pub(crate) fn options(rows: u32) -> Options {
-    Options { rows, now: Some("2026-11-21T01:30:00Z".parse().unwrap()), ..Options::default() }
+    Options {
+        rows,
+        now: Some("2026-11-21T01:30:00Z".parse().unwrap()),
+        ..Options::default()
+    }
 }
 
 /// Starts a sandbox with 300 rows, whose clock begins at a fixed time.
@@ -24,7 +29,12 @@ pub(crate) async fn client_of(options: Options) -> Client {
     let sandbox = start(options).await.unwrap();
     let base = sandbox.description().fiskil.base_url.clone();
     let http = reqwest::Client::new();
-    let mut client = Client { sandbox, http, base, token: String::new() };
+    let mut client = Client {
+        sandbox,
+        http,
+        base,
+        token: String::new(),
+    };
     client.token = client.fresh_token().await;
     client
 }
@@ -37,7 +47,13 @@ impl Client {
     pub(crate) async fn fresh_token(&self) -> String {
         let access = &self.description().fiskil;
         let body = json!({"client_id": access.client_id, "client_secret": access.client_secret});
-        let response = self.http.post(format!("{}/v1/token", self.base)).json(&body).send().await.unwrap();
+        let response = self
+            .http
+            .post(format!("{}/v1/token", self.base))
+            .json(&body)
+            .send()
+            .await
+            .unwrap();
         assert_eq!(response.status(), 200);
         let issued: Value = response.json().await.unwrap();
         assert_eq!(issued["expires_in"], 900);
@@ -46,7 +62,9 @@ impl Client {
 
     pub(crate) fn call(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base));
-        request.bearer_auth(&self.token).header("X-Fiskil-Version", "v3")
+        request
+            .bearer_auth(&self.token)
+            .header("X-Fiskil-Version", "v3")
     }
 
     pub(crate) async fn get(&self, path: &str) -> Response {
@@ -71,12 +89,18 @@ impl Client {
     }
 
     pub(crate) async fn control_raw(&self, method: Method, path: &str, body: Value) -> Response {
-        let request = self.http.request(method, format!("{}/__control{path}", self.base));
+        let request = self
+            .http
+            .request(method, format!("{}/__control{path}", self.base));
         request.body(body.to_string()).send().await.unwrap()
     }
 
     pub(crate) fn credentials(&self, index: usize) -> (String, String) {
-        let Credentials::Fiskil { end_user_id, arrangement_id } = &self.description().credentials[index] else {
+        let Credentials::Fiskil {
+            end_user_id,
+            arrangement_id,
+        } = &self.description().credentials[index]
+        else {
             panic!("credentials {index} are not Fiskil's");
         };
         (end_user_id.clone(), arrangement_id.clone())
@@ -85,7 +109,9 @@ impl Client {
     /// The accounts of these credentials.
     pub(crate) async fn accounts(&self, index: usize) -> Vec<Value> {
         let (user, arrangement) = self.credentials(index);
-        let all = self.json(&format!("/v1/banking/accounts?end_user_id={user}")).await;
+        let all = self
+            .json(&format!("/v1/banking/accounts?end_user_id={user}"))
+            .await;
         let mut accounts = all["accounts"].as_array().unwrap().clone();
         accounts.retain(|account| account["arrangement_id"] == arrangement.as_str());
         accounts
@@ -93,8 +119,14 @@ impl Client {
 
     /// Path of the transactions of the busiest account.
     pub(crate) async fn busiest(&self) -> String {
-        let account = self.accounts(0).await[0]["account_id"].as_str().unwrap().to_owned();
-        format!("/v1/banking/transactions?end_user_id={}&account_id={account}", self.credentials(0).0)
+        let account = self.accounts(0).await[0]["account_id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        format!(
+            "/v1/banking/transactions?end_user_id={}&account_id={account}",
+            self.credentials(0).0
+        )
     }
 
     /// Follows `links.next` to the end.
@@ -104,22 +136,29 @@ impl Client {
         while let Some(path) = next {
             let page = self.json(&path).await;
             rows.extend(page[name].as_array().unwrap().iter().cloned());
-            next = page["links"]["next"].as_str().map(|url| url.strip_prefix(&self.base).unwrap().to_owned());
+            next = page["links"]["next"]
+                .as_str()
+                .map(|url| url.strip_prefix(&self.base).unwrap().to_owned());
         }
         rows
     }
 
     pub(crate) async fn rows(&self, path: &str) -> Vec<Value> {
-        self.walk(&format!("{path}&page[size]=1000"), "transactions").await
+        self.walk(&format!("{path}&page[size]=1000"), "transactions")
+            .await
     }
 }
 
 pub(crate) fn ids(rows: &[Value]) -> Vec<String> {
-    rows.iter().map(|row| row["fiskil_id"].as_str().unwrap().to_owned()).collect()
+    rows.iter()
+        .map(|row| row["fiskil_id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// The instant by which the sandbox sorts a row.
 pub(crate) fn time(row: &Value) -> Option<jiff::Timestamp> {
-    let text = row["posting_date_time"].as_str().or(row["execution_date_time"].as_str())?;
+    let text = row["posting_date_time"]
+        .as_str()
+        .or(row["execution_date_time"].as_str())?;
     Some(text.parse().unwrap())
 }

@@ -34,19 +34,30 @@ async fn exchange(akahu: &Akahu, location: &str) -> (String, String) {
     body["redirect_uri"] = json!(REDIRECT_URI);
     let (status, token) = akahu.token(&body).await;
     assert_eq!(status, 200, "{token}");
-    (token["access_token"].as_str().unwrap().to_owned(), parameter(location, "event").unwrap())
+    (
+        token["access_token"].as_str().unwrap().to_owned(),
+        parameter(location, "event").unwrap(),
+    )
 }
 
 /// Consents with all accounts, and uses the new token from then on.
 async fn link(akahu: &mut Akahu, connection: &str, name: &str) -> String {
-    let location = browser(akahu).walk(&url(akahu, ""), Some(connection), name).await.redirect_location();
+    let location = browser(akahu)
+        .walk(&url(akahu, ""), Some(connection), name)
+        .await
+        .redirect_location();
     let (token, event) = exchange(akahu, &location).await;
     akahu.token = token;
     event
 }
 
 async fn names(akahu: &Akahu, member: &str) -> Vec<String> {
-    akahu.accounts().await.iter().map(|account| account[member].as_str().unwrap().to_owned()).collect()
+    akahu
+        .accounts()
+        .await
+        .iter()
+        .map(|account| account[member].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[tokio::test]
@@ -54,13 +65,29 @@ async fn new_username_consents_and_gets_accounts() {
     let mut akahu = akahu().await;
     let browser = browser(&akahu);
     let page = browser.open(&url(&akahu, "")).await;
-    assert_eq!((page.status, page.heading().as_str()), (200, "Sandbox App asks to see your accounts"));
+    assert_eq!(
+        (page.status, page.heading().as_str()),
+        (200, "Sandbox App asks to see your accounts")
+    );
     let page = browser.allow(&page).await.page();
-    assert!(page.html.contains(&format!("value=\"{OLD_RIMU}\" disabled>Rimu Example Bank<small>Not available")));
+    assert!(page.html.contains(&format!(
+        "value=\"{OLD_RIMU}\" disabled>Rimu Example Bank<small>Not available"
+    )));
     let page = browser.choose(&page, KAURI).await;
     let page = browser.sign_in(&page, "Walker@Example.com").await.page();
-    assert_eq!(page.accounts(), ["Kauri Everyday", "Kauri Saver", "Kauri Visa", "Kauri Home Loan"]);
-    let location = browser.submit(&page, &[("account", "1"), ("account", "2")]).await.redirect_location();
+    assert_eq!(
+        page.accounts(),
+        [
+            "Kauri Everyday",
+            "Kauri Saver",
+            "Kauri Visa",
+            "Kauri Home Loan"
+        ]
+    );
+    let location = browser
+        .submit(&page, &[("account", "1"), ("account", "2")])
+        .await
+        .redirect_location();
     let (start, rest) = location.split_once("&code=").unwrap();
     assert_eq!(start, REDIRECT_URI);
     let (_, rest) = rest.split_once('&').unwrap();
@@ -69,7 +96,10 @@ async fn new_username_consents_and_gets_accounts() {
     let olivia = akahu.token.clone();
     akahu.token = exchange(&akahu, &location).await.0;
     assert_ne!(akahu.token, olivia);
-    assert_eq!(akahu.json("/me").await["item"]["email"], "walker@example.com");
+    assert_eq!(
+        akahu.json("/me").await["item"]["email"],
+        "walker@example.com"
+    );
     let accounts = akahu.accounts().await;
     assert_eq!(names(&akahu, "name").await, ["Kauri Saver", "Kauri Visa"]);
     assert!(accounts.iter().all(|account| account["status"] == "ACTIVE"));
@@ -78,20 +108,43 @@ async fn new_username_consents_and_gets_accounts() {
     assert!(rows.len() > 200, "{}", rows.len());
     let shown: Vec<&Value> = accounts.iter().map(|account| &account["_id"]).collect();
     assert!(rows.iter().all(|row| shown.contains(&&row["_account"])));
-    assert_eq!(akahu.json("/transactions/pending").await["items"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        akahu.json("/transactions/pending").await["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
     // Only shared accounts can be read, each on its own as well.
     assert_eq!(akahu.accounts().await.len(), 2);
-    assert!(!akahu.rows(&akahu.rows_path("SAVINGS").await).await.is_empty());
+    assert!(
+        !akahu
+            .rows(&akahu.rows_path("SAVINGS").await)
+            .await
+            .is_empty()
+    );
 
     // The same user consents again, now with all accounts: shared accounts keep their ids.
-    assert_eq!(link(&mut akahu, KAURI, "walker@example.com").await, "UPDATE");
+    assert_eq!(
+        link(&mut akahu, KAURI, "walker@example.com").await,
+        "UPDATE"
+    );
     let again = akahu.accounts().await;
     assert_eq!(again.len(), 4);
-    assert_eq!((&again[1]["_id"], &again[2]["_id"]), (&accounts[0]["_id"], &accounts[1]["_id"]));
+    assert_eq!(
+        (&again[1]["_id"], &again[2]["_id"]),
+        (&accounts[0]["_id"], &accounts[1]["_id"])
+    );
     // Another institution gets the same token.
     let token = akahu.token.clone();
-    assert_eq!(link(&mut akahu, TOTARA, "walker@example.com").await, "UPDATE");
-    assert_eq!((akahu.token.as_str(), akahu.accounts().await.len()), (token.as_str(), 8));
+    assert_eq!(
+        link(&mut akahu, TOTARA, "walker@example.com").await,
+        "UPDATE"
+    );
+    assert_eq!(
+        (akahu.token.as_str(), akahu.accounts().await.len()),
+        (token.as_str(), 8)
+    );
 }
 
 #[tokio::test]
@@ -104,7 +157,11 @@ async fn same_username_always_gets_the_same_accounts() {
         link(&mut akahu, KAURI, "mia").await;
         let rows = akahu.rows("/transactions").await;
         let amounts: Vec<String> = rows.iter().map(|row| row["amount"].to_string()).collect();
-        (names(&akahu, "formatted_account").await, akahu.json("/me").await["item"]["_id"].clone(), amounts)
+        (
+            names(&akahu, "formatted_account").await,
+            akahu.json("/me").await["item"]["_id"].clone(),
+            amounts,
+        )
     };
     assert_eq!(shown(false).await, shown(true).await);
 }
@@ -112,24 +169,49 @@ async fn same_username_always_gets_the_same_accounts() {
 #[tokio::test]
 async fn repaired_login_keeps_its_ids() {
     let mut akahu = akahu().await;
-    let all = akahu.control(Method::GET, "/credentials", Value::Null).await;
+    let all = akahu
+        .control(Method::GET, "/credentials", Value::Null)
+        .await;
     let tama = all["all"][3]["userToken"].as_str().unwrap().to_owned();
     akahu.token.clone_from(&tama);
     let before = akahu.accounts().await;
     assert!(before.iter().all(|account| account["status"] == "INACTIVE"));
 
-    let page =
-        browser(&akahu).open(&url(&akahu, &format!("&connection={TOTARA}&email=tama.brown%40example.com"))).await;
+    let page = browser(&akahu)
+        .open(&url(
+            &akahu,
+            &format!("&connection={TOTARA}&email=tama.brown%40example.com"),
+        ))
+        .await;
     let page = browser(&akahu).allow(&page).await.page();
-    assert_eq!(page.heading(), "Sign in to Tōtara Example Savings", "the picker is skipped");
-    assert_eq!(page.after("name=\"name\" value=\"").unwrap(), "tama.brown@example.com");
-    let page = browser(&akahu).sign_in(&page, "tama.brown@example.com").await.page();
-    let location = browser(&akahu).submit(&page, &page.all()).await.redirect_location();
-    assert_eq!(exchange(&akahu, &location).await, (tama.clone(), "UPDATE".to_owned()));
+    assert_eq!(
+        page.heading(),
+        "Sign in to Tōtara Example Savings",
+        "the picker is skipped"
+    );
+    assert_eq!(
+        page.after("name=\"name\" value=\"").unwrap(),
+        "tama.brown@example.com"
+    );
+    let page = browser(&akahu)
+        .sign_in(&page, "tama.brown@example.com")
+        .await
+        .page();
+    let location = browser(&akahu)
+        .submit(&page, &page.all())
+        .await
+        .redirect_location();
+    assert_eq!(
+        exchange(&akahu, &location).await,
+        (tama.clone(), "UPDATE".to_owned())
+    );
     let after = akahu.accounts().await;
     for (before, after) in before.iter().zip(&after) {
         assert_eq!(after["status"], "ACTIVE");
-        assert_eq!((&before["_id"], &before["_authorisation"]), (&after["_id"], &after["_authorisation"]));
+        assert_eq!(
+            (&before["_id"], &before["_authorisation"]),
+            (&after["_id"], &after["_authorisation"])
+        );
     }
 
     // The control interface can ask for a new token and a new authorisation.
@@ -142,8 +224,18 @@ async fn repaired_login_keeps_its_ids() {
     assert_eq!(third[0]["_id"], after[0]["_id"]);
     assert_ne!(third[0]["_authorisation"], after[0]["_authorisation"]);
     akahu.token = tama;
-    assert_eq!(error_of(akahu.call(Method::GET, "/accounts")).await.0, 401, "the old token is invalid");
-    akahu.control(Method::POST, "/relink", json!({"newToken": true, "oldTokenLives": true})).await;
+    assert_eq!(
+        error_of(akahu.call(Method::GET, "/accounts")).await.0,
+        401,
+        "the old token is invalid"
+    );
+    akahu
+        .control(
+            Method::POST,
+            "/relink",
+            json!({"newToken": true, "oldTokenLives": true}),
+        )
+        .await;
     link(&mut akahu, TOTARA, "tama.brown@example.com").await;
     assert_ne!(akahu.token, new);
     akahu.token = new;
@@ -153,21 +245,54 @@ async fn repaired_login_keeps_its_ids() {
 #[tokio::test]
 async fn unticked_accounts_are_no_longer_shared() {
     let mut akahu = akahu().await;
-    let page = browser(&akahu).to_accounts(&url(&akahu, ""), Some(KAURI), "olivia.nguyen@example.com").await;
+    let page = browser(&akahu)
+        .to_accounts(&url(&akahu, ""), Some(KAURI), "olivia.nguyen@example.com")
+        .await;
     assert_eq!(page.accounts().len(), 7);
-    let dropped = akahu.account("SAVINGS").await["_id"].as_str().unwrap().to_owned();
-    let location = browser(&akahu).submit(&page, &[("account", "0")]).await.redirect_location();
-    assert_eq!(exchange(&akahu, &location).await, (akahu.token.clone(), "UPDATE".to_owned()));
-    assert_eq!(akahu.accounts().await.len(), 1 + 5, "one here and all five at the other institution");
-    for path in [format!("/accounts/{dropped}"), format!("/accounts/{dropped}/transactions")] {
-        assert_eq!(error_of(akahu.call(Method::GET, &path)).await.0, 404, "{path}");
+    let dropped = akahu.account("SAVINGS").await["_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let location = browser(&akahu)
+        .submit(&page, &[("account", "0")])
+        .await
+        .redirect_location();
+    assert_eq!(
+        exchange(&akahu, &location).await,
+        (akahu.token.clone(), "UPDATE".to_owned())
+    );
+    assert_eq!(
+        akahu.accounts().await.len(),
+        1 + 5,
+        "one here and all five at the other institution"
+    );
+    for path in [
+        format!("/accounts/{dropped}"),
+        format!("/accounts/{dropped}/transactions"),
+    ] {
+        assert_eq!(
+            error_of(akahu.call(Method::GET, &path)).await.0,
+            404,
+            "{path}"
+        );
     }
-    assert!(akahu.rows("/transactions").await.iter().all(|row| row["_account"] != dropped.as_str()));
+    assert!(
+        akahu
+            .rows("/transactions")
+            .await
+            .iter()
+            .all(|row| row["_account"] != dropped.as_str())
+    );
     link(&mut akahu, KAURI, "olivia.nguyen@example.com").await;
     assert_eq!(akahu.account("SAVINGS").await["_id"], dropped);
     // The same applies to an account that the app has deleted.
     answer(akahu.call(Method::DELETE, &format!("/accounts/{dropped}"))).await;
-    assert_eq!(error_of(akahu.call(Method::GET, &format!("/accounts/{dropped}"))).await.0, 404);
+    assert_eq!(
+        error_of(akahu.call(Method::GET, &format!("/accounts/{dropped}")))
+            .await
+            .0,
+        404
+    );
     link(&mut akahu, KAURI, "olivia.nguyen@example.com").await;
     assert_eq!(akahu.account("SAVINGS").await["_id"], dropped);
 }
@@ -177,36 +302,70 @@ async fn every_failure_redirects_with_the_state() {
     let akahu = akahu().await;
     let browser = browser(&akahu);
     let assert_redirect = |location: &str, error: &str| {
-        assert!(location.starts_with(&format!("{REDIRECT_URI}&error={error}&")), "{location}");
+        assert!(
+            location.starts_with(&format!("{REDIRECT_URI}&error={error}&")),
+            "{location}"
+        );
         assert!(location.ends_with("&state=%3Cs%3E%20%26%221"), "{location}");
     };
     let at_bank = async || {
-        let page = browser.open(&url(&akahu, &format!("&connection={KAURI}"))).await;
+        let page = browser
+            .open(&url(&akahu, &format!("&connection={KAURI}")))
+            .await;
         browser.allow(&page).await.page()
     };
     let first = browser.open(&url(&akahu, "")).await;
     let denied = format!("{REDIRECT_URI}&error=access_denied&state=%3Cs%3E%20%26%221");
     assert_eq!(browser.cancel(&first).await.redirect_location(), denied);
-    assert_eq!(browser.cancel(&at_bank().await).await.redirect_location(), denied);
+    assert_eq!(
+        browser.cancel(&at_bank().await).await.redirect_location(),
+        denied
+    );
     let page = at_bank().await;
     let page = browser.sign_in(&page, "x").await.page();
     assert_eq!(browser.cancel(&page).await.redirect_location(), denied);
 
-    for (code, error) in [("000000", "temporarily_unavailable"), ("111111", "access_denied")] {
+    for (code, error) in [
+        ("000000", "temporarily_unavailable"),
+        ("111111", "access_denied"),
+    ] {
         let page = at_bank().await;
-        assert_redirect(&browser.submit(&page, &[("name", "x"), ("code", code)]).await.redirect_location(), error);
+        assert_redirect(
+            &browser
+                .submit(&page, &[("name", "x"), ("code", code)])
+                .await
+                .redirect_location(),
+            error,
+        );
     }
     let mut page = at_bank().await;
     for _ in 0..2 {
-        page = browser.submit(&page, &[("name", "x"), ("code", "1")]).await.page();
+        page = browser
+            .submit(&page, &[("name", "x"), ("code", "1")])
+            .await
+            .page();
         assert!(page.message().is_some());
     }
-    assert_redirect(&browser.submit(&page, &[("name", "x"), ("code", "1")]).await.redirect_location(), "access_denied");
-    let page = browser.open(&url(&akahu, &format!("&connection={OLD_RIMU}"))).await;
-    assert_redirect(&browser.allow(&page).await.redirect_location(), "temporarily_unavailable");
+    assert_redirect(
+        &browser
+            .submit(&page, &[("name", "x"), ("code", "1")])
+            .await
+            .redirect_location(),
+        "access_denied",
+    );
+    let page = browser
+        .open(&url(&akahu, &format!("&connection={OLD_RIMU}")))
+        .await;
+    assert_redirect(
+        &browser.allow(&page).await.redirect_location(),
+        "temporarily_unavailable",
+    );
     let page = at_bank().await;
     akahu.advance(601).await;
-    assert_redirect(&browser.sign_in(&page, "x").await.redirect_location(), "access_denied");
+    assert_redirect(
+        &browser.sign_in(&page, "x").await.redirect_location(),
+        "access_denied",
+    );
 }
 
 #[tokio::test]
@@ -219,7 +378,12 @@ async fn bad_request_shows_a_page_without_redirect() {
         assert!(!page.headers.contains_key("location"));
         assert!(!page.html.contains("<form"), "{}", page.html);
         assert_eq!(page.headers["x-frame-options"], "DENY");
-        assert!(page.headers["content-security-policy"].to_str().unwrap().ends_with("frame-ancestors 'none'"));
+        assert!(
+            page.headers["content-security-policy"]
+                .to_str()
+                .unwrap()
+                .ends_with("frame-ancestors 'none'")
+        );
     };
     let other = |name: &str, value: &str| {
         let (start, rest) = good.split_once(&format!("{name}=")).unwrap();
@@ -240,17 +404,54 @@ async fn bad_request_shows_a_page_without_redirect() {
         assert_rejected(&page);
         assert!(!page.html.contains("<script"));
         // Neither does a form sent to that URL.
-        assert_rejected(&browser.post(&bad, "session=x&form_number=0&do=allow".to_owned()).await.page());
+        assert_rejected(
+            &browser
+                .post(&bad, "session=x&form_number=0&do=allow".to_owned())
+                .await
+                .page(),
+        );
     }
-    let rejected = browser.open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb")).await;
+    let rejected = browser
+        .open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb"))
+        .await;
     let register = format!("curl {}/__control/redirects -d", akahu.access.oauth_url);
     assert!(rejected.html.contains(&register), "{}", rejected.html);
-    akahu.control(Method::POST, "/redirects", json!({"uris": ["https://app.example/cb"]})).await;
-    assert_eq!(browser.open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb")).await.status, 200);
-    assert_eq!(browser.open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb2")).await.status, 400);
+    akahu
+        .control(
+            Method::POST,
+            "/redirects",
+            json!({"uris": ["https://app.example/cb"]}),
+        )
+        .await;
+    assert_eq!(
+        browser
+            .open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb"))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        browser
+            .open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb2"))
+            .await
+            .status,
+        400
+    );
     let bad = json!({"uris": ["javascript:1"]}).to_string();
-    assert_eq!(akahu.control_raw(Method::POST, "/redirects", bad).await.status(), 400);
-    assert_eq!(akahu.control_raw(Method::POST, "/relink", "{\"x\": 1}".to_owned()).await.status(), 400);
+    assert_eq!(
+        akahu
+            .control_raw(Method::POST, "/redirects", bad)
+            .await
+            .status(),
+        400
+    );
+    assert_eq!(
+        akahu
+            .control_raw(Method::POST, "/relink", "{\"x\": 1}".to_owned())
+            .await
+            .status(),
+        400
+    );
 }
 
 #[tokio::test]
@@ -260,15 +461,25 @@ async fn first_page_is_stateless_and_its_form_is_bound() {
     let page = browser.open(&url(&akahu, "")).await;
     let token = page.after("name=\"session\" value=\"").unwrap();
     let consent = format!("{}/consent?session={token}", akahu.access.oauth_url);
-    assert_eq!(browser.open(&consent).await.status, 400, "opening the first page stores nothing");
+    assert_eq!(
+        browser.open(&consent).await.status,
+        400,
+        "opening the first page stores nothing"
+    );
     // The form token of one page is rejected by another, and a forged one is rejected.
     let elsewhere = url(&akahu, "&email=x");
     let body = format!("session={token}&form_number=0&do=allow");
     assert_eq!(browser.post(&elsewhere, body).await.page().status, 400);
     let body = format!("session={}&form_number=0&do=allow", "a".repeat(75));
-    assert_eq!(browser.post(&url(&akahu, ""), body).await.page().status, 400);
+    assert_eq!(
+        browser.post(&url(&akahu, ""), body).await.page().status,
+        400
+    );
     // The form sent twice leads to one visit.
     let next = browser.allow(&page).await.page();
     assert_eq!(next.url, browser.allow(&page).await.page().url);
-    assert_eq!(browser.open(&next.url).await.heading(), "Choose your bank or provider");
+    assert_eq!(
+        browser.open(&next.url).await.heading(),
+        "Choose your bank or provider"
+    );
 }

@@ -14,36 +14,62 @@ const REDIRECT_URI: &str = "https://app.example/cb?state=s%201";
 /// Creates an end user, and returns its id.
 async fn end_user(client: &Client) -> String {
     let body = json!({"email": "walker@example.com"});
-    let answer = client.call(Method::POST, "/v1/end-users").json(&body).send().await.unwrap();
-    answer.json::<Value>().await.unwrap()["end_user_id"].as_str().unwrap().to_owned()
+    let answer = client
+        .call(Method::POST, "/v1/end-users")
+        .json(&body)
+        .send()
+        .await
+        .unwrap();
+    answer.json::<Value>().await.unwrap()["end_user_id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// Creates a session, and returns its URL.
 async fn session(client: &Client, user: &str, more: Value) -> String {
-    let mut body =
-        json!({"end_user_id": user, "redirect_uri": REDIRECT_URI, "cancel_uri": "https://app.example/no#top"});
-    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let answer = client.call(Method::POST, "/v1/auth/session").json(&body).send().await.unwrap();
+    let mut body = json!({"end_user_id": user, "redirect_uri": REDIRECT_URI, "cancel_uri": "https://app.example/no#top"});
+    body.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    let answer = client
+        .call(Method::POST, "/v1/auth/session")
+        .json(&body)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(answer.status(), 200);
-    answer.json::<Value>().await.unwrap()["auth_url"].as_str().unwrap().to_owned()
+    answer.json::<Value>().await.unwrap()["auth_url"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 async fn accounts(client: &Client, user: &str) -> Vec<Value> {
-    let all = client.json(&format!("/v1/banking/accounts?end_user_id={user}")).await;
+    let all = client
+        .json(&format!("/v1/banking/accounts?end_user_id={user}"))
+        .await;
     all["accounts"].as_array().unwrap().clone()
 }
 
 async fn rows(client: &Client, user: &str) -> Vec<Value> {
-    client.rows(&format!("/v1/banking/transactions?end_user_id={user}")).await
+    client
+        .rows(&format!("/v1/banking/transactions?end_user_id={user}"))
+        .await
 }
 
 async fn consents(client: &Client, user: &str) -> Vec<Value> {
-    let all = client.json(&format!("/v1/consent?end_user_id={user}")).await;
+    let all = client
+        .json(&format!("/v1/consent?end_user_id={user}"))
+        .await;
     all["consents"].as_array().unwrap().clone()
 }
 
 fn texts(accounts: &[Value], name: &str) -> Vec<String> {
-    accounts.iter().map(|account| account[name].as_str().unwrap().to_owned()).collect()
+    accounts
+        .iter()
+        .map(|account| account[name].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[tokio::test]
@@ -59,7 +85,12 @@ async fn new_username_consents_and_gets_accounts() {
     assert!(page.html.contains("This is a sandbox."));
     let page = browser.allow(&page).await.page();
     assert_eq!(page.heading(), "Choose your bank");
-    assert!(page.html.contains("value=\"1\" disabled>Farpost Example Bank<small>Not available"), "{}", page.html);
+    assert!(
+        page.html
+            .contains("value=\"1\" disabled>Farpost Example Bank<small>Not available"),
+        "{}",
+        page.html
+    );
     assert!(!page.html.contains("Energy"));
     let page = browser.choose(&page, "22").await;
     assert_eq!(page.heading(), "Sign in to Kurrajong Example Mutual");
@@ -67,24 +98,52 @@ async fn new_username_consents_and_gets_accounts() {
     assert!(page.html.contains("signed in as <strong>"));
     assert_eq!(
         page.accounts(),
-        ["Kurrajong Everyday", "Kurrajong Saver", "Kurrajong Low Rate Card", "Kurrajong Home Loan"]
+        [
+            "Kurrajong Everyday",
+            "Kurrajong Saver",
+            "Kurrajong Low Rate Card",
+            "Kurrajong Home Loan"
+        ]
     );
     assert!(accounts(&client, &user).await.is_empty(), "nothing yet");
-    let location =
-        browser.submit(&page, &[("account", "0"), ("account", "2"), ("do", "allow")]).await.redirect_location();
+    let location = browser
+        .submit(
+            &page,
+            &[("account", "0"), ("account", "2"), ("do", "allow")],
+        )
+        .await
+        .redirect_location();
     assert_eq!(location, format!("{REDIRECT_URI}&session_id={id}"));
 
     let consents = consents(&client, &user).await;
     assert_eq!(consents.len(), 1);
-    assert_eq!((&consents[0]["institution_id"], &consents[0]["active"]), (&json!("22"), &json!(true)));
+    assert_eq!(
+        (&consents[0]["institution_id"], &consents[0]["active"]),
+        (&json!("22"), &json!(true))
+    );
     let accounts = accounts(&client, &user).await;
-    assert_eq!(texts(&accounts, "display_name"), ["Kurrajong Everyday", "Kurrajong Low Rate Card"]);
-    assert!(accounts.iter().all(|account| account["arrangement_id"] == consents[0]["arrangement_id"]));
-    assert_eq!(consents[0]["account_ids"], json!(texts(&accounts, "account_id")));
+    assert_eq!(
+        texts(&accounts, "display_name"),
+        ["Kurrajong Everyday", "Kurrajong Low Rate Card"]
+    );
+    assert!(
+        accounts
+            .iter()
+            .all(|account| account["arrangement_id"] == consents[0]["arrangement_id"])
+    );
+    assert_eq!(
+        consents[0]["account_ids"],
+        json!(texts(&accounts, "account_id"))
+    );
     let rows = rows(&client, &user).await;
     assert!(rows.len() > 400, "{}", rows.len());
-    assert_eq!(ids(&rows).into_iter().collect::<BTreeSet<_>>().len(), rows.len());
-    let balances = client.json(&format!("/v1/banking/balances?end_user_id={user}")).await;
+    assert_eq!(
+        ids(&rows).into_iter().collect::<BTreeSet<_>>().len(),
+        rows.len()
+    );
+    let balances = client
+        .json(&format!("/v1/banking/balances?end_user_id={user}"))
+        .await;
     assert_eq!(balances["balances"].as_array().unwrap().len(), 2);
     // The session works once.
     let over = browser.open(&url).await;
@@ -100,18 +159,34 @@ async fn same_username_always_gets_the_same_accounts() {
         if before {
             let other = end_user(&client).await;
             browser
-                .walk(&session(&client, &other, json!({})).await, Some("11"), "another user")
+                .walk(
+                    &session(&client, &other, json!({})).await,
+                    Some("11"),
+                    "another user",
+                )
                 .await
                 .redirect_location();
         }
         let user = end_user(&client).await;
         browser
-            .walk(&session(&client, &user, json!({"institution_id": "11"})).await, None, "Mia@x")
+            .walk(
+                &session(&client, &user, json!({"institution_id": "11"})).await,
+                None,
+                "Mia@x",
+            )
             .await
             .redirect_location();
-        let amounts: Vec<String> = rows(&client, &user).await.iter().map(|row| row["amount"].to_string()).collect();
+        let amounts: Vec<String> = rows(&client, &user)
+            .await
+            .iter()
+            .map(|row| row["amount"].to_string())
+            .collect();
         let accounts = accounts(&client, &user).await;
-        (texts(&accounts, "masked_number"), texts(&accounts, "display_name"), amounts)
+        (
+            texts(&accounts, "masked_number"),
+            texts(&accounts, "display_name"),
+            amounts,
+        )
     };
     assert_eq!(shown(false).await, shown(true).await);
 }
@@ -122,7 +197,9 @@ async fn known_user_is_found_by_email() {
     let browser = Browser::new(&client.base);
     let user = end_user(&client).await;
     let url = session(&client, &user, json!({"institution_id": "22"})).await;
-    let page = browser.to_accounts(&url, None, "Olivia.Nguyen@example.com").await;
+    let page = browser
+        .to_accounts(&url, None, "Olivia.Nguyen@example.com")
+        .await;
     assert!(page.html.contains("<strong>Olivia Nguyen</strong>"));
     browser.submit(&page, &page.all()).await.redirect_location();
     let (hers, seen) = (client.accounts(1).await, accounts(&client, &user).await);
@@ -131,9 +208,16 @@ async fn known_user_is_found_by_email() {
     }
     // Another end user sees the same accounts and rows under other ids.
     let old: BTreeSet<String> = texts(&hers, "account_id").into_iter().collect();
-    assert!(texts(&seen, "account_id").iter().all(|id| !old.contains(id)));
+    assert!(
+        texts(&seen, "account_id")
+            .iter()
+            .all(|id| !old.contains(id))
+    );
     let path = |user: &str, account: &Value| {
-        format!("/v1/banking/transactions?end_user_id={user}&account_id={}", account["account_id"].as_str().unwrap())
+        format!(
+            "/v1/banking/transactions?end_user_id={user}&account_id={}",
+            account["account_id"].as_str().unwrap()
+        )
     };
     let her_rows = client.rows(&path(&client.credentials(1).0, &hers[0])).await;
     let rows = client.rows(&path(&user, &seen[0])).await;
@@ -153,7 +237,11 @@ async fn relinking_gives_new_or_same_ids() {
         let arrangement = consents(&client, &user).await.last().unwrap()["arrangement_id"].clone();
         let mut accounts = accounts(&client, &user).await;
         accounts.retain(|account| account["arrangement_id"] == arrangement);
-        (arrangement, texts(&accounts, "account_id"), texts(&accounts, "masked_number"))
+        (
+            arrangement,
+            texts(&accounts, "account_id"),
+            texts(&accounts, "masked_number"),
+        )
     };
     // A row that is added to an account shows under every consent.
     let known = client.accounts(0).await[0]["account_id"].clone();
@@ -169,26 +257,50 @@ async fn relinking_gives_new_or_same_ids() {
     assert_eq!(seen.len(), 2, "one for each consent");
     for row in &seen {
         assert_ne!(row["fiskil_id"], added["fiskil_id"]);
-        assert_eq!(row["transaction_id"], added["transaction_id"], "the bank's own");
-        assert!(first.1.iter().chain(&second.1).any(|id| row["account_id"] == id.as_str()));
+        assert_eq!(
+            row["transaction_id"], added["transaction_id"],
+            "the bank's own"
+        );
+        assert!(
+            first
+                .1
+                .iter()
+                .chain(&second.1)
+                .any(|id| row["account_id"] == id.as_str())
+        );
     }
     assert_ne!(seen[0]["fiskil_id"], seen[1]["fiskil_id"]);
     assert_ne!(first.0, second.0, "a new arrangement");
     assert!(first.1.iter().all(|id| !second.1.contains(id)), "new ids");
     assert_eq!(first.2, second.2, "the same accounts");
-    assert_eq!(accounts(&client, &user).await.len(), 8, "both consents are active");
+    assert_eq!(
+        accounts(&client, &user).await.len(),
+        8,
+        "both consents are active"
+    );
 
     let before = rows(&client, &user).await.len();
-    client.control(Method::POST, "/relink", json!({"sameIds": true})).await;
+    client
+        .control(Method::POST, "/relink", json!({"sameIds": true}))
+        .await;
     let third = link().await;
     assert_ne!(third.0, second.0);
     assert_eq!((&third.1, &third.2), (&second.1, &second.2));
-    assert_eq!(accounts(&client, &user).await.len(), 8, "moved, not doubled");
+    assert_eq!(
+        accounts(&client, &user).await.len(),
+        8,
+        "moved, not doubled"
+    );
     let rows = rows(&client, &user).await;
     assert_eq!(rows.len(), before);
     assert!(rows.iter().any(|row| row["arrangement_id"] == third.0));
     assert!(rows.iter().all(|row| row["arrangement_id"] != second.0));
-    assert!(lately().await.iter().any(|row| row["arrangement_id"] == third.0));
+    assert!(
+        lately()
+            .await
+            .iter()
+            .any(|row| row["arrangement_id"] == third.0)
+    );
 }
 
 #[tokio::test]
@@ -196,15 +308,35 @@ async fn data_lag_follows_the_sandbox_clock() {
     let client = client().await;
     let browser = Browser::new(&client.base);
     let user = end_user(&client).await;
-    client.control(Method::POST, "/lag", json!({"seconds": 30})).await;
-    browser.walk(&session(&client, &user, json!({})).await, Some("88888"), "x").await.redirect_location();
+    client
+        .control(Method::POST, "/lag", json!({"seconds": 30}))
+        .await;
+    browser
+        .walk(
+            &session(&client, &user, json!({})).await,
+            Some("88888"),
+            "x",
+        )
+        .await
+        .redirect_location();
     let consent = consents(&client, &user).await[0].clone();
-    assert_eq!((&consent["active"], &consent["account_ids"]), (&json!(true), &json!([])));
+    assert_eq!(
+        (&consent["active"], &consent["account_ids"]),
+        (&json!(true), &json!([]))
+    );
     assert!(accounts(&client, &user).await.is_empty() && rows(&client, &user).await.is_empty());
-    client.control(Method::POST, "/clock", json!({"advanceSeconds": 31})).await;
+    client
+        .control(Method::POST, "/clock", json!({"advanceSeconds": 31}))
+        .await;
     assert_eq!(accounts(&client, &user).await.len(), 4);
     assert!(!rows(&client, &user).await.is_empty());
-    assert_eq!(consents(&client, &user).await[0]["account_ids"].as_array().unwrap().len(), 4);
+    assert_eq!(
+        consents(&client, &user).await[0]["account_ids"]
+            .as_array()
+            .unwrap()
+            .len(),
+        4
+    );
 }
 
 #[tokio::test]
@@ -215,7 +347,12 @@ async fn every_failure_has_its_error_type() {
     let assert_redirect = |location: &str, error_type: &str| {
         let (start, rest) = location.split_once('?').unwrap();
         assert_eq!(start, "https://app.example/no");
-        assert!(rest.starts_with(&format!("error=access_denied&error_type={error_type}&error_description=")), "{rest}");
+        assert!(
+            rest.starts_with(&format!(
+                "error=access_denied&error_type={error_type}&error_description="
+            )),
+            "{rest}"
+        );
         assert!(rest.ends_with("#top"), "{rest}");
     };
     let begin = async |more: Value| {
@@ -226,47 +363,86 @@ async fn every_failure_has_its_error_type() {
 
     // Cancel on each page.
     let (page, url) = begin(json!({})).await;
-    assert_redirect(&browser.cancel(&page).await.redirect_location(), "AUTH_SESSION_CANCELLED");
+    assert_redirect(
+        &browser.cancel(&page).await.redirect_location(),
+        "AUTH_SESSION_CANCELLED",
+    );
     assert_eq!(browser.open(&url).await.status, 400, "single use");
     let page = browser.allow(&begin(json!({})).await.0).await.page();
-    assert_redirect(&browser.cancel(&page).await.redirect_location(), "AUTH_SESSION_CANCELLED");
+    assert_redirect(
+        &browser.cancel(&page).await.redirect_location(),
+        "AUTH_SESSION_CANCELLED",
+    );
     let page = browser.allow(&begin(bank.clone()).await.0).await.page();
-    assert_redirect(&browser.cancel(&page).await.redirect_location(), "CONSENT_ENDUSER_DENIED");
+    assert_redirect(
+        &browser.cancel(&page).await.redirect_location(),
+        "CONSENT_ENDUSER_DENIED",
+    );
     let page = browser.allow(&begin(bank.clone()).await.0).await.page();
     let page = browser.sign_in(&page, "x").await.page();
-    assert_redirect(&browser.cancel(&page).await.redirect_location(), "CONSENT_ENDUSER_DENIED");
+    assert_redirect(
+        &browser.cancel(&page).await.redirect_location(),
+        "CONSENT_ENDUSER_DENIED",
+    );
 
     // Special and wrong one-time codes.
-    for (code, error_type) in
-        [("000000", "CONSENT_UPSTREAM_PROCESSING_ERROR"), ("11 11 11", "CONSENT_ENDUSER_INELIGIBLE")]
-    {
+    for (code, error_type) in [
+        ("000000", "CONSENT_UPSTREAM_PROCESSING_ERROR"),
+        ("11 11 11", "CONSENT_ENDUSER_INELIGIBLE"),
+    ] {
         let page = browser.allow(&begin(bank.clone()).await.0).await.page();
-        assert_redirect(&browser.submit(&page, &[("name", "x"), ("code", code)]).await.redirect_location(), error_type);
+        assert_redirect(
+            &browser
+                .submit(&page, &[("name", "x"), ("code", code)])
+                .await
+                .redirect_location(),
+            error_type,
+        );
     }
     let mut page = browser.allow(&begin(bank.clone()).await.0).await.page();
     for left in ["2 times more", "once more"] {
-        page = browser.submit(&page, &[("name", "x"), ("code", "1")]).await.page();
-        assert_eq!(page.message().unwrap(), format!("That is not the code. You can try {left}."));
+        page = browser
+            .submit(&page, &[("name", "x"), ("code", "1")])
+            .await
+            .page();
+        assert_eq!(
+            page.message().unwrap(),
+            format!("That is not the code. You can try {left}.")
+        );
         assert!(page.html.contains("value=\"x\""), "the name stays");
     }
     assert_redirect(
-        &browser.submit(&page, &[("name", "x"), ("code", "")]).await.redirect_location(),
+        &browser
+            .submit(&page, &[("name", "x"), ("code", "")])
+            .await
+            .redirect_location(),
         "CONSENT_OTP_FAILURE",
     );
 
     // Institutions that are unavailable.
     let (page, _) = begin(json!({"institution_id": "1"})).await;
-    assert_redirect(&browser.allow(&page).await.redirect_location(), "CONSENT_UPSTREAM_PROCESSING_ERROR");
+    assert_redirect(
+        &browser.allow(&page).await.redirect_location(),
+        "CONSENT_UPSTREAM_PROCESSING_ERROR",
+    );
     let (page, _) = begin(json!({"institution_id": "140"})).await;
-    assert_redirect(&browser.allow(&page).await.redirect_location(), "CONSENT_ENDUSER_INELIGIBLE");
+    assert_redirect(
+        &browser.allow(&page).await.redirect_location(),
+        "CONSENT_ENDUSER_INELIGIBLE",
+    );
     let page = browser.allow(&begin(json!({})).await.0).await.page();
     let page = browser.choose(&page, "1").await;
     assert_eq!(page.message().unwrap(), "Choose an available institution.");
 
     // After the ten minutes of a visit.
     let page = browser.allow(&begin(bank).await.0).await.page();
-    client.control(Method::POST, "/clock", json!({"advanceSeconds": 601})).await;
-    assert_redirect(&browser.sign_in(&page, "x").await.redirect_location(), "CONSENT_TIMEOUT");
+    client
+        .control(Method::POST, "/clock", json!({"advanceSeconds": 601}))
+        .await;
+    assert_redirect(
+        &browser.sign_in(&page, "x").await.redirect_location(),
+        "CONSENT_TIMEOUT",
+    );
     assert!(consents(&client, &user).await.is_empty());
 }
 
@@ -275,28 +451,55 @@ async fn forms_are_checked_and_may_be_sent_twice() {
     let client = client().await;
     let browser = Browser::new(&client.base);
     let user = end_user(&client).await;
-    let first = browser.open(&session(&client, &user, json!({"institution_id": "11"})).await).await;
+    let first = browser
+        .open(&session(&client, &user, json!({"institution_id": "11"})).await)
+        .await;
     let page = browser.allow(&first).await.page();
     // A form of an earlier page has no effect.
-    assert_eq!(browser.cancel(&first).await.page().heading(), page.heading());
+    assert_eq!(
+        browser.cancel(&first).await.page().heading(),
+        page.heading()
+    );
     let long = "n".repeat(101);
     for name in ["", "  ", long.as_str(), "a\u{7}b"] {
-        let next = browser.submit(&browser.open(&page.url).await, &[("name", name), ("code", "1")]).await.page();
-        assert!(next.message().unwrap().starts_with("Enter a user name"), "{name:?}");
+        let next = browser
+            .submit(
+                &browser.open(&page.url).await,
+                &[("name", name), ("code", "1")],
+            )
+            .await
+            .page();
+        assert!(
+            next.message().unwrap().starts_with("Enter a user name"),
+            "{name:?}"
+        );
     }
     let page = browser.open(&page.url).await;
     // A wrong code sent twice counts once.
     for _ in 0..5 {
-        let next = browser.submit(&page, &[("name", "x"), ("code", "1")]).await.page();
+        let next = browser
+            .submit(&page, &[("name", "x"), ("code", "1")])
+            .await
+            .page();
         assert!(next.message().unwrap().contains("2 times more"));
     }
     let page = browser.open(&page.url).await;
     let page = browser.sign_in(&page, "x").await.page();
-    let next = browser.submit(&page, &[("account", "9"), ("account", "x"), ("do", "allow")]).await.page();
+    let next = browser
+        .submit(
+            &page,
+            &[("account", "9"), ("account", "x"), ("do", "allow")],
+        )
+        .await
+        .page();
     assert_eq!(next.message().unwrap(), "Choose at least one account.");
     assert_eq!(next.accounts().len(), 4);
     let location = browser.submit(&next, &next.all()).await.redirect_location();
-    assert_eq!(browser.submit(&next, &next.all()).await.redirect_location(), location, "the same answer");
+    assert_eq!(
+        browser.submit(&next, &next.all()).await.redirect_location(),
+        location,
+        "the same answer"
+    );
     assert_eq!(consents(&client, &user).await.len(), 1, "and one consent");
 }
 
@@ -309,15 +512,31 @@ async fn untrusted_input_is_escaped() {
     let url = session(&client, &user, more).await;
     let page = browser.allow(&browser.open(&url).await).await.page();
     let evil = "\"><script>alert('1')</script>&";
-    let page = browser.submit(&page, &[("name", evil), ("code", "1")]).await.page();
-    assert!(!page.html.contains("<script") && page.html.contains("&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)"));
+    let page = browser
+        .submit(&page, &[("name", evil), ("code", "1")])
+        .await
+        .page();
+    assert!(
+        !page.html.contains("<script")
+            && page
+                .html
+                .contains("&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)")
+    );
     let policy = page.headers["content-security-policy"].to_str().unwrap();
-    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
-    assert!(policy.ends_with("frame-ancestors *"), "the provider's own kit frames it: {policy}");
+    assert!(
+        policy.starts_with("default-src 'none'; style-src 'sha256-"),
+        "{policy}"
+    );
+    assert!(
+        policy.ends_with("frame-ancestors *"),
+        "the provider's own kit frames it: {policy}"
+    );
     assert!(page.headers.get("x-frame-options").is_none());
-    for (name, value) in
-        [("cache-control", "no-store"), ("referrer-policy", "no-referrer"), ("x-content-type-options", "nosniff")]
-    {
+    for (name, value) in [
+        ("cache-control", "no-store"),
+        ("referrer-policy", "no-referrer"),
+        ("x-content-type-options", "nosniff"),
+    ] {
         assert_eq!(page.headers[name], value);
     }
     assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
@@ -327,18 +546,41 @@ async fn untrusted_input_is_escaped() {
     assert_eq!(done.heading(), "Done");
     assert!(done.html.contains("You may close this window"));
 
-    for body in ["session=x&form_number=0".to_owned(), String::new(), "%FF=%zz".to_owned()] {
-        assert_eq!(browser.post(&format!("{}/consent", client.base), body).await.page().status, 400);
+    for body in [
+        "session=x&form_number=0".to_owned(),
+        String::new(),
+        "%FF=%zz".to_owned(),
+    ] {
+        assert_eq!(
+            browser
+                .post(&format!("{}/consent", client.base), body)
+                .await
+                .page()
+                .status,
+            400
+        );
     }
-    let huge = browser.post(&format!("{}/consent", client.base), "a".repeat(20_000)).await.page();
+    let huge = browser
+        .post(&format!("{}/consent", client.base), "a".repeat(20_000))
+        .await
+        .page();
     assert_eq!(huge.status, 413);
     assert!(huge.headers.contains_key("content-security-policy"));
     for path in ["/", "/?sess_id=x", "/consent", "/consent?session=x"] {
-        assert_eq!(browser.open(&format!("{}{path}", client.base)).await.status, 400, "{path}");
+        assert_eq!(
+            browser.open(&format!("{}{path}", client.base)).await.status,
+            400,
+            "{path}"
+        );
     }
     for bad in ["javascript:alert(1)", "/cb", "https://a.example/\r\nx: y"] {
         let body = json!({"end_user_id": user, "redirect_uri": bad});
-        let answer = client.call(Method::POST, "/v1/auth/session").json(&body).send().await.unwrap();
+        let answer = client
+            .call(Method::POST, "/v1/auth/session")
+            .json(&body)
+            .send()
+            .await
+            .unwrap();
         assert_eq!(answer.status(), 400, "{bad}");
     }
 }
@@ -350,18 +592,35 @@ async fn sessions_end_on_expiry_and_with_their_end_user() {
     let user = end_user(&client).await;
     let old = session(&client, &user, json!({})).await;
     let page = browser.open(&old).await;
-    client.control(Method::POST, "/clock", json!({"advanceSeconds": 5 * 86_400})).await;
+    client
+        .control(
+            Method::POST,
+            "/clock",
+            json!({"advanceSeconds": 5 * 86_400}),
+        )
+        .await;
     assert_eq!(browser.open(&old).await.status, 400);
-    assert_eq!(browser.allow(&page).await.page().status, 400, "the expired session has no redirect URI");
+    assert_eq!(
+        browser.allow(&page).await.page().status,
+        400,
+        "the expired session has no redirect URI"
+    );
 
     let mut client = client;
     client.token = client.fresh_token().await;
     let url = session(&client, &user, json!({})).await;
     let page = browser.to_accounts(&url, Some("11"), "x").await;
-    let gone = client.call(Method::DELETE, &format!("/v1/end-users/{user}")).send().await.unwrap();
+    let gone = client
+        .call(Method::DELETE, &format!("/v1/end-users/{user}"))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(gone.status(), 204);
     let location = browser.submit(&page, &page.all()).await.redirect_location();
-    assert_eq!(parameter(&location, "error_type").unwrap(), "AUTH_SESSION_CANCELLED");
+    assert_eq!(
+        parameter(&location, "error_type").unwrap(),
+        "AUTH_SESSION_CANCELLED"
+    );
 }
 
 #[tokio::test]
@@ -370,13 +629,30 @@ async fn sandbox_auto_completes_a_session() {
     let browser = Browser::new(&client.base);
     let user = end_user(&client).await;
     let url = session(&client, &user, json!({"institution_id": "22"})).await;
-    let location = browser.redirect_location(&format!("{url}&sandbox_auto=accept")).await;
-    assert!(location.starts_with(&format!("{REDIRECT_URI}&session_id=")), "{location}");
+    let location = browser
+        .redirect_location(&format!("{url}&sandbox_auto=accept"))
+        .await;
+    assert!(
+        location.starts_with(&format!("{REDIRECT_URI}&session_id=")),
+        "{location}"
+    );
     assert_eq!(accounts(&client, &user).await.len(), 4);
-    assert_eq!(browser.open(&format!("{url}&sandbox_auto=accept")).await.status, 400, "single use");
-    for (word, error_type) in [("deny", "CONSENT_ENDUSER_DENIED"), ("error", "CONSENT_UPSTREAM_PROCESSING_ERROR")] {
+    assert_eq!(
+        browser
+            .open(&format!("{url}&sandbox_auto=accept"))
+            .await
+            .status,
+        400,
+        "single use"
+    );
+    for (word, error_type) in [
+        ("deny", "CONSENT_ENDUSER_DENIED"),
+        ("error", "CONSENT_UPSTREAM_PROCESSING_ERROR"),
+    ] {
         let url = session(&client, &user, json!({})).await;
-        let location = browser.redirect_location(&format!("{url}&sandbox_auto={word}")).await;
+        let location = browser
+            .redirect_location(&format!("{url}&sandbox_auto={word}"))
+            .await;
         assert_eq!(parameter(&location, "error_type").unwrap(), error_type);
     }
 }

@@ -11,27 +11,49 @@ const BLUEGUM: &str = "BLUEGUM-EXAMPLE";
 /// A client for a newly registered user.
 async fn new_user() -> Client {
     let mut client = client().await;
-    let user = client.signed("POST", "/snapTrade/registerUser", json!({"userId": "walker"})).await.ok();
-    client.user = format!("userId=walker&userSecret={}&", user["userSecret"].as_str().unwrap());
+    let user = client
+        .signed(
+            "POST",
+            "/snapTrade/registerUser",
+            json!({"userId": "walker"}),
+        )
+        .await
+        .ok();
+    client.user = format!(
+        "userId=walker&userSecret={}&",
+        user["userSecret"].as_str().unwrap()
+    );
     client
 }
 
 /// Creates a link with `immediateRedirect`. Members of `more` override.
 async fn link(client: &Client, more: Value) -> String {
     let mut body = json!({"customRedirect": REDIRECT_URI, "immediateRedirect": true});
-    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     let answer = client.call("POST", "/snapTrade/login", body).await.ok();
     answer["redirectURI"].as_str().unwrap().to_owned()
 }
 
 fn connection(location: &str) -> String {
-    assert!(location.starts_with(&format!("{REDIRECT_URI}&status=SUCCESS&connection_id=")), "{location}");
+    assert!(
+        location.starts_with(&format!("{REDIRECT_URI}&status=SUCCESS&connection_id=")),
+        "{location}"
+    );
     parameter(location, "connection_id").unwrap()
 }
 
 async fn ids(client: &Client, connection: &str) -> Vec<String> {
-    let accounts = client.ok(&format!("/authorizations/{connection}/accounts")).await;
-    accounts.as_array().unwrap().iter().map(|account| account["id"].as_str().unwrap().to_owned()).collect()
+    let accounts = client
+        .ok(&format!("/authorizations/{connection}/accounts"))
+        .await;
+    accounts
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|account| account["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[tokio::test]
@@ -45,17 +67,34 @@ async fn new_username_connects_and_gets_accounts() {
     assert_eq!(page.heading(), "Choose your broker");
     let page = browser.choose(&page, BLUEGUM).await;
     let page = browser.sign_in(&page, "mia").await.page();
-    assert_eq!(page.accounts(), ["Bluegum Individual Margin", "Bluegum Cash Management"]);
+    assert_eq!(
+        page.accounts(),
+        ["Bluegum Individual Margin", "Bluegum Cash Management"]
+    );
     let last = browser.submit(&page, &page.all()).await.page();
     assert_eq!(last.heading(), "You are connected");
-    let href = last.after("<a class=\"yes\" href=\"").unwrap().replace("&amp;", "&");
+    let href = last
+        .after("<a class=\"yes\" href=\"")
+        .unwrap()
+        .replace("&amp;", "&");
     let id = connection(&href);
-    assert_eq!(browser.open(&last.url).await.heading(), "You are connected", "the last page can be opened again");
+    assert_eq!(
+        browser.open(&last.url).await.heading(),
+        "You are connected",
+        "the last page can be opened again"
+    );
     let over = browser.open(&url).await;
-    assert_eq!((over.status, over.html.contains("error 1006")), (400, true), "the link works once");
+    assert_eq!(
+        (over.status, over.html.contains("error 1006")),
+        (400, true),
+        "the link works once"
+    );
 
     let shown = client.ok(&format!("/authorizations/{id}")).await;
-    assert_eq!((&shown["brokerage"]["slug"], &shown["disabled"]), (&json!(BLUEGUM), &json!(false)));
+    assert_eq!(
+        (&shown["brokerage"]["slug"], &shown["disabled"]),
+        (&json!(BLUEGUM), &json!(false))
+    );
     let accounts = ids(&client, &id).await;
     assert_eq!(accounts.len(), 2);
     assert_eq!(client.positions(&accounts[0]).await.len(), 3);
@@ -64,7 +103,12 @@ async fn new_username_connects_and_gets_accounts() {
 
     // The same login keeps its connection; another login gets its own.
     assert_eq!(
-        connection(&browser.walk(&link(&client, json!({})).await, Some(BLUEGUM), "MIA").await.redirect_location()),
+        connection(
+            &browser
+                .walk(&link(&client, json!({})).await, Some(BLUEGUM), "MIA")
+                .await
+                .redirect_location()
+        ),
         id
     );
     assert_eq!(ids(&client, &id).await, accounts);
@@ -73,7 +117,12 @@ async fn new_username_connects_and_gets_accounts() {
     assert_ne!(other, id);
     let numbers = async |id: &str| {
         let accounts = client.ok(&format!("/authorizations/{id}/accounts")).await;
-        accounts.as_array().unwrap().iter().map(|account| account["number"].clone()).collect::<Vec<_>>()
+        accounts
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|account| account["number"].clone())
+            .collect::<Vec<_>>()
     };
     assert_ne!(numbers(&id).await, numbers(&other).await);
 }
@@ -84,14 +133,32 @@ async fn same_username_always_gets_the_same_accounts() {
         let client = new_user().await;
         let browser = Browser::new(&client.base);
         if before {
-            browser.walk(&link(&client, json!({})).await, Some("SANDBOX"), "another user").await.redirect_location();
+            browser
+                .walk(
+                    &link(&client, json!({})).await,
+                    Some("SANDBOX"),
+                    "another user",
+                )
+                .await
+                .redirect_location();
         }
-        let id =
-            connection(&browser.walk(&link(&client, json!({})).await, Some(BLUEGUM), "mia").await.redirect_location());
+        let id = connection(
+            &browser
+                .walk(&link(&client, json!({})).await, Some(BLUEGUM), "mia")
+                .await
+                .redirect_location(),
+        );
         let accounts = client.ok(&format!("/authorizations/{id}/accounts")).await;
         let rows = client.activities(&ids(&client, &id).await[0]).await;
-        let rows: Vec<String> = rows.iter().map(|row| format!("{} {}", row["description"], row["amount"])).collect();
-        (accounts[0]["number"].clone(), accounts[0]["balance"].clone(), rows)
+        let rows: Vec<String> = rows
+            .iter()
+            .map(|row| format!("{} {}", row["description"], row["amount"]))
+            .collect();
+        (
+            accounts[0]["number"].clone(),
+            accounts[0]["balance"].clone(),
+            rows,
+        )
     };
     assert_eq!(shown(false).await, shown(true).await);
 }
@@ -102,33 +169,70 @@ async fn known_user_gets_their_accounts() {
     let olivia = client().await;
     let browser = Browser::new(&olivia.base);
     let url = link(&olivia, json!({"broker": BLUEGUM})).await;
-    let page = browser.to_accounts(&url, None, "olivia.nguyen@example.com").await;
+    let page = browser
+        .to_accounts(&url, None, "olivia.nguyen@example.com")
+        .await;
     assert!(page.html.contains("<strong>Olivia Nguyen</strong>"));
     assert_eq!(page.accounts().len(), 4);
     let before = ids(&olivia, &olivia.connection(0)).await;
     let id = connection(&browser.submit(&page, &page.all()).await.redirect_location());
-    assert_eq!((id.clone(), ids(&olivia, &id).await), (olivia.connection(0), before.clone()));
+    assert_eq!(
+        (id.clone(), ids(&olivia, &id).await),
+        (olivia.connection(0), before.clone())
+    );
     // An account that is not selected is no longer shared, until it is selected again.
-    let page =
-        browser.to_accounts(&link(&olivia, json!({"broker": BLUEGUM})).await, None, "olivia.nguyen@example.com").await;
-    browser.submit(&page, &[("account", "2")]).await.redirect_location();
-    assert_eq!(ids(&olivia, &id).await, before[2..3]);
-    assert_eq!(olivia.get(&format!("/accounts/{}/balances", before[0])).await.error(), (404, "1011".to_owned()));
+    let page = browser
+        .to_accounts(
+            &link(&olivia, json!({"broker": BLUEGUM})).await,
+            None,
+            "olivia.nguyen@example.com",
+        )
+        .await;
     browser
-        .walk(&link(&olivia, json!({"broker": BLUEGUM})).await, None, "olivia.nguyen@example.com")
+        .submit(&page, &[("account", "2")])
+        .await
+        .redirect_location();
+    assert_eq!(ids(&olivia, &id).await, before[2..3]);
+    assert_eq!(
+        olivia
+            .get(&format!("/accounts/{}/balances", before[0]))
+            .await
+            .error(),
+        (404, "1011".to_owned())
+    );
+    browser
+        .walk(
+            &link(&olivia, json!({"broker": BLUEGUM})).await,
+            None,
+            "olivia.nguyen@example.com",
+        )
         .await
         .redirect_location();
     assert_eq!(ids(&olivia, &id).await, before);
 
-    // A new user with her login, or with Priya's and its odd data, gets the same accounts under other ids.
+    // A new user with her login, or with Priya's and its odd data, gets the same accounts under
+    // other ids.
     let client = new_user().await;
     let browser = Browser::new(&client.base);
     let url = link(&client, json!({"broker": "LAKESHORE-EXAMPLE"})).await;
-    let id = connection(&browser.walk(&url, None, "olivia.nguyen@example.com").await.redirect_location());
+    let id = connection(
+        &browser
+            .walk(&url, None, "olivia.nguyen@example.com")
+            .await
+            .redirect_location(),
+    );
     let accounts = client.ok(&format!("/authorizations/{id}/accounts")).await;
-    assert_eq!((accounts[0]["name"].as_str(), accounts[2]["name"].as_str()), (Some("Lakeshore TFSA"), None));
+    assert_eq!(
+        (accounts[0]["name"].as_str(), accounts[2]["name"].as_str()),
+        (Some("Lakeshore TFSA"), None)
+    );
     let url = link(&client, json!({"broker": "TIDEPOOL-EXAMPLE"})).await;
-    let id = connection(&browser.walk(&url, None, "priya.sharma@example.com").await.redirect_location());
+    let id = connection(
+        &browser
+            .walk(&url, None, "priya.sharma@example.com")
+            .await
+            .redirect_location(),
+    );
     assert_eq!(ids(&client, &id).await.len(), 3);
 }
 
@@ -138,27 +242,79 @@ async fn reconnect_repairs_and_rejects_another_login() {
     let browser = Browser::new(&client.base);
     let broken = client.connection(0);
     let before = ids(&client, &broken).await;
-    client.call("POST", &format!("/authorizations/{broken}/disable"), Value::Null).await.ok();
+    client
+        .call(
+            "POST",
+            &format!("/authorizations/{broken}/disable"),
+            Value::Null,
+        )
+        .await
+        .ok();
     let reconnect = json!({"reconnect": broken, "broker": "SANDBOX"});
     let page = browser.open(&link(&client, reconnect.clone()).await).await;
     let page = browser.allow(&page).await.page();
-    assert_eq!(page.heading(), "Sign in to Bluegum Example Invest", "a reconnect keeps the connection's broker");
-    let rejected = browser.sign_in(&page, "another user").await.redirect_location();
-    assert_eq!(rejected, format!("{REDIRECT_URI}&status=ERROR&status_code=400&error_code=1023"));
-    assert_eq!(client.ok(&format!("/authorizations/{broken}")).await["disabled"], true);
+    assert_eq!(
+        page.heading(),
+        "Sign in to Bluegum Example Invest",
+        "a reconnect keeps the connection's broker"
+    );
+    let rejected = browser
+        .sign_in(&page, "another user")
+        .await
+        .redirect_location();
+    assert_eq!(
+        rejected,
+        format!("{REDIRECT_URI}&status=ERROR&status_code=400&error_code=1023")
+    );
+    assert_eq!(
+        client.ok(&format!("/authorizations/{broken}")).await["disabled"],
+        true
+    );
 
     let url = link(&client, reconnect.clone()).await;
-    assert_eq!(connection(&browser.walk(&url, None, "olivia.nguyen@example.com").await.redirect_location()), broken);
-    assert_eq!(client.ok(&format!("/authorizations/{broken}")).await["disabled"], false);
+    assert_eq!(
+        connection(
+            &browser
+                .walk(&url, None, "olivia.nguyen@example.com")
+                .await
+                .redirect_location()
+        ),
+        broken
+    );
+    assert_eq!(
+        client.ok(&format!("/authorizations/{broken}")).await["disabled"],
+        false
+    );
     assert_eq!(ids(&client, &broken).await, before);
 
     // The connection is deleted during the visit.
-    let page = browser.to_accounts(&link(&client, reconnect.clone()).await, None, "olivia.nguyen@example.com").await;
-    let early = browser.allow(&browser.open(&link(&client, reconnect).await).await).await.page();
-    assert_eq!(client.call("DELETE", &format!("/authorizations/{broken}"), Value::Null).await.status, 204);
+    let page = browser
+        .to_accounts(
+            &link(&client, reconnect.clone()).await,
+            None,
+            "olivia.nguyen@example.com",
+        )
+        .await;
+    let early = browser
+        .allow(&browser.open(&link(&client, reconnect).await).await)
+        .await
+        .page();
+    assert_eq!(
+        client
+            .call("DELETE", &format!("/authorizations/{broken}"), Value::Null)
+            .await
+            .status,
+        204
+    );
     let gone = browser.submit(&page, &page.all()).await.redirect_location();
-    assert_eq!(gone, format!("{REDIRECT_URI}&status=ERROR&status_code=400&error_code=1012"));
-    let gone = browser.sign_in(&early, "olivia.nguyen@example.com").await.redirect_location();
+    assert_eq!(
+        gone,
+        format!("{REDIRECT_URI}&status=ERROR&status_code=400&error_code=1012")
+    );
+    let gone = browser
+        .sign_in(&early, "olivia.nguyen@example.com")
+        .await
+        .redirect_location();
     assert_eq!(parameter(&gone, "error_code").unwrap(), "1012");
 }
 
@@ -168,36 +324,80 @@ async fn every_failure_has_its_code() {
     let browser = Browser::new(&client.base);
     let at_broker = async |more: Value| {
         let mut body = json!({"broker": BLUEGUM});
-        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         let page = browser.open(&link(&client, body).await).await;
         browser.allow(&page).await.page()
     };
     let plain = || at_broker(json!({}));
-    let error = |status: u16, code: &str| format!("{REDIRECT_URI}&status=ERROR&status_code={status}&error_code={code}");
+    let error = |status: u16, code: &str| {
+        format!("{REDIRECT_URI}&status=ERROR&status_code={status}&error_code={code}")
+    };
     let code = |code: &'static str| [("name", "x"), ("code", code)];
 
-    assert_eq!(browser.cancel(&plain().await).await.redirect_location(), REDIRECT_URI, "no result parameters");
+    assert_eq!(
+        browser.cancel(&plain().await).await.redirect_location(),
+        REDIRECT_URI,
+        "no result parameters"
+    );
     let close = [("do", "close")];
     assert_eq!(
-        browser.submit(&plain().await, &close).await.redirect_location(),
+        browser
+            .submit(&plain().await, &close)
+            .await
+            .redirect_location(),
         format!("{REDIRECT_URI}&status=ABANDONED")
     );
     let page = at_broker(json!({"showCloseButton": false})).await;
     assert!(!page.html.contains("value=\"close\""));
-    assert!(browser.submit(&page, &close).await.page().message().is_some(), "the page has no such button");
-    assert_eq!(browser.submit(&plain().await, &code("000000")).await.redirect_location(), error(500, "3000"));
-    assert_eq!(browser.submit(&plain().await, &code("111111")).await.redirect_location(), error(403, "1066"));
+    assert!(
+        browser
+            .submit(&page, &close)
+            .await
+            .page()
+            .message()
+            .is_some(),
+        "the page has no such button"
+    );
+    assert_eq!(
+        browser
+            .submit(&plain().await, &code("000000"))
+            .await
+            .redirect_location(),
+        error(500, "3000")
+    );
+    assert_eq!(
+        browser
+            .submit(&plain().await, &code("111111"))
+            .await
+            .redirect_location(),
+        error(403, "1066")
+    );
     let mut page = plain().await;
     for _ in 0..2 {
         page = browser.submit(&page, &code("1")).await.page();
     }
-    assert_eq!(browser.submit(&page, &code("1")).await.redirect_location(), error(400, "1086"));
+    assert_eq!(
+        browser.submit(&page, &code("1")).await.redirect_location(),
+        error(400, "1086")
+    );
     // Without `immediateRedirect` the visit ends on a last page.
     let page = at_broker(json!({"immediateRedirect": false})).await;
     let last = browser.submit(&page, &code("000000")).await.page();
     assert_eq!(last.heading(), "You are not connected");
-    assert_eq!(last.after("<a class=\"yes\" href=\"").unwrap().replace("&amp;", "&"), error(500, "3000"));
-    assert!(last.headers["content-security-policy"].to_str().unwrap().ends_with("frame-ancestors *"));
+    assert_eq!(
+        last.after("<a class=\"yes\" href=\"")
+            .unwrap()
+            .replace("&amp;", "&"),
+        error(500, "3000")
+    );
+    assert!(
+        last.headers["content-security-policy"]
+            .to_str()
+            .unwrap()
+            .ends_with("frame-ancestors *")
+    );
 
     // A link works for five minutes, a visit for ten.
     let late = link(&client, json!({})).await;
@@ -206,31 +406,67 @@ async fn every_failure_has_its_code() {
     assert_eq!(browser.open(&late).await.status, 400);
     let page = browser.sign_in(&page, "x").await.page();
     client.advance(300).await;
-    assert_eq!(browser.submit(&page, &page.all()).await.redirect_location(), error(400, "1006"));
+    assert_eq!(
+        browser.submit(&page, &page.all()).await.redirect_location(),
+        error(400, "1006")
+    );
     let page = plain().await;
-    client.signed("DELETE", "/snapTrade/deleteUser?userId=walker", Value::Null).await.ok();
+    client
+        .signed("DELETE", "/snapTrade/deleteUser?userId=walker", Value::Null)
+        .await
+        .ok();
     client.advance(2).await;
     let page = browser.sign_in(&page, "x").await.page();
-    assert_eq!(browser.submit(&page, &page.all()).await.redirect_location(), error(401, "0000"));
+    assert_eq!(
+        browser.submit(&page, &page.all()).await.redirect_location(),
+        error(401, "0000")
+    );
 }
 
 #[tokio::test]
 async fn results_are_joined_with_either_separator() {
     let client = new_user().await;
     let browser = Browser::new(&client.base);
-    client.control("POST", "/redirects", json!({"join": "?"})).await;
-    let location = browser.walk(&link(&client, json!({})).await, Some("SANDBOX"), "x").await.redirect_location();
-    assert!(location.starts_with(&format!("{REDIRECT_URI}?status=SUCCESS&connection_id=")), "{location}");
+    client
+        .control("POST", "/redirects", json!({"join": "?"}))
+        .await;
+    let location = browser
+        .walk(&link(&client, json!({})).await, Some("SANDBOX"), "x")
+        .await
+        .redirect_location();
+    assert!(
+        location.starts_with(&format!("{REDIRECT_URI}?status=SUCCESS&connection_id=")),
+        "{location}"
+    );
     let bare = link(&client, json!({"customRedirect": "app.example:/done"})).await;
-    let location = browser.walk(&bare, Some("SANDBOX"), "x").await.redirect_location();
-    assert!(location.starts_with("app.example:/done?status=SUCCESS&"), "{location}");
-    client.control("POST", "/redirects", json!({"join": "&"})).await;
+    let location = browser
+        .walk(&bare, Some("SANDBOX"), "x")
+        .await
+        .redirect_location();
+    assert!(
+        location.starts_with("app.example:/done?status=SUCCESS&"),
+        "{location}"
+    );
+    client
+        .control("POST", "/redirects", json!({"join": "&"}))
+        .await;
     let url = link(&client, json!({})).await;
     assert_eq!(
-        browser.redirect_location(&format!("{url}&sandbox_auto=abandon")).await,
+        browser
+            .redirect_location(&format!("{url}&sandbox_auto=abandon"))
+            .await,
         format!("{REDIRECT_URI}&status=ABANDONED")
     );
-    assert_eq!(client.control_text("POST", "/redirects", "{\"join\":\"#\"}".to_owned()).await.0, 400);
+    assert_eq!(
+        client
+            .control_text("POST", "/redirects", "{\"join\":\"#\"}".to_owned())
+            .await
+            .0,
+        400
+    );
     let bad = json!({"customRedirect": "javascript:alert(1)"});
-    assert_eq!(client.call("POST", "/snapTrade/login", bad).await.error(), (400, "1012".to_owned()));
+    assert_eq!(
+        client.call("POST", "/snapTrade/login", bad).await.error(),
+        (400, "1012".to_owned())
+    );
 }

@@ -9,21 +9,45 @@ use crate::client::client;
 async fn error_shape_depends_on_the_path() {
     let client = client().await;
     let plain = async |path: &str| {
-        let response = client.http.get(format!("{}{path}", client.base)).send().await.unwrap();
-        let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
-        (response.status().as_u16(), kind, response.json::<Value>().await.unwrap())
+        let response = client
+            .http
+            .get(format!("{}{path}", client.base))
+            .send()
+            .await
+            .unwrap();
+        let kind = response.headers()["content-type"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        (
+            response.status().as_u16(),
+            kind,
+            response.json::<Value>().await.unwrap(),
+        )
     };
     let (status, kind, front) = plain("/v1/consent").await;
     assert_eq!((status, kind.as_str()), (401, "application/vnd.goa.error"));
     assert_eq!(front["name"], "unauthorized");
-    assert!(front["temporary"].is_boolean() && front["timeout"].is_boolean() && front["fault"].is_boolean());
+    assert!(
+        front["temporary"].is_boolean()
+            && front["timeout"].is_boolean()
+            && front["fault"].is_boolean()
+    );
     let (status, kind, data) = plain("/v1/banking/accounts").await;
     assert_eq!((status, kind.as_str()), (401, "application/json"));
     let mut members: Vec<_> = data.as_object().unwrap().keys().cloned().collect();
     members.sort();
     assert_eq!(members, ["id", "message", "name"]);
     assert_eq!(plain("/v1/nothing").await.0, 404);
-    assert_eq!(client.call(Method::PUT, "/v1/token").send().await.unwrap().status(), 405);
+    assert_eq!(
+        client
+            .call(Method::PUT, "/v1/token")
+            .send()
+            .await
+            .unwrap()
+            .status(),
+        405
+    );
 }
 
 #[tokio::test]
@@ -38,7 +62,10 @@ async fn bad_parameters_are_rejected() {
         body["message"].as_str().unwrap().to_owned()
     };
     let rows = format!("/v1/banking/transactions?end_user_id={user}");
-    assert_eq!(message("/v1/banking/transactions".to_owned()).await, "The end_user_id parameter is required");
+    assert_eq!(
+        message("/v1/banking/transactions".to_owned()).await,
+        "The end_user_id parameter is required"
+    );
     for bad in [
         "2026-01-01",
         "2026-01-01T00:00Z",
@@ -47,30 +74,58 @@ async fn bad_parameters_are_rejected() {
         "2026-01-01T00:00:00+10:00",
     ] {
         let text = message(format!("{rows}&from={bad}")).await;
-        assert!(text.starts_with("invalid from datetime: not in RFC3339 format"), "{bad}: {text}");
+        assert!(
+            text.starts_with("invalid from datetime: not in RFC3339 format"),
+            "{bad}: {text}"
+        );
     }
-    assert!(message(format!("{rows}&to=x")).await.starts_with("invalid to datetime"));
+    assert!(
+        message(format!("{rows}&to=x"))
+            .await
+            .starts_with("invalid to datetime")
+    );
     message(format!("{rows}&status=posted")).await;
     message(format!("{rows}&page[size]=0")).await;
     message(format!("{rows}&page[size]=-3")).await;
     for cursor in ["garbage", "AAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
-        let response = client.get(&format!("{rows}&page%5Bafter%5D={cursor}")).await;
+        let response = client
+            .get(&format!("{rows}&page%5Bafter%5D={cursor}"))
+            .await;
         assert_eq!(response.status(), 503);
-        assert_eq!(response.json::<Value>().await.unwrap()["message"], "temporarily unavailable");
+        assert_eq!(
+            response.json::<Value>().await.unwrap()["message"],
+            "temporarily unavailable"
+        );
     }
 }
 
 #[tokio::test]
 async fn version_header_selects_the_shape() {
     let client = client().await;
-    for (version, status, array) in [("v1", 200, true), ("v2", 200, true), ("v3", 200, false), ("2.0.0", 400, false)] {
-        let request = client.http.get(format!("{}/v1/consent", client.base)).bearer_auth(&client.token);
-        let response = request.header("x-fiskil-version", version).send().await.unwrap();
+    for (version, status, array) in [
+        ("v1", 200, true),
+        ("v2", 200, true),
+        ("v3", 200, false),
+        ("2.0.0", 400, false),
+    ] {
+        let request = client
+            .http
+            .get(format!("{}/v1/consent", client.base))
+            .bearer_auth(&client.token);
+        let response = request
+            .header("x-fiskil-version", version)
+            .send()
+            .await
+            .unwrap();
         assert_eq!(response.status(), status, "{version}");
         if status == 200 {
             assert_eq!(response.headers()["x-fiskil-version"], version);
         }
-        assert_eq!(response.json::<Value>().await.unwrap().is_array(), array, "{version}");
+        assert_eq!(
+            response.json::<Value>().await.unwrap().is_array(),
+            array,
+            "{version}"
+        );
     }
 }
 
@@ -78,6 +133,11 @@ async fn version_header_selects_the_shape() {
 async fn large_request_is_rejected() {
     let client = client().await;
     let body = format!("{{\"email\":\"{}\"}}", "x".repeat(1 << 20));
-    let response = client.call(Method::POST, "/v1/end-users").body(body).send().await.unwrap();
+    let response = client
+        .call(Method::POST, "/v1/end-users")
+        .body(body)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(response.status(), 413);
 }

@@ -25,13 +25,36 @@ async fn answer_body(client: &Client) -> String {
 #[tokio::test]
 async fn status_with_and_without_retry_after() {
     let client = client().await;
-    fault(&client, json!({"match": ACCOUNTS, "kind": "status", "status": 429, "retryAfter": 7, "times": 1})).await;
-    fault(&client, json!({"match": "/v1/consent", "kind": "status", "status": 503})).await;
+    fault(
+        &client,
+        json!({"match": ACCOUNTS, "kind": "status", "status": 429, "retryAfter": 7, "times": 1}),
+    )
+    .await;
+    fault(
+        &client,
+        json!({"match": "/v1/consent", "kind": "status", "status": 503}),
+    )
+    .await;
     let limited = client.get(&path(&client).await).await;
-    assert_eq!((limited.status().as_u16(), limited.headers()["retry-after"].to_str().unwrap()), (429, "7"));
+    assert_eq!(
+        (
+            limited.status().as_u16(),
+            limited.headers()["retry-after"].to_str().unwrap()
+        ),
+        (429, "7")
+    );
     assert_eq!(limited.headers()["x-fiskil-version"], "v3");
-    assert!(limited.json::<Value>().await.unwrap()["id"].as_str().unwrap().starts_with("err_"));
-    assert_eq!(client.get(&path(&client).await).await.status(), 200, "the fault applied once");
+    assert!(
+        limited.json::<Value>().await.unwrap()["id"]
+            .as_str()
+            .unwrap()
+            .starts_with("err_")
+    );
+    assert_eq!(
+        client.get(&path(&client).await).await.status(),
+        200,
+        "the fault applied once"
+    );
     for _ in 0..3 {
         let down = client.get("/v1/consent").await;
         assert_eq!(down.status(), 503, "without `times` a fault stays");
@@ -57,9 +80,17 @@ async fn cut_ends_within_the_body() {
     let client = client().await;
     let expected = answer_body(&client).await;
     for (after, received) in [(0, 0), (1, 1), (100, 100), (9_999_999, expected.len() - 1)] {
-        fault(&client, json!({"match": ACCOUNTS, "kind": "cut", "afterBytes": after, "times": 1})).await;
+        fault(
+            &client,
+            json!({"match": ACCOUNTS, "kind": "cut", "afterBytes": after, "times": 1}),
+        )
+        .await;
         let mut response = client.get(&path(&client).await).await;
-        assert_eq!(response.content_length(), Some(expected.len() as u64), "Content-Length covers the whole body");
+        assert_eq!(
+            response.content_length(),
+            Some(expected.len() as u64),
+            "Content-Length covers the whole body"
+        );
         let mut bytes = Vec::new();
         let end = loop {
             match response.chunk().await {
@@ -79,7 +110,10 @@ async fn malformed_is_200_with_broken_json() {
     fault(&client, json!({"match": ACCOUNTS, "kind": "malformed"})).await;
     let response = client.get(&path(&client).await).await;
     assert_eq!(
-        (response.status().as_u16(), response.headers()["content-type"].to_str().unwrap()),
+        (
+            response.status().as_u16(),
+            response.headers()["content-type"].to_str().unwrap()
+        ),
         (200, "application/json")
     );
     let text = response.text().await.unwrap();
@@ -92,13 +126,22 @@ async fn content_type_answers_html() {
     fault(&client, json!({"match": ACCOUNTS, "kind": "content_type"})).await;
     let response = client.get(&path(&client).await).await;
     assert_eq!(response.status(), 200);
-    assert!(response.headers()["content-type"].to_str().unwrap().starts_with("text/html"));
+    assert!(
+        response.headers()["content-type"]
+            .to_str()
+            .unwrap()
+            .starts_with("text/html")
+    );
 }
 
 #[tokio::test]
 async fn drip_sends_byte_by_byte() {
     let client = client().await;
-    fault(&client, json!({"match": "/v1/end-users", "kind": "drip", "delayMs": 1})).await;
+    fault(
+        &client,
+        json!({"match": "/v1/end-users", "kind": "drip", "delayMs": 1}),
+    )
+    .await;
     let path = format!("/v1/end-users/{}", client.credentials(0).0);
     let begin = Instant::now();
     let mut response = client.get(&path).await;
@@ -108,15 +151,25 @@ async fn drip_sends_byte_by_byte() {
         bytes.extend_from_slice(&chunk);
     }
     assert!(chunks > 1);
-    assert!(begin.elapsed().as_millis() as usize >= bytes.len(), "one millisecond per byte");
-    assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap()["name"], "Olivia Nguyen");
+    assert!(
+        begin.elapsed().as_millis() as usize >= bytes.len(),
+        "one millisecond per byte"
+    );
+    assert_eq!(
+        serde_json::from_slice::<Value>(&bytes).unwrap()["name"],
+        "Olivia Nguyen"
+    );
 }
 
 #[tokio::test]
 async fn huge_is_valid_json_of_fifty_megabytes() {
     let client = client().await;
     let expected: Value = serde_json::from_str(&answer_body(&client).await).unwrap();
-    fault(&client, json!({"match": ACCOUNTS, "kind": "huge", "times": 1})).await;
+    fault(
+        &client,
+        json!({"match": ACCOUNTS, "kind": "huge", "times": 1}),
+    )
+    .await;
     let response = client.get(&path(&client).await).await;
     assert_eq!(response.headers()["content-type"], "application/json");
     let bytes = response.bytes().await.unwrap();
@@ -129,13 +182,19 @@ async fn huge_is_valid_json_of_fifty_megabytes() {
 #[tokio::test]
 async fn reset_breaks_the_connection() {
     let client = client().await;
-    fault(&client, json!({"match": ACCOUNTS, "kind": "reset", "times": 1})).await;
+    fault(
+        &client,
+        json!({"match": ACCOUNTS, "kind": "reset", "times": 1}),
+    )
+    .await;
     let request = client.call(Method::GET, &path(&client).await);
     let error = request.send().await.unwrap_err();
     let mut source: Option<&dyn std::error::Error> = Some(&error);
     let mut reset = false;
     while let Some(cause) = source {
-        let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        let kind = cause
+            .downcast_ref::<std::io::Error>()
+            .map(std::io::Error::kind);
         reset |= kind == Some(std::io::ErrorKind::ConnectionReset);
         source = cause.source();
     }
@@ -147,10 +206,23 @@ async fn reset_breaks_the_connection() {
 async fn faults_match_a_prefix_of_path_and_query() {
     let client = client().await;
     let path = path(&client).await;
-    fault(&client, json!({"match": format!("{path}&page"), "kind": "status", "status": 500})).await;
+    fault(
+        &client,
+        json!({"match": format!("{path}&page"), "kind": "status", "status": 500}),
+    )
+    .await;
     assert_eq!(client.get(&path).await.status(), 200);
-    assert_eq!(client.get(&format!("{path}&page[size]=3")).await.status(), 500);
-    assert_eq!(client.control(Method::GET, "/faults", Value::Null).await["faults"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        client.get(&format!("{path}&page[size]=3")).await.status(),
+        500
+    );
+    assert_eq!(
+        client.control(Method::GET, "/faults", Value::Null).await["faults"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -164,7 +236,9 @@ async fn invalid_fault_is_rejected_with_a_reason() {
         json!({"kind": "reset", "typo": 1}),
         json!({"kind": "status", "status": 429, "retryAfter": -1}),
     ] {
-        let response = client.control_raw(Method::POST, "/faults", body.clone()).await;
+        let response = client
+            .control_raw(Method::POST, "/faults", body.clone())
+            .await;
         assert_eq!(response.status(), 400, "{body}");
         assert!(response.json::<Value>().await.unwrap()["error"].is_string());
     }
@@ -179,7 +253,12 @@ async fn stopping_does_not_wait_for_slow_answers() {
     // Wait until the sandbox has received the call.
     loop {
         let calls = client.control(Method::GET, "/calls", Value::Null).await;
-        if calls["calls"].as_array().unwrap().iter().any(|call| call["path"] == ACCOUNTS) {
+        if calls["calls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|call| call["path"] == ACCOUNTS)
+        {
             break;
         }
     }

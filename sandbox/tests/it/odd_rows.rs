@@ -1,4 +1,5 @@
-//! Odette's rows: texts and amounts are served exactly as the world defines them, at Fiskil and at Akahu.
+//! Odette's rows: texts and amounts are served exactly as the world defines them, at Fiskil and at
+//! Akahu.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,12 +41,18 @@ const AMOUNTS: [&str; 6] = [
 ];
 
 fn assert_odd(rows: &[Value], amounts: &BTreeSet<String>) {
-    let texts: Vec<&str> = rows.iter().map(|row| row["description"].as_str().unwrap()).collect();
+    let texts: Vec<&str> = rows
+        .iter()
+        .map(|row| row["description"].as_str().unwrap())
+        .collect();
     for part in PARTS {
         assert!(texts.iter().any(|text| text.contains(part)), "{part:?}");
     }
     for start in ["=", "+", "-", "@", "\t", "\r"] {
-        assert!(texts.iter().any(|text| text.starts_with(start)), "{start:?}");
+        assert!(
+            texts.iter().any(|text| text.starts_with(start)),
+            "{start:?}"
+        );
     }
     assert!(texts.iter().any(|text| text.chars().count() == 300));
     assert!(texts.contains(&""), "an empty text");
@@ -57,23 +64,52 @@ fn assert_odd(rows: &[Value], amounts: &BTreeSet<String>) {
 #[tokio::test]
 async fn odd_rows_at_fiskil() {
     let client = client().await;
-    assert_eq!(client.description().people[FISKIL], "Odette Rowe, Tidewater Example Credit Union");
+    assert_eq!(
+        client.description().people[FISKIL],
+        "Odette Rowe, Tidewater Example Credit Union"
+    );
     let accounts = client.accounts(FISKIL).await;
     let rows = async |account: &Value| {
-        let (user, id) = (client.credentials(FISKIL).0, account["account_id"].as_str().unwrap());
-        client.rows(&format!("/v1/banking/transactions?end_user_id={user}&account_id={id}")).await
+        let (user, id) = (
+            client.credentials(FISKIL).0,
+            account["account_id"].as_str().unwrap(),
+        );
+        client
+            .rows(&format!(
+                "/v1/banking/transactions?end_user_id={user}&account_id={id}"
+            ))
+            .await
     };
     let all = rows(&accounts[0]).await;
-    assert_odd(&all, &all.iter().map(|row| row["amount"].as_str().unwrap().to_owned()).collect());
-    assert!(all.is_sorted_by_key(|row| std::cmp::Reverse(time(row).unwrap())), "newest first");
+    assert_odd(
+        &all,
+        &all.iter()
+            .map(|row| row["amount"].as_str().unwrap().to_owned())
+            .collect(),
+    );
+    assert!(
+        all.is_sorted_by_key(|row| std::cmp::Reverse(time(row).unwrap())),
+        "newest first"
+    );
     let days: BTreeMap<String, usize> = all.iter().fold(BTreeMap::new(), |mut days, row| {
-        *days.entry(row["posting_date_time"].as_str().unwrap()[..10].to_owned()).or_default() += 1;
+        *days
+            .entry(row["posting_date_time"].as_str().unwrap()[..10].to_owned())
+            .or_default() += 1;
         days
     });
     assert!(days.values().any(|count| *count > 1), "several rows a day");
-    let two_places = |row: &Value| row["amount"].as_str().unwrap().split_once('.').is_some_and(|it| it.1.len() == 2);
+    let two_places = |row: &Value| {
+        row["amount"]
+            .as_str()
+            .unwrap()
+            .split_once('.')
+            .is_some_and(|it| it.1.len() == 2)
+    };
     let card = rows(&accounts[1]).await;
-    assert!(card.len() > 20 && card.iter().all(two_places), "a format for cents can express the card's rows");
+    assert!(
+        card.len() > 20 && card.iter().all(two_places),
+        "a format for cents can express the card's rows"
+    );
 }
 
 #[tokio::test]
@@ -81,15 +117,27 @@ async fn odd_rows_at_akahu() {
     let mut akahu = akahu().await;
     akahu.token = akahu.credentials(AKAHU).0;
     let accounts = akahu.accounts().await;
-    let ids: Vec<&str> = accounts.iter().map(|account| account["_id"].as_str().unwrap()).collect();
+    let ids: Vec<&str> = accounts
+        .iter()
+        .map(|account| account["_id"].as_str().unwrap())
+        .collect();
     let path = format!("/accounts/{}/transactions", ids[0]);
     let body = akahu.get(&path).await.text().await.unwrap();
-    let amounts = body.split("\"amount\":").skip(1).map(|rest| rest[..rest.find([',', '}']).unwrap()].to_owned());
+    let amounts = body
+        .split("\"amount\":")
+        .skip(1)
+        .map(|rest| rest[..rest.find([',', '}']).unwrap()].to_owned());
     let page: Value = serde_json::from_str(&body).unwrap();
     let rows = page["items"].as_array().unwrap();
     assert_odd(rows, &amounts.collect());
-    let day_only = rows.iter().filter(|row| row["date"].as_str().unwrap().ends_with("T11:00:00.000Z")).count();
-    assert!(day_only > 10 && day_only < rows.len(), "some rows have only a day");
+    let day_only = rows
+        .iter()
+        .filter(|row| row["date"].as_str().unwrap().ends_with("T11:00:00.000Z"))
+        .count();
+    assert!(
+        day_only > 10 && day_only < rows.len(),
+        "some rows have only a day"
+    );
     assert_eq!(accounts[1]["balance"]["currency"], "JPY");
     assert!(accounts[2].get("balance").is_none());
 }

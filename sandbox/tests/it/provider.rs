@@ -8,24 +8,50 @@ use crate::client::{client, ids};
 #[tokio::test]
 async fn token_expires_after_fifteen_sandbox_minutes() {
     let client = client().await;
-    let path = format!("/v1/banking/accounts?end_user_id={}", client.credentials(0).0);
-    client.control(Method::POST, "/clock", json!({"now": "2026-12-24T00:00:00Z"})).await;
-    assert_eq!(client.get(&path).await.status(), 401, "issued in November, past its life in December");
+    let path = format!(
+        "/v1/banking/accounts?end_user_id={}",
+        client.credentials(0).0
+    );
+    client
+        .control(
+            Method::POST,
+            "/clock",
+            json!({"now": "2026-12-24T00:00:00Z"}),
+        )
+        .await;
+    assert_eq!(
+        client.get(&path).await.status(),
+        401,
+        "issued in November, past its life in December"
+    );
     let first = client.fresh_token().await;
     assert_eq!(first.split('.').count(), 3);
     let with = |token: String| {
-        let request = client.http.get(format!("{}{path}", client.base)).bearer_auth(token);
+        let request = client
+            .http
+            .get(format!("{}{path}", client.base))
+            .bearer_auth(token);
         async { request.send().await.unwrap().status() }
     };
-    client.control(Method::POST, "/clock", json!({"advanceSeconds": 890})).await;
+    client
+        .control(Method::POST, "/clock", json!({"advanceSeconds": 890}))
+        .await;
     let second = client.fresh_token().await;
     assert_ne!(first, second);
     assert_eq!(
         (with(first.clone()).await, with(second.clone()).await),
         (200.try_into().unwrap(), 200.try_into().unwrap())
     );
-    client.control(Method::POST, "/clock", json!({"advanceSeconds": 20})).await;
-    assert_eq!((with(first).await.as_u16(), with(second.clone()).await.as_u16()), (401, 200));
+    client
+        .control(Method::POST, "/clock", json!({"advanceSeconds": 20}))
+        .await;
+    assert_eq!(
+        (
+            with(first).await.as_u16(),
+            with(second.clone()).await.as_u16()
+        ),
+        (401, 200)
+    );
     assert_eq!(with(format!("{second}x")).await, 401);
 }
 
@@ -33,11 +59,17 @@ async fn token_expires_after_fifteen_sandbox_minutes() {
 async fn credentials_are_checked() {
     let client = client().await;
     for (body, status) in [
-        (json!({"client_id": client.description().fiskil.client_id, "client_secret": "wrong"}), 401),
+        (
+            json!({"client_id": client.description().fiskil.client_id, "client_secret": "wrong"}),
+            401,
+        ),
         (json!({"client_id": "x"}), 400),
         (json!([]), 400),
     ] {
-        let request = client.http.post(format!("{}/v1/token", client.base)).json(&body);
+        let request = client
+            .http
+            .post(format!("{}/v1/token", client.base))
+            .json(&body);
         assert_eq!(request.send().await.unwrap().status(), status, "{body}");
     }
 }
@@ -50,37 +82,79 @@ async fn fiskils_six_credentials_come_first() {
     let credentials = &description["credentials"].as_array().unwrap()[..6];
     assert_ne!(description["credentials"][6]["provider"], "fiskil");
     assert_eq!(
-        credentials[0].as_object().unwrap().keys().collect::<Vec<_>>(),
+        credentials[0]
+            .as_object()
+            .unwrap()
+            .keys()
+            .collect::<Vec<_>>(),
         ["arrangementId", "endUserId", "provider"]
     );
     assert_eq!(credentials[0]["provider"], "fiskil");
     let users: Vec<_> = (0..6).map(|index| client.credentials(index).0).collect();
     assert_eq!(users[0], users[1]);
-    assert_eq!(users.iter().collect::<std::collections::BTreeSet<_>>().len(), 5);
-    assert!(users.iter().all(|user| user.len() == 30 && user.starts_with("eu_")));
-    let mut members: Vec<_> = description["fiskil"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(
+        users
+            .iter()
+            .collect::<std::collections::BTreeSet<_>>()
+            .len(),
+        5
+    );
+    assert!(
+        users
+            .iter()
+            .all(|user| user.len() == 30 && user.starts_with("eu_"))
+    );
+    let mut members: Vec<_> = description["fiskil"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect();
     members.sort();
-    assert_eq!(members, ["baseUrl", "clientId", "clientSecret", "webhookSecret"]);
-    let served = client.control(Method::GET, "/credentials", Value::Null).await;
+    assert_eq!(
+        members,
+        ["baseUrl", "clientId", "clientSecret", "webhookSecret"]
+    );
+    let served = client
+        .control(Method::GET, "/credentials", Value::Null)
+        .await;
     assert_eq!(served["credentials"].as_array().unwrap(), credentials);
 }
 
 #[tokio::test]
 async fn end_users_are_created_changed_and_deleted() {
     let client = client().await;
-    let create = || client.call(Method::POST, "/v1/end-users").json(&json!({"email": "new@example.com"}));
+    let create = || {
+        client
+            .call(Method::POST, "/v1/end-users")
+            .json(&json!({"email": "new@example.com"}))
+    };
     let one: Value = create().send().await.unwrap().json().await.unwrap();
     let two: Value = create().send().await.unwrap().json().await.unwrap();
     assert_ne!(one["end_user_id"], two["end_user_id"], "nothing is unique");
     let path = format!("/v1/end-users/{}", one["end_user_id"].as_str().unwrap());
-    let changed = client.call(Method::POST, &path).json(&json!({"name": "Ann"})).send().await.unwrap();
+    let changed = client
+        .call(Method::POST, &path)
+        .json(&json!({"name": "Ann"}))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(changed.status(), 200);
     let shown = client.json(&path).await;
-    assert_eq!((shown["name"].as_str(), shown["email"].as_str()), (Some("Ann"), Some("new@example.com")));
+    assert_eq!(
+        (shown["name"].as_str(), shown["email"].as_str()),
+        (Some("Ann"), Some("new@example.com"))
+    );
 
     let list = client.json("/v1/end-users?email=new%40example.com").await;
     assert_eq!(list["end_users"].as_array().unwrap().len(), 2);
-    let v2 = client.http.get(format!("{}/v1/end-users", client.base)).bearer_auth(&client.token).send().await.unwrap();
+    let v2 = client
+        .http
+        .get(format!("{}/v1/end-users", client.base))
+        .bearer_auth(&client.token)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(v2.headers()["x-fiskil-version"], "v2");
     assert_eq!(v2.json::<Vec<Value>>().await.unwrap().len(), 7);
 
@@ -88,11 +162,22 @@ async fn end_users_are_created_changed_and_deleted() {
     assert_eq!(delete().await.status(), 204);
     let again = delete().await;
     assert_eq!(
-        (again.status().as_u16(), again.headers()["content-type"].to_str().unwrap()),
+        (
+            again.status().as_u16(),
+            again.headers()["content-type"].to_str().unwrap()
+        ),
         (404, "application/vnd.goa.error")
     );
-    assert_eq!(again.json::<Value>().await.unwrap()["name"], "end_user_not_found");
-    let nothing = client.call(Method::POST, "/v1/end-users").json(&json!({"name": "x"})).send().await.unwrap();
+    assert_eq!(
+        again.json::<Value>().await.unwrap()["name"],
+        "end_user_not_found"
+    );
+    let nothing = client
+        .call(Method::POST, "/v1/end-users")
+        .json(&json!({"name": "x"}))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(nothing.status(), 400);
 }
 
@@ -101,29 +186,65 @@ async fn deleted_end_user_has_no_data() {
     let client = client().await;
     let (user, _) = client.credentials(2);
     assert!(!client.accounts(2).await.is_empty());
-    client.call(Method::DELETE, &format!("/v1/end-users/{user}")).send().await.unwrap();
-    for (path, name) in [("accounts", "accounts"), ("balances", "balances"), ("transactions", "transactions")] {
-        let answer = client.json(&format!("/v1/banking/{path}?end_user_id={user}")).await;
+    client
+        .call(Method::DELETE, &format!("/v1/end-users/{user}"))
+        .send()
+        .await
+        .unwrap();
+    for (path, name) in [
+        ("accounts", "accounts"),
+        ("balances", "balances"),
+        ("transactions", "transactions"),
+    ] {
+        let answer = client
+            .json(&format!("/v1/banking/{path}?end_user_id={user}"))
+            .await;
         assert_eq!(answer, json!({name: [], "links": {}}));
     }
-    assert_eq!(client.json("/v1/banking/accounts?end_user_id=eu_unknown").await["accounts"], json!([]));
+    assert_eq!(
+        client
+            .json("/v1/banking/accounts?end_user_id=eu_unknown")
+            .await["accounts"],
+        json!([])
+    );
 }
 
 #[tokio::test]
 async fn sessions_have_the_documented_shape() {
     let client = client().await;
-    let create = async |body: Value| client.call(Method::POST, "/v1/auth/session").json(&body).send().await.unwrap();
-    let good = create(json!({"end_user_id": client.credentials(0).0, "institution_id": "88888"})).await;
+    let create = async |body: Value| {
+        client
+            .call(Method::POST, "/v1/auth/session")
+            .json(&body)
+            .send()
+            .await
+            .unwrap()
+    };
+    let good =
+        create(json!({"end_user_id": client.credentials(0).0, "institution_id": "88888"})).await;
     assert_eq!(good.status(), 200);
     let session: Value = good.json().await.unwrap();
     let id = session["session_id"].as_str().unwrap();
     assert_eq!(id.len(), 27);
-    assert!(session["auth_url"].as_str().unwrap().ends_with(&format!("?sess_id={id}")));
+    assert!(
+        session["auth_url"]
+            .as_str()
+            .unwrap()
+            .ends_with(&format!("?sess_id={id}"))
+    );
     let five_days = jiff::Timestamp::from_second(session["expires_at"].as_i64().unwrap()).unwrap();
     assert_eq!(five_days.to_string(), "2026-11-26T01:30:00Z");
     for (body, status, name) in [
-        (json!({"end_user_id": "eu_unknown"}), 404, "end_user_not_found"),
-        (json!({"end_user_id": client.credentials(0).0, "institution_id": "7"}), 400, "invalid_institution_id"),
+        (
+            json!({"end_user_id": "eu_unknown"}),
+            404,
+            "end_user_not_found",
+        ),
+        (
+            json!({"end_user_id": client.credentials(0).0, "institution_id": "7"}),
+            400,
+            "invalid_institution_id",
+        ),
         (json!({}), 400, "bad_request"),
     ] {
         let bad = create(body).await;
@@ -136,15 +257,26 @@ async fn sessions_have_the_documented_shape() {
 async fn institutions_need_the_client_id() {
     let client = client().await;
     assert_eq!(client.get("/v1/institutions").await.status(), 400);
-    let path = format!("/v1/institutions?client_id={}", client.description().fiskil.client_id);
+    let path = format!(
+        "/v1/institutions?client_id={}",
+        client.description().fiskil.client_id
+    );
     let all = client.json(&path).await;
-    let statuses: Vec<_> = all.as_array().unwrap().iter().map(|one| &one["status"]["connections"]["status"]).collect();
+    let statuses: Vec<_> = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["status"]["connections"]["status"])
+        .collect();
     for status in ["HEALTHY", "DEGRADED", "OUTAGE"] {
         assert!(statuses.iter().any(|known| *known == status), "{status}");
     }
     let energy = client.json(&format!("{path}&industry=energy")).await;
     assert_eq!(energy.as_array().unwrap().len(), 1);
-    assert_eq!(client.json("/v1/institutions/88888").await["name"], "Banking Sandbox Data Holder");
+    assert_eq!(
+        client.json("/v1/institutions/88888").await["name"],
+        "Banking Sandbox Data Holder"
+    );
     assert_eq!(client.get("/v1/institutions/7").await.status(), 400);
 }
 
@@ -153,7 +285,9 @@ async fn consents_end_by_expiry_and_revocation() {
     let client = client().await;
     let (user, arrangement) = client.credentials(0);
     let consent = async || {
-        let all = client.json(&format!("/v1/consent?end_user_id={user}")).await;
+        let all = client
+            .json(&format!("/v1/consent?end_user_id={user}"))
+            .await;
         all["consents"]
             .as_array()
             .unwrap()
@@ -163,20 +297,40 @@ async fn consents_end_by_expiry_and_revocation() {
             .clone()
     };
     let now: jiff::Timestamp = "2026-11-21T01:30:00Z".parse().unwrap();
-    let expires = |consent: &Value| consent["expires_at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let expires = |consent: &Value| {
+        consent["expires_at"]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap()
+    };
     let fresh = consent().await;
     assert_eq!(fresh["active"], true);
     assert!(fresh.get("termination_reason").is_none());
     assert_eq!(fresh["account_ids"].as_array().unwrap().len(), 4);
-    let set =
-        async |state| client.control(Method::POST, &format!("/consents/{arrangement}"), json!({"state": state})).await;
+    let set = async |state| {
+        client
+            .control(
+                Method::POST,
+                &format!("/consents/{arrangement}"),
+                json!({"state": state}),
+            )
+            .await
+    };
 
     set("expired").await;
     let expired = consent().await;
     assert_eq!(expired["active"], false);
     assert!(expires(&expired) < now);
-    assert!(client.accounts(0).await.is_empty(), "an ended consent answers 200 with nothing");
-    assert_eq!(client.accounts(1).await.len(), 5, "the other consent stays active");
+    assert!(
+        client.accounts(0).await.is_empty(),
+        "an ended consent answers 200 with nothing"
+    );
+    assert_eq!(
+        client.accounts(1).await.len(),
+        5,
+        "the other consent stays active"
+    );
 
     set("active").await;
     assert_eq!(client.accounts(0).await.len(), 4);
@@ -186,15 +340,26 @@ async fn consents_end_by_expiry_and_revocation() {
     assert!(expires(&revoked) > now);
 
     let end = json!({"state": "active", "expiresAt": "2026-12-01T00:00:00Z"});
-    client.control(Method::POST, &format!("/consents/{arrangement}"), end).await;
+    client
+        .control(Method::POST, &format!("/consents/{arrangement}"), end)
+        .await;
     let ending = consent().await;
-    assert_eq!((&ending["active"], &ending["expires_at"]), (&json!(true), &json!("2026-12-01T00:00:00Z")));
+    assert_eq!(
+        (&ending["active"], &ending["expires_at"]),
+        (&json!(true), &json!("2026-12-01T00:00:00Z"))
+    );
     for id in [arrangement.as_str(), "no-such-arrangement"] {
-        let gone = client.call(Method::DELETE, &format!("/v1/consent/{id}")).send().await.unwrap();
+        let gone = client
+            .call(Method::DELETE, &format!("/v1/consent/{id}"))
+            .send()
+            .await
+            .unwrap();
         assert_eq!(gone.status(), 204);
     }
     assert_eq!(consent().await["active"], false);
-    let active = client.json(&format!("/v1/consent?end_user_id={user}&active=true")).await;
+    let active = client
+        .json(&format!("/v1/consent?end_user_id={user}&active=true"))
+        .await;
     assert_eq!(active["consents"].as_array().unwrap().len(), 1);
     assert_eq!(active["links"], json!({}));
     assert_eq!(client.get("/v1/consent?active=maybe").await.status(), 400);
@@ -203,10 +368,22 @@ async fn consents_end_by_expiry_and_revocation() {
 #[tokio::test]
 async fn a_consent_expires_by_itself() {
     let mut client = client().await;
-    client.control(Method::POST, "/clock", json!({"advanceSeconds": 400 * 86_400})).await;
+    client
+        .control(
+            Method::POST,
+            "/clock",
+            json!({"advanceSeconds": 400 * 86_400}),
+        )
+        .await;
     client.token = client.fresh_token().await;
     assert!(client.accounts(0).await.is_empty());
-    let all = client.http.get(format!("{}/v1/consent", client.base)).bearer_auth(&client.token).send().await.unwrap();
+    let all = client
+        .http
+        .get(format!("{}/v1/consent", client.base))
+        .bearer_auth(&client.token)
+        .send()
+        .await
+        .unwrap();
     let all: Vec<Value> = all.json().await.unwrap();
     assert_eq!(all.len(), 6);
     assert!(all.iter().all(|consent| consent["active"] == false));
@@ -216,24 +393,73 @@ async fn a_consent_expires_by_itself() {
 async fn every_account_has_a_balance() {
     let client = client().await;
     let user = client.credentials(0).0;
-    let accounts = client.walk(&format!("/v1/banking/accounts?end_user_id={user}&page[size]=2"), "accounts").await;
-    let balances = client.walk(&format!("/v1/banking/balances?end_user_id={user}&page[size]=4"), "balances").await;
-    let of = |rows: &[Value]| rows.iter().map(|row| row["account_id"].clone()).collect::<Vec<_>>();
+    let accounts = client
+        .walk(
+            &format!("/v1/banking/accounts?end_user_id={user}&page[size]=2"),
+            "accounts",
+        )
+        .await;
+    let balances = client
+        .walk(
+            &format!("/v1/banking/balances?end_user_id={user}&page[size]=4"),
+            "balances",
+        )
+        .await;
+    let of = |rows: &[Value]| {
+        rows.iter()
+            .map(|row| row["account_id"].clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(accounts.len(), 9);
     assert_eq!(of(&accounts), of(&balances));
-    let by = |category: &str| accounts.iter().position(|row| row["product_category"] == category).unwrap();
+    let by = |category: &str| {
+        accounts
+            .iter()
+            .position(|row| row["product_category"] == category)
+            .unwrap()
+    };
     let card = by("CRED_AND_CHRG_CARDS");
     assert!(accounts[card].get("account_number").is_none() && accounts[card].get("bsb").is_none());
-    assert!(balances[card]["current_balance"].as_str().unwrap().starts_with('-'));
+    assert!(
+        balances[card]["current_balance"]
+            .as_str()
+            .unwrap()
+            .starts_with('-')
+    );
     assert!(balances[card].get("credit_limit").is_some());
-    assert_eq!(balances[by("TRAVEL_CARDS")]["purses"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        balances[by("TRAVEL_CARDS")]["purses"]
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
     assert!(accounts.iter().any(|row| row["open_status"] == "CLOSED"));
-    for category in ["RESIDENTIAL_MORTGAGES", "TERM_DEPOSITS", "REGULATED_TRUST_ACCOUNTS", "TRANS_AND_SAVINGS_ACCOUNTS"]
-    {
+    for category in [
+        "RESIDENTIAL_MORTGAGES",
+        "TERM_DEPOSITS",
+        "REGULATED_TRUST_ACCOUNTS",
+        "TRANS_AND_SAVINGS_ACCOUNTS",
+    ] {
         by(category);
     }
     let id = accounts[3]["account_id"].as_str().unwrap();
-    let one = client.json(&format!("/v1/banking/balances?end_user_id={user}&account_id={id}&fetch=true")).await;
-    assert_eq!(ids(one["balances"].as_array().unwrap()), ids(&balances[3..4]));
-    assert_eq!(client.get(&format!("/v1/banking/balances?end_user_id={user}&fetch=true")).await.status(), 400);
+    let one = client
+        .json(&format!(
+            "/v1/banking/balances?end_user_id={user}&account_id={id}&fetch=true"
+        ))
+        .await;
+    assert_eq!(
+        ids(one["balances"].as_array().unwrap()),
+        ids(&balances[3..4])
+    );
+    assert_eq!(
+        client
+            .get(&format!(
+                "/v1/banking/balances?end_user_id={user}&fetch=true"
+            ))
+            .await
+            .status(),
+        400
+    );
 }

@@ -44,7 +44,11 @@ pub(crate) struct Receiver {
 
 type Shared = (Answers, Arc<watch::Sender<Vec<ReceivedRequest>>>);
 
-async fn receive(State((answers, got)): State<Shared>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn receive(
+    State((answers, got)): State<Shared>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
     let status = answers.lock().pop_front().unwrap_or(200);
     got.send_modify(|all| all.push(ReceivedRequest { headers, body }));
     if status == 0 {
@@ -59,7 +63,9 @@ impl Receiver {
         let url = format!("http://{}/hooks?from=sandbox", socket.local_addr().unwrap());
         let (answers, got) = (Answers::default(), Arc::new(watch::Sender::new(Vec::new())));
         let state = (Arc::clone(&answers), Arc::clone(&got));
-        let router = Router::new().route("/hooks", axum::routing::post(receive)).with_state(state);
+        let router = Router::new()
+            .route("/hooks", axum::routing::post(receive))
+            .with_state(state);
         tokio::spawn(async move { axum::serve(socket, router).await });
         Self { url, answers, got }
     }
@@ -73,7 +79,12 @@ impl Receiver {
     pub(crate) async fn wait(&self, count: usize) -> Vec<ReceivedRequest> {
         let mut got = self.got.subscribe();
         let all = timeout(TIMEOUT, got.wait_for(|all| all.len() >= count)).await;
-        let all = all.unwrap_or_else(|_| panic!("received only {} of {count} requests", self.got.borrow().len()));
+        let all = all.unwrap_or_else(|_| {
+            panic!(
+                "received only {} of {count} requests",
+                self.got.borrow().len()
+            )
+        });
         all.unwrap().clone()
     }
 
@@ -88,7 +99,10 @@ impl Receiver {
 }
 
 /// Reads the list of deliveries until `holds` is true of it.
-pub(crate) async fn until(list: impl AsyncFn() -> Value, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+pub(crate) async fn until(
+    list: impl AsyncFn() -> Value,
+    holds: impl Fn(&[Value]) -> bool,
+) -> Vec<Value> {
     let polling = async {
         loop {
             let deliveries = list().await["deliveries"].as_array().unwrap().clone();
@@ -97,11 +111,14 @@ pub(crate) async fn until(list: impl AsyncFn() -> Value, holds: impl Fn(&[Value]
             }
         }
     };
-    timeout(TIMEOUT, polling).await.expect("the deliveries did not reach the expected state")
+    timeout(TIMEOUT, polling)
+        .await
+        .expect("the deliveries did not reach the expected state")
 }
 
 /// Whether there are deliveries and none is waiting or to be retried.
 pub(crate) fn all_done(deliveries: &[Value]) -> bool {
-    let is_open = |delivery: &Value| ["waiting", "retry"].contains(&delivery["state"].as_str().unwrap());
+    let is_open =
+        |delivery: &Value| ["waiting", "retry"].contains(&delivery["state"].as_str().unwrap());
     !deliveries.is_empty() && !deliveries.iter().any(is_open)
 }

@@ -8,13 +8,28 @@ use crate::snaptrade_client::{Answer, Client, client};
 async fn calls_are_rejected_in_documented_order() {
     let mut client = client().await;
     let plain = |path: &str| client.http.get(format!("{}{path}", client.base)).send();
-    for path in ["/accounts", "/brokerages", "/accounts?clientId=x&timestamp=1"] {
+    for path in [
+        "/accounts",
+        "/brokerages",
+        "/accounts?clientId=x&timestamp=1",
+    ] {
         let answer = Answer::of(plain(path).await.unwrap()).await;
         assert_eq!(answer.error(), (401, "0000".to_owned()), "{path}");
-        assert_eq!(answer.json()["detail"], "Authentication credentials were not provided.");
+        assert_eq!(
+            answer.json()["detail"],
+            "Authentication credentials were not provided."
+        );
     }
-    assert_eq!(Answer::of(plain("/").await.unwrap()).await.ok()["online"], true);
-    assert!(Answer::of(plain("/institutions").await.unwrap()).await.ok().is_array());
+    assert_eq!(
+        Answer::of(plain("/").await.unwrap()).await.ok()["online"],
+        true
+    );
+    assert!(
+        Answer::of(plain("/institutions").await.unwrap())
+            .await
+            .ok()
+            .is_array()
+    );
 
     // Checks happen in this order: signature, timestamp, user, account.
     let now = client.now().await;
@@ -22,24 +37,59 @@ async fn calls_are_rejected_in_documented_order() {
     let stranger = path.replace("olivia-nguyen", "unknown");
     let key = client.consumer_key.clone();
     for (seconds, path, key, expected) in [
-        (400, &stranger, "wrong", (401, "1076", "Unable to verify signature sent")),
-        (400, &stranger, key.as_str(), (401, "1076", "Invalid timestamp")),
-        (-400, &path, key.as_str(), (401, "1076", "Invalid timestamp")),
-        (-290, &stranger, key.as_str(), (401, "1083", "Invalid userID or userSecret provided")),
-        (290, &path, key.as_str(), (404, "1011", "The requested resource does not exist.")),
+        (
+            400,
+            &stranger,
+            "wrong",
+            (401, "1076", "Unable to verify signature sent"),
+        ),
+        (
+            400,
+            &stranger,
+            key.as_str(),
+            (401, "1076", "Invalid timestamp"),
+        ),
+        (
+            -400,
+            &path,
+            key.as_str(),
+            (401, "1076", "Invalid timestamp"),
+        ),
+        (
+            -290,
+            &stranger,
+            key.as_str(),
+            (401, "1083", "Invalid userID or userSecret provided"),
+        ),
+        (
+            290,
+            &path,
+            key.as_str(),
+            (404, "1011", "The requested resource does not exist."),
+        ),
     ] {
         client.consumer_key = key.to_owned();
-        let answer = client.signed_at("GET", path, Value::Null, now + seconds).await;
+        let answer = client
+            .signed_at("GET", path, Value::Null, now + seconds)
+            .await;
         let (status, code, detail) = expected;
         assert_eq!(answer.error(), (status, code.to_owned()));
         assert_eq!(answer.json()["detail"], detail);
     }
-    let milliseconds = client.signed_at("GET", "/brokerages", Value::Null, now * 1000).await;
+    let milliseconds = client
+        .signed_at("GET", "/brokerages", Value::Null, now * 1000)
+        .await;
     assert_eq!(milliseconds.json()["detail"], "Invalid timestamp");
     let anonymous = client.signed("GET", "/accounts", Value::Null).await;
-    assert_eq!(anonymous.json()["detail"], "Please provide clientId, userId and userSecret in query params");
+    assert_eq!(
+        anonymous.json()["detail"],
+        "Please provide clientId, userId and userSecret in query params"
+    );
     client.client_id = "DUMMY".to_owned();
-    assert_eq!(client.get("/accounts").await.error(), (401, "1076".to_owned()));
+    assert_eq!(
+        client.get("/accounts").await.error(),
+        (401, "1076".to_owned())
+    );
 }
 
 #[tokio::test]
@@ -48,34 +98,79 @@ async fn signature_covers_the_sent_bytes() {
     let now = client.now().await;
     // The query may have any order and any escapes.
     let (_, secret, _) = &client.credentials()[0];
-    let query =
-        format!("timestamp={now}&userSecret={secret}&clientId={}&userId=olivia%2Dnguyen&x=a+b%20c", client.client_id);
+    let query = format!(
+        "timestamp={now}&userSecret={secret}&clientId={}&userId=olivia%2Dnguyen&x=a+b%20c",
+        client.client_id
+    );
     let signature = client.signature("null", "/accounts", &query);
-    let sent = client.send("GET", &format!("/accounts?{query}"), &signature, String::new()).await;
+    let sent = client
+        .send(
+            "GET",
+            &format!("/accounts?{query}"),
+            &signature,
+            String::new(),
+        )
+        .await;
     assert_eq!(sent.ok().as_array().unwrap().len(), 7);
-    let other = client.send("GET", &format!("/accounts?{query}&"), &signature, String::new()).await;
+    let other = client
+        .send(
+            "GET",
+            &format!("/accounts?{query}&"),
+            &signature,
+            String::new(),
+        )
+        .await;
     assert_eq!(other.error().1, "1076");
     // Under the old prefix, the path may be signed with or without it.
     for signed in ["/api/v1/accounts", "/accounts"] {
         let signature = client.signature("null", signed, &query);
-        let sent = client.send("GET", &format!("/api/v1/accounts?{query}"), &signature, String::new()).await;
+        let sent = client
+            .send(
+                "GET",
+                &format!("/api/v1/accounts?{query}"),
+                &signature,
+                String::new(),
+            )
+            .await;
         assert_eq!(sent.ok().as_array().unwrap().len(), 7);
         assert_eq!(sent.header("deprecation"), "@1781222400");
     }
     let prefixed = client.signature("null", "/api/v1/accounts", &query);
-    assert_eq!(client.send("GET", &format!("/accounts?{query}"), &prefixed, String::new()).await.status, 401);
-    // An empty object counts as no body. Letters beyond ASCII may be escaped or not, and members may have any order.
+    assert_eq!(
+        client
+            .send(
+                "GET",
+                &format!("/accounts?{query}"),
+                &prefixed,
+                String::new()
+            )
+            .await
+            .status,
+        401
+    );
+    // An empty object counts as no body. Letters beyond ASCII may be escaped or not, and members
+    // may have any order.
     let login = format!("/snapTrade/login?{query}");
     let empty = client.signature("null", "/snapTrade/login", &query);
-    client.send("POST", &login, &empty, "{}".to_owned()).await.ok();
+    client
+        .send("POST", &login, &empty, "{}".to_owned())
+        .await
+        .ok();
     for letter in ["é", "\\u00e9"] {
-        let content = format!("{{\"customRedirect\":\"https://example.com/{letter}\",\"darkMode\":true}}");
+        let content =
+            format!("{{\"customRedirect\":\"https://example.com/{letter}\",\"darkMode\":true}}");
         let signature = client.signature(&content, "/snapTrade/login", &query);
         let body = "{ \"darkMode\": true, \"customRedirect\": \"https://example.com/é\" }";
-        client.send("POST", &login, &signature, body.to_owned()).await.ok();
+        client
+            .send("POST", &login, &signature, body.to_owned())
+            .await
+            .ok();
     }
     let not_json = client.send("POST", &login, &empty, "{".to_owned()).await;
-    assert_eq!((not_json.status, not_json.error().1.as_str()), (400, "1076"));
+    assert_eq!(
+        (not_json.status, not_json.error().1.as_str()),
+        (400, "1076")
+    );
 }
 
 #[tokio::test]
@@ -84,15 +179,33 @@ async fn every_answer_has_request_id_and_quota_headers() {
     for path in ["/accounts", "/nowhere", "/api/v1/authorizations"] {
         let answer = client.get(path).await;
         let id = answer.header("x-request-id");
-        assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+        assert!(
+            id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "{id}"
+        );
         assert_eq!(answer.header("x-ratelimit-limit"), "1000000");
         assert!(answer.headers.get("x-ratelimit-account-limit").is_none());
     }
-    assert_eq!(client.get("/nowhere").await.error(), (404, "1011".to_owned()));
-    assert_eq!(client.call("PUT", "/accounts", Value::Null).await.error().0, 405);
-    client.control("POST", "/faults", json!({"kind": "status", "status": 503, "retryAfter": 3, "times": 1})).await;
+    assert_eq!(
+        client.get("/nowhere").await.error(),
+        (404, "1011".to_owned())
+    );
+    assert_eq!(
+        client.call("PUT", "/accounts", Value::Null).await.error().0,
+        405
+    );
+    client
+        .control(
+            "POST",
+            "/faults",
+            json!({"kind": "status", "status": 503, "retryAfter": 3, "times": 1}),
+        )
+        .await;
     let busy = client.get("/accounts").await;
-    assert_eq!((busy.error(), busy.header("retry-after")), ((503, "3002".to_owned()), "3"));
+    assert_eq!(
+        (busy.error(), busy.header("retry-after")),
+        ((503, "3002".to_owned()), "3")
+    );
     busy.header("x-request-id");
     busy.header("x-ratelimit-reset");
 }
@@ -100,14 +213,25 @@ async fn every_answer_has_request_id_and_quota_headers() {
 #[tokio::test]
 async fn limits_count_the_last_minute() {
     let client = client().await;
-    client.control("POST", "/limits", json!({"perMinute": 3})).await;
+    client
+        .control("POST", "/limits", json!({"perMinute": 3}))
+        .await;
     for left in ["2", "1", "0"] {
-        assert_eq!(client.get("/authorizations").await.header("x-ratelimit-remaining"), left);
+        assert_eq!(
+            client
+                .get("/authorizations")
+                .await
+                .header("x-ratelimit-remaining"),
+            left
+        );
     }
     let limited = client.get("/authorizations").await;
     assert_eq!(limited.error(), (429, "0000".to_owned()));
     let seconds: i64 = limited.header("retry-after").parse().unwrap();
-    assert_eq!(limited.json()["detail"], format!("Request was throttled. Expected available in {seconds} seconds."));
+    assert_eq!(
+        limited.json()["detail"],
+        format!("Request was throttled. Expected available in {seconds} seconds.")
+    );
     assert_eq!(limited.header("x-ratelimit-remaining"), "0");
     client.advance(seconds).await;
     client.ok("/authorizations").await;
@@ -118,7 +242,10 @@ async fn personal() -> Client {
     let access = client.control("GET", "/access", Value::Null).await;
     assert_eq!(access["commercial"]["clientId"], client.client_id.as_str());
     client.client_id = access["personal"]["clientId"].as_str().unwrap().to_owned();
-    client.consumer_key = access["personal"]["consumerKey"].as_str().unwrap().to_owned();
+    client.consumer_key = access["personal"]["consumerKey"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     client.user = String::new();
     client
 }
@@ -127,17 +254,41 @@ async fn personal() -> Client {
 async fn personal_key_has_one_user_and_account_limits() {
     let client = personal().await;
     let accounts = client.accounts().await;
-    assert_eq!((accounts.len(), accounts[0]["name"].as_str()), (1, Some("Harrier Individual")));
-    let rejected = client.signed("POST", "/snapTrade/registerUser", json!({"userId": "another"})).await;
+    assert_eq!(
+        (accounts.len(), accounts[0]["name"].as_str()),
+        (1, Some("Harrier Individual"))
+    );
+    let rejected = client
+        .signed(
+            "POST",
+            "/snapTrade/registerUser",
+            json!({"userId": "another"}),
+        )
+        .await;
     assert_eq!(rejected.error(), (403, "1141".to_owned()));
-    assert_eq!(client.ok("/snapTrade/listUsers").await, json!(["zoe-okeefe"]));
+    assert_eq!(
+        client.ok("/snapTrade/listUsers").await,
+        json!(["zoe-okeefe"])
+    );
     let connection = client.ok("/authorizations").await[0].clone();
     assert_eq!(connection["data_freshness_mode"]["snaptrade"], "realtime");
-    let refresh = format!("/authorizations/{}/refresh", connection["id"].as_str().unwrap());
-    assert_eq!(client.call("POST", &refresh, Value::Null).await.error(), (403, "1141".to_owned()));
+    let refresh = format!(
+        "/authorizations/{}/refresh",
+        connection["id"].as_str().unwrap()
+    );
+    assert_eq!(
+        client.call("POST", &refresh, Value::Null).await.error(),
+        (403, "1141".to_owned())
+    );
 
     let id = accounts[0]["id"].as_str().unwrap();
-    client.control("POST", "/limits", json!({"perMinute": 250, "perAccountPerMinute": 2})).await;
+    client
+        .control(
+            "POST",
+            "/limits",
+            json!({"perMinute": 250, "perAccountPerMinute": 2}),
+        )
+        .await;
     let first = client.get(&format!("/accounts/{id}/balances")).await;
     assert_eq!(first.header("x-ratelimit-account-limit"), "2");
     assert_eq!(first.header("x-ratelimit-account-remaining"), "1");
@@ -154,38 +305,110 @@ async fn personal_key_has_one_user_and_account_limits() {
 #[tokio::test]
 async fn users_are_registered_and_deleted() {
     let mut client = client().await;
-    let before = client.signed("GET", "/snapTrade/listUsers", Value::Null).await.ok();
-    assert_eq!(before, json!(["olivia-nguyen", "priya-sharma", "jack-thompson"]));
+    let before = client
+        .signed("GET", "/snapTrade/listUsers", Value::Null)
+        .await
+        .ok();
+    assert_eq!(
+        before,
+        json!(["olivia-nguyen", "priya-sharma", "jack-thompson"])
+    );
     let body = json!({"userId": "new-user"});
-    let made = client.signed("POST", "/snapTrade/registerUser", body.clone()).await.ok();
-    let twice = client.signed("POST", "/snapTrade/registerUser", body.clone()).await;
+    let made = client
+        .signed("POST", "/snapTrade/registerUser", body.clone())
+        .await
+        .ok();
+    let twice = client
+        .signed("POST", "/snapTrade/registerUser", body.clone())
+        .await;
     assert_eq!(twice.error(), (400, "1010".to_owned()));
-    assert_eq!(twice.json()["detail"], "User with the following userId already exist: 'new-user'");
-    assert_eq!(client.signed("POST", "/snapTrade/registerUser", json!({"x": 1})).await.error().0, 400);
+    assert_eq!(
+        twice.json()["detail"],
+        "User with the following userId already exist: 'new-user'"
+    );
+    assert_eq!(
+        client
+            .signed("POST", "/snapTrade/registerUser", json!({"x": 1}))
+            .await
+            .error()
+            .0,
+        400
+    );
     let secret = made["userSecret"].as_str().unwrap();
     uuid::Uuid::try_parse(secret).unwrap();
     client.user = format!("userId=new-user&userSecret={secret}&");
     assert_eq!(client.accounts().await.len(), 0);
 
-    let reset = client.signed("POST", "/snapTrade/resetUserSecret", made.clone()).await.ok();
-    assert_eq!(client.get("/accounts").await.error(), (401, "1083".to_owned()));
-    assert_eq!(client.signed("POST", "/snapTrade/resetUserSecret", made).await.error().1, "1083");
-    client.user = format!("userId=new-user&userSecret={}&", reset["userSecret"].as_str().unwrap());
+    let reset = client
+        .signed("POST", "/snapTrade/resetUserSecret", made.clone())
+        .await
+        .ok();
+    assert_eq!(
+        client.get("/accounts").await.error(),
+        (401, "1083".to_owned())
+    );
+    assert_eq!(
+        client
+            .signed("POST", "/snapTrade/resetUserSecret", made)
+            .await
+            .error()
+            .1,
+        "1083"
+    );
+    client.user = format!(
+        "userId=new-user&userSecret={}&",
+        reset["userSecret"].as_str().unwrap()
+    );
     client.ok("/accounts").await;
 
-    let gone = client.signed("DELETE", "/snapTrade/deleteUser?userId=new-user", Value::Null).await.ok();
-    assert_eq!((gone["status"].as_str(), gone["userId"].as_str()), (Some("deleted"), Some("new-user")));
+    let gone = client
+        .signed(
+            "DELETE",
+            "/snapTrade/deleteUser?userId=new-user",
+            Value::Null,
+        )
+        .await
+        .ok();
+    assert_eq!(
+        (gone["status"].as_str(), gone["userId"].as_str()),
+        (Some("deleted"), Some("new-user"))
+    );
     client.advance(1).await;
-    assert_eq!(client.get("/accounts").await.error(), (401, "1083".to_owned()));
-    assert_eq!(client.signed("GET", "/snapTrade/listUsers", Value::Null).await.ok(), before);
-    let unknown = client.signed("DELETE", "/snapTrade/deleteUser?userId=new-user", Value::Null).await;
+    assert_eq!(
+        client.get("/accounts").await.error(),
+        (401, "1083".to_owned())
+    );
+    assert_eq!(
+        client
+            .signed("GET", "/snapTrade/listUsers", Value::Null)
+            .await
+            .ok(),
+        before
+    );
+    let unknown = client
+        .signed(
+            "DELETE",
+            "/snapTrade/deleteUser?userId=new-user",
+            Value::Null,
+        )
+        .await;
     assert_eq!(unknown.error(), (404, "1011".to_owned()));
-    client.signed("POST", "/snapTrade/registerUser", body).await.ok();
+    client
+        .signed("POST", "/snapTrade/registerUser", body)
+        .await
+        .ok();
 
     client.act_as_user_of(0);
-    client.control("POST", "/users/olivia-nguyen", json!({"state": "revoked"})).await;
-    assert_eq!(client.get("/accounts").await.error(), (401, "1083".to_owned()));
-    client.control("POST", "/users/olivia-nguyen", json!({"state": "active"})).await;
+    client
+        .control("POST", "/users/olivia-nguyen", json!({"state": "revoked"}))
+        .await;
+    assert_eq!(
+        client.get("/accounts").await.error(),
+        (401, "1083".to_owned())
+    );
+    client
+        .control("POST", "/users/olivia-nguyen", json!({"state": "active"}))
+        .await;
     client.ok("/accounts").await;
 }
 
@@ -195,9 +418,21 @@ async fn links_expire_and_are_single_use() {
     let link = async |body: Value| {
         let answer = client.call("POST", "/snapTrade/login", body).await.ok();
         let uri = answer["redirectURI"].as_str().unwrap().to_owned();
-        assert!(uri.starts_with(&format!("{}/snapTrade/redeemToken?token=", client.base)), "{uri}");
-        assert!(uri.contains(&format!("&clientId={}&", client.client_id)), "{uri}");
-        assert!(uri.ends_with(&format!("&sessionId={}", answer["sessionId"].as_str().unwrap())), "{uri}");
+        assert!(
+            uri.starts_with(&format!("{}/snapTrade/redeemToken?token=", client.base)),
+            "{uri}"
+        );
+        assert!(
+            uri.contains(&format!("&clientId={}&", client.client_id)),
+            "{uri}"
+        );
+        assert!(
+            uri.ends_with(&format!(
+                "&sessionId={}",
+                answer["sessionId"].as_str().unwrap()
+            )),
+            "{uri}"
+        );
         uri
     };
     let follow = async |uri: &str| Answer::of(client.http.get(uri).send().await.unwrap()).await;
@@ -209,20 +444,37 @@ async fn links_expire_and_are_single_use() {
     let accept = async |uri: &str| redirect_with(uri, "accept").await;
     let again = async |uri: &str| follow(&format!("{uri}&sandbox_auto=accept")).await.error();
 
-    let back = json!({"customRedirect": "https://example.com/cb?state=1", "broker": "TIDEPOOL-EXAMPLE"});
+    let back =
+        json!({"customRedirect": "https://example.com/cb?state=1", "broker": "TIDEPOOL-EXAMPLE"});
     let uri = link(back.clone()).await;
     assert!(uri.contains("&broker=TIDEPOOL-EXAMPLE&"), "{uri}");
     let location = accept(&uri).await;
-    let id = location.strip_prefix("https://example.com/cb?state=1&status=SUCCESS&connection_id=").unwrap().to_owned();
+    let id = location
+        .strip_prefix("https://example.com/cb?state=1&status=SUCCESS&connection_id=")
+        .unwrap()
+        .to_owned();
     assert_eq!(again(&uri).await, (400, "1006".to_owned()));
-    assert_eq!(client.ok(&format!("/authorizations/{id}")).await["brokerage"]["slug"], "TIDEPOOL-EXAMPLE");
-    assert_eq!(client.ok(&format!("/authorizations/{id}/accounts")).await.as_array().unwrap().len(), 2);
+    assert_eq!(
+        client.ok(&format!("/authorizations/{id}")).await["brokerage"]["slug"],
+        "TIDEPOOL-EXAMPLE"
+    );
+    assert_eq!(
+        client
+            .ok(&format!("/authorizations/{id}/accounts"))
+            .await
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
     // The same login keeps its connection.
     assert_eq!(accept(&link(back).await).await, location);
 
-    for (outcome, end) in
-        [("error", "?status=ERROR&status_code=403&error_code=1066"), ("abandon", "?status=ABANDONED"), ("deny", "")]
-    {
+    for (outcome, end) in [
+        ("error", "?status=ERROR&status_code=403&error_code=1066"),
+        ("abandon", "?status=ABANDONED"),
+        ("deny", ""),
+    ] {
         let uri = link(json!({"customRedirect": "https://example.com/cb"})).await;
         let location = redirect_with(&uri, outcome).await;
         assert_eq!(location, format!("https://example.com/cb{end}"));
@@ -233,10 +485,23 @@ async fn links_expire_and_are_single_use() {
 
     // A reconnect repairs a broken connection, which keeps its ids.
     let broken = client.connection(0);
-    client.call("POST", &format!("/authorizations/{broken}/disable"), Value::Null).await.ok();
+    client
+        .call(
+            "POST",
+            &format!("/authorizations/{broken}/disable"),
+            Value::Null,
+        )
+        .await
+        .ok();
     let location = accept(&link(json!({"reconnect": broken})).await).await;
-    assert_eq!(location, format!("https://client.example.com/linked?status=SUCCESS&connection_id={broken}"));
-    assert_eq!(client.ok(&format!("/authorizations/{broken}")).await["disabled"], false);
+    assert_eq!(
+        location,
+        format!("https://client.example.com/linked?status=SUCCESS&connection_id={broken}")
+    );
+    assert_eq!(
+        client.ok(&format!("/authorizations/{broken}")).await["disabled"],
+        false
+    );
 }
 
 #[tokio::test]
@@ -263,41 +528,76 @@ async fn bad_link_requests_are_rejected() {
     }
     let trade = json!({"broker": "LAKESHORE-EXAMPLE", "connectionType": "trade"});
     let answer = client.call("POST", "/snapTrade/login", trade).await;
-    assert_eq!(answer.json()["detail"], "LAKESHORE-EXAMPLE does not have a trade type available");
+    assert_eq!(
+        answer.json()["detail"],
+        "LAKESHORE-EXAMPLE does not have a trade type available"
+    );
 }
 
 #[tokio::test]
 async fn connections_are_refreshed_disabled_and_deleted() {
     let client = client().await;
     let (first, second) = (client.connection(0), client.connection(1));
-    let post = async |end: &str| client.call("POST", &format!("/authorizations/{first}/{end}"), Value::Null).await;
+    let post = async |end: &str| {
+        client
+            .call(
+                "POST",
+                &format!("/authorizations/{first}/{end}"),
+                Value::Null,
+            )
+            .await
+    };
     let answer = post("refresh").await.ok();
-    assert_eq!(answer["detail"], format!("Connection {first} scheduled for refresh"));
+    assert_eq!(
+        answer["detail"],
+        format!("Connection {first} scheduled for refresh")
+    );
     let again = post("refresh").await;
     assert_eq!(again.error(), (429, "throttled".to_owned()));
     assert!((1..=60).contains(&again.header("retry-after").parse().unwrap()));
     client.advance(60).await;
     post("refresh").await.ok();
     let answer = post("transactions/sync").await.ok();
-    assert_eq!(answer["detail"], format!("Connection {first} scheduled for transactions sync"));
+    assert_eq!(
+        answer["detail"],
+        format!("Connection {first} scheduled for transactions sync")
+    );
     let answer = post("disable").await.ok();
-    assert_eq!(answer["detail"], format!("Connection {first} has been disabled"));
-    for (end, code) in [("disable", "3011"), ("refresh", "3003"), ("transactions/sync", "3003")] {
+    assert_eq!(
+        answer["detail"],
+        format!("Connection {first} has been disabled")
+    );
+    for (end, code) in [
+        ("disable", "3011"),
+        ("refresh", "3003"),
+        ("transactions/sync", "3003"),
+    ] {
         assert_eq!(post(end).await.error(), (402, code.to_owned()), "{end}");
     }
     let shown = client.ok(&format!("/authorizations/{first}")).await;
     assert!(shown["disabled"] == true && shown["disabled_date"].is_string());
     assert_eq!(client.accounts().await.len(), 7, "the data stays");
 
-    let answer = client.call("DELETE", &format!("/connection/{first}"), Value::Null).await.ok();
+    let answer = client
+        .call("DELETE", &format!("/connection/{first}"), Value::Null)
+        .await
+        .ok();
     assert_eq!(answer["connection_id"], first.as_str());
     // Deletion takes a second. Turn the clock back, so that a slow test still sees the connection.
     client.advance(-60).await;
-    assert_eq!(client.ok("/authorizations").await.as_array().unwrap().len(), 2);
+    assert_eq!(
+        client.ok("/authorizations").await.as_array().unwrap().len(),
+        2
+    );
     client.advance(61).await;
-    assert_eq!(client.ok("/authorizations").await.as_array().unwrap().len(), 1);
+    assert_eq!(
+        client.ok("/authorizations").await.as_array().unwrap().len(),
+        1
+    );
     assert_eq!(client.accounts().await.len(), 3);
-    let legacy = client.call("DELETE", &format!("/authorizations/{second}"), Value::Null).await;
+    let legacy = client
+        .call("DELETE", &format!("/authorizations/{second}"), Value::Null)
+        .await;
     assert_eq!((legacy.status, legacy.text.as_str()), (204, ""));
     assert_eq!(client.ok("/authorizations").await, json!([]));
     assert_eq!(client.accounts().await.len(), 0);
@@ -306,7 +606,10 @@ async fn connections_are_refreshed_disabled_and_deleted() {
 #[tokio::test]
 async fn users_cannot_see_other_users_data() {
     let mut client = client().await;
-    let (account, connection) = (client.account("Bluegum Futures").await, client.connection(0));
+    let (account, connection) = (
+        client.account("Bluegum Futures").await,
+        client.connection(0),
+    );
     client.act_as_user_of(2);
     for path in [
         format!("/accounts/{account}"),
@@ -319,11 +622,20 @@ async fn users_cannot_see_other_users_data() {
         format!("/connections/{connection}/accounts"),
         "/accounts/not-a-uuid".to_owned(),
     ] {
-        assert_eq!(client.get(&path).await.error(), (404, "1011".to_owned()), "{path}");
+        assert_eq!(
+            client.get(&path).await.error(),
+            (404, "1011".to_owned()),
+            "{path}"
+        );
     }
-    for (method, path) in
-        [("DELETE", format!("/connection/{connection}")), ("POST", format!("/authorizations/{connection}/refresh"))]
-    {
-        assert_eq!(client.call(method, &path, Value::Null).await.error(), (404, "1011".to_owned()), "{path}");
+    for (method, path) in [
+        ("DELETE", format!("/connection/{connection}")),
+        ("POST", format!("/authorizations/{connection}/refresh")),
+    ] {
+        assert_eq!(
+            client.call(method, &path, Value::Null).await.error(),
+            (404, "1011".to_owned()),
+            "{path}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A test client of the simulated SnapTrade. It signs as SnapTrade's guide describes, with its own code.
+//! A test client of the simulated SnapTrade. It signs as SnapTrade's guide describes, with its own
+//! code.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -27,7 +28,10 @@ pub(crate) async fn client() -> Client {
 pub(crate) async fn client_of(options: Options) -> Client {
     let sandbox = start(options).await.unwrap();
     let access = sandbox.description().snaptrade.clone();
-    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let http = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .unwrap();
     let mut client = Client {
         sandbox,
         http,
@@ -49,7 +53,11 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) async fn of(response: Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Self { status, headers, text: response.text().await.unwrap() }
+        Self {
+            status,
+            headers,
+            text: response.text().await.unwrap(),
+        }
     }
 
     #[track_caller]
@@ -74,7 +82,11 @@ impl Answer {
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).unwrap_or_else(|| panic!("no {name}")).to_str().unwrap()
+        self.headers
+            .get(name)
+            .unwrap_or_else(|| panic!("no {name}"))
+            .to_str()
+            .unwrap()
     }
 }
 
@@ -83,9 +95,15 @@ impl Client {
     pub(crate) fn credentials(&self) -> Vec<(String, String, String)> {
         let all = self.sandbox.description().credentials.iter();
         all.filter_map(|credentials| match credentials {
-            Credentials::SnapTrade { user_id, user_secret, authorization_id } => {
-                Some((user_id.clone(), user_secret.clone(), authorization_id.clone()))
-            }
+            Credentials::SnapTrade {
+                user_id,
+                user_secret,
+                authorization_id,
+            } => Some((
+                user_id.clone(),
+                user_secret.clone(),
+                authorization_id.clone(),
+            )),
             _ => None,
         })
         .collect()
@@ -102,12 +120,18 @@ impl Client {
 
     pub(crate) async fn now(&self) -> i64 {
         let answer = self.control("GET", "/clock", Value::Null).await;
-        answer["now"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second()
+        answer["now"]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap()
+            .as_second()
     }
 
     /// The signature of a request; `content` is the canonical JSON of its body.
     pub(crate) fn signature(&self, content: &str, path: &str, query: &str) -> String {
-        let message = format!("{{\"content\":{content},\"path\":\"{path}\",\"query\":\"{query}\"}}");
+        let message =
+            format!("{{\"content\":{content},\"path\":\"{path}\",\"query\":\"{query}\"}}");
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.consumer_key.as_bytes());
         STANDARD.encode(hmac::sign(&key, message.as_bytes()))
     }
@@ -118,26 +142,52 @@ impl Client {
         self.signed_at(method, path, body, now).await
     }
 
-    pub(crate) async fn signed_at(&self, method: &str, path: &str, body: Value, now: i64) -> Answer {
+    pub(crate) async fn signed_at(
+        &self,
+        method: &str,
+        path: &str,
+        body: Value,
+        now: i64,
+    ) -> Answer {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let and = if query.is_empty() || query.ends_with('&') { "" } else { "&" };
+        let and = if query.is_empty() || query.ends_with('&') {
+            ""
+        } else {
+            "&"
+        };
         let query = format!("{query}{and}clientId={}&timestamp={now}", self.client_id);
-        // serde_json sorts members here and writes no blanks, which is canonical JSON for ASCII text.
+        // serde_json sorts members here and writes no blanks, which is canonical JSON for ASCII
+        // text.
         let signature = self.signature(&body.to_string(), path, &query);
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        self.send(method, &format!("{path}?{query}"), &signature, body).await
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        self.send(method, &format!("{path}?{query}"), &signature, body)
+            .await
     }
 
-    pub(crate) async fn send(&self, method: &str, path: &str, signature: &str, body: String) -> Answer {
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        signature: &str,
+        body: String,
+    ) -> Answer {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let request = self.http.request(method, format!("{}{path}", self.base)).header("Signature", signature);
+        let request = self
+            .http
+            .request(method, format!("{}{path}", self.base))
+            .header("Signature", signature);
         Answer::of(request.body(body).send().await.unwrap()).await
     }
 
     /// A signed call for the user.
     pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> Answer {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        self.signed(method, &format!("{path}?{}{query}", self.user), body).await
+        self.signed(method, &format!("{path}?{}{query}", self.user), body)
+            .await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -155,15 +205,24 @@ impl Client {
         serde_json::from_str(&text).unwrap_or(Value::Null)
     }
 
-    pub(crate) async fn control_text(&self, method: &str, path: &str, body: String) -> (u16, String) {
+    pub(crate) async fn control_text(
+        &self,
+        method: &str,
+        path: &str,
+        body: String,
+    ) -> (u16, String) {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let request = self.http.request(method, format!("{}/__control{path}", self.base)).body(body);
+        let request = self
+            .http
+            .request(method, format!("{}/__control{path}", self.base))
+            .body(body);
         let response = request.send().await.unwrap();
         (response.status().as_u16(), response.text().await.unwrap())
     }
 
     pub(crate) async fn advance(&self, seconds: i64) {
-        self.control("POST", "/clock", json!({"advanceSeconds": seconds})).await;
+        self.control("POST", "/clock", json!({"advanceSeconds": seconds}))
+            .await;
     }
 
     pub(crate) async fn accounts(&self) -> Vec<Value> {
@@ -174,14 +233,22 @@ impl Client {
     pub(crate) async fn account(&self, name: &str) -> String {
         let accounts = self.accounts().await;
         let found = accounts.iter().find(|account| account["name"] == name);
-        found.unwrap_or_else(|| panic!("no {name}"))["id"].as_str().unwrap().to_owned()
+        found.unwrap_or_else(|| panic!("no {name}"))["id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// Every activity of an account, page by page.
     pub(crate) async fn activities(&self, account: &str) -> Vec<Value> {
         let mut rows: Vec<Value> = Vec::new();
         loop {
-            let page = self.ok(&format!("/accounts/{account}/activities?offset={}", rows.len())).await;
+            let page = self
+                .ok(&format!(
+                    "/accounts/{account}/activities?offset={}",
+                    rows.len()
+                ))
+                .await;
             let data = page["data"].as_array().unwrap();
             rows.extend(data.iter().cloned());
             if data.is_empty() || page["pagination"]["total"] == rows.len() {
@@ -191,6 +258,9 @@ impl Client {
     }
 
     pub(crate) async fn positions(&self, account: &str) -> Vec<Value> {
-        self.ok(&format!("/accounts/{account}/positions/all")).await["results"].as_array().unwrap().clone()
+        self.ok(&format!("/accounts/{account}/positions/all")).await["results"]
+            .as_array()
+            .unwrap()
+            .clone()
     }
 }

@@ -9,11 +9,19 @@ use crate::client::options;
 use crate::snaptrade_client::{Client, client, client_of};
 
 fn texts(rows: &[Value], name: &str) -> BTreeSet<String> {
-    rows.iter().filter_map(|row| row[name].as_str()).map(str::to_owned).collect()
+    rows.iter()
+        .filter_map(|row| row[name].as_str())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn names(value: &Value) -> BTreeSet<&str> {
-    value.as_object().unwrap().keys().map(String::as_str).collect()
+    value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
 }
 
 #[tokio::test]
@@ -28,24 +36,56 @@ async fn credentials_are_two_of_olivia_and_one_spare() {
     }
     let shown = client.control("GET", "/credentials", Value::Null).await;
     assert_eq!(shown["credentials"].as_array().unwrap().len(), 3);
-    assert_eq!(shown["credentials"][2]["authorizationId"], client.connection(2).as_str());
-    assert_eq!(shown["all"].as_array().unwrap()[..3], shown["credentials"].as_array().unwrap()[..]);
+    assert_eq!(
+        shown["credentials"][2]["authorizationId"],
+        client.connection(2).as_str()
+    );
+    assert_eq!(
+        shown["all"].as_array().unwrap()[..3],
+        shown["credentials"].as_array().unwrap()[..]
+    );
     assert_eq!(shown["all"][3]["userId"], "jack-thompson");
     let access = &client.sandbox.description().snaptrade;
-    let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    assert!(plain(&access.client_id) && plain(&access.consumer_key) && access.consumer_key.len() == 50);
+    let plain = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    assert!(
+        plain(&access.client_id) && plain(&access.consumer_key) && access.consumer_key.len() == 50
+    );
 }
 
 #[tokio::test]
 async fn connections_have_one_square_logo_and_one_wide() {
     let client = client().await;
     let connections = client.ok("/authorizations").await;
-    let ids: Vec<_> = connections.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    let ids: Vec<_> = connections
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["id"].as_str().unwrap())
+        .collect();
     assert_eq!(ids, [client.connection(0), client.connection(1)]);
-    let brokers: Vec<_> = connections.as_array().unwrap().iter().map(|one| &one["brokerage"]).collect();
-    assert!(brokers[0]["aws_s3_square_logo_url"].is_string() && brokers[1]["aws_s3_square_logo_url"].is_null());
-    assert!(brokers.iter().all(|broker| broker["aws_s3_logo_url"].is_string()));
-    assert!(brokers.iter().all(|broker| broker["name"].as_str().unwrap().contains("Example")));
+    let brokers: Vec<_> = connections
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["brokerage"])
+        .collect();
+    assert!(
+        brokers[0]["aws_s3_square_logo_url"].is_string()
+            && brokers[1]["aws_s3_square_logo_url"].is_null()
+    );
+    assert!(
+        brokers
+            .iter()
+            .all(|broker| broker["aws_s3_logo_url"].is_string())
+    );
+    assert!(
+        brokers
+            .iter()
+            .all(|broker| broker["name"].as_str().unwrap().contains("Example"))
+    );
     let expected = BTreeSet::from([
         "id",
         "created_date",
@@ -60,17 +100,46 @@ async fn connections_have_one_square_logo_and_one_wide() {
         "data_freshness_mode",
     ]);
     assert_eq!(names(&connections[0]), expected);
-    assert_eq!(connections[0]["data_freshness_mode"], json!({"institution": "realtime", "snaptrade": "delayed"}));
-    assert_eq!(client.ok(&format!("/authorizations/{}", ids[1])).await, connections[1]);
+    assert_eq!(
+        connections[0]["data_freshness_mode"],
+        json!({"institution": "realtime", "snaptrade": "delayed"})
+    );
+    assert_eq!(
+        client.ok(&format!("/authorizations/{}", ids[1])).await,
+        connections[1]
+    );
     let all = client.signed("GET", "/brokerages", Value::Null).await.ok();
     assert!(all.as_array().unwrap().contains(brokers[0]));
-    let types = client.signed("GET", "/brokerageAuthorizationTypes?brokerage=SANDBOX,LAKESHORE-EXAMPLE", Value::Null);
+    let types = client.signed(
+        "GET",
+        "/brokerageAuthorizationTypes?brokerage=SANDBOX,LAKESHORE-EXAMPLE",
+        Value::Null,
+    );
     let types = types.await.ok();
-    assert_eq!(texts(types.as_array().unwrap(), "type"), BTreeSet::from(["read".to_owned()]));
-    let partner = client.signed("GET", "/snapTrade/partners", Value::Null).await.ok();
-    assert_eq!((&partner["allowed_brokerages"], &partner["can_access_trades"]), (&all, &json!(false)));
-    let catalogue: Value =
-        client.http.get(format!("{}/institutions", client.base)).send().await.unwrap().json().await.unwrap();
+    assert_eq!(
+        texts(types.as_array().unwrap(), "type"),
+        BTreeSet::from(["read".to_owned()])
+    );
+    let partner = client
+        .signed("GET", "/snapTrade/partners", Value::Null)
+        .await
+        .ok();
+    assert_eq!(
+        (
+            &partner["allowed_brokerages"],
+            &partner["can_access_trades"]
+        ),
+        (&all, &json!(false))
+    );
+    let catalogue: Value = client
+        .http
+        .get(format!("{}/institutions", client.base))
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
     assert_eq!(catalogue[0]["slug"], "BLUEGUM-EXAMPLE");
 }
 
@@ -78,8 +147,15 @@ async fn connections_have_one_square_logo_and_one_wide() {
 async fn accounts_are_of_every_category() {
     let client = client().await;
     let accounts = client.accounts().await;
-    let shown: Vec<_> =
-        accounts.iter().map(|one| (one["name"].as_str(), one["account_category"].as_str().unwrap())).collect();
+    let shown: Vec<_> = accounts
+        .iter()
+        .map(|one| {
+            (
+                one["name"].as_str(),
+                one["account_category"].as_str().unwrap(),
+            )
+        })
+        .collect();
     assert_eq!(
         shown,
         [
@@ -93,22 +169,58 @@ async fn accounts_are_of_every_category() {
         ]
     );
     let first = &accounts[0];
-    assert_eq!(first["brokerage_authorization"], client.connection(0).as_str());
-    assert_eq!(first["balance"], json!({"total": {"amount": 152_363.23, "currency": "USD"}}));
-    assert!(
-        first["sync_status"]["holdings"]["last_successful_sync"].as_str().unwrap().starts_with("2026-11-21 00:43:")
+    assert_eq!(
+        first["brokerage_authorization"],
+        client.connection(0).as_str()
     );
-    let of_first = client.ok(&format!("/authorizations/{}/accounts", client.connection(0))).await;
+    assert_eq!(
+        first["balance"],
+        json!({"total": {"amount": 152_363.23, "currency": "USD"}})
+    );
+    assert!(
+        first["sync_status"]["holdings"]["last_successful_sync"]
+            .as_str()
+            .unwrap()
+            .starts_with("2026-11-21 00:43:")
+    );
+    let of_first = client
+        .ok(&format!(
+            "/authorizations/{}/accounts",
+            client.connection(0)
+        ))
+        .await;
     assert_eq!(of_first.as_array().unwrap()[..], accounts[..4]);
     let id = first["id"].as_str().unwrap();
     assert_eq!(client.ok(&format!("/accounts/{id}")).await, *first);
 
     let tagged = client.ok("/accounts/all").await["results"].clone();
-    let kinds: Vec<_> = tagged.as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds[..5], ["investment", "investment", "deposit", "line_of_credit", "investment"]);
-    assert_eq!(client.ok(&format!("/accounts/{id}/details")).await, tagged[0]);
-    let of_second = client.ok(&format!("/connections/{}/accounts", client.connection(1))).await;
-    assert_eq!(of_second["results"].as_array().unwrap()[..], tagged.as_array().unwrap()[4..]);
+    let kinds: Vec<_> = tagged
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds[..5],
+        [
+            "investment",
+            "investment",
+            "deposit",
+            "line_of_credit",
+            "investment"
+        ]
+    );
+    assert_eq!(
+        client.ok(&format!("/accounts/{id}/details")).await,
+        tagged[0]
+    );
+    let of_second = client
+        .ok(&format!("/connections/{}/accounts", client.connection(1)))
+        .await;
+    assert_eq!(
+        of_second["results"].as_array().unwrap()[..],
+        tagged.as_array().unwrap()[4..]
+    );
     assert_eq!(tagged[0]["masked_account_number"], "****3307");
     assert_eq!(tagged[1]["masked_account_number"], "****5521");
     assert_eq!(tagged[0]["cash_or_margin"], "margin");
@@ -121,10 +233,20 @@ async fn balances_are_numbers_in_several_currencies() {
     let client = client().await;
     let id = client.account("Bluegum Individual Margin").await;
     let answer = client.get(&format!("/accounts/{id}/balances")).await;
-    for digits in ["\"cash\":-4210.71", "\"buying_power\":18400.05", "\"cash\":0.0"] {
+    for digits in [
+        "\"cash\":-4210.71",
+        "\"buying_power\":18400.05",
+        "\"cash\":0.0",
+    ] {
         assert!(answer.text.contains(digits), "{digits} in {}", answer.text);
     }
-    let codes: Vec<_> = answer.ok().as_array().unwrap().iter().map(|one| one["currency"]["code"].clone()).collect();
+    let codes: Vec<_> = answer
+        .ok()
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["currency"]["code"].clone())
+        .collect();
     assert_eq!(codes, ["USD", "CAD", "AUD"]);
 }
 
@@ -160,34 +282,82 @@ async fn positions_are_of_every_kind() {
     ];
     assert_eq!(kinds, expected.map(str::to_owned).into());
 
-    let margin = client.positions(&client.account("Bluegum Individual Margin").await).await;
-    let of = |symbol: &str| margin.iter().find(|one| one["instrument"]["symbol"] == symbol).unwrap();
+    let margin = client
+        .positions(&client.account("Bluegum Individual Margin").await)
+        .await;
+    let of = |symbol: &str| {
+        margin
+            .iter()
+            .find(|one| one["instrument"]["symbol"] == symbol)
+            .unwrap()
+    };
     assert_eq!(of("EXRB")["units"], "10.53817");
     assert_eq!(of("FABL")["units"], "-75");
     assert_eq!(
-        (of("EXMXX")["cash_equivalent"].as_bool(), of("EXMXX")["instrument"]["exchange"].is_null()),
+        (
+            of("EXMXX")["cash_equivalent"].as_bool(),
+            of("EXMXX")["instrument"]["exchange"].is_null()
+        ),
         (Some(true), true)
     );
     // Options expire on the third Friday, two and four months after November 2026.
     let call = of("EXRB  270115C00200000");
-    assert_eq!((call["units"].as_str(), call["instrument"]["multiplier"].as_str()), (Some("3"), Some("100")));
+    assert_eq!(
+        (
+            call["units"].as_str(),
+            call["instrument"]["multiplier"].as_str()
+        ),
+        (Some("3"), Some("100"))
+    );
     assert_eq!(call["instrument"]["expiration_date"], "2027-01-15");
-    assert_eq!(call["instrument"]["underlying"]["id"], of("EXRB")["instrument"]["id"]);
+    assert_eq!(
+        call["instrument"]["underlying"]["id"],
+        of("EXRB")["instrument"]["id"]
+    );
     assert_eq!(of("EXTM  270319P00280000")["units"], "-2");
 
-    let futures = client.positions(&client.account("Bluegum Futures").await).await;
+    let futures = client
+        .positions(&client.account("Bluegum Futures").await)
+        .await;
     assert_eq!(futures[0]["instrument"]["multiplier"], "50");
-    assert!(futures[1]["instrument"]["multiplier"].is_null() && futures[1]["instrument"]["expiration_date"].is_null());
-    assert_eq!(futures[2]["instrument"]["underlying"], futures[0]["instrument"]);
-    let crypto = client.positions(&client.account("Lakeshore Crypto").await).await;
+    assert!(
+        futures[1]["instrument"]["multiplier"].is_null()
+            && futures[1]["instrument"]["expiration_date"].is_null()
+    );
+    assert_eq!(
+        futures[2]["instrument"]["underlying"],
+        futures[0]["instrument"]
+    );
+    let crypto = client
+        .positions(&client.account("Lakeshore Crypto").await)
+        .await;
     assert!(crypto[0]["instrument"].get("exchange").is_none());
     assert_eq!(crypto[1]["units"], "3.500000000000000001");
-    let tfsa = client.positions(&client.account("Lakeshore TFSA").await).await;
-    assert_eq!(texts(&tfsa, "currency"), BTreeSet::from(["CAD".to_owned(), "USD".to_owned()]));
+    let tfsa = client
+        .positions(&client.account("Lakeshore TFSA").await)
+        .await;
+    assert_eq!(
+        texts(&tfsa, "currency"),
+        BTreeSet::from(["CAD".to_owned(), "USD".to_owned()])
+    );
     assert_eq!(tfsa[0]["instrument"]["symbol"], "VXB.TO");
-    let path = format!("/accounts/{}/positions/all", client.account("Lakeshore TFSA").await);
-    assert_eq!(client.ok(&path).await["data_freshness"]["as_of"].as_str().unwrap().len(), "2026-06-02T14:30:00Z".len());
-    assert_eq!(client.positions(&client.account("Bluegum Line of Credit").await).await, [] as [Value; 0]);
+    let path = format!(
+        "/accounts/{}/positions/all",
+        client.account("Lakeshore TFSA").await
+    );
+    assert_eq!(
+        client.ok(&path).await["data_freshness"]["as_of"]
+            .as_str()
+            .unwrap()
+            .len(),
+        "2026-06-02T14:30:00Z".len()
+    );
+    assert_eq!(
+        client
+            .positions(&client.account("Bluegum Line of Credit").await)
+            .await,
+        [] as [Value; 0]
+    );
 }
 
 #[tokio::test]
@@ -195,16 +365,29 @@ async fn retired_endpoints_answer_410() {
     let client = client().await;
     let id = client.account("Lakeshore TFSA").await;
     let below = ["positions", "options", "holdings"].map(|end| format!("/accounts/{id}/{end}"));
-    for path in below.iter().map(String::as_str).chain(["/activities", "/holdings", "/api/v1/holdings"]) {
+    for path in
+        below
+            .iter()
+            .map(String::as_str)
+            .chain(["/activities", "/holdings", "/api/v1/holdings"])
+    {
         let answer = client.get(path).await;
         assert_eq!(answer.status, 410, "{path}");
-        assert_eq!(answer.text, "{\"detail\":\"This endpoint is no longer available for your account.\"}");
+        assert_eq!(
+            answer.text,
+            "{\"detail\":\"This endpoint is no longer available for your account.\"}"
+        );
     }
 }
 
 /// The JSON text of a response without blanks between members.
 async fn compact(client: &Client, path: &str) -> String {
-    client.get(path).await.text.replace(": ", ":").replace(", ", ",")
+    client
+        .get(path)
+        .await
+        .text
+        .replace(": ", ":")
+        .replace(", ", ",")
 }
 
 async fn spare_client() -> Client {
@@ -218,26 +401,51 @@ async fn spare_accounts_have_odd_values() {
     let client = spare_client().await;
     let accounts = client.accounts().await;
     let (first, wallet, last) = (&accounts[0], &accounts[1], &accounts[2]);
-    assert!(first["name"].as_str().unwrap().contains(first["number"].as_str().unwrap()));
+    assert!(
+        first["name"]
+            .as_str()
+            .unwrap()
+            .contains(first["number"].as_str().unwrap())
+    );
     assert!(first["account_category"].is_null() && first["raw_type"].is_null());
-    assert_eq!((wallet["number"].as_str(), wallet["account_category"].as_str()), (Some("123"), Some("SOMETHING_NEW")));
+    assert_eq!(
+        (
+            wallet["number"].as_str(),
+            wallet["account_category"].as_str()
+        ),
+        (Some("123"), Some("SOMETHING_NEW"))
+    );
     assert!(
         wallet["balance"]["total"].is_null()
             && wallet["sync_status"]["transactions"]["initial_sync_completed"] == false
     );
     assert!(last["name"].is_null() && last.get("raw_type").is_none() && last["status"] == "closed");
     let id = |account: &Value| account["id"].as_str().unwrap().to_owned();
-    assert_eq!(client.ok(&format!("/accounts/{}/balances", id(wallet))).await, json!([]));
+    assert_eq!(
+        client
+            .ok(&format!("/accounts/{}/balances", id(wallet)))
+            .await,
+        json!([])
+    );
     let details = client.ok("/accounts/all").await;
     assert_eq!(
-        (&details["results"][0]["kind"], &details["results"][1]["masked_account_number"]),
+        (
+            &details["results"][0]["kind"],
+            &details["results"][1]["masked_account_number"]
+        ),
         (&json!("investment"), &json!("****123"))
     );
 
     let text = compact(&client, "/accounts").await;
-    assert!(text.contains("\"amount\":123456789012345678901234567890.123456789,"), "{text}");
+    assert!(
+        text.contains("\"amount\":123456789012345678901234567890.123456789,"),
+        "{text}"
+    );
     let text = compact(&client, &format!("/accounts/{}/balances", id(first))).await;
-    assert!(text.contains("\"cash\":-98765432109876543210987654321.0987654321"), "{text}");
+    assert!(
+        text.contains("\"cash\":-98765432109876543210987654321.0987654321"),
+        "{text}"
+    );
 
     let text = compact(&client, &format!("/accounts/{}/positions/all", id(first))).await;
     for odd in [
@@ -252,16 +460,25 @@ async fn spare_accounts_have_odd_values() {
         assert!(text.contains(odd), "{odd} in {text}");
     }
     let positions = client.positions(&id(first)).await;
-    let twice = positions.iter().filter(|one| one["instrument"]["symbol"] == "TWC");
+    let twice = positions
+        .iter()
+        .filter(|one| one["instrument"]["symbol"] == "TWC");
     assert_eq!(twice.count(), 2);
     assert!(positions.iter().any(|one| one.get("currency").is_none()));
-    assert!(positions.iter().any(|one| one["units"].as_str().is_some_and(|units| units.len() > 30)));
+    assert!(
+        positions
+            .iter()
+            .any(|one| one["units"].as_str().is_some_and(|units| units.len() > 30))
+    );
 }
 
 #[tokio::test]
 async fn spare_activities_have_odd_values() {
     let client = spare_client().await;
-    let id = client.accounts().await[0]["id"].as_str().unwrap().to_owned();
+    let id = client.accounts().await[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let rows = client.activities(&id).await;
     let dates: Vec<_> = rows.iter().map(|row| row["trade_date"].as_str()).collect();
     assert_eq!(
@@ -297,9 +514,14 @@ async fn spare_activities_have_odd_values() {
     ] {
         assert!(text.contains(odd), "{odd}");
     }
-    let page = client.ok(&format!("{path}?startDate=2026-11-17&endDate=2026-11-18")).await;
+    let page = client
+        .ok(&format!("{path}?startDate=2026-11-17&endDate=2026-11-18"))
+        .await;
     assert_eq!(page["data"].as_array().unwrap()[..], rows[1..3]);
-    assert_eq!(client.ok(&format!("{path}?type=spend,JOURNAL")).await["pagination"]["total"], 2);
+    assert_eq!(
+        client.ok(&format!("{path}?type=spend,JOURNAL")).await["pagination"]["total"],
+        2
+    );
 }
 
 #[tokio::test]
@@ -307,7 +529,11 @@ async fn disabled_connection_still_answers() {
     let mut client = client().await;
     let all = client.control("GET", "/credentials", Value::Null).await["all"].clone();
     let text = |name: &str| all[3][name].as_str().unwrap().to_owned();
-    client.user = format!("userId={}&userSecret={}&", text("userId"), text("userSecret"));
+    client.user = format!(
+        "userId={}&userSecret={}&",
+        text("userId"),
+        text("userSecret")
+    );
     let connection = client.ok("/authorizations").await[0].clone();
     assert!(connection["disabled"] == true && connection["disabled_date"].is_string());
     let accounts = client.accounts().await;
@@ -320,13 +546,25 @@ async fn disabled_connection_still_answers() {
 #[tokio::test]
 async fn the_same_seed_gives_the_same_world_on_another_day() {
     let all = async |seed: u64, now: &str| {
-        let client = client_of(Options { seed, now: Some(now.parse().unwrap()), ..options(1) }).await;
+        let client = client_of(Options {
+            seed,
+            now: Some(now.parse().unwrap()),
+            ..options(1)
+        })
+        .await;
         let id = client.account("Bluegum Individual Margin").await;
         let rows = client.activities(&id).await;
-        let of = |row: &Value| ["id", "type", "amount", "units", "description"].map(|name| row[name].to_string());
+        let of = |row: &Value| {
+            ["id", "type", "amount", "units", "description"].map(|name| row[name].to_string())
+        };
         let mut rows: Vec<_> = rows.iter().map(of).collect();
         rows.sort();
-        let held = client.positions(&id).await.iter().map(|one| one["instrument"]["id"].clone()).collect::<Vec<_>>();
+        let held = client
+            .positions(&id)
+            .await
+            .iter()
+            .map(|one| one["instrument"]["id"].clone())
+            .collect::<Vec<_>>();
         (client.credentials(), client.client_id, held, rows)
     };
     let one = all(7, "2026-11-21T01:30:00Z").await;

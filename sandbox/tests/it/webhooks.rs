@@ -1,4 +1,5 @@
-//! Fiskil's webhooks, and what all providers share: retries, duplicates, losses, replays and bad receivers.
+//! Fiskil's webhooks, and what all providers share: retries, duplicates, losses, replays and bad
+//! receivers.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -15,31 +16,52 @@ struct WebhookTest {
 }
 
 async fn webhook_test() -> WebhookTest {
-    let test = WebhookTest { client: client().await, receiver: Receiver::start().await };
+    let test = WebhookTest {
+        client: client().await,
+        receiver: Receiver::start().await,
+    };
     test.set(json!({"url": test.receiver.url})).await;
     test
 }
 
 impl WebhookTest {
     async fn set(&self, options: Value) -> Value {
-        self.client.control(Method::POST, "/webhooks", options).await
+        self.client
+            .control(Method::POST, "/webhooks", options)
+            .await
     }
 
     async fn advance(&self, seconds: i64) {
-        self.client.control(Method::POST, "/clock", json!({"advanceSeconds": seconds})).await;
+        self.client
+            .control(Method::POST, "/clock", json!({"advanceSeconds": seconds}))
+            .await;
     }
 
     async fn until(&self, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        until(async || self.client.control(Method::GET, "/webhooks", Value::Null).await, holds).await
+        until(
+            async || {
+                self.client
+                    .control(Method::GET, "/webhooks", Value::Null)
+                    .await
+            },
+            holds,
+        )
+        .await
     }
 
     async fn send(&self, event: Value) -> u64 {
-        self.client.control(Method::POST, "/webhooks/send", event).await["id"].as_u64().unwrap()
+        self.client
+            .control(Method::POST, "/webhooks/send", event)
+            .await["id"]
+            .as_u64()
+            .unwrap()
     }
 
     /// Checks the signature as Fiskil's Go sample does.
     fn is_signed(&self, got: &ReceivedRequest) -> bool {
-        let secret = STANDARD.decode(&self.client.description().fiskil.webhook_secret).unwrap();
+        let secret = STANDARD
+            .decode(&self.client.description().fiskil.webhook_secret)
+            .unwrap();
         let tag = STANDARD.decode(got.header("x-fiskil-signature")).unwrap();
         hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &secret), &got.body, &tag).is_ok()
     }
@@ -47,7 +69,9 @@ impl WebhookTest {
     async fn events(&self, count: usize) -> Vec<String> {
         let got = self.receiver.wait(count).await;
         assert!(got.iter().all(|got| self.is_signed(got)));
-        got.iter().map(|got| got.json()["data"]["event"].as_str().unwrap().to_owned()).collect()
+        got.iter()
+            .map(|got| got.json()["data"]["event"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     /// Consents through the hosted page, without its forms.
@@ -57,10 +81,22 @@ impl WebhookTest {
             "end_user_id": user, "institution_id": "88888", "redirect_uri": "http://127.0.0.1:1/done",
             "cancel_uri": "http://127.0.0.1:1/cancelled",
         });
-        let session = self.client.call(Method::POST, "/v1/auth/session").json(&body).send().await.unwrap();
+        let session = self
+            .client
+            .call(Method::POST, "/v1/auth/session")
+            .json(&body)
+            .send()
+            .await
+            .unwrap();
         let session: Value = session.json().await.unwrap();
-        let url = format!("{}&sandbox_auto=accept", session["auth_url"].as_str().unwrap());
-        let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let url = format!(
+            "{}&sandbox_auto=accept",
+            session["auth_url"].as_str().unwrap()
+        );
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .unwrap();
         assert_eq!(http.get(url).send().await.unwrap().status(), 303);
         user
     }
@@ -83,25 +119,55 @@ async fn consent_and_its_data_send_events() {
     let first = got[0].json();
     let mut members: Vec<&String> = first.as_object().unwrap().keys().collect();
     members.sort();
-    assert_eq!(members, ["data", "delivery_attempt", "message_id", "publish_time"]);
-    assert_eq!((&first["delivery_attempt"], first["message_id"].as_str().unwrap().len()), (&json!(1), 16));
-    assert!(first["publish_time"].as_str().unwrap().starts_with("2026-11-21T01:30:0"));
+    assert_eq!(
+        members,
+        ["data", "delivery_attempt", "message_id", "publish_time"]
+    );
+    assert_eq!(
+        (
+            &first["delivery_attempt"],
+            first["message_id"].as_str().unwrap().len()
+        ),
+        (&json!(1), 16)
+    );
+    assert!(
+        first["publish_time"]
+            .as_str()
+            .unwrap()
+            .starts_with("2026-11-21T01:30:0")
+    );
     assert_eq!(got[0].header("content-type"), "application/json");
     let data = &first["data"];
-    assert_eq!((&data["end_user_id"], &data["institution_id"]), (&json!(user), &json!("88888")));
+    assert_eq!(
+        (&data["end_user_id"], &data["institution_id"]),
+        (&json!(user), &json!("88888"))
+    );
     assert_eq!(data["client_id"], it.client.description().fiskil.client_id);
     assert!(data.get("account_ids").is_none());
-    let consents = it.client.json(&format!("/v1/consent?end_user_id={user}&active=true")).await;
+    let consents = it
+        .client
+        .json(&format!("/v1/consent?end_user_id={user}&active=true"))
+        .await;
     let consents = consents["consents"].as_array().unwrap();
-    let consent = consents.iter().find(|consent| consent["arrangement_id"] == data["consent_id"]).unwrap();
+    let consent = consents
+        .iter()
+        .find(|consent| consent["arrangement_id"] == data["consent_id"])
+        .unwrap();
     assert_eq!(got[1].json()["data"]["account_ids"], consent["account_ids"]);
-    assert_eq!(it.client.control(Method::GET, "/webhooks", Value::Null).await["url"], it.receiver.url);
+    assert_eq!(
+        it.client
+            .control(Method::GET, "/webhooks", Value::Null)
+            .await["url"],
+        it.receiver.url
+    );
 }
 
 #[tokio::test]
 async fn lagging_data_sends_events_when_available() {
     let it = webhook_test().await;
-    it.client.control(Method::POST, "/lag", json!({"seconds": 60})).await;
+    it.client
+        .control(Method::POST, "/lag", json!({"seconds": 60}))
+        .await;
     it.link().await;
     assert_eq!(it.events(1).await, ["consent.received"]);
     it.until(all_done).await;
@@ -117,14 +183,30 @@ async fn ended_and_restored_consents_send_events() {
     let (_, consent) = it.client.credentials(1);
     let path = format!("/consents/{consent}");
     for state in ["revoked", "active", "expired"] {
-        it.client.control(Method::POST, &path, json!({"state": state})).await;
+        it.client
+            .control(Method::POST, &path, json!({"state": state}))
+            .await;
     }
     let events = it.events(7).await;
-    assert_eq!((&*events[0], &*events[1], &*events[6]), ("consent.revoked", "consent.updated", "consent.revoked"));
-    assert!(events[2..6].iter().all(|name| name.ends_with(".sync.completed")));
+    assert_eq!(
+        (&*events[0], &*events[1], &*events[6]),
+        ("consent.revoked", "consent.updated", "consent.revoked")
+    );
+    assert!(
+        events[2..6]
+            .iter()
+            .all(|name| name.ends_with(".sync.completed"))
+    );
     // A consent that the client revokes sends an event. The other three expire by themselves.
     it.receiver.clear();
-    it.client.call(Method::DELETE, &format!("/v1/consent/{}", it.client.credentials(0).1)).send().await.unwrap();
+    it.client
+        .call(
+            Method::DELETE,
+            &format!("/v1/consent/{}", it.client.credentials(0).1),
+        )
+        .send()
+        .await
+        .unwrap();
     assert_eq!(it.events(1).await, ["consent.revoked"]);
     it.receiver.clear();
     it.advance(400 * 86_400).await;
@@ -135,15 +217,42 @@ async fn ended_and_restored_consents_send_events() {
 async fn changed_data_sends_events() {
     let it = webhook_test().await;
     let account = it.client.accounts(0).await[0]["account_id"].clone();
-    let row = it.client.control(Method::POST, "/transactions", json!({"account_id": account})).await;
+    let row = it
+        .client
+        .control(
+            Method::POST,
+            "/transactions",
+            json!({"account_id": account}),
+        )
+        .await;
     let row = format!("/transactions/{}", row["fiskil_id"].as_str().unwrap());
-    it.client.control(Method::PATCH, &row, json!({"amount": "-1.00"})).await;
+    it.client
+        .control(Method::PATCH, &row, json!({"amount": "-1.00"}))
+        .await;
     it.client.control(Method::DELETE, &row, Value::Null).await;
     let id = account.as_str().unwrap();
-    it.client.control(Method::PATCH, &format!("/balances/{id}"), json!({"current_balance": "1.00"})).await;
-    it.client.control(Method::PATCH, &format!("/accounts/{id}"), json!({"nickname": "New"})).await;
+    it.client
+        .control(
+            Method::PATCH,
+            &format!("/balances/{id}"),
+            json!({"current_balance": "1.00"}),
+        )
+        .await;
+    it.client
+        .control(
+            Method::PATCH,
+            &format!("/accounts/{id}"),
+            json!({"nickname": "New"}),
+        )
+        .await;
     let rows = "banking.transactions.sync.completed";
-    let expected = [rows, rows, rows, "banking.balances.sync.completed", "banking.accounts.sync.completed"];
+    let expected = [
+        rows,
+        rows,
+        rows,
+        "banking.balances.sync.completed",
+        "banking.accounts.sync.completed",
+    ];
     assert_eq!(it.events(5).await, expected);
     for got in it.receiver.wait(5).await {
         assert_eq!(got.json()["data"]["account_ids"], json!([account]));
@@ -157,7 +266,8 @@ async fn changed_data_sends_events() {
 async fn failed_deliveries_are_retried_then_fail() {
     let it = webhook_test().await;
     it.receiver.answer(&[500, 302, 404, 503, 500]);
-    it.send(json!({"event": "consent.received", "consent_id": "a"})).await;
+    it.send(json!({"event": "consent.received", "consent_id": "a"}))
+        .await;
     for (attempt, seconds) in [60, 180, 360, 600].into_iter().enumerate() {
         let open = it.until(|all| all[0]["attempts"] == attempt + 1).await;
         assert_eq!(open[0]["state"], "retry");
@@ -168,17 +278,43 @@ async fn failed_deliveries_are_retried_then_fail() {
         it.receiver.wait(attempt + 2).await;
     }
     let done = it.until(all_done).await;
-    let shown = (&done[0]["state"], &done[0]["attempts"], &done[0]["statuses"]);
-    assert_eq!(shown, (&json!("failed"), &json!(5), &json!([500, 302, 404, 503, 500])));
+    let shown = (
+        &done[0]["state"],
+        &done[0]["attempts"],
+        &done[0]["statuses"],
+    );
+    assert_eq!(
+        shown,
+        (
+            &json!("failed"),
+            &json!(5),
+            &json!([500, 302, 404, 503, 500])
+        )
+    );
     it.advance(86_400).await;
     it.send(json!({"event": "consent.updated"})).await;
     let got = it.receiver.wait(6).await;
-    assert_eq!(got[5].json()["data"]["event"], "consent.updated", "the failed event is not sent again");
+    assert_eq!(
+        got[5].json()["data"]["event"],
+        "consent.updated",
+        "the failed event is not sent again"
+    );
     let bodies: Vec<Value> = got[..5].iter().map(ReceivedRequest::json).collect();
     assert!(got.iter().all(|got| it.is_signed(got)));
-    assert!(bodies.iter().all(|body| body["message_id"] == bodies[0]["message_id"]));
-    assert!(bodies.iter().all(|body| body["publish_time"] == bodies[0]["publish_time"]));
-    let attempts: Vec<&Value> = bodies.iter().map(|body| &body["delivery_attempt"]).collect();
+    assert!(
+        bodies
+            .iter()
+            .all(|body| body["message_id"] == bodies[0]["message_id"])
+    );
+    assert!(
+        bodies
+            .iter()
+            .all(|body| body["publish_time"] == bodies[0]["publish_time"])
+    );
+    let attempts: Vec<&Value> = bodies
+        .iter()
+        .map(|body| &body["delivery_attempt"])
+        .collect();
     assert_eq!(attempts, [1, 2, 3, 4, 5]);
 }
 
@@ -195,44 +331,72 @@ async fn hanging_and_missing_receivers_are_retried() {
     it.set(json!({"url": "http://127.0.0.1:1/closed"})).await;
     it.advance(60).await;
     let twice = it.until(|all| all[0]["attempts"] == 2).await;
-    assert_eq!((&twice[0]["statuses"], &twice[0]["state"]), (&json!([null, null]), &json!("retry")));
+    assert_eq!(
+        (&twice[0]["statuses"], &twice[0]["state"]),
+        (&json!([null, null]), &json!("retry"))
+    );
     it.set(json!({"url": it.receiver.url})).await;
     it.advance(180).await;
     let got = it.receiver.wait(3).await;
     assert_eq!(got[2].json()["delivery_attempt"], 3);
-    assert_eq!(it.until(all_done).await[0]["statuses"], json!([null, null, 200]));
+    assert_eq!(
+        it.until(all_done).await[0]["statuses"],
+        json!([null, null, 200])
+    );
 }
 
 #[tokio::test]
 async fn deliveries_can_be_repeated_lost_or_missigned() {
     let it = webhook_test().await;
     it.set(json!({"copies": 3})).await;
-    let first = it.send(json!({"event": "consent.received", "consent_id": "a"})).await;
+    let first = it
+        .send(json!({"event": "consent.received", "consent_id": "a"}))
+        .await;
     let got = it.receiver.wait(3).await;
-    assert!(got.iter().all(|one| one.body == got[0].body && it.is_signed(one)));
+    assert!(
+        got.iter()
+            .all(|one| one.body == got[0].body && it.is_signed(one))
+    );
     it.set(json!({"copies": 1, "lose": 2})).await;
     let lost = it.send(json!({"event": "lost.one"})).await;
     it.send(json!({"event": "lost.two"})).await;
-    it.send(json!({"event": "weather.changed", "city": "Sydney", "client_id": null})).await;
+    it.send(json!({"event": "weather.changed", "city": "Sydney", "client_id": null}))
+        .await;
     let odd = it.receiver.wait(4).await[3].json();
-    assert_eq!((&odd["data"]["event"], &odd["data"]["city"]), (&json!("weather.changed"), &json!("Sydney")));
+    assert_eq!(
+        (&odd["data"]["event"], &odd["data"]["city"]),
+        (&json!("weather.changed"), &json!("Sydney"))
+    );
     assert!(odd["data"].as_object().unwrap()["client_id"].is_null());
     it.set(json!({"sign": "wrong"})).await;
     it.send(json!({"event": "consent.updated"})).await;
     assert!(!it.is_signed(&it.receiver.wait(5).await[4]));
     let list = it.until(all_done).await;
-    let states: Vec<&str> = list.iter().map(|one| one["state"].as_str().unwrap()).collect();
-    assert_eq!(states, ["sent", "sent", "sent", "lost", "lost", "sent", "sent"]);
-    assert_eq!((&list[0]["repeats"], &list[2]["repeats"]), (&Value::Null, &json!(first)));
+    let states: Vec<&str> = list
+        .iter()
+        .map(|one| one["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        states,
+        ["sent", "sent", "sent", "lost", "lost", "sent", "sent"]
+    );
+    assert_eq!(
+        (&list[0]["repeats"], &list[2]["repeats"]),
+        (&Value::Null, &json!(first))
+    );
     // A replay sends the same bytes with the correct signature. A lost delivery can still be sent.
-    it.client.control(Method::POST, "/webhooks/resend", json!({"id": first})).await;
+    it.client
+        .control(Method::POST, "/webhooks/resend", json!({"id": first}))
+        .await;
     let replay = it.receiver.wait(6).await.remove(5);
     assert_eq!(
         (&replay.body, replay.header("x-fiskil-signature")),
         (&got[0].body, got[0].header("x-fiskil-signature"))
     );
     it.set(json!({"sign": "right"})).await;
-    it.client.control(Method::POST, "/webhooks/resend", json!({"id": lost})).await;
+    it.client
+        .control(Method::POST, "/webhooks/resend", json!({"id": lost}))
+        .await;
     let late = it.receiver.wait(7).await.remove(6);
     assert!(it.is_signed(&late));
     assert_eq!(late.json()["data"]["event"], "lost.one");
@@ -243,12 +407,23 @@ async fn nothing_is_sent_without_a_destination() {
     let it = webhook_test().await;
     it.set(json!({"url": null})).await;
     let (_, consent) = it.client.credentials(0);
-    it.client.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "revoked"})).await;
+    it.client
+        .control(
+            Method::POST,
+            &format!("/consents/{consent}"),
+            json!({"state": "revoked"}),
+        )
+        .await;
     it.set(json!({"url": it.receiver.url})).await;
     it.send(json!({"event": "consent.updated"})).await;
     assert_eq!(it.events(1).await, ["consent.updated"]);
-    it.client.control(Method::DELETE, "/webhooks", Value::Null).await;
-    let list = it.client.control(Method::GET, "/webhooks", Value::Null).await;
+    it.client
+        .control(Method::DELETE, "/webhooks", Value::Null)
+        .await;
+    let list = it
+        .client
+        .control(Method::GET, "/webhooks", Value::Null)
+        .await;
     assert_eq!(list["deliveries"], json!([]));
     it.set(json!({"url": null})).await;
     for (path, body) in [
@@ -260,7 +435,14 @@ async fn nothing_is_sent_without_a_destination() {
         ("/webhooks", json!({"copies": 0})),
         ("/webhooks", json!({"sign": "badly"})),
     ] {
-        assert_eq!(it.client.control_raw(Method::POST, path, body.clone()).await.status(), 400, "{path} {body}");
+        assert_eq!(
+            it.client
+                .control_raw(Method::POST, path, body.clone())
+                .await
+                .status(),
+            400,
+            "{path} {body}"
+        );
     }
 }
 
@@ -277,7 +459,13 @@ async fn the_queue_is_bounded() {
     for _ in 0..100 {
         it.send(over.clone()).await;
     }
-    let full = it.client.control_raw(Method::POST, "/webhooks/send", over).await;
+    let full = it
+        .client
+        .control_raw(Method::POST, "/webhooks/send", over)
+        .await;
     assert_eq!(full.status(), 400);
-    assert_eq!(full.json::<Value>().await.unwrap()["error"], "the queue is full");
+    assert_eq!(
+        full.json::<Value>().await.unwrap()["error"],
+        "the queue is full"
+    );
 }

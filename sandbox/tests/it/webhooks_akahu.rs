@@ -18,8 +18,13 @@ struct WebhookTest {
 
 /// Subscribes Olivia to these types.
 async fn webhook_test(kinds: &[&str]) -> WebhookTest {
-    let it = WebhookTest { akahu: akahu().await, receiver: Receiver::start().await };
-    it.akahu.control(Method::POST, "/webhooks", json!({"url": it.receiver.url})).await;
+    let it = WebhookTest {
+        akahu: akahu().await,
+        receiver: Receiver::start().await,
+    };
+    it.akahu
+        .control(Method::POST, "/webhooks", json!({"url": it.receiver.url}))
+        .await;
     for kind in kinds {
         it.subscribe(kind).await;
     }
@@ -29,17 +34,38 @@ async fn webhook_test(kinds: &[&str]) -> WebhookTest {
 impl WebhookTest {
     async fn subscribe(&self, kind: &str) -> String {
         let body = json!({"webhook_type": kind, "state": "user 7"});
-        let made = self.akahu.call(Method::POST, "/webhooks").json(&body).send().await.unwrap();
-        made.json::<Value>().await.unwrap()["item_id"].as_str().unwrap().to_owned()
+        let made = self
+            .akahu
+            .call(Method::POST, "/webhooks")
+            .json(&body)
+            .send()
+            .await
+            .unwrap();
+        made.json::<Value>().await.unwrap()["item_id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// Checks the signature with the key that the request names, in PKCS#1.
     async fn is_signed(&self, got: &ReceivedRequest) -> bool {
         let path = format!("/keys/{}", got.header("x-akahu-signing-key"));
-        let answer: Value = self.akahu.app(&path).send().await.unwrap().json().await.unwrap();
+        let answer: Value = self
+            .akahu
+            .app(&path)
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
         let pem = answer["item"].as_str().unwrap();
-        let lines: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
-        let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, STANDARD.decode(lines).unwrap());
+        let lines: String = pem
+            .lines()
+            .filter(|line| !line.starts_with("-----"))
+            .collect();
+        let key =
+            UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, STANDARD.decode(lines).unwrap());
         let signature = STANDARD.decode(got.header("x-akahu-signature")).unwrap();
         key.verify(&got.body, &signature).is_ok()
     }
@@ -51,7 +77,9 @@ impl WebhookTest {
             assert!(self.is_signed(&got).await);
             let mut body = got.json();
             assert_eq!(body["state"], "user 7");
-            let name = ["webhook_type", "webhook_code"].map(|name| body[name].as_str().unwrap().to_owned()).join(":");
+            let name = ["webhook_type", "webhook_code"]
+                .map(|name| body[name].as_str().unwrap().to_owned())
+                .join(":");
             for name in ["webhook_type", "webhook_code", "state", "success"] {
                 body.as_object_mut().unwrap().remove(name);
             }
@@ -61,17 +89,30 @@ impl WebhookTest {
     }
 
     async fn list(&self) -> Value {
-        self.akahu.control(Method::GET, "/webhooks", Value::Null).await
+        self.akahu
+            .control(Method::GET, "/webhooks", Value::Null)
+            .await
     }
 
     async fn log(&self, query: &str) -> Vec<Value> {
-        let answer = self.akahu.app(&format!("/webhook-events{query}")).send().await.unwrap();
+        let answer = self
+            .akahu
+            .app(&format!("/webhook-events{query}"))
+            .send()
+            .await
+            .unwrap();
         assert_eq!(answer.status(), 200);
-        answer.json::<Value>().await.unwrap()["items"].as_array().unwrap().clone()
+        answer.json::<Value>().await.unwrap()["items"]
+            .as_array()
+            .unwrap()
+            .clone()
     }
 
     async fn add_row(&self, account: &str) -> String {
-        let row = self.akahu.control(Method::POST, "/transactions", json!({"_account": account})).await;
+        let row = self
+            .akahu
+            .control(Method::POST, "/transactions", json!({"_account": account}))
+            .await;
         row["_id"].as_str().unwrap().to_owned()
     }
 }
@@ -83,16 +124,24 @@ fn event(name: &str, body: Value) -> (String, Value) {
 #[tokio::test]
 async fn row_events_carry_their_ids() {
     let it = webhook_test(&["TRANSACTION"]).await;
-    let account = it.akahu.account("CHECKING").await["_id"].as_str().unwrap().to_owned();
+    let account = it.akahu.account("CHECKING").await["_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let row = it.add_row(&account).await;
     let path = format!("/transactions/{row}");
-    it.akahu.control(Method::PATCH, &path, json!({"description": "LATE"})).await;
+    it.akahu
+        .control(Method::PATCH, &path, json!({"description": "LATE"}))
+        .await;
     it.akahu.control(Method::DELETE, &path, Value::Null).await;
     let new = json!({"item_id": account, "new_transactions": 1, "new_transaction_ids": [row]});
     let expected = [
         event("TRANSACTION:DEFAULT_UPDATE", new.clone()),
         event("TRANSACTION:DEFAULT_UPDATE", new),
-        event("TRANSACTION:DELETE", json!({"item_id": account, "removed_transactions": [row]})),
+        event(
+            "TRANSACTION:DELETE",
+            json!({"item_id": account, "removed_transactions": [row]}),
+        ),
     ];
     assert_eq!(it.events(3).await, expected);
     let hooks = it.akahu.json("/webhooks").await;
@@ -106,13 +155,27 @@ async fn row_events_carry_their_ids() {
 async fn account_changes_send_events() {
     let it = webhook_test(&["ACCOUNT", "TRANSACTION"]).await;
     let login = it.akahu.credentials(0).1;
-    let count = it.akahu.accounts().await.iter().filter(|one| one["_authorisation"] == login.as_str()).count();
+    let count = it
+        .akahu
+        .accounts()
+        .await
+        .iter()
+        .filter(|one| one["_authorisation"] == login.as_str())
+        .count();
     let state = async |state| {
-        it.akahu.control(Method::POST, &format!("/consents/{login}"), json!({"state": state})).await;
+        it.akahu
+            .control(
+                Method::POST,
+                &format!("/consents/{login}"),
+                json!({"state": state}),
+            )
+            .await;
     };
     state("expired").await;
     let broken = it.events(count).await;
-    assert!(broken.iter().all(|(name, body)| name == "ACCOUNT:UPDATE" && body["updated_fields"] == json!(["status"])));
+    assert!(broken.iter().all(
+        |(name, body)| name == "ACCOUNT:UPDATE" && body["updated_fields"] == json!(["status"])
+    ));
     it.receiver.clear();
     state("revoked").await;
     let gone = it.events(count).await;
@@ -121,9 +184,16 @@ async fn account_changes_send_events() {
     state("active").await;
     let with_rows = it.akahu.accounts().await;
     let mut rows = HashMap::new();
-    for account in with_rows.iter().filter(|one| one["_authorisation"] == login.as_str()) {
+    for account in with_rows
+        .iter()
+        .filter(|one| one["_authorisation"] == login.as_str())
+    {
         let id = account["_id"].as_str().unwrap().to_owned();
-        let all = it.akahu.rows(&format!("/accounts/{id}/transactions")).await.len();
+        let all = it
+            .akahu
+            .rows(&format!("/accounts/{id}/transactions"))
+            .await
+            .len();
         rows.insert(id, all);
     }
     let filled = rows.values().filter(|count| **count > 0).count();
@@ -133,26 +203,48 @@ async fn account_changes_send_events() {
         let id = body["item_id"].as_str().unwrap();
         if name == "TRANSACTION:INITIAL_UPDATE" {
             assert_eq!(body["new_transactions"], rows[id]);
-            assert_eq!(body["new_transaction_ids"].as_array().unwrap().len(), rows[id]);
+            assert_eq!(
+                body["new_transaction_ids"].as_array().unwrap().len(),
+                rows[id]
+            );
         } else {
-            assert_eq!((name.as_str(), rows.contains_key(id)), ("ACCOUNT:CREATE", true));
+            assert_eq!(
+                (name.as_str(), rows.contains_key(id)),
+                ("ACCOUNT:CREATE", true)
+            );
         }
     }
     it.receiver.clear();
     let account = with_rows[0]["_id"].as_str().unwrap();
     let patch = json!({"balance": {"currency": "NZD", "current": 1}, "name": "New name"});
-    it.akahu.control(Method::PATCH, &format!("/accounts/{account}"), patch).await;
+    it.akahu
+        .control(Method::PATCH, &format!("/accounts/{account}"), patch)
+        .await;
     it.akahu.advance(3 * 86_400).await;
     it.akahu.accounts().await;
     let made = json!({"userToken": it.akahu.token, "authorisation": login});
     let made = it.akahu.control(Method::POST, "/accounts", made).await;
-    it.akahu.call(Method::DELETE, &format!("/accounts/{}", made["_id"].as_str().unwrap())).send().await.unwrap();
+    it.akahu
+        .call(
+            Method::DELETE,
+            &format!("/accounts/{}", made["_id"].as_str().unwrap()),
+        )
+        .send()
+        .await
+        .unwrap();
     let expected = [
-        event("ACCOUNT:UPDATE", json!({"item_id": account, "updated_fields": ["balance", "name"]})),
+        event(
+            "ACCOUNT:UPDATE",
+            json!({"item_id": account, "updated_fields": ["balance", "name"]}),
+        ),
         event("ACCOUNT:CREATE", json!({"item_id": made["_id"]})),
         event("ACCOUNT:DELETE", json!({"item_id": made["_id"]})),
     ];
-    assert_eq!(it.events(3).await, expected, "the passage of days sends no event");
+    assert_eq!(
+        it.events(3).await,
+        expected,
+        "the passage of days sends no event"
+    );
 }
 
 #[tokio::test]
@@ -160,72 +252,142 @@ async fn deleted_token_cancels_its_subscriptions() {
     let it = webhook_test(&["TOKEN", "ACCOUNT"]).await;
     // Another user's token sends no event here.
     let spare = it.akahu.credentials(2).0;
-    it.akahu.control(Method::POST, &format!("/tokens/{spare}"), json!({"state": "revoked"})).await;
+    it.akahu
+        .control(
+            Method::POST,
+            &format!("/tokens/{spare}"),
+            json!({"state": "revoked"}),
+        )
+        .await;
     let token = it.akahu.token.clone();
-    it.akahu.call(Method::DELETE, "/token").send().await.unwrap();
+    it.akahu
+        .call(Method::DELETE, "/token")
+        .send()
+        .await
+        .unwrap();
     let expected = [
         event("TOKEN:DELETE", json!({"item_id": token})),
         event("TOKEN:WEBHOOK_CANCELLED", json!({})),
         event("ACCOUNT:WEBHOOK_CANCELLED", json!({})),
     ];
     assert_eq!(it.events(3).await, expected);
-    it.akahu.control(Method::POST, &format!("/tokens/{token}"), json!({"state": "active"})).await;
+    it.akahu
+        .control(
+            Method::POST,
+            &format!("/tokens/{token}"),
+            json!({"state": "active"}),
+        )
+        .await;
     assert_eq!(it.akahu.json("/webhooks").await["items"], json!([]));
     // A new consent that replaces the token sends the same event.
     it.subscribe("TOKEN").await;
     it.receiver.clear();
-    it.akahu.control(Method::POST, "/relink", json!({"newToken": true})).await;
+    it.akahu
+        .control(Method::POST, "/relink", json!({"newToken": true}))
+        .await;
     let code = it.akahu.consent("").await.remove(0).1;
     let (status, issued) = it.akahu.token(&it.akahu.exchange(&code)).await;
     assert_eq!(status, 200);
     assert_ne!(issued["access_token"], token.as_str());
-    assert_eq!(it.events(1).await, [event("TOKEN:DELETE", json!({"item_id": token}))]);
+    assert_eq!(
+        it.events(1).await,
+        [event("TOKEN:DELETE", json!({"item_id": token}))]
+    );
 }
 
 #[tokio::test]
 async fn subscriptions_are_per_user_and_type() {
     let it = webhook_test(&["TRANSACTION"]).await;
     let hook = it.subscribe("TRANSACTION").await;
-    it.add_row(it.akahu.account("CHECKING").await["_id"].as_str().unwrap()).await;
+    it.add_row(it.akahu.account("CHECKING").await["_id"].as_str().unwrap())
+        .await;
     let both = it.events(2).await;
     assert_eq!(both[0], both[1], "one for each subscription");
-    it.akahu.call(Method::DELETE, &format!("/webhooks/{hook}")).send().await.unwrap();
+    it.akahu
+        .call(Method::DELETE, &format!("/webhooks/{hook}"))
+        .send()
+        .await
+        .unwrap();
     let (spare, own) = (it.akahu.credentials(2).0, it.akahu.token.clone());
-    let it = WebhookTest { akahu: Akahu { token: spare, ..it.akahu }, receiver: it.receiver };
-    let other = it.akahu.account("CHECKING").await["_id"].as_str().unwrap().to_owned();
+    let it = WebhookTest {
+        akahu: Akahu {
+            token: spare,
+            ..it.akahu
+        },
+        receiver: it.receiver,
+    };
+    let other = it.akahu.account("CHECKING").await["_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     it.add_row(&other).await;
-    let it = WebhookTest { akahu: Akahu { token: own, ..it.akahu }, receiver: it.receiver };
-    let account = it.akahu.account("SAVINGS").await["_id"].as_str().unwrap().to_owned();
+    let it = WebhookTest {
+        akahu: Akahu {
+            token: own,
+            ..it.akahu
+        },
+        receiver: it.receiver,
+    };
+    let account = it.akahu.account("SAVINGS").await["_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     it.add_row(&account).await;
     assert_eq!(it.events(3).await[2].1["item_id"], account);
     // A test can send any event, even of an unknown type.
-    for (name, members) in [("ACCOUNT:MIGRATE", json!({"previous_item_id": "a"})), ("WEATHER:RAIN", json!({"mm": 3}))] {
+    for (name, members) in [
+        ("ACCOUNT:MIGRATE", json!({"previous_item_id": "a"})),
+        ("WEATHER:RAIN", json!({"mm": 3})),
+    ] {
         let mut body = members.clone();
         body["event"] = name.into();
         it.akahu.control(Method::POST, "/webhooks/send", body).await;
     }
     let odd = it.receiver.wait(5).await;
-    assert_eq!((&odd[3].json()["previous_item_id"], &odd[4].json()["webhook_code"]), (&json!("a"), &json!("RAIN")));
-    let bad = it.akahu.control_raw(Method::POST, "/webhooks/send", "{\"event\": \"RAIN\"}".to_owned()).await;
+    assert_eq!(
+        (
+            &odd[3].json()["previous_item_id"],
+            &odd[4].json()["webhook_code"]
+        ),
+        (&json!("a"), &json!("RAIN"))
+    );
+    let bad = it
+        .akahu
+        .control_raw(
+            Method::POST,
+            "/webhooks/send",
+            "{\"event\": \"RAIN\"}".to_owned(),
+        )
+        .await;
     assert_eq!(bad.status(), 400);
 }
 
 #[tokio::test]
 async fn deliveries_have_a_state_and_are_retried() {
     let it = webhook_test(&["TRANSACTION"]).await;
-    let account = it.akahu.account("CHECKING").await["_id"].as_str().unwrap().to_owned();
+    let account = it.akahu.account("CHECKING").await["_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert_eq!(it.log("").await, Vec::<Value>::new());
     // Akahu accepts 200 only: 204 is a failure.
     it.receiver.answer(&[204, 0]);
     it.add_row(&account).await;
     until(async || it.list().await, |all| all[0]["state"] == "retry").await;
     let logged = it.log("?status=RETRY").await.remove(0);
-    assert_eq!((&logged["_hook"], &logged["last_failed_at"]), (&logged["hook"], &logged["updated_at"]));
+    assert_eq!(
+        (&logged["_hook"], &logged["last_failed_at"]),
+        (&logged["hook"], &logged["updated_at"])
+    );
     assert_eq!(logged["payload"]["webhook_code"], "DEFAULT_UPDATE");
     it.akahu.advance(60).await;
     it.receiver.wait(2).await;
     it.akahu.advance(6).await;
-    until(async || it.list().await, |all| all[0]["statuses"] == json!([204, null])).await;
+    until(
+        async || it.list().await,
+        |all| all[0]["statuses"] == json!([204, null]),
+    )
+    .await;
     it.akahu.advance(300).await;
     until(async || it.list().await, all_done).await;
     let got = it.receiver.wait(3).await;
@@ -235,32 +397,64 @@ async fn deliveries_have_a_state_and_are_retried() {
     assert!(sent[0]["last_failed_at"].as_str() < sent[0]["updated_at"].as_str());
     it.receiver.answer(&[500; 7]);
     it.add_row(&account).await;
-    for (attempt, seconds) in [60, 300, 1800, 7200, 21_600, 57_600].into_iter().enumerate() {
-        until(async || it.list().await, |all| all[1]["attempts"] == attempt + 1).await;
+    for (attempt, seconds) in [60, 300, 1800, 7200, 21_600, 57_600]
+        .into_iter()
+        .enumerate()
+    {
+        until(
+            async || it.list().await,
+            |all| all[1]["attempts"] == attempt + 1,
+        )
+        .await;
         it.akahu.advance(seconds).await;
     }
     until(async || it.list().await, all_done).await;
-    assert_eq!((it.log("?status=FAILED").await.len(), it.log("").await.len()), (1, 2));
+    assert_eq!(
+        (it.log("?status=FAILED").await.len(), it.log("").await.len()),
+        (1, 2)
+    );
     assert_eq!(it.log("?start=2027-06-01").await.len(), 0);
 }
 
 #[tokio::test]
 async fn signing_keys_rotate() {
     let it = webhook_test(&["TRANSACTION"]).await;
-    let account = it.akahu.account("CHECKING").await["_id"].as_str().unwrap().to_owned();
+    let account = it.akahu.account("CHECKING").await["_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     it.add_row(&account).await;
     let first = it.receiver.wait(1).await.remove(0);
     assert!(it.is_signed(&first).await);
     let id = until(async || it.list().await, all_done).await[0]["id"].clone();
-    assert_eq!(it.akahu.control(Method::POST, "/keys/rotate", Value::Null).await, json!({"id": 2}));
+    assert_eq!(
+        it.akahu
+            .control(Method::POST, "/keys/rotate", Value::Null)
+            .await,
+        json!({"id": 2})
+    );
     let expired = it.akahu.app("/keys/1").send().await.unwrap();
     assert_eq!(expired.status(), 400);
-    assert_eq!(expired.json::<Value>().await.unwrap()["message"], "This key has expired");
+    assert_eq!(
+        expired.json::<Value>().await.unwrap()["message"],
+        "This key has expired"
+    );
     it.add_row(&account).await;
     let second = it.receiver.wait(2).await.remove(1);
-    assert_eq!((first.header("x-akahu-signing-key"), second.header("x-akahu-signing-key")), ("1", "2"));
+    assert_eq!(
+        (
+            first.header("x-akahu-signing-key"),
+            second.header("x-akahu-signing-key")
+        ),
+        ("1", "2")
+    );
     assert!(it.is_signed(&second).await);
-    it.akahu.control(Method::POST, "/webhooks/resend", json!({"id": id})).await;
+    it.akahu
+        .control(Method::POST, "/webhooks/resend", json!({"id": id}))
+        .await;
     let replay = it.receiver.wait(3).await.remove(2);
-    assert_eq!((replay.header("x-akahu-signing-key"), &replay.body), ("1", &first.body));
+    assert_eq!(
+        (replay.header("x-akahu-signing-key"), &replay.body),
+        ("1", &first.body)
+    );
 }

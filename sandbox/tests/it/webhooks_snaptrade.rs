@@ -14,14 +14,19 @@ struct WebhookTest {
 }
 
 async fn webhook_test() -> WebhookTest {
-    let it = WebhookTest { client: client().await, receiver: Receiver::start().await };
-    it.client.control("POST", "/webhooks", json!({"url": it.receiver.url})).await;
+    let it = WebhookTest {
+        client: client().await,
+        receiver: Receiver::start().await,
+    };
+    it.client
+        .control("POST", "/webhooks", json!({"url": it.receiver.url}))
+        .await;
     it
 }
 
 impl WebhookTest {
-    /// Checks the signature as SnapTrade's Python sample does. It works for ASCII bodies only, because serde_json
-    /// sorts members but does not escape letters.
+    /// Checks the signature as SnapTrade's Python sample does. It works for ASCII bodies only,
+    /// because serde_json sorts members but does not escape letters.
     fn is_signed(&self, got: &ReceivedRequest) -> bool {
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.client.consumer_key.as_bytes());
         let tag = STANDARD.decode(got.header("signature")).unwrap();
@@ -36,24 +41,44 @@ impl WebhookTest {
 
     async fn events(&self, count: usize) -> Vec<String> {
         let bodies = self.bodies(count).await;
-        bodies.iter().map(|body| body["eventType"].as_str().unwrap().to_owned()).collect()
+        bodies
+            .iter()
+            .map(|body| body["eventType"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     async fn consent(&self, id: &str, state: &str) {
-        self.client.control("POST", &format!("/consents/{id}"), json!({"state": state})).await;
+        self.client
+            .control("POST", &format!("/consents/{id}"), json!({"state": state}))
+            .await;
     }
 }
 
 #[tokio::test]
 async fn user_and_connection_changes_send_events() {
     let mut it = webhook_test().await;
-    let made = it.client.signed("POST", "/snapTrade/registerUser", json!({"userId": "new-user"})).await.ok();
+    let made = it
+        .client
+        .signed(
+            "POST",
+            "/snapTrade/registerUser",
+            json!({"userId": "new-user"}),
+        )
+        .await
+        .ok();
     let secret = made["userSecret"].as_str().unwrap();
     it.client.user = format!("userId=new-user&userSecret={secret}&");
     let body = json!({"broker": "SANDBOX", "customRedirect": "http://127.0.0.1:1/done"});
-    let link = it.client.call("POST", "/snapTrade/login", body.clone()).await.ok();
+    let link = it
+        .client
+        .call("POST", "/snapTrade/login", body.clone())
+        .await
+        .ok();
     let follow = async |link: &Value| {
-        let url = format!("{}&sandbox_auto=accept", link["redirectURI"].as_str().unwrap());
+        let url = format!(
+            "{}&sandbox_auto=accept",
+            link["redirectURI"].as_str().unwrap()
+        );
         let answer = it.client.http.get(url).send().await.unwrap();
         answer.headers()["location"].to_str().unwrap().to_owned()
     };
@@ -70,27 +95,55 @@ async fn user_and_connection_changes_send_events() {
     assert_eq!(it.events(6).await, expected);
     let bodies = it.bodies(6).await;
     for body in &bodies {
-        assert_eq!((&body["userId"], &body["clientId"]), (&json!("new-user"), &json!(it.client.client_id)));
+        assert_eq!(
+            (&body["userId"], &body["clientId"]),
+            (&json!("new-user"), &json!(it.client.client_id))
+        );
         assert!(body["webhookId"].is_string() && body["webhookSecret"].is_string());
         let at = body["eventTimestamp"].as_str().unwrap();
-        assert!(at.starts_with("2026-11-21T01:30:0") && at.ends_with("+00:00") && at.len() == 32, "{at}");
+        assert!(
+            at.starts_with("2026-11-21T01:30:0") && at.ends_with("+00:00") && at.len() == 32,
+            "{at}"
+        );
     }
     let connections = it.client.ok("/authorizations").await;
     assert_eq!(bodies[1]["brokerageAuthorizationId"], connections[0]["id"]);
     assert_eq!(bodies[1]["brokerageId"], connections[0]["brokerage"]["id"]);
     let accounts = it.client.accounts().await;
     assert_eq!(bodies[2]["accountId"], accounts[0]["id"]);
-    assert_eq!(bodies[2]["details"]["positions"], json!({"success": true, "error": null}));
+    assert_eq!(
+        bodies[2]["details"]["positions"],
+        json!({"success": true, "error": null})
+    );
     assert!(bodies[0].get("brokerageAuthorizationId").is_none());
     it.receiver.clear();
     let link = it.client.call("POST", "/snapTrade/login", body).await.ok();
     follow(&link).await;
-    it.client.call("POST", &format!("/authorizations/{id}/disable"), Value::Null).await.ok();
+    it.client
+        .call(
+            "POST",
+            &format!("/authorizations/{id}/disable"),
+            Value::Null,
+        )
+        .await
+        .ok();
     it.consent(&id, "active").await;
-    it.client.control("POST", "/accounts", json!({"authorizationId": id})).await;
-    it.client.call("DELETE", &format!("/connection/{id}"), Value::Null).await.ok();
+    it.client
+        .control("POST", "/accounts", json!({"authorizationId": id}))
+        .await;
+    it.client
+        .call("DELETE", &format!("/connection/{id}"), Value::Null)
+        .await
+        .ok();
     it.client.advance(2).await;
-    it.client.signed("DELETE", "/snapTrade/deleteUser?userId=new-user", Value::Null).await.ok();
+    it.client
+        .signed(
+            "DELETE",
+            "/snapTrade/deleteUser?userId=new-user",
+            Value::Null,
+        )
+        .await
+        .ok();
     it.client.advance(2).await;
     let expected = [
         "CONNECTION_UPDATED",
@@ -109,28 +162,71 @@ async fn user_and_connection_changes_send_events() {
 async fn changed_data_sends_events() {
     let it = webhook_test().await;
     let account = it.client.account("Bluegum Individual Margin").await;
-    let trade = it.client.control("POST", "/trades", json!({"account": account})).await;
+    let trade = it
+        .client
+        .control("POST", "/trades", json!({"account": account}))
+        .await;
     let path = format!("/trades/{}", trade["id"].as_str().unwrap());
     it.client.control("PATCH", &path, json!({"units": 2})).await;
     it.client.control("DELETE", &path, Value::Null).await;
-    let position = it.client.control("POST", "/positions", json!({"account": account})).await;
-    let path = format!("/positions/{}", position["instrument"]["id"].as_str().unwrap());
-    it.client.control("PATCH", &path, json!({"units": "2"})).await;
+    let position = it
+        .client
+        .control("POST", "/positions", json!({"account": account}))
+        .await;
+    let path = format!(
+        "/positions/{}",
+        position["instrument"]["id"].as_str().unwrap()
+    );
+    it.client
+        .control("PATCH", &path, json!({"units": "2"}))
+        .await;
     it.client.control("DELETE", &path, Value::Null).await;
-    it.client.control("PUT", &format!("/balances/{account}"), json!([])).await;
+    it.client
+        .control("PUT", &format!("/balances/{account}"), json!([]))
+        .await;
     let bodies = it.bodies(7).await;
     let trades = ["ACCOUNT_TRANSACTIONS_UPDATED"; 3];
-    assert_eq!(it.events(7).await, [&trades[..], &["ACCOUNT_HOLDINGS_UPDATED"; 4]].concat());
+    assert_eq!(
+        it.events(7).await,
+        [&trades[..], &["ACCOUNT_HOLDINGS_UPDATED"; 4]].concat()
+    );
     assert!(bodies.iter().all(|body| body["accountId"] == account));
     it.receiver.clear();
     let connection = it.client.credentials().remove(0).2;
-    let count = it.client.ok(&format!("/authorizations/{connection}/accounts")).await.as_array().unwrap().len();
-    it.client.call("POST", &format!("/authorizations/{connection}/refresh"), Value::Null).await.ok();
-    it.client.call("POST", &format!("/authorizations/{connection}/transactions/sync"), Value::Null).await.ok();
+    let count = it
+        .client
+        .ok(&format!("/authorizations/{connection}/accounts"))
+        .await
+        .as_array()
+        .unwrap()
+        .len();
+    it.client
+        .call(
+            "POST",
+            &format!("/authorizations/{connection}/refresh"),
+            Value::Null,
+        )
+        .await
+        .ok();
+    it.client
+        .call(
+            "POST",
+            &format!("/authorizations/{connection}/transactions/sync"),
+            Value::Null,
+        )
+        .await
+        .ok();
     it.consent(&connection, "expired").await;
     let events = it.events(count + 1).await;
-    assert!(events[..count].iter().all(|name| name == "ACCOUNT_HOLDINGS_UPDATED"));
-    assert_eq!(events[count], "CONNECTION_BROKEN", "a sync that finds nothing new sends no event");
+    assert!(
+        events[..count]
+            .iter()
+            .all(|name| name == "ACCOUNT_HOLDINGS_UPDATED")
+    );
+    assert_eq!(
+        events[count], "CONNECTION_BROKEN",
+        "a sync that finds nothing new sends no event"
+    );
 }
 
 #[tokio::test]
@@ -145,16 +241,33 @@ async fn failed_deliveries_are_retried_three_times() {
         it.client.advance(seconds).await;
     }
     let done = until(list, all_done).await;
-    assert_eq!((&done[0]["state"], &done[0]["statuses"]), (&json!("failed"), &json!([500, 206, 400, 301])));
+    assert_eq!(
+        (&done[0]["state"], &done[0]["statuses"]),
+        (&json!("failed"), &json!([500, 206, 400, 301]))
+    );
     let got = it.receiver.wait(4).await;
-    assert!(got.iter().all(|one| one.body == got[0].body), "a retry keeps the time of the event");
+    assert!(
+        got.iter().all(|one| one.body == got[0].body),
+        "a retry keeps the time of the event"
+    );
     assert_eq!(got[0].json()["details"], json!({"a": [1, null], "b": "é"}));
     // A letter beyond ASCII is signed in escaped form, as Python writes it.
     assert!(!it.is_signed(&got[0]));
     let key = hmac::Key::new(hmac::HMAC_SHA256, it.client.consumer_key.as_bytes());
     let escaped = got[0].json().to_string().replace('é', "\\u00e9");
-    hmac::verify(&key, escaped.as_bytes(), &STANDARD.decode(got[0].header("signature")).unwrap()).unwrap();
+    hmac::verify(
+        &key,
+        escaped.as_bytes(),
+        &STANDARD.decode(got[0].header("signature")).unwrap(),
+    )
+    .unwrap();
     it.receiver.answer(&[204]);
-    it.client.control("POST", "/webhooks/send", json!({"event": "USER_DELETED", "userId": "user-1"})).await;
+    it.client
+        .control(
+            "POST",
+            "/webhooks/send",
+            json!({"event": "USER_DELETED", "userId": "user-1"}),
+        )
+        .await;
     assert_eq!(until(list, all_done).await[1]["state"], "sent");
 }

@@ -29,10 +29,15 @@ const CATEGORIES: [&str; 16] = [
 #[tokio::test]
 async fn busiest_account_has_every_category_and_gap() {
     let client = client_of(options(2000)).await;
-    let rows = client.rows(&format!("{}&status=POSTED", client.busiest().await)).await;
+    let rows = client
+        .rows(&format!("{}&status=POSTED", client.busiest().await))
+        .await;
     assert_eq!(rows.len(), 2000);
     assert!(rows.iter().all(|row| row["posting_date_time"].is_string()));
-    let seen: BTreeSet<_> = rows.iter().filter_map(|row| row["category"]["primary_category"].as_str()).collect();
+    let seen: BTreeSet<_> = rows
+        .iter()
+        .filter_map(|row| row["category"]["primary_category"].as_str())
+        .collect();
     let mut expected: BTreeSet<_> = CATEGORIES.into_iter().collect();
     expected.insert("PETS");
     assert_eq!(seen, expected);
@@ -40,34 +45,72 @@ async fn busiest_account_has_every_category_and_gap() {
     assert!(any(&|row| row.get("category").is_none()));
     assert!(any(&|row| row.get("category").is_some_and(Value::is_null)));
     assert!(any(&|row| row.get("merchant_name").is_none()));
-    assert!(any(&|row| row.get("merchant_name").is_some() && row.get("merchant_category_code").is_none()));
+    assert!(any(
+        &|row| row.get("merchant_name").is_some() && row.get("merchant_category_code").is_none()
+    ));
     assert!(any(&|row| row.get("transaction_id").is_none()));
     assert!(any(&|row| row.get("extended_data").is_some()));
     assert!(any(&|row| row.get("enrichment_version").is_some()));
     for ending in ["+10:00", "+11:00", "Z"] {
-        assert!(any(&|row| row["posting_date_time"].as_str().unwrap().ends_with(ending)), "{ending}");
+        assert!(
+            any(&|row| row["posting_date_time"].as_str().unwrap().ends_with(ending)),
+            "{ending}"
+        );
     }
-    assert!(any(&|row| row["posting_date_time"].as_str().unwrap().contains('.')));
+    assert!(any(&|row| row["posting_date_time"]
+        .as_str()
+        .unwrap()
+        .contains('.')));
     let oldest = time(rows.last().unwrap()).unwrap();
-    assert!(oldest.to_string().starts_with("2023-11"), "about three years: {oldest}");
+    assert!(
+        oldest.to_string().starts_with("2023-11"),
+        "about three years: {oldest}"
+    );
     for row in &rows {
-        let id = row["fiskil_id"].as_str().unwrap().strip_prefix("bank_tx_").unwrap();
+        let id = row["fiskil_id"]
+            .as_str()
+            .unwrap()
+            .strip_prefix("bank_tx_")
+            .unwrap();
         assert!(id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
-    assert_eq!(rows.iter().map(|row| &row["fiskil_id"]).map(Value::to_string).collect::<BTreeSet<_>>().len(), 2000);
+    assert_eq!(
+        rows.iter()
+            .map(|row| &row["fiskil_id"])
+            .map(Value::to_string)
+            .collect::<BTreeSet<_>>()
+            .len(),
+        2000
+    );
 }
 
 #[tokio::test]
 async fn rows_surround_midnight_and_clock_changes() {
     let client = client_of(options(2000)).await;
     let rows = client.rows(&client.busiest().await).await;
-    let times: BTreeSet<_> = rows.iter().filter_map(time).map(|time| time.to_string()).collect();
-    // Clocks in Sydney went forward on 3 October 2026 at 16:00 UTC, and back on 4 April at 16:00 UTC.
-    for instant in ["2026-10-03T15:59:59Z", "2026-10-03T16:00:00Z", "2026-04-04T15:59:59Z", "2026-04-04T16:00:00Z"] {
+    let times: BTreeSet<_> = rows
+        .iter()
+        .filter_map(time)
+        .map(|time| time.to_string())
+        .collect();
+    // Clocks in Sydney went forward on 3 October 2026 at 16:00 UTC, and back on 4 April at 16:00
+    // UTC.
+    for instant in [
+        "2026-10-03T15:59:59Z",
+        "2026-10-03T16:00:00Z",
+        "2026-04-04T15:59:59Z",
+        "2026-04-04T16:00:00Z",
+    ] {
         assert!(times.contains(instant), "{instant}");
     }
-    assert!(times.iter().any(|time| time.ends_with("T13:00:00Z")), "midnight in summer");
-    assert!(times.iter().any(|time| time.ends_with("T12:59:59Z")), "the second before");
+    assert!(
+        times.iter().any(|time| time.ends_with("T13:00:00Z")),
+        "midnight in summer"
+    );
+    assert!(
+        times.iter().any(|time| time.ends_with("T12:59:59Z")),
+        "the second before"
+    );
 }
 
 #[tokio::test]
@@ -75,32 +118,74 @@ async fn odd_rows_are_on_the_spare_accounts() {
     let client = client_of(options(300)).await;
     let rows = async |person: usize, account: usize| {
         let (user, _) = client.credentials(person);
-        let id = client.accounts(person).await[account]["account_id"].as_str().unwrap().to_owned();
-        client.rows(&format!("/v1/banking/transactions?end_user_id={user}&account_id={id}")).await
+        let id = client.accounts(person).await[account]["account_id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        client
+            .rows(&format!(
+                "/v1/banking/transactions?end_user_id={user}&account_id={id}"
+            ))
+            .await
     };
-    let amounts =
-        |rows: &[Value]| rows.iter().map(|row| row["amount"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let amounts = |rows: &[Value]| {
+        rows.iter()
+            .map(|row| row["amount"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
     let second = rows(1, 0).await;
     for odd in ["-12.5", "0.00", "-0.00", "12.3400", "+15.20", "-3.141"] {
         assert!(amounts(&second).iter().any(|amount| amount == odd), "{odd}");
     }
-    assert_eq!(second.iter().filter(|row| row["status"] == "POSTED" && time(row).is_none()).count(), 1);
-    assert!(amounts(&rows(3, 0).await).iter().any(|amount| amount.len() > 32), "more digits than any number has");
+    assert_eq!(
+        second
+            .iter()
+            .filter(|row| row["status"] == "POSTED" && time(row).is_none())
+            .count(),
+        1
+    );
+    assert!(
+        amounts(&rows(3, 0).await)
+            .iter()
+            .any(|amount| amount.len() > 32),
+        "more digits than any number has"
+    );
     let card = rows(0, 2).await;
-    let executed = card.iter().filter(|row| row.get("posting_date_time").is_none() && time(row).is_some());
+    let executed = card
+        .iter()
+        .filter(|row| row.get("posting_date_time").is_none() && time(row).is_some());
     assert_eq!(executed.count(), 5);
-    let plain = |amount: &String| amount.split_once('.').is_some_and(|(_, cents)| cents.len() == 2);
+    let plain = |amount: &String| {
+        amount
+            .split_once('.')
+            .is_some_and(|(_, cents)| cents.len() == 2)
+    };
     assert!(amounts(&rows(0, 0).await).iter().all(plain));
-    assert!(!rows(1, 3).await.is_empty(), "the closed account has a past");
+    assert!(
+        !rows(1, 3).await.is_empty(),
+        "the closed account has a past"
+    );
 }
 
 #[tokio::test]
 async fn the_same_seed_gives_the_same_world_on_another_day() {
     let all = async |seed: u64, now: &str| {
         let now = Some(now.parse().unwrap());
-        let client = client_of(Options { seed, now, ..options(300) }).await;
-        let rows = client.rows(&format!("/v1/banking/transactions?end_user_id={}", client.credentials(0).0)).await;
-        let of = |row: &Value| ["fiskil_id", "amount", "description", "account_id"].map(|name| row[name].to_string());
+        let client = client_of(Options {
+            seed,
+            now,
+            ..options(300)
+        })
+        .await;
+        let rows = client
+            .rows(&format!(
+                "/v1/banking/transactions?end_user_id={}",
+                client.credentials(0).0
+            ))
+            .await;
+        let of = |row: &Value| {
+            ["fiskil_id", "amount", "description", "account_id"].map(|name| row[name].to_string())
+        };
         let mut rows: Vec<_> = rows.iter().map(of).collect();
         rows.sort();
         (
@@ -112,7 +197,10 @@ async fn the_same_seed_gives_the_same_world_on_another_day() {
     let one = all(7, "2026-11-21T01:30:00Z").await;
     assert_eq!(one, all(7, "2027-06-13T22:00:00Z").await);
     let other = all(8, "2026-11-21T01:30:00Z").await;
-    assert_ne!((&one.0, &one.1[0], &one.2), (&other.0, &other.1[0], &other.2));
+    assert_ne!(
+        (&one.0, &one.1[0], &one.2),
+        (&other.0, &other.1[0], &other.2)
+    );
 }
 
 #[tokio::test]
@@ -126,9 +214,19 @@ async fn zero_rows_leaves_only_pending_ones() {
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "compared with the system clock")]
 async fn the_system_clock_is_the_default() {
-    let sandbox = start(Options { rows: 10, ..Options::default() }).await.unwrap();
+    let sandbox = start(Options {
+        rows: 10,
+        ..Options::default()
+    })
+    .await
+    .unwrap();
     let base = &sandbox.description().fiskil.base_url;
-    let answer: Value = reqwest::get(format!("{base}/__control/clock")).await.unwrap().json().await.unwrap();
+    let answer: Value = reqwest::get(format!("{base}/__control/clock"))
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
     let now: jiff::Timestamp = answer["now"].as_str().unwrap().parse().unwrap();
     assert!(now.duration_since(jiff::Timestamp::now()).abs().as_secs() < 60);
     sandbox.stop().await;

@@ -1,5 +1,5 @@
-//! The OpenAPI 3.1 document and its reference page. Each path is described beside its handler. This module adds the
-//! rest from `document.yaml`: headers, and the errors that paths have in common.
+//! The OpenAPI 3.1 document and its reference page. Each path is described beside its handler. This
+//! module adds the rest from `document.yaml`: headers, and the errors that paths have in common.
 
 mod page;
 mod webhooks;
@@ -46,17 +46,28 @@ pub(crate) const V1_PATHS: DocsPaths = DocsPaths {
     folder: "",
 };
 
-/// The paths of the document and the page. All are made when they are first asked for: most services never are, and
-/// together they would take half of the time of a start. `public_url` begins the URLs of the page's `curl` lines.
+/// The paths of the document and the page. All are made when they are first asked for: most
+/// services never are, and together they would take half of the time of a start. `public_url`
+/// begins the URLs of the page's `curl` lines.
 #[must_use]
-pub fn paths(document: fn() -> &'static Document, public_url: &str, docs: &'static DocsPaths) -> Vec<Path<()>> {
+pub fn paths(
+    document: fn() -> &'static Document,
+    public_url: &str,
+    docs: &'static DocsPaths,
+) -> Vec<Path<()>> {
     let public_url = public_url.to_owned();
     let [json, yaml] = docs.document;
     let [page, script, style, logo] = docs.page;
     vec![
-        Path::open(json, async move || serve(document().json_bytes(), "application/json")),
-        Path::open(yaml, async move || serve(document().yaml_bytes(), "application/yaml")),
-        file(page, move || page::File::page(document(), &public_url, docs)),
+        Path::open(json, async move || {
+            serve(document().json_bytes(), "application/json")
+        }),
+        Path::open(yaml, async move || {
+            serve(document().yaml_bytes(), "application/yaml")
+        }),
+        file(page, move || {
+            page::File::page(document(), &public_url, docs)
+        }),
         file(script, page::File::script),
         file(style, page::File::style),
         file(logo, page::File::logo),
@@ -75,10 +86,14 @@ impl Document {
     /// The document of the API. `described` are the paths in the order of the reference page.
     #[must_use]
     pub fn new(described: Vec<PathDocs>) -> Self {
-        Self::with(include_str!("document.yaml"), described, |document, components| {
-            webhooks::describe(document);
-            complete_components(&mut document["components"], components);
-        })
+        Self::with(
+            include_str!("document.yaml"),
+            described,
+            |document, components| {
+                webhooks::describe(document);
+                complete_components(&mut document["components"], components);
+            },
+        )
     }
 
     /// The document of the operator's API. `template` has the parts that no code has.
@@ -88,7 +103,8 @@ impl Document {
             let document = &mut document["components"];
             add_components(document, components);
             inline_flattened(&mut document["schemas"]);
-            document["headers"]["Bellbird-Error"]["schema"]["examples"] = json!(Problem::OPERATOR_CODES);
+            document["headers"]["Bellbird-Error"]["schema"]["examples"] =
+                json!(Problem::OPERATOR_CODES);
         })
     }
 
@@ -102,7 +118,12 @@ impl Document {
         let mut parts: Parts = yaml_serde::from_str(template).unwrap_or_default();
         let mut value = build(described, &mut parts);
         complete(&mut value, &mut parts.components);
-        Self { value, json: OnceLock::new(), yaml: OnceLock::new(), paths }
+        Self {
+            value,
+            json: OnceLock::new(),
+            yaml: OnceLock::new(),
+            paths,
+        }
     }
 
     #[must_use]
@@ -122,19 +143,33 @@ impl Document {
     }
 
     fn json_bytes(&self) -> &Bytes {
-        self.json.get_or_init(|| serde_json::to_vec_pretty(&self.value).unwrap_or_default().into())
+        self.json.get_or_init(|| {
+            serde_json::to_vec_pretty(&self.value)
+                .unwrap_or_default()
+                .into()
+        })
     }
 
     fn yaml_bytes(&self) -> &Bytes {
-        let yaml = || yaml_serde::to_string(&self.value).map(String::into_bytes).unwrap_or_default().into();
+        let yaml = || {
+            yaml_serde::to_string(&self.value)
+                .map(String::into_bytes)
+                .unwrap_or_default()
+                .into()
+        };
         self.yaml.get_or_init(yaml)
     }
 }
 
 fn serve(body: &Bytes, content_type: &'static str) -> Response {
     let mut response = Response::new(Body::from(body.clone()));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(
+        CACHE_CONTROL,
+        HeaderValue::from_static("public, max-age=300"),
+    );
     response
 }
 
@@ -151,7 +186,13 @@ fn build(described: Vec<PathDocs>, parts: &mut Parts) -> Value {
     let mut document = parts.document.take();
     let (mut paths, mut schemas) = (json!({}), Map::new());
     for mut described in described {
-        schemas.extend(described.operation.schemas.drain(..).map(|(name, schema)| (name, json!(schema))));
+        schemas.extend(
+            described
+                .operation
+                .schemas
+                .drain(..)
+                .map(|(name, schema)| (name, json!(schema))),
+        );
         let (path, method) = (described.path, described.method.key());
         paths[path][method] = operation(described, parts);
     }
@@ -184,18 +225,28 @@ fn add_components(components: &mut Value, parts: &mut Map<String, Value>) {
     if let Some(components) = components.as_object_mut() {
         components.append(parts);
     }
-    components["schemas"]["ErrorBody"] = serde_json::to_value(ErrorBody::schema()).unwrap_or_default();
-    components["schemas"]["Error"] = serde_json::to_value(ErrorObject::schema()).unwrap_or_default();
+    components["schemas"]["ErrorBody"] =
+        serde_json::to_value(ErrorBody::schema()).unwrap_or_default();
+    components["schemas"]["Error"] =
+        serde_json::to_value(ErrorObject::schema()).unwrap_or_default();
 }
 
 /// Writes the members of flattened structs into their schemas, where the reference page reads them.
 fn inline_flattened(schemas: &mut Value) {
     let all = schemas.clone();
-    for schema in schemas.as_object_mut().into_iter().flat_map(|schemas| schemas.values_mut()) {
-        let Some(parts) = schema["allOf"].as_array().cloned() else { continue };
+    for schema in schemas
+        .as_object_mut()
+        .into_iter()
+        .flat_map(|schemas| schemas.values_mut())
+    {
+        let Some(parts) = schema["allOf"].as_array().cloned() else {
+            continue;
+        };
         let (mut properties, mut required) = (Map::new(), Vec::new());
         for part in &parts {
-            let named = part["$ref"].as_str().and_then(|target| all.get(target.rsplit('/').next()?));
+            let named = part["$ref"]
+                .as_str()
+                .and_then(|target| all.get(target.rsplit('/').next()?));
             let part = named.unwrap_or(part);
             properties.extend(part["properties"].as_object().cloned().unwrap_or_default());
             required.extend(part["required"].as_array().cloned().unwrap_or_default());
@@ -216,7 +267,11 @@ fn complete_components(components: &mut Value, parts: &mut Map<String, Value>) {
         ("Connection", "status", statuses.clone()),
         ("EventConnection", "status", statuses),
         ("EventConnection", "provider", provider_names().collect()),
-        ("EventConnection", "previous_status", json!(["active", "invalidated", "pending_mfa", "revoked", null])),
+        (
+            "EventConnection",
+            "previous_status",
+            json!(["active", "invalidated", "pending_mfa", "revoked", null]),
+        ),
         ("EventTrade", "type", json!(bellbird_domain::TradeType::ALL)),
         ("Transaction", "status", json!(["posted"])),
         ("Transaction", "direction", json!(["credit", "debit"])),
@@ -229,13 +284,26 @@ fn complete_components(components: &mut Value, parts: &mut Map<String, Value>) {
 }
 
 fn categories(nullable: bool) -> Value {
-    let keys = bellbird_domain::Category::ALL.iter().map(|category| json!(category.key()));
+    let keys = bellbird_domain::Category::ALL
+        .iter()
+        .map(|category| json!(category.key()));
     keys.chain(nullable.then_some(Value::Null)).collect()
 }
 
 fn operation(described: PathDocs, parts: &Parts) -> Value {
     let PathDocs {
-        path, needs_key, parameter, operation: Operation { parameters, content, headers, errors, .. }, ..
+        path,
+        needs_key,
+        parameter,
+        operation:
+            Operation {
+                parameters,
+                content,
+                headers,
+                errors,
+                ..
+            },
+        ..
     } = &described;
     let in_path = parameter.iter().map(|(name, values)| {
         json!({
@@ -261,7 +329,10 @@ fn operation(described: PathDocs, parts: &Parts) -> Value {
         })
     });
     let in_path = in_path.chain(ids);
-    let parameters: Vec<Value> = in_path.chain(repeated).chain(parameters.iter().cloned()).collect();
+    let parameters: Vec<Value> = in_path
+        .chain(repeated)
+        .chain(parameters.iter().cloned())
+        .collect();
     let mut descriptions = parts.errors.clone();
     if *needs_key {
         descriptions.extend(parts.guarded_errors.clone());
@@ -270,15 +341,28 @@ fn operation(described: PathDocs, parts: &Parts) -> Value {
         descriptions.remove("403");
     }
     if described.operation.body.is_some() {
-        descriptions.insert("413".to_owned(), "The body is larger than 16 KiB.".to_owned());
+        descriptions.insert(
+            "413".to_owned(),
+            "The body is larger than 16 KiB.".to_owned(),
+        );
     }
     if has_id {
-        descriptions.insert("404".to_owned(), "What the id names does not exist.".to_owned());
+        descriptions.insert(
+            "404".to_owned(),
+            "What the id names does not exist.".to_owned(),
+        );
     }
     if is_repeatable {
-        descriptions.insert("409".to_owned(), "The Idempotency-Key was sent with another request.".to_owned());
+        descriptions.insert(
+            "409".to_owned(),
+            "The Idempotency-Key was sent with another request.".to_owned(),
+        );
     }
-    descriptions.extend(errors.iter().map(|(status, description)| (status.to_string(), (*description).to_owned())));
+    descriptions.extend(
+        errors
+            .iter()
+            .map(|(status, description)| (status.to_string(), (*description).to_owned())),
+    );
     let mut responses = Map::new();
     let mut success = json!({
         "description": described.operation.success,
@@ -334,8 +418,22 @@ fn error_response(status: &str, description: &str, guarded: bool) -> Value {
 }
 
 fn header_references<'h>(limited: bool, specific: impl Iterator<Item = &'h str>) -> Value {
-    let limits = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"];
+    let limits = [
+        "X-RateLimit-Limit",
+        "X-RateLimit-Remaining",
+        "X-RateLimit-Reset",
+    ];
     let limits = limits.into_iter().filter(|_| limited);
-    let names = ["X-Request-Id", "Cache-Control"].into_iter().chain(limits).chain(specific);
-    names.map(|name| (name.to_owned(), json!({"$ref": format!("#/components/headers/{name}")}))).collect()
+    let names = ["X-Request-Id", "Cache-Control"]
+        .into_iter()
+        .chain(limits)
+        .chain(specific);
+    names
+        .map(|name| {
+            (
+                name.to_owned(),
+                json!({"$ref": format!("#/components/headers/{name}")}),
+            )
+        })
+        .collect()
 }

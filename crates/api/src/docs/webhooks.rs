@@ -1,5 +1,5 @@
-//! The webhook events in the document. Another crate writes them, so `webhooks.yaml` describes them, and tests
-//! compare real events with it.
+//! The webhook events in the document. Another crate writes them, so `webhooks.yaml` describes
+//! them, and tests compare real events with it.
 
 use bellbird_domain::EventType;
 use serde::Deserialize;
@@ -28,8 +28,13 @@ pub(super) fn describe(document: &mut Value) {
     let mut webhooks = Map::new();
     for (name, event) in &parts.events {
         let schema = event["schema"].as_str().unwrap_or_default();
-        webhooks.insert(name.clone(), json!({"post": operation(&parts.operation, event)}));
-        parts.schemas.insert(schema.to_owned(), body(&parts.envelope, name, event));
+        webhooks.insert(
+            name.clone(),
+            json!({"post": operation(&parts.operation, event)}),
+        );
+        parts
+            .schemas
+            .insert(schema.to_owned(), body(&parts.envelope, name, event));
     }
     document["webhooks"] = webhooks.into();
     let components = &mut document["components"];
@@ -50,7 +55,10 @@ fn operation(common: &Map<String, Value>, event: &Value) -> Value {
         operation.insert(member.to_owned(), event[member].clone());
     }
     let content = json!({"application/json": {"schema": reference(&event["schema"])}});
-    operation.insert("requestBody".to_owned(), json!({"required": true, "content": content}));
+    operation.insert(
+        "requestBody".to_owned(),
+        json!({"required": true, "content": content}),
+    );
     operation.into()
 }
 
@@ -58,11 +66,11 @@ fn operation(common: &Map<String, Value>, event: &Value) -> Value {
 fn body(envelope: &Value, name: &str, event: &Value) -> Value {
     let mut body = envelope.clone();
     let properties = &mut body["properties"];
-    properties["type"] =
-        json!({"type": "string", "enum": [name], "description": "The type of the event.", "example": name});
-    for (member, description) in
-        [("data", "What is new or has changed."), ("metadata", "The sync, and how many objects `data` has.")]
-    {
+    properties["type"] = json!({"type": "string", "enum": [name], "description": "The type of the event.", "example": name});
+    for (member, description) in [
+        ("data", "What is new or has changed."),
+        ("metadata", "The sync, and how many objects `data` has."),
+    ] {
         properties[member] = reference(&event[member]);
         properties[member]["description"] = description.into();
     }

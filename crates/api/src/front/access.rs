@@ -18,17 +18,18 @@ use crate::front::key_reads::KeyReads;
 use crate::front::problem::{Problem, problem_for_category};
 use crate::front::quota::{LivePermit, QuotaClass, Quotas};
 
-/// How long a key counts as known after its first request. Whether it still works is read for each request.
+/// How long a key counts as known after its first request. Whether it still works is read for each
+/// request.
 const KNOWN_KEY_TTL: Duration = Duration::from_secs(24 * 3600);
 const KNOWN_KEYS_MAX: u64 = 10_000;
-/// Lookups at the same time that anyone can cause with a made-up key or token. They must leave database connections to
-/// others.
+/// Lookups at the same time that anyone can cause with a made-up key or token. They must leave
+/// database connections to others.
 const UNPROVEN_LOOKUPS_MAX: usize = 4;
 
 #[derive(Debug, Clone)]
 pub struct AccessSettings {
-    /// Requests a minute for each key: connections, accounts, categories and the key's user. 0 disables this and every
-    /// limit below.
+    /// Requests a minute for each key: connections, accounts, categories and the key's user. 0
+    /// disables this and every limit below.
     pub metadata_per_minute: u32,
     /// Requests a minute for each key: balances.
     pub balances_per_minute: u32,
@@ -36,7 +37,8 @@ pub struct AccessSettings {
     pub live_per_minute: u32,
     /// Concurrent requests for each key: transactions, holdings and trades together.
     pub live_in_flight: u32,
-    /// Provider calls a minute that each user may cause, at each provider. The clients of the providers enforce it.
+    /// Provider calls a minute that each user may cause, at each provider. The clients of the
+    /// providers enforce it.
     pub provider_calls_per_minute: u32,
     /// Requests a minute for each operator's key.
     pub operator_per_minute: u32,
@@ -74,7 +76,8 @@ pub(crate) struct Inner {
 }
 
 impl Access {
-    /// Instances with one `shared_store` share limits and cached responses. Without it, each has its own.
+    /// Instances with one `shared_store` share limits and cached responses. Without it, each has
+    /// its own.
     #[must_use]
     pub fn new(
         storage: Storage,
@@ -110,7 +113,9 @@ impl Access {
             settings,
             shared_store,
         };
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     #[must_use]
@@ -145,12 +150,16 @@ impl Access {
         self.inner.shared_store.as_ref()
     }
 
-    /// Writes how often keys were used since the last call. If the database cannot be used, these counts are lost.
+    /// Writes how often keys were used since the last call. If the database cannot be used, these
+    /// counts are lost.
     ///
     /// # Errors
     /// If the database cannot be used.
     pub async fn write_key_reads(&self) -> Result<(), StorageError> {
-        self.inner.key_reads.write(&self.inner.storage, self.inner.clock.now()).await
+        self.inner
+            .key_reads
+            .write(&self.inner.storage, self.inner.clock.now())
+            .await
     }
 
     /// Origins whose pages may call from a browser.
@@ -167,7 +176,9 @@ impl Access {
     /// The call context of a request of this caller that reads from providers now.
     #[must_use]
     pub fn call_context(&self, caller: &Caller) -> CallContext {
-        self.inner.reads.call_context(Cause::Request(caller.user_id))
+        self.inner
+            .reads
+            .call_context(Cause::Request(caller.user_id))
     }
 
     /// The quota classes of `/v1`.
@@ -176,13 +187,19 @@ impl Access {
         &self.inner.quotas
     }
 
-    /// Takes quota, permit and plan of a class, for an interface that learns from the body what a request reads.
-    pub async fn admit(&self, quota: &QuotaClass, caller: &Caller, now: Timestamp) -> Result<LivePermit, Problem> {
+    /// Takes quota, permit and plan of a class, for an interface that learns from the body what a
+    /// request reads.
+    pub async fn admit(
+        &self,
+        quota: &QuotaClass,
+        caller: &Caller,
+        now: Timestamp,
+    ) -> Result<LivePermit, Problem> {
         quota.admit(caller, &self.inner.live_in_flight, now).await.1
     }
 
-    /// Checks again, between two pages of a long response, what was checked at its start: key, plan and, if one is
-    /// open, connection. Returns the caller as of now.
+    /// Checks again, between two pages of a long response, what was checked at its start: key, plan
+    /// and, if one is open, connection. Returns the caller as of now.
     pub async fn check_again(
         &self,
         quota: &QuotaClass,
@@ -190,17 +207,24 @@ impl Access {
         context: Option<&Arc<ConnectionContext>>,
     ) -> Result<Caller, Problem> {
         let now = self.inner.clock.now();
-        let found = self.inner.storage.keys().find_caller_by_id(caller.user_id, caller.key_id, now).await?;
+        let found = self
+            .inner
+            .storage
+            .keys()
+            .find_caller_by_id(caller.user_id, caller.key_id, now)
+            .await?;
         let found = found.ok_or(Problem::Unauthorized)?.caller;
         quota.check_plan(found.plan)?;
-        // Compare with the context's revision, not the caller's: a response over several connections may have started
-        // with an older context.
+        // Compare with the context's revision, not the caller's: a response over several
+        // connections may have started with an older context.
         if let Some(context) = context.filter(|context| found.revision != context.revision()) {
             let connection = &context.connection;
             let again = self.reads().connection_context(&found, connection.id).await;
-            let again = again
-                .map_err(|error| problem_for_category(&error, "Connection", connection.category).at(connection.id))?;
-            let is_gone = |account: &Account| !again.accounts.iter().any(|other| other.id == account.id);
+            let again = again.map_err(|error| {
+                problem_for_category(&error, "Connection", connection.category).at(connection.id)
+            })?;
+            let is_gone =
+                |account: &Account| !again.accounts.iter().any(|other| other.id == account.id);
             if context.accounts.iter().any(is_gone) {
                 return Err(Problem::NotFound("Account"));
             }
@@ -208,8 +232,8 @@ impl Access {
         Ok(found)
     }
 
-    /// Reads balances, and requests a refresh of each connection whose consent turns out to be gone, as
-    /// [`Self::after_failed_read`] does.
+    /// Reads balances, and requests a refresh of each connection whose consent turns out to be
+    /// gone, as [`Self::after_failed_read`] does.
     pub async fn balances(
         &self,
         call: &CallContext,
@@ -218,29 +242,56 @@ impl Access {
     ) -> Result<Balances, ReadError> {
         let balances = self.reads().balances(call, caller, accounts).await?;
         let needs_refresh = |balance: &Result<Balance, ReadError>| {
-            let Err(ReadError::Reconnect(status)) = balance else { return false };
+            let Err(ReadError::Reconnect(status)) = balance else {
+                return false;
+            };
             *status != ConnectionStatus::Revoked
         };
-        let mut broken: Vec<&Account> =
-            balances.iter().filter(|(_, read)| needs_refresh(read)).map(|(account, _)| account).collect();
+        let mut broken: Vec<&Account> = balances
+            .iter()
+            .filter(|(_, read)| needs_refresh(read))
+            .map(|(account, _)| account)
+            .collect();
         broken.dedup_by_key(|account| account.connection_id);
-        for Account { connection_id, provider, .. } in broken {
-            self.inner.connections.refreshes().request_in_background(caller.user_id, *connection_id, provider);
+        for Account {
+            connection_id,
+            provider,
+            ..
+        } in broken
+        {
+            self.inner.connections.refreshes().request_in_background(
+                caller.user_id,
+                *connection_id,
+                provider,
+            );
         }
         Ok(balances)
     }
 
     /// Maps a failed read to an HTTP error.
     ///
-    /// If the provider reports that the consent is gone, the connection may have been removed meanwhile: that is a 404.
-    /// Otherwise the user must reconnect: that is a 503, and a background refresh updates the status. A connection that
-    /// is known as revoked needs none, so a client that repeats its reads does not write to the database each time.
-    pub async fn after_failed_read(&self, caller: &Caller, context: &ConnectionContext, error: &ReadError) -> Problem {
+    /// If the provider reports that the consent is gone, the connection may have been removed
+    /// meanwhile: that is a 404. Otherwise the user must reconnect: that is a 503, and a background
+    /// refresh updates the status. A connection that is known as revoked needs none, so a client
+    /// that repeats its reads does not write to the database each time.
+    pub async fn after_failed_read(
+        &self,
+        caller: &Caller,
+        context: &ConnectionContext,
+        error: &ReadError,
+    ) -> Problem {
         let ReadError::Reconnect(status) = error else {
-            return problem_for_category(error, "Account", context.connection.category).at(context.connection.id);
+            return problem_for_category(error, "Account", context.connection.category)
+                .at(context.connection.id);
         };
         let id = context.connection.id;
-        match self.inner.storage.connections().find(caller.user_id, id).await {
+        match self
+            .inner
+            .storage
+            .connections()
+            .find(caller.user_id, id)
+            .await
+        {
             Ok(Some(connection)) => {
                 context.note_gone(self.inner.clock.now());
                 if *status != ConnectionStatus::Revoked {

@@ -1,8 +1,8 @@
 //! Authenticates requests by API key, and records when a key was used.
 //!
-//! A key with a wrong checksum costs nothing. Any other may be made up too, so a key that this instance has not seen
-//! work lately waits for one of a few places to be looked up. No number of wrong keys makes a valid one fail, whatever
-//! addresses they come from.
+//! A key with a wrong checksum costs nothing. Any other may be made up too, so a key that this
+//! instance has not seen work lately waits for one of a few places to be looked up. No number of
+//! wrong keys makes a valid one fail, whatever addresses they come from.
 
 use std::time::Duration;
 
@@ -20,17 +20,18 @@ use uuid::Uuid;
 use crate::front::access::Access;
 use crate::front::problem::Problem;
 
-/// One write a minute for each key, not one for each request. The last-used time is exact to a minute.
+/// One write a minute for each key, not one for each request. The last-used time is exact to a
+/// minute.
 const LAST_USED_WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
-/// A use of a known key restarts its time to live once this much of it has passed, since restarting costs more than a
-/// use.
+/// A use of a known key restarts its time to live once this much of it has passed, since restarting
+/// costs more than a use.
 const KNOWN_KEY_RENEW_AFTER: SignedDuration = SignedDuration::from_secs(60);
-/// A lookup takes about a millisecond, and no more of them wait than the listener has connections. So nobody waits this
-/// long unless the database is slow.
+/// A lookup takes about a millisecond, and no more of them wait than the listener has connections.
+/// So nobody waits this long unless the database is slow.
 const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The caller of a request that a page of the console makes in this process, for the user who is signed in there. It is
-/// an extension of the request, so a request from outside never has one.
+/// The caller of a request that a page of the console makes in this process, for the user who is
+/// signed in there. It is an extension of the request, so a request from outside never has one.
 #[derive(Debug, Clone)]
 pub struct SignedInCaller(pub Caller);
 
@@ -49,7 +50,9 @@ impl Access {
         let found = self.look_up(digest_of(key.expose()), lookup, now).await?;
         if is_write_due(found.last_used_at, now) {
             let (user_id, key_id) = (found.caller.user_id, found.caller.key_id);
-            let touch = move |storage: Storage| async move { storage.keys().touch(user_id, key_id, now).await };
+            let touch = move |storage: Storage| async move {
+                storage.keys().touch(user_id, key_id, now).await
+            };
             self.record_last_used(key_id.uuid(), touch);
         }
         Ok(found.caller)
@@ -61,12 +64,15 @@ impl Access {
         request: &Parts,
         now: Timestamp,
     ) -> Result<OperatorKeyId, Problem> {
-        let key = authorization(&request.headers, "bearer").and_then(|text| OperatorKey::parse(text).ok());
+        let key = authorization(&request.headers, "bearer")
+            .and_then(|text| OperatorKey::parse(text).ok());
         let key = key.ok_or(Problem::Unauthorized)?;
         let lookup = self.inner.storage.operator_keys().find_valid(&key, now);
         let found = self.look_up(digest_of(key.expose()), lookup, now).await?;
         if is_write_due(found.last_used_at, now) {
-            let touch = move |storage: Storage| async move { storage.operator_keys().touch(found.id, now).await };
+            let touch = move |storage: Storage| async move {
+                storage.operator_keys().touch(found.id, now).await
+            };
             self.record_last_used(found.id.uuid(), touch);
         }
         Ok(found.id)
@@ -81,7 +87,10 @@ impl Access {
     ) -> Result<T, Problem> {
         let known = self.inner.known_keys.get(&key_digest, now);
         let Some(((), age)) = known else {
-            let found = self.look_up_unproven(lookup).await?.ok_or(Problem::Unauthorized)?;
+            let found = self
+                .look_up_unproven(lookup)
+                .await?
+                .ok_or(Problem::Unauthorized)?;
             self.inner.known_keys.insert(key_digest, (), now);
             return Ok(found);
         };
@@ -104,7 +113,9 @@ impl Access {
         lookup: impl Future<Output = Result<T, StorageError>>,
     ) -> Result<T, Problem> {
         let place = timeout(LOOKUP_WAIT_MAX, self.inner.unproven_lookups.acquire()).await;
-        let _place = place.map_err(|_| Problem::ServiceUnavailable)?.map_err(|_| Problem::Internal)?;
+        let _place = place
+            .map_err(|_| Problem::ServiceUnavailable)?
+            .map_err(|_| Problem::Internal)?;
         Ok(lookup.await?)
     }
 
@@ -112,8 +123,11 @@ impl Access {
     where
         W: Future<Output = Result<(), StorageError>> + Send + 'static,
     {
-        // One write for each key at a time, so that writes do not pile up while the database is slow.
-        let Some(permit) = self.inner.last_used_writes.try_acquire(key_id) else { return };
+        // One write for each key at a time, so that writes do not pile up while the database is
+        // slow.
+        let Some(permit) = self.inner.last_used_writes.try_acquire(key_id) else {
+            return;
+        };
         let touch = touch(self.inner.storage.clone());
         let write = async move {
             let _permit = permit;
@@ -162,7 +176,10 @@ mod tests {
     fn key_of(lines: &[&str]) -> Option<String> {
         let mut headers = HeaderMap::new();
         for line in lines {
-            headers.append(AUTHORIZATION, HeaderValue::from_bytes(line.as_bytes()).unwrap());
+            headers.append(
+                AUTHORIZATION,
+                HeaderValue::from_bytes(line.as_bytes()).unwrap(),
+            );
         }
         bearer_key(&headers).map(|key| key.expose().to_owned())
     }
@@ -170,13 +187,18 @@ mod tests {
     #[test]
     fn bearer_key_is_read_from_a_single_header() {
         let key = ApiKey::from_random([7; 32]).expose().to_owned();
-        for line in [format!("Bearer {key}"), format!("bearer {key}"), format!("BEARER   {key} ")] {
+        for line in [
+            format!("Bearer {key}"),
+            format!("bearer {key}"),
+            format!("BEARER   {key} "),
+        ] {
             assert_eq!(key_of(&[&line]), Some(key.clone()), "{line}");
         }
         let valid = format!("Bearer {key}");
         assert_eq!(key_of(&[]), None);
         assert_eq!(key_of(&[&valid, &valid]), None);
-        let (shorter, wrong_checksum) = (&key[..key.len() - 1], format!("{}é", &key[..key.len() - 1]));
+        let (shorter, wrong_checksum) =
+            (&key[..key.len() - 1], format!("{}é", &key[..key.len() - 1]));
         for line in [
             "",
             "Bearer",
@@ -197,6 +219,9 @@ mod tests {
         assert!(is_write_due(None, at(0)));
         assert!(!is_write_due(Some(at(100)), at(159)));
         assert!(is_write_due(Some(at(100)), at(160)));
-        assert!(!is_write_due(Some(at(100)), at(99)), "the clock was set back");
+        assert!(
+            !is_write_due(Some(at(100)), at(99)),
+            "the clock was set back"
+        );
     }
 }

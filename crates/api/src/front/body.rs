@@ -8,8 +8,8 @@ use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
 use http_body_util::BodyExt as _;
 
-/// A larger body is read up to here and discarded. A client that still sends would see a broken connection instead of
-/// the error.
+/// A larger body is read up to here and discarded. A client that still sends would see a broken
+/// connection instead of the error.
 const DISCARDED_BYTES_MAX: usize = 1024 * 1024;
 /// How long a client may take to send a body.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,7 +25,9 @@ pub enum BodyError {
 
 /// Reads a body of at most so many bytes.
 pub async fn read(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
-    let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let length = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse().ok());
     if length.is_some_and(|length: usize| length > DISCARDED_BYTES_MAX) {
         return Err(BodyError::TooLarge);
     }
@@ -41,7 +43,9 @@ pub async fn read(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<B
 async fn collect(mut body: Body, bytes_max: usize) -> Result<Option<Bytes>, axum::Error> {
     let (mut bytes, mut length) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
-        let Some(data) = frame?.into_data().ok() else { continue };
+        let Some(data) = frame?.into_data().ok() else {
+            continue;
+        };
         length += data.len();
         if length <= bytes_max {
             bytes.extend_from_slice(&data);

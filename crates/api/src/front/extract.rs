@@ -1,7 +1,8 @@
 //! Extractors: the caller, the query parameters, and the connection that a request is about.
 //!
-//! The caller and the connection exist for the state [`Guarded`] only, which a handler gets only if it was mounted with
-//! a quota class. So a handler that needs a caller cannot be mounted as an open path.
+//! The caller and the connection exist for the state [`Guarded`] only, which a handler gets only if
+//! it was mounted with a quota class. So a handler that needs a caller cannot be mounted as an open
+//! path.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ use crate::front::problem::{Problem, problem_for_category};
 use crate::front::quota::{LivePermit, QuotaClass};
 use crate::front::route::Route;
 
-/// A request that passed the guard: its key is valid, its plan is sufficient, and its quota is not used up.
+/// A request that passed the guard: its key is valid, its plan is sufficient, and its quota is not
+/// used up.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Authorized {
@@ -41,7 +43,11 @@ pub struct Guarded<S> {
 
 impl<S> Guarded<S> {
     pub(crate) fn new(state: S, access: Access, authorized: Authorized) -> Self {
-        Self { state, access, authorized }
+        Self {
+            state,
+            access,
+            authorized,
+        }
     }
 
     pub fn state(&self) -> &S {
@@ -73,7 +79,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 }
 
 fn read_query<T: DeserializeOwned>(parts: &Parts) -> Result<T, Problem> {
-    Ok(parameters::read(RawParams::Query(parts.uri.query().unwrap_or_default()))?)
+    Ok(parameters::read(RawParams::Query(
+        parts.uri.query().unwrap_or_default(),
+    ))?)
 }
 
 /// Query parameters that name a connection, and perhaps one of its accounts.
@@ -98,7 +106,11 @@ pub struct Selected<Q> {
 impl<Q> Selected<Q> {
     /// The requested accounts.
     pub fn account_ids(&self) -> Vec<AccountId> {
-        let accounts = self.context.accounts_of(self.account_id).into_iter().flatten();
+        let accounts = self
+            .context
+            .accounts_of(self.account_id)
+            .into_iter()
+            .flatten();
         accounts.map(|account| account.id).collect()
     }
 }
@@ -107,7 +119,10 @@ impl<S: Send + Sync, Q: ConnectionQuery> FromRequestParts<Guarded<S>> for Bankin
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, guarded: &Guarded<S>) -> Result<Self, Problem> {
-        guarded.select(read_query(parts)?, ConnectionCategory::Banking).await.map(Self)
+        guarded
+            .select(read_query(parts)?, ConnectionCategory::Banking)
+            .await
+            .map(Self)
     }
 }
 
@@ -115,22 +130,41 @@ impl<S: Send + Sync, Q: ConnectionQuery> FromRequestParts<Guarded<S>> for Broker
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, guarded: &Guarded<S>) -> Result<Self, Problem> {
-        guarded.select(read_query(parts)?, ConnectionCategory::Brokerage).await.map(Self)
+        guarded
+            .select(read_query(parts)?, ConnectionCategory::Brokerage)
+            .await
+            .map(Self)
     }
 }
 
 impl<S: Send + Sync> Guarded<S> {
-    /// Finds the caller's connection, checks its category, and then that it has the requested account. Text that is not
-    /// an id is treated as an unknown id.
-    async fn select<Q: ConnectionQuery>(&self, query: Q, category: ConnectionCategory) -> Result<Selected<Q>, Problem> {
+    /// Finds the caller's connection, checks its category, and then that it has the requested
+    /// account. Text that is not an id is treated as an unknown id.
+    async fn select<Q: ConnectionQuery>(
+        &self,
+        query: Q,
+        category: ConnectionCategory,
+    ) -> Result<Selected<Q>, Problem> {
         let problem = |error: ReadError| problem_for_category(&error, "Connection", category);
         let (Id(connection_id), account_id) = query.ids();
         let connection_id = connection_id.ok_or(Problem::NotFound("Connection"))?;
-        let context = self.access.reads().connection_context(&self.authorized.caller, connection_id).await;
+        let context = self
+            .access
+            .reads()
+            .connection_context(&self.authorized.caller, connection_id)
+            .await;
         let context = context.map_err(|error| problem(error).at(connection_id))?;
         context.require_category(category).map_err(problem)?;
-        let account_id = account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?;
-        context.accounts_of(account_id).map_err(|error| problem_for_category(&error, "Account", category))?;
-        Ok(Selected { context, account_id, query })
+        let account_id = account_id
+            .map(|Id(id)| id.ok_or(Problem::NotFound("Account")))
+            .transpose()?;
+        context
+            .accounts_of(account_id)
+            .map_err(|error| problem_for_category(&error, "Account", category))?;
+        Ok(Selected {
+            context,
+            account_id,
+            query,
+        })
     }
 }

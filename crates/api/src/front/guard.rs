@@ -1,5 +1,5 @@
-//! Checks every request before its handler, unless its path is open. The order of the checks decides which error a
-//! client gets: 401 first, then 404 and 405, then 429, then 403.
+//! Checks every request before its handler, unless its path is open. The order of the checks
+//! decides which error a client gets: 401 first, then 404 and 405, then 429, then 403.
 
 use std::sync::Arc;
 
@@ -38,8 +38,12 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request) ->
             return Box::pin(guard_for_operators(access, &endpoint, request)).await;
         }
         EndpointHandler::Missing(Unlisted::Public) => return Problem::NoSuchPath.into_response(),
-        EndpointHandler::Missing(Unlisted::Users) => (metadata, Err(Problem::NoSuchPath.into_response())),
-        EndpointHandler::Guarded { .. } if !accepts => (metadata, Err(method_not_allowed(&endpoint.route))),
+        EndpointHandler::Missing(Unlisted::Users) => {
+            (metadata, Err(Problem::NoSuchPath.into_response()))
+        }
+        EndpointHandler::Guarded { .. } if !accepts => {
+            (metadata, Err(method_not_allowed(&endpoint.route)))
+        }
         EndpointHandler::Guarded { quota, call } => (quota, Ok(call)),
     };
     let now = access.clock().now();
@@ -54,11 +58,19 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request) ->
         // 404 and 405 consume the metadata quota but are never replaced by 429.
         Err(response) => (quota.take(caller.key_id, now).await, response),
         Ok(call) => {
-            let (decision, admitted) = quota.admit(&caller, &access.inner.live_in_flight, now).await;
+            let (decision, admitted) = quota
+                .admit(&caller, &access.inner.live_in_flight, now)
+                .await;
             let response = match admitted {
                 Ok(permit) => {
                     let route = Arc::clone(&endpoint.route);
-                    let authorized = Authorized { caller, now, permit: permit.clone(), route, quota: quota.clone() };
+                    let authorized = Authorized {
+                        caller,
+                        now,
+                        permit: permit.clone(),
+                        route,
+                        quota: quota.clone(),
+                    };
                     let request = Request::from_parts(head, body);
                     hold_until_sent(call(request, access.clone(), authorized).await, permit)
                 }
@@ -71,8 +83,8 @@ pub(crate) async fn guard(State(access): State<Access>, mut request: Request) ->
     response
 }
 
-/// As [`guard`], for operators, who have one rate limit for all paths, and no plan. 404 and 405 are never replaced by
-/// 429 here either.
+/// As [`guard`], for operators, who have one rate limit for all paths, and no plan. 404 and 405 are
+/// never replaced by 429 here either.
 async fn guard_for_operators(access: Access, endpoint: &Endpoint, request: Request) -> Response {
     let now = access.clock().now();
     let (head, body) = request.into_parts();
@@ -87,15 +99,21 @@ async fn guard_for_operators(access: Access, endpoint: &Endpoint, request: Reque
         None => None,
     };
     let mut response = match &endpoint.handler {
-        EndpointHandler::ForOperators(call) if endpoint.route.accepts(&head.method) => match decision {
-            Some(rejected) if !rejected.allowed => {
-                Problem::TooManyRequests(gcra::whole_seconds(rejected.wait_us)).into_response()
+        EndpointHandler::ForOperators(call) if endpoint.route.accepts(&head.method) => {
+            match decision {
+                Some(rejected) if !rejected.allowed => {
+                    Problem::TooManyRequests(gcra::whole_seconds(rejected.wait_us)).into_response()
+                }
+                _ => {
+                    let operator = Operator {
+                        key_id,
+                        now,
+                        route: Arc::clone(&endpoint.route),
+                    };
+                    call(Request::from_parts(head, body), operator).await
+                }
             }
-            _ => {
-                let operator = Operator { key_id, now, route: Arc::clone(&endpoint.route) };
-                call(Request::from_parts(head, body), operator).await
-            }
-        },
+        }
         EndpointHandler::ForOperators(_) => method_not_allowed(&endpoint.route),
         _ => Problem::NoSuchPath.into_response(),
     };
@@ -108,7 +126,10 @@ fn show_limit(response: &mut Response, calls: Option<u32>, decision: Option<Deci
         let headers = response.headers_mut();
         headers.insert(X_RATELIMIT_LIMIT, HeaderValue::from(calls));
         headers.insert(X_RATELIMIT_REMAINING, HeaderValue::from(decision.remaining));
-        headers.insert(X_RATELIMIT_RESET, HeaderValue::from(gcra::whole_seconds(decision.wait_us)));
+        headers.insert(
+            X_RATELIMIT_RESET,
+            HeaderValue::from(gcra::whole_seconds(decision.wait_us)),
+        );
     }
 }
 
@@ -123,8 +144,8 @@ fn method_not_allowed(route: &Route) -> Response {
 /// Keeps the permit until the response body has been sent.
 fn hold_until_sent(response: Response, permit: LivePermit) -> Response {
     match permit {
-        // The body is dropped when it has been sent, and its error mapping with it. Unlike other adapters, this one
-        // passes the size on, which becomes `Content-Length`.
+        // The body is dropped when it has been sent, and its error mapping with it. Unlike other
+        // adapters, this one passes the size on, which becomes `Content-Length`.
         Some(permit) => response.map(|body| {
             Body::new(body.map_err(move |error| {
                 let _permit = &permit;

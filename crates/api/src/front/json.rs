@@ -12,12 +12,16 @@ use crate::front::problem::Problem;
 /// A response whose body is serialized already.
 pub fn json_bytes(body: Bytes) -> Response {
     let mut response = Response::new(Body::from(body));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
 pub fn to_json(view: &impl Serialize) -> Result<Bytes, Problem> {
-    serde_json::to_vec(view).map(Bytes::from).map_err(|_| Problem::Internal)
+    serde_json::to_vec(view)
+        .map(Bytes::from)
+        .map_err(|_| Problem::Internal)
 }
 
 /// Appends a view to `out`. See [`write_string`] for what is written often.
@@ -26,11 +30,16 @@ pub fn write_json(view: &impl Serialize, out: &mut Vec<u8>) {
     debug_assert!(written.is_ok(), "strings and numbers always serialize");
 }
 
-/// Appends a string as JSON, as serde_json does. Most strings need no escape, which is decided 16 bytes at a time.
+/// Appends a string as JSON, as serde_json does. Most strings need no escape, which is decided 16
+/// bytes at a time.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     let end = bytes.last_chunk::<16>();
-    if bytes.as_chunks::<16>().0.iter().all(|block| is_plain(block))
+    if bytes
+        .as_chunks::<16>()
+        .0
+        .iter()
+        .all(|block| is_plain(block))
         && end.map_or_else(|| is_plain(bytes), |end| is_plain(end))
     {
         out.push(b'"');
@@ -44,7 +53,9 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
 /// Has no branches, so that the compiler compares all bytes of a block at once.
 #[inline(always)]
 fn is_plain(bytes: &[u8]) -> bool {
-    bytes.iter().fold(true, |plain, byte| plain & (*byte >= b' ') & (*byte != b'"') & (*byte != b'\\'))
+    bytes.iter().fold(true, |plain, byte| {
+        plain & (*byte >= b' ') & (*byte != b'"') & (*byte != b'\\')
+    })
 }
 
 #[cfg(test)]

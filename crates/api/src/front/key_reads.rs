@@ -26,19 +26,31 @@ impl KeyReads {
     pub(crate) fn count(&self, caller: &Caller, route: &Arc<Route>) {
         let mut counts = self.counts.lock();
         let routes = counts.entry((caller.user_id, caller.key_id)).or_default();
-        match routes.iter_mut().find(|(counted, _)| Arc::ptr_eq(counted, route)) {
+        match routes
+            .iter_mut()
+            .find(|(counted, _)| Arc::ptr_eq(counted, route))
+        {
             Some((_, requests)) => *requests = requests.saturating_add(1),
             None => routes.push((Arc::clone(route), 1)),
         }
     }
 
     /// Writes the counts since the last call. If the database cannot be used, they are lost.
-    pub(crate) async fn write(&self, storage: &Storage, now: Timestamp) -> Result<(), StorageError> {
+    pub(crate) async fn write(
+        &self,
+        storage: &Storage,
+        now: Timestamp,
+    ) -> Result<(), StorageError> {
         let taken = std::mem::take(&mut *self.counts.lock());
         let mut counts = Vec::new();
         for (&(user_id, key_id), routes) in &taken {
             for (route, requests) in routes {
-                counts.push(KeyReadCount { user_id, key_id, route: route.path(), requests: *requests });
+                counts.push(KeyReadCount {
+                    user_id,
+                    key_id,
+                    route: route.path(),
+                    requests: *requests,
+                });
             }
         }
         counts.sort();

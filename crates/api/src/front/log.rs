@@ -1,5 +1,5 @@
-//! The outermost layer. It assigns the request id, opens the request's span, limits the size of URL and headers, and
-//! writes one log line and two metrics for each request.
+//! The outermost layer. It assigns the request id, opens the request's span, limits the size of URL
+//! and headers, and writes one log line and two metrics for each request.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -68,10 +68,17 @@ pub(crate) fn set_read_by(leader: Uuid) {
     let _ = FACTS.try_with(|facts| facts.read_by.set(Some(leader)));
 }
 
-/// Runs a part of a request. Returns its provider calls, and the request that made them in its place.
+/// Runs a part of a request. Returns its provider calls, and the request that made them in its
+/// place.
 #[cfg(test)]
 pub(crate) async fn recorded(id: Uuid, work: impl Future<Output = ()>) -> (u32, Option<Uuid>) {
-    let mut work = pin!(FACTS.scope(Facts { id, ..Facts::default() }, work));
+    let mut work = pin!(FACTS.scope(
+        Facts {
+            id,
+            ..Facts::default()
+        },
+        work
+    ));
     work.as_mut().await;
     let facts = work.take_value().unwrap_or_default();
     (facts.provider_calls.get(), facts.read_by.get())
@@ -84,9 +91,16 @@ pub(crate) struct AccessLog {
     pub(crate) trusted_proxies: Vec<Network>,
 }
 
-pub(crate) async fn access_log(State(state): State<Arc<AccessLog>>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn access_log(
+    State(state): State<Arc<AccessLog>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let endpoint = Arc::clone(state.mounts.find(request.uri().path(), request.method()));
-    let facts = Facts { id: Uuid::new_v4(), ..Facts::default() };
+    let facts = Facts {
+        id: Uuid::new_v4(),
+        ..Facts::default()
+    };
     let id = facts.id.hyphenated().to_string();
     let (route, form) = (Arc::clone(&endpoint.route), endpoint.form);
     let endpoint_has_codes = route.has_codes;
@@ -109,7 +123,11 @@ pub(crate) async fn access_log(State(state): State<Arc<AccessLog>>, mut request:
             (response, work.take_value().unwrap_or_default())
         }
     };
-    let write = if endpoint_has_codes { json_response_with_code } else { form.error };
+    let write = if endpoint_has_codes {
+        json_response_with_code
+    } else {
+        form.error
+    };
     let mut response = written_problem(response, write);
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&request_log.id) {
@@ -124,15 +142,20 @@ pub(crate) async fn access_log(State(state): State<Arc<AccessLog>>, mut request:
 
 /// Writes an error as the interface does. The headers that layers have set stay.
 fn written_problem(mut response: Response, write: fn(Problem) -> Response) -> Response {
-    let Some(problem) = response.extensions_mut().remove::<Problem>() else { return response };
+    let Some(problem) = response.extensions_mut().remove::<Problem>() else {
+        return response;
+    };
     let code = HeaderValue::from_static(problem.code());
     let mut written = write(problem);
     written.headers_mut().insert(BELLBIRD_ERROR, code);
-    written.headers_mut().extend(std::mem::take(response.headers_mut()));
+    written
+        .headers_mut()
+        .extend(std::mem::take(response.headers_mut()));
     written
 }
 
-/// A request in progress. Dropping it without a response means that the client disconnected, which is logged too.
+/// A request in progress. Dropping it without a response means that the client disconnected, which
+/// is logged too.
 struct RequestLog {
     id: String,
     method: &'static str,
@@ -144,8 +167,8 @@ struct RequestLog {
 }
 
 impl RequestLog {
-    /// The span of all lines that the request causes, also in background tasks. It is on at every log level, and holds
-    /// no text chosen by the client.
+    /// The span of all lines that the request causes, also in background tasks. It is on at every
+    /// log level, and holds no text chosen by the client.
     fn begin_span(&mut self, request: &Request, trusted_proxies: &[Network]) {
         self.span = tracing::error_span!(
             "request",
@@ -157,12 +180,13 @@ impl RequestLog {
         );
         self.trace_id = trace::join(&self.span, request, trusted_proxies);
         if let Some(trace_id) = self.trace_id {
-            self.span.record("trace_id", tracing::field::display(trace_id));
+            self.span
+                .record("trace_id", tracing::field::display(trace_id));
         }
     }
 
-    /// Writes the access line. It contains no text chosen by the client: an unknown method is logged as `other`, an
-    /// unknown path as `(none)`.
+    /// Writes the access line. It contains no text chosen by the client: an unknown method is
+    /// logged as `other`, an unknown path as `(none)`.
     fn emit(&mut self, status: u16, facts: &Facts) {
         self.responded = true;
         let elapsed = self.started.elapsed();
@@ -200,7 +224,11 @@ fn oversized(request: &Request) -> Option<Problem> {
     if target > URI_BYTES_MAX {
         return Some(Problem::UriTooLong);
     }
-    let headers: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let headers: usize = request
+        .headers()
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
     (headers > HEADERS_BYTES_MAX).then_some(Problem::HeadersTooLarge)
 }
 

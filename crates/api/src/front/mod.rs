@@ -1,10 +1,12 @@
-//! What all interfaces of the API listener share: mounting, keys, quotas and plans, the access log, parameters, errors.
+//! What all interfaces of the API listener share: mounting, keys, quotas and plans, the access log,
+//! parameters, errors.
 //!
-//! An interface is a [`Mount`]: paths below a prefix, each written once as a [`Path`] with its handler, quota class and
-//! description. [`router`] puts the same layers around all of them.
+//! An interface is a [`Mount`]: paths below a prefix, each written once as a [`Path`] with its
+//! handler, quota class and description. [`router`] puts the same layers around all of them.
 //!
-//! Axum's router finds no path. It has one handler, its fallback, which is the guard. The access log has to know the
-//! path first, so it searches the mounts, once, and passes the endpoint to the guard as an extension of the request.
+//! Axum's router finds no path. It has one handler, its fallback, which is the guard. The access
+//! log has to know the path first, so it searches the mounts, once, and passes the endpoint to the
+//! guard as an extension of the request.
 
 pub mod access;
 mod auth;

@@ -1,4 +1,5 @@
-//! An interface and its paths. A path is written once, with its method, handler, quota class and description.
+//! An interface and its paths. A path is written once, with its method, handler, quota class and
+//! description.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -35,7 +36,10 @@ pub struct Path<S> {
 
 enum PathHandler<S> {
     Open(Call<S>),
-    Guarded { quota: fn(&S) -> &QuotaClass, call: Call<Guarded<S>> },
+    Guarded {
+        quota: fn(&S) -> &QuotaClass,
+        call: Call<Guarded<S>>,
+    },
     ForOperators(Call<ForOperators<S>>),
 }
 
@@ -46,7 +50,14 @@ impl<S: Clone + Send + Sync + 'static> Path<S> {
         quota: fn(&S) -> &QuotaClass,
         handler: H,
     ) -> Self {
-        Self::new(path, RouteMethod::Get, PathHandler::Guarded { quota, call: call(handler) })
+        Self::new(
+            path,
+            RouteMethod::Get,
+            PathHandler::Guarded {
+                quota,
+                call: call(handler),
+            },
+        )
     }
 
     /// As [`Self::get`], for `POST`.
@@ -55,7 +66,14 @@ impl<S: Clone + Send + Sync + 'static> Path<S> {
         quota: fn(&S) -> &QuotaClass,
         handler: H,
     ) -> Self {
-        Self::new(path, RouteMethod::Post, PathHandler::Guarded { quota, call: call(handler) })
+        Self::new(
+            path,
+            RouteMethod::Post,
+            PathHandler::Guarded {
+                quota,
+                call: call(handler),
+            },
+        )
     }
 
     /// `GET` and `HEAD` for everybody: no key, no limit.
@@ -68,7 +86,8 @@ impl<S: Clone + Send + Sync + 'static> Path<S> {
         Self::new(path, RouteMethod::Post, PathHandler::Open(call(handler)))
     }
 
-    /// For operators, within their rate limit. A path may have several methods, each with a handler of its own.
+    /// For operators, within their rate limit. A path may have several methods, each with a handler
+    /// of its own.
     pub fn for_operators<T: 'static, H: Handler<T, ForOperators<S>> + Sync>(
         method: RouteMethod,
         path: &'static str,
@@ -78,40 +97,71 @@ impl<S: Clone + Send + Sync + 'static> Path<S> {
     }
 
     fn new(path: &'static str, method: RouteMethod, handler: PathHandler<S>) -> Self {
-        Self { path, method, has_codes: false, handler, parameter: None, operation: None }
+        Self {
+            path,
+            method,
+            has_codes: false,
+            handler,
+            parameter: None,
+            operation: None,
+        }
     }
 
     /// The body of an error has the word of the header `Bellbird-Error` as its code.
     #[must_use]
     pub(crate) fn with_codes(self) -> Self {
-        Self { has_codes: true, ..self }
+        Self {
+            has_codes: true,
+            ..self
+        }
     }
 
-    /// The values of a parameter of the path. Log and metrics name each of them, as a path of its own.
+    /// The values of a parameter of the path. Log and metrics name each of them, as a path of its
+    /// own.
     #[must_use]
     pub fn with_values(self, parameter: &'static str, values: Vec<&'static str>) -> Self {
-        Self { parameter: Some((parameter, values)), ..self }
+        Self {
+            parameter: Some((parameter, values)),
+            ..self
+        }
     }
 
     /// The description in the OpenAPI document, which lacks paths without one.
     #[must_use]
     pub fn described(self, operation: Operation) -> Self {
-        Self { operation: Some(operation), ..self }
+        Self {
+            operation: Some(operation),
+            ..self
+        }
     }
 
     /// The description, if the path has one.
     #[must_use]
     pub fn into_docs(self) -> Option<PathDocs> {
-        let Self { path, method, handler, parameter, operation, .. } = self;
+        let Self {
+            path,
+            method,
+            handler,
+            parameter,
+            operation,
+            ..
+        } = self;
         let needs_key = !matches!(handler, PathHandler::Open(_));
-        Some(PathDocs { path, method, needs_key, parameter, operation: operation? })
+        Some(PathDocs {
+            path,
+            method,
+            needs_key,
+            parameter,
+            operation: operation?,
+        })
     }
 
     fn routes(&self) -> Vec<Cow<'static, str>> {
         match &self.parameter {
-            Some((name, values)) => {
-                values.iter().map(|value| self.path.replace(&format!("{{{name}}}"), value).into()).collect()
-            }
+            Some((name, values)) => values
+                .iter()
+                .map(|value| self.path.replace(&format!("{{{name}}}"), value).into())
+                .collect(),
             None => vec![self.path.into()],
         }
     }
@@ -121,7 +171,8 @@ fn call<T: 'static, S: 'static, H: Handler<T, S> + Sync>(handler: H) -> Call<S> 
     Arc::new(move |request, state| Box::pin(handler.clone().call(request, state)))
 }
 
-/// An interface: paths below a prefix that share the way of sending the key, and the form of errors.
+/// An interface: paths below a prefix that share the way of sending the key, and the form of
+/// errors.
 pub struct Mount {
     prefix: &'static str,
     form: Form,
@@ -147,7 +198,10 @@ pub(crate) struct Endpoint {
 
 pub(crate) enum EndpointHandler {
     Open(Box<dyn Fn(Request) -> ResponseFuture + Send + Sync>),
-    Guarded { quota: QuotaClass, call: Box<dyn Fn(Request, Access, Authorized) -> ResponseFuture + Send + Sync> },
+    Guarded {
+        quota: QuotaClass,
+        call: Box<dyn Fn(Request, Access, Authorized) -> ResponseFuture + Send + Sync>,
+    },
     ForOperators(Box<dyn Fn(Request, Operator) -> ResponseFuture + Send + Sync>),
     Missing(Unlisted),
 }
@@ -164,9 +218,19 @@ impl Mount {
     /// An interface with keys in `Authorization: Bearer` and JSON errors.
     #[must_use]
     pub fn new(prefix: &'static str) -> Self {
-        let form = Form { key: bearer_key, error: json_response };
+        let form = Form {
+            key: bearer_key,
+            error: json_response,
+        };
         let unlisted = Unlisted::Public;
-        Self { prefix, form, cors_headers: &[], allows_browsers: true, unlisted, endpoints: Vec::new() }
+        Self {
+            prefix,
+            form,
+            cors_headers: &[],
+            allows_browsers: true,
+            unlisted,
+            endpoints: Vec::new(),
+        }
     }
 
     /// How a request sends its key.
@@ -186,19 +250,30 @@ impl Mount {
     /// Request headers that pages in a browser may send, beside those of all interfaces.
     #[must_use]
     pub fn with_cors_headers(self, cors_headers: &'static [&'static str]) -> Self {
-        Self { cors_headers, ..self }
+        Self {
+            cors_headers,
+            ..self
+        }
     }
 
     /// Paths below the prefix that do not exist need a key too, so that 401 comes before 404.
     #[must_use]
     pub fn guarded(self) -> Self {
-        Self { unlisted: Unlisted::Users, ..self }
+        Self {
+            unlisted: Unlisted::Users,
+            ..self
+        }
     }
 
-    /// As [`Self::guarded`], with an operator's key. Pages in a browser cannot call the paths below the prefix.
+    /// As [`Self::guarded`], with an operator's key. Pages in a browser cannot call the paths below
+    /// the prefix.
     #[must_use]
     pub fn guarded_for_operators(self) -> Self {
-        Self { unlisted: Unlisted::Operators, allows_browsers: false, ..self }
+        Self {
+            unlisted: Unlisted::Operators,
+            allows_browsers: false,
+            ..self
+        }
     }
 
     /// Adds paths whose handlers share a state.
@@ -217,11 +292,16 @@ impl Mount {
                         let call = move |request, access, authorized| {
                             call(request, Guarded::new(state.clone(), access, authorized))
                         };
-                        EndpointHandler::Guarded { quota, call: Box::new(call) }
+                        EndpointHandler::Guarded {
+                            quota,
+                            call: Box::new(call),
+                        }
                     }
                     PathHandler::ForOperators(call) => {
                         let call = Arc::clone(call);
-                        let call = move |request, operator| call(request, ForOperators::new(state.clone(), operator));
+                        let call = move |request, operator| {
+                            call(request, ForOperators::new(state.clone(), operator))
+                        };
                         EndpointHandler::ForOperators(Box::new(call))
                     }
                 };
@@ -234,22 +314,35 @@ impl Mount {
     }
 
     fn missing(&self, unlisted: Unlisted) -> Arc<Endpoint> {
-        self.endpoint(Route::new("(none)".into(), RouteMethod::Get), EndpointHandler::Missing(unlisted))
+        self.endpoint(
+            Route::new("(none)".into(), RouteMethod::Get),
+            EndpointHandler::Missing(unlisted),
+        )
     }
 
     /// Lists all methods of a path in each of its routes.
     fn join_methods(&mut self) {
-        let methods: Vec<_> =
-            self.endpoints.iter().map(|(route, _)| (route.path().to_owned(), route.method().as_str())).collect();
+        let methods: Vec<_> = self
+            .endpoints
+            .iter()
+            .map(|(route, _)| (route.path().to_owned(), route.method().as_str()))
+            .collect();
         for (route, _) in &mut self.endpoints {
-            let of_path = methods.iter().filter(|(path, _)| path == route.path()).map(|(_, method)| *method);
+            let of_path = methods
+                .iter()
+                .filter(|(path, _)| path == route.path())
+                .map(|(_, method)| *method);
             let allow = of_path.collect::<Vec<_>>().join(", ");
             route.allow = allow.into();
         }
     }
 
     fn endpoint(&self, route: Route, handler: EndpointHandler) -> Arc<Endpoint> {
-        Arc::new(Endpoint { route: Arc::new(route), form: self.form, handler })
+        Arc::new(Endpoint {
+            route: Arc::new(route),
+            form: self.form,
+            handler,
+        })
     }
 }
 
@@ -278,32 +371,49 @@ impl Mounts {
         for mut mount in [first].into_iter().chain(others) {
             mount.join_methods();
             let endpoints = std::mem::take(&mut mount.endpoints);
-            mounts.endpoints.extend(endpoints.into_iter().map(|(route, handler)| mount.endpoint(route, handler)));
-            mounts.missing.push((mount.prefix, mount.missing(mount.unlisted)));
+            mounts.endpoints.extend(
+                endpoints
+                    .into_iter()
+                    .map(|(route, handler)| mount.endpoint(route, handler)),
+            );
+            mounts
+                .missing
+                .push((mount.prefix, mount.missing(mount.unlisted)));
             mounts.cors_headers.extend(mount.cors_headers);
-            mounts.without_browsers.extend((!mount.allows_browsers).then_some(mount.prefix));
+            mounts
+                .without_browsers
+                .extend((!mount.allows_browsers).then_some(mount.prefix));
         }
         mounts
     }
 
-    /// The endpoint of a path and a method, or else one of the path. Paths that do not exist share one route name, so
-    /// that clients cannot create metric labels.
+    /// The endpoint of a path and a method, or else one of the path. Paths that do not exist share
+    /// one route name, so that clients cannot create metric labels.
     pub(crate) fn find(&self, path: &str, method: &Method) -> &Arc<Endpoint> {
-        let mut of_path = self.endpoints.iter().filter(|endpoint| endpoint.route.matches(path));
+        let mut of_path = self
+            .endpoints
+            .iter()
+            .filter(|endpoint| endpoint.route.matches(path));
         let Some(first) = of_path.next() else {
-            let missing = self.missing.iter().find(|(prefix, _)| is_below(path, prefix));
+            let missing = self
+                .missing
+                .iter()
+                .find(|(prefix, _)| is_below(path, prefix));
             return missing.map_or(&self.fallback, |(_, endpoint)| endpoint);
         };
         if first.route.accepts(method) {
             return first;
         }
-        of_path.find(|endpoint| endpoint.route.accepts(method)).unwrap_or(first)
+        of_path
+            .find(|endpoint| endpoint.route.accepts(method))
+            .unwrap_or(first)
     }
 }
 
 /// Whether a path is a prefix or begins with it and a slash.
 pub(crate) fn is_below(path: &str, prefix: &str) -> bool {
-    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -318,14 +428,22 @@ mod tests {
             *response.status_mut() = StatusCode::IM_A_TEAPOT;
             response
         };
-        let paths = |paths: &[&'static str]| paths.iter().map(|path| Path::open(path, async || "")).collect();
-        let v1 = Mount::new("/v1").guarded().add(&(), paths(&["/v1/accounts", "/health"]));
+        let paths = |paths: &[&'static str]| {
+            paths
+                .iter()
+                .map(|path| Path::open(path, async || ""))
+                .collect()
+        };
+        let v1 = Mount::new("/v1")
+            .guarded()
+            .add(&(), paths(&["/v1/accounts", "/health"]));
         let other = Mount::new("/other").with_errors(teapot).add(
             &(),
             vec![
                 Path::open("/other/list", async || ""),
                 Path::open_post("/other/claim/{token}", async || ""),
-                Path::open("/other/file.{format}", async || "").with_values("format", vec!["csv", "ofx"]),
+                Path::open("/other/file.{format}", async || "")
+                    .with_values("format", vec!["csv", "ofx"]),
             ],
         );
         Mounts::new(v1, vec![other])
@@ -353,7 +471,13 @@ mod tests {
         let found = |path| mounts.find(path, &Method::GET).route.path().to_owned();
         assert_eq!(found("/other/claim/abc"), "/other/claim/{token}");
         assert_eq!(found("/other/file.ofx"), "/other/file.ofx");
-        for path in ["/other/claim/", "/other/claim/a/b", "/other/file.qif", "/other/file.{format}", "/none"] {
+        for path in [
+            "/other/claim/",
+            "/other/claim/a/b",
+            "/other/file.qif",
+            "/other/file.{format}",
+            "/none",
+        ] {
             assert_eq!(found(path), "(none)", "{path}");
         }
     }
@@ -362,7 +486,9 @@ mod tests {
     fn methods_of_a_path_have_handlers_of_their_own() {
         let for_operators = |method| Path::for_operators(method, "/admin/users/{id}", async || "");
         let methods = [RouteMethod::Get, RouteMethod::Patch, RouteMethod::Delete];
-        let admin = Mount::new("/admin").guarded_for_operators().add(&(), methods.map(for_operators).into());
+        let admin = Mount::new("/admin")
+            .guarded_for_operators()
+            .add(&(), methods.map(for_operators).into());
         let mounts = Mounts::new(Mount::new("/v1"), vec![admin]);
         let found = |method| &mounts.find("/admin/users/a", &method).route;
         assert_eq!(found(Method::PATCH).method(), RouteMethod::Patch);
@@ -381,7 +507,8 @@ mod tests {
     #[test]
     fn unknown_path_has_the_errors_of_its_prefix() {
         let mounts = mounts();
-        let status = |path| (mounts.find(path, &Method::GET).form.error)(Problem::NoSuchPath).status();
+        let status =
+            |path| (mounts.find(path, &Method::GET).form.error)(Problem::NoSuchPath).status();
         assert_eq!(status("/other"), StatusCode::IM_A_TEAPOT);
         assert_eq!(status("/other/none"), StatusCode::IM_A_TEAPOT);
         assert_eq!(status("/otherwise"), StatusCode::NOT_FOUND);

@@ -8,7 +8,8 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::front::route::RouteMethod;
 
-/// What a path does, takes and returns. The document adds what all paths share: common errors and headers.
+/// What a path does, takes and returns. The document adds what all paths share: common errors and
+/// headers.
 pub struct Operation {
     pub(crate) id: &'static str,
     pub(crate) tag: &'static str,
@@ -76,7 +77,11 @@ impl Operation {
     /// `description` is Markdown.
     #[must_use]
     pub fn text(self, summary: &'static str, description: &'static str) -> Self {
-        Self { summary, description, ..self }
+        Self {
+            summary,
+            description,
+            ..self
+        }
     }
 
     /// The query parameters.
@@ -85,7 +90,11 @@ impl Operation {
         for parameter in Q::into_params(|| None) {
             let mut parameter = json!(parameter);
             // The lines of a doc comment.
-            parameter["description"] = parameter["description"].as_str().unwrap_or_default().replace('\n', " ").into();
+            parameter["description"] = parameter["description"]
+                .as_str()
+                .unwrap_or_default()
+                .replace('\n', " ")
+                .into();
             self.parameters.push(parameter);
         }
         self
@@ -152,7 +161,10 @@ impl Operation {
     /// Leaves out the error of a plan without API access.
     #[must_use]
     pub fn for_every_plan(self) -> Self {
-        Self { is_for_every_plan: true, ..self }
+        Self {
+            is_for_every_plan: true,
+            ..self
+        }
     }
 
     /// The errors of paths that read a connection from its provider.

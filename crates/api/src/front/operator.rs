@@ -1,7 +1,8 @@
-//! What handlers for operators extract: the operator, the id in the path, the query, and a JSON body.
+//! What handlers for operators extract: the operator, the id in the path, the query, and a JSON
+//! body.
 //!
-//! These exist for the state [`ForOperators`] only, which nothing but the guard makes, after it has checked the key of
-//! an operator.
+//! These exist for the state [`ForOperators`] only, which nothing but the guard makes, after it has
+//! checked the key of an operator.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -90,7 +91,10 @@ pub struct PathId<T>(pub T);
 impl<S: Send + Sync, T: Resource> FromRequestParts<ForOperators<S>> for PathId<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &ForOperators<S>) -> Result<Self, Problem> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &ForOperators<S>,
+    ) -> Result<Self, Problem> {
         let mut ids = state.operator.route.parameters(parts.uri.path());
         next_id(&mut ids).map(Self)
     }
@@ -102,18 +106,23 @@ pub struct PathIds<T, U>(pub T, pub U);
 impl<S: Send + Sync, T: Resource, U: Resource> FromRequestParts<ForOperators<S>> for PathIds<T, U> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &ForOperators<S>) -> Result<Self, Problem> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &ForOperators<S>,
+    ) -> Result<Self, Problem> {
         let mut ids = state.operator.route.parameters(parts.uri.path());
         Ok(Self(next_id(&mut ids)?, next_id(&mut ids)?))
     }
 }
 
 fn next_id<'p, T: Resource>(ids: &mut impl Iterator<Item = &'p str>) -> Result<T, Problem> {
-    ids.next().and_then(|id| id.parse().ok()).ok_or(Problem::NotFound(T::NOUN))
+    ids.next()
+        .and_then(|id| id.parse().ok())
+        .ok_or(Problem::NotFound(T::NOUN))
 }
 
-/// A body of JSON. No body is an object without members. Unknown and repeated members are rejected, and null where it
-/// says nothing.
+/// A body of JSON. No body is an object without members. Unknown and repeated members are rejected,
+/// and null where it says nothing.
 pub struct JsonBody<T> {
     pub value: T,
     /// SHA-256 of method, path and body.
@@ -125,13 +134,21 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<ForOperators<S>> for JsonB
 
     async fn from_request(request: Request, _: &ForOperators<S>) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
-        let body = body::read(&head.headers, body, BODY_BYTES_MAX).await.map_err(|error| match error {
-            BodyError::TooLarge => Problem::BodyTooLarge,
-            BodyError::Incomplete => bad_request("The body is incomplete"),
-            BodyError::TooSlow => bad_request("The body was not complete within 10 seconds"),
-        })?;
+        let body = body::read(&head.headers, body, BODY_BYTES_MAX)
+            .await
+            .map_err(|error| match error {
+                BodyError::TooLarge => Problem::BodyTooLarge,
+                BodyError::Incomplete => bad_request("The body is incomplete"),
+                BodyError::TooSlow => bad_request("The body was not complete within 10 seconds"),
+            })?;
         let mut digest = Context::new(&SHA256);
-        for part in [head.method.as_str().as_bytes(), b" ", head.uri.path().as_bytes(), b"\n", &body[..]] {
+        for part in [
+            head.method.as_str().as_bytes(),
+            b" ",
+            head.uri.path().as_bytes(),
+            b"\n",
+            &body[..],
+        ] {
             digest.update(part);
         }
         let mut request_digest = [0; 32];
@@ -140,31 +157,40 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<ForOperators<S>> for JsonB
             return Self::read(&Members::default(), request_digest);
         }
         if !is_json(&head.headers) {
-            return Err(bad_request("Send the body as JSON, with the header Content-Type: application/json"));
+            return Err(bad_request(
+                "Send the body as JSON, with the header Content-Type: application/json",
+            ));
         }
-        let members: Members = serde_json::from_slice(&body).map_err(|error| Problem::BadRequest {
-            message: "The body must be a JSON object".into(),
-            details: vec![format!("line {}, column {}", error.line(), error.column())],
-        })?;
+        let members: Members =
+            serde_json::from_slice(&body).map_err(|error| Problem::BadRequest {
+                message: "The body must be a JSON object".into(),
+                details: vec![format!("line {}, column {}", error.line(), error.column())],
+            })?;
         Self::read(&members, request_digest)
     }
 }
 
 impl<T: DeserializeOwned> JsonBody<T> {
     fn read(members: &Members, digest: [u8; 32]) -> Result<Self, Problem> {
-        let value = parameters::read(RawParams::Body(members)).map_err(|faults| Problem::BadRequest {
-            message: "Invalid members of the body".into(),
-            details: faults.details(),
-        })?;
+        let value =
+            parameters::read(RawParams::Body(members)).map_err(|faults| Problem::BadRequest {
+                message: "Invalid members of the body".into(),
+                details: faults.details(),
+            })?;
         Ok(Self { value, digest })
     }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()?.split(';').next());
+    let media_type = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok()?.split(';').next());
     media_type.is_some_and(|media_type| media_type.trim().eq_ignore_ascii_case("application/json"))
 }
 
 fn bad_request(message: &'static str) -> Problem {
-    Problem::BadRequest { message: message.into(), details: Vec::new() }
+    Problem::BadRequest {
+        message: message.into(),
+        details: Vec::new(),
+    }
 }

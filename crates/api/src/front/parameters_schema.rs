@@ -1,7 +1,9 @@
 //! How the OpenAPI document describes the types of query parameters.
 
 use serde_json::json;
-use utoipa::openapi::schema::{AnyOfBuilder, KnownFormat, ObjectBuilder, SchemaFormat, SchemaType, Type};
+use utoipa::openapi::schema::{
+    AnyOfBuilder, KnownFormat, ObjectBuilder, SchemaFormat, SchemaType, Type,
+};
 use utoipa::openapi::{RefOr, Schema};
 
 use crate::front::parameters::{AccountIds, DateBound, Id, Limit, Offset};
@@ -21,7 +23,9 @@ impl utoipa::PartialSchema for Offset {
 
 impl<T> utoipa::PartialSchema for Id<T> {
     fn schema() -> RefOr<Schema> {
-        text().format(Some(SchemaFormat::Custom("uuid".to_owned()))).into()
+        text()
+            .format(Some(SchemaFormat::Custom("uuid".to_owned())))
+            .into()
     }
 }
 
@@ -34,10 +38,15 @@ impl utoipa::PartialSchema for AccountIds {
 impl utoipa::PartialSchema for DateBound {
     fn schema() -> RefOr<Schema> {
         let of_format = |format: KnownFormat| {
-            ObjectBuilder::new().schema_type(SchemaType::AnyValue).format(Some(SchemaFormat::KnownFormat(format)))
+            ObjectBuilder::new()
+                .schema_type(SchemaType::AnyValue)
+                .format(Some(SchemaFormat::KnownFormat(format)))
         };
         let any_of = AnyOfBuilder::new().schema_type(Type::String);
-        any_of.item(of_format(KnownFormat::Date)).item(of_format(KnownFormat::DateTime)).into()
+        any_of
+            .item(of_format(KnownFormat::Date))
+            .item(of_format(KnownFormat::DateTime))
+            .into()
     }
 }
 
@@ -52,5 +61,8 @@ fn text() -> ObjectBuilder {
 }
 
 fn integer(minimum: u32, default: u32) -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(minimum)).default(Some(json!(default)))
+    ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(minimum))
+        .default(Some(json!(default)))
 }

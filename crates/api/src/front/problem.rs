@@ -1,5 +1,5 @@
-//! The failures of handlers, each with its status, `Retry-After` and message, and the error object of `/v1`. Other
-//! interfaces word a [`Problem`] in their own form (`Mount::with_errors`).
+//! The failures of handlers, each with its status, `Retry-After` and message, and the error object
+//! of `/v1`. Other interfaces word a [`Problem`] in their own form (`Mount::with_errors`).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -34,13 +34,14 @@ pub struct ErrorObject {
     /// A sentence for humans. Its wording may change.
     #[schema(example = "The API key is missing or not valid")]
     pub message: String,
-    /// A code for programs. Most paths have only `professional_required`, and otherwise omit it. `/v1/me` and the
-    /// changes have the word of the header `Bellbird-Error` in every error.
+    /// A code for programs. Most paths have only `professional_required`, and otherwise omit it.
+    /// `/v1/me` and the changes have the word of the header `Bellbird-Error` in every error.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "professional_required")]
     pub code: Option<&'static str>,
-    /// One entry for each invalid parameter. Or the connection at fault, as `connectionId: <id>`, and its status if the
-    /// user has to reconnect it, as `status: <status>`. Omitted if there is none.
+    /// One entry for each invalid parameter. Or the connection at fault, as `connectionId: <id>`,
+    /// and its status if the user has to reconnect it, as `status: <status>`. Omitted if there is
+    /// none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, example = json!(["limit: Must be an integer between 1 and 500"]))]
     pub details: Vec<String>,
@@ -48,7 +49,13 @@ pub struct ErrorObject {
 
 impl From<&str> for ErrorBody {
     fn from(message: &str) -> Self {
-        Self { error: ErrorObject { message: message.to_owned(), code: None, details: Vec::new() } }
+        Self {
+            error: ErrorObject {
+                message: message.to_owned(),
+                code: None,
+                details: Vec::new(),
+            },
+        }
     }
 }
 
@@ -72,15 +79,18 @@ pub enum Problem {
         /// One entry for each invalid parameter.
         details: Vec<String>,
     },
-    /// The cursor is not one that this request was given: of another connection, account or user, or changed.
+    /// The cursor is not one that this request was given: of another connection, account or user,
+    /// or changed.
     InvalidCursor,
     /// Changes after the cursor are no longer known.
     CursorExpired,
-    /// The named resource does not exist, or belongs to another user. Clients cannot distinguish the two.
+    /// The named resource does not exist, or belongs to another user. Clients cannot distinguish
+    /// the two.
     NotFound(&'static str),
     NoSuchPath,
     MethodNotAllowed,
-    /// What the request would create exists, or is still in use. The text says which, and what to do.
+    /// What the request would create exists, or is still in use. The text says which, and what to
+    /// do.
     Conflict(Cow<'static, str>),
     /// The `Idempotency-Key` was sent with another request.
     IdempotencyConflict,
@@ -112,7 +122,9 @@ impl Problem {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::TooManyRequests(_) | Self::BudgetUsedUp(_) | Self::TooManyAtOnce => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyRequests(_) | Self::BudgetUsedUp(_) | Self::TooManyAtOnce => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::PlanRequired | Self::ProfessionalRequired => StatusCode::FORBIDDEN,
             Self::BadRequest { .. } | Self::InvalidCursor => StatusCode::BAD_REQUEST,
             Self::CursorExpired => StatusCode::GONE,
@@ -122,14 +134,15 @@ impl Problem {
             Self::UriTooLong => StatusCode::URI_TOO_LONG,
             Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Reconnect { .. } | Self::ProviderUnavailable { .. } | Self::ServiceUnavailable => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Reconnect { .. }
+            | Self::ProviderUnavailable { .. }
+            | Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
-    /// The word for programs, which the header `Bellbird-Error` has on every interface. The list may grow.
+    /// The word for programs, which the header `Bellbird-Error` has on every interface. The list
+    /// may grow.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -199,18 +212,27 @@ impl Problem {
 
     #[must_use]
     pub fn reconnect(status: ConnectionStatus) -> Self {
-        Self::Reconnect { status, connection_id: None }
+        Self::Reconnect {
+            status,
+            connection_id: None,
+        }
     }
 
     #[must_use]
     pub fn unavailable(retry_after: u64) -> Self {
-        Self::ProviderUnavailable { retry_after, needs_operator: false, connection_id: None }
+        Self::ProviderUnavailable {
+            retry_after,
+            needs_operator: false,
+            connection_id: None,
+        }
     }
 
     /// Names the connection that a failed read is about.
     #[must_use]
     pub fn at(mut self, connection: ConnectionId) -> Self {
-        if let Self::Reconnect { connection_id, .. } | Self::ProviderUnavailable { connection_id, .. } = &mut self {
+        if let Self::Reconnect { connection_id, .. }
+        | Self::ProviderUnavailable { connection_id, .. } = &mut self
+        {
             *connection_id = Some(connection);
         }
         self
@@ -263,7 +285,10 @@ impl Problem {
         match self {
             Self::TooManyRequests(seconds)
             | Self::BudgetUsedUp(seconds)
-            | Self::ProviderUnavailable { retry_after: seconds, .. } => Some(*seconds),
+            | Self::ProviderUnavailable {
+                retry_after: seconds,
+                ..
+            } => Some(*seconds),
             Self::TooManyAtOnce => Some(1),
             Self::ServiceUnavailable => Some(STORAGE_RETRY_AFTER_SECONDS),
             _ => None,
@@ -273,21 +298,35 @@ impl Problem {
     fn body(self, has_code: bool) -> ErrorBody {
         let message = self.message();
         let code = (has_code || matches!(self, Self::ProfessionalRequired)).then(|| self.code());
-        let at = |connection_id: Option<ConnectionId>| connection_id.map(|id| format!("connectionId: {id}"));
+        let at = |connection_id: Option<ConnectionId>| {
+            connection_id.map(|id| format!("connectionId: {id}"))
+        };
         let details = match self {
             Self::BadRequest { details, .. } => details,
-            Self::Reconnect { status, connection_id } => {
-                [format!("status: {status}")].into_iter().chain(at(connection_id)).collect()
+            Self::Reconnect {
+                status,
+                connection_id,
+            } => [format!("status: {status}")]
+                .into_iter()
+                .chain(at(connection_id))
+                .collect(),
+            Self::ProviderUnavailable { connection_id, .. } => {
+                at(connection_id).into_iter().collect()
             }
-            Self::ProviderUnavailable { connection_id, .. } => at(connection_id).into_iter().collect(),
             _ => Vec::new(),
         };
-        ErrorBody { error: ErrorObject { message, code, details } }
+        ErrorBody {
+            error: ErrorObject {
+                message,
+                code,
+                details,
+            },
+        }
     }
 }
 
-/// The access log writes the problem in the form of the interface, so that handlers and extractors of all interfaces
-/// fail with a [`Problem`].
+/// The access log writes the problem in the form of the interface, so that handlers and extractors
+/// of all interfaces fail with a [`Problem`].
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = Response::default();
@@ -308,12 +347,18 @@ pub(crate) fn json_response_with_code(problem: Problem) -> Response {
     respond(problem, |problem| problem.body(true))
 }
 
-/// As the error of `/v1` with its code, and with another message, for an interface with other paths and methods.
+/// As the error of `/v1` with its code, and with another message, for an interface with other paths
+/// and methods.
 #[must_use]
 pub fn json_response_with_message(problem: Problem, message: String) -> Response {
     respond(problem, |problem| {
         let body = problem.body(true);
-        ErrorBody { error: ErrorObject { message, ..body.error } }
+        ErrorBody {
+            error: ErrorObject {
+                message,
+                ..body.error
+            },
+        }
     })
 }
 
@@ -353,14 +398,24 @@ impl From<&StorageError> for Problem {
     }
 }
 
-/// `resource` is the noun of a 404. `wrong_category` is the message for a connection of the wrong category.
+/// `resource` is the noun of a 404. `wrong_category` is the message for a connection of the wrong
+/// category.
 #[must_use]
-pub fn problem_from_read(error: &ReadError, resource: &'static str, wrong_category: &'static str) -> Problem {
+pub fn problem_from_read(
+    error: &ReadError,
+    resource: &'static str,
+    wrong_category: &'static str,
+) -> Problem {
     match error {
         ReadError::NotFound => Problem::NotFound(resource),
-        ReadError::WrongCategory => Problem::BadRequest { message: wrong_category.into(), details: Vec::new() },
+        ReadError::WrongCategory => Problem::BadRequest {
+            message: wrong_category.into(),
+            details: Vec::new(),
+        },
         ReadError::Reconnect(status) => Problem::reconnect(*status),
-        ReadError::BudgetUsedUp { retry_after } => Problem::BudgetUsedUp(whole_seconds(*retry_after)),
+        ReadError::BudgetUsedUp { retry_after } => {
+            Problem::BudgetUsedUp(whole_seconds(*retry_after))
+        }
         ReadError::Unavailable { retry_after, .. } => {
             Problem::unavailable(whole_seconds(retry_after.unwrap_or(READ_RETRY_AFTER)))
         }
@@ -375,7 +430,11 @@ pub fn problem_from_read(error: &ReadError, resource: &'static str, wrong_catego
 
 /// Maps a failed read to an HTTP error. `category` is the category that the endpoint needs.
 #[must_use]
-pub fn problem_for_category(error: &ReadError, resource: &'static str, category: ConnectionCategory) -> Problem {
+pub fn problem_for_category(
+    error: &ReadError,
+    resource: &'static str,
+    category: ConnectionCategory,
+) -> Problem {
     let wrong_category = match category {
         ConnectionCategory::Banking => "The connection must be a banking connection",
         ConnectionCategory::Brokerage => "The connection must be a brokerage connection",
@@ -402,29 +461,55 @@ mod tests {
             body(Problem::ProfessionalRequired),
             r#"{"error":{"message":"Holdings and trades require a Professional plan","code":"professional_required"}}"#
         );
-        let problem =
-            Problem::BadRequest { message: "Invalid query parameters".into(), details: vec!["limit: x".to_owned()] };
-        assert_eq!(body(problem), r#"{"error":{"message":"Invalid query parameters","details":["limit: x"]}}"#);
+        let problem = Problem::BadRequest {
+            message: "Invalid query parameters".into(),
+            details: vec!["limit: x".to_owned()],
+        };
+        assert_eq!(
+            body(problem),
+            r#"{"error":{"message":"Invalid query parameters","details":["limit: x"]}}"#
+        );
         let reconnect = Problem::reconnect(ConnectionStatus::PendingMfa);
-        assert_eq!(reconnect.clone().body(false).error.details, ["status: pending_mfa"]);
+        assert_eq!(
+            reconnect.clone().body(false).error.details,
+            ["status: pending_mfa"]
+        );
         let id = ConnectionId::new();
         let named = format!("connectionId: {id}");
-        assert_eq!(reconnect.at(id).body(false).error.details, ["status: pending_mfa", &named]);
+        assert_eq!(
+            reconnect.at(id).body(false).error.details,
+            ["status: pending_mfa", &named]
+        );
         let unavailable = Problem::unavailable(5);
         assert_eq!(unavailable.at(id).body(false).error.details, [named]);
     }
 
     #[test]
     fn wrong_category_names_the_category_that_the_endpoint_needs() {
-        let message = |category| problem_for_category(&ReadError::WrongCategory, "Account", category);
-        let bad = |text: &'static str| Problem::BadRequest { message: text.into(), details: Vec::new() };
-        assert_eq!(message(ConnectionCategory::Banking), bad("The connection must be a banking connection"));
-        assert_eq!(message(ConnectionCategory::Brokerage), bad("The connection must be a brokerage connection"));
-        let not_found = problem_for_category(&ReadError::NotFound, "Account", ConnectionCategory::Banking);
+        let message =
+            |category| problem_for_category(&ReadError::WrongCategory, "Account", category);
+        let bad = |text: &'static str| Problem::BadRequest {
+            message: text.into(),
+            details: Vec::new(),
+        };
+        assert_eq!(
+            message(ConnectionCategory::Banking),
+            bad("The connection must be a banking connection")
+        );
+        assert_eq!(
+            message(ConnectionCategory::Brokerage),
+            bad("The connection must be a brokerage connection")
+        );
+        let not_found =
+            problem_for_category(&ReadError::NotFound, "Account", ConnectionCategory::Banking);
         assert_eq!(not_found, Problem::NotFound("Account"));
         for (retry_after, seconds) in [(Some(Duration::from_millis(1_500)), 2), (None, 5)] {
-            let unavailable = ReadError::Unavailable { retry_after, is_transient: true };
-            let unavailable = problem_for_category(&unavailable, "Account", ConnectionCategory::Banking);
+            let unavailable = ReadError::Unavailable {
+                retry_after,
+                is_transient: true,
+            };
+            let unavailable =
+                problem_for_category(&unavailable, "Account", ConnectionCategory::Banking);
             assert_eq!(unavailable, Problem::unavailable(seconds));
         }
     }

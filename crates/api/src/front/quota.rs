@@ -1,5 +1,5 @@
-//! Quota classes: how often an API key may call a path, how many of its requests may run at once, and which plan it
-//! needs.
+//! Quota classes: how often an API key may call a path, how many of its requests may run at once,
+//! and which plan it needs.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use jiff::Timestamp;
 
 use crate::front::problem::Problem;
 
-/// A permit for one concurrent live request of an API key, if the path needs one. The provider read holds it too, so a
-/// client that disconnects cannot start another read before its first one has ended.
+/// A permit for one concurrent live request of an API key, if the path needs one. The provider read
+/// holds it too, so a client that disconnects cannot start another read before its first one has
+/// ended.
 pub type LivePermit = Option<Arc<Permit<KeyId>>>;
 
 /// What a path costs its caller. Clones share the rate limit.
@@ -40,30 +41,44 @@ pub struct Quotas {
 }
 
 impl QuotaClass {
-    /// A class with a rate limit of its own for each key; 0 means no limit. Instances that share the store share the
-    /// limit, under its name.
+    /// A class with a rate limit of its own for each key; 0 means no limit. Instances that share
+    /// the store share the limit, under its name.
     #[must_use]
     pub fn per_minute(name: &'static str, calls: u32, store: Option<&SharedStore>) -> Self {
         let limit = RateLimiter::per_minute(calls).map(|limit| Arc::new(limit.shared(store, name)));
-        Self { limit, needs_permit: false, needs_access: true, needs_professional: false }
+        Self {
+            limit,
+            needs_permit: false,
+            needs_access: true,
+            needs_professional: false,
+        }
     }
 
     /// Each request is one of the concurrent requests of its key until the response has been sent.
     #[must_use]
     pub fn with_permit(self) -> Self {
-        Self { needs_permit: true, ..self }
+        Self {
+            needs_permit: true,
+            ..self
+        }
     }
 
     /// Also for a plan without API access.
     #[must_use]
     pub fn for_every_plan(self) -> Self {
-        Self { needs_access: false, ..self }
+        Self {
+            needs_access: false,
+            ..self
+        }
     }
 
     /// Needs the Professional plan.
     #[must_use]
     pub fn for_professionals(self) -> Self {
-        Self { needs_professional: true, ..self }
+        Self {
+            needs_professional: true,
+            ..self
+        }
     }
 
     /// Calls a minute. `None` if there is no limit.
@@ -88,11 +103,16 @@ impl QuotaClass {
         now: Timestamp,
     ) -> (Option<Decision>, Result<LivePermit, Problem>) {
         let permits = self.needs_permit.then_some(permits);
-        let Admission { decision, has_permit, permit } =
-            admit(self.limit.as_deref(), permits, caller.key_id, now).await;
+        let Admission {
+            decision,
+            has_permit,
+            permit,
+        } = admit(self.limit.as_deref(), permits, caller.key_id, now).await;
         let admitted = match decision {
             _ if !has_permit => Err(Problem::TooManyAtOnce),
-            Some(rejected) if !rejected.allowed => Err(Problem::TooManyRequests(gcra::whole_seconds(rejected.wait_us))),
+            Some(rejected) if !rejected.allowed => Err(Problem::TooManyRequests(
+                gcra::whole_seconds(rejected.wait_us),
+            )),
             _ => self.check_plan(caller.plan).map(|()| permit.map(Arc::new)),
         };
         (decision, admitted)
@@ -121,7 +141,13 @@ mod tests {
     }
 
     fn caller(plan: Plan) -> Caller {
-        Caller { key_id: KeyId::new(), user_id: UserId::new(), plan, timezone: TimeZone::UTC, revision: 1 }
+        Caller {
+            key_id: KeyId::new(),
+            user_id: UserId::new(),
+            plan,
+            timezone: TimeZone::UTC,
+            revision: 1,
+        }
     }
 
     #[tokio::test]
@@ -131,16 +157,29 @@ mod tests {
         let live = metadata.clone().with_permit();
         let brokerage = live.clone().for_professionals();
         let admitted = async |class: &QuotaClass, plan| {
-            class.admit(&caller(plan), &permits, NOW).await.1.map(|permit| permit.is_some())
+            class
+                .admit(&caller(plan), &permits, NOW)
+                .await
+                .1
+                .map(|permit| permit.is_some())
         };
-        assert_eq!(admitted(&metadata.clone().for_every_plan(), Plan::Saver).await, Ok(false));
+        assert_eq!(
+            admitted(&metadata.clone().for_every_plan(), Plan::Saver).await,
+            Ok(false)
+        );
         for (class, has_permit) in [(&metadata, false), (&live, true), (&brokerage, true)] {
-            assert_eq!(admitted(class, Plan::Saver).await, Err(Problem::PlanRequired));
+            assert_eq!(
+                admitted(class, Plan::Saver).await,
+                Err(Problem::PlanRequired)
+            );
             assert_eq!(admitted(class, Plan::Professional).await, Ok(has_permit));
         }
         assert_eq!(admitted(&metadata, Plan::Developer).await, Ok(false));
         assert_eq!(admitted(&live, Plan::Developer).await, Ok(true));
-        assert_eq!(admitted(&brokerage, Plan::Developer).await, Err(Problem::ProfessionalRequired));
+        assert_eq!(
+            admitted(&brokerage, Plan::Developer).await,
+            Err(Problem::ProfessionalRequired)
+        );
     }
 
     #[tokio::test]
@@ -163,7 +202,13 @@ mod tests {
         let (decision, rejected) = admit(&live).await;
         assert_eq!(rejected.err(), Some(Problem::TooManyAtOnce));
         assert_eq!(decision.map(|decision| decision.remaining), Some(9));
-        assert!(admit(&metadata).await.1.is_ok_and(|permit| permit.is_none()), "only live requests need a permit");
+        assert!(
+            admit(&metadata)
+                .await
+                .1
+                .is_ok_and(|permit| permit.is_none()),
+            "only live requests need a permit"
+        );
         drop(held);
         let (decision, admitted) = admit(&live).await;
         assert!(admitted.is_ok_and(|permit| permit.is_some()));

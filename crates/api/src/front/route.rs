@@ -62,7 +62,14 @@ pub(crate) struct RouteMetrics {
 impl Route {
     pub(crate) fn new(path: Cow<'static, str>, method: RouteMethod) -> Self {
         let (parameter_at, allow) = (path.find('{'), method.as_str().into());
-        Self { path, parameter_at, method, allow, has_codes: false, metrics: OnceLock::new() }
+        Self {
+            path,
+            parameter_at,
+            method,
+            allow,
+            has_codes: false,
+            metrics: OnceLock::new(),
+        }
     }
 
     /// As it was mounted, which is its name in log and metrics.
@@ -98,14 +105,21 @@ impl Route {
     pub(crate) fn matches(&self, path: &str) -> bool {
         match self.parameter_at {
             None => self.path == path,
-            Some(at) => path.strip_prefix(&self.path[..at]).is_some_and(|rest| have_form(&self.path[at..], rest)),
+            Some(at) => path
+                .strip_prefix(&self.path[..at])
+                .is_some_and(|rest| have_form(&self.path[at..], rest)),
         }
     }
 
     /// The parameters of a path that matches, in their order.
-    pub(crate) fn parameters<'p>(&self, path: &'p str) -> impl Iterator<Item = &'p str> + use<'_, 'p> {
+    pub(crate) fn parameters<'p>(
+        &self,
+        path: &'p str,
+    ) -> impl Iterator<Item = &'p str> + use<'_, 'p> {
         let segments = self.path.split('/').zip(path.split('/'));
-        segments.filter(|(template, _)| template.starts_with('{')).map(|(_, segment)| segment)
+        segments
+            .filter(|(template, _)| template.starts_with('{'))
+            .map(|(_, segment)| segment)
     }
 }
 
@@ -115,7 +129,8 @@ fn have_form(template: &str, path: &str) -> bool {
     loop {
         match (templates.next(), segments.next()) {
             (None, None) => return true,
-            (Some(template), Some(segment)) if template.starts_with('{') && !segment.is_empty() => {}
+            (Some(template), Some(segment)) if template.starts_with('{') && !segment.is_empty() => {
+            }
             (Some(template), Some(segment)) if template == segment => {}
             _ => return false,
         }
@@ -134,26 +149,59 @@ mod tests {
         let route = Route::new("/users/{id}/keys".into(), RouteMethod::Get);
         assert!(route.matches("/users/a/keys"));
         assert_eq!(route.parameters("/users/a/keys").collect::<Vec<_>>(), ["a"]);
-        for path in ["/users//keys", "/users/a", "/users/a/", "/users/a/keys/", "/users/a/b/keys", "/users/a/keyz"] {
+        for path in [
+            "/users//keys",
+            "/users/a",
+            "/users/a/",
+            "/users/a/keys/",
+            "/users/a/b/keys",
+            "/users/a/keyz",
+        ] {
             assert!(!route.matches(path), "{path}");
         }
     }
 
     #[test]
     fn path_may_have_two_parameters() {
-        let route = Route::new("/endpoints/{id}/deliveries/{eventId}".into(), RouteMethod::Get);
+        let route = Route::new(
+            "/endpoints/{id}/deliveries/{eventId}".into(),
+            RouteMethod::Get,
+        );
         assert!(route.matches("/endpoints/a/deliveries/b"));
-        assert!(!route.matches("/endpoints/a/deliveries/") && !route.matches("/endpoints/a/deliveries"));
-        assert_eq!(route.parameters("/endpoints/a/deliveries/b").collect::<Vec<_>>(), ["a", "b"]);
+        assert!(
+            !route.matches("/endpoints/a/deliveries/") && !route.matches("/endpoints/a/deliveries")
+        );
+        assert_eq!(
+            route
+                .parameters("/endpoints/a/deliveries/b")
+                .collect::<Vec<_>>(),
+            ["a", "b"]
+        );
     }
 
     #[test]
     fn route_accepts_its_methods() {
         use RouteMethod::{Delete, Get, Patch, Post};
-        let all = [Method::GET, Method::HEAD, Method::POST, Method::PATCH, Method::DELETE, Method::PUT];
-        for (method, accepted) in [(Get, "GET, HEAD"), (Post, "POST"), (Patch, "PATCH"), (Delete, "DELETE")] {
+        let all = [
+            Method::GET,
+            Method::HEAD,
+            Method::POST,
+            Method::PATCH,
+            Method::DELETE,
+            Method::PUT,
+        ];
+        for (method, accepted) in [
+            (Get, "GET, HEAD"),
+            (Post, "POST"),
+            (Patch, "PATCH"),
+            (Delete, "DELETE"),
+        ] {
             let route = Route::new("/path".into(), method);
-            let accepts: Vec<&str> = all.iter().filter(|other| route.accepts(other)).map(Method::as_str).collect();
+            let accepts: Vec<&str> = all
+                .iter()
+                .filter(|other| route.accepts(other))
+                .map(Method::as_str)
+                .collect();
             assert_eq!(accepts.join(", "), accepted);
         }
     }

@@ -26,9 +26,9 @@ pub struct SeenRows {
 impl Access {
     /// What syncs of the caller's connection had seen before a time.
     ///
-    /// As for a page of changes, the connection is synced if its last sync is old: after a renewal, no sync may know
-    /// the rows' ids yet, and all rows would be new. If that fails, the read of the rows says why. A sync that takes
-    /// longer than `deadline` goes on.
+    /// As for a page of changes, the connection is synced if its last sync is old: after a renewal,
+    /// no sync may know the rows' ids yet, and all rows would be new. If that fails, the read of
+    /// the rows says why. A sync that takes longer than `deadline` goes on.
     pub async fn seen_before(
         &self,
         caller: &Caller,
@@ -36,17 +36,29 @@ impl Access {
         before: Timestamp,
         deadline: Instant,
     ) -> Result<SeenRows, Problem> {
-        let (connections, user, max_age) =
-            (self.connections().clone(), caller.user_id, self.inner.settings.changes_max_age);
-        let sync = async move { Box::pin(connections.syncs().freshen(user, connection, max_age)).await };
+        let (connections, user, max_age) = (
+            self.connections().clone(),
+            caller.user_id,
+            self.inner.settings.changes_max_age,
+        );
+        let sync =
+            async move { Box::pin(connections.syncs().freshen(user, connection, max_age)).await };
         let _ = timeout_at(deadline, self.connections().tasks().spawn(sync)).await;
         let syncs = self.connections().syncs();
         let problem = |_| Problem::Internal;
-        let state = syncs.state(caller.user_id, connection).await.map_err(problem)?;
-        let (hasher, fingerprints) = syncs.fingerprints(caller.user_id, connection).await.map_err(problem)?;
+        let state = syncs
+            .state(caller.user_id, connection)
+            .await
+            .map_err(problem)?;
+        let (hasher, fingerprints) = syncs
+            .fingerprints(caller.user_id, connection)
+            .await
+            .map_err(problem)?;
         let mark = Fingerprint::seconds(before);
-        let (seen, later): (Vec<&Fingerprint>, Vec<_>) =
-            fingerprints.rows.iter().partition(|row| row.first_mark < mark);
+        let (seen, later): (Vec<&Fingerprint>, Vec<_>) = fingerprints
+            .rows
+            .iter()
+            .partition(|row| row.first_mark < mark);
         let late = before.saturating_sub(LATE_MAX).unwrap_or(before);
         let oldest = later.iter().map(|row| row.digests.day.start()).min();
         Ok(SeenRows {
@@ -64,6 +76,7 @@ impl SeenRows {
     #[must_use]
     pub fn is_new(&self, row: &Transaction<'_>) -> bool {
         let digests = self.hasher.transaction(row);
-        !self.rows.contains(&digests.row) && (row.instant >= self.before || digests.day >= self.watched_from)
+        !self.rows.contains(&digests.row)
+            && (row.instant >= self.before || digests.day >= self.watched_from)
     }
 }

@@ -1,4 +1,5 @@
-//! The trace that a request belongs to (W3C Trace Context). A trusted proxy may have begun it, or this service does.
+//! The trace that a request belongs to (W3C Trace Context). A trusted proxy may have begun it, or
+//! this service does.
 
 use std::net::SocketAddr;
 
@@ -12,28 +13,46 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// Makes the span of a request a part of the trace that `traceparent` names, if the peer is a trusted proxy, because
-/// anybody else could choose it. Returns the id of the trace, if there is one.
+/// Makes the span of a request a part of the trace that `traceparent` names, if the peer is a
+/// trusted proxy, because anybody else could choose it. Returns the id of the trace, if there is
+/// one.
 pub(super) fn join(span: &Span, request: &Request, trusted: &[Network]) -> Option<TraceId> {
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    let peer = request
+        .extensions()
+        .get::<ConnectInfo<SocketAddr>>()
+        .map(|peer| peer.0.ip());
     let is_trusted = peer.is_some_and(|peer| trusted.iter().any(|network| network.contains(peer)));
     let parent = is_trusted.then(|| parent(request)).flatten();
-    let given = parent.as_ref().map(|parent| parent.span().span_context().trace_id());
+    let given = parent
+        .as_ref()
+        .map(|parent| parent.span().span_context().trace_id());
     if let Some(parent) = parent {
         // Fails if traces are off.
         let _ = span.set_parent(parent);
     }
     let of_span = span.context().span().span_context().trace_id();
-    if of_span == TraceId::INVALID { given } else { Some(of_span) }
+    if of_span == TraceId::INVALID {
+        given
+    } else {
+        Some(of_span)
+    }
 }
 
 fn parent(request: &Request) -> Option<Context> {
-    let given =
-        TraceContextPropagator::new().extract_with_context(&Context::new(), &HeaderExtractor(request.headers()));
+    let given = TraceContextPropagator::new()
+        .extract_with_context(&Context::new(), &HeaderExtractor(request.headers()));
     let given = given.span().span_context().clone();
     // Without `tracestate`: spans would take a text that somebody chose to the collector.
-    let parent = SpanContext::new(given.trace_id(), given.span_id(), given.trace_flags(), true, TraceState::NONE);
-    parent.is_valid().then(|| Context::new().with_remote_span_context(parent))
+    let parent = SpanContext::new(
+        given.trace_id(),
+        given.span_id(),
+        given.trace_flags(),
+        true,
+        TraceState::NONE,
+    );
+    parent
+        .is_valid()
+        .then(|| Context::new().with_remote_span_context(parent))
 }
 
 /// The status that the request got.

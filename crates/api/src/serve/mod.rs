@@ -1,8 +1,9 @@
 //! Opens listeners and serves a router on the connections that they accept, with HTTP/1.1.
 //!
-//! This replaces `axum::serve`, which limits neither connections, nor the time that a client takes to send its headers
-//! or to read its response. There is no HTTP/2: it needs TLS in practice, and proxies speak HTTP/1.1 to what is behind
-//! them. A connection handles one request at a time, so the limit of connections is also that of requests.
+//! This replaces `axum::serve`, which limits neither connections, nor the time that a client takes
+//! to send its headers or to read its response. There is no HTTP/2: it needs TLS in practice, and
+//! proxies speak HTTP/1.1 to what is behind them. A connection handles one request at a time, so
+//! the limit of connections is also that of requests.
 
 mod slots;
 
@@ -30,23 +31,28 @@ use tower::Service as _;
 
 use slots::{Slot, Slots};
 
-/// Pause after an accept error such as "too many open files"; an immediate retry would only fail again.
+/// Pause after an accept error such as "too many open files"; an immediate retry would only fail
+/// again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Size of a request's head beyond which hyper rejects it: more than the API's own limits of 16 KiB for the path and 64
-/// KiB for the headers, so that it can respond with its error object. A full listener holds 96 MiB of unfinished heads.
+/// Size of a request's head beyond which hyper rejects it: more than the API's own limits of 16 KiB
+/// for the path and 64 KiB for the headers, so that it can respond with its error object. A full
+/// listener holds 96 MiB of unfinished heads.
 const HEAD_BYTES_MAX: usize = 96 * 1024;
-/// Header fields of a request beyond which hyper rejects it. hyper allocates all of them before it parses: 256 fields
-/// cost a request 0.2 µs more than the default of 100; 1,000 fields cost 1.1 µs more.
+/// Header fields of a request beyond which hyper rejects it. hyper allocates all of them before it
+/// parses: 256 fields cost a request 0.2 µs more than the default of 100; 1,000 fields cost 1.1 µs
+/// more.
 const HEADERS_MAX: usize = 256;
 
-/// When the service stops, a client has this long to send the rest of a request's head, and to take a response that was
-/// complete when it began.
+/// When the service stops, a client has this long to send the rest of a request's head, and to take
+/// a response that was complete when it began.
 const STOP_IDLE_MAX: Duration = Duration::from_secs(3);
 /// How often a new connection without a slot looks for an idle one to replace.
 const SLOT_INTERVAL: Duration = Duration::from_secs(1);
-/// The open files that the process asks for: three full listeners, and as many again for everything else.
+/// The open files that the process asks for: three full listeners, and as many again for everything
+/// else.
 const OPEN_FILES: u64 = 8_192;
-/// The response to a connection above the limit of its address. It is sent without reading the request.
+/// The response to a connection above the limit of its address. It is sent without reading the
+/// request.
 const TOO_MANY_CONNECTIONS: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n\
     content-length: 91\r\nretry-after: 1\r\nconnection: close\r\n\r\n\
     {\"error\":{\"message\":\"Too many connections from this address: close some, then try again\"}}\n";
@@ -69,24 +75,25 @@ impl Listener {
 /// Limits of a listener.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// Concurrent connections. A new one beyond this limit replaces the one that has been idle longest, or waits.
+    /// Concurrent connections. A new one beyond this limit replaces the one that has been idle
+    /// longest, or waits.
     pub connections_max: usize,
-    /// Concurrent connections of one client address (of an IPv6 client: of its /64). A new one beyond this limit
-    /// replaces the address's own that has been idle longest, or is rejected.
+    /// Concurrent connections of one client address (of an IPv6 client: of its /64). A new one
+    /// beyond this limit replaces the address's own that has been idle longest, or is rejected.
     pub connections_per_address_max: usize,
-    /// A connection can be replaced once it has waited for a request, or for its client to read the response, for this
-    /// long.
+    /// A connection can be replaced once it has waited for a request, or for its client to read the
+    /// response, for this long.
     pub idle_min: Duration,
     /// Proxies, which open connections for many clients and have no limit by address.
     pub trusted_proxies: Vec<Network>,
-    /// Limit from the connection, or from the end of a response, to the end of the next request's headers. hyper has
-    /// one timer for idle connections and slow headers. Proxies usually keep idle connections for 60 s. This limit is
-    /// longer, so that the proxy closes first.
+    /// Limit from the connection, or from the end of a response, to the end of the next request's
+    /// headers. hyper has one timer for idle connections and slow headers. Proxies usually keep
+    /// idle connections for 60 s. This limit is longer, so that the proxy closes first.
     pub head_timeout: Duration,
     /// A client that reads nothing of its response for this long is disconnected.
     pub write_timeout: Duration,
-    /// For how long after a stop an open connection takes one more request, its last. A proxy may be sending it at that
-    /// moment, and could not repeat a POST.
+    /// For how long after a stop an open connection takes one more request, its last. A proxy may
+    /// be sending it at that moment, and could not repeat a POST.
     pub drain: Duration,
     /// How long requests in flight may continue after a stop.
     pub stop_timeout: Duration,
@@ -113,23 +120,35 @@ pub async fn listen(address: SocketAddr) -> io::Result<Listener> {
     Ok(Listener { socket, address })
 }
 
-/// Serves the router until `stop` is cancelled. Requests in flight may then finish within `stop_timeout`.
-pub async fn serve(listener: Listener, router: Router, options: ServeOptions, stop: CancellationToken) {
-    let (permits, slots) = (Arc::new(Semaphore::new(options.connections_max)), Slots::default());
+/// Serves the router until `stop` is cancelled. Requests in flight may then finish within
+/// `stop_timeout`.
+pub async fn serve(
+    listener: Listener,
+    router: Router,
+    options: ServeOptions,
+    stop: CancellationToken,
+) {
+    let (permits, slots) = (
+        Arc::new(Semaphore::new(options.connections_max)),
+        Slots::default(),
+    );
     let graceful = GracefulShutdown::new();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(options.head_timeout)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX);
-    let (mut connections, mut incoming) = (JoinSet::new(), IncomingConnections::Listening(listener));
+    let (mut connections, mut incoming) =
+        (JoinSet::new(), IncomingConnections::Listening(listener));
     while let Some((stream, peer)) = incoming.next(&stop).await {
         while connections.try_join_next().is_some() {}
         let Some(slot) = open_slot(&slots, peer, &options) else {
             reject(stream);
             continue;
         };
-        let Some(permit) = acquire_permit(&permits, &slots, &slot, &options, &stop).await else { break };
+        let Some(permit) = acquire_permit(&permits, &slots, &slot, &options, &stop).await else {
+            break;
+        };
         let (http, router, watcher) = (http.clone(), router.clone(), graceful.watcher());
         let write_timeout = options.write_timeout;
         connections.spawn(async move {
@@ -150,14 +169,17 @@ pub async fn serve(listener: Listener, router: Router, options: ServeOptions, st
             () = close_waiting(&slots) => {}
         }
     };
-    if tokio::time::timeout(options.stop_timeout, shutdown).await.is_err() {
+    if tokio::time::timeout(options.stop_timeout, shutdown)
+        .await
+        .is_err()
+    {
         tracing::warn!("connections aborted: they did not close within the shutdown timeout");
     }
     connections.shutdown().await;
 }
 
-/// Closes the connections that would otherwise hold up the stop until their head times out. hyper closes those that
-/// wait between two requests, but not those with a part of one.
+/// Closes the connections that would otherwise hold up the stop until their head times out. hyper
+/// closes those that wait between two requests, but not those with a part of one.
 async fn close_waiting(slots: &Slots) {
     loop {
         tokio::time::sleep(STOP_IDLE_MAX).await;
@@ -174,12 +196,15 @@ async fn serve_connection(
     slot: &Slot,
     watcher: Watcher,
 ) {
-    // Without it, Nagle's algorithm may hold back a small response until the previous one is acknowledged.
+    // Without it, Nagle's algorithm may hold back a small response until the previous one is
+    // acknowledged.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "could not set TCP_NODELAY");
     }
     let mut stream = Box::pin(TimeoutStream::new(stream));
-    stream.as_mut().set_write_timeout_pinned(Some(write_timeout));
+    stream
+        .as_mut()
+        .set_write_timeout_pinned(Some(write_timeout));
     let service = service_fn(|mut request: http::Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
         slot.set_busy();
@@ -190,26 +215,33 @@ async fn serve_connection(
             Ok::<_, std::convert::Infallible>(slot.watch(response?))
         }
     });
-    if let Err(error) = watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await {
+    if let Err(error) = watcher
+        .watch(http.serve_connection(TokioIo::new(stream), service))
+        .await
+    {
         tracing::debug!(%error, "connection failed");
     }
 }
 
-/// The connections that the listener accepts, and after a stop those that the system has accepted for it already.
+/// The connections that the listener accepts, and after a stop those that the system has accepted
+/// for it already.
 enum IncomingConnections {
     Listening(Listener),
     Queued(Vec<(TcpStream, SocketAddr)>),
 }
 
 impl IncomingConnections {
-    /// When the service stops, the socket closes at once, so that a proxy turns to another instance. What would break
-    /// then comes next, and `None` at the end.
+    /// When the service stops, the socket closes at once, so that a proxy turns to another
+    /// instance. What would break then comes next, and `None` at the end.
     async fn next(&mut self, stop: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
         if let Self::Listening(listener) = self {
             if let Some(accepted) = accept(listener, stop).await {
                 return Some(accepted);
             }
-            let Self::Listening(listener) = std::mem::replace(self, Self::Queued(Vec::new())) else { return None };
+            let Self::Listening(listener) = std::mem::replace(self, Self::Queued(Vec::new()))
+            else {
+                return None;
+            };
             *self = Self::Queued(queued(listener));
         }
         match self {
@@ -221,7 +253,9 @@ impl IncomingConnections {
 
 /// Closes the socket, and returns the connections that the system had accepted for it.
 fn queued(listener: Listener) -> Vec<(TcpStream, SocketAddr)> {
-    let Ok(socket) = listener.socket.into_std() else { return Vec::new() };
+    let Ok(socket) = listener.socket.into_std() else {
+        return Vec::new();
+    };
     let accepted = std::iter::from_fn(|| socket.accept().ok());
     let usable = accepted.filter_map(|(stream, peer)| {
         stream.set_nonblocking(true).ok()?;
@@ -245,11 +279,23 @@ async fn accept(listener: &Listener, stop: &CancellationToken) -> Option<(TcpStr
 }
 
 fn open_slot(slots: &Slots, peer: SocketAddr, options: &ServeOptions) -> Option<Slot> {
-    let ServeOptions { connections_per_address_max, idle_min, trusted_proxies, .. } = options;
-    slots.open(peer.ip(), trusted_proxies, *connections_per_address_max, *idle_min, Instant::now())
+    let ServeOptions {
+        connections_per_address_max,
+        idle_min,
+        trusted_proxies,
+        ..
+    } = options;
+    slots.open(
+        peer.ip(),
+        trusted_proxies,
+        *connections_per_address_max,
+        *idle_min,
+        Instant::now(),
+    )
 }
 
-/// Waits until the listener has room, and makes room if a connection is idle. Returns `None` when the service stops.
+/// Waits until the listener has room, and makes room if a connection is idle. Returns `None` when
+/// the service stops.
 async fn acquire_permit(
     permits: &Arc<Semaphore>,
     slots: &Slots,
@@ -277,23 +323,36 @@ fn reject(stream: TcpStream) {
     }
 }
 
-/// Raises the limit of open files as far as the system allows, up to what full listeners need. Many systems start a
-/// process with 1,024.
+/// Raises the limit of open files as far as the system allows, up to what full listeners need. Many
+/// systems start a process with 1,024.
 pub fn raise_open_files_limit() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.unwrap_or(OPEN_FILES).min(OPEN_FILES);
     if limit.current.is_some_and(|current| current < wanted)
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit })
+        && let Err(error) = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(wanted),
+                ..limit
+            },
+        )
     {
         tracing::warn!(%error, "could not raise the limit of open files");
     }
     if wanted < OPEN_FILES {
-        tracing::warn!(limit = wanted, wanted = OPEN_FILES, "the limit of open files is low: set LimitNOFILE");
+        tracing::warn!(
+            limit = wanted,
+            wanted = OPEN_FILES,
+            "the limit of open files is low: set LimitNOFILE"
+        );
     }
 }
 
 /// True if the client closed the connection before it was accepted; the loop need not pause then.
 fn is_client_abort(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
 }

@@ -1,4 +1,5 @@
-//! The open connections of a listener: how many each client address has, and which one to close for a new one.
+//! The open connections of a listener: how many each client address has, and which one to close for
+//! a new one.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -57,8 +58,9 @@ impl Slots {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Registers a connection that was accepted at `now`. An address that already has `max` connections loses the one
-    /// that has been idle longest. None if none of them has been idle for `idle_min`.
+    /// Registers a connection that was accepted at `now`. An address that already has `max`
+    /// connections loses the one that has been idle longest. None if none of them has been idle for
+    /// `idle_min`.
     pub(super) fn open(
         &self,
         peer: IpAddr,
@@ -70,7 +72,10 @@ impl Slots {
         let is_proxy = trusted_proxies.iter().any(|network| network.contains(peer));
         let address = (!is_proxy).then(|| rate_limit_key(peer));
         let mut open = self.open.lock();
-        if address.is_some() && open.of(address).count() >= max && !open.close_longest_idle(address, idle_min, now) {
+        if address.is_some()
+            && open.of(address).count() >= max
+            && !open.close_longest_idle(address, idle_min, now)
+        {
             return None;
         }
         let connection = Arc::new(Connection {
@@ -83,22 +88,32 @@ impl Slots {
         open.next_id += 1;
         open.connections.insert(id, Arc::clone(&connection));
         let (open, is_stopping) = (Arc::clone(&self.open), Arc::clone(&self.is_stopping));
-        Some(Slot { id, connection, open, is_stopping })
+        Some(Slot {
+            id,
+            connection,
+            open,
+            is_stopping,
+        })
     }
 
-    /// Closes the connection that has been idle longest, if one has been idle for `idle_min`, except `newest`.
+    /// Closes the connection that has been idle longest, if one has been idle for `idle_min`,
+    /// except `newest`.
     pub(super) fn close_longest_idle(&self, newest: &Slot, idle_min: Duration, now: Instant) {
         let mut open = self.open.lock();
         let kept = open.connections.remove(&newest.id);
         open.close_longest_idle(None, idle_min, now);
-        open.connections.extend(kept.map(|connection| (newest.id, connection)));
+        open.connections
+            .extend(kept.map(|connection| (newest.id, connection)));
     }
 
-    /// Closes the connections whose clients have sent no whole request for `idle_min`, except while a response is
-    /// streamed.
+    /// Closes the connections whose clients have sent no whole request for `idle_min`, except while
+    /// a response is streamed.
     pub(super) fn close_waiting(&self, idle_min: Duration, now: Instant) {
         for connection in self.open.lock().connections.values() {
-            let is_waiting = connection.idle_since.lock().is_some_and(|since| now.duration_since(since) >= idle_min);
+            let is_waiting = connection
+                .idle_since
+                .lock()
+                .is_some_and(|since| now.duration_since(since) >= idle_min);
             if is_waiting && !connection.is_streaming.load(Ordering::Relaxed) {
                 connection.closed.cancel();
             }
@@ -109,13 +124,26 @@ impl Slots {
 impl Open {
     /// The connections of an address, or all.
     fn of(&self, address: Option<IpAddr>) -> impl Iterator<Item = (&u64, &Arc<Connection>)> {
-        self.connections.iter().filter(move |(_, connection)| address.is_none() || connection.address == address)
+        self.connections
+            .iter()
+            .filter(move |(_, connection)| address.is_none() || connection.address == address)
     }
 
-    fn close_longest_idle(&mut self, address: Option<IpAddr>, idle_min: Duration, now: Instant) -> bool {
-        let idle = self.of(address).filter_map(|(id, connection)| Some(((*connection.idle_since.lock())?, *id)));
-        let longest = idle.min().filter(|(since, _)| now.duration_since(*since) >= idle_min);
-        let Some(connection) = longest.and_then(|(_, id)| self.connections.remove(&id)) else { return false };
+    fn close_longest_idle(
+        &mut self,
+        address: Option<IpAddr>,
+        idle_min: Duration,
+        now: Instant,
+    ) -> bool {
+        let idle = self
+            .of(address)
+            .filter_map(|(id, connection)| Some(((*connection.idle_since.lock())?, *id)));
+        let longest = idle
+            .min()
+            .filter(|(since, _)| now.duration_since(*since) >= idle_min);
+        let Some(connection) = longest.and_then(|(_, id)| self.connections.remove(&id)) else {
+            return false;
+        };
         connection.closed.cancel();
         true
     }
@@ -133,32 +161,44 @@ impl Slot {
     /// Watches a body that is made while it is sent. One that is complete already is left as it is.
     pub(super) fn watch(&self, mut response: Response) -> Response {
         if self.is_stopping.load(Ordering::Relaxed) {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            response
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if response.body().size_hint().exact().is_some() {
             return response;
         }
         self.connection.is_streaming.store(true, Ordering::Relaxed);
-        let timeout = response.extensions().get::<ResponseTimeout>().map(|ResponseTimeout(timeout)| {
-            let (end, closed) = (Instant::now() + *timeout, self.connection.closed.clone());
-            AbortOnDropHandle::new(tokio::spawn(async move {
-                tokio::time::sleep_until(end).await;
-                closed.cancel();
-            }))
-        });
+        let timeout =
+            response
+                .extensions()
+                .get::<ResponseTimeout>()
+                .map(|ResponseTimeout(timeout)| {
+                    let (end, closed) = (Instant::now() + *timeout, self.connection.closed.clone());
+                    AbortOnDropHandle::new(tokio::spawn(async move {
+                        tokio::time::sleep_until(end).await;
+                        closed.cancel();
+                    }))
+                });
         let connection = Arc::clone(&self.connection);
-        response.map(|body| Body::new(StreamedBody { body, connection, _timeout: timeout }))
+        response.map(|body| {
+            Body::new(StreamedBody {
+                body,
+                connection,
+                _timeout: timeout,
+            })
+        })
     }
 
-    /// Returns when the connection has to be closed: for another one, because its response takes too long, or because
-    /// the service stops.
+    /// Returns when the connection has to be closed: for another one, because its response takes
+    /// too long, or because the service stops.
     pub(super) async fn closed(&self) {
         self.connection.closed.cancelled().await;
     }
 }
 
-/// A body that is made while it is sent. The connection is idle while the client reads, and busy while the next frame
-/// is made, which may take long.
+/// A body that is made while it is sent. The connection is idle while the client reads, and busy
+/// while the next frame is made, which may take long.
 pub(super) struct StreamedBody {
     body: Body,
     connection: Arc<Connection>,
@@ -169,7 +209,10 @@ impl http_body::Body for StreamedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        task: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(task);
         *self.connection.idle_since.lock() = frame.is_ready().then(Instant::now);
         frame
@@ -217,13 +260,22 @@ mod tests {
         let other = open(&slots, "2001:db8:2::1", start).unwrap();
         let first = open(&slots, "2001:db8:1::1", start).unwrap();
         let second = open(&slots, "2001:db8:1::2", start).unwrap();
-        assert!(open(&slots, "2001:db8:1::3", start).is_none(), "too young to be closed");
+        assert!(
+            open(&slots, "2001:db8:1::3", start).is_none(),
+            "too young to be closed"
+        );
         let later = start + IDLE_MIN;
         first.set_busy();
         let third = open(&slots, "2001:db8:1::3", later).unwrap();
-        assert_eq!([&other, &first, &second, &third].map(is_closed), [false, false, true, false]);
+        assert_eq!(
+            [&other, &first, &second, &third].map(is_closed),
+            [false, false, true, false]
+        );
         third.set_busy();
-        assert!(open(&slots, "2001:db8:1::4", later + IDLE_MIN).is_none(), "all are busy");
+        assert!(
+            open(&slots, "2001:db8:1::4", later + IDLE_MIN).is_none(),
+            "all are busy"
+        );
         drop(third);
         assert!(open(&slots, "2001:db8:1::4", later).is_some());
     }
@@ -233,9 +285,14 @@ mod tests {
         let (slots, start) = (Slots::default(), Instant::now());
         let slot = open(&slots, "10.0.0.1", start).unwrap();
         let is_idle = || slot.connection.idle_since.lock().is_some();
-        let (sender, frames) = tokio::sync::mpsc::unbounded_channel::<Result<Bytes, std::io::Error>>();
-        let frames = futures_util::stream::unfold(frames, async |mut frames| Some((frames.recv().await?, frames)));
-        let mut body = slot.watch(Response::new(Body::from_stream(frames))).into_body();
+        let (sender, frames) =
+            tokio::sync::mpsc::unbounded_channel::<Result<Bytes, std::io::Error>>();
+        let frames = futures_util::stream::unfold(frames, async |mut frames| {
+            Some((frames.recv().await?, frames))
+        });
+        let mut body = slot
+            .watch(Response::new(Body::from_stream(frames)))
+            .into_body();
         slot.set_idle(start);
         assert!(body.frame().now_or_never().is_none());
         assert!(!is_idle(), "the next frame is being made");
@@ -246,7 +303,11 @@ mod tests {
         assert!(body.frame().await.is_none());
         assert!(is_idle());
         let whole = slot.watch(Response::new(Body::from("four")));
-        assert_eq!(whole.body().size_hint().exact(), Some(4), "a whole body keeps its length");
+        assert_eq!(
+            whole.body().size_hint().exact(),
+            Some(4),
+            "a whole body keeps its length"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -256,7 +317,9 @@ mod tests {
         let response = |timeout| {
             let frames = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
             let mut response = Response::new(Body::from_stream(frames));
-            response.extensions_mut().insert(ResponseTimeout(Duration::from_secs(timeout)));
+            response
+                .extensions_mut()
+                .insert(ResponseTimeout(Duration::from_secs(timeout)));
             slot.watch(response)
         };
         let ended = response(10);
@@ -264,14 +327,21 @@ mod tests {
         drop(ended);
         tokio::time::sleep(Duration::from_secs(59)).await;
         assert!(!is_closed(&slot), "the end of a response ends its time");
-        tokio::time::timeout(Duration::from_secs(2), slot.closed()).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(2), slot.closed())
+            .await
+            .unwrap();
     }
 
     #[test]
     fn stop_closes_waiting_connections_only() {
         let (slots, start) = (Slots::default(), Instant::now());
         let open_at = |now| open(&slots, "10.0.0.1", now).unwrap();
-        let all = [open_at(start), open_at(start + IDLE_MIN), open_at(start), open_at(start)];
+        let all = [
+            open_at(start),
+            open_at(start + IDLE_MIN),
+            open_at(start),
+            open_at(start),
+        ];
         let [_, _, busy, streaming] = &all;
         busy.set_busy();
         let frames = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
@@ -286,7 +356,9 @@ mod tests {
     #[test]
     fn proxy_has_no_limit_of_its_own() {
         let (slots, now) = (Slots::default(), Instant::now());
-        let opened: Vec<Slot> = (0..100).map(|_| open(&slots, "10.0.0.1", now).unwrap()).collect();
+        let opened: Vec<Slot> = (0..100)
+            .map(|_| open(&slots, "10.0.0.1", now).unwrap())
+            .collect();
         assert!(!opened.iter().any(is_closed));
     }
 
@@ -300,9 +372,15 @@ mod tests {
         let newest = open(&slots, "10.0.0.3", start).unwrap();
         for _ in 0..2 {
             slots.close_longest_idle(&newest, IDLE_MIN, start + 2 * IDLE_MIN);
-            assert_eq!([&first, &second, &newest].map(is_closed), [false, true, false]);
+            assert_eq!(
+                [&first, &second, &newest].map(is_closed),
+                [false, true, false]
+            );
         }
         slots.close_longest_idle(&newest, IDLE_MIN, start + 3 * IDLE_MIN);
-        assert_eq!([&first, &second, &newest].map(is_closed), [true, true, false]);
+        assert_eq!(
+            [&first, &second, &newest].map(is_closed),
+            [true, true, false]
+        );
     }
 }

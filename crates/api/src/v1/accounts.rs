@@ -1,8 +1,11 @@
-//! `GET /v1/accounts`: the accounts of all connections, from the database, cached until the user's revision changes.
+//! `GET /v1/accounts`: the accounts of all connections, from the database, cached until the user's
+//! revision changes.
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, Page, UserId, page};
+use bellbird_domain::{
+    Account, AccountId, AccountType, ConnectionId, Currency, Page, UserId, page,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -42,9 +45,17 @@ async fn list_accounts(
     if let Some(body) = cache.get(&caller, list, now) {
         return Ok(json_bytes(body));
     }
-    let (accounts, total) = state.access.storage().accounts().list(caller.user_id, page.limit, page.offset).await?;
+    let (accounts, total) = state
+        .access
+        .storage()
+        .accounts()
+        .list(caller.user_id, page.limit, page.offset)
+        .await?;
     let data = accounts.iter().map(AccountView::from).collect();
-    let body = to_json(&AccountList { data, pagination: Pagination::exact(page, total) })?;
+    let body = to_json(&AccountList {
+        data,
+        pagination: Pagination::exact(page, total),
+    })?;
     cache.insert(&caller, list, body.clone(), now);
     Ok(json_bytes(body))
 }
@@ -57,10 +68,19 @@ async fn list_of_connection(
 ) -> Result<Response, Problem> {
     const UNKNOWN: Problem = Problem::NotFound("Connection");
     let (storage, id) = (state.access.storage(), connection_id.ok_or(UNKNOWN)?);
-    storage.connections().find(user_id, id).await?.ok_or(UNKNOWN)?;
+    storage
+        .connections()
+        .find(user_id, id)
+        .await?
+        .ok_or(UNKNOWN)?;
     let accounts = storage.accounts().list_of_connection(user_id, id).await?;
     let offset = usize::try_from(page.offset).unwrap_or(usize::MAX);
-    let data = accounts.iter().skip(offset).take(page.limit as usize).map(AccountView::from).collect();
+    let data = accounts
+        .iter()
+        .skip(offset)
+        .take(page.limit as usize)
+        .map(AccountView::from)
+        .collect();
     let pagination = Pagination::exact(page, accounts.len() as u64);
     Ok(json_bytes(to_json(&AccountList { data, pagination })?))
 }
@@ -72,7 +92,8 @@ pub(super) struct AccountsQuery {
     /// Only the accounts of this connection.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     connection_id: Option<ConnectionParam>,
-    /// Maximum number of items, 1 to 200. Larger values are clamped; `pagination.limit` shows the value applied.
+    /// Maximum number of items, 1 to 200. Larger values are clamped; `pagination.limit` shows the
+    /// value applied.
     #[param(inline, example = 50)]
     limit: Option<AccountsLimit>,
     /// Number of items to skip.
@@ -120,7 +141,10 @@ impl<'a> From<&'a Account> for AccountView<'a> {
             name: &account.name,
             r#type: account.account_type,
             institution_name: account.institution_name.as_deref(),
-            account_number: account.number.as_ref().map(bellbird_domain::MaskedNumber::as_str),
+            account_number: account
+                .number
+                .as_ref()
+                .map(bellbird_domain::MaskedNumber::as_str),
             currency: account.currency,
         }
     }

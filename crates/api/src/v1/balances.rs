@@ -47,29 +47,48 @@ async fn list_balances(
     Query(query): Query<BalancesQuery>,
 ) -> Result<Response, Problem> {
     let AccountIds(account_ids) = query.account_ids;
-    let key =
-        BalancesKey { key_id: caller.key_id, account_ids: account_ids.ok_or(Problem::NotFound(REQUESTED))?.into() };
+    let key = BalancesKey {
+        key_id: caller.key_id,
+        account_ids: account_ids.ok_or(Problem::NotFound(REQUESTED))?.into(),
+    };
     if let Some((cached, age)) = state.inner.balances_cache.get(&key, now).await {
-        state.verify_ownership(&caller, &key.account_ids, &cached.revision).await?;
+        state
+            .verify_ownership(&caller, &key.account_ids, &cached.revision)
+            .await?;
         return Ok(cached.body.response(CacheStatus::Hit(age)));
     }
     let accounts = state.own_accounts(&caller, &key.account_ids).await?;
     let revision = caller.revision;
     let read = state.clone().read_balances(caller, accounts);
-    let body = state.inner.balances_flights.join(key.clone(), revision, read).await?;
-    let cached = || CachedBalances { body: body.clone(), revision: Arc::new(AtomicI64::new(revision)) };
-    let cache_status = state.inner.balances_cache.keep(key, body.complete.then(cached), now).await;
+    let body = state
+        .inner
+        .balances_flights
+        .join(key.clone(), revision, read)
+        .await?;
+    let cached = || CachedBalances {
+        body: body.clone(),
+        revision: Arc::new(AtomicI64::new(revision)),
+    };
+    let cache_status = state
+        .inner
+        .balances_cache
+        .keep(key, body.complete.then(cached), now)
+        .await;
     Ok(body.response(cache_status))
 }
 
 impl V1State {
-    async fn own_accounts(&self, caller: &Caller, ids: &[AccountId]) -> Result<Vec<Account>, Problem> {
+    async fn own_accounts(
+        &self,
+        caller: &Caller,
+        ids: &[AccountId],
+    ) -> Result<Vec<Account>, Problem> {
         let found = self.access.reads().own_accounts(caller, ids).await;
         found.map_err(|error| problem_from_read(&error, REQUESTED, ""))
     }
 
-    /// Checks that the accounts of a cached response still belong to the caller. Queries the database only if the
-    /// caller's revision has changed since the last check.
+    /// Checks that the accounts of a cached response still belong to the caller. Queries the
+    /// database only if the caller's revision has changed since the last check.
     async fn verify_ownership(
         &self,
         caller: &Caller,
@@ -86,11 +105,21 @@ impl V1State {
     async fn read_balances(self, caller: Caller, accounts: Vec<Account>) -> LiveOutcome {
         let call = self.access.call_context(&caller);
         let outcome = self.access.balances(&call, &caller, accounts).await;
-        let outcome = outcome.map_err(|error| problem_from_read(&error, "", "")).and_then(|found| {
-            let view = found.iter().map(|(account, read)| BalanceView::new(account.id, read.as_ref()));
-            let json = JsonText(to_json(&BalanceList { data: view.collect() })?);
-            Ok(LiveBody { json, truncated: false, complete: found.iter().all(|(_, read)| read.is_ok()) })
-        });
+        let outcome = outcome
+            .map_err(|error| problem_from_read(&error, "", ""))
+            .and_then(|found| {
+                let view = found
+                    .iter()
+                    .map(|(account, read)| BalanceView::new(account.id, read.as_ref()));
+                let json = JsonText(to_json(&BalanceList {
+                    data: view.collect(),
+                })?);
+                Ok(LiveBody {
+                    json,
+                    truncated: false,
+                    complete: found.iter().all(|(_, read)| read.is_ok()),
+                })
+            });
         (outcome, call.calls())
     }
 }
@@ -99,7 +128,8 @@ impl V1State {
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(super) struct BalancesQuery {
-    /// Account ids from `/v1/accounts`, separated by commas, at most 100. Order and repetition make no difference.
+    /// Account ids from `/v1/accounts`, separated by commas, at most 100. Order and repetition make
+    /// no difference.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     account_ids: AccountIds,
 }
@@ -139,7 +169,9 @@ impl<'a> BalanceView<'a> {
         let balance = read.ok();
         Self {
             account_id,
-            error: read.err().map(|error| problem_from_read(error, "", "").code()),
+            error: read
+                .err()
+                .map(|error| problem_from_read(error, "", "").code()),
             current_balance: balance.and_then(|balance| balance.current.as_ref()),
             available_balance: balance.and_then(|balance| balance.available.as_ref()),
             currency: balance.and_then(|balance| balance.currency),

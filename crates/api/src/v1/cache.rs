@@ -1,4 +1,5 @@
-//! The response caches: what was read is a response for minutes, at every instance if they share a store.
+//! The response caches: what was read is a response for minutes, at every instance if they share a
+//! store.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -38,8 +39,14 @@ where
         store: Option<&SharedStore>,
         bytes_of: impl Fn(&K, &V) -> usize + Send + Sync + 'static,
     ) -> Self {
-        let shared = store.filter(|_| !ttl.is_zero()).map(|store| (store.clone(), kind));
-        Self { own: Expiring::new(ttl, BYTES_MAX, bytes_of), ttl, shared }
+        let shared = store
+            .filter(|_| !ttl.is_zero())
+            .map(|store| (store.clone(), kind));
+        Self {
+            own: Expiring::new(ttl, BYTES_MAX, bytes_of),
+            ttl,
+            shared,
+        }
     }
 
     /// A response that this or another instance has read, and its age.
@@ -56,13 +63,22 @@ where
 
     /// Caches what was read now, unless caching is off or there is nothing to cache.
     pub(crate) async fn keep(&self, key: K, value: Option<V>, now: Timestamp) -> CacheStatus {
-        let Some(value) = value else { return CacheStatus::Bypass };
+        let Some(value) = value else {
+            return CacheStatus::Bypass;
+        };
         if let Some((store, kind)) = &self.shared
-            && let (Ok(name), Ok(value)) = (serde_json::to_vec(&key), serde_json::to_vec(&(now, &value)))
+            && let (Ok(name), Ok(value)) =
+                (serde_json::to_vec(&key), serde_json::to_vec(&(now, &value)))
         {
-            store.put(kind, &name, (Default::default(), true), &value, self.ttl).await;
+            store
+                .put(kind, &name, (Default::default(), true), &value, self.ttl)
+                .await;
         }
-        if self.own.insert(key, value, now) { CacheStatus::Miss } else { CacheStatus::Bypass }
+        if self.own.insert(key, value, now) {
+            CacheStatus::Miss
+        } else {
+            CacheStatus::Bypass
+        }
     }
 
     pub(crate) fn purge_expired(&self) {
@@ -91,7 +107,11 @@ pub(crate) struct CachedBalances {
 
 /// Approximate memory of a cache entry.
 pub(crate) fn holdings_bytes(_: &HoldingsKey, accounts: &CachedHoldings) -> usize {
-    accounts.iter().map(|(_, rows)| rows.0.len() + 100).sum::<usize>() + 100
+    accounts
+        .iter()
+        .map(|(_, rows)| rows.0.len() + 100)
+        .sum::<usize>()
+        + 100
 }
 
 /// The holdings of one connection, as read with one API key.
@@ -101,13 +121,15 @@ pub(crate) struct HoldingsKey {
     pub(crate) connection_id: ConnectionId,
 }
 
-/// The holdings of each account as JSON objects separated by commas, or the reason for which the read failed.
+/// The holdings of each account as JSON objects separated by commas, or the reason for which the
+/// read failed.
 pub(crate) type AccountHoldings = Arc<[(AccountId, Result<Bytes, Problem>)]>;
 
 /// The holdings of each account, all of which were read.
 pub(crate) type CachedHoldings = Arc<[(AccountId, JsonText)]>;
 
-/// A finished response, and the timezone and accounts for which it is valid. Its dates depend on the timezone.
+/// A finished response, and the timezone and accounts for which it is valid. Its dates depend on
+/// the timezone.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct CachedTrades {
     pub(crate) body: LiveBody,

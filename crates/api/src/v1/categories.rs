@@ -13,7 +13,9 @@ use crate::front::{NoParams, Operation, Path, Query};
 use crate::v1::state::V1State;
 
 static BODY: LazyLock<Bytes> = LazyLock::new(|| {
-    let list = CategoryList { categories: Category::ALL.iter().map(CategoryView::from).collect() };
+    let list = CategoryList {
+        categories: Category::ALL.iter().map(CategoryView::from).collect(),
+    };
     serde_json::to_vec(&list).unwrap_or_default().into()
 });
 
@@ -46,7 +48,10 @@ pub struct CategoryView {
 
 impl From<&Category> for CategoryView {
     fn from(category: &Category) -> Self {
-        Self { key: category.key(), label: category.label() }
+        Self {
+            key: category.key(),
+            label: category.label(),
+        }
     }
 }
 

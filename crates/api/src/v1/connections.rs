@@ -32,8 +32,15 @@ async fn list_connections(
     if let Some(body) = cache.get(&caller, list, now) {
         return Ok(json_bytes(body));
     }
-    let connections = state.access.storage().connections().list(caller.user_id).await?;
-    let body = to_json(&ConnectionList { data: connections.iter().map(ConnectionView::from).collect() })?;
+    let connections = state
+        .access
+        .storage()
+        .connections()
+        .list(caller.user_id)
+        .await?;
+    let body = to_json(&ConnectionList {
+        data: connections.iter().map(ConnectionView::from).collect(),
+    })?;
     cache.insert(&caller, list, body.clone(), now);
     Ok(json_bytes(body))
 }
@@ -62,12 +69,12 @@ pub struct ConnectionView<'a> {
     #[schema(format = "uri", example = "https://cdn.example/logos/22.svg")]
     #[schema(required = true)]
     pub institution_logo: Option<&'a str>,
-    /// `active`: readable. `invalidated`: credentials or consent expired, the user must reconnect. `pending_mfa`: the
-    /// institution is waiting for the user. `revoked`: consent was withdrawn.
+    /// `active`: readable. `invalidated`: credentials or consent expired, the user must reconnect.
+    /// `pending_mfa`: the institution is waiting for the user. `revoked`: consent was withdrawn.
     #[schema(value_type = String, example = "active")]
     pub status: ConnectionStatus,
-    /// When the user's consent ends unless they renew it, or when it ended, RFC 3339 in UTC. Null if the provider does
-    /// not say.
+    /// When the user's consent ends unless they renew it, or when it ended, RFC 3339 in UTC. Null
+    /// if the provider does not say.
     #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-08-01T02:10:00Z")]
     pub consent_expires_at: Option<Timestamp>,
     /// When the provider last returned data, RFC 3339 in UTC.

@@ -13,7 +13,10 @@ use crate::v1::state::V1State;
 pub(super) fn path() -> Path<V1State> {
     Path::open("/health", health).described(
         Operation::new("health", "Service", "The service runs.")
-            .text("Whether the service runs", "Needs no key, and uses neither the database nor a provider.")
+            .text(
+                "Whether the service runs",
+                "Needs no key, and uses neither the database nor a provider.",
+            )
             .json::<Health>(),
     )
 }
@@ -33,7 +36,11 @@ pub(super) fn ready_path() -> Path<V1State> {
 }
 
 async fn ready(State(state): State<V1State>) -> Result<Response, Problem> {
-    if state.access.is_ready() { Ok(health().await) } else { Err(Problem::ServiceUnavailable) }
+    if state.access.is_ready() {
+        Ok(health().await)
+    } else {
+        Err(Problem::ServiceUnavailable)
+    }
 }
 
 async fn health() -> Response {
@@ -54,6 +61,9 @@ mod tests {
 
     #[test]
     fn body_matches_the_documented_schema() {
-        assert_eq!(serde_json::to_string(&Health { status: "ok" }).unwrap(), r#"{"status":"ok"}"#);
+        assert_eq!(
+            serde_json::to_string(&Health { status: "ok" }).unwrap(),
+            r#"{"status":"ok"}"#
+        );
     }
 }

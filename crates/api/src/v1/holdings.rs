@@ -40,34 +40,68 @@ pub(super) fn path() -> Path<V1State> {
 
 async fn list_holdings(
     State(state): State<V1State>,
-    Authorized { caller, now, permit, .. }: Authorized,
+    Authorized {
+        caller,
+        now,
+        permit,
+        ..
+    }: Authorized,
     BrokerageConnection(broker): BrokerageConnection<HoldingsQuery>,
 ) -> Result<Response, Problem> {
     let requested_ids = broker.account_ids();
-    let key = HoldingsKey { key_id: caller.key_id, connection_id: broker.context.connection.id };
+    let key = HoldingsKey {
+        key_id: caller.key_id,
+        connection_id: broker.context.connection.id,
+    };
     if let Some((cached, age)) = state.inner.holdings_cache.get(&key, now).await {
-        let find = |id| cached.iter().find(|(cached_id, _)| *cached_id == id).map(|(_, rows)| &rows.0);
+        let find = |id| {
+            cached
+                .iter()
+                .find(|(cached_id, _)| *cached_id == id)
+                .map(|(_, rows)| &rows.0)
+        };
         // An account added after the cached read is missing from the cache.
-        if let Some(parts) = requested_ids.iter().map(|id| find(*id)).collect::<Option<Vec<&Bytes>>>() {
+        if let Some(parts) = requested_ids
+            .iter()
+            .map(|id| find(*id))
+            .collect::<Option<Vec<&Bytes>>>()
+        {
             return Ok(holdings_body(&parts).response(CacheStatus::Hit(age)));
         }
     }
     let revision = caller.revision;
     let read = state.clone().read_holdings(caller, broker.context, permit);
-    let found = state.inner.holdings_flights.join(key, revision, read).await?;
+    let found = state
+        .inner
+        .holdings_flights
+        .join(key, revision, read)
+        .await?;
     let requested = found.iter().filter(|(id, _)| requested_ids.contains(id));
-    let requested = requested.map(|(_, rows)| rows.as_ref()).collect::<Result<Vec<&Bytes>, &Problem>>();
+    let requested = requested
+        .map(|(_, rows)| rows.as_ref())
+        .collect::<Result<Vec<&Bytes>, &Problem>>();
     let body = holdings_body(&requested.map_err(Problem::clone)?);
-    let complete = found.iter().map(|(id, rows)| Some((*id, JsonText(rows.as_ref().ok()?.clone())))).collect();
+    let complete = found
+        .iter()
+        .map(|(id, rows)| Some((*id, JsonText(rows.as_ref().ok()?.clone()))))
+        .collect();
     let cache_status = state.inner.holdings_cache.keep(key, complete, now).await;
     Ok(body.response(cache_status))
 }
 
 /// `parts` are the rows of one account each, and may be empty.
 fn holdings_body(parts: &[&Bytes]) -> LiveBody {
-    let filled: Vec<&[u8]> = parts.iter().map(|part| part.as_ref()).filter(|part| !part.is_empty()).collect();
+    let filled: Vec<&[u8]> = parts
+        .iter()
+        .map(|part| part.as_ref())
+        .filter(|part| !part.is_empty())
+        .collect();
     let json = [br#"{"data":["#, &*filled.join(&b','), b"]}"].concat();
-    LiveBody { json: json.into(), truncated: false, complete: true }
+    LiveBody {
+        json: json.into(),
+        truncated: false,
+        complete: true,
+    }
 }
 
 /// Writes a row, after a comma unless it is the account's first.
@@ -87,19 +121,32 @@ impl V1State {
     ) -> LiveOutcome<AccountHoldings> {
         let call = self.access.call_context(&caller);
         let selected = SelectedAccounts::all(Arc::clone(&context));
-        let outcome = self.access.reads().holdings(&call, &selected, &write_holding).await;
+        let outcome = self
+            .access
+            .reads()
+            .holdings(&call, &selected, &write_holding)
+            .await;
         let outcome = match outcome {
             Ok(accounts) => {
                 let mut holdings = Vec::with_capacity(accounts.len());
                 for (id, rows) in accounts {
                     holdings.push(match rows {
                         Ok(rows) => (id, Ok(Bytes::from(rows))),
-                        Err(error) => (id, Err(self.access.after_failed_read(&caller, &context, &error).await)),
+                        Err(error) => (
+                            id,
+                            Err(self
+                                .access
+                                .after_failed_read(&caller, &context, &error)
+                                .await),
+                        ),
                     });
                 }
                 Ok(holdings.into())
             }
-            Err(error) => Err(self.access.after_failed_read(&caller, &context, &error).await),
+            Err(error) => Err(self
+                .access
+                .after_failed_read(&caller, &context, &error)
+                .await),
         };
         (outcome, call.calls())
     }
@@ -118,8 +165,8 @@ struct HoldingsQuery {
     /// The connection to read: an `id` from `/v1/connections`.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     connection_id: ConnectionParam,
-    /// One account of the connection: an `id` from `/v1/accounts`. Without it, the response contains all accounts of
-    /// the connection.
+    /// One account of the connection: an `id` from `/v1/accounts`. Without it, the response
+    /// contains all accounts of the connection.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     account_id: Option<AccountParam>,
 }
@@ -130,7 +177,9 @@ struct HoldingsQuery {
 #[schema(as = Holding)]
 pub struct HoldingView<'a> {
     /// Identifier, stable across requests. Opaque.
-    #[schema(example = "0191e7a0-91d4-7a01-8000-00aabbccddee:1ef3a5d3-4a9b-40b2-b8d1-cc35f74d6324")]
+    #[schema(
+        example = "0191e7a0-91d4-7a01-8000-00aabbccddee:1ef3a5d3-4a9b-40b2-b8d1-cc35f74d6324"
+    )]
     id: String,
     /// The account that holds the position.
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
@@ -150,7 +199,8 @@ pub struct HoldingView<'a> {
     /// ISO 4217 code of the prices and values, or the ticker of a crypto asset.
     #[schema(example = "USD")]
     currency: &'a str,
-    /// Number of units, an exact decimal with the provider's digits. Negative for a short position. Fractions occur.
+    /// Number of units, an exact decimal with the provider's digits. Negative for a short position.
+    /// Fractions occur.
     #[schema(value_type = String, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "10.5")]
     quantity: &'a Decimal<'a>,
     /// Average cost of a unit, an exact decimal.
@@ -165,13 +215,15 @@ pub struct HoldingView<'a> {
         example = "123.45"
     )]
     current_price: Option<&'a Decimal<'a>>,
-    /// Value of the position, an exact decimal: quantity times current price, times the contract multiplier.
+    /// Value of the position, an exact decimal: quantity times current price, times the contract
+    /// multiplier.
     #[schema(
         value_type = Option<String>, required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
         example = "1296.225"
     )]
     market_value: Option<&'a Decimal<'a>>,
-    /// `marketValue` minus the cost, an exact decimal: quantity times average price, times the contract multiplier.
+    /// `marketValue` minus the cost, an exact decimal: quantity times average price, times the
+    /// contract multiplier.
     #[schema(
         value_type = Option<String>, required = true, pattern = "^-?[0-9]+(\\.[0-9]+)?$",
         example = "55.125"
@@ -204,6 +256,9 @@ impl<'a> HoldingView<'a> {
 #[schema(as = HoldingList)]
 pub struct HoldingList<'a> {
     /// The holdings.
-    #[expect(dead_code, reason = "describes the body that the handler writes row by row")]
+    #[expect(
+        dead_code,
+        reason = "describes the body that the handler writes row by row"
+    )]
     data: Vec<HoldingView<'a>>,
 }

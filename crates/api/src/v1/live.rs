@@ -1,4 +1,5 @@
-//! Reads from providers: one read for equal concurrent requests, and the cache headers of its response.
+//! Reads from providers: one read for equal concurrent requests, and the cache headers of its
+//! response.
 
 use std::hash::Hash;
 
@@ -54,8 +55,8 @@ impl<'de> Deserialize<'de> for JsonText {
 /// The result of a read, and the number of provider calls it took.
 pub(crate) type LiveOutcome<T = LiveBody> = (Result<T, Problem>, u32);
 
-/// Reads that run now, each for all requests with the same key at the same revision of the user: after a change of the
-/// user's data, a request joins no read that began before it.
+/// Reads that run now, each for all requests with the same key at the same revision of the user:
+/// after a change of the user's data, a request joins no read that began before it.
 pub(crate) struct LiveFlights<K, T = LiveBody>(SingleFlight<(K, i64), (LiveOutcome<T>, Uuid)>);
 
 impl<K, T> LiveFlights<K, T>
@@ -67,8 +68,9 @@ where
         Self(SingleFlight::tracked(tasks.clone()))
     }
 
-    /// Runs the read, or waits for that of a concurrent request with the same key. The access line of the request that
-    /// called the provider has the number of calls; those of the others have its id.
+    /// Runs the read, or waits for that of a concurrent request with the same key. The access line
+    /// of the request that called the provider has the number of calls; those of the others have
+    /// its id.
     pub(crate) async fn join(
         &self,
         key: K,
@@ -76,7 +78,10 @@ where
         read: impl Future<Output = LiveOutcome<T>> + Send + 'static,
     ) -> Result<T, Problem> {
         let request_id = log::request_id();
-        let joined = self.0.join((key, revision), || async move { (read.await, request_id) }).await;
+        let joined = self
+            .0
+            .join((key, revision), || async move { (read.await, request_id) })
+            .await;
         // Fails only if the read panicked.
         let (((outcome, calls), leader_id), is_leader) = joined.map_err(|_| Problem::Internal)?;
         if is_leader {
@@ -124,26 +129,46 @@ mod tests {
     use super::*;
 
     fn headers(cache_status: CacheStatus, truncated: bool) -> [Option<String>; 3] {
-        let body = LiveBody { json: JsonText(b"{}"[..].into()), truncated, complete: true };
+        let body = LiveBody {
+            json: JsonText(b"{}"[..].into()),
+            truncated,
+            complete: true,
+        };
         let response = body.response(cache_status);
         assert_eq!(response.headers()["content-type"], "application/json");
-        [X_CACHE, AGE, X_SERVICE_TRUNCATED]
-            .map(|name| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned()))
+        [X_CACHE, AGE, X_SERVICE_TRUNCATED].map(|name| {
+            response
+                .headers()
+                .get(name)
+                .map(|value| value.to_str().unwrap().to_owned())
+        })
     }
 
     #[test]
     fn headers_show_cache_status_age_and_truncation() {
         let expected = |headers: [Option<&str>; 3]| headers.map(|header| header.map(str::to_owned));
         let hit = CacheStatus::Hit(SignedDuration::from_millis(42_999));
-        assert_eq!(headers(hit, false), expected([Some("HIT"), Some("42"), None]));
-        assert_eq!(headers(CacheStatus::Miss, true), expected([Some("MISS"), None, Some("true")]));
-        assert_eq!(headers(CacheStatus::Bypass, false), expected([Some("BYPASS"), None, None]));
+        assert_eq!(
+            headers(hit, false),
+            expected([Some("HIT"), Some("42"), None])
+        );
+        assert_eq!(
+            headers(CacheStatus::Miss, true),
+            expected([Some("MISS"), None, Some("true")])
+        );
+        assert_eq!(
+            headers(CacheStatus::Bypass, false),
+            expected([Some("BYPASS"), None, None])
+        );
     }
 
     #[tokio::test]
     async fn panic_of_the_read_is_an_internal_error() {
         let reads: LiveFlights<u8, ()> = LiveFlights::new(&TaskTracker::new());
-        assert_eq!(reads.join(1, 1, async { panic!("as a bug would") }).await, Err(Problem::Internal));
+        assert_eq!(
+            reads.join(1, 1, async { panic!("as a bug would") }).await,
+            Err(Problem::Internal)
+        );
     }
 
     #[tokio::test]
@@ -154,7 +179,10 @@ mod tests {
             assert_eq!(read, Ok(7));
         };
         let ids = [Uuid::from_u128(1), Uuid::from_u128(2)];
-        let (one, other) = tokio::join!(log::recorded(ids[0], request()), log::recorded(ids[1], request()));
+        let (one, other) = tokio::join!(
+            log::recorded(ids[0], request()),
+            log::recorded(ids[1], request())
+        );
         assert_eq!([one, other], [(3, None), (0, Some(ids[0]))]);
     }
 }

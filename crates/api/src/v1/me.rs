@@ -31,7 +31,13 @@ async fn show_me(
     Authorized { caller, .. }: Authorized,
     Query(NoParams {}): Query<NoParams>,
 ) -> Result<Response, Problem> {
-    let key = state.access.storage().keys().find(caller.key_id).await?.ok_or(Problem::Unauthorized)?;
+    let key = state
+        .access
+        .storage()
+        .keys()
+        .find(caller.key_id)
+        .await?
+        .ok_or(Problem::Unauthorized)?;
     let me = MeView {
         user_id: caller.user_id,
         plan: caller.plan,
@@ -74,7 +80,8 @@ struct MeView {
     /// The user whose data the key reads.
     #[schema(value_type = String, format = "uuid", example = "0191e79f-11aa-7c00-8000-00aabbccddee")]
     user_id: UserId,
-    /// `saver`: no API access. `developer`: everything but holdings and trades. `professional`: everything.
+    /// `saver`: no API access. `developer`: everything but holdings and trades. `professional`:
+    /// everything.
     #[schema(inline, example = "professional")]
     plan: Plan,
     /// IANA timezone of the user, in which `date` of every row is a day.
@@ -110,8 +117,21 @@ struct KeyView {
 
 impl From<KeyRecord> for KeyView {
     fn from(key: KeyRecord) -> Self {
-        let KeyRecord { id, name, prefix, created_at, expires_at, .. } = key;
-        Self { id, name, prefix, created_at, expires_at }
+        let KeyRecord {
+            id,
+            name,
+            prefix,
+            created_at,
+            expires_at,
+            ..
+        } = key;
+        Self {
+            id,
+            name,
+            prefix,
+            created_at,
+            expires_at,
+        }
     }
 }
 

@@ -32,8 +32,9 @@ struct CachedList {
     body: Bytes,
 }
 
-/// The connections and the last pages of accounts of each user as JSON. A response is valid for one revision of the
-/// user. A user has a fixed number of slots, so one who reads many pages replaces their own.
+/// The connections and the last pages of accounts of each user as JSON. A response is valid for one
+/// revision of the user. A user has a fixed number of slots, so one who reads many pages replaces
+/// their own.
 pub(crate) struct MetadataCache {
     lists: Expiring<(UserId, Slot), CachedList>,
 }
@@ -41,7 +42,9 @@ pub(crate) struct MetadataCache {
 impl MetadataCache {
     pub(crate) fn new() -> Self {
         let bytes_of = |_: &(UserId, Slot), cached: &CachedList| cached.body.len() + 200;
-        Self { lists: Expiring::new(METADATA_TTL, METADATA_BYTES_MAX, bytes_of) }
+        Self {
+            lists: Expiring::new(METADATA_TTL, METADATA_BYTES_MAX, bytes_of),
+        }
     }
 
     pub(crate) fn get(&self, caller: &Caller, list: MetadataList, now: Timestamp) -> Option<Bytes> {
@@ -49,12 +52,17 @@ impl MetadataCache {
         (cached.revision == caller.revision && cached.list == list).then_some(cached.body)
     }
 
-    /// `body` was read after the revision of `caller`, so it can be newer. Later callers then have a higher revision
-    /// and ignore it.
+    /// `body` was read after the revision of `caller`, so it can be newer. Later callers then have
+    /// a higher revision and ignore it.
     pub(crate) fn insert(&self, caller: &Caller, list: MetadataList, body: Bytes, now: Timestamp) {
         if body.len() <= LIST_BYTES_MAX {
-            let cached = CachedList { revision: caller.revision, list, body };
-            self.lists.insert((caller.user_id, list.slot()), cached, now);
+            let cached = CachedList {
+                revision: caller.revision,
+                list,
+                body,
+            };
+            self.lists
+                .insert((caller.user_id, list.slot()), cached, now);
         }
     }
 
@@ -74,7 +82,9 @@ impl MetadataList {
     fn slot(self) -> Slot {
         match self {
             Self::Connections => 0,
-            Self::Accounts(page) => 1 + page.offset / u64::from(page.limit.max(1)) % ACCOUNT_PAGES_MAX,
+            Self::Accounts(page) => {
+                1 + page.offset / u64::from(page.limit.max(1)) % ACCOUNT_PAGES_MAX
+            }
         }
     }
 }
@@ -107,15 +117,37 @@ mod tests {
         let cache = MetadataCache::new();
         let olivia = caller(7);
         cache.insert(&olivia, page(50, 0), Bytes::from_static(b"accounts"), NOW);
-        cache.insert(&olivia, MetadataList::Connections, Bytes::from_static(b"connections"), NOW);
+        cache.insert(
+            &olivia,
+            MetadataList::Connections,
+            Bytes::from_static(b"connections"),
+            NOW,
+        );
         assert_eq!(cache.get(&olivia, page(50, 0), NOW).unwrap(), "accounts");
-        assert_eq!(cache.get(&olivia, MetadataList::Connections, NOW).unwrap(), "connections");
+        assert_eq!(
+            cache.get(&olivia, MetadataList::Connections, NOW).unwrap(),
+            "connections"
+        );
         for other in [page(51, 0), page(50, 1), page(50, 50)] {
             assert_eq!(cache.get(&olivia, other, NOW), None, "{other:?}");
         }
-        assert_eq!(cache.get(&caller(7), page(50, 0), NOW), None, "another user");
+        assert_eq!(
+            cache.get(&caller(7), page(50, 0), NOW),
+            None,
+            "another user"
+        );
         for revision in [6, 8] {
-            assert_eq!(cache.get(&Caller { revision, ..olivia.clone() }, page(50, 0), NOW), None);
+            assert_eq!(
+                cache.get(
+                    &Caller {
+                        revision,
+                        ..olivia.clone()
+                    },
+                    page(50, 0),
+                    NOW
+                ),
+                None
+            );
         }
         cache.evict(olivia.user_id);
         assert_eq!(cache.get(&olivia, page(50, 0), NOW), None);
@@ -129,7 +161,10 @@ mod tests {
         for page in &pages {
             cache.insert(&olivia, *page, Bytes::from_static(b"[]"), NOW);
         }
-        let kept: Vec<&MetadataList> = pages.iter().filter(|page| cache.get(&olivia, **page, NOW).is_some()).collect();
+        let kept: Vec<&MetadataList> = pages
+            .iter()
+            .filter(|page| cache.get(&olivia, **page, NOW).is_some())
+            .collect();
         assert_eq!(kept, pages[992..].iter().collect::<Vec<_>>());
         let large = Bytes::from(vec![0; LIST_BYTES_MAX + 1]);
         cache.insert(&olivia, MetadataList::Connections, large, NOW);

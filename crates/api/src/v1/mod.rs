@@ -1,4 +1,5 @@
-//! The paths of `/v1`. A resource is one file: its path with handler and description, its query parameters, its body.
+//! The paths of `/v1`. A resource is one file: its path with handler and description, its query
+//! parameters, its body.
 
 mod accounts;
 mod balances;
@@ -63,17 +64,34 @@ mod tests {
 
     fn description<T: IntoParams>(name: &str) -> String {
         let parameters = T::into_params(|| None);
-        parameters.into_iter().find(|parameter| parameter.name == name).unwrap().description.unwrap()
+        parameters
+            .into_iter()
+            .find(|parameter| parameter.name == name)
+            .unwrap()
+            .description
+            .unwrap()
     }
 
     #[test]
     fn descriptions_have_the_enforced_bounds() {
         let check = |description: String, limits: PageLimits| {
-            assert!(description.contains(&format!("1 to {}.", limits.max)), "{description}");
+            assert!(
+                description.contains(&format!("1 to {}.", limits.max)),
+                "{description}"
+            );
         };
-        check(description::<accounts::AccountsQuery>("limit"), page::ACCOUNTS);
-        check(description::<transactions::TransactionsQuery>("limit"), page::TRANSACTIONS);
+        check(
+            description::<accounts::AccountsQuery>("limit"),
+            page::ACCOUNTS,
+        );
+        check(
+            description::<transactions::TransactionsQuery>("limit"),
+            page::TRANSACTIONS,
+        );
         check(description::<trades::TradesQuery>("limit"), page::TRADES);
-        assert!(description::<balances::BalancesQuery>("accountIds").contains(&format!("at most {ACCOUNT_IDS_MAX}.")));
+        assert!(
+            description::<balances::BalancesQuery>("accountIds")
+                .contains(&format!("at most {ACCOUNT_IDS_MAX}."))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! How a window of a list is described. Trades use another type, because the total is unknown until the last window.
+//! How a window of a list is described. Trades use another type, because the total is unknown until
+//! the last window.
 
 use bellbird_domain::Page;
 use bellbird_reads::window::Extent;
@@ -9,8 +10,8 @@ use utoipa::ToSchema;
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pagination {
-    /// Number of items in the list. For transactions it is exact when `hasMore` is false, and a lower bound when it is
-    /// true.
+    /// Number of items in the list. For transactions it is exact when `hasMore` is false, and a
+    /// lower bound when it is true.
     #[schema(minimum = 0, example = 312)]
     total: u64,
     /// Maximum number of items in the window, as applied.
@@ -28,13 +29,23 @@ impl Pagination {
     /// For a list whose total is known.
     #[must_use]
     pub fn exact(page: Page, total: u64) -> Self {
-        Self { total, limit: page.limit, offset: page.offset, has_more: page.end() < total }
+        Self {
+            total,
+            limit: page.limit,
+            offset: page.offset,
+            has_more: page.end() < total,
+        }
     }
 
     /// For a list read from a provider, whose total may be a lower bound.
     #[must_use]
     pub fn of(page: Page, extent: Extent) -> Self {
-        Self { total: extent.total, limit: page.limit, offset: page.offset, has_more: extent.has_more }
+        Self {
+            total: extent.total,
+            limit: page.limit,
+            offset: page.offset,
+            has_more: extent.has_more,
+        }
     }
 }
 
@@ -59,7 +70,16 @@ pub struct TradesPagination {
 impl TradesPagination {
     #[must_use]
     pub fn of(page: Page, extent: Extent) -> Self {
-        let total = if extent.has_more { -1 } else { i64::try_from(extent.total).unwrap_or(i64::MAX) };
-        Self { total, limit: page.limit, offset: page.offset, has_more: extent.has_more }
+        let total = if extent.has_more {
+            -1
+        } else {
+            i64::try_from(extent.total).unwrap_or(i64::MAX)
+        };
+        Self {
+            total,
+            limit: page.limit,
+            offset: page.offset,
+            has_more: extent.has_more,
+        }
     }
 }

@@ -11,8 +11,8 @@ use http::HeaderValue;
 
 use crate::front::{Access, Guarded};
 use crate::v1::cache::{
-    AccountHoldings, BalancesKey, CachedBalances, CachedHoldings, CachedTrades, HoldingsKey, ResponseCache,
-    holdings_bytes,
+    AccountHoldings, BalancesKey, CachedBalances, CachedHoldings, CachedTrades, HoldingsKey,
+    ResponseCache, holdings_bytes,
 };
 use crate::v1::live::LiveFlights;
 use crate::v1::metadata_cache::MetadataCache;
@@ -50,7 +50,8 @@ pub(crate) struct Inner {
     pub(crate) holdings_flights: LiveFlights<HoldingsKey, AccountHoldings>,
     pub(crate) trades_flights: LiveFlights<WindowKey>,
     pub(crate) transactions_flights: LiveFlights<WindowKey>,
-    /// Connections that were synced for a request, also if the sync found no row and does not count as the first.
+    /// Connections that were synced for a request, also if the sync found no row and does not count
+    /// as the first.
     pub(crate) recently_synced: Expiring<ConnectionId, ()>,
     pub(crate) sync_flights: LiveFlights<ConnectionId, ()>,
 }
@@ -65,28 +66,49 @@ impl V1State {
     /// `public_url` is that of the API, without a trailing slash.
     #[must_use]
     pub fn new(access: Access, settings: &ApiSettings, public_url: String) -> Self {
-        let bytes_of =
-            |key: &BalancesKey, value: &CachedBalances| key.account_ids.len() * 16 + value.body.json.0.len() + 200;
+        let bytes_of = |key: &BalancesKey, value: &CachedBalances| {
+            key.account_ids.len() * 16 + value.body.json.0.len() + 200
+        };
         let link = format!("<{public_url}/docs>; rel=\"deprecation\"; type=\"text/html\"");
         let (tasks, store) = (access.connections().tasks(), access.shared_store());
         let inner = Inner {
             deprecation_link: HeaderValue::from_str(&link)
                 .unwrap_or(HeaderValue::from_static("</docs>; rel=\"deprecation\"")),
-            balances_cache: ResponseCache::new("balances", settings.balances_cache, store, bytes_of),
-            holdings_cache: ResponseCache::new("holdings", settings.holdings_cache, store, holdings_bytes),
-            trades_cache: ResponseCache::new("trades", settings.trades_cache, store, |_, cached: &CachedTrades| {
-                cached.body.json.0.len() + 300
-            }),
+            balances_cache: ResponseCache::new(
+                "balances",
+                settings.balances_cache,
+                store,
+                bytes_of,
+            ),
+            holdings_cache: ResponseCache::new(
+                "holdings",
+                settings.holdings_cache,
+                store,
+                holdings_bytes,
+            ),
+            trades_cache: ResponseCache::new(
+                "trades",
+                settings.trades_cache,
+                store,
+                |_, cached: &CachedTrades| cached.body.json.0.len() + 300,
+            ),
             metadata_cache: MetadataCache::new(),
             balances_flights: LiveFlights::new(tasks),
             holdings_flights: LiveFlights::new(tasks),
             trades_flights: LiveFlights::new(tasks),
             transactions_flights: LiveFlights::new(tasks),
-            recently_synced: Expiring::new(access.inner.settings.changes_max_age, SYNCED_BYTES_MAX, |_, ()| 64),
+            recently_synced: Expiring::new(
+                access.inner.settings.changes_max_age,
+                SYNCED_BYTES_MAX,
+                |_, ()| 64,
+            ),
             sync_flights: LiveFlights::new(tasks),
             public_url,
         };
-        Self { access, inner: Arc::new(inner) }
+        Self {
+            access,
+            inner: Arc::new(inner),
+        }
     }
 
     /// What all interfaces of the listener share.
@@ -109,14 +131,19 @@ impl V1State {
         self.inner.recently_synced.purge_expired();
     }
 
-    /// Evicts a removed connection from all caches. This frees memory only: every request checks first that the
-    /// connection belongs to the caller, so a stale entry is never served.
+    /// Evicts a removed connection from all caches. This frees memory only: every request checks
+    /// first that the connection belongs to the caller, so a stale entry is never served.
     pub fn evict_connection(&self, user_id: UserId, connection_id: ConnectionId) {
         let accounts = self.access.reads().evict(user_id, connection_id);
-        let is_affected = |key: &BalancesKey| accounts.iter().any(|id| key.account_ids.contains(id));
+        let is_affected =
+            |key: &BalancesKey| accounts.iter().any(|id| key.account_ids.contains(id));
         self.inner.balances_cache.remove_where(is_affected);
-        self.inner.holdings_cache.remove_where(|key| key.connection_id == connection_id);
-        self.inner.trades_cache.remove_where(|key| key.query.connection_id == connection_id);
+        self.inner
+            .holdings_cache
+            .remove_where(|key| key.connection_id == connection_id);
+        self.inner
+            .trades_cache
+            .remove_where(|key| key.query.connection_id == connection_id);
         self.inner.metadata_cache.evict(user_id);
     }
 }

@@ -44,14 +44,31 @@ pub(super) fn path() -> Path<V1State> {
 
 async fn list_trades(
     State(state): State<V1State>,
-    Authorized { caller, now, permit, .. }: Authorized,
+    Authorized {
+        caller,
+        now,
+        permit,
+        ..
+    }: Authorized,
     BrokerageConnection(broker): BrokerageConnection<TradesQuery>,
 ) -> Result<Response, Problem> {
     let account_ids = broker.account_ids();
-    let Selected { context, account_id, query } = broker;
-    let span = DateFilter { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
+    let Selected {
+        context,
+        account_id,
+        query,
+    } = broker;
+    let span = DateFilter {
+        from: query.from.map(|date| date.0),
+        to: query.to.map(|date| date.0),
+    };
     let page = parameters::page(query.limit, query.offset);
-    let query = QueryKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
+    let query = QueryKey {
+        key_id: caller.key_id,
+        connection_id: context.connection.id,
+        account_id,
+        span,
+    };
     let key = WindowKey { query, page };
     let (revision, zone) = (caller.revision, caller.timezone.clone());
     let cached = state.inner.trades_cache.get(&key, now).await;
@@ -61,8 +78,16 @@ async fn list_trades(
     }
     let read = state.clone().read_trades(caller, context, key, permit);
     let body = state.inner.trades_flights.join(key, revision, read).await?;
-    let cached = || CachedTrades { body: body.clone(), zone, account_ids };
-    let cache_status = state.inner.trades_cache.keep(key, body.complete.then(cached), now).await;
+    let cached = || CachedTrades {
+        body: body.clone(),
+        zone,
+        account_ids,
+    };
+    let cache_status = state
+        .inner
+        .trades_cache
+        .keep(key, body.complete.then(cached), now)
+        .await;
     Ok(body.response(cache_status))
 }
 
@@ -75,17 +100,29 @@ impl V1State {
         _permit: LivePermit,
     ) -> LiveOutcome {
         let call = self.access.call_context(&caller);
-        let write_row = |trade: &Trade<'_>, out: &mut Vec<u8>| write_json(&TradeView::new(trade), out);
-        let outcome = self.access.reads().trades(&call, &caller, &context, key, write_row).await;
+        let write_row =
+            |trade: &Trade<'_>, out: &mut Vec<u8>| write_json(&TradeView::new(trade), out);
+        let outcome = self
+            .access
+            .reads()
+            .trades(&call, &caller, &context, key, write_row)
+            .await;
         let body = match outcome {
             Ok(found) => {
                 let mut json = [br#"{"data":["#, &*found.rows, br#"],"pagination":"#].concat();
                 write_json(&TradesPagination::of(key.page, found.extent), &mut json);
                 json.push(b'}');
                 let (truncated, complete) = (found.extent.truncated, found.complete);
-                Ok(LiveBody { json: json.into(), truncated, complete })
+                Ok(LiveBody {
+                    json: json.into(),
+                    truncated,
+                    complete,
+                })
             }
-            Err(error) => Err(self.access.after_failed_read(&caller, &context, &error).await),
+            Err(error) => Err(self
+                .access
+                .after_failed_read(&caller, &context, &error)
+                .await),
         };
         (body, call.calls())
     }
@@ -104,21 +141,22 @@ pub(super) struct TradesQuery {
     /// The connection to read: an `id` from `/v1/connections`.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     connection_id: ConnectionParam,
-    /// One account of the connection: an `id` from `/v1/accounts`. Without it, the trades of all accounts of the
-    /// connection are merged.
+    /// One account of the connection: an `id` from `/v1/accounts`. Without it, the trades of all
+    /// accounts of the connection are merged.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     account_id: Option<AccountParam>,
-    /// The oldest end, inclusive. A date means the whole day in the user's timezone, a timestamp that instant.
-    /// Timestamps are RFC 3339 with `T`, seconds, and `Z` or an offset (encode `+` as `%2B`). Default: chosen by the
-    /// broker.
+    /// The oldest end, inclusive. A date means the whole day in the user's timezone, a timestamp
+    /// that instant. Timestamps are RFC 3339 with `T`, seconds, and `Z` or an offset (encode `+` as
+    /// `%2B`). Default: chosen by the broker.
     #[param(inline, example = "2026-10-01")]
     from: Option<DateBound>,
-    /// The newest end, inclusive. A date means the whole day in the user's timezone, a timestamp that instant.
-    /// Timestamps are RFC 3339 with `T`, seconds, and `Z` or an offset (encode `+` as `%2B`). Default: chosen by the
-    /// broker.
+    /// The newest end, inclusive. A date means the whole day in the user's timezone, a timestamp
+    /// that instant. Timestamps are RFC 3339 with `T`, seconds, and `Z` or an offset (encode `+` as
+    /// `%2B`). Default: chosen by the broker.
     #[param(inline, example = "2026-10-31T12:59:59Z")]
     to: Option<DateBound>,
-    /// Maximum number of items, 1 to 500. Larger values are clamped; `pagination.limit` shows the value applied.
+    /// Maximum number of items, 1 to 500. Larger values are clamped; `pagination.limit` shows the
+    /// value applied.
     #[param(inline, example = 200)]
     limit: Option<TradesLimit>,
     /// Number of items to skip.
@@ -151,7 +189,8 @@ pub struct TradeView<'a> {
     /// The kind of activity.
     #[schema(inline, example = "buy")]
     r#type: TradeType,
-    /// Number of units, an exact decimal with the provider's digits and the broker's sign; `0` if there are none.
+    /// Number of units, an exact decimal with the provider's digits and the broker's sign; `0` if
+    /// there are none.
     #[schema(value_type = String, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "5.2")]
     quantity: &'a str,
     /// Price of a unit, an exact decimal; `0` if there is none.
@@ -183,7 +222,8 @@ pub struct TradeView<'a> {
 impl<'a> TradeView<'a> {
     #[must_use]
     pub fn new(trade: &'a Trade<'a>) -> Self {
-        let or_zero = |number: &'a Option<Decimal<'a>>| number.as_ref().map_or("0", Decimal::as_str);
+        let or_zero =
+            |number: &'a Option<Decimal<'a>>| number.as_ref().map_or("0", Decimal::as_str);
         Self {
             id: trade.id(),
             account_id: trade.account.id,
@@ -208,9 +248,15 @@ impl<'a> TradeView<'a> {
 #[schema(as = TradeList)]
 pub struct TradeList<'a> {
     /// The trades in the window.
-    #[expect(dead_code, reason = "describes the body that the handler writes row by row")]
+    #[expect(
+        dead_code,
+        reason = "describes the body that the handler writes row by row"
+    )]
     data: Vec<TradeView<'a>>,
     /// The position of this window in the list.
-    #[expect(dead_code, reason = "describes the body that the handler writes row by row")]
+    #[expect(
+        dead_code,
+        reason = "describes the body that the handler writes row by row"
+    )]
     pagination: TradesPagination,
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{AccountId, Caller, Category, Currency, DateFilter, Decimal, Page, Transaction, page};
+use bellbird_domain::{
+    AccountId, Caller, Category, Currency, DateFilter, Decimal, Page, Transaction, page,
+};
 use bellbird_reads::{ConnectionContext, QueryKey, WindowKey};
 use http::HeaderValue;
 use http::header::LINK;
@@ -57,13 +59,31 @@ async fn list_transactions(
     Authorized { caller, permit, .. }: Authorized,
     BankingConnection(bank): BankingConnection<TransactionsQuery>,
 ) -> Result<Response, Problem> {
-    let Selected { context, account_id, query } = bank;
-    let span = DateFilter { from: query.from.map(|date| date.0), to: query.to.map(|date| date.0) };
+    let Selected {
+        context,
+        account_id,
+        query,
+    } = bank;
+    let span = DateFilter {
+        from: query.from.map(|date| date.0),
+        to: query.to.map(|date| date.0),
+    };
     let page = parameters::page(query.limit, query.offset);
-    let query = QueryKey { key_id: caller.key_id, connection_id: context.connection.id, account_id, span };
+    let query = QueryKey {
+        key_id: caller.key_id,
+        connection_id: context.connection.id,
+        account_id,
+        span,
+    };
     let (key, revision) = (WindowKey { query, page }, caller.revision);
-    let read = state.clone().read_transactions(caller, context, key, permit);
-    let body = state.inner.transactions_flights.join(key, revision, read).await?;
+    let read = state
+        .clone()
+        .read_transactions(caller, context, key, permit);
+    let body = state
+        .inner
+        .transactions_flights
+        .join(key, revision, read)
+        .await?;
     let mut response = body.response(CacheStatus::Bypass);
     if account_id.is_none() {
         let headers = response.headers_mut();
@@ -85,14 +105,21 @@ impl V1State {
         let call = self.access.call_context(&caller);
         let mut body = TransactionsBody::new(key.page);
         let mut push_row = |row: &Transaction<'_>, day| body.push(&TransactionView::new(row, day));
-        let outcome = self.access.reads().transactions(&call, &caller, &context, key, &mut push_row).await;
+        let outcome = self
+            .access
+            .reads()
+            .transactions(&call, &caller, &context, key, &mut push_row)
+            .await;
         let body = match outcome {
             Ok(extent) => Ok(LiveBody {
                 json: body.finish(&Pagination::of(key.page, extent)).into(),
                 truncated: extent.truncated,
                 complete: true,
             }),
-            Err(error) => Err(self.access.after_failed_read(&caller, &context, &error).await),
+            Err(error) => Err(self
+                .access
+                .after_failed_read(&caller, &context, &error)
+                .await),
         };
         (body, call.calls())
     }
@@ -107,15 +134,18 @@ impl ConnectionQuery for TransactionsQuery {
 /// The response body, written row by row while the provider's page is in memory.
 pub struct TransactionsBody {
     bytes: Vec<u8>,
-    /// The number of rows to reserve memory for. The first row reserves it, so that a waiting request holds no empty
-    /// buffer.
+    /// The number of rows to reserve memory for. The first row reserves it, so that a waiting
+    /// request holds no empty buffer.
     rows: usize,
 }
 
 impl TransactionsBody {
     #[must_use]
     pub fn new(page: Page) -> Self {
-        Self { bytes: br#"{"data":["#.to_vec(), rows: page.limit as usize }
+        Self {
+            bytes: br#"{"data":["#.to_vec(),
+            rows: page.limit as usize,
+        }
     }
 
     pub fn push(&mut self, row: &TransactionView<'_>) {
@@ -143,20 +173,22 @@ pub(super) struct TransactionsQuery {
     /// The connection to read: an `id` from `/v1/connections`.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     connection_id: ConnectionParam,
-    /// One account of the connection: an `id` from `/v1/accounts`. Omitting it is deprecated; it then reads all
-    /// accounts of the connection.
+    /// One account of the connection: an `id` from `/v1/accounts`. Omitting it is deprecated; it
+    /// then reads all accounts of the connection.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     account_id: Option<AccountParam>,
-    /// The oldest end, inclusive. A date means the whole day in the user's timezone, a timestamp that instant.
-    /// Timestamps are RFC 3339 with `T`, seconds, and `Z` or an offset (encode `+` as `%2B`). Default: 30 days (720
-    /// hours) ago.
+    /// The oldest end, inclusive. A date means the whole day in the user's timezone, a timestamp
+    /// that instant. Timestamps are RFC 3339 with `T`, seconds, and `Z` or an offset (encode `+` as
+    /// `%2B`). Default: 30 days (720 hours) ago.
     #[param(inline, example = "2026-10-01")]
     from: Option<DateBound>,
-    /// The newest end, inclusive. A date means the whole day in the user's timezone, a timestamp that instant.
-    /// Timestamps are RFC 3339 with `T`, seconds, and `Z` or an offset (encode `+` as `%2B`). Default: now.
+    /// The newest end, inclusive. A date means the whole day in the user's timezone, a timestamp
+    /// that instant. Timestamps are RFC 3339 with `T`, seconds, and `Z` or an offset (encode `+` as
+    /// `%2B`). Default: now.
     #[param(inline, example = "2026-10-31T12:59:59Z")]
     to: Option<DateBound>,
-    /// Maximum number of items, 1 to 500. Larger values are clamped; `pagination.limit` shows the value applied.
+    /// Maximum number of items, 1 to 500. Larger values are clamped; `pagination.limit` shows the
+    /// value applied.
     #[param(inline, example = 200)]
     limit: Option<TransactionsLimit>,
     /// Number of items to skip.
@@ -190,10 +222,12 @@ pub struct TransactionView<'a> {
     /// The bank's description.
     #[schema(example = "TRANSPORTFORNSW TAP SYDNEY")]
     description: &'a str,
-    /// Signed, exact decimal with the provider's digits: negative for debits. Parse it as a decimal, not as a float.
+    /// Signed, exact decimal with the provider's digits: negative for debits. Parse it as a
+    /// decimal, not as a float.
     #[schema(value_type = String, pattern = "^-?[0-9]+(\\.[0-9]+)?$", example = "-5.00")]
     amount: &'a Decimal<'a>,
-    /// ISO 4217 code of `amount`: the row's own currency, else that of the account. `XXX` if neither is known.
+    /// ISO 4217 code of `amount`: the row's own currency, else that of the account. `XXX` if
+    /// neither is known.
     #[schema(value_type = String, pattern = "^[A-Z]{3}$", example = "AUD")]
     currency: Currency,
     /// `credit` or `debit`, by the sign of `amount`; zero is `credit`.
@@ -235,7 +269,11 @@ impl<'a> TransactionView<'a> {
     pub fn write(&self, out: &mut Vec<u8>) {
         let account_id = self.account_id.uuid().hyphenated();
         write_member(r#"{"id":"#, Some(self.id), out);
-        write_member(r#","accountId":"#, Some(account_id.encode_lower(&mut Uuid::encode_buffer())), out);
+        write_member(
+            r#","accountId":"#,
+            Some(account_id.encode_lower(&mut Uuid::encode_buffer())),
+            out,
+        );
         write_member(r#","accountName":"#, Some(self.account_name), out);
         write_member(r#","status":"#, Some(self.status), out);
         out.extend_from_slice(br#","date":"#);
@@ -247,7 +285,11 @@ impl<'a> TransactionView<'a> {
         write_member(r#","direction":"#, Some(self.direction), out);
         write_member(r#","category":"#, self.category, out);
         write_member(r#","merchantName":"#, self.merchant_name, out);
-        write_member(r#","merchantCategoryCode":"#, self.merchant_category_code, out);
+        write_member(
+            r#","merchantCategoryCode":"#,
+            self.merchant_category_code,
+            out,
+        );
         out.push(b'}');
     }
 }
@@ -267,10 +309,16 @@ fn write_member(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
 #[schema(as = TransactionList)]
 pub struct TransactionList<'a> {
     /// The transactions in the window.
-    #[expect(dead_code, reason = "describes the body that the handler writes row by row")]
+    #[expect(
+        dead_code,
+        reason = "describes the body that the handler writes row by row"
+    )]
     data: Vec<TransactionView<'a>>,
     /// The position of this window in the list.
-    #[expect(dead_code, reason = "describes the body that the handler writes row by row")]
+    #[expect(
+        dead_code,
+        reason = "describes the body that the handler writes row by row"
+    )]
     pagination: Pagination,
 }
 

@@ -22,7 +22,11 @@ pub fn listener_of(port: u16) -> io::Result<Listener> {
     let mut sockets = Vec::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         match fs::read_to_string(table) {
-            Ok(table) => sockets.extend(table.lines().filter_map(|line| listening_socket(line, port))),
+            Ok(table) => sockets.extend(
+                table
+                    .lines()
+                    .filter_map(|line| listening_socket(line, port)),
+            ),
             // Without IPv6, there is no such table.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -32,7 +36,13 @@ pub fn listener_of(port: u16) -> io::Result<Listener> {
         return Ok(Listener::Nobody);
     }
     for process in fs::read_dir("/proc")?.flatten() {
-        let Some(id) = process.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(id) = process
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
         if has_socket(&process.path(), &sockets) {
             return Ok(Listener::Process(id));
         }
@@ -40,7 +50,8 @@ pub fn listener_of(port: u16) -> io::Result<Listener> {
     Ok(Listener::Hidden)
 }
 
-/// The link of an open socket, from a line such as `0: 0100007F:1F90 00000000:0000 0A 0:0 0:0 0 0 0 12345 ...`.
+/// The link of an open socket, from a line such as `0: 0100007F:1F90 00000000:0000 0A 0:0 0:0 0 0 0
+/// 12345 ...`.
 fn listening_socket(line: &str, port: u16) -> Option<String> {
     let fields: Vec<_> = line.split_ascii_whitespace().collect();
     let (_, listens_on) = fields.get(1)?.rsplit_once(':')?;
@@ -50,9 +61,17 @@ fn listening_socket(line: &str, port: u16) -> Option<String> {
 
 /// False if this user may not see the files of the process.
 fn has_socket(process: &Path, sockets: &[String]) -> bool {
-    let Ok(files) = fs::read_dir(process.join("fd")) else { return false };
-    let links = files.flatten().filter_map(|file| fs::read_link(file.path()).ok());
-    links.into_iter().any(|link| sockets.iter().any(|socket| link.as_os_str() == socket.as_str()))
+    let Ok(files) = fs::read_dir(process.join("fd")) else {
+        return false;
+    };
+    let links = files
+        .flatten()
+        .filter_map(|file| fs::read_link(file.path()).ok());
+    links.into_iter().any(|link| {
+        sockets
+            .iter()
+            .any(|socket| link.as_os_str() == socket.as_str())
+    })
 }
 
 #[cfg(test)]
@@ -63,7 +82,10 @@ mod tests {
     fn listener_is_this_process() {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
-        assert_eq!(listener_of(port).unwrap(), Listener::Process(std::process::id()));
+        assert_eq!(
+            listener_of(port).unwrap(),
+            Listener::Process(std::process::id())
+        );
         drop(socket);
         assert_eq!(listener_of(port).unwrap(), Listener::Nobody);
     }

@@ -17,7 +17,12 @@ const AMOUNT_DIGITS_MIN: usize = 8;
 /// The digits of an account number in a text.
 const NUMBER_DIGITS_MIN: usize = 8;
 /// Members of rows with texts.
-const TEXTS: [&str; 4] = ["description", "merchantName", "reference", "extendedDescription"];
+const TEXTS: [&str; 4] = [
+    "description",
+    "merchantName",
+    "reference",
+    "extendedDescription",
+];
 /// Members of rows with decimals.
 const AMOUNTS: [&str; 5] = ["amount", "totalAmount", "quantity", "price", "fees"];
 
@@ -60,15 +65,21 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Adds the sensitive members of a row of `/v1`. `known` are texts that are stored or published by design: a string
-    /// that one of them contains is left out.
+    /// Adds the sensitive members of a row of `/v1`. `known` are texts that are stored or published
+    /// by design: a string that one of them contains is left out.
     pub fn add_row(&mut self, row: &Value, known: &[String]) {
-        let texts: Vec<&str> = TEXTS.iter().filter_map(|name| row[*name].as_str()).collect();
+        let texts: Vec<&str> = TEXTS
+            .iter()
+            .filter_map(|name| row[*name].as_str())
+            .collect();
         for text in &texts {
             self.add(Kind::Description, text, pieces(text), known);
         }
         for text in &texts {
-            for number in text.split(|c: char| !c.is_ascii_digit()).filter(|digits| digits.len() >= NUMBER_DIGITS_MIN) {
+            for number in text
+                .split(|c: char| !c.is_ascii_digit())
+                .filter(|digits| digits.len() >= NUMBER_DIGITS_MIN)
+            {
                 self.add(Kind::AccountNumber, number, vec![number], known);
             }
         }
@@ -79,7 +90,12 @@ impl Strings {
             let amount = amount.trim_start_matches('-');
             let digits = amount.bytes().filter(u8::is_ascii_digit).count();
             let is_long = digits >= AMOUNT_DIGITS_MIN && amount.contains('.');
-            self.add(Kind::Amount, amount, is_long.then_some(amount).into_iter().collect(), known);
+            self.add(
+                Kind::Amount,
+                amount,
+                is_long.then_some(amount).into_iter().collect(),
+                known,
+            );
         }
     }
 
@@ -99,7 +115,8 @@ impl Strings {
             return;
         }
         let string = self.kinds.len();
-        self.pieces.extend(pieces.into_iter().map(|piece| (piece.to_owned(), string)));
+        self.pieces
+            .extend(pieces.into_iter().map(|piece| (piece.to_owned(), string)));
         self.kinds.push(kind);
     }
 
@@ -112,8 +129,14 @@ impl Strings {
     /// # Errors
     /// If there are millions of strings.
     pub fn searcher(&self) -> Result<Searcher<'_>, BuildError> {
-        let pieces = self.pieces.iter().map(|(piece, string)| (piece.as_str(), *string));
-        Ok(Searcher { texts: Texts::new(pieces)?, kinds: &self.kinds })
+        let pieces = self
+            .pieces
+            .iter()
+            .map(|(piece, string)| (piece.as_str(), *string));
+        Ok(Searcher {
+            texts: Texts::new(pieces)?,
+            kinds: &self.kinds,
+        })
     }
 }
 
@@ -127,7 +150,10 @@ impl Searcher<'_> {
     /// Starts a search of one place.
     #[must_use]
     pub fn search(&self) -> Search<'_> {
-        Search { searcher: self, found: BTreeSet::new() }
+        Search {
+            searcher: self,
+            found: BTreeSet::new(),
+        }
     }
 }
 
@@ -158,16 +184,23 @@ fn count(kinds: impl Iterator<Item = Kind>) -> Counts {
     counts
 }
 
-/// The parts of a text that any encoding leaves as they are, since JSON may write quotes, backslashes and letters
-/// beyond ASCII in other ways. A long part is searched for by its halves, because an allocator may write over the start
-/// of freed memory.
+/// The parts of a text that any encoding leaves as they are, since JSON may write quotes,
+/// backslashes and letters beyond ASCII in other ways. A long part is searched for by its halves,
+/// because an allocator may write over the start of freed memory.
 fn pieces(text: &str) -> Vec<&str> {
     let is_plain = |c: char| (c.is_ascii_graphic() || c == ' ') && !matches!(c, '"' | '\\' | '/');
-    let parts = text.split(|c| !is_plain(c)).map(str::trim).filter(|part| part.len() >= TEXT_MIN);
+    let parts = text
+        .split(|c| !is_plain(c))
+        .map(str::trim)
+        .filter(|part| part.len() >= TEXT_MIN);
     parts
         .flat_map(|part| {
             let (first, second) = part.split_at(part.len() / 2);
-            if first.len() >= TEXT_MIN { vec![first, second] } else { vec![part] }
+            if first.len() >= TEXT_MIN {
+                vec![first, second]
+            } else {
+                vec![part]
+            }
         })
         .collect()
 }
@@ -194,9 +227,17 @@ mod tests {
         });
         strings.add_row(&row, &known);
         strings.add_row(&row, &known);
-        let expected = [(Kind::Description, 1), (Kind::RowId, 1), (Kind::Amount, 1), (Kind::AccountNumber, 1)];
+        let expected = [
+            (Kind::Description, 1),
+            (Kind::RowId, 1),
+            (Kind::Amount, 1),
+            (Kind::AccountNumber, 1),
+        ];
         assert_eq!(strings.counts(), counts(&expected));
-        assert_eq!(strings.left_out, 3, "a known name, a short text and a short amount");
+        assert_eq!(
+            strings.left_out, 3,
+            "a known name, a short text and a short amount"
+        );
     }
 
     #[test]
@@ -207,14 +248,22 @@ mod tests {
         for (place, expected) in [
             (&b"ROCER WELL"[..], &[][..]),
             (b"\0\0ER WELLINGTON CENTRAL\"", &[(Kind::Description, 1)]),
-            (b"TUI \\\"STREET\\\" GROCER WELLI", &[(Kind::Description, 1)]),
+            (
+                b"TUI \\\"STREET\\\" GROCER WELLI",
+                &[(Kind::Description, 1)],
+            ),
             (b"\"amount\":512345.67", &[(Kind::Amount, 1)]),
             (b"nothing of it", &[]),
         ] {
             let searcher = strings.searcher().unwrap();
             let mut search = searcher.search();
             search.add(place);
-            assert_eq!(search.counts(), counts(expected), "{}", String::from_utf8_lossy(place));
+            assert_eq!(
+                search.counts(),
+                counts(expected),
+                "{}",
+                String::from_utf8_lossy(place)
+            );
         }
     }
 

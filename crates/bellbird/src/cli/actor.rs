@@ -1,5 +1,5 @@
-//! Who runs a command, for the audit. A command changes something with its row in the audit, in one transaction where
-//! the storage has one for it.
+//! Who runs a command, for the audit. A command changes something with its row in the audit, in one
+//! transaction where the storage has one for it.
 
 use bellbird_domain::{Actor, UserId};
 use bellbird_storage::{OperatorAction, OperatorChange, Storage, StorageError};
@@ -18,7 +18,10 @@ pub(super) fn of_command() -> Actor {
 }
 
 /// Begins a change by this command.
-pub(super) async fn begin_change(storage: &Storage, now: Timestamp) -> Result<OperatorChange<'_>, StorageError> {
+pub(super) async fn begin_change(
+    storage: &Storage,
+    now: Timestamp,
+) -> Result<OperatorChange<'_>, StorageError> {
     storage.begin_change_by(of_command(), now).await
 }
 
@@ -29,7 +32,13 @@ pub(super) async fn commit(
     user_id: UserId,
     subject: Option<String>,
 ) -> Result<(), StorageError> {
-    change.commit_alone(&OperatorAction { name, user_id, subject: subject.as_deref() }).await
+    change
+        .commit_alone(&OperatorAction {
+            name,
+            user_id,
+            subject: subject.as_deref(),
+        })
+        .await
 }
 
 /// Records what this command did in several transactions, or is about to do.
@@ -39,5 +48,11 @@ pub(super) async fn record(
     user_id: UserId,
     subject: Option<String>,
 ) -> Result<(), StorageError> {
-    commit(begin_change(storage, Timestamp::now()).await?, name, user_id, subject).await
+    commit(
+        begin_change(storage, Timestamp::now()).await?,
+        name,
+        user_id,
+        subject,
+    )
+    .await
 }

@@ -43,17 +43,28 @@ impl SettingArgs {
     pub(super) fn load(&self, listen: Option<&ListenArgs>) -> anyhow::Result<Settings> {
         let mut flags = Vec::new();
         let mut add = |name, setting, value: Option<String>| {
-            flags.extend(value.map(|value| Flag { name, setting, value }));
+            flags.extend(value.map(|value| Flag {
+                name,
+                setting,
+                value,
+            }));
         };
         add("--log-level", "log.level", self.log_level.clone());
         add("--log-format", "log.format", self.log_format.clone());
         if let Some(listen) = listen {
             let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
             add("--api-listen", "api.listen", text(listen.api_listen));
-            add("--console-listen", "console.listen", text(listen.console_listen));
+            add(
+                "--console-listen",
+                "console.listen",
+                text(listen.console_listen),
+            );
             add("--ops-listen", "ops.listen", text(listen.ops_listen));
         }
-        Ok(Settings::load(&Sources::from_process(self.config.clone(), flags))?)
+        Ok(Settings::load(&Sources::from_process(
+            self.config.clone(),
+            flags,
+        ))?)
     }
 }
 
@@ -83,7 +94,8 @@ pub(super) struct ListenArgs {
 
 /// Parses an address to listen on.
 pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("must be {LISTEN_ADDRESS}"))
+    text.parse()
+        .map_err(|_| format!("must be {LISTEN_ADDRESS}"))
 }
 
 pub(super) fn connection_id(text: &str) -> Result<ConnectionId, String> {
@@ -91,12 +103,14 @@ pub(super) fn connection_id(text: &str) -> Result<ConnectionId, String> {
 }
 
 pub(super) fn account_id(text: &str) -> Result<AccountId, String> {
-    text.parse().map_err(|_| "must be an id: `bellbird connection show ID` shows the accounts".to_owned())
+    text.parse()
+        .map_err(|_| "must be an id: `bellbird connection show ID` shows the accounts".to_owned())
 }
 
 /// Parses one end of a date range.
 pub(super) fn bound(text: &str) -> Result<Bound, String> {
-    Bound::parse(text).map_err(|_| "must be a date or a time: 2026-07-01 or 2026-07-01T00:00:00Z".to_owned())
+    Bound::parse(text)
+        .map_err(|_| "must be a date or a time: 2026-07-01 or 2026-07-01T00:00:00Z".to_owned())
 }
 
 pub(super) fn endpoint_id(text: &str) -> Result<EndpointId, String> {
@@ -113,23 +127,32 @@ pub(super) fn event_id(text: &str) -> Result<EventId, String> {
 
 /// Parses an id, which is a UUID. The error names the command that lists the ids.
 fn id<T: FromStr>(text: &str, list: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("must be an id: `bellbird {list}` shows the ids"))
+    text.parse()
+        .map_err(|_| format!("must be an id: `bellbird {list}` shows the ids"))
 }
 
 /// Parses one of these words.
-pub(super) fn one_of<T>(all: &[T], as_str: fn(T) -> &'static str) -> impl TypedValueParser<Value = T> + use<T>
+pub(super) fn one_of<T>(
+    all: &[T],
+    as_str: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> + use<T>
 where
     T: Copy + FromStr + Send + Sync + 'static,
     T::Err: Error + Send + Sync + 'static,
 {
-    PossibleValuesParser::new(all.iter().map(|word| as_str(*word))).try_map(|text| text.parse::<T>())
+    PossibleValuesParser::new(all.iter().map(|word| as_str(*word)))
+        .try_map(|text| text.parse::<T>())
 }
 
-/// Reads a secret from a file, or from standard input at `-`, because other users of the machine can see arguments.
+/// Reads a secret from a file, or from standard input at `-`, because other users of the machine
+/// can see arguments.
 pub(super) fn read_secret(from: &str, what: &str) -> anyhow::Result<SecretString> {
     let mut text = String::new();
     let read = if from == "-" {
-        io::stdin().lock().take(SECRET_BYTES_MAX).read_to_string(&mut text)
+        io::stdin()
+            .lock()
+            .take(SECRET_BYTES_MAX)
+            .read_to_string(&mut text)
     } else {
         File::open(from).and_then(|file| file.take(SECRET_BYTES_MAX).read_to_string(&mut text))
     };
@@ -158,13 +181,25 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         return Err(ACCEPTED.to_owned());
     }
     let longest = 36_500 * 86_400;
-    let total = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
-    total.filter(|total| *total <= longest).map(Duration::from_secs).ok_or("must be at most 36500d".to_owned())
+    let total = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(seconds));
+    total
+        .filter(|total| *total <= longest)
+        .map(Duration::from_secs)
+        .ok_or("must be at most 36500d".to_owned())
 }
 
 /// As [`duration`], but rejects zero.
 pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
-    duration(text).and_then(|time| if time.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(time) })
+    duration(text).and_then(|time| {
+        if time.is_zero() {
+            Err("must be longer than 0".to_owned())
+        } else {
+            Ok(time)
+        }
+    })
 }
 
 pub(super) fn email(text: &str) -> Result<String, String> {
@@ -193,10 +228,29 @@ mod tests {
 
     #[test]
     fn duration_accepts_whole_numbers_with_a_unit() {
-        for (text, seconds) in [("30s", 30), ("15m", 900), ("24h", 86_400), ("90d", 7_776_000), ("0s", 0), ("0d", 0)] {
+        for (text, seconds) in [
+            ("30s", 30),
+            ("15m", 900),
+            ("24h", 86_400),
+            ("90d", 7_776_000),
+            ("0s", 0),
+            ("0d", 0),
+        ] {
             assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
-        for wrong in ["", "s", "5", "1.5h", "-1h", "+1h", "1w", "1 h", "99999999999999999999d", "36501d", "1µ"] {
+        for wrong in [
+            "",
+            "s",
+            "5",
+            "1.5h",
+            "-1h",
+            "+1h",
+            "1w",
+            "1 h",
+            "99999999999999999999d",
+            "36501d",
+            "1µ",
+        ] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
         assert!(positive_duration("0h").is_err());

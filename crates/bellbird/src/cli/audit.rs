@@ -30,13 +30,14 @@ const KEY_BYTES_MAX: u64 = 1024;
 /// Check that no row of an account is stored, logged or left in memory.
 ///
 /// Reads the newest rows of each connection through the running service, at BELLBIRD_URL (default
-/// http://127.0.0.1:8080), and waits. Then it searches the database of the settings, the log files and the memory of
-/// the service for the rows' descriptions, ids, account numbers and long amounts, and for the key. It prints what it
-/// searched and what it found where, but never a string itself.
+/// http://127.0.0.1:8080), and waits. Then it searches the database of the settings, the log files
+/// and the memory of the service for the rows' descriptions, ids, account numbers and long amounts,
+/// and for the key. It prints what it searched and what it found where, but never a string itself.
 ///
-/// Exits with status 1 if it finds any, or if a part cannot be searched. Reading memory needs Linux, and permission:
-/// run the command as root. While other clients or syncs read the same rows, these are in memory for up to a minute,
-/// and trades for as long as they are cached: cache.trades_seconds, ten minutes by default.
+/// Exits with status 1 if it finds any, or if a part cannot be searched. Reading memory needs
+/// Linux, and permission: run the command as root. While other clients or syncs read the same rows,
+/// these are in memory for up to a minute, and trades for as long as they are cached:
+/// cache.trades_seconds, ten minutes by default.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird audit --key-file key.txt --log /var/log/bellbird.log
@@ -107,13 +108,21 @@ pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Res
     known.push(String::from_utf8_lossy(crate::openapi::document().json()).into_owned());
     let mut strings = Strings::default();
     strings.add_key(&key);
-    let read = Service::new(&url, &key)?.read_rows(&mut known, &mut strings).await?;
+    let read = Service::new(&url, &key)?
+        .read_rows(&mut known, &mut strings)
+        .await?;
     gaps.extend(read.gaps);
     if read.rows == 0 {
-        bail!("the connections of the key's user have no rows of the last {} days to search for", read::DAYS);
+        bail!(
+            "the connections of the key's user have no rows of the last {} days to search for",
+            read::DAYS
+        );
     }
     if terminal::stderr_is_terminal() {
-        output::note(&format!("Read {} rows. Searching in {} seconds.", read.rows, args.wait));
+        output::note(&format!(
+            "Read {} rows. Searching in {} seconds.",
+            read.rows, args.wait
+        ));
     }
     tokio::time::sleep(Duration::from_secs(args.wait)).await;
 
@@ -135,8 +144,11 @@ pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Res
     if let Some(storage) = storage {
         storage.close().await;
     }
-    let failures: Vec<_> =
-        places.iter().filter_map(Place::failure).chain(gaps.iter().filter_map(Gap::failure)).collect();
+    let failures: Vec<_> = places
+        .iter()
+        .filter_map(Place::failure)
+        .chain(gaps.iter().filter_map(Gap::failure))
+        .collect();
     let view = AuditView {
         clean: failures.is_empty(),
         connections: read.connections,
@@ -156,10 +168,18 @@ pub(super) async fn run(settings: &SettingArgs, args: &AuditArgs) -> anyhow::Res
 fn read_key(from: &str) -> anyhow::Result<ApiKey> {
     let mut text = String::new();
     let read = match from {
-        STDIN => std::io::stdin().lock().take(KEY_BYTES_MAX).read_to_string(&mut text),
-        file => std::fs::File::open(file).and_then(|file| file.take(KEY_BYTES_MAX).read_to_string(&mut text)),
+        STDIN => std::io::stdin()
+            .lock()
+            .take(KEY_BYTES_MAX)
+            .read_to_string(&mut text),
+        file => std::fs::File::open(file)
+            .and_then(|file| file.take(KEY_BYTES_MAX).read_to_string(&mut text)),
     };
-    let name = if from == STDIN { "standard input" } else { from };
+    let name = if from == STDIN {
+        "standard input"
+    } else {
+        from
+    };
     read.with_context(|| format!("the key cannot be read from {name}"))?;
     ApiKey::parse(text.trim()).ok().with_context(|| {
         format!("{name} has no valid API key: it must hold bb_ and 38 letters and digits, and nothing else")
@@ -169,7 +189,12 @@ fn read_key(from: &str) -> anyhow::Result<ApiKey> {
 /// Opens the database of the settings, unless it is not the one of the service.
 async fn open_database(settings: &Settings, key: &ApiKey, url: &str) -> anyhow::Result<Storage> {
     let storage = wiring::open_storage(settings).await?;
-    if storage.keys().find_caller(key, Timestamp::now()).await?.is_none() {
+    if storage
+        .keys()
+        .find_caller(key, Timestamp::now())
+        .await?
+        .is_none()
+    {
         let location = wiring::database_location(settings);
         storage.close().await;
         bail!(
@@ -180,11 +205,21 @@ async fn open_database(settings: &Settings, key: &ApiKey, url: &str) -> anyhow::
     Ok(storage)
 }
 
-/// What the database stores by design: e-mail addresses, and names and masked numbers of connections and accounts.
+/// What the database stores by design: e-mail addresses, and names and masked numbers of
+/// connections and accounts.
 async fn stored_names(storage: &Storage) -> anyhow::Result<Vec<String>> {
-    let mut names: Vec<_> = storage.users().list().await?.into_iter().map(|user| user.email).collect();
+    let mut names: Vec<_> = storage
+        .users()
+        .list()
+        .await?
+        .into_iter()
+        .map(|user| user.email)
+        .collect();
     for connection in storage.connections().list_all().await? {
-        let accounts = storage.accounts().list_with_hidden(connection.user_id, connection.id).await?;
+        let accounts = storage
+            .accounts()
+            .list_with_hidden(connection.user_id, connection.id)
+            .await?;
         names.extend([connection.institution_name, connection.institution_id]);
         for account in accounts {
             names.extend([account.name, account.provider_account_id]);
@@ -195,7 +230,10 @@ async fn stored_names(storage: &Storage) -> anyhow::Result<Vec<String>> {
 }
 
 fn text(view: &AuditView) -> String {
-    let rows = view.places.iter().map(|place| [place.name(), place.size(), counted(&place.found, "nothing")]);
+    let rows = view
+        .places
+        .iter()
+        .map(|place| [place.name(), place.size(), counted(&place.found, "nothing")]);
     let mut text = format!(
         "Read {} rows of {} connections, and searched {} seconds later for {}.\n{} more strings are too short, or \
          stored by design.\n\n{}",
@@ -209,13 +247,23 @@ fn text(view: &AuditView) -> String {
     for gap in &view.not_searched {
         text.push_str(&format!("\n\nNot searched: {} ({}).", gap.what, gap.reason));
     }
-    text.push_str(if view.clean { "\n\nNothing was found." } else { "\n\nThis is not clean." });
+    text.push_str(if view.clean {
+        "\n\nNothing was found."
+    } else {
+        "\n\nThis is not clean."
+    });
     text
 }
 
 /// `12 descriptions, 1 key`.
 fn counted(counts: &Counts, none: &str) -> String {
-    let parts = counts.iter().map(|(kind, count)| format!("{count} {kind}{}", if *count == 1 { "" } else { "s" }));
+    let parts = counts
+        .iter()
+        .map(|(kind, count)| format!("{count} {kind}{}", if *count == 1 { "" } else { "s" }));
     let parts: Vec<_> = parts.collect();
-    if parts.is_empty() { none.to_owned() } else { parts.join(", ") }
+    if parts.is_empty() {
+        none.to_owned()
+    } else {
+        parts.join(", ")
+    }
 }

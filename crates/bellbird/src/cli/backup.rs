@@ -24,12 +24,13 @@ const NAME: &str = "bellbird-%Y%m%dT%H%M%SZ.db";
 
 /// Copy the SQLite database to a new file, also while the service runs.
 ///
-/// With --keep, PATH is a folder. The file gets a name with the time, and of the files that the command made there
-/// before, the newest N stay. `bellbird-backup.timer` of the package runs this every day.
+/// With --keep, PATH is a folder. The file gets a name with the time, and of the files that the
+/// command made there before, the newest N stay. `bellbird-backup.timer` of the package runs this
+/// every day.
 ///
-/// The file has mode 0600, and is checked before it gets its name. An existing file is never overwritten. The command
-/// prints which master keys a restore needs: keep them for as long as you keep the backup. On PostgreSQL it prints the
-/// `pg_dump` command to use instead.
+/// The file has mode 0600, and is checked before it gets its name. An existing file is never
+/// overwritten. The command prints which master keys a restore needs: keep them for as long as you
+/// keep the backup. On PostgreSQL it prints the `pg_dump` command to use instead.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird backup /backups/bellbird-$(date +%F).db
@@ -97,16 +98,28 @@ async fn back_up(settings: &Settings, storage: &Storage, args: &BackupArgs) -> a
     let contents = storage.back_up(&path).await?;
     actor::record(storage, "database.backup", UserId::INSTALLATION, None).await?;
     let deleted = match args.keep {
-        Some(keep) => delete_older(&args.path, keep.into()).context("an older backup could not be deleted")?,
+        Some(keep) => {
+            delete_older(&args.path, keep.into()).context("an older backup could not be deleted")?
+        }
         None => Vec::new(),
     };
     let keys = needed_keys(&contents.secrets, &configured);
     let (users, connections) = (contents.users, contents.connections);
-    let view = BackupView { file, bytes: contents.bytes, users, connections, keys, deleted };
+    let view = BackupView {
+        file,
+        bytes: contents.bytes,
+        users,
+        connections,
+        keys,
+        deleted,
+    };
     output::print(args.format, &view, |view| {
         let deleted = match view.deleted.len() {
             0 => String::new(),
-            older => format!(" Deleted {}.", count(older as u64, "older backup", "older backups")),
+            older => format!(
+                " Deleted {}.",
+                count(older as u64, "older backup", "older backups")
+            ),
         };
         format!(
             "Backed up {} and {} to {} ({} bytes).{deleted}\n{}",
@@ -119,7 +132,8 @@ async fn back_up(settings: &Settings, storage: &Storage, args: &BackupArgs) -> a
     })
 }
 
-/// Deletes all but the newest backups that this command made in a folder. Their names sort by time. Another file stays.
+/// Deletes all but the newest backups that this command made in a folder. Their names sort by time.
+/// Another file stays.
 fn delete_older(folder: &Path, keep: usize) -> io::Result<Vec<String>> {
     let mut own = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -146,21 +160,47 @@ fn is_own(name: &str) -> bool {
 
 pub(super) fn needed_keys(secrets: &SealedSecrets, configured: &[String]) -> Vec<NeededKey> {
     let keys = secrets.by_key.iter();
-    keys.map(|(id, secrets)| NeededKey { id: id.clone(), secrets: *secrets, configured: configured.contains(id) })
-        .collect()
+    keys.map(|(id, secrets)| NeededKey {
+        id: id.clone(),
+        secrets: *secrets,
+        configured: configured.contains(id),
+    })
+    .collect()
 }
 
 fn describe(keys: &[NeededKey]) -> String {
     if keys.is_empty() {
         return "A restore needs no master key, because no secret is stored.".to_owned();
     }
-    let mut text = format!("A restore needs the master {}: ", if keys.len() == 1 { "key" } else { "keys" });
-    for (at, NeededKey { id, secrets, configured }) in keys.iter().enumerate() {
+    let mut text = format!(
+        "A restore needs the master {}: ",
+        if keys.len() == 1 { "key" } else { "keys" }
+    );
+    for (
+        at,
+        NeededKey {
+            id,
+            secrets,
+            configured,
+        },
+    ) in keys.iter().enumerate()
+    {
         let separator = if at == 0 { "" } else { ", " };
-        let missing = if *configured { "" } else { ", NOT in secrets.key now" };
-        let _ = write!(text, "{separator}`{id}` ({}{missing})", count(*secrets, "secret", "secrets"));
+        let missing = if *configured {
+            ""
+        } else {
+            ", NOT in secrets.key now"
+        };
+        let _ = write!(
+            text,
+            "{separator}`{id}` ({}{missing})",
+            count(*secrets, "secret", "secrets")
+        );
     }
     let them = if keys.len() == 1 { "it" } else { "them" };
-    let _ = write!(text, ". Keep {them} for as long as you keep the backup, in another place.");
+    let _ = write!(
+        text,
+        ". Keep {them} for as long as you keep the backup, in another place."
+    );
     text
 }

@@ -14,8 +14,16 @@ pub(super) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(super) fn run(args: &CompletionsArgs, format: JsonFlag, command: &mut clap::Command) -> anyhow::Result<()> {
+pub(super) fn run(
+    args: &CompletionsArgs,
+    format: JsonFlag,
+    command: &mut clap::Command,
+) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, "bellbird", &mut script);
-    output::print(format, &String::from_utf8_lossy(&script), ToString::to_string)
+    output::print(
+        format,
+        &String::from_utf8_lossy(&script),
+        ToString::to_string,
+    )
 }

@@ -1,4 +1,5 @@
-//! `bellbird console`: signs users in to the console without e-mail, forgets their identities, and sends a test e-mail.
+//! `bellbird console`: signs users in to the console without e-mail, forgets their identities, and
+//! sends a test e-mail.
 
 use anyhow::Context as _;
 use bellbird_console::{Mailer, create_sign_in_link};
@@ -26,8 +27,8 @@ pub(super) enum ConsoleCommand {
 
 /// Print a link with which a user signs in to the console.
 ///
-/// It works once, for ten minutes, in any browser. Keep it secret until it is used: whoever opens it first can read the
-/// user's accounts and make API keys.
+/// It works once, for ten minutes, in any browser. Keep it secret until it is used: whoever opens
+/// it first can read the user's accounts and make API keys.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird console login --user me@example.com")]
@@ -42,8 +43,8 @@ pub(super) struct LoginArgs {
 
 /// Forget with which account of the identity provider a user signs in.
 ///
-/// The next account there that has the user's e-mail address, verified, becomes the one of the user. Sessions that have
-/// begun continue.
+/// The next account there that has the user's e-mail address, verified, becomes the one of the
+/// user. Sessions that have begun continue.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird console forget-identity --user me@example.com")]
@@ -81,12 +82,13 @@ pub(super) async fn run(settings: &SettingArgs, command: ConsoleCommand) -> anyh
 
 async fn login(settings: &Settings, args: &LoginArgs) -> anyhow::Result<()> {
     let storage = wiring::open_storage(settings).await?;
-    let console_url = console_url(settings, &storage)
-        .await?
-        .context("the link needs the URL of the console: set console.public_url, or start the service first")?;
+    let console_url = console_url(settings, &storage).await?.context(
+        "the link needs the URL of the console: set console.public_url, or start the service first",
+    )?;
     let user = find_user(&storage, &args.user).await?;
-    let url =
-        create_sign_in_link(&storage, user.id, &console_url, Timestamp::now()).await.map_err(|error| match error {
+    let url = create_sign_in_link(&storage, user.id, &console_url, Timestamp::now())
+        .await
+        .map_err(|error| match error {
             StorageError::Conflict(why) => anyhow::anyhow!("{why}"),
             error => error.into(),
         })?;
@@ -96,7 +98,12 @@ async fn login(settings: &Settings, args: &LoginArgs) -> anyhow::Result<()> {
         "Open this link in a browser within ten minutes, while the service is running. It signs in {}.",
         user.email
     );
-    output::print_secret(args.format, &json!({"url": url.expose_secret()}), url.expose_secret(), &advice)
+    output::print_secret(
+        args.format,
+        &json!({"url": url.expose_secret()}),
+        url.expose_secret(),
+        &advice,
+    )
 }
 
 async fn forget_identity(settings: &Settings, args: &ForgetIdentityArgs) -> anyhow::Result<()> {
@@ -106,19 +113,41 @@ async fn forget_identity(settings: &Settings, args: &ForgetIdentityArgs) -> anyh
     let forgotten = change.forget_identities(user.id).await?;
     actor::commit(change, "identity.forget", user.id, None).await?;
     storage.close().await;
-    output::print(args.format, &json!({"userId": user.id, "forgotten": forgotten}), |_| match forgotten {
-        0 => format!("{} has no account of an identity provider.", user.email),
-        _ => format!("The account of {} at the identity provider is forgotten.", user.email),
-    })
+    output::print(
+        args.format,
+        &json!({"userId": user.id, "forgotten": forgotten}),
+        |_| match forgotten {
+            0 => format!("{} has no account of an identity provider.", user.email),
+            _ => format!(
+                "The account of {} at the identity provider is forgotten.",
+                user.email
+            ),
+        },
+    )
 }
 
 async fn test_email(settings: &Settings, args: &TestEmailArgs) -> anyhow::Result<()> {
-    let email = settings.pages.email.as_ref().context("console.smtp_url is not set, so no e-mails are sent")?;
+    let email = settings
+        .pages
+        .email
+        .as_ref()
+        .context("console.smtp_url is not set, so no e-mails are sent")?;
     let console_url = service::expected_url(&settings.console).unwrap_or_default();
-    let mailer = Mailer::new(email, &console_url).context("cannot set up TLS for the mail server")?;
-    mailer.send_test(&args.address).await.context("could not send the e-mail")?;
+    let mailer =
+        Mailer::new(email, &console_url).context("cannot set up TLS for the mail server")?;
+    mailer
+        .send_test(&args.address)
+        .await
+        .context("could not send the e-mail")?;
     let server = email.server();
-    output::print(args.format, &json!({"server": server, "address": args.address}), |_| {
-        format!("{server} took an e-mail for {}. See that it arrives.", args.address)
-    })
+    output::print(
+        args.format,
+        &json!({"server": server, "address": args.address}),
+        |_| {
+            format!(
+                "{server} took an e-mail for {}. See that it arrives.",
+                args.address
+            )
+        },
+    )
 }

@@ -6,7 +6,9 @@ use anyhow::{Context as _, anyhow};
 use bellbird_connections::{Connections, LinkTarget};
 use bellbird_console::Demo;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
-use bellbird_domain::{AccountType, ApiKey, ApiVersion, Clock, ConnectionCategory, Plan, User, UserId};
+use bellbird_domain::{
+    AccountType, ApiKey, ApiVersion, Clock, ConnectionCategory, Plan, User, UserId,
+};
 use bellbird_sandbox::Description;
 use bellbird_storage::{NewUser, Storage, UserChange};
 use bellbird_webhooks::endpoint::DEFAULT_EVENTS;
@@ -34,10 +36,10 @@ const SAVER: &str = "saver@bellbird.example";
 
 /// Try Bellbird with simulated providers and made-up users.
 ///
-/// Needs no settings, no database server and no provider account. There are three users, one for each plan. The
-/// database is a temporary file that is deleted at the end, unless database.url is set. The console opens in a browser,
-/// if there is one, and its start page makes new link URLs. With --webhook, it prints the secret of the endpoint, and
-/// the first events follow at once.
+/// Needs no settings, no database server and no provider account. There are three users, one for
+/// each plan. The database is a temporary file that is deleted at the end, unless database.url is
+/// set. The console opens in a browser, if there is one, and its start page makes new link URLs.
+/// With --webhook, it prints the secret of the endpoint, and the first events follow at once.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird demo
@@ -98,43 +100,76 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let log = telemetry::start_log(&settings.log, None);
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
-    let sandbox = bellbird_sandbox::start(args.data.options()).await.context("could not start the sandbox")?;
+    let sandbox = bellbird_sandbox::start(args.data.options())
+        .await
+        .context("could not start the sandbox")?;
     settings.providers = sandbox_settings(sandbox.description())?;
     let folder = use_temporary_database(&mut settings)?;
     let database = shown_database(&settings);
     let sealer = wiring::optional_sealer(&settings)?;
-    let start = Start { roles: Roles::all(), sealer, clock: Clock::system(), metrics, stop: stop.clone() };
+    let start = Start {
+        roles: Roles::all(),
+        sealer,
+        clock: Clock::system(),
+        metrics,
+        stop: stop.clone(),
+    };
     let mut service = Service::open(settings, start).await?;
-    let (storage, connections) = (service.parts.storage.clone(), service.parts.connections.clone());
+    let (storage, connections) = (
+        service.parts.storage.clone(),
+        service.parts.connections.clone(),
+    );
     let people = add_people(&storage, &connections, sandbox.description()).await?;
     let webhook_secret = match &webhook {
         Some(url) => {
             let user = Some(&people[0].user);
-            Some(webhook::insert(&storage, user, url, DEFAULT_EVENTS, ApiVersion::DEFAULT).await?.1)
+            Some(
+                webhook::insert(&storage, user, url, DEFAULT_EVENTS, ApiVersion::DEFAULT)
+                    .await?
+                    .1,
+            )
         }
         None => None,
     };
-    let demo = Demo { user: people[0].user.id, email: people[0].user.email.clone(), database: database.clone() };
+    let demo = Demo {
+        user: people[0].user.id,
+        email: people[0].user.email.clone(),
+        database: database.clone(),
+    };
     // The button of its pages needs no key, so it is for this machine only.
     let is_local = service.is_console_local();
-    let link = connections.links().create_link(people[0].user.id, LinkTarget::UserChoice).await?;
+    let link = connections
+        .links()
+        .create_link(people[0].user.id, LinkTarget::UserChoice)
+        .await?;
     let api_url = &service.urls.public_api;
-    let (token, _) = simplefin::create_setup_token(&storage, people[0].user.id, "SimpleFIN", api_url).await?;
+    let (token, _) =
+        simplefin::create_setup_token(&storage, people[0].user.id, "SimpleFIN", api_url).await?;
     let view = DemoView {
         urls: &service.urls,
         api_key: people[0].key.expose(),
         developer_key: people[1].key.expose(),
         saver_key: people[2].key.expose(),
         email: &people[0].user.email,
-        timezone: people[0].user.timezone.as_deref().unwrap_or(DEFAULT_TIMEZONE),
+        timezone: people[0]
+            .user
+            .timezone
+            .as_deref()
+            .unwrap_or(DEFAULT_TIMEZONE),
         link_url: link.url.expose_secret(),
         simplefin_token: token.expose_secret(),
         webhook_secret: webhook_secret.as_ref().map(|secret| secret.expose_secret()),
         database: database.as_deref(),
         sandbox: sandbox.description(),
     };
-    let paths = if args.format.json { Vec::new() } else { paths_to_try(&storage, &people[0].user).await? };
-    output::print(args.format, &view, |view| text(view, &paths, folder.is_some(), is_local))?;
+    let paths = if args.format.json {
+        Vec::new()
+    } else {
+        paths_to_try(&storage, &people[0].user).await?
+    };
+    output::print(args.format, &view, |view| {
+        text(view, &paths, folder.is_some(), is_local)
+    })?;
     service.start_background();
     if is_local && !args.format.json && terminal::has_browser() {
         // Without one, the address is on the terminal.
@@ -148,7 +183,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     service.serve(is_local.then_some(demo)).await?;
     sandbox.stop().await;
     if let Some(folder) = folder {
-        folder.close().context("could not delete the temporary database")?;
+        folder
+            .close()
+            .context("could not delete the temporary database")?;
     }
     if !args.format.json {
         output::print_text("The demo has ended.")?;
@@ -159,7 +196,10 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
 /// The URL of the database for commands that run beside the demo. None if it may hold a password.
 fn shown_database(settings: &Settings) -> Option<String> {
     let path = Storage::sqlite_path(settings.database.url.expose_secret())?;
-    Some(format!("sqlite:{}", absolute(&path).unwrap_or(path).display()))
+    Some(format!(
+        "sqlite:{}",
+        absolute(&path).unwrap_or(path).display()
+    ))
 }
 
 /// Sets a temporary database, unless the settings name one.
@@ -172,9 +212,9 @@ fn use_temporary_database(settings: &mut Settings) -> anyhow::Result<Option<Temp
         .tempdir()
         .context("could not create a folder for the temporary database")?;
     let path = folder.path().join("bellbird.db");
-    let path = path
-        .to_str()
-        .ok_or_else(|| anyhow!("the path of the temporary folder is not UTF-8: set TMPDIR to another folder"))?;
+    let path = path.to_str().ok_or_else(|| {
+        anyhow!("the path of the temporary folder is not UTF-8: set TMPDIR to another folder")
+    })?;
     settings.database.url = SecretString::from(format!("sqlite:{path}"));
     Ok(Some(folder))
 }
@@ -190,9 +230,13 @@ async fn add_people(
         add_person(storage, DEVELOPER, Plan::Developer).await?,
         add_person(storage, SAVER, Plan::Saver).await?,
     ];
-    // The first two credentials of each provider belong to the sandbox's first person, the third of all to its second
-    // person. The rest is left to try `connection import` with.
-    let all_credentials = description.credentials.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+    // The first two credentials of each provider belong to the sandbox's first person, the third of
+    // all to its second person. The rest is left to try `connection import` with.
+    let all_credentials = description
+        .credentials
+        .iter()
+        .map(serde_json::to_value)
+        .collect::<Result<Vec<_>, _>>()?;
     let providers = all_credentials.chunk_by(|one, next| one["provider"] == next["provider"]);
     for credentials in providers.flat_map(|all_credentials| all_credentials.iter().take(2)) {
         import(connections, &people[0], credentials).await?;
@@ -203,11 +247,22 @@ async fn add_people(
     Ok(people)
 }
 
-async fn import(connections: &Connections, person: &Person, credentials: &Value) -> anyhow::Result<()> {
+async fn import(
+    connections: &Connections,
+    person: &Person,
+    credentials: &Value,
+) -> anyhow::Result<()> {
     let provider = credentials["provider"].as_str().unwrap_or_default();
-    let imported =
-        connections.imports().import(person.user.id, provider, &SecretString::from(credentials.to_string())).await;
-    imported.with_context(|| format!("could not import the sandbox's credentials for {provider}"))?;
+    let imported = connections
+        .imports()
+        .import(
+            person.user.id,
+            provider,
+            &SecretString::from(credentials.to_string()),
+        )
+        .await;
+    imported
+        .with_context(|| format!("could not import the sandbox's credentials for {provider}"))?;
     Ok(())
 }
 
@@ -217,19 +272,31 @@ async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Resul
         Some(user) => user,
         None => {
             let timezone = Some(DEFAULT_TIMEZONE);
-            let new = NewUser { email, plan, timezone, reference: None, console_sign_in: true };
+            let new = NewUser {
+                email,
+                plan,
+                timezone,
+                reference: None,
+                console_sign_in: true,
+            };
             storage.users().insert(&new, now).await?
         }
     };
-    let operator = UserChange { is_operator: Some(email == PROFESSIONAL), ..UserChange::default() };
+    let operator = UserChange {
+        is_operator: Some(email == PROFESSIONAL),
+        ..UserChange::default()
+    };
     let user = storage.users().update(user.id, &operator).await?;
     let key = storage.new_key();
-    storage.keys().insert(user.id, &key, "demo", None, now).await?;
+    storage
+        .keys()
+        .insert(user.id, &key, "demo", None, now)
+        .await?;
     Ok(Person { user, key })
 }
 
-/// Syncs the user's connections, so that their first events need not wait for the schedule. The end of the demo
-/// interrupts it.
+/// Syncs the user's connections, so that their first events need not wait for the schedule. The end
+/// of the demo interrupts it.
 async fn sync_all(storage: &Storage, connections: &Connections, user: UserId) {
     let all = match storage.connections().list(user).await {
         Ok(all) => all,
@@ -245,15 +312,28 @@ async fn sync_all(storage: &Storage, connections: &Connections, user: UserId) {
 /// Example paths of the API, with ids of this demo.
 async fn paths_to_try(storage: &Storage, user: &User) -> anyhow::Result<Vec<String>> {
     let (accounts, _) = storage.accounts().list(user.id, 50, 0).await?;
-    let ids: Vec<_> = accounts.iter().take(3).map(|account| account.id.to_string()).collect();
-    let mut paths = vec!["/v1/accounts".to_owned(), format!("/v1/balances?accountIds={}", ids.join(","))];
+    let ids: Vec<_> = accounts
+        .iter()
+        .take(3)
+        .map(|account| account.id.to_string())
+        .collect();
+    let mut paths = vec![
+        "/v1/accounts".to_owned(),
+        format!("/v1/balances?accountIds={}", ids.join(",")),
+    ];
     let connections = storage.connections().list(user.id).await?;
-    let (brokers, banks): (Vec<_>, Vec<_>) =
-        connections.iter().partition(|connection| connection.category == ConnectionCategory::Brokerage);
-    let mut at_banks = accounts.iter().filter(|account| banks.iter().any(|bank| bank.id == account.connection_id));
-    if let Some(account) = at_banks.find(|account| account.account_type == AccountType::Transaction) {
+    let (brokers, banks): (Vec<_>, Vec<_>) = connections
+        .iter()
+        .partition(|connection| connection.category == ConnectionCategory::Brokerage);
+    let mut at_banks = accounts
+        .iter()
+        .filter(|account| banks.iter().any(|bank| bank.id == account.connection_id));
+    if let Some(account) = at_banks.find(|account| account.account_type == AccountType::Transaction)
+    {
         let (connection, account) = (account.connection_id, account.id);
-        paths.push(format!("/v1/transactions?connectionId={connection}&accountId={account}&limit=5"));
+        paths.push(format!(
+            "/v1/transactions?connectionId={connection}&accountId={account}&limit=5"
+        ));
     }
     if let Some(broker) = brokers.first() {
         paths.push(format!("/v1/holdings?connectionId={}", broker.id));
@@ -263,13 +343,26 @@ async fn paths_to_try(storage: &Storage, user: &User) -> anyhow::Result<Vec<Stri
 }
 
 fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, is_local: bool) -> String {
-    let Urls { api_url: api, console_url: console, ops_url: ops, .. } = view.urls;
+    let Urls {
+        api_url: api,
+        console_url: console,
+        ops_url: ops,
+        ..
+    } = view.urls;
     let curls: Vec<_> = paths
         .iter()
         .map(|path| format!("  curl -s -H \"Authorization: Bearer $BELLBIRD_KEY\" '{api}{path}'"))
         .collect();
-    let look = if is_local { format!("See the accounts in a browser:\n\n  {console}\n\n") } else { String::new() };
-    let new_links = if is_local { format!(" After that, {console} makes a new link.") } else { String::new() };
+    let look = if is_local {
+        format!("See the accounts in a browser:\n\n  {console}\n\n")
+    } else {
+        String::new()
+    };
+    let new_links = if is_local {
+        format!(" After that, {console} makes a new link.")
+    } else {
+        String::new()
+    };
     let database = match view.database {
         Some(url) => format!("BELLBIRD_DATABASE__URL='{url}'"),
         None => "that of database.url".to_owned(),
@@ -281,7 +374,11 @@ fn text(view: &DemoView<'_>, paths: &[String], is_temporary: bool, is_local: boo
              export BELLBIRD_WEBHOOK_SECRET={secret}\n\n"
         )
     });
-    let fate = if is_temporary { ", deleted at the end" } else { "" };
+    let fate = if is_temporary {
+        ", deleted at the end"
+    } else {
+        ""
+    };
     format!(
         "Bellbird is running at {api} with simulated providers and made-up users.\n\n\
          {look}Try it in another terminal:\n\n  \

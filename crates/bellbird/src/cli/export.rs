@@ -28,14 +28,15 @@ const STDOUT: &str = "-";
 
 /// Write transactions, trades or holdings of a user to a file.
 ///
-/// The command reads from the providers with the settings of the service, and needs no API key. It works while the
-/// service is running, and for users of every plan. Without --account and --connection, the file has all bank accounts
-/// of the user, or all brokerage accounts.
+/// The command reads from the providers with the settings of the service, and needs no API key. It
+/// works while the service is running, and for users of every plan. Without --account and
+/// --connection, the file has all bank accounts of the user, or all brokerage accounts.
 ///
-/// The file appears only when it is whole, with mode 0600, and then replaces an older one. If a provider fails, the
-/// command exits with status 1 and leaves the older file as it is. Standard output may have a part of the file by then.
-/// With --partial, a connection that cannot be read is left out and named on standard error, and the status is 0 unless
-/// all of them fail. docs/exports.md describes the formats.
+/// The file appears only when it is whole, with mode 0600, and then replaces an older one. If a
+/// provider fails, the command exits with status 1 and leaves the older file as it is. Standard
+/// output may have a part of the file by then. With --partial, a connection that cannot be read is
+/// left out and named on standard error, and the status is 0 unless all of them fail.
+/// docs/exports.md describes the formats.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird export --user me@example.com --format csv --from 2026-07-01 --output transactions.csv
@@ -102,12 +103,24 @@ pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Re
     let reads = Wiring::new(&settings, &storage)?.reads();
     // A signal has to delete the unfinished file.
     let stop = wiring::stop_on_signal(Duration::ZERO)?;
-    let written = stop.run_until_cancelled(export(&storage, &reads, args, request)).await;
+    let written = stop
+        .run_until_cancelled(export(&storage, &reads, args, request))
+        .await;
     storage.close().await;
-    let written = written.unwrap_or_else(|| Err(anyhow::anyhow!("stopped before the file was whole")))?;
-    let Some(Written { rows, bytes, left_out }) = written else { return Ok(()) };
+    let written =
+        written.unwrap_or_else(|| Err(anyhow::anyhow!("stopped before the file was whole")))?;
+    let Some(Written {
+        rows,
+        bytes,
+        left_out,
+    }) = written
+    else {
+        return Ok(());
+    };
     let view = json!({"file": args.output, "rows": rows, "bytes": bytes, "leftOut": left_out});
-    output::print(args.json, &view, |_| format!("Wrote {} to {}.", count(rows, "row", "rows"), args.output))
+    output::print(args.json, &view, |_| {
+        format!("Wrote {} to {}.", count(rows, "row", "rows"), args.output)
+    })
 }
 
 impl ExportArgs {
@@ -117,23 +130,52 @@ impl ExportArgs {
         let format = Format::from_name(&self.format).ok_or("unknown format")?;
         if !resource.formats().any(|other| other == format) {
             let formats: Vec<_> = resource.formats().map(Format::as_str).collect();
-            return Err(format!("{} have no format {}: choose {}", self.resource, self.format, formats.join(" or ")));
+            return Err(format!(
+                "{} have no format {}: choose {}",
+                self.resource,
+                self.format,
+                formats.join(" or ")
+            ));
         }
-        let layout = if self.layout.is_some() { Layout::Ynab } else { Layout::Wide };
-        let options = Options { layout, byte_order_mark: self.byte_order_mark, quote_formulas: self.quote_formulas };
+        let layout = if self.layout.is_some() {
+            Layout::Ynab
+        } else {
+            Layout::Wide
+        };
+        let options = Options {
+            layout,
+            byte_order_mark: self.byte_order_mark,
+            quote_formulas: self.quote_formulas,
+        };
         if format != Format::Csv && options != Options::default() {
-            return Err("--layout, --byte-order-mark and --quote-formulas are for --format csv".to_owned());
+            return Err(
+                "--layout, --byte-order-mark and --quote-formulas are for --format csv".to_owned(),
+            );
         }
         if resource != Resource::Transactions && layout == Layout::Ynab {
             return Err("--layout is for transactions".to_owned());
         }
         if self.json.json && self.output == STDOUT {
-            return Err("--json needs --output FILE, because standard output would hold two things".to_owned());
+            return Err(
+                "--json needs --output FILE, because standard output would hold two things"
+                    .to_owned(),
+            );
         }
-        let span = DateFilter { from: self.from, to: self.to };
+        let span = DateFilter {
+            from: self.from,
+            to: self.to,
+        };
         let (connection_id, account_id) = (self.connection, self.account);
         let partial = self.partial;
-        let request = FileRequest { resource, format, options, connection_id, account_id, span, partial };
+        let request = FileRequest {
+            resource,
+            format,
+            options,
+            connection_id,
+            account_id,
+            span,
+            partial,
+        };
         if request.lacks_account() {
             return Err("a file of this format holds one account: add --account ID".to_owned());
         }
@@ -156,14 +198,28 @@ async fn export(
     request: FileRequest,
 ) -> anyhow::Result<Option<Written>> {
     let user = find_user(storage, &args.user).await?;
-    let timezone = storage.users().find_zone(user.id).await?.context("the user was removed meanwhile")?;
+    let timezone = storage
+        .users()
+        .find_zone(user.id)
+        .await?
+        .context("the user was removed meanwhile")?;
     // No key: its id identifies this command, and the revision is one that no cached fact has.
-    let caller = Caller { key_id: KeyId::new(), user_id: user.id, plan: user.plan, timezone, revision: -1 };
+    let caller = Caller {
+        key_id: KeyId::new(),
+        user_id: user.id,
+        plan: user.plan,
+        timezone,
+        revision: -1,
+    };
     let opened = Export::open(reads.clone(), storage, caller, request, Timestamp::now()).await;
     let mut export = opened.map_err(|error| describe_open(&error, &user, request.resource))?;
-    // The operator reads, so nobody's budget is charged. Where all users share a limit, it leaves some to requests.
+    // The operator reads, so nobody's budget is charged. Where all users share a limit, it leaves
+    // some to requests.
     let new_call = || reads.call_context(Cause::Schedule).for_sync();
-    let broken = export.leave_out_broken(Retries::On, &new_call).await.map_err(describe)?;
+    let broken = export
+        .leave_out_broken(Retries::On, &new_call)
+        .await
+        .map_err(describe)?;
     for error in broken {
         output::note(&format!("left out: {:#}", describe(error)));
     }
@@ -177,7 +233,10 @@ async fn export(
         {
             bail!("the connection {id} was removed meanwhile");
         }
-        has_more = export.next_page(Retries::On, &mut || new_call(), &mut page).await.map_err(describe)?;
+        has_more = export
+            .next_page(Retries::On, &mut || new_call(), &mut page)
+            .await
+            .map_err(describe)?;
         if !target.write(&page)? {
             return Ok(None);
         }
@@ -186,7 +245,11 @@ async fn export(
         page.clear();
     }
     drop(progress);
-    Ok(target.finish()?.then(|| Written { rows: export.rows(), bytes, left_out: export.left_out().to_vec() }))
+    Ok(target.finish()?.then(|| Written {
+        rows: export.rows(),
+        bytes,
+        left_out: export.left_out().to_vec(),
+    }))
 }
 
 enum Target {
@@ -210,14 +273,20 @@ impl Target {
             bail!("{output} is not a regular file: choose another one, or - for standard output");
         }
         let folder = folder_of(&path);
-        let new = tempfile::Builder::new().prefix(".bellbird-export-").tempfile_in(folder).map_err(|error| {
-            // The file has a random name, which says nothing to anybody.
-            let reason = match error.kind() {
-                io::ErrorKind::NotFound => "it does not exist".to_owned(),
-                other => other.to_string(),
-            };
-            anyhow!("could not write in the folder {}: {reason}", folder.display())
-        })?;
+        let new = tempfile::Builder::new()
+            .prefix(".bellbird-export-")
+            .tempfile_in(folder)
+            .map_err(|error| {
+                // The file has a random name, which says nothing to anybody.
+                let reason = match error.kind() {
+                    io::ErrorKind::NotFound => "it does not exist".to_owned(),
+                    other => other.to_string(),
+                };
+                anyhow!(
+                    "could not write in the folder {}: {reason}",
+                    folder.display()
+                )
+            })?;
         Ok(Self::File(new, path))
     }
 
@@ -231,16 +300,25 @@ impl Target {
             Self::File(file, _) => file.write_all(page),
         };
         match written {
-            Err(error) if matches!(self, Self::Stdout) && error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            Err(error)
+                if matches!(self, Self::Stdout) && error.kind() == io::ErrorKind::BrokenPipe =>
+            {
+                Ok(false)
+            }
             written => written.map(|()| true).context("could not write the file"),
         }
     }
 
     /// Gives the file its name, once it is on the disk. Returns false for standard output.
     fn finish(self) -> anyhow::Result<bool> {
-        let Self::File(file, path) = self else { return Ok(false) };
-        file.as_file().sync_all().context("could not write the file")?;
-        file.persist(&path).with_context(|| format!("could not write {}", path.display()))?;
+        let Self::File(file, path) = self else {
+            return Ok(false);
+        };
+        file.as_file()
+            .sync_all()
+            .context("could not write the file")?;
+        file.persist(&path)
+            .with_context(|| format!("could not write {}", path.display()))?;
         // So that the name is on the disk, too. Some file systems have no such call.
         let _ = File::open(folder_of(&path)).and_then(|folder| folder.sync_all());
         Ok(true)
@@ -248,24 +326,33 @@ impl Target {
 }
 
 fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 fn describe_open(error: &OpenError, user: &User, resource: Resource) -> anyhow::Error {
     let (noun, error) = match error {
         OpenError::Connection(error) => ("connection", error),
         OpenError::Account(error) => ("account", error),
-        OpenError::Open { connection_id, error } => return describe_unopened(*connection_id, error.clone()),
+        OpenError::Open {
+            connection_id,
+            error,
+        } => return describe_unopened(*connection_id, error.clone()),
         OpenError::Format(error) => return describe_format(*error),
     };
     match error {
         ReadError::NotFound => {
             let email = &user.email;
-            Failure::not_found(format!("{email} has no such {noun}: see `bellbird connection list --user {email}`"))
+            Failure::not_found(format!(
+                "{email} has no such {noun}: see `bellbird connection list --user {email}`"
+            ))
         }
         ReadError::WrongCategory => {
             let (category, name) = (resource.category(), resource.as_str());
-            anyhow::anyhow!("{name} are those of a {category} connection, and this {noun} is of another category")
+            anyhow::anyhow!(
+                "{name} are those of a {category} connection, and this {noun} is of another category"
+            )
         }
         other => anyhow::Error::new(other.clone()),
     }
@@ -273,7 +360,10 @@ fn describe_open(error: &OpenError, user: &User, resource: Resource) -> anyhow::
 
 fn describe(error: ExportError) -> anyhow::Error {
     let (context, error) = match error {
-        ExportError::Open { connection_id, error } => return describe_unopened(connection_id, error),
+        ExportError::Open {
+            connection_id,
+            error,
+        } => return describe_unopened(connection_id, error),
         ExportError::Read { context, error } => (context, error),
         ExportError::Format(error) => return describe_format(error),
     };
@@ -283,7 +373,9 @@ fn describe(error: ExportError) -> anyhow::Error {
         ReadError::Reconnect(status) => anyhow::anyhow!(
             "the connection to {institution} is {status}: renew it with `bellbird connection link --reconnect {id}`"
         ),
-        error => anyhow::Error::new(error).context(format!("could not read from {institution} (connection {id})")),
+        error => anyhow::Error::new(error).context(format!(
+            "could not read from {institution} (connection {id})"
+        )),
     }
 }
 

@@ -15,7 +15,11 @@ const RESPONSE_BYTES_MAX: u64 = 4096;
 /// Where to reach what listens at this address from here.
 pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+        address.set_ip(if address.is_ipv4() {
+            Ipv4Addr::LOCALHOST.into()
+        } else {
+            Ipv6Addr::LOCALHOST.into()
+        });
     }
     address
 }
@@ -24,12 +28,19 @@ pub(super) fn reachable(mut address: SocketAddr) -> SocketAddr {
 pub(super) async fn get(address: SocketAddr, path: &str) -> io::Result<(u16, String)> {
     let asked = async {
         let mut stream = TcpStream::connect(reachable(address)).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut response = String::new();
-        stream.take(RESPONSE_BYTES_MAX).read_to_string(&mut response).await?;
-        let parts = response.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.split_once("\r\n\r\n"));
-        let found = parts.and_then(|(head, body)| Some((head.get(..3)?.parse().ok()?, body.to_owned())));
+        stream
+            .take(RESPONSE_BYTES_MAX)
+            .read_to_string(&mut response)
+            .await?;
+        let parts = response
+            .strip_prefix("HTTP/1.1 ")
+            .and_then(|rest| rest.split_once("\r\n\r\n"));
+        let found =
+            parts.and_then(|(head, body)| Some((head.get(..3)?.parse().ok()?, body.to_owned())));
         found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP"))
     };
     tokio::time::timeout(TIMEOUT, asked).await?

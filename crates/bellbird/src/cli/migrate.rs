@@ -11,7 +11,10 @@ pub(super) async fn run(settings: &SettingArgs, format: JsonFlag) -> anyhow::Res
     let settings = settings.load(None)?;
     let storage = wiring::open(&settings, wiring::optional_sealer(&settings)?).await?;
     let location = wiring::database_location(&settings);
-    let applied = storage.migrate().await.with_context(|| format!("could not migrate the {location}"))?;
+    let applied = storage
+        .migrate()
+        .await
+        .with_context(|| format!("could not migrate the {location}"))?;
     let view = json!({ "database": storage.kind(), "location": location, "applied": applied });
     storage.close().await;
     output::print(format, &view, |_| {

@@ -65,7 +65,8 @@ Exit status: 0 success, 1 failure, 2 invalid usage.";
 
 /// A self-hosted, read-only JSON API over the bank and brokerage accounts that users have linked.
 ///
-/// Balances, transactions, holdings and trades are fetched live from the providers and never stored.
+/// Balances, transactions, holdings and trades are fetched live from the providers and never
+/// stored.
 #[derive(Debug, Parser)]
 #[command(name = "bellbird", version = VERSION, disable_help_subcommand = true)]
 #[command(after_long_help = format!("{DEMO_EXAMPLE}{HOST_EXAMPLE}"))]
@@ -89,7 +90,8 @@ enum Command {
     Sandbox(sandbox::SandboxArgs),
     /// Create the database or apply pending migrations.
     ///
-    /// `serve` and `demo` also do this when they start. Run it separately before a rolling update of several instances.
+    /// `serve` and `demo` also do this when they start. Run it separately before a rolling update
+    /// of several instances.
     #[command(after_long_help = "Example:
   BELLBIRD_DATABASE__URL=postgres://bellbird@db/bellbird bellbird migrate")]
     Migrate(JsonFlag),
@@ -98,8 +100,8 @@ enum Command {
     Status(status::StatusArgs),
     /// Ask the running service whether it can serve, for health checks.
     ///
-    /// Asks `/ready` of the ops listener of these settings, on this machine. Opens no database. Exits with status 1,
-    /// and the reason, if the service is not ready or does not run.
+    /// Asks `/ready` of the ops listener of these settings, on this machine. Opens no database.
+    /// Exits with status 1, and the reason, if the service is not ready or does not run.
     #[command(after_long_help = "Example, in compose.yaml:
   healthcheck: {test: [CMD, bellbird, ready]}")]
     Ready(JsonFlag),
@@ -109,8 +111,9 @@ enum Command {
     Export(export::ExportArgs),
     /// Let an assistant read the accounts: MCP over standard input and output.
     ///
-    /// Passes messages to a running service, which it finds at BELLBIRD_URL (default http://127.0.0.1:8080). It calls
-    /// with the API key in BELLBIRD_KEY. Uses no settings and no database. Ends when standard input ends.
+    /// Passes messages to a running service, which it finds at BELLBIRD_URL (default
+    /// http://127.0.0.1:8080). It calls with the API key in BELLBIRD_KEY. Uses no settings and no
+    /// database. Ends when standard input ends.
     #[command(after_long_help = "Example, as an assistant starts it:
   BELLBIRD_URL=https://bank.example.com BELLBIRD_KEY=bb_... bellbird mcp")]
     Mcp,
@@ -143,15 +146,23 @@ pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let json = std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == "--json");
+            let json = std::env::args_os()
+                .take_while(|argument| argument != "--")
+                .any(|argument| argument == "--json");
             return output::report_usage(&error, JsonFlag { json });
         }
     };
     let format = cli.format;
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
-            return output::report_failure(&anyhow::Error::new(error).context("could not start threads"), format);
+            return output::report_failure(
+                &anyhow::Error::new(error).context("could not start threads"),
+                format,
+            );
         }
     };
     let result = runtime.block_on(execute(cli));
@@ -165,7 +176,10 @@ pub fn run() -> ExitCode {
 
 /// A core file would hold the master keys, and rows of requests in flight.
 fn forbid_core_files() {
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
     // Lowering a limit is always allowed.
     let _ = setrlimit(Resource::Core, none);
 }

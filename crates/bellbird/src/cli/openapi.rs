@@ -23,7 +23,15 @@ pub(super) struct OpenapiArgs {
 }
 
 pub(super) fn run(args: &OpenapiArgs) -> anyhow::Result<()> {
-    let document = if args.admin { bellbird_admin::document() } else { crate::openapi::document() };
-    let text = if args.yaml { document.yaml() } else { document.json() };
+    let document = if args.admin {
+        bellbird_admin::document()
+    } else {
+        crate::openapi::document()
+    };
+    let text = if args.yaml {
+        document.yaml()
+    } else {
+        document.json()
+    };
     output::print_text(&String::from_utf8_lossy(text))
 }

@@ -1,4 +1,5 @@
-//! `bellbird operator-key`: creates, lists and revokes keys for the operator's API, and shows what was done with them.
+//! `bellbird operator-key`: creates, lists and revokes keys for the operator's API, and shows what
+//! was done with them.
 
 use std::time::Duration;
 
@@ -18,8 +19,9 @@ use crate::wiring;
 
 /// Create, list and revoke keys of the operator's API, and show what was done with them.
 ///
-/// Keep such a key as safe as the master key, because it opens everything: its holder manages all users by API. The key
-/// itself reads no balance and no transaction, but it makes keys that do, and endpoints that get every row.
+/// Keep such a key as safe as the master key, because it opens everything: its holder manages all
+/// users by API. The key itself reads no balance and no transaction, but it makes keys that do, and
+/// endpoints that get every row.
 #[derive(Debug, Subcommand)]
 pub(super) enum OperatorKeyCommand {
     Create(CreateArgs),
@@ -61,7 +63,8 @@ pub(super) struct RevokeArgs {
     format: JsonFlag,
 }
 
-/// Show what operators and commands changed, newest first: of the last two years, also of users who are gone.
+/// Show what operators and commands changed, newest first: of the last two years, also of users who
+/// are gone.
 ///
 /// With --user, also what the user did in the console.
 #[derive(Debug, Args)]
@@ -98,13 +101,33 @@ struct KeyView {
 
 impl KeyView {
     fn new(record: OperatorKeyRecord, now: Timestamp) -> Self {
-        Self { status: status(record.revoked_at, record.expires_at, now), record }
+        Self {
+            status: status(record.revoked_at, record.expires_at, now),
+            record,
+        }
     }
 
     fn row(&self) -> [String; 7] {
-        let OperatorKeyRecord { id, name, prefix, created_at, last_used_at, expires_at, .. } = &self.record;
-        let [created, used, expires] = [Some(*created_at), *last_used_at, *expires_at].map(output::format_instant);
-        [name.clone(), format!("{prefix}..."), self.status.to_owned(), created, used, expires, id.to_string()]
+        let OperatorKeyRecord {
+            id,
+            name,
+            prefix,
+            created_at,
+            last_used_at,
+            expires_at,
+            ..
+        } = &self.record;
+        let [created, used, expires] =
+            [Some(*created_at), *last_used_at, *expires_at].map(output::format_instant);
+        [
+            name.clone(),
+            format!("{prefix}..."),
+            self.status.to_owned(),
+            created,
+            used,
+            expires,
+            id.to_string(),
+        ]
     }
 }
 
@@ -124,25 +147,62 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let (key, now) = (storage.new_operator_key(), Timestamp::now());
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
     let mut change = actor::begin_change(storage, now).await?;
-    let record = change.insert_operator_key(&key, &args.name, expires_at).await?;
-    actor::commit(change, "operator_key.create", UserId::INSTALLATION, Some(record.id.to_string())).await?;
-    let OperatorKeyRecord { id, name, prefix, created_at, expires_at, .. } = &record;
-    let view =
-        NewKeyView { id: *id, key: key.expose(), name, prefix, created_at: *created_at, expires_at: *expires_at };
-    let until = view.expires_at.map_or_else(|| "until revoked".to_owned(), |at| format!("until {at:.0}"));
-    let advice = format!("Store this key: it is not shown again. Id {}, valid {until}.", view.id);
+    let record = change
+        .insert_operator_key(&key, &args.name, expires_at)
+        .await?;
+    actor::commit(
+        change,
+        "operator_key.create",
+        UserId::INSTALLATION,
+        Some(record.id.to_string()),
+    )
+    .await?;
+    let OperatorKeyRecord {
+        id,
+        name,
+        prefix,
+        created_at,
+        expires_at,
+        ..
+    } = &record;
+    let view = NewKeyView {
+        id: *id,
+        key: key.expose(),
+        name,
+        prefix,
+        created_at: *created_at,
+        expires_at: *expires_at,
+    };
+    let until = view
+        .expires_at
+        .map_or_else(|| "until revoked".to_owned(), |at| format!("until {at:.0}"));
+    let advice = format!(
+        "Store this key: it is not shown again. Id {}, valid {until}.",
+        view.id
+    );
     output::print_secret(args.format, &view, view.key, &advice)
 }
 
 async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
     let now = Timestamp::now();
     let keys = storage.operator_keys().list().await?;
-    let views: Vec<_> = keys.into_iter().map(|record| KeyView::new(record, now)).collect();
+    let views: Vec<_> = keys
+        .into_iter()
+        .map(|record| KeyView::new(record, now))
+        .collect();
     output::print(format, &views, |views| {
         if views.is_empty() {
             return "No operator keys yet. Create one with `bellbird operator-key create --name NAME`.".to_owned();
         }
-        let head = ["name", "key", "status", "created", "last used", "expires", "id"];
+        let head = [
+            "name",
+            "key",
+            "status",
+            "created",
+            "last used",
+            "expires",
+            "id",
+        ];
         output::table(head, views.iter().map(KeyView::row))
     })
 }
@@ -153,14 +213,24 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let record = match change.revoke_operator_key(args.id).await {
         Err(StorageError::NotFound(_)) => {
             let id = args.id;
-            let text = format!("there is no operator key {id}: `bellbird operator-key list` shows the ids");
+            let text = format!(
+                "there is no operator key {id}: `bellbird operator-key list` shows the ids"
+            );
             return Err(Failure::not_found(text));
         }
         other => other?,
     };
-    actor::commit(change, "operator_key.revoke", UserId::INSTALLATION, Some(record.id.to_string())).await?;
+    actor::commit(
+        change,
+        "operator_key.revoke",
+        UserId::INSTALLATION,
+        Some(record.id.to_string()),
+    )
+    .await?;
     let view = KeyView::new(record, now);
-    output::print(args.format, &view, |view| format!("Revoked the operator key {}.", view.record.name))
+    output::print(args.format, &view, |view| {
+        format!("Revoked the operator key {}.", view.record.name)
+    })
 }
 
 async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
@@ -170,7 +240,10 @@ async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
         if rows.is_empty() {
             return "No changes yet.".to_owned();
         }
-        output::table(["at", "action", "user id", "subject", "by"], rows.iter().map(audit_row))
+        output::table(
+            ["at", "action", "user id", "subject", "by"],
+            rows.iter().map(audit_row),
+        )
     })
 }
 
@@ -178,7 +251,8 @@ fn audit_row(row: &OperatorAuditRow) -> [String; 5] {
     [
         output::format_instant(Some(row.at)),
         row.action.clone(),
-        row.user_id.map_or_else(|| "-".to_owned(), |user| user.to_string()),
+        row.user_id
+            .map_or_else(|| "-".to_owned(), |user| user.to_string()),
         row.subject.clone().unwrap_or_else(|| "-".to_owned()),
         match row.actor.kind {
             ActorKind::Command => format!("command of {}", row.actor.id),

@@ -45,8 +45,16 @@ impl ErrorView {
     pub(super) fn of(reasons: &[String]) -> Option<Self> {
         match reasons {
             [] => None,
-            [reason] => Some(Self { message: reason.clone(), code: None, details: Vec::new() }),
-            several => Some(Self { message: several.join("; "), code: None, details: several.to_vec() }),
+            [reason] => Some(Self {
+                message: reason.clone(),
+                code: None,
+                details: Vec::new(),
+            }),
+            several => Some(Self {
+                message: several.join("; "),
+                code: None,
+                details: several.to_vec(),
+            }),
         }
     }
 }
@@ -70,14 +78,27 @@ impl fmt::Display for UsageError {
 impl std::error::Error for UsageError {}
 
 /// Prints the value as one line of JSON, or as the text that `text` returns.
-pub(super) fn print<T: Serialize>(format: JsonFlag, value: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
-    let text = if format.json { serde_json::to_string(value)? } else { text(value) };
+pub(super) fn print<T: Serialize>(
+    format: JsonFlag,
+    value: &T,
+    text: impl FnOnce(&T) -> String,
+) -> anyhow::Result<()> {
+    let text = if format.json {
+        serde_json::to_string(value)?
+    } else {
+        text(value)
+    };
     print_text(&text)
 }
 
-/// Prints a secret alone on standard output, so that a script can keep it, and what to do with it on standard error.
-/// With `--json`, prints the value only.
-pub(super) fn print_secret(format: JsonFlag, value: &impl Serialize, secret: &str, advice: &str) -> anyhow::Result<()> {
+/// Prints a secret alone on standard output, so that a script can keep it, and what to do with it
+/// on standard error. With `--json`, prints the value only.
+pub(super) fn print_secret(
+    format: JsonFlag,
+    value: &impl Serialize,
+    secret: &str,
+    advice: &str,
+) -> anyhow::Result<()> {
     print(format, value, |_| secret.to_owned())?;
     if !format.json {
         note(advice);
@@ -111,10 +132,15 @@ pub(super) fn finish(errors: &[String]) -> ExitCode {
     for error in errors {
         note(&format!("error: {error}"));
     }
-    if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if errors.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
-/// Progress line on standard error, shown only on a terminal. It is overwritten by each update and erased at the end.
+/// Progress line on standard error, shown only on a terminal. It is overwritten by each update and
+/// erased at the end.
 pub(super) struct Progress {
     label: &'static str,
     done: u64,
@@ -125,7 +151,12 @@ pub(super) struct Progress {
 impl Progress {
     /// A `total` of 0 is unknown.
     pub(super) fn new(label: &'static str, total: u64) -> Self {
-        Self { label, done: 0, total, shown: terminal::stderr_is_terminal() }
+        Self {
+            label,
+            done: 0,
+            total,
+            shown: terminal::stderr_is_terminal(),
+        }
     }
 
     pub(super) fn add(&mut self, done: u64) {
@@ -133,7 +164,13 @@ impl Progress {
         if self.shown {
             let _ = match self.total {
                 0 => write!(io::stderr().lock(), "\r{} {}", self.done, self.label),
-                total => write!(io::stderr().lock(), "\r{} of {} {}", self.done, total.max(self.done), self.label),
+                total => write!(
+                    io::stderr().lock(),
+                    "\r{} of {} {}",
+                    self.done,
+                    total.max(self.done),
+                    self.label
+                ),
             };
         }
     }
@@ -155,15 +192,25 @@ pub(super) fn report_usage(error: &clap::Error, format: JsonFlag) -> ExitCode {
         let text = match error.kind() {
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                 let text = error.to_string();
-                let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("bellbird");
+                let usage = text
+                    .lines()
+                    .find_map(|line| line.strip_prefix("Usage: "))
+                    .unwrap_or("bellbird");
                 let is_name = |word: &&str| !word.starts_with(['<', '[']);
                 let command: Vec<_> = usage.split(' ').take_while(is_name).collect();
                 format!("a command is missing: see `{} --help`", command.join(" "))
             }
             _ => error.to_string(),
         };
-        let message = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-        print_failure(format, ErrorView::of(&[message.split_whitespace().collect::<Vec<_>>().join(" ")]));
+        let message = text
+            .split("\n\n")
+            .next()
+            .unwrap_or_default()
+            .trim_start_matches("error: ");
+        print_failure(
+            format,
+            ErrorView::of(&[message.split_whitespace().collect::<Vec<_>>().join(" ")]),
+        );
     }
     u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
@@ -189,24 +236,39 @@ pub(super) fn report_failure(error: &anyhow::Error, format: JsonFlag) -> ExitCod
     let lines: Vec<_> = text.lines().map(str::to_owned).collect();
     print_failure(format, ErrorView::with_code(&lines, error));
     let failed = finish(&lines);
-    if error.is::<UsageError>() { ExitCode::from(2) } else { failed }
+    if error.is::<UsageError>() {
+        ExitCode::from(2)
+    } else {
+        failed
+    }
 }
 
 /// Formats a table without borders, readable on a terminal and easy to split with `awk`.
-pub(super) fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+pub(super) fn table<const N: usize>(
+    head: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
     let mut table = Table::new();
-    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+        .load_style(NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(head.map(str::to_uppercase));
     table.add_rows(rows);
     let text = table.to_string();
-    let lines: Vec<_> = text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end()).collect();
+    let lines: Vec<_> = text
+        .lines()
+        .map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end())
+        .collect();
     lines.join("\n")
 }
 
 /// Formats names and values, one pair per line.
 pub(super) fn details(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
-    let lines: Vec<_> = pairs.iter().map(|(name, value)| format!("{name:width$}{value}")).collect();
+    let lines: Vec<_> = pairs
+        .iter()
+        .map(|(name, value)| format!("{name:width$}{value}"))
+        .collect();
     lines.join("\n")
 }
 
@@ -217,7 +279,11 @@ pub(super) fn count(number: u64, one: &str, several: &str) -> String {
 
 /// Formats how often something was tried.
 pub(super) fn times(attempts: u32) -> String {
-    if attempts == 1 { "once".to_owned() } else { format!("{attempts} times") }
+    if attempts == 1 {
+        "once".to_owned()
+    } else {
+        format!("{attempts} times")
+    }
 }
 
 /// Formats an instant to the second; `None` is a dash.

@@ -22,14 +22,19 @@ struct ErrorText {
 
 pub(super) async fn run(settings: &SettingArgs, format: JsonFlag) -> anyhow::Result<()> {
     let address = settings.load(None)?.ops_listen;
-    let (status, body) = listener::get(address, "/ready")
-        .await
-        .with_context(|| format!("no Bellbird responds at {address}: is it running, and with this ops.listen?"))?;
+    let (status, body) = listener::get(address, "/ready").await.with_context(|| {
+        format!("no Bellbird responds at {address}: is it running, and with this ops.listen?")
+    })?;
     let Ok(view) = serde_json::from_str::<ReadyView>(&body) else {
-        bail!("what listens at {address} is not the ops listener of a Bellbird: correct ops.listen");
+        bail!(
+            "what listens at {address} is not the ops listener of a Bellbird: correct ops.listen"
+        );
     };
     if status != 200 {
-        bail!(view.error.map_or_else(|| format!("Not ready: status {status}"), |error| error.message));
+        bail!(view.error.map_or_else(
+            || format!("Not ready: status {status}"),
+            |error| error.message
+        ));
     }
     output::print(format, &view, |_| "Ready.".to_owned())
 }

@@ -7,7 +7,9 @@ use anyhow::{Context as _, bail};
 use bellbird_domain::{Bound, ConnectionId, DateFilter, DateRange};
 use bellbird_providers::http::recording::RecordedCall;
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_providers::{BalancesQuery, CallContext, Cause, Error, Kind, PageRequest, TradeQuery, TransactionQuery};
+use bellbird_providers::{
+    BalancesQuery, CallContext, Cause, Error, Kind, PageRequest, TradeQuery, TransactionQuery,
+};
 use bellbird_storage::Storage;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
@@ -30,13 +32,14 @@ const BROKERAGE_ACCOUNTS: usize = 3;
 
 /// Record how a provider responds, with every value masked.
 ///
-/// It is for reports of what Bellbird does not expect. Reads the consent, the accounts, the balances and the newest
-/// rows of a connection from its provider, and prints the responses as JSON. Letters become x and X, digits become 9.
-/// Names of members stay if they consist of known words, and so do status words that Bellbird knows. Ids in paths are
-/// masked too. Nothing is stored or sent.
+/// It is for reports of what Bellbird does not expect. Reads the consent, the accounts, the
+/// balances and the newest rows of a connection from its provider, and prints the responses as
+/// JSON. Letters become x and X, digits become 9. Names of members stay if they consist of known
+/// words, and so do status words that Bellbird knows. Ids in paths are masked too. Nothing is
+/// stored or sent.
 ///
-/// Read the recording before you send it to anyone. A name that is masked and is no data may be what the provider has
-/// new, so write it in yourself.
+/// Read the recording before you send it to anyone. A name that is masked and is no data may be
+/// what the provider has new, so write it in yourself.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird record 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f > recording.json")]
@@ -71,7 +74,11 @@ struct ReadView {
 
 impl ReadView {
     fn of(read: &'static str, result: Result<usize, Error>) -> Self {
-        Self { read, found: result.as_ref().ok().copied(), error: result.err().map(|error| error.to_string()) }
+        Self {
+            read,
+            found: result.as_ref().ok().copied(),
+            error: result.err().map(|error| error.to_string()),
+        }
     }
 }
 
@@ -81,7 +88,10 @@ pub(super) async fn run(settings: &SettingArgs, args: &RecordArgs) -> anyhow::Re
     let recording = record(&settings, &storage, args.id).await;
     storage.close().await;
     let recording = recording?;
-    if let ([], Some(error)) = (&recording.calls[..], recording.reads.iter().find_map(|read| read.error.as_ref())) {
+    if let ([], Some(error)) = (
+        &recording.calls[..],
+        recording.reads.iter().find_map(|read| read.error.as_ref()),
+    ) {
         bail!("{} sent no response: {error}", recording.provider);
     }
     let pretty = serde_json::to_string_pretty(&recording)?;
@@ -90,23 +100,44 @@ pub(super) async fn run(settings: &SettingArgs, args: &RecordArgs) -> anyhow::Re
     Ok(ExitCode::SUCCESS)
 }
 
-async fn record(settings: &Settings, storage: &Storage, id: ConnectionId) -> anyhow::Result<Recording> {
+async fn record(
+    settings: &Settings,
+    storage: &Storage,
+    id: ConnectionId,
+) -> anyhow::Result<Recording> {
     const REMOVED: &str = "the connection was removed meanwhile";
     let connection = find(storage, id).await?;
     let user = connection.user_id;
     let zone = storage.users().find_zone(user).await?.context(REMOVED)?;
     let accounts = storage.accounts().list_of_connection(user, id).await?;
-    let credentials = storage.secrets().find_credentials(user, id).await?.context(REMOVED)?;
+    let credentials = storage
+        .secrets()
+        .find_credentials(user, id)
+        .await?
+        .context(REMOVED)?;
     let providers = wiring::providers(settings)?;
-    let provider = providers.find(&connection.provider).context("the settings have no credentials of its provider")?;
-    let words = PROVIDERS.iter().find(|declared| declared.name == provider.name()).map_or(&[][..], |found| found.words);
+    let provider = providers
+        .find(&connection.provider)
+        .context("the settings have no credentials of its provider")?;
+    let words = PROVIDERS
+        .iter()
+        .find(|declared| declared.name == provider.name())
+        .map_or(&[][..], |found| found.words);
     let context = CallContext::new(Instant::now() + DEADLINE, Timestamp::now(), Cause::Schedule);
     let context = context.past_unreadable_rows().recorded(words);
 
     let consent = provider.consent(&context, &credentials).await;
     let found = provider.accounts(&context, &credentials).await;
-    let queries = [BalancesQuery { credentials: &credentials, accounts: &accounts }];
-    let balances = provider.balances(&context, &queries).await.into_iter().flatten().collect::<Result<Vec<_>, _>>();
+    let queries = [BalancesQuery {
+        credentials: &credentials,
+        accounts: &accounts,
+    }];
+    let balances = provider
+        .balances(&context, &queries)
+        .await
+        .into_iter()
+        .flatten()
+        .collect::<Result<Vec<_>, _>>();
     let mut reads = vec![
         ReadView::of("consent", consent.map(|_| 1)),
         ReadView::of("accounts", found.map(|found| found.len())),
@@ -114,27 +145,58 @@ async fn record(settings: &Settings, storage: &Storage, id: ConnectionId) -> any
     ];
     match provider.kind() {
         Kind::Banking(bank) => {
-            let from = context.now.checked_sub(SignedDuration::from_hours(24 * DAYS))?;
+            let from = context
+                .now
+                .checked_sub(SignedDuration::from_hours(24 * DAYS))?;
             let interval = DateRange::resolve(Some(Bound::Instant(from)), None, context.now);
-            let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
-            let page = PageRequest { cursor: None, rows: ROWS };
+            let query = TransactionQuery {
+                accounts: &accounts,
+                one_account: false,
+                interval: &interval,
+                zone: &zone,
+            };
+            let page = PageRequest {
+                cursor: None,
+                rows: ROWS,
+            };
             let mut rows = 0;
-            let read = bank.transactions(&context, &credentials, &query, page, &mut |_| rows += 1).await;
+            let read = bank
+                .transactions(&context, &credentials, &query, page, &mut |_| rows += 1)
+                .await;
             reads.push(ReadView::of("transactions", read.map(|_| rows)));
         }
         Kind::Brokerage(broker) => {
             for account in accounts.iter().take(BROKERAGE_ACCOUNTS) {
                 let mut rows = 0;
-                let read = broker.holdings(&context, &credentials, account, &mut |_| rows += 1).await;
+                let read = broker
+                    .holdings(&context, &credentials, account, &mut |_| rows += 1)
+                    .await;
                 reads.push(ReadView::of("holdings", read.map(|()| rows)));
-                let query = TradeQuery { account, span: &DateFilter { from: None, to: None }, zone: &zone };
+                let query = TradeQuery {
+                    account,
+                    span: &DateFilter {
+                        from: None,
+                        to: None,
+                    },
+                    zone: &zone,
+                };
                 let mut rows = 0;
-                let read = broker.trades(&context, &credentials, &query, 0, ROWS, &mut |_, _| rows += 1).await;
+                let read = broker
+                    .trades(&context, &credentials, &query, 0, ROWS, &mut |_, _| {
+                        rows += 1
+                    })
+                    .await;
                 reads.push(ReadView::of("trades", read.map(|_| rows)));
             }
         }
     }
     let unreadable_rows = context.take_unreadable().len();
     let provider = provider.name().as_str();
-    Ok(Recording { bellbird: VERSION, provider, reads, unreadable_rows, calls: context.take_recorded() })
+    Ok(Recording {
+        bellbird: VERSION,
+        provider,
+        reads,
+        unreadable_rows,
+        calls: context.take_recorded(),
+    })
 }

@@ -1,4 +1,5 @@
-//! What the commands that remove something share: they say what they remove, and ask before they do it.
+//! What the commands that remove something share: they say what they remove, and ask before they do
+//! it.
 
 use std::io::BufRead as _;
 
@@ -22,11 +23,19 @@ pub(super) struct RemovalArgs {
 }
 
 impl RemovalArgs {
-    /// Whether to remove it now: with `--dry-run`, only prints the plan, else shows on the terminal what will be
-    /// removed, and asks. Any answer but yes is an error.
-    pub(super) fn confirm(self, format: JsonFlag, plan: &impl Serialize, description: &str) -> anyhow::Result<bool> {
+    /// Whether to remove it now: with `--dry-run`, only prints the plan, else shows on the terminal
+    /// what will be removed, and asks. Any answer but yes is an error.
+    pub(super) fn confirm(
+        self,
+        format: JsonFlag,
+        plan: &impl Serialize,
+        description: &str,
+    ) -> anyhow::Result<bool> {
         if self.dry_run {
-            return output::print(format, plan, |_| format!("{description}\n\nNothing was changed.")).map(|()| false);
+            return output::print(format, plan, |_| {
+                format!("{description}\n\nNothing was changed.")
+            })
+            .map(|()| false);
         }
         if self.yes || format.json {
             return Ok(true);

@@ -1,4 +1,5 @@
-//! `bellbird restore`: puts a backup in the place of the SQLite database, and decides about a restored database.
+//! `bellbird restore`: puts a backup in the place of the SQLite database, and decides about a
+//! restored database.
 
 use std::path::{Path, PathBuf};
 
@@ -18,15 +19,17 @@ use crate::wiring;
 
 /// Put a backup in the place of the SQLite database.
 ///
-/// Stop the service first. A restore cuts: no key, session, link, setup token or identity of the backup lets anybody
-/// in, and endpoints are paused, because the backup does not know what was revoked since. The command lists what to do
-/// then. The present database is kept beside the new one.
+/// Stop the service first. A restore cuts: no key, session, link, setup token or identity of the
+/// backup lets anybody in, and endpoints are paused, because the backup does not know what was
+/// revoked since. The command lists what to do then. The present database is kept beside the new
+/// one.
 ///
-/// With --keep-access, all of it works as before. Use it only if nothing was revoked, removed or changed since the
-/// backup.
+/// With --keep-access, all of it works as before. Use it only if nothing was revoked, removed or
+/// changed since the backup.
 ///
-/// A database that you restored with other tools, such as `pg_restore`, waits for the same decision: the service does
-/// not start on it until you run `bellbird restore --decide`, with or without --keep-access.
+/// A database that you restored with other tools, such as `pg_restore`, waits for the same
+/// decision: the service does not start on it until you run `bellbird restore --decide`, with or
+/// without --keep-access.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["file", "decide"])))]
 #[command(override_usage = "bellbird restore <FILE> [--keep-access]
@@ -46,7 +49,8 @@ pub(super) struct RestoreArgs {
     #[arg(long)]
     keep_access: bool,
 
-    /// With --decide: go on although the database is not known to be restored, as a physical copy is not
+    /// With --decide: go on although the database is not known to be restored, as a physical copy
+    /// is not
     #[arg(long, conflicts_with = "file")]
     yes: bool,
 
@@ -83,7 +87,9 @@ async fn restore(settings: &Settings, file: &Path, args: &RestoreArgs) -> anyhow
         );
     };
     let sealer = wiring::optional_sealer(settings)?;
-    let staged = StagedBackup::new(file, lock, sealer).await.context("nothing was restored")?;
+    let staged = StagedBackup::new(file, lock, sealer)
+        .await
+        .context("nothing was restored")?;
     check_keys(settings, staged.storage(), file).await?;
     let mut view = apply(staged.storage(), args).await?;
     let replaced = staged.put_in_place(Timestamp::now()).await?;
@@ -106,7 +112,11 @@ async fn apply(storage: &Storage, args: &RestoreArgs) -> anyhow::Result<Restored
     } else {
         Some(storage.backups().cut_access(&actor, now).await?)
     };
-    Ok(RestoredView { access_kept: args.keep_access, cut, replaced: None })
+    Ok(RestoredView {
+        access_kept: args.keep_access,
+        cut,
+        replaced: None,
+    })
 }
 
 /// Rejects a backup whose secrets do not open.
@@ -119,7 +129,11 @@ async fn check_keys(settings: &Settings, storage: &Storage, file: &Path) -> anyh
              first key, and run this command again"
         );
     }
-    let damaged = secrets.unopenable.iter().filter(|secret| !matches!(secret.why, SealError::UnknownKeyId(_))).count();
+    let damaged = secrets
+        .unopenable
+        .iter()
+        .filter(|secret| !matches!(secret.why, SealError::UnknownKeyId(_)))
+        .count();
     if damaged > 0 {
         bail!(
             "nothing was restored: secrets of {file} do not open with the key of their id: {damaged}. Another key in \
@@ -143,7 +157,9 @@ async fn decide(settings: &Settings, args: &RestoreArgs) -> anyhow::Result<()> {
     let view = apply(&storage, args).await?;
     // Only a warning: they may be lost for good.
     if let Some(missing) = missing_keys(settings, &storage.secrets().sealed().await?)? {
-        output::note(&format!("warning: the database needs a master key that is not in secrets.key: {missing}"));
+        output::note(&format!(
+            "warning: the database needs a master key that is not in secrets.key: {missing}"
+        ));
     }
     storage.close().await;
     drop(lock);
@@ -162,9 +178,16 @@ fn missing_keys(settings: &Settings, secrets: &SealedSecrets) -> anyhow::Result<
 
 /// What was done, and what the operator has to do now.
 fn next_steps(view: &RestoredView) -> String {
-    let Some(cut) = &view.cut else { return "All access of the backup was kept. Start the service now.".to_owned() };
+    let Some(cut) = &view.cut else {
+        return "All access of the backup was kept. Start the service now.".to_owned();
+    };
     let mut steps: Vec<_> = [
-        (cut.keys_revoked, "API key revoked", "API keys revoked", "bellbird key create --user USER --name NAME"),
+        (
+            cut.keys_revoked,
+            "API key revoked",
+            "API keys revoked",
+            "bellbird key create --user USER --name NAME",
+        ),
         (
             cut.operator_keys_revoked,
             "operator key revoked",
@@ -189,7 +212,12 @@ fn next_steps(view: &RestoredView) -> String {
             "sign-ins ended",
             "users sign in again, after that",
         ),
-        (cut.links_deleted, "link deleted", "links deleted", "bellbird connection link --user USER"),
+        (
+            cut.links_deleted,
+            "link deleted",
+            "links deleted",
+            "bellbird connection link --user USER",
+        ),
         (
             cut.setup_tokens_deleted,
             "setup token deleted",
@@ -202,7 +230,12 @@ fn next_steps(view: &RestoredView) -> String {
             "endpoints paused",
             "bellbird webhook enable ID (bellbird webhook list)",
         ),
-        (cut.users, "user restored", "users restored", "bellbird user list: remove who had been removed"),
+        (
+            cut.users,
+            "user restored",
+            "users restored",
+            "bellbird user list: remove who had been removed",
+        ),
         (
             cut.connections,
             "connection restored",
@@ -214,7 +247,10 @@ fn next_steps(view: &RestoredView) -> String {
     .filter(|(number, ..)| *number > 0)
     .map(|(number, one, several, command)| [count(number, one, several), command.to_owned()])
     .collect();
-    steps.push(["now".to_owned(), "bellbird serve, or systemctl start bellbird".to_owned()]);
+    steps.push([
+        "now".to_owned(),
+        "bellbird serve, or systemctl start bellbird".to_owned(),
+    ]);
     format!(
         "Nothing of the backup lets anybody in, and no endpoint gets events, until you have done this:\n\n{}",
         output::table(["what", "then"], steps)

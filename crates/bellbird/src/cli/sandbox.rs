@@ -18,8 +18,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Run the simulated providers without the service.
 ///
-/// They speak the real wire protocols and serve made-up people with years of made-up rows. Use them to try or test a
-/// service without a provider account. SIGTERM or Ctrl-C stops them.
+/// They speak the real wire protocols and serve made-up people with years of made-up rows. Use them
+/// to try or test a service without a provider account. SIGTERM or Ctrl-C stops them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird sandbox
@@ -74,7 +74,11 @@ pub(super) struct DataArgs {
 impl DataArgs {
     /// Sandbox options with this data and free ports.
     pub(super) fn options(&self) -> Options {
-        Options { seed: self.seed, rows: self.rows, ..Options::default() }
+        Options {
+            seed: self.seed,
+            rows: self.rows,
+            ..Options::default()
+        }
     }
 }
 
@@ -82,7 +86,15 @@ pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::R
     let settings = settings.load(None)?;
     let _log = telemetry::start_log(&settings.log, None);
     let stop = wiring::stop_on_signal(STOP_TIMEOUT)?;
-    let SandboxArgs { data, fiskil_listen, akahu_listen, snaptrade_listen, webhooks_anywhere, toml, format } = args;
+    let SandboxArgs {
+        data,
+        fiskil_listen,
+        akahu_listen,
+        snaptrade_listen,
+        webhooks_anywhere,
+        toml,
+        format,
+    } = args;
     let options = Options {
         fiskil_listen: *fiskil_listen,
         akahu_listen: *akahu_listen,
@@ -96,16 +108,22 @@ pub(super) async fn run(settings: &SettingArgs, args: &SandboxArgs) -> anyhow::R
              --fiskil-listen, --akahu-listen and --snaptrade-listen"
         )
     })?;
-    let form = if *toml { SettingsForm::Toml } else { SettingsForm::Exports };
+    let form = if *toml {
+        SettingsForm::Toml
+    } else {
+        SettingsForm::Exports
+    };
     let settings = settings_text(sandbox.description(), form)?;
-    output::print(*format, sandbox.description(), |description| text(&settings, description, form))?;
+    output::print(*format, sandbox.description(), |description| {
+        text(&settings, description, form)
+    })?;
     stop.cancelled().await;
     sandbox.stop().await;
     Ok(())
 }
 
-/// Builds the provider settings that point at the sandbox. The description has camel-case names: `client_id` is
-/// `clientId` there. A provider without a simulation gets no settings.
+/// Builds the provider settings that point at the sandbox. The description has camel-case names:
+/// `client_id` is `clientId` there. A provider without a simulation gets no settings.
 pub fn sandbox_settings(sandbox: &Description) -> anyhow::Result<ProviderSettings> {
     let sandbox = serde_json::to_value(sandbox)?;
     let mut settings = ProviderSettings::default();
@@ -148,17 +166,27 @@ fn settings_text(description: &Description, form: SettingsForm) -> anyhow::Resul
         let values = settings.section(provider);
         let mut lines = String::new();
         for setting in provider.settings {
-            let Some(value) = values.get(setting.name) else { continue };
+            let Some(value) = values.get(setting.name) else {
+                continue;
+            };
             if form == SettingsForm::Toml {
                 // A string of TOML, which escapes as JSON does.
-                lines.push_str(&format!("{} = {}\n", setting.name, serde_json::to_string(value)?));
+                lines.push_str(&format!(
+                    "{} = {}\n",
+                    setting.name,
+                    serde_json::to_string(value)?
+                ));
             } else {
                 let variable = Settings::variable(&format!("{}.{}", provider.name, setting.name));
                 lines.push_str(&format!("export {variable}='{value}'\n"));
             }
         }
         if !lines.is_empty() {
-            let head = if form == SettingsForm::Toml { format!("[{}]\n", provider.name) } else { String::new() };
+            let head = if form == SettingsForm::Toml {
+                format!("[{}]\n", provider.name)
+            } else {
+                String::new()
+            };
             blocks.push(head + &lines);
         }
     }
@@ -168,7 +196,12 @@ fn settings_text(description: &Description, form: SettingsForm) -> anyhow::Resul
 fn text(settings: &str, description: &Description, form: SettingsForm) -> String {
     let consents = description.people.iter().zip(&description.credentials);
     let consents: Vec<_> = consents
-        .filter_map(|(person, credentials)| Some(format!("# {person}\n{}", serde_json::to_string(credentials).ok()?)))
+        .filter_map(|(person, credentials)| {
+            Some(format!(
+                "# {person}\n{}",
+                serde_json::to_string(credentials).ok()?
+            ))
+        })
         .collect();
     let credentials = format!(
         "Credentials, each for `bellbird connection import --user EMAIL --credentials -`:\n\n{}\n\n\
@@ -178,7 +211,11 @@ fn text(settings: &str, description: &Description, form: SettingsForm) -> String
     let intro = "The sandbox is running. Settings for a service that uses it:";
     match form {
         SettingsForm::Exports => format!("{intro}\n\n{settings}\n{credentials}"),
-        SettingsForm::Toml => format!("{}\n\n{settings}\n{}", commented(intro), commented(&credentials)),
+        SettingsForm::Toml => format!(
+            "{}\n\n{settings}\n{}",
+            commented(intro),
+            commented(&credentials)
+        ),
     }
 }
 

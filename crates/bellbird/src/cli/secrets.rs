@@ -1,4 +1,5 @@
-//! `bellbird secrets`: seals stored secrets with a new master key, and describes secrets that no key opens.
+//! `bellbird secrets`: seals stored secrets with a new master key, and describes secrets that no
+//! key opens.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -6,7 +7,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use bellbird_domain::UserId;
 use bellbird_storage::{
-    INSTANCE_TIMEOUT, Instance, Leftovers, ResealCounts, SealError, SealedSecrets, Storage, UnopenableSecret,
+    INSTANCE_TIMEOUT, Instance, Leftovers, ResealCounts, SealError, SealedSecrets, Storage,
+    UnopenableSecret,
 };
 use clap::Subcommand;
 use serde::Serialize;
@@ -17,7 +19,8 @@ use super::output::{self, ErrorView, JsonFlag, Progress, count};
 use crate::instances;
 use crate::wiring;
 
-/// Passes over all secrets. A second pass is needed if an instance still seals with an older key during the first.
+/// Passes over all secrets. A second pass is needed if an instance still seals with an older key
+/// during the first.
 const PASSES_MAX: u32 = 3;
 /// Secrets that a message lists by id.
 const NAMED_MAX: usize = 5;
@@ -27,14 +30,16 @@ const NAMED_MAX: usize = 5;
 pub(super) enum SecretsCommand {
     /// Encrypt all stored secrets with the first key of secrets.key.
     ///
-    /// Safe to run while the service is running, and safe to interrupt and repeat. Every running instance must already
-    /// have the new key. Otherwise the command changes nothing and names the instance.
+    /// Safe to run while the service is running, and safe to interrupt and repeat. Every running
+    /// instance must already have the new key. Otherwise the command changes nothing and names the
+    /// instance.
     ///
-    /// With one instance: put the new key first in secrets.key and keep the old one after it. Restart the service, run
-    /// this command, remove the old key, and restart again.
+    /// With one instance: put the new key first in secrets.key and keep the old one after it.
+    /// Restart the service, run this command, remove the old key, and restart again.
     ///
-    /// With several instances: put the new key after the old one on all instances and restart them. Then put it first
-    /// on all instances and restart them. Run this command, remove the old key, and restart again.
+    /// With several instances: put the new key after the old one on all instances and restart them.
+    /// Then put it first on all instances and restart them. Run this command, remove the old key,
+    /// and restart again.
     #[command(after_long_help = "Example:
   BELLBIRD_SECRETS__KEY=\"2027:...,2026:...\" bellbird secrets rotate")]
     Rotate(JsonFlag),
@@ -53,7 +58,10 @@ struct RotatedView {
     error: Option<ErrorView>,
 }
 
-pub(super) async fn run(settings: &SettingArgs, command: SecretsCommand) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    settings: &SettingArgs,
+    command: SecretsCommand,
+) -> anyhow::Result<ExitCode> {
     let SecretsCommand::Rotate(format) = command;
     let settings = settings.load(None)?;
     let storage = wiring::open_sealed_storage(&settings).await?;
@@ -65,7 +73,13 @@ pub(super) async fn run(settings: &SettingArgs, command: SecretsCommand) -> anyh
 async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode> {
     let current = storage.secrets().sealing_key_id();
     require_key_everywhere(&instances::running(storage).await?, current)?;
-    actor::record(storage, "secrets.rotate", UserId::INSTALLATION, Some(current.to_owned())).await?;
+    actor::record(
+        storage,
+        "secrets.rotate",
+        UserId::INSTALLATION,
+        Some(current.to_owned()),
+    )
+    .await?;
     let mut counts = reseal_all(storage).await?;
     let mut found = storage.secrets().sealed().await?;
     for _ in 1..PASSES_MAX {
@@ -76,11 +90,9 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
         found = storage.secrets().sealed().await?;
     }
     let mut messages = unopenable_messages(&found.unopenable);
-    messages.extend(
-        sealed_with_other_keys(&found, current).map(|(key, count)| {
-            format!("{count} secrets were sealed with key `{key}` meanwhile: run this command again")
-        }),
-    );
+    messages.extend(sealed_with_other_keys(&found, current).map(|(key, count)| {
+        format!("{count} secrets were sealed with key `{key}` meanwhile: run this command again")
+    }));
     // Again, because an instance may have started meanwhile.
     let running = instances::running(storage).await?;
     messages.extend(running.iter().filter(|instance| instance.sealing_key_id() != current).map(|instance| {
@@ -106,9 +118,19 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
              this command again"
         )),
     }
-    let ResealCounts { resealed, already_current, .. } = counts;
+    let ResealCounts {
+        resealed,
+        already_current,
+        ..
+    } = counts;
     let (unopenable, error) = (found.unopenable.len(), ErrorView::of(&messages));
-    let view = RotatedView { resealed, already_current, unopenable, instances: running.len(), error };
+    let view = RotatedView {
+        resealed,
+        already_current,
+        unopenable,
+        instances: running.len(),
+        error,
+    };
     output::print(format, &view, |view| {
         let checked = match view.instances {
             0 => "No instance of the service runs now".to_owned(),
@@ -125,7 +147,10 @@ async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode>
 
 /// Fails if a running instance could not open secrets after the rotation. Its reads would fail.
 fn require_key_everywhere(running: &[Instance], current: &str) -> anyhow::Result<()> {
-    let without: Vec<_> = running.iter().filter(|instance| !instance.opens(current)).collect();
+    let without: Vec<_> = running
+        .iter()
+        .filter(|instance| !instance.opens(current))
+        .collect();
     if without.is_empty() {
         return Ok(());
     }
@@ -148,7 +173,10 @@ fn require_key_everywhere(running: &[Instance], current: &str) -> anyhow::Result
 
 async fn reseal_all(storage: &Storage) -> anyhow::Result<ResealCounts> {
     let mut progress = Progress::new("secrets", storage.secrets().count().await?);
-    Ok(storage.secrets().reseal_all(|read| progress.add(read)).await?)
+    Ok(storage
+        .secrets()
+        .reseal_all(|read| progress.add(read))
+        .await?)
 }
 
 /// Keys other than the current one that still open secrets, with the number of those secrets.
@@ -156,7 +184,10 @@ fn sealed_with_other_keys<'a>(
     found: &'a SealedSecrets,
     current: &'a str,
 ) -> impl Iterator<Item = (&'a String, &'a u64)> {
-    found.opened_by.iter().filter(move |(key, count)| *key != current && **count > 0)
+    found
+        .opened_by
+        .iter()
+        .filter(move |(key, count)| *key != current && **count > 0)
 }
 
 /// One message for each reason why secrets cannot be opened.
@@ -167,8 +198,17 @@ pub(super) fn unopenable_messages(secrets: &[UnopenableSecret]) -> Vec<String> {
         by_reason.entry(reason(secret)).or_default().push(named);
     }
     let sentence = |(reason, secrets): (String, Vec<String>)| {
-        let named = secrets.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-        let more = if secrets.len() > NAMED_MAX { ", ..." } else { "" };
+        let named = secrets
+            .iter()
+            .take(NAMED_MAX)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ");
+        let more = if secrets.len() > NAMED_MAX {
+            ", ..."
+        } else {
+            ""
+        };
         let number = count(secrets.len() as u64, "secret", "secrets");
         format!("{number} cannot be opened: {reason}. {ADVICE} ({named}{more})")
     };
@@ -176,7 +216,8 @@ pub(super) fn unopenable_messages(secrets: &[UnopenableSecret]) -> Vec<String> {
 }
 
 /// What to do about secrets that cannot be opened.
-const ADVICE: &str = "Add the missing key to secrets.key, after the first one. If it is lost, see docs/secrets.md";
+const ADVICE: &str =
+    "Add the missing key to secrets.key, after the first one. If it is lost, see docs/secrets.md";
 
 /// Why a secret cannot be opened, after "cannot be opened:".
 fn reason(secret: &UnopenableSecret) -> String {
@@ -202,14 +243,23 @@ fn plain_purpose(purpose: &str) -> &str {
     }
 }
 
-/// Says in one sentence which keys the stored secrets need. The flag says whether all of them can be opened.
+/// Says in one sentence which keys the stored secrets need. The flag says whether all of them can
+/// be opened.
 pub(super) fn summary(secrets: &SealedSecrets, current: &str) -> (bool, String) {
     let total = secrets.opened_by.values().sum::<u64>() + secrets.unopenable.len() as u64;
     if total == 0 {
         return (true, "none stored".to_owned());
     }
-    let counts: Vec<_> = secrets.by_key.iter().map(|(key, count)| format!("{count} with key `{key}`")).collect();
-    let mut text = format!("{}: {}", count(total, "secret", "secrets"), counts.join(", "));
+    let counts: Vec<_> = secrets
+        .by_key
+        .iter()
+        .map(|(key, count)| format!("{count} with key `{key}`"))
+        .collect();
+    let mut text = format!(
+        "{}: {}",
+        count(total, "secret", "secrets"),
+        counts.join(", ")
+    );
     let mut reasons: BTreeMap<String, u64> = BTreeMap::new();
     for secret in &secrets.unopenable {
         *reasons.entry(reason(secret)).or_default() += 1;
@@ -220,7 +270,9 @@ pub(super) fn summary(secrets: &SealedSecrets, current: &str) -> (bool, String) 
     if !reasons.is_empty() {
         text.push_str(&format!(". {ADVICE}"));
     } else if secrets.by_key.keys().any(|key| key != current) {
-        text.push_str(&format!("; all can be opened. Run `bellbird secrets rotate` to reseal them with `{current}`"));
+        text.push_str(&format!(
+            "; all can be opened. Run `bellbird secrets rotate` to reseal them with `{current}`"
+        ));
     } else {
         text.push_str("; all can be opened");
     }

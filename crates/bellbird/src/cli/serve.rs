@@ -22,9 +22,9 @@ use bellbird_api::serve::raise_open_files_limit;
 
 /// Run the service.
 ///
-/// Applies pending database migrations and listens on three addresses (API, console, ops). SIGTERM or Ctrl-C stops the
-/// service after it has finished the requests in flight. SIGHUP reads log.level again. All settings are listed in
-/// bellbird.example.toml.
+/// Applies pending database migrations and listens on three addresses (API, console, ops). SIGTERM
+/// or Ctrl-C stops the service after it has finished the requests in flight. SIGHUP reads log.level
+/// again. All settings are listed in bellbird.example.toml.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   BELLBIRD_SECRETS__KEY=\"main:...\" bellbird serve --config /etc/bellbird.toml")]
@@ -42,7 +42,12 @@ pub(super) struct ServeArgs {
 
 pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow::Result<()> {
     let settings = setting_args.load(Some(&args.listen))?;
-    let traces = settings.traces_url.as_ref().map(|url| Traces::start(url)).transpose().map_err(anyhow::Error::msg)?;
+    let traces = settings
+        .traces_url
+        .as_ref()
+        .map(|url| Traces::start(url))
+        .transpose()
+        .map_err(anyhow::Error::msg)?;
     let log = telemetry::start_log(&settings.log, traces.as_ref());
     change_level_on_hangup(setting_args.clone(), args.listen.clone(), &log)?;
     raise_open_files_limit();
@@ -51,19 +56,44 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
     let has_providers = wiring::providers(&settings)?.iter().next().is_some();
     let sealer = wiring::required_sealer(&settings).await?;
     let roles = Roles::only(args.only.clone());
-    let start = Start { roles, sealer, clock: Clock::system(), metrics, stop };
+    let start = Start {
+        roles,
+        sealer,
+        clock: Clock::system(),
+        metrics,
+        stop,
+    };
     let mut service = Service::open(settings.clone(), start).await?;
     if !has_providers {
         tracing::warn!("providers: {}", wiring::no_provider_hint());
     }
     warn_operator(&service, &settings).await?;
-    let Urls { api_url, console_url, ops_url, admin_url, .. } = &service.urls;
-    tracing::info!(api = api_url, console = console_url, ops = ops_url, admin = admin_url, "ready");
+    let Urls {
+        api_url,
+        console_url,
+        ops_url,
+        admin_url,
+        ..
+    } = &service.urls;
+    tracing::info!(
+        api = api_url,
+        console = console_url,
+        ops = ops_url,
+        admin = admin_url,
+        "ready"
+    );
     output::print(args.format, &service.urls, |_| {
         let admin_url = admin_url.as_deref().unwrap_or_default();
-        let urls =
-            [("API    ", api_url.as_str()), ("console", console_url), ("ops    ", ops_url), ("admin  ", admin_url)];
-        let lines = urls.iter().filter(|(_, url)| !url.is_empty()).map(|(name, url)| format!("\n{name}  {url}"));
+        let urls = [
+            ("API    ", api_url.as_str()),
+            ("console", console_url),
+            ("ops    ", ops_url),
+            ("admin  ", admin_url),
+        ];
+        let lines = urls
+            .iter()
+            .filter(|(_, url)| !url.is_empty())
+            .map(|(name, url)| format!("\n{name}  {url}"));
         format!("Bellbird is running.\n{}", lines.collect::<String>())
     })?;
     service.start_background();
@@ -82,11 +112,17 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
 
 /// systemd then starts what is ordered after the unit, and `systemctl start` returns.
 fn notify_ready(socket: &OsStr) -> io::Result<()> {
-    UnixDatagram::unbound()?.send_to(b"READY=1", socket).map(|_| ())
+    UnixDatagram::unbound()?
+        .send_to(b"READY=1", socket)
+        .map(|_| ())
 }
 
 /// Reads the log level again when SIGHUP comes. Other settings need a restart.
-fn change_level_on_hangup(settings: SettingArgs, listen: ListenArgs, log: &LogGuard) -> io::Result<()> {
+fn change_level_on_hangup(
+    settings: SettingArgs,
+    listen: ListenArgs,
+    log: &LogGuard,
+) -> io::Result<()> {
     let (mut hangup, set_level) = (signal(SignalKind::hangup())?, log.level_setter());
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
@@ -95,7 +131,9 @@ fn change_level_on_hangup(settings: SettingArgs, listen: ListenArgs, log: &LogGu
                     set_level(settings.log.level);
                     tracing::warn!(level = ?settings.log.level, "log level set");
                 }
-                Err(error) => tracing::error!(%error, "could not read settings, log level unchanged"),
+                Err(error) => {
+                    tracing::error!(%error, "could not read settings, log level unchanged")
+                }
             }
         }
     });
@@ -108,7 +146,9 @@ async fn warn_operator(service: &Service, settings: &Settings) -> anyhow::Result
     for message in secrets::unopenable_messages(&storage.secrets().sealed().await?.unopenable) {
         tracing::warn!("secrets: {message}");
     }
-    for Finding { text, .. } in instances::compare_with(&instances::running(storage).await?, settings) {
+    for Finding { text, .. } in
+        instances::compare_with(&instances::running(storage).await?, settings)
+    {
         tracing::warn!("instances: {text}");
     }
     Ok(())

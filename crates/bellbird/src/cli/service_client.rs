@@ -21,8 +21,8 @@ const LIMITS: Limits = Limits {
 /// Connections to the service, and the header with the key. Fails with a message for the user.
 pub(super) fn connect(key: &ApiKey) -> Result<(Pool, HeaderValue), String> {
     let pool = Pool::new(pool::tls_config("the service")?, GaiResolver::new(), LIMITS);
-    let mut authorization =
-        HeaderValue::from_str(&format!("Bearer {}", key.expose())).map_err(|_| "the key is not a key".to_owned())?;
+    let mut authorization = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
+        .map_err(|_| "the key is not a key".to_owned())?;
     authorization.set_sensitive(true);
     Ok((pool, authorization))
 }

@@ -26,8 +26,8 @@ pub(super) enum SimplefinCommand {
 
 /// Revoke the setup tokens of a user that no program has claimed yet.
 ///
-/// For a token that somebody else may have seen. A claimed token is used up, and `bellbird key revoke` ends the access
-/// of the key that its claim created.
+/// For a token that somebody else may have seen. A claimed token is used up, and `bellbird key
+/// revoke` ends the access of the key that its claim created.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird simplefin revoke --user me@example.com")]
@@ -42,8 +42,9 @@ pub(super) struct RevokeArgs {
 
 /// Print a setup token, which a user pastes into a program such as Actual Budget.
 ///
-/// The program claims the token once, within an hour, and gets an API key of this user. `key list` shows the key under
-/// the given name, and `key revoke` ends its access. Keep the token secret until it is claimed.
+/// The program claims the token once, within an hour, and gets an API key of this user. `key list`
+/// shows the key under the given name, and `key revoke` ends its access. Keep the token secret
+/// until it is claimed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird simplefin token --user me@example.com --name Actual")]
@@ -76,11 +77,16 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let mut change = actor::begin_change(storage, Timestamp::now()).await?;
     let revoked = change.revoke_setup_tokens(user.id).await?;
     actor::commit(change, "setup_token.revoke", user.id, None).await?;
-    output::print(args.format, &json!({"revoked": revoked}), |_| match revoked {
-        0 => "No setup token was waiting. `bellbird key list` shows the keys of claimed ones.".to_owned(),
-        1 => "1 setup token revoked.".to_owned(),
-        count => format!("{count} setup tokens revoked."),
-    })?;
+    output::print(
+        args.format,
+        &json!({"revoked": revoked}),
+        |_| match revoked {
+            0 => "No setup token was waiting. `bellbird key list` shows the keys of claimed ones."
+                .to_owned(),
+            1 => "1 setup token revoked.".to_owned(),
+            count => format!("{count} setup tokens revoked."),
+        },
+    )?;
     Ok(())
 }
 
@@ -94,7 +100,12 @@ async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyh
          to the accounts of {}, at {api_url}.",
         user.email
     );
-    output::print_secret(args.format, &json!({"token": token, "expiresAt": expires_at}), token, &advice)
+    output::print_secret(
+        args.format,
+        &json!({"token": token, "expiresAt": expires_at}),
+        token,
+        &advice,
+    )
 }
 
 /// The URL of the API for the program: `api.public_url`, else that of an instance on this machine.
@@ -105,7 +116,9 @@ async fn api_url(settings: &Settings, storage: &Storage) -> anyhow::Result<Strin
     let here = instances::on_this_machine(storage, Role::Api).await?;
     here.map(|instance| instance.api_url)
         .or_else(|| service::expected_url(&settings.api))
-        .context("the token needs the URL of the API: set api.public_url, or start the service first")
+        .context(
+            "the token needs the URL of the API: set api.public_url, or start the service first",
+        )
 }
 
 /// Stores a new setup token. Returns its text for a program, and when it expires.
@@ -118,7 +131,14 @@ pub(super) async fn create_setup_token(
     let (token, now) = (storage.new_setup_token(), Timestamp::now());
     let expires_at = now.checked_add(SETUP_TOKEN_LIFETIME)?;
     let mut change = actor::begin_change(storage, now).await?;
-    let id = change.insert_setup_token(&NewSetupToken { user_id, token: &token, name, expires_at }).await?;
+    let id = change
+        .insert_setup_token(&NewSetupToken {
+            user_id,
+            token: &token,
+            name,
+            expires_at,
+        })
+        .await?;
     actor::commit(change, "setup_token.create", user_id, Some(id.to_string())).await?;
     Ok((setup_token_text(api_url, &token), expires_at))
 }

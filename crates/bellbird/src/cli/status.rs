@@ -19,8 +19,9 @@ use crate::wiring;
 
 /// Show the running instances, and the settings file and database of this command.
 ///
-/// Also shows what differs between the instances and the settings of this command. An instance that was killed is shown
-/// for 20 more seconds. Changes nothing and calls no provider. Exits with status 1 only if the database cannot be read.
+/// Also shows what differs between the instances and the settings of this command. An instance that
+/// was killed is shown for 20 more seconds. Changes nothing and calls no provider. Exits with
+/// status 1 only if the database cannot be read.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird status --json | jq '.instances[].apiUrl'")]
@@ -89,10 +90,15 @@ pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Re
         version: VERSION,
         settings_file: settings.file.clone(),
         key_ids,
-        providers: wiring::providers(&settings)?.iter().map(|provider| provider.name().to_string()).collect(),
+        providers: wiring::providers(&settings)?
+            .iter()
+            .map(|provider| provider.name().to_string())
+            .collect(),
         database,
         contents,
-        error: error.as_ref().and_then(|error| ErrorView::with_code(&reasons, error)),
+        error: error
+            .as_ref()
+            .and_then(|error| ErrorView::with_code(&reasons, error)),
     };
     output::print(args.format, &view, text)?;
     Ok(output::finish(&reasons))
@@ -100,7 +106,11 @@ pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Re
 
 async fn database(settings: &Settings) -> (DatabaseView, anyhow::Result<Option<ContentsView>>) {
     let url = settings.database.url.expose_secret();
-    let mut view = DatabaseView { location: Storage::location(url), schema: None, pending_migrations: Vec::new() };
+    let mut view = DatabaseView {
+        location: Storage::location(url),
+        schema: None,
+        pending_migrations: Vec::new(),
+    };
     let read = async {
         let storage = wiring::open_existing(settings, wiring::optional_sealer(settings)?).await?;
         let read = read_database(settings, &storage, &mut view).await;
@@ -127,7 +137,10 @@ async fn read_database(
     }
     let mut jobs = JobsView::default();
     let counts = storage.jobs().count(Timestamp::now()).await?;
-    for counts in counts.iter().filter(|counts| job_kinds().any(|kind| kind == counts.kind)) {
+    for counts in counts
+        .iter()
+        .filter(|counts| job_kinds().any(|kind| kind == counts.kind))
+    {
         jobs.due += counts.due;
         jobs.running += counts.running;
         jobs.failing += counts.failing;
@@ -144,9 +157,22 @@ async fn read_database(
 }
 
 fn text(view: &StatusView) -> String {
-    let none = |text: String| if text.is_empty() { "none".to_owned() } else { text };
-    let DatabaseView { location, schema, pending_migrations } = &view.database;
-    let file = view.settings_file.as_ref().map(|path| path.display().to_string());
+    let none = |text: String| {
+        if text.is_empty() {
+            "none".to_owned()
+        } else {
+            text
+        }
+    };
+    let DatabaseView {
+        location,
+        schema,
+        pending_migrations,
+    } = &view.database;
+    let file = view
+        .settings_file
+        .as_ref()
+        .map(|path| path.display().to_string());
     let mut pairs = vec![
         ("version", view.version.to_owned()),
         ("settings file", file.unwrap_or_else(|| "none".to_owned())),
@@ -160,17 +186,35 @@ fn text(view: &StatusView) -> String {
     let schema = schema.as_deref().unwrap_or("empty");
     if !pending_migrations.is_empty() {
         let pending = pending_migrations.join(", ");
-        pairs.push(("schema", format!("{schema}; run `bellbird migrate` to apply {pending}")));
+        pairs.push((
+            "schema",
+            format!("{schema}; run `bellbird migrate` to apply {pending}"),
+        ));
         return output::details(&pairs);
     }
     pairs.push(("schema", format!("{schema}, up to date")));
-    let Some(contents) = &view.contents else { return output::details(&pairs) };
-    let connections = contents.connections.iter().map(|(status, count)| format!("{count} {status}"));
-    let JobsView { due, running, failing } = contents.jobs;
+    let Some(contents) = &view.contents else {
+        return output::details(&pairs);
+    };
+    let connections = contents
+        .connections
+        .iter()
+        .map(|(status, count)| format!("{count} {status}"));
+    let JobsView {
+        due,
+        running,
+        failing,
+    } = contents.jobs;
     pairs.extend([
         ("users", contents.users.to_string()),
-        ("connections", none(connections.collect::<Vec<_>>().join(", "))),
-        ("jobs", format!("{due} due, {running} running, {failing} failing")),
+        (
+            "connections",
+            none(connections.collect::<Vec<_>>().join(", ")),
+        ),
+        (
+            "jobs",
+            format!("{due} due, {running} running, {failing} failing"),
+        ),
         (
             "instances",
             match contents.instances.len() {
@@ -203,5 +247,17 @@ fn table(instances: &[Instance]) -> String {
             instance.id.to_string(),
         ]
     });
-    output::table(["host", "api", "roles", "version", "started", "last seen", "keys", "id"], rows)
+    output::table(
+        [
+            "host",
+            "api",
+            "roles",
+            "version",
+            "started",
+            "last seen",
+            "keys",
+            "id",
+        ],
+        rows,
+    )
 }

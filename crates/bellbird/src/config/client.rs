@@ -17,21 +17,26 @@ pub struct ServiceAccess {
 }
 
 impl ServiceAccess {
-    /// Fails with a message for the user. It does not repeat the values: the key is a secret, and a URL may hold one.
+    /// Fails with a message for the user. It does not repeat the values: the key is a secret, and a
+    /// URL may hold one.
     pub fn from_process() -> Result<Self, String> {
         let url = service_url()?;
         let Some(key) = variable(KEY) else {
-            return Err(format!("{KEY} is not set: make a key with `bellbird key create`, and set it to that"));
+            return Err(format!(
+                "{KEY} is not set: make a key with `bellbird key create`, and set it to that"
+            ));
         };
-        let key = ApiKey::parse(key.trim())
-            .map_err(|_| format!("{KEY} is not a valid API key: paste all of it, bb_ and 38 letters and digits"))?;
+        let key = ApiKey::parse(key.trim()).map_err(|_| {
+            format!("{KEY} is not a valid API key: paste all of it, bb_ and 38 letters and digits")
+        })?;
         Ok(Self { url, key })
     }
 }
 
 fn is_safe(url: &str) -> bool {
-    url.parse::<http::Uri>()
-        .is_ok_and(|uri| uri.scheme_str() == Some("https") || uri.host().is_some_and(is_this_machine))
+    url.parse::<http::Uri>().is_ok_and(|uri| {
+        uri.scheme_str() == Some("https") || uri.host().is_some_and(is_this_machine)
+    })
 }
 
 /// The URL of the service, without a trailing slash. Fails with a message for the user.

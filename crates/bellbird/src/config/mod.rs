@@ -1,12 +1,17 @@
-//! Settings: their names, defaults and bounds. `bellbird.example.toml` documents each one for the operator.
+//! Settings: their names, defaults and bounds. `bellbird.example.toml` documents each one for the
+//! operator.
 //!
-//! The settings file is read first, then environment variables, then flags; a later source overrides an earlier one.
-//! A secret may also be in a file of its own, which another key of the same name and `_file` names.
+//! The settings file is read first, then environment variables, then flags; a later source
+//! overrides an earlier one. A secret may also be in a file of its own, which another key of the
+//! same name and `_file` names.
 //!
-//! [`Settings`] holds what the other crates take. So a new setting is a field of a crate's settings, a line in
-//! `Settings::read`, and a paragraph in the example file, which a test compares with this list. Each provider declares
-//! its own settings.
-#![expect(clippy::disallowed_methods, reason = "the settings read the environment")]
+//! [`Settings`] holds what the other crates take. So a new setting is a field of a crate's
+//! settings, a line in `Settings::read`, and a paragraph in the example file, which a test compares
+//! with this list. Each provider declares its own settings.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the settings read the environment"
+)]
 
 pub mod client;
 pub mod service_manager;
@@ -63,7 +68,8 @@ pub struct Settings {
     pub reads: Limits,
     pub caches: ApiSettings,
     pub access: AccessSettings,
-    /// The URL of the Valkey or Redis server in which instances share limits, cursors and cached responses.
+    /// The URL of the Valkey or Redis server in which instances share limits, cursors and cached
+    /// responses.
     pub shared_store: Option<StoreSettings>,
     pub interop: InteropSettings,
     pub pages: ConsoleSettings,
@@ -132,7 +138,11 @@ impl Settings {
         let declared = Self::declared();
         let mut values = Values::collect(sources, &declared.names, &declared.secrets);
         let settings = Self::read(&mut values);
-        if values.errors.is_empty() { Ok(settings) } else { Err(SettingErrors(values.errors)) }
+        if values.errors.is_empty() {
+            Ok(settings)
+        } else {
+            Err(SettingErrors(values.errors))
+        }
     }
 
     /// The names of all settings, such as `api.listen`, in the order of the example file.
@@ -141,7 +151,8 @@ impl Settings {
         Self::declared().names
     }
 
-    /// The names of the settings that hold secrets. Each may be given as a file: `secrets.key_file`.
+    /// The names of the settings that hold secrets. Each may be given as a file:
+    /// `secrets.key_file`.
     #[must_use]
     pub fn secret_names() -> Vec<String> {
         Self::declared().secrets
@@ -160,11 +171,12 @@ impl Settings {
         self.origins.get(name)
     }
 
-    /// Every setting with its default and its bounds, in the order of the example file. A default that the tests of a
-    /// crate need too is that crate's.
+    /// Every setting with its default and its bounds, in the order of the example file. A default
+    /// that the tests of a crate need too is that crate's.
     fn read(from: &mut Values) -> Self {
         const NETWORKS: &str = "a list of IP addresses and CIDR blocks, such as 10.0.0.0/8";
-        const ORIGINS: &str = "a list of web origins such as https://app.example.com, without a path";
+        const ORIGINS: &str =
+            "a list of web origins such as https://app.example.com, without a path";
         const RETURN_ORIGINS: &str = "a list of web origins such as https://app.example.com, as browsers write them: \
             in lower case, without a path or default port, and http only for this machine";
         let postgres = PostgresOptions::default();
@@ -172,11 +184,15 @@ impl Settings {
             url: from.database_url("database.url", "sqlite:bellbird.db"),
             postgres: PostgresOptions {
                 pool_size: from.number("database.pool_size", postgres.pool_size, 2..=1_000),
-                prepared_statements: from.switch("database.prepared_statements", postgres.prepared_statements),
+                prepared_statements: from
+                    .switch("database.prepared_statements", postgres.prepared_statements),
             },
             cell: from.cell("database.cell"),
         };
-        let api = Address { listen: from.listen("api.listen", 8080), public_url: from.optional_url("api.public_url") };
+        let api = Address {
+            listen: from.listen("api.listen", 8080),
+            public_url: from.optional_url("api.public_url"),
+        };
         let trusted_proxies = from.list("api.trusted_proxies", NETWORKS, |item| item.parse().ok());
         let cors_origins = from.list("api.cors_origins", ORIGINS, web_origin);
         let console = Address {
@@ -195,16 +211,33 @@ impl Settings {
             deadline: from.seconds("reads.deadline_seconds", Duration::from_secs(25), 1..=40),
             row_cap: from.number("reads.row_cap", 5_000, 1..=1_000_000).into(),
         };
-        let provider_timeout = from.seconds("reads.provider_timeout_seconds", Duration::from_secs(20), 1..=300);
-        let balances_cache = from.seconds("cache.balances_seconds", Duration::from_secs(300), 0..=86_400);
-        let holdings_cache = from.seconds("cache.holdings_seconds", Duration::from_secs(600), 0..=86_400);
-        let trades_cache = from.seconds("cache.trades_seconds", Duration::from_secs(600), 0..=86_400);
+        let provider_timeout = from.seconds(
+            "reads.provider_timeout_seconds",
+            Duration::from_secs(20),
+            1..=300,
+        );
+        let balances_cache = from.seconds(
+            "cache.balances_seconds",
+            Duration::from_secs(300),
+            0..=86_400,
+        );
+        let holdings_cache = from.seconds(
+            "cache.holdings_seconds",
+            Duration::from_secs(600),
+            0..=86_400,
+        );
+        let trades_cache =
+            from.seconds("cache.trades_seconds", Duration::from_secs(600), 0..=86_400);
         let mut access = AccessSettings {
             metadata_per_minute: from.number("limits.metadata_per_minute", 60, 0..=1_000_000),
             balances_per_minute: from.number("limits.balances_per_minute", 30, 0..=1_000_000),
             live_per_minute: from.number("limits.live_per_minute", 30, 0..=1_000_000),
             live_in_flight: from.number("limits.live_in_flight", 4, 0..=10_000),
-            provider_calls_per_minute: from.number("limits.provider_calls_per_minute", 300, 0..=1_000_000),
+            provider_calls_per_minute: from.number(
+                "limits.provider_calls_per_minute",
+                300,
+                0..=1_000_000,
+            ),
             operator_per_minute: from.number("limits.operator_per_minute", 600, 0..=1_000_000),
             changes_max_age: Duration::from_secs(60),
             trusted_proxies,
@@ -215,13 +248,21 @@ impl Settings {
             trusted_proxies: access.trusted_proxies.clone(),
             failed_auth_per_minute: from.number("limits.failed_auth_per_minute", 60, 0..=1_000_000),
             console_per_minute: from.number("limits.console_per_minute", 120, 0..=1_000_000),
-            console_forms_per_minute: from.number("limits.console_forms_per_minute", 30, 0..=1_000_000),
+            console_forms_per_minute: from.number(
+                "limits.console_forms_per_minute",
+                30,
+                0..=1_000_000,
+            ),
             oidc,
             email,
         };
-        let interop =
-            InteropSettings { simplefin_per_minute: from.number("limits.simplefin_per_minute", 60, 0..=1_000_000) };
-        let (store_url, is_cluster) = (from.secret("redis.url"), from.switch("redis.cluster", false));
+        let interop = InteropSettings {
+            simplefin_per_minute: from.number("limits.simplefin_per_minute", 60, 0..=1_000_000),
+        };
+        let (store_url, is_cluster) = (
+            from.secret("redis.url"),
+            from.switch("redis.cluster", false),
+        );
         let shared_store = store_url.map(|url| StoreSettings { url, is_cluster });
         let sync = SyncSettings::default();
         let sync = SyncSettings {
@@ -233,18 +274,30 @@ impl Settings {
             ..sync
         };
         let syncs_by_provider = read_syncs_by_provider(from);
-        access.changes_max_age = from.seconds("sync.changes_max_age_seconds", access.changes_max_age, 1..=86_400);
-        let api_settings = ApiSettings { balances_cache, holdings_cache, trades_cache };
+        access.changes_max_age = from.seconds(
+            "sync.changes_max_age_seconds",
+            access.changes_max_age,
+            1..=86_400,
+        );
+        let api_settings = ApiSettings {
+            balances_cache,
+            holdings_cache,
+            trades_cache,
+        };
         let webhooks = WebhookSettings {
-            rules: Rules { allow_loopback: from.switch("webhooks.allow_loopback", false) },
+            rules: Rules {
+                allow_loopback: from.switch("webhooks.allow_loopback", false),
+            },
             schedule: from
                 .attempt_delays("webhooks.attempt_delays_seconds")
                 .map_or_else(Schedule::default, Schedule::new),
             timeout: from.seconds("webhooks.timeout_seconds", Duration::from_secs(15), 1..=60),
             chunk_rows: from.number("webhooks.chunk_rows", 500, 1..=500),
         };
-        let log =
-            Log { format: from.choice("log.format", LogFormat::Auto), level: from.choice("log.level", LogLevel::Info) };
+        let log = Log {
+            format: from.choice("log.format", LogFormat::Auto),
+            level: from.choice("log.level", LogLevel::Info),
+        };
         let traces_url = from.optional_url("traces.otlp_url");
         Self {
             database,
@@ -276,7 +329,10 @@ impl Settings {
     /// The environment variable of a setting such as `api.listen`.
     #[must_use]
     pub fn variable(name: &str) -> String {
-        format!("BELLBIRD_{}", name.replacen('.', "__", 1).to_ascii_uppercase())
+        format!(
+            "BELLBIRD_{}",
+            name.replacen('.', "__", 1).to_ascii_uppercase()
+        )
     }
 }
 
@@ -298,11 +354,17 @@ fn read_oidc(from: &mut Values) -> Option<OidcSettings> {
     let client_secret = from.secret("oidc.client_secret");
     let create_users = from.plan("oidc.create_users");
     match (issuer, client_id, client_secret) {
-        (Some(issuer), Some(client_id), Some(client_secret)) => {
-            Some(OidcSettings { issuer, client_id, client_secret, create_users })
-        }
+        (Some(issuer), Some(client_id), Some(client_secret)) => Some(OidcSettings {
+            issuer,
+            client_id,
+            client_secret,
+            create_users,
+        }),
         (issuer, client_id, client_secret) => {
-            let is_set = issuer.is_some() || client_id.is_some() || client_secret.is_some() || create_users.is_some();
+            let is_set = issuer.is_some()
+                || client_id.is_some()
+                || client_secret.is_some()
+                || create_users.is_some();
             if is_set && from.errors.len() == errors {
                 let text = "oidc: issuer, client_id and client_secret belong together: set all three, or none";
                 from.errors.push(text.to_owned());
@@ -312,7 +374,8 @@ fn read_oidc(from: &mut Values) -> Option<OidcSettings> {
     }
 }
 
-/// All errors of the settings, one per line. Each names the setting, its source, and the accepted values.
+/// All errors of the settings, one per line. Each names the setting, its source, and the accepted
+/// values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingErrors(Vec<String>);
 

@@ -1,4 +1,5 @@
-//! The sources of settings: the file, the environment and the flags. A value stays as its source wrote it.
+//! The sources of settings: the file, the environment and the flags. A value stays as its source
+//! wrote it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -20,10 +21,12 @@ pub struct Flag {
     pub value: String,
 }
 
-/// Inputs of [`Settings::load`](super::Settings::load). Collected once, so that loading does not read the environment.
+/// Inputs of [`Settings::load`](super::Settings::load). Collected once, so that loading does not
+/// read the environment.
 #[derive(Clone, Default)]
 pub struct Sources {
-    /// The file of `--config`, which must exist. `None` reads `bellbird.toml` in the working directory if it exists.
+    /// The file of `--config`, which must exist. `None` reads `bellbird.toml` in the working
+    /// directory if it exists.
     pub file: Option<PathBuf>,
     pub environment: Vec<(String, OsString)>,
     pub flags: Vec<Flag>,
@@ -66,8 +69,15 @@ pub(super) enum Raw {
 impl Sources {
     #[must_use]
     pub fn from_process(file: Option<PathBuf>, flags: Vec<Flag>) -> Self {
-        let variables = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
-        Self { file, environment: variables.filter(|(name, _)| name.starts_with(PREFIX)).collect(), flags }
+        let variables =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        Self {
+            file,
+            environment: variables
+                .filter(|(name, _)| name.starts_with(PREFIX))
+                .collect(),
+            flags,
+        }
     }
 }
 
@@ -88,7 +98,14 @@ pub(super) struct SourceReader<'a> {
 impl<'a> SourceReader<'a> {
     pub(super) fn read(sources: &Sources, names: &'a [String], secrets: &'a [String]) -> Self {
         let (set_by, values) = (BTreeMap::new(), BTreeMap::new());
-        let mut reader = Self { names, secrets, set_by, values, file: None, errors: Vec::new() };
+        let mut reader = Self {
+            names,
+            secrets,
+            set_by,
+            values,
+            file: None,
+            errors: Vec::new(),
+        };
         if let Err(error) = reader.add_file(sources.file.as_deref()) {
             reader.errors.push(error);
         }
@@ -106,12 +123,23 @@ impl<'a> SourceReader<'a> {
         let path = named.unwrap_or(Path::new(DEFAULT_FILE));
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(format!("the settings file {} cannot be read: {error}", path.display())),
+            Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(());
+            }
+            Err(error) => {
+                return Err(format!(
+                    "the settings file {} cannot be read: {error}",
+                    path.display()
+                ));
+            }
         };
         self.file = Some(absolute(path).unwrap_or_else(|_| path.to_owned()));
-        let origin =
-            |at: usize| Origin::File(path.to_owned(), 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count());
+        let origin = |at: usize| {
+            Origin::File(
+                path.to_owned(),
+                1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count(),
+            )
+        };
         // The message names the line but does not quote it: it may hold a secret.
         let file = DeTable::parse(&text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
@@ -121,10 +149,17 @@ impl<'a> SourceReader<'a> {
             match content.get_ref() {
                 DeValue::Table(keys) if self.keys(section.get_ref()).next().is_some() => {
                     for (key, value) in keys {
-                        self.add(section.get_ref(), key.get_ref(), value.get_ref().into(), origin(key.span().start));
+                        self.add(
+                            section.get_ref(),
+                            key.get_ref(),
+                            value.get_ref().into(),
+                            origin(key.span().start),
+                        );
                     }
                 }
-                DeValue::Table(_) => self.unknown_section(section.get_ref(), &origin(section.span().start)),
+                DeValue::Table(_) => {
+                    self.unknown_section(section.get_ref(), &origin(section.span().start))
+                }
                 _ => self.outside_of_sections(section.get_ref(), &origin(section.span().start)),
             }
         }
@@ -132,11 +167,18 @@ impl<'a> SourceReader<'a> {
     }
 
     fn add_variable(&mut self, variable: &str, value: &OsStr) {
-        let Some(rest) = variable.strip_prefix(PREFIX) else { return };
+        let Some(rest) = variable.strip_prefix(PREFIX) else {
+            return;
+        };
         let rest = rest.to_ascii_lowercase();
         let Some((section, key)) = rest.split_once("__") else {
-            // A container platform sets variables of this form by itself, so only the name of a setting is an error.
-            if let Some(name) = self.names.iter().find(|name| name.replacen('.', "_", 1) == rest) {
+            // A container platform sets variables of this form by itself, so only the name of a
+            // setting is an error.
+            if let Some(name) = self
+                .names
+                .iter()
+                .find(|name| name.replacen('.', "_", 1) == rest)
+            {
                 let right = name.replacen('.', "__", 1).to_ascii_uppercase();
                 self.errors.push(format!(
                     "unknown environment variable {variable}: {name} is {PREFIX}{right}, with two underscores"
@@ -145,8 +187,15 @@ impl<'a> SourceReader<'a> {
             return;
         };
         match value.to_str() {
-            Some(text) => self.add(section, key, Raw::Text(text.to_owned()), Origin::Variable(variable.to_owned())),
-            None => self.errors.push(format!("{variable}: the value is not UTF-8 text")),
+            Some(text) => self.add(
+                section,
+                key,
+                Raw::Text(text.to_owned()),
+                Origin::Variable(variable.to_owned()),
+            ),
+            None => self
+                .errors
+                .push(format!("{variable}: the value is not UTF-8 text")),
         }
     }
 
@@ -160,8 +209,9 @@ impl<'a> SourceReader<'a> {
             self.add_secret_file(name, &raw, origin);
         } else {
             let (key, accepted) = (shortened(key), keys.join(", "));
-            self.errors
-                .push(format!("unknown setting `{section}.{key}` in {origin}: section {section} has {accepted}"));
+            self.errors.push(format!(
+                "unknown setting `{section}.{key}` in {origin}: section {section} has {accepted}"
+            ));
         }
     }
 
@@ -176,12 +226,18 @@ impl<'a> SourceReader<'a> {
         let path = match path {
             Raw::Text(path) if path.is_empty() => return,
             Raw::Text(path) => Path::new(path),
-            _ => return self.errors.push(format!("{name}_file in {origin}: it must be the path of a file, in quotes")),
+            _ => {
+                return self.errors.push(format!(
+                    "{name}_file in {origin}: it must be the path of a file, in quotes"
+                ));
+            }
         };
         match std::fs::read_to_string(path) {
             Ok(secret) if secret.trim().is_empty() => {
                 let path = shortened(&path.display().to_string());
-                self.errors.push(format!("{name}_file in {origin}: the file {path} is empty: restore your copy of it"));
+                self.errors.push(format!(
+                    "{name}_file in {origin}: the file {path} is empty: restore your copy of it"
+                ));
             }
             Ok(secret) => {
                 let secret = Raw::Text(secret.trim_end_matches(['\r', '\n']).to_owned());
@@ -189,7 +245,9 @@ impl<'a> SourceReader<'a> {
             }
             Err(error) => {
                 let path = shortened(&path.display().to_string());
-                self.errors.push(format!("{name}_file in {origin}: the file {path} cannot be read: {error}"));
+                self.errors.push(format!(
+                    "{name}_file in {origin}: the file {path} cannot be read: {error}"
+                ));
             }
         }
     }
@@ -199,7 +257,9 @@ impl<'a> SourceReader<'a> {
         if let Some(other) = self.set_by.get(&name)
             && std::mem::discriminant(other) == std::mem::discriminant(&source)
         {
-            let message = format!("{name} and {name}_file are both set, in {other} and in {source}: remove one");
+            let message = format!(
+                "{name} and {name}_file are both set, in {other} and in {source}: remove one"
+            );
             self.errors.push(message);
         }
         self.set_by.insert(name.clone(), source);
@@ -208,30 +268,52 @@ impl<'a> SourceReader<'a> {
 
     /// A key above all sections: it belongs into one that has a key of this name.
     fn outside_of_sections(&mut self, key: &str, origin: &Origin) {
-        let sections: Vec<_> = self.names.iter().filter_map(|name| name.split_once('.')).collect();
-        let having = sections.iter().filter(|(_, name)| *name == key).map(|(section, _)| format!("[{section}]"));
+        let sections: Vec<_> = self
+            .names
+            .iter()
+            .filter_map(|name| name.split_once('.'))
+            .collect();
+        let having = sections
+            .iter()
+            .filter(|(_, name)| *name == key)
+            .map(|(section, _)| format!("[{section}]"));
         let having = having.collect::<Vec<_>>().join(" or ");
         if having.is_empty() {
             return self.unknown_section(key, origin);
         }
-        self.errors.push(format!("`{key}` in {origin} is outside of a section: write it below {having}"));
+        self.errors.push(format!(
+            "`{key}` in {origin} is outside of a section: write it below {having}"
+        ));
     }
 
     fn unknown_section(&mut self, section: &str, origin: &Origin) {
-        let mut sections: Vec<_> = self.names.iter().filter_map(|name| Some(name.split_once('.')?.0)).collect();
+        let mut sections: Vec<_> = self
+            .names
+            .iter()
+            .filter_map(|name| Some(name.split_once('.')?.0))
+            .collect();
         sections.dedup();
         let (section, sections) = (shortened(section), sections.join(", "));
-        self.errors.push(format!("unknown section `{section}` in {origin}: the sections are {sections}"));
+        self.errors.push(format!(
+            "unknown section `{section}` in {origin}: the sections are {sections}"
+        ));
     }
 
     fn keys(&self, section: &str) -> impl Iterator<Item = &'a str> {
-        self.names.iter().filter_map(move |name| name.strip_prefix(section)?.strip_prefix('.'))
+        self.names
+            .iter()
+            .filter_map(move |name| name.strip_prefix(section)?.strip_prefix('.'))
     }
 }
 
-/// Cuts a value to 80 characters and replaces control characters, so that the message stays on one line.
+/// Cuts a value to 80 characters and replaces control characters, so that the message stays on one
+/// line.
 pub(super) fn shortened(value: &str) -> String {
-    let mut text: String = value.chars().take(80).map(|c| if c.is_control() { '?' } else { c }).collect();
+    let mut text: String = value
+        .chars()
+        .take(80)
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
     if value.chars().nth(80).is_some() {
         text.push_str("...");
     }

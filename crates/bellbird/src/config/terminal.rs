@@ -1,4 +1,5 @@
-//! Detects a terminal and its colours. Only this module and the settings read environment variables.
+//! Detects a terminal and its colours. Only this module and the settings read environment
+//! variables.
 
 use std::io::IsTerminal as _;
 
@@ -16,7 +17,8 @@ pub fn stderr_is_terminal() -> bool {
 #[must_use]
 pub fn has_browser() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    stderr_is_terminal() && (cfg!(target_os = "macos") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY"))
+    stderr_is_terminal()
+        && (cfg!(target_os = "macos") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY"))
 }
 
 /// True if standard error is a terminal and `NO_COLOR` is unset or empty.

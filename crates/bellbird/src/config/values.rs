@@ -20,8 +20,7 @@ use super::source::{Origin, Raw, SourceReader, Sources, shortened};
 pub const LISTEN_ADDRESS: &str = "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080";
 const TEXT: &str = "text, in quotes";
 const URL: &str = "a URL such as https://example.com, without user name, query or fragment";
-const PROVIDER_URL: &str =
-    "a URL such as https://example.com, without user name, query or fragment, and http only for this machine";
+const PROVIDER_URL: &str = "a URL such as https://example.com, without user name, query or fragment, and http only for this machine";
 
 /// Whether an error message may show the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,7 +39,8 @@ pub(super) struct Values {
     pub(super) names: Vec<String>,
     /// Those of them that hold secrets.
     pub(super) secrets: Vec<String>,
-    /// What each setting is, by name: as its source has it, or its default, where that is a number or a switch.
+    /// What each setting is, by name: as its source has it, or its default, where that is a number
+    /// or a switch.
     pub(super) effective: BTreeMap<String, SecretString>,
     pub(super) errors: Vec<String>,
 }
@@ -48,12 +48,25 @@ pub(super) struct Values {
 impl Values {
     /// `names` are those of all settings, `secrets` those of settings that hold secrets.
     pub(super) fn collect(sources: &Sources, names: &[String], secrets: &[String]) -> Self {
-        let SourceReader { values, file, errors, .. } = SourceReader::read(sources, names, secrets);
-        Self { set: values, file, errors, ..Self::default() }
+        let SourceReader {
+            values,
+            file,
+            errors,
+            ..
+        } = SourceReader::read(sources, names, secrets);
+        Self {
+            set: values,
+            file,
+            errors,
+            ..Self::default()
+        }
     }
 
     pub(super) fn origins(&self) -> BTreeMap<String, Origin> {
-        self.set.iter().map(|(name, (_, origin))| (name.clone(), origin.clone())).collect()
+        self.set
+            .iter()
+            .map(|(name, (_, origin))| (name.clone(), origin.clone()))
+            .collect()
     }
 
     pub(super) fn number(&mut self, name: &str, default: u32, range: RangeInclusive<u32>) -> u32 {
@@ -63,49 +76,96 @@ impl Values {
 
     fn or_default<T: ToString>(&mut self, name: &str, value: Option<T>, default: T) -> T {
         let value = value.unwrap_or(default);
-        self.effective.insert(name.to_owned(), value.to_string().into());
+        self.effective
+            .insert(name.to_owned(), value.to_string().into());
         value
     }
 
     /// `None` if it is not set.
-    pub(super) fn optional_seconds(&mut self, name: &str, range: RangeInclusive<u32>) -> Option<Duration> {
-        self.bounded(name, range).map(|seconds| Duration::from_secs(seconds.into()))
+    pub(super) fn optional_seconds(
+        &mut self,
+        name: &str,
+        range: RangeInclusive<u32>,
+    ) -> Option<Duration> {
+        self.bounded(name, range)
+            .map(|seconds| Duration::from_secs(seconds.into()))
     }
 
     fn bounded(&mut self, name: &str, range: RangeInclusive<u32>) -> Option<u32> {
         let accepted = format!("a whole number from {} to {}", range.start(), range.end());
-        let parse = |raw: &Raw| raw.single().and_then(whole_number).filter(|number| range.contains(number));
+        let parse = |raw: &Raw| {
+            raw.single()
+                .and_then(whole_number)
+                .filter(|number| range.contains(number))
+        };
         self.read(name, Show::Value, &accepted, parse)
     }
 
-    pub(super) fn seconds(&mut self, name: &str, default: Duration, range: RangeInclusive<u32>) -> Duration {
+    pub(super) fn seconds(
+        &mut self,
+        name: &str,
+        default: Duration,
+        range: RangeInclusive<u32>,
+    ) -> Duration {
         self.time(name, default, range, 1)
     }
 
-    pub(super) fn days(&mut self, name: &str, default: Duration, range: RangeInclusive<u32>) -> Duration {
+    pub(super) fn days(
+        &mut self,
+        name: &str,
+        default: Duration,
+        range: RangeInclusive<u32>,
+    ) -> Duration {
         self.time(name, default, range, 86_400)
     }
 
-    fn time(&mut self, name: &str, default: Duration, range: RangeInclusive<u32>, unit_seconds: u64) -> Duration {
+    fn time(
+        &mut self,
+        name: &str,
+        default: Duration,
+        range: RangeInclusive<u32>,
+        unit_seconds: u64,
+    ) -> Duration {
         let value = self.bounded(name, range).map(u64::from);
-        Duration::from_secs(self.or_default(name, value, default.as_secs() / unit_seconds) * unit_seconds)
+        Duration::from_secs(
+            self.or_default(name, value, default.as_secs() / unit_seconds) * unit_seconds,
+        )
     }
 
     pub(super) fn switch(&mut self, name: &str, default: bool) -> bool {
-        let value = self.read(name, Show::Value, "true or false", |raw| raw.single()?.parse().ok());
+        let value = self.read(name, Show::Value, "true or false", |raw| {
+            raw.single()?.parse().ok()
+        });
         self.or_default(name, value, default)
     }
 
     pub(super) fn choice<T: ValueEnum>(&mut self, name: &str, default: T) -> T {
-        let all = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-        let all = all.map(|value| value.get_name().to_owned()).collect::<Vec<_>>().join(", ");
-        let accepted = all.rsplit_once(", ").map_or(all.clone(), |(rest, last)| format!("{rest} or {last}"));
-        self.read(name, Show::Value, &accepted, |raw| T::from_str(raw.text()?, false).ok()).unwrap_or(default)
+        let all = T::value_variants()
+            .iter()
+            .filter_map(ValueEnum::to_possible_value);
+        let all = all
+            .map(|value| value.get_name().to_owned())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let accepted = all
+            .rsplit_once(", ")
+            .map_or(all.clone(), |(rest, last)| format!("{rest} or {last}"));
+        self.read(name, Show::Value, &accepted, |raw| {
+            T::from_str(raw.text()?, false).ok()
+        })
+        .unwrap_or(default)
     }
 
     /// An empty value leaves the setting unset.
     pub(super) fn plan(&mut self, name: &str) -> Option<Plan> {
-        let accepted = format!("a plan: {}", Plan::ALL.iter().map(|plan| plan.as_str()).collect::<Vec<_>>().join(", "));
+        let accepted = format!(
+            "a plan: {}",
+            Plan::ALL
+                .iter()
+                .map(|plan| plan.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
         let parse = |raw: &Raw| match raw.text()? {
             "" => Some(None),
             text => text.parse().ok().map(Some),
@@ -115,7 +175,9 @@ impl Values {
 
     /// By default a port on loopback.
     pub(super) fn listen(&mut self, name: &str, port: u16) -> SocketAddr {
-        let address = self.read(name, Show::Value, LISTEN_ADDRESS, |raw| raw.text()?.parse().ok());
+        let address = self.read(name, Show::Value, LISTEN_ADDRESS, |raw| {
+            raw.text()?.parse().ok()
+        });
         address.unwrap_or_else(|| (Ipv4Addr::LOCALHOST, port).into())
     }
 
@@ -125,7 +187,8 @@ impl Values {
             "" => Some(None),
             text => text.parse().ok().map(Some),
         };
-        self.read(name, Show::Value, LISTEN_ADDRESS, parse).flatten()
+        self.read(name, Show::Value, LISTEN_ADDRESS, parse)
+            .flatten()
     }
 
     /// An empty value leaves the setting unset.
@@ -137,12 +200,13 @@ impl Values {
         self.read(name, Show::Value, URL, parse).flatten()
     }
 
-    /// The URL of an identity provider, as it writes it: a slash at the end counts. An empty value leaves the setting
-    /// unset.
+    /// The URL of an identity provider, as it writes it: a slash at the end counts. An empty value
+    /// leaves the setting unset.
     pub(super) fn issuer(&mut self, name: &str) -> Option<String> {
         let parse = |raw: &Raw| match raw.text()? {
             "" => Some(None),
-            text => (web_url(text).is_some() && provider_url(text).is_some()).then(|| Some(text.to_owned())),
+            text => (web_url(text).is_some() && provider_url(text).is_some())
+                .then(|| Some(text.to_owned())),
         };
         self.read(name, Show::Value, PROVIDER_URL, parse).flatten()
     }
@@ -150,19 +214,33 @@ impl Values {
     /// A name to show, of one line. An empty value leaves the setting unset.
     pub(super) fn name(&mut self, name: &str, chars_max: usize) -> Option<String> {
         let accepted = format!("text of at most {chars_max} characters, on one line");
-        let is_shown = |text: &str| text.chars().count() <= chars_max && !text.chars().any(char::is_control);
-        let parse = |raw: &Raw| raw.text().map(str::trim).filter(|text| is_shown(text)).map(str::to_owned);
-        self.read(name, Show::Value, &accepted, parse).filter(|text| !text.is_empty())
+        let is_shown =
+            |text: &str| text.chars().count() <= chars_max && !text.chars().any(char::is_control);
+        let parse = |raw: &Raw| {
+            raw.text()
+                .map(str::trim)
+                .filter(|text| is_shown(text))
+                .map(str::to_owned)
+        };
+        self.read(name, Show::Value, &accepted, parse)
+            .filter(|text| !text.is_empty())
     }
 
     pub(super) fn cell(&mut self, name: &str) -> Cell {
         let accepted = "two hexadecimal digits in lower case, such as 0a";
-        self.read(name, Show::Value, accepted, |raw| Cell::parse(raw.text()?)).unwrap_or_default()
+        self.read(name, Show::Value, accepted, |raw| Cell::parse(raw.text()?))
+            .unwrap_or_default()
     }
 
-    pub(super) fn list<T>(&mut self, name: &str, accepted: &str, parse: impl Fn(&str) -> Option<T>) -> Vec<T> {
+    pub(super) fn list<T>(
+        &mut self,
+        name: &str,
+        accepted: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Vec<T> {
         let parse_all = |raw: &Raw| raw.items()?.into_iter().map(parse).collect();
-        self.read(name, Show::Value, accepted, parse_all).unwrap_or_default()
+        self.read(name, Show::Value, accepted, parse_all)
+            .unwrap_or_default()
     }
 
     /// `None` if they are not set.
@@ -174,11 +252,16 @@ impl Values {
             "a list of 1 to 20 whole numbers of seconds, the first at most {LONGEST_FIRST}, each at most {LONGEST}"
         );
         let parse = |raw: &Raw| {
-            let items = raw.items().filter(|items| (1..=20).contains(&items.len()))?;
+            let items = raw
+                .items()
+                .filter(|items| (1..=20).contains(&items.len()))?;
             let longest = std::iter::once(LONGEST_FIRST).chain(std::iter::repeat(LONGEST));
-            let seconds = |(item, longest)| whole_number(item).filter(|seconds| *seconds <= longest);
+            let seconds =
+                |(item, longest)| whole_number(item).filter(|seconds| *seconds <= longest);
             let delays = items.into_iter().zip(longest).map(seconds);
-            delays.map(|seconds| Some(Duration::from_secs(seconds?.into()))).collect()
+            delays
+                .map(|seconds| Some(Duration::from_secs(seconds?.into())))
+                .collect()
         };
         self.read(name, Show::Value, &accepted, parse)
     }
@@ -192,23 +275,34 @@ impl Values {
         let accepted = "`sqlite:` and a path, or `postgres://user:password@host/database`";
         let parse = |raw: &Raw| {
             let text = raw.text()?;
-            let rest = ["sqlite:", "postgres://", "postgresql://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+            let rest = ["sqlite:", "postgres://", "postgresql://"]
+                .iter()
+                .find_map(|scheme| text.strip_prefix(scheme));
             rest.filter(|rest| !rest.is_empty()).map(|_| text.into())
         };
-        self.read(name, Show::Nothing, accepted, parse).unwrap_or_else(|| default.into())
+        self.read(name, Show::Nothing, accepted, parse)
+            .unwrap_or_else(|| default.into())
     }
 
     /// Whether and how e-mails are sent. `from` is the sender.
     pub(super) fn email(&mut self, url: &str, from: &str) -> Option<EmailSettings> {
-        let server = self.read(url, Show::Nothing, EmailSettings::URL, |raw| EmailSettings::parse_url(raw.text()?));
-        let sender = self.read(from, Show::Value, EmailSettings::FROM, |raw| EmailSettings::parse_from(raw.text()?));
+        let server = self.read(url, Show::Nothing, EmailSettings::URL, |raw| {
+            EmailSettings::parse_url(raw.text()?)
+        });
+        let sender = self.read(from, Show::Value, EmailSettings::FROM, |raw| {
+            EmailSettings::parse_from(raw.text()?)
+        });
         if server.is_some() && sender.is_none() && !self.set.contains_key(from) {
-            self.errors.push(format!("{url} is set, and {from} is not: it must be {}", EmailSettings::FROM));
+            self.errors.push(format!(
+                "{url} is set, and {from} is not: it must be {}",
+                EmailSettings::FROM
+            ));
         }
         Some(EmailSettings::new(server?, sender?))
     }
 
-    /// The sections of the providers. Each provider declares its own settings, and the registry has the defaults.
+    /// The sections of the providers. Each provider declares its own settings, and the registry has
+    /// the defaults.
     pub(super) fn providers(&mut self) -> ProviderSettings {
         let mut settings = ProviderSettings::default();
         for provider in PROVIDERS {
@@ -216,8 +310,11 @@ impl Values {
                 let name = format!("{}.{}", provider.name, setting.name);
                 let value = match setting.form {
                     Form::Url(_) => {
-                        let parse = |raw: &Raw| web_url(raw.text()?).filter(|url| provider_url(url).is_some());
-                        self.read(&name, Show::Value, PROVIDER_URL, parse).map(SecretString::from)
+                        let parse = |raw: &Raw| {
+                            web_url(raw.text()?).filter(|url| provider_url(url).is_some())
+                        };
+                        self.read(&name, Show::Value, PROVIDER_URL, parse)
+                            .map(SecretString::from)
                     }
                     Form::Text => self.text(&name, Show::Value),
                     Form::Secret => self.secret(&name),
@@ -235,9 +332,15 @@ impl Values {
         text.filter(|text| !text.is_empty()).map(SecretString::from)
     }
 
-    /// Reads a setting. `None` if it is not set or if it is wrong: then the error is added, and `accepted` completes
-    /// "it must be".
-    fn read<T>(&mut self, name: &str, show: Show, accepted: &str, parse: impl FnOnce(&Raw) -> Option<T>) -> Option<T> {
+    /// Reads a setting. `None` if it is not set or if it is wrong: then the error is added, and
+    /// `accepted` completes "it must be".
+    fn read<T>(
+        &mut self,
+        name: &str,
+        show: Show,
+        accepted: &str,
+        parse: impl FnOnce(&Raw) -> Option<T>,
+    ) -> Option<T> {
         self.names.push(name.to_owned());
         if show == Show::Nothing {
             self.secrets.push(name.to_owned());
@@ -246,8 +349,13 @@ impl Values {
         self.effective.insert(name.to_owned(), raw.shown().into());
         let value = parse(raw);
         if value.is_none() {
-            let shown = if show == Show::Value { format!(" is `{}`", shortened(&raw.shown())) } else { String::new() };
-            self.errors.push(format!("{name}{shown} in {origin}: it must be {accepted}"));
+            let shown = if show == Show::Value {
+                format!(" is `{}`", shortened(&raw.shown()))
+            } else {
+                String::new()
+            };
+            self.errors
+                .push(format!("{name}{shown} in {origin}: it must be {accepted}"));
         }
         value
     }
@@ -272,7 +380,14 @@ impl Raw {
     fn items(&self) -> Option<Vec<&str>> {
         match self {
             Self::List(items) => Some(items.iter().map(String::as_str).collect()),
-            other => Some(other.single()?.split(',').map(str::trim).filter(|item| !item.is_empty()).collect()),
+            other => Some(
+                other
+                    .single()?
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|item| !item.is_empty())
+                    .collect(),
+            ),
         }
     }
 
@@ -286,7 +401,10 @@ impl Raw {
 }
 
 fn whole_number(text: &str) -> Option<u32> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())
+        .flatten()
 }
 
 /// Parses an http or https URL and removes a trailing slash.

@@ -1,4 +1,5 @@
-//! Compares the keys, versions and clocks of the running instances with each other and with a command's. Pure.
+//! Compares the keys, versions and clocks of the running instances with each other and with a
+//! command's. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,8 +60,11 @@ fn no_worker(running: &[Instance]) -> Option<Finding> {
 
 /// Every key that seals must open everywhere.
 fn different_keys(running: &[Instance], own: &[String]) -> Vec<Finding> {
-    let mut sealing: Vec<(&str, String)> =
-        own.first().map(|key| (key.as_str(), COMMAND.to_owned())).into_iter().collect();
+    let mut sealing: Vec<(&str, String)> = own
+        .first()
+        .map(|key| (key.as_str(), COMMAND.to_owned()))
+        .into_iter()
+        .collect();
     for instance in running {
         let key = instance.sealing_key_id();
         if sealing.iter().all(|(known, _)| *known != key) {
@@ -74,23 +78,35 @@ fn different_keys(running: &[Instance], own: &[String]) -> Vec<Finding> {
                 "{instance} cannot open the key `{key}`, with which {sealed_by} seals: add it to secrets.key there, \
                  and restart the instance"
             );
-            findings.push(Finding { is_wrong: true, text });
+            findings.push(Finding {
+                is_wrong: true,
+                text,
+            });
         }
         if !own.is_empty() && own.iter().all(|known| known != key) {
             let text = format!(
                 "this command cannot open the key `{key}`, with which {sealed_by} seals: run it with the service's \
                  secrets.key"
             );
-            findings.push(Finding { is_wrong: true, text });
+            findings.push(Finding {
+                is_wrong: true,
+                text,
+            });
         }
     }
     if findings.is_empty() && sealing.len() > 1 {
-        let sealing: Vec<_> = sealing.iter().map(|(key, by)| format!("{by} with `{key}`")).collect();
+        let sealing: Vec<_> = sealing
+            .iter()
+            .map(|(key, by)| format!("{by} with `{key}`"))
+            .collect();
         let text = format!(
             "not all seal with the same key: {}. Put the new key first in secrets.key everywhere, and restart",
             sealing.join(", ")
         );
-        findings.push(Finding { is_wrong: false, text });
+        findings.push(Finding {
+            is_wrong: false,
+            text,
+        });
     }
     findings
 }
@@ -100,12 +116,19 @@ fn different_settings(running: &[Instance], own: &Own<'_>) -> Vec<Finding> {
     let own_key = own.key_ids.first().map(String::as_str);
     let key = own_key.or_else(|| running.first().map(Instance::sealing_key_id));
     // Digests of another key or of other defaults cannot be compared.
-    let comparable = running.iter().filter(|one| one.version == VERSION && Some(one.sealing_key_id()) == key);
-    let mut parties: Vec<_> = comparable.map(|instance| (instance.to_string(), &instance.settings)).collect();
+    let comparable = running
+        .iter()
+        .filter(|one| one.version == VERSION && Some(one.sealing_key_id()) == key);
+    let mut parties: Vec<_> = comparable
+        .map(|instance| (instance.to_string(), &instance.settings))
+        .collect();
     if own_key.is_some() {
         parties.push((COMMAND.to_owned(), &own.settings));
     }
-    let sections: BTreeSet<&String> = parties.iter().flat_map(|(_, settings)| settings.keys()).collect();
+    let sections: BTreeSet<&String> = parties
+        .iter()
+        .flat_map(|(_, settings)| settings.keys())
+        .collect();
     let differing = sections.into_iter().filter_map(|section| {
         let mut groups: BTreeMap<Option<&String>, Vec<&str>> = BTreeMap::new();
         for (party, settings) in &parties {
@@ -125,16 +148,30 @@ fn different_settings(running: &[Instance], own: &Own<'_>) -> Vec<Finding> {
 }
 
 fn different_versions(running: &[Instance]) -> Option<Finding> {
-    let others = running.iter().filter(|instance| instance.version != VERSION);
-    let others: Vec<_> = others.map(|instance| format!("{} on {instance}", instance.version)).collect();
-    let text = format!("versions differ: {VERSION} in {COMMAND}, {}. Upgrade the older ones", others.join(", "));
-    (!others.is_empty()).then_some(Finding { is_wrong: false, text })
+    let others = running
+        .iter()
+        .filter(|instance| instance.version != VERSION);
+    let others: Vec<_> = others
+        .map(|instance| format!("{} on {instance}", instance.version))
+        .collect();
+    let text = format!(
+        "versions differ: {VERSION} in {COMMAND}, {}. Upgrade the older ones",
+        others.join(", ")
+    );
+    (!others.is_empty()).then_some(Finding {
+        is_wrong: false,
+        text,
+    })
 }
 
 /// The clock of an instance, if it differs from the database's by [`CLOCK_NOTICED`] or more.
 pub(super) fn wrong_clock(instance: &Instance) -> Option<Finding> {
     let difference = SignedDuration::from_millis(instance.clock_ahead_ms);
-    let direction = if difference.is_positive() { "ahead of" } else { "behind" };
+    let direction = if difference.is_positive() {
+        "ahead of"
+    } else {
+        "behind"
+    };
     (difference.abs() >= CLOCK_NOTICED).then(|| Finding {
         is_wrong: difference.abs() >= CLOCK_WRONG,
         text: format!(
@@ -149,7 +186,9 @@ pub(super) fn wrong_clock(instance: &Instance) -> Option<Finding> {
 /// Instances without a common URL send browsers back to their own listeners.
 fn different_consoles(running: &[Instance], console_url: Option<&str>) -> Option<Finding> {
     const NAME: &str = "console.public_url";
-    let differs = running.iter().any(|instance| Some(instance.console_url.as_str()) != console_url);
+    let differs = running
+        .iter()
+        .any(|instance| Some(instance.console_url.as_str()) != console_url);
     (running.len() > 1 && differs).then(|| Finding {
         is_wrong: false,
         text: format!(
@@ -189,23 +228,49 @@ mod tests {
     /// The hosts that cannot open a key, and whether all is well otherwise.
     fn key_findings(running: &[Instance], own: &[&str]) -> Vec<(bool, String)> {
         let key_ids = own.iter().map(|id| (*id).to_owned()).collect();
-        let own = Own { key_ids, console_url: Some("http://127.0.0.1:8081"), ..Own::default() };
+        let own = Own {
+            key_ids,
+            console_url: Some("http://127.0.0.1:8081"),
+            ..Own::default()
+        };
         let findings = compare(running, &own).into_iter();
-        findings.map(|finding| (finding.is_wrong, finding.text[..19].to_owned())).collect()
+        findings
+            .map(|finding| (finding.is_wrong, finding.text[..19].to_owned()))
+            .collect()
     }
 
     #[test]
     fn every_sealing_key_must_open_everywhere() {
-        let (old, both, new) = (["2026"].as_slice(), ["2026", "2027"].as_slice(), ["2027", "2026"].as_slice());
+        let (old, both, new) = (
+            ["2026"].as_slice(),
+            ["2026", "2027"].as_slice(),
+            ["2027", "2026"].as_slice(),
+        );
         let on = |host, keys| instance(host, keys);
         let found = |is_wrong, text: &str| (is_wrong, text.to_owned());
         for (running, own, expected) in [
             (vec![on("web-1", old), on("web-2", old)], old, vec![]),
             (vec![on("web-1", both), on("web-2", old)], old, vec![]),
-            (vec![on("web-1", old), on("web-2", old)], [].as_slice(), vec![]),
-            (vec![on("web-1", both), on("web-2", new)], new, vec![found(false, "not all seal with t")]),
-            (vec![on("web-1", old), on("web-2", new)], new, vec![found(true, "web-1 (http://127.0")]),
-            (vec![on("web-1", new)], old, vec![found(true, "this command cannot")]),
+            (
+                vec![on("web-1", old), on("web-2", old)],
+                [].as_slice(),
+                vec![],
+            ),
+            (
+                vec![on("web-1", both), on("web-2", new)],
+                new,
+                vec![found(false, "not all seal with t")],
+            ),
+            (
+                vec![on("web-1", old), on("web-2", new)],
+                new,
+                vec![found(true, "web-1 (http://127.0")],
+            ),
+            (
+                vec![on("web-1", new)],
+                old,
+                vec![found(true, "this command cannot")],
+            ),
         ] {
             assert_eq!(key_findings(&running, own), expected, "{running:?} {own:?}");
         }
@@ -220,23 +285,41 @@ mod tests {
             (20_000, Some((true, "20 s ahead of"))),
             (-3_600_000, Some((true, "3600 s behind"))),
         ] {
-            let found = wrong_clock(&Instance { clock_ahead_ms, ..instance("web-1", &["main"]) });
-            assert_eq!(found.as_ref().map(|found| found.is_wrong), expected.map(|(is_wrong, _)| is_wrong));
-            assert!(found.is_none_or(|found| found.text.contains(expected.unwrap().1)), "{clock_ahead_ms}");
+            let found = wrong_clock(&Instance {
+                clock_ahead_ms,
+                ..instance("web-1", &["main"])
+            });
+            assert_eq!(
+                found.as_ref().map(|found| found.is_wrong),
+                expected.map(|(is_wrong, _)| is_wrong)
+            );
+            assert!(
+                found.is_none_or(|found| found.text.contains(expected.unwrap().1)),
+                "{clock_ahead_ms}"
+            );
         }
     }
 
     #[test]
     fn several_instances_need_one_console_url() {
         let (one, other) = (instance("web-1", &["main"]), instance("web-2", &["main"]));
-        let elsewhere = Instance { console_url: "https://bellbird.example".to_owned(), ..other.clone() };
+        let elsewhere = Instance {
+            console_url: "https://bellbird.example".to_owned(),
+            ..other.clone()
+        };
         for (running, own, count) in [
             (vec![one.clone()], None, 0),
             (vec![one.clone(), other.clone()], None, 1),
             (vec![one.clone(), other], Some("http://127.0.0.1:8081"), 0),
             (vec![one, elsewhere], Some("https://bellbird.example"), 1),
         ] {
-            let found = compare(&running, &Own { console_url: own, ..Own::default() });
+            let found = compare(
+                &running,
+                &Own {
+                    console_url: own,
+                    ..Own::default()
+                },
+            );
             assert_eq!(found.len(), count, "{running:?} {own:?}");
         }
     }
@@ -244,20 +327,46 @@ mod tests {
     #[test]
     fn sections_whose_settings_differ_are_named() {
         let settings = |limits: &str| [("limits".to_owned(), limits.to_owned())].into();
-        let with = |host, limits| Instance { settings: settings(limits), ..instance(host, &["main"]) };
+        let with = |host, limits| Instance {
+            settings: settings(limits),
+            ..instance(host, &["main"])
+        };
         let found = |running: &[Instance], own: &str| {
             let key_ids = vec!["main".to_owned()];
             let console_url = Some("http://127.0.0.1:8081");
-            let found = compare(running, &Own { key_ids, settings: settings(own), console_url });
-            found.into_iter().map(|finding| finding.text).collect::<Vec<_>>()
+            let found = compare(
+                running,
+                &Own {
+                    key_ids,
+                    settings: settings(own),
+                    console_url,
+                },
+            );
+            found
+                .into_iter()
+                .map(|finding| finding.text)
+                .collect::<Vec<_>>()
         };
-        assert_eq!(found(&[with("web-1", "a"), with("web-2", "a")], "a"), [""; 0]);
+        assert_eq!(
+            found(&[with("web-1", "a"), with("web-2", "a")], "a"),
+            [""; 0]
+        );
         let texts = found(&[with("web-1", "a"), with("web-2", "b")], "a");
         let expected = "the settings of section limits are not the same everywhere: web-1 (http://127.0.0.1:8080), \
                         this command differs from web-2 (http://127.0.0.1:8080). ";
-        assert!(texts.len() == 1 && texts[0].starts_with(expected), "{texts:?}");
+        assert!(
+            texts.len() == 1 && texts[0].starts_with(expected),
+            "{texts:?}"
+        );
         // Another key makes other digests.
-        let other = Instance { key_ids: vec!["new".to_owned(), "main".to_owned()], ..with("web-3", "c") };
-        assert!(!found(&[other], "a").iter().any(|text| text.contains("section")));
+        let other = Instance {
+            key_ids: vec!["new".to_owned(), "main".to_owned()],
+            ..with("web-3", "c")
+        };
+        assert!(
+            !found(&[other], "a")
+                .iter()
+                .any(|text| text.contains("section"))
+        );
     }
 }

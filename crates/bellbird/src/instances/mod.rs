@@ -1,4 +1,5 @@
-//! The instances of the service that run on one database. Each one keeps a row, and commands compare them.
+//! The instances of the service that run on one database. Each one keeps a row, and commands
+//! compare them.
 
 mod compare;
 
@@ -23,7 +24,8 @@ use crate::config::Settings;
 use crate::roles::{Role, Roles};
 use crate::wiring::{self, NotReady, Urls};
 
-/// Sections of which each instance may have its own values. The ids of keys are compared by another check.
+/// Sections of which each instance may have its own values. The ids of keys are compared by another
+/// check.
 const OWN_SECTIONS: [&str; 5] = ["database", "log", "ops", "secrets", "traces"];
 
 /// The commit that the program is built from, or `unknown`: see `build.rs`.
@@ -33,7 +35,8 @@ pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("BELLBIRD
 
 /// An instance counts as dead after three missed renewals.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
-/// A time that took longer to arrive is not the time any more: the process may have stood still meanwhile.
+/// A time that took longer to arrive is not the time any more: the process may have stood still
+/// meanwhile.
 const CLOCK_ROUND_TRIP_MAX: SignedDuration = SignedDuration::from_secs(1);
 /// Limit for deleting the row when the service stops, in case the database is lost.
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
@@ -56,9 +59,10 @@ pub struct Identity<'a> {
 }
 
 impl Presence {
-    /// Stores that this instance runs. Call it before the first request, so that commands know of every instance that
-    /// seals and opens secrets. From then on the instance's clock follows that of the database, or this machine's on
-    /// SQLite. Stops the service if a backup replaces the database while the instance runs.
+    /// Stores that this instance runs. Call it before the first request, so that commands know of
+    /// every instance that seals and opens secrets. From then on the instance's clock follows that
+    /// of the database, or this machine's on SQLite. Stops the service if a backup replaces the
+    /// database while the instance runs.
     pub async fn start(
         identity: &Identity<'_>,
         storage: &Storage,
@@ -68,7 +72,11 @@ impl Presence {
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let Identity { id, urls, roles } = *identity;
-        let Clocks { now, ahead_ms: clock_ahead_ms, age_max } = clocks(storage).await?;
+        let Clocks {
+            now,
+            ahead_ms: clock_ahead_ms,
+            age_max,
+        } = clocks(storage).await?;
         if let Some(age_max) = age_max {
             clock.follow(now, age_max);
         }
@@ -77,7 +85,12 @@ impl Presence {
             version: VERSION.to_owned(),
             host: host_name(),
             // One that no other process of this machine has.
-            api_url: if urls.api_url.is_empty() { &urls.ops_url } else { &urls.api_url }.clone(),
+            api_url: if urls.api_url.is_empty() {
+                &urls.ops_url
+            } else {
+                &urls.api_url
+            }
+            .clone(),
             roles: roles.names(),
             boot_id: boot_id(),
             console_url: urls.public_console.clone(),
@@ -94,7 +107,12 @@ impl Presence {
             storage.instances().delete_all().await?;
             // The clock may have been set back while no service ran.
             let last = storage.instances().last_job_started_at().await?;
-            bring_forward(storage, now, last.map_or(SignedDuration::ZERO, |last| last.duration_since(now))).await?;
+            bring_forward(
+                storage,
+                now,
+                last.map_or(SignedDuration::ZERO, |last| last.duration_since(now)),
+            )
+            .await?;
         } else {
             storage.instances().delete_predecessors(&instance).await?;
             refuse_other_key(&running(storage).await?, &instance)?;
@@ -104,8 +122,19 @@ impl Presence {
         renewed.context("could not store that this instance runs")?;
         let stop = CancellationToken::new();
         let (clock, service) = (clock.clone(), service.clone());
-        let renewal = tokio::spawn(renew_regularly(storage.clone(), clock, instance, stop.clone(), service));
-        Ok(Self { storage: storage.clone(), id, stop, renewal })
+        let renewal = tokio::spawn(renew_regularly(
+            storage.clone(),
+            clock,
+            instance,
+            stop.clone(),
+            service,
+        ));
+        Ok(Self {
+            storage: storage.clone(),
+            id,
+            stop,
+            renewal,
+        })
     }
 
     /// Deletes the row. Call it once nothing uses a secret any more.
@@ -117,11 +146,18 @@ impl Presence {
         let deleted = async {
             // A running renewal would insert the row again.
             let was_restored = self.renewal.await.unwrap_or_default();
-            self.storage.instances().delete(self.id).await.map(|()| was_restored)
+            self.storage
+                .instances()
+                .delete(self.id)
+                .await
+                .map(|()| was_restored)
         };
         match tokio::time::timeout(WITHDRAW_TIMEOUT, deleted).await {
             Ok(Ok(false)) => {}
-            Ok(Ok(true)) => bail!("the database was restored from a backup: {}", wiring::RESTORE_DECISION),
+            Ok(Ok(true)) => bail!(
+                "the database was restored from a backup: {}",
+                wiring::RESTORE_DECISION
+            ),
             Ok(Err(error)) => tracing::warn!(%error, "could not delete the row of this instance"),
             Err(_) => tracing::warn!("could not delete the row of this instance in time"),
         }
@@ -137,7 +173,11 @@ async fn renew_regularly(
     stop: CancellationToken,
     service: CancellationToken,
 ) -> bool {
-    while stop.run_until_cancelled(tokio::time::sleep(RENEW_INTERVAL)).await.is_some() {
+    while stop
+        .run_until_cancelled(tokio::time::sleep(RENEW_INTERVAL))
+        .await
+        .is_some()
+    {
         let renewed = match renew(&storage, &clock, &mut instance).await {
             Ok(true) => {
                 tracing::error!("database was restored from a backup, stopping");
@@ -151,21 +191,31 @@ async fn renew_regularly(
         let is_news = storage.instances().record_renewal(&renewed);
         match renewed {
             Ok(()) if is_news => tracing::info!("row of this instance renewed again"),
-            Err(error) if is_news => tracing::warn!(error = %Chain(&error), "could not renew the row of this instance"),
+            Err(error) if is_news => {
+                tracing::warn!(error = %Chain(&error), "could not renew the row of this instance")
+            }
             Ok(()) | Err(_) => {}
         }
     }
     false
 }
 
-/// Returns whether the database was replaced by a backup. Then the row is not renewed. Fails also if the service must
-/// not use the database as it is.
-async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Result<bool, StorageError> {
+/// Returns whether the database was replaced by a backup. Then the row is not renewed. Fails also
+/// if the service must not use the database as it is.
+async fn renew(
+    storage: &Storage,
+    clock: &Clock,
+    instance: &mut Instance,
+) -> Result<bool, StorageError> {
     let checked = wiring::check_ready(storage).await;
     if matches!(checked, Err(NotReady::AwaitsDecision)) {
         return Ok(true);
     }
-    let Clocks { now, ahead_ms, age_max } = clocks(storage).await?;
+    let Clocks {
+        now,
+        ahead_ms,
+        age_max,
+    } = clocks(storage).await?;
     if let Some(age_max) = age_max {
         if storage.kind() == "sqlite" {
             bring_forward(storage, now, clock.ahead_of(now)).await?;
@@ -178,13 +228,16 @@ async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Res
     storage.instances().renew(instance, now).await?;
     let dead = storage.instances().delete_dead(now).await?;
     if dead > 0 {
-        tracing::warn!(count = dead, "instances were killed; what they held is free");
+        tracing::warn!(
+            count = dead,
+            "instances were killed; what they held is free"
+        );
     }
     match checked {
         Ok(()) | Err(NotReady::AwaitsDecision) => Ok(false),
-        Err(NotReady::PendingMigrations(_)) => {
-            Err(StorageError::Schema("the database has pending migrations".to_owned()))
-        }
+        Err(NotReady::PendingMigrations(_)) => Err(StorageError::Schema(
+            "the database has pending migrations".to_owned(),
+        )),
         Err(NotReady::Unreadable(error) | NotReady::UnknownSchema(error)) => Err(error),
     }
 }
@@ -192,7 +245,9 @@ async fn renew(storage: &Storage, clock: &Clock, instance: &mut Instance) -> Res
 /// An instance that shares no master key with any other would seal what none of them opens.
 fn refuse_other_key(running: &[Instance], own: &Instance) -> anyhow::Result<()> {
     let shares_key = |other: &Instance| other.key_ids.iter().any(|id| own.opens(id));
-    let Some(other) = running.first().filter(|_| !running.iter().any(shares_key)) else { return Ok(()) };
+    let Some(other) = running.first().filter(|_| !running.iter().any(shares_key)) else {
+        return Ok(());
+    };
     bail!(
         "the other instances seal with the master key `{}`, such as {other}, and this one has only `{}`: give it the \
          secrets.key of the others",
@@ -202,11 +257,18 @@ fn refuse_other_key(running: &[Instance], own: &Instance) -> anyhow::Result<()> 
 }
 
 /// On SQLite: plans everything earlier, because this machine's clock went back by this time.
-async fn bring_forward(storage: &Storage, now: Timestamp, back: SignedDuration) -> Result<(), StorageError> {
+async fn bring_forward(
+    storage: &Storage,
+    now: Timestamp,
+    back: SignedDuration,
+) -> Result<(), StorageError> {
     if back <= CLOCK_NOTICED {
         return Ok(());
     }
-    tracing::warn!(seconds = back.as_secs(), "this machine's clock went back; what was planned comes earlier");
+    tracing::warn!(
+        seconds = back.as_secs(),
+        "this machine's clock went back; what was planned comes earlier"
+    );
     storage.instances().bring_forward(now, back).await
 }
 
@@ -225,12 +287,18 @@ async fn clocks(storage: &Storage) -> Result<Clocks, StorageError> {
     let now = storage.instances().database_time(before).await?;
     let after = Timestamp::now();
     let ahead = (before.as_millisecond() + after.as_millisecond()) / 2 - now.as_millisecond();
-    let age_max = SignedDuration::try_from(asked.elapsed()).ok().filter(|age| *age <= CLOCK_ROUND_TRIP_MAX);
-    Ok(Clocks { now, ahead_ms: if storage.kind() == "sqlite" { 0 } else { ahead }, age_max })
+    let age_max = SignedDuration::try_from(asked.elapsed())
+        .ok()
+        .filter(|age| *age <= CLOCK_ROUND_TRIP_MAX);
+    Ok(Clocks {
+        now,
+        ahead_ms: if storage.kind() == "sqlite" { 0 } else { ahead },
+        age_max,
+    })
 }
 
-/// Leaves jobs and events to other instances while this machine's clock is wrong. Logs what has changed since
-/// `was_wrong`.
+/// Leaves jobs and events to other instances while this machine's clock is wrong. Logs what has
+/// changed since `was_wrong`.
 fn heed_clock(storage: &Storage, instance: &Instance, was_wrong: Option<bool>) {
     let found = compare::wrong_clock(instance);
     let is_wrong = found.as_ref().map(|found| found.is_wrong);
@@ -248,7 +316,10 @@ fn host_name() -> String {
 
 /// The kernel's id of this boot, which all containers of a machine share.
 fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim_end().to_owned()
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .unwrap_or_default()
+        .trim_end()
+        .to_owned()
 }
 
 /// Lists the running instances, oldest first.
@@ -258,8 +329,14 @@ pub async fn running(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
 }
 
 /// The running instance on this machine with this role that started first.
-pub async fn on_this_machine(storage: &Storage, role: Role) -> Result<Option<Instance>, StorageError> {
-    Ok(running(storage).await?.into_iter().find(|instance| is_here(instance) && role.is_in(&instance.roles)))
+pub async fn on_this_machine(
+    storage: &Storage,
+    role: Role,
+) -> Result<Option<Instance>, StorageError> {
+    Ok(running(storage)
+        .await?
+        .into_iter()
+        .find(|instance| is_here(instance) && role.is_in(&instance.roles)))
 }
 
 /// Whether an instance runs on this machine.
@@ -268,14 +345,21 @@ pub fn is_here(instance: &Instance) -> bool {
     instance.host == host_name()
 }
 
-/// Finds what differs between the running instances, and between them and a command with these settings.
+/// Finds what differs between the running instances, and between them and a command with these
+/// settings.
 #[must_use]
 pub fn compare_with(running: &[Instance], settings: &Settings) -> Vec<Finding> {
     // Other checks report settings that cannot be used.
     let sealer = wiring::sealer(settings).ok().flatten();
     let own = Own {
-        key_ids: sealer.iter().flat_map(Sealer::key_ids).map(str::to_owned).collect(),
-        settings: sealer.map(|sealer| settings_digests(settings, &sealer)).unwrap_or_default(),
+        key_ids: sealer
+            .iter()
+            .flat_map(Sealer::key_ids)
+            .map(str::to_owned)
+            .collect(),
+        settings: sealer
+            .map(|sealer| settings_digests(settings, &sealer))
+            .unwrap_or_default(),
         console_url: settings.console.public_url.as_deref(),
     };
     compare::compare(running, &own)
@@ -286,18 +370,29 @@ fn settings_digests(settings: &Settings, sealer: &Sealer) -> BTreeMap<String, St
     let key = hmac::Key::new(HMAC_SHA256, &sealer.name_key());
     let mut sections: BTreeMap<String, hmac::Context> = BTreeMap::new();
     for (name, value) in &settings.effective {
-        let Some((section, setting)) = name.split_once('.') else { continue };
+        let Some((section, setting)) = name.split_once('.') else {
+            continue;
+        };
         // Another check compares console.public_url.
         if OWN_SECTIONS.contains(&section) || setting == "listen" || name == "console.public_url" {
             continue;
         }
-        let digest = sections.entry(section.to_owned()).or_insert_with(|| hmac::Context::with_key(&key));
+        let digest = sections
+            .entry(section.to_owned())
+            .or_insert_with(|| hmac::Context::with_key(&key));
         for part in [setting, value.expose_secret()] {
             digest.update(&(part.len() as u64).to_le_bytes());
             digest.update(part.as_bytes());
         }
     }
-    let shortened =
-        |digest: hmac::Context| digest.sign().as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
-    sections.into_iter().map(|(section, digest)| (section, shortened(digest))).collect()
+    let shortened = |digest: hmac::Context| {
+        digest.sign().as_ref()[..4]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    };
+    sections
+        .into_iter()
+        .map(|(section, digest)| (section, shortened(digest)))
+        .collect()
 }

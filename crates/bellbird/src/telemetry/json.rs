@@ -1,8 +1,9 @@
-//! Log format with one JSON object per line. It writes directly into the line's buffer: the formatter of
-//! tracing-subscriber builds trees of values first, which costs a request 12 % (docs/adr/0014-own-code.md).
+//! Log format with one JSON object per line. It writes directly into the line's buffer: the
+//! formatter of tracing-subscriber builds trees of values first, which costs a request 12 %
+//! (docs/adr/0014-own-code.md).
 //!
-//! The lines have the form that tracing-subscriber gives them: the event's fields, then `span` with the name of the
-//! innermost span. It also has the fields of the outer ones.
+//! The lines have the form that tracing-subscriber gives them: the event's fields, then `span` with
+//! the name of the innermost span. It also has the fields of the outer ones.
 
 use std::fmt::{self, Write as _};
 
@@ -22,26 +23,50 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let meta = event.metadata();
-        write!(out, "{{\"timestamp\":\"{:.6}\",\"level\":\"{}\",\"target\":\"", Timestamp::now(), meta.level())?;
+        write!(
+            out,
+            "{{\"timestamp\":\"{:.6}\",\"level\":\"{}\",\"target\":\"",
+            Timestamp::now(),
+            meta.level()
+        )?;
         out.write_str(meta.target())?;
         out.write_char('"')?;
-        let mut fields = Fields { out: &mut out, result: Ok(()) };
+        let mut fields = Fields {
+            out: &mut out,
+            result: Ok(()),
+        };
         event.record(&mut fields);
         fields.result?;
         if let Some(span) = context.lookup_current() {
             out.write_str(",\"span\":{\"name\":\"")?;
             out.write_str(span.name())?;
             out.write_char('"')?;
-            // A job that a request started shows both ids. One that another job started has the fields of both, so
-            // those of the outer one are nested: no object has two members of one name.
+            // A job that a request started shows both ids. One that another job started has the
+            // fields of both, so those of the outer one are nested: no object has two members of
+            // one name.
             let scope: Vec<_> = span.scope().from_root().collect();
             for (at, span) in scope.iter().enumerate() {
                 let extensions = span.extensions();
-                let Some(fields) = extensions.get::<FormattedFields<N>>() else { continue };
-                if scope[at + 1..].iter().any(|inner| inner.name() == span.name()) {
-                    write!(out, ",\"outer_{}\":{{{}}}", span.name(), fields.fields.trim_start_matches(','))?;
+                let Some(fields) = extensions.get::<FormattedFields<N>>() else {
+                    continue;
+                };
+                if scope[at + 1..]
+                    .iter()
+                    .any(|inner| inner.name() == span.name())
+                {
+                    write!(
+                        out,
+                        ",\"outer_{}\":{{{}}}",
+                        span.name(),
+                        fields.fields.trim_start_matches(',')
+                    )?;
                 } else {
                     out.write_str(&fields.fields)?;
                 }
@@ -55,7 +80,10 @@ where
 /// Keeps the fields of a span as the text that follows the span's name.
 impl<'w> FormatFields<'w> for JsonLines {
     fn format_fields<R: RecordFields>(&self, mut out: Writer<'w>, all: R) -> fmt::Result {
-        let mut fields = Fields { out: &mut out, result: Ok(()) };
+        let mut fields = Fields {
+            out: &mut out,
+            result: Ok(()),
+        };
         all.record(&mut fields);
         fields.result
     }
@@ -69,7 +97,9 @@ struct Fields<'a, 'w> {
 
 impl Fields<'_, '_> {
     fn plain(&mut self, field: &Field, value: impl fmt::Display) {
-        self.result = self.result.and_then(|()| write!(self.out, ",\"{}\":{value}", field.name()));
+        self.result = self
+            .result
+            .and_then(|()| write!(self.out, ",\"{}\":{value}", field.name()));
     }
 
     fn text(&mut self, field: &Field, value: impl fmt::Display) {
@@ -95,7 +125,11 @@ impl Visit for Fields<'_, '_> {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        if value.is_finite() { self.plain(field, value) } else { self.text(field, value) }
+        if value.is_finite() {
+            self.plain(field, value)
+        } else {
+            self.text(field, value)
+        }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -123,7 +157,10 @@ struct Escaped<'a, 'w>(&'a mut Writer<'w>);
 impl fmt::Write for Escaped<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
-        while let Some(at) = rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\') {
+        while let Some(at) = rest
+            .bytes()
+            .position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\')
+        {
             self.0.write_str(&rest[..at])?;
             match rest.as_bytes()[at] {
                 b'"' => self.0.write_str("\\\"")?,
@@ -193,19 +230,31 @@ mod tests {
         assert_eq!(line["id"], "Some(7)");
         assert_eq!(line["error"], "a \"quoted\"\nerror");
         assert_eq!(line["message"], "done: grüße");
-        assert!(line["timestamp"].as_str().unwrap().parse::<Timestamp>().is_ok());
+        assert!(
+            line["timestamp"]
+                .as_str()
+                .unwrap()
+                .parse::<Timestamp>()
+                .is_ok()
+        );
     }
 
     #[test]
     fn spans_follow_the_fields() {
         let line = line_of(|| {
-            let outer = tracing::info_span!("request", request_id = "a\"b", key_id = tracing::field::Empty).entered();
+            let outer = tracing::info_span!(
+                "request",
+                request_id = "a\"b",
+                key_id = tracing::field::Empty
+            )
+            .entered();
             outer.record("key_id", tracing::field::display("k"));
             let inner = tracing::info_span!("job", job_id = 7).entered();
             tracing::info!(key_id = "of the event", "done");
             drop((inner, outer));
         });
-        let span = serde_json::json!({"name": "job", "request_id": "a\"b", "key_id": "k", "job_id": 7});
+        let span =
+            serde_json::json!({"name": "job", "request_id": "a\"b", "key_id": "k", "job_id": 7});
         assert_eq!(line["span"], span);
         assert_eq!(line["key_id"], "of the event");
         assert!(line_of(|| tracing::info!("no span"))["span"].is_null());

@@ -1,5 +1,5 @@
-//! The list of all metrics. Each crate records its own; a test compares their names with this list, the list with
-//! docs/monitoring.md, and both with a scrape.
+//! The list of all metrics. Each crate records its own; a test compares their names with this list,
+//! the list with docs/monitoring.md, and both with a scrape.
 
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 
@@ -32,8 +32,18 @@ pub struct Metric {
     pub help: &'static str,
 }
 
-const fn metric(kind: Kind, name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, kind, labels, help }
+const fn metric(
+    kind: Kind,
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric {
+        name,
+        kind,
+        labels,
+        help,
+    }
 }
 
 use Kind::{Counter, Gauge, Histogram};
@@ -85,7 +95,10 @@ pub const METRICS: &[Metric] = &[
 
 /// Gives the recorder the help texts.
 pub(super) fn describe() {
-    for &Metric { name, kind, help, .. } in METRICS {
+    for &Metric {
+        name, kind, help, ..
+    } in METRICS
+    {
         match kind {
             Counter => describe_counter!(name, help),
             Gauge => describe_gauge!(name, help),

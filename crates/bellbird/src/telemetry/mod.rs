@@ -1,7 +1,8 @@
 //! Starts the log and the metrics recorder.
 //!
-//! The log goes to standard error; commands print their results on standard output. Only Bellbird's own crates log
-//! below `warn`: HTTP and database libraries log headers and queries at `debug` and `trace`, which contain keys.
+//! The log goes to standard error; commands print their results on standard output. Only Bellbird's
+//! own crates log below `warn`: HTTP and database libraries log headers and queries at `debug` and
+//! `trace`, which contain keys.
 
 mod json;
 pub mod metrics;
@@ -29,17 +30,19 @@ use crate::config::{Log, LogFormat, LogLevel, terminal};
 use crate::instances::COMMIT;
 use traces::Traces;
 
-/// A gauge that nothing has set for this long vanishes, because a number that cannot be counted any more would
-/// otherwise stay at its last value. Longer than the 15 seconds from one count to the next, and shorter than the lease
-/// of the instance that counts.
+/// A gauge that nothing has set for this long vanishes, because a number that cannot be counted any
+/// more would otherwise stay at its last value. Longer than the 15 seconds from one count to the
+/// next, and shorter than the lease of the instance that counts.
 const GAUGE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Histograms keep raw samples until upkeep aggregates them.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Upper bounds of duration buckets, in seconds: fine for cached responses, then coarse up to the request deadline.
-const DURATION_BUCKETS: [f64; 14] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0];
+/// Upper bounds of duration buckets, in seconds: fine for cached responses, then coarse up to the
+/// request deadline.
+const DURATION_BUCKETS: [f64; 14] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0,
+];
 
 /// Keeps the log running. Dropping it writes the queued lines.
 #[must_use]
@@ -57,10 +60,14 @@ impl LogGuard {
     }
 }
 
-/// Makes panics say only where they happened. Rust's own message holds values, which may be a row's text.
+/// Makes panics say only where they happened. Rust's own message holds values, which may be a row's
+/// text.
 pub fn hide_panic_messages() {
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(|place| format!("{}:{}", place.file(), place.line())).unwrap_or_default();
+        let place = panic
+            .location()
+            .map(|place| format!("{}:{}", place.file(), place.line()))
+            .unwrap_or_default();
         if tracing::dispatcher::has_been_set() {
             tracing::error!(place, "panicked");
         } else {
@@ -69,7 +76,8 @@ pub fn hide_panic_messages() {
     }));
 }
 
-/// Starts the log, and sends traces if they are on. A second call in the same process leaves the first log in place.
+/// Starts the log, and sends traces if they are on. A second call in the same process leaves the
+/// first log in place.
 pub fn start_log(log: &Log, traces: Option<&Traces>) -> LogGuard {
     let (lines, worker) = writer::start(std::io::stderr());
     let dropped = lines.error_counter();
@@ -82,7 +90,11 @@ pub fn start_log(log: &Log, traces: Option<&Traces>) -> LogGuard {
     let layer = if as_text {
         layer.with_ansi(terminal::stderr_wants_colour()).boxed()
     } else {
-        layer.with_ansi(false).event_format(json::JsonLines).fmt_fields(json::JsonLines).boxed()
+        layer
+            .with_ansi(false)
+            .event_format(json::JsonLines)
+            .fmt_fields(json::JsonLines)
+            .boxed()
     };
     let filter = AdjustableFilter(Arc::new(RwLock::new(targets(log.level))));
     let _ = if let Some(traces) = traces {
@@ -91,19 +103,32 @@ pub fn start_log(log: &Log, traces: Option<&Traces>) -> LogGuard {
             .with_location(false)
             .with_threads(false)
             .with_tracked_inactivity(false)
-            .with_filter(filter_fn(|metadata| metadata.is_span() && metadata.target().starts_with("bellbird")));
-        tracing_subscriber::registry().with(layer.with_filter(filter.clone())).with(spans).try_init()
+            .with_filter(filter_fn(|metadata| {
+                metadata.is_span() && metadata.target().starts_with("bellbird")
+            }));
+        tracing_subscriber::registry()
+            .with(layer.with_filter(filter.clone()))
+            .with(spans)
+            .try_init()
     } else {
-        // One filter for all is cheaper than one for each layer: what it decides about a line is cached.
-        tracing_subscriber::registry().with(layer).with(filter.clone()).try_init()
+        // One filter for all is cheaper than one for each layer: what it decides about a line is
+        // cached.
+        tracing_subscriber::registry()
+            .with(layer)
+            .with(filter.clone())
+            .try_init()
     };
-    LogGuard { _worker: worker, dropped, set_level: Arc::new(move |level| filter.set(level)) }
+    LogGuard {
+        _worker: worker,
+        dropped,
+        set_level: Arc::new(move |level| filter.set(level)),
+    }
 }
 
 /// Decides which lines and spans are kept.
 ///
-/// `tracing` asks once for each place in the code, and again when the level changes, so a request pays nothing for it.
-/// The `reload` of tracing-subscriber takes a lock for each step of each span.
+/// `tracing` asks once for each place in the code, and again when the level changes, so a request
+/// pays nothing for it. The `reload` of tracing-subscriber takes a lock for each step of each span.
 #[derive(Clone)]
 struct AdjustableFilter(Arc<RwLock<Targets>>);
 
@@ -157,8 +182,12 @@ fn targets(level: LogLevel) -> Targets {
         .with_target("bellbird", level)
 }
 
-/// Installs the metrics recorder and runs its upkeep until `stop`. Fails if this process already has a recorder.
-pub fn start_metrics(log: &LogGuard, stop: CancellationToken) -> Result<PrometheusHandle, BuildError> {
+/// Installs the metrics recorder and runs its upkeep until `stop`. Fails if this process already
+/// has a recorder.
+pub fn start_metrics(
+    log: &LogGuard,
+    stop: CancellationToken,
+) -> Result<PrometheusHandle, BuildError> {
     let handle = recorder(GAUGE_TIMEOUT)?.install_recorder()?;
     metrics::describe();
     let (upkeep, dropped) = (handle.clone(), log.dropped.clone());
@@ -180,15 +209,20 @@ fn recorder(gauge_timeout: Duration) -> Result<PrometheusBuilder, BuildError> {
     builder.set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &DURATION_BUCKETS)
 }
 
-/// Sets what a scrape finds out: which build this is, and what the process takes. Linux has the latter.
+/// Sets what a scrape finds out: which build this is, and what the process takes. Linux has the
+/// latter.
 pub fn set_process_metrics() {
     ::metrics::gauge!("bellbird_build_info", "version" => env!("CARGO_PKG_VERSION"), "commit" => COMMIT).set(1);
     if let Some(pages) = field_of("/proc/self/statm", 1) {
         ::metrics::gauge!("process_resident_memory_bytes").set(to_f64(pages * page_size() as u64));
     }
     // The name of the program, which comes second, has no space.
-    if let (Some(user), Some(system)) = (field_of("/proc/self/stat", 13), field_of("/proc/self/stat", 14)) {
-        ::metrics::counter!("process_cpu_seconds_total").absolute((user + system) / clock_ticks_per_second());
+    if let (Some(user), Some(system)) = (
+        field_of("/proc/self/stat", 13),
+        field_of("/proc/self/stat", 14),
+    ) {
+        ::metrics::counter!("process_cpu_seconds_total")
+            .absolute((user + system) / clock_ticks_per_second());
     }
     if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
         ::metrics::gauge!("process_open_fds").set(to_f64(files.count() as u64));
@@ -197,7 +231,12 @@ pub fn set_process_metrics() {
 
 /// A number of a file whose fields spaces separate.
 fn field_of(file: &str, index: usize) -> Option<u64> {
-    std::fs::read_to_string(file).ok()?.split(' ').nth(index)?.parse().ok()
+    std::fs::read_to_string(file)
+        .ok()?
+        .split(' ')
+        .nth(index)?
+        .parse()
+        .ok()
 }
 
 /// A gauge is a float, which holds these numbers exactly: no process has 2^53 bytes.
@@ -219,6 +258,9 @@ mod tests {
         });
         assert!(handle.render().contains("bellbird_jobs 1"));
         let later = handle.render();
-        assert!(!later.contains("bellbird_jobs 1") && later.contains("bellbird_requests_total 1"), "{later}");
+        assert!(
+            !later.contains("bellbird_jobs 1") && later.contains("bellbird_requests_total 1"),
+            "{later}"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Sends the spans of requests, jobs, deliveries and provider calls to a collector, by OTLP over HTTP. They hold what
-//! the log holds: ids and words of ours, never a row, a key or a text that a client chose.
+//! Sends the spans of requests, jobs, deliveries and provider calls to a collector, by OTLP over
+//! HTTP. They hold what the log holds: ids and words of ours, never a row, a key or a text that a
+//! client chose.
 
 use std::time::Duration;
 
@@ -35,24 +36,36 @@ const LIMITS: Limits = Limits {
 pub struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// `url` is that of the collector, without `/v1/traces`. Must be called within a runtime, which sends the spans.
+    /// `url` is that of the collector, without `/v1/traces`. Must be called within a runtime, which
+    /// sends the spans.
     ///
     /// # Errors
     /// If TLS cannot be set up.
     pub fn start(url: &str) -> Result<Self, String> {
-        let pool = Pool::new(pool::tls_config("the collector of traces")?, GaiResolver::new(), LIMITS);
+        let pool = Pool::new(
+            pool::tls_config("the collector of traces")?,
+            GaiResolver::new(),
+            LIMITS,
+        );
         let exporter = SpanExporter::builder()
             .with_http()
-            .with_http_client(Client { pool, runtime: Handle::current() })
+            .with_http_client(Client {
+                pool,
+                runtime: Handle::current(),
+            })
             .with_endpoint(format!("{}/v1/traces", url.trim_end_matches('/')))
             .with_timeout(EXPORT_TIMEOUT)
             .build()
             .map_err(|error| error.to_string())?;
-        let resource = Resource::builder_empty().with_service_name("bellbird").with_attributes([
-            KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
-            KeyValue::new("service.instance.id", Uuid::new_v4().to_string()),
-        ]);
-        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build());
+        let resource = Resource::builder_empty()
+            .with_service_name("bellbird")
+            .with_attributes([
+                KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+                KeyValue::new("service.instance.id", Uuid::new_v4().to_string()),
+            ]);
+        let provider = SdkTracerProvider::builder()
+            .with_batch_exporter(exporter)
+            .with_resource(resource.build());
         Ok(Self(provider.build()))
     }
 
@@ -63,7 +76,8 @@ impl Traces {
     /// Sends what waits, for five seconds at most.
     pub async fn stop(self) {
         // Its own thread sends with this runtime, so the runtime must not wait for it.
-        let stopped = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(STOP_TIMEOUT));
+        let stopped =
+            tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(STOP_TIMEOUT));
         if !matches!(stopped.await, Ok(Ok(()))) {
             tracing::warn!("could not send the last traces");
         }
@@ -89,10 +103,14 @@ impl HttpClient for Client {
         let send = async move {
             let response = pool.send(request.map(Full::new)).await?;
             let (head, body) = response.into_parts();
-            let body = pool::read(body, RESPONSE_BYTES_MAX).await.map_err(|_| "could not read the response")?;
+            let body = pool::read(body, RESPONSE_BYTES_MAX)
+                .await
+                .map_err(|_| "could not read the response")?;
             Ok(Response::from_parts(head, body))
         };
         // A timeout is made within the runtime.
-        self.runtime.spawn(async { tokio::time::timeout(EXPORT_TIMEOUT, send).await }).await??
+        self.runtime
+            .spawn(async { tokio::time::timeout(EXPORT_TIMEOUT, send).await })
+            .await??
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 
-/// Lines that wait for the thread. If the log's reader stalls, further lines are dropped and counted.
+/// Lines that wait for the thread. If the log's reader stalls, further lines are dropped and
+/// counted.
 const LINES_MAX: usize = 8_192;
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -15,11 +16,14 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(10);
 /// Starts the thread. Dropping the guard writes the remaining lines.
 pub(super) fn start(out: impl Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
     let writer = Batched(BufWriter::with_capacity(BUFFER_BYTES, out));
-    NonBlockingBuilder::default().buffered_lines_limit(LINES_MAX).thread_name("log").finish(writer)
+    NonBlockingBuilder::default()
+        .buffered_lines_limit(LINES_MAX)
+        .thread_name("log")
+        .finish(writer)
 }
 
-/// The thread flushes whenever no line is queued, which may be after every line. A pause after each flush lets lines
-/// queue up, so that neither the thread is woken nor a system call made for each.
+/// The thread flushes whenever no line is queued, which may be after every line. A pause after each
+/// flush lets lines queue up, so that neither the thread is woken nor a system call made for each.
 struct Batched<W: Write>(BufWriter<W>);
 
 impl<W: Write> Write for Batched<W> {
@@ -64,14 +68,20 @@ mod tests {
     fn lines_are_written_in_order_and_many_at_once() {
         let (mut lines, guard, receiver) = start_blocked();
         for number in 0..1_000 {
-            lines.write_all(format!("line {number}\n").as_bytes()).unwrap();
+            lines
+                .write_all(format!("line {number}\n").as_bytes())
+                .unwrap();
         }
         let reader = std::thread::spawn(move || receiver.iter().collect::<Vec<_>>());
         drop(guard);
         drop(lines);
         let writes = reader.join().unwrap();
         let text = String::from_utf8(writes.concat()).unwrap();
-        assert!(text.lines().enumerate().all(|(number, line)| line == format!("line {number}")));
+        assert!(
+            text.lines()
+                .enumerate()
+                .all(|(number, line)| line == format!("line {number}"))
+        );
         assert_eq!(text.lines().count(), 1_000);
         assert!(writes.len() < 10, "{} writes", writes.len());
     }
@@ -85,7 +95,8 @@ mod tests {
         for _ in 0..sent {
             lines.write_all(&line).unwrap();
         }
-        let reader = std::thread::spawn(move || receiver.iter().map(|bytes| bytes.len()).sum::<usize>());
+        let reader =
+            std::thread::spawn(move || receiver.iter().map(|bytes| bytes.len()).sum::<usize>());
         drop(guard);
         drop(lines);
         let kept = reader.join().unwrap() / line.len();

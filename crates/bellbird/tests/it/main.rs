@@ -1,6 +1,9 @@
 //! Tests of the whole program, in one test binary.
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
-#![allow(clippy::disallowed_methods, reason = "the environment names the servers and the lengths of tests")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the environment names the servers and the lengths of tests"
+)]
 
 mod admin;
 mod api;

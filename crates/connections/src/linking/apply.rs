@@ -1,5 +1,5 @@
-//! Applies the consents that a poll of a consent session found, as `decide/mod.rs` decides: creates connections, and
-//! repairs or renews existing ones.
+//! Applies the consents that a poll of a consent session found, as `decide/mod.rs` decides: creates
+//! connections, and repairs or renews existing ones.
 
 use std::time::Duration;
 
@@ -37,16 +37,23 @@ impl<'a> ApplyRequest<'a> {
             is_expired: self.is_expired,
             confirmation: self.claim.session.confirmation,
             is_declined: self.is_declined,
-            registers_users: self.provider.linking().is_some_and(bellbird_providers::Linking::registers_users),
-            repair_targets: self.repair_targets.iter().filter(|target| !applied.is_repaired(target.id)).collect(),
+            registers_users: self
+                .provider
+                .linking()
+                .is_some_and(bellbird_providers::Linking::registers_users),
+            repair_targets: self
+                .repair_targets
+                .iter()
+                .filter(|target| !applied.is_repaired(target.id))
+                .collect(),
         }
     }
 }
 
 impl Links<'_> {
-    /// Applies all active consents. A consent that fails does not stop the others. But if that of a connection to
-    /// repair fails for a moment, no other one replaces it in this poll: it would be withdrawn, and may be what the
-    /// user has just renewed.
+    /// Applies all active consents. A consent that fails does not stop the others. But if that of a
+    /// connection to repair fails for a moment, no other one replaces it in this poll: it would be
+    /// withdrawn, and may be what the user has just renewed.
     ///
     /// Returns the first error if it is transient, or if no connection was created or repaired.
     pub(crate) async fn apply_consents(
@@ -75,7 +82,9 @@ impl Links<'_> {
                 Existing::NotConnected | Existing::OwnedByOtherUser => None,
             };
             if let Err(error) = self.apply_consent(request, consent, applied).await {
-                applied.failed.extend(connection.filter(|_| error.is_transient()));
+                applied
+                    .failed
+                    .extend(connection.filter(|_| error.is_transient()));
                 first_error = first_error.or(Some(error));
             }
         }
@@ -86,14 +95,27 @@ impl Links<'_> {
     }
 
     /// Finds the connection that a consent belongs to now.
-    async fn find_existing(self, request: &ApplyRequest<'_>, id: &str) -> Result<Existing, ConnectionsError> {
+    async fn find_existing(
+        self,
+        request: &ApplyRequest<'_>,
+        id: &str,
+    ) -> Result<Existing, ConnectionsError> {
         let (user_id, name) = (request.claim.session.user_id, request.provider.name());
-        let known =
-            self.0.storage.provider_events().find_affected(name.as_str(), &[AffectedRef::Connection(id)]).await?;
+        let known = self
+            .0
+            .storage
+            .provider_events()
+            .find_affected(name.as_str(), &[AffectedRef::Connection(id)])
+            .await?;
         Ok(match known.first() {
             Some((user, _)) if *user != user_id => Existing::OwnedByOtherUser,
             Some((_, connection)) => {
-                let found = self.0.storage.connections().find(user_id, *connection).await?;
+                let found = self
+                    .0
+                    .storage
+                    .connections()
+                    .find(user_id, *connection)
+                    .await?;
                 found.map_or(Existing::NotConnected, Existing::Connected)
             }
             None => Existing::NotConnected,
@@ -107,24 +129,32 @@ impl Links<'_> {
         applied: &mut Applied,
     ) -> Result<(), ConnectionsError> {
         let session = request.session(applied);
-        match (decide::decide(&consent, &session, request.elapsed), &consent.existing) {
+        match (
+            decide::decide(&consent, &session, request.elapsed),
+            &consent.existing,
+        ) {
             (Action::Wait, _) => applied.undecided = true,
             (Action::OwnedByOtherUser, _) => applied.owned_by_other_user = true,
             (Action::Withdraw, existing) => {
-                self.withdraw_unconfirmed(request, &consent, existing).await?;
+                self.withdraw_unconfirmed(request, &consent, existing)
+                    .await?;
                 applied.withdrawn = true;
             }
-            (Action::Count(effect), Existing::Connected(connection)) => applied.add(effect, connection.clone()),
+            (Action::Count(effect), Existing::Connected(connection)) => {
+                applied.add(effect, connection.clone())
+            }
             (Action::ReadAccounts(effect), _) => {
-                return self.place_consent(request, &consent, &session, effect, applied).await;
+                return self
+                    .place_consent(request, &consent, &session, effect, applied)
+                    .await;
             }
             (Action::Ignore | Action::Count(_), _) => {}
         }
         Ok(())
     }
 
-    /// Starts the removal of what a denied or unconfirmed session found. The removal is a job, so it is retried until
-    /// the provider has withdrawn the consent.
+    /// Starts the removal of what a denied or unconfirmed session found. The removal is a job, so
+    /// it is retried until the provider has withdrawn the consent.
     async fn withdraw_unconfirmed(
         self,
         request: &ApplyRequest<'_>,
@@ -132,16 +162,33 @@ impl Links<'_> {
         existing: &Existing,
     ) -> Result<(), ConnectionsError> {
         let session = &request.claim.session;
-        let cause = if session.confirmation == Confirmation::Denied { "denied" } else { "unconfirmed" };
+        let cause = if session.confirmation == Confirmation::Denied {
+            "denied"
+        } else {
+            "unconfirmed"
+        };
         match existing {
             Existing::Connected(connection) => {
                 Removals(self.0)
-                    .remove_in_background("denied", session.user_id, connection.id, &connection.provider)
+                    .remove_in_background(
+                        "denied",
+                        session.user_id,
+                        connection.id,
+                        &connection.provider,
+                    )
                     .await?;
             }
-            _ => Imports(self.0).withdraw_unconnected(session.user_id, request.provider, consent.found, cause).await?,
+            _ => {
+                Imports(self.0)
+                    .withdraw_unconnected(session.user_id, request.provider, consent.found, cause)
+                    .await?
+            }
         }
-        tracing::info!(provider = session.provider, cause, "withdrawal of consent planned");
+        tracing::info!(
+            provider = session.provider,
+            cause,
+            "withdrawal of consent planned"
+        );
         Ok(())
     }
 
@@ -155,7 +202,11 @@ impl Links<'_> {
         applied: &mut Applied,
     ) -> Result<(), ConnectionsError> {
         let user_id = request.claim.session.user_id;
-        let accounts = match request.provider.accounts(request.context, &consent.found.credentials).await {
+        let accounts = match request
+            .provider
+            .accounts(request.context, &consent.found.credentials)
+            .await
+        {
             Err(Error::ReconnectNeeded(_)) => return Ok(()),
             accounts => accounts?,
         };
@@ -165,7 +216,14 @@ impl Links<'_> {
                 applied.undecided = true;
                 return Ok(());
             }
-            replaceable.push((target.id, self.0.storage.accounts().list_with_hidden(user_id, target.id).await?));
+            replaceable.push((
+                target.id,
+                self.0
+                    .storage
+                    .accounts()
+                    .list_with_hidden(user_id, target.id)
+                    .await?,
+            ));
         }
         let (effect, replaces, known_as) =
             match decide::place(effect, &accounts, &replaceable, session, request.elapsed) {
@@ -176,9 +234,16 @@ impl Links<'_> {
                 Placement::Store(effect) => (effect, None, Vec::new()),
                 Placement::Replace(id, known_as) => (Effect::Reconnected, Some(id), known_as),
             };
-        let active_consent =
-            ActiveConsent { consent: consent.found, accounts: &accounts, known_as: &known_as, replaces };
-        match Imports(self.0).store_linked(user_id, request.provider, &active_consent).await {
+        let active_consent = ActiveConsent {
+            consent: consent.found,
+            accounts: &accounts,
+            known_as: &known_as,
+            replaces,
+        };
+        match Imports(self.0)
+            .store_linked(user_id, request.provider, &active_consent)
+            .await
+        {
             // The connection of this consent is being removed.
             Err(ConnectionsError::AlreadyConnected) => {}
             stored => applied.add(effect, stored?),

@@ -1,8 +1,8 @@
 //! Plain data for the tests of decisions.
 
 use bellbird_domain::{
-    Account, AccountId, AccountType, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
-    MaskedNumber, UserId,
+    Account, AccountId, AccountType, Connection, ConnectionCategory, ConnectionId,
+    ConnectionStatus, Currency, MaskedNumber, UserId,
 };
 use bellbird_providers::{ConsentStatus, FoundAccount, FoundConnection};
 use jiff::Timestamp;
@@ -17,7 +17,12 @@ pub(crate) fn connection_id(number: u8) -> ConnectionId {
     Uuid::from_u128(u128::from(number)).into()
 }
 
-pub(crate) fn connection(number: u8, institution: u8, status: ConnectionStatus, created_at: Timestamp) -> Connection {
+pub(crate) fn connection(
+    number: u8,
+    institution: u8,
+    status: ConnectionStatus,
+    created_at: Timestamp,
+) -> Connection {
     Connection {
         id: connection_id(number),
         user_id: UserId::from(Uuid::nil()),
@@ -60,9 +65,16 @@ pub(crate) fn found_account(consent: u8, number: u8) -> FoundAccount {
 
 /// The account with this number, as stored with a connection.
 pub(crate) fn stored_account(connection: u8, number: u8) -> Account {
-    let FoundAccount { name, account_type, number: masked, .. } = found_account(0, number);
+    let FoundAccount {
+        name,
+        account_type,
+        number: masked,
+        ..
+    } = found_account(0, number);
     Account {
-        id: AccountId::from(Uuid::from_u128(u128::from(connection) * 1_000 + u128::from(number))),
+        id: AccountId::from(Uuid::from_u128(
+            u128::from(connection) * 1_000 + u128::from(number),
+        )),
         user_id: UserId::from(Uuid::nil()),
         connection_id: connection_id(connection),
         provider: "acme".to_owned(),

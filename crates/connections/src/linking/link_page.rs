@@ -1,6 +1,9 @@
-//! What the page of a link URL shows and does: the user's connections, sessions to confirm, and removals.
+//! What the page of a link URL shows and does: the user's connections, sessions to confirm, and
+//! removals.
 
-use bellbird_domain::{Account, Confirmation, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, User};
+use bellbird_domain::{
+    Account, Confirmation, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, User,
+};
 use bellbird_storage::{ConsentSession, Link};
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -96,10 +99,20 @@ pub struct RemovalPage {
 
 impl Links<'_> {
     /// Returns what a link URL leads to, for the browser with this cookie.
-    pub async fn find_page(self, token: &str, browser: Option<&str>) -> Result<FoundLink, ConnectionsError> {
-        let Some((link, user)) = self.find_link(token).await? else { return Ok(FoundLink::Unknown) };
+    pub async fn find_page(
+        self,
+        token: &str,
+        browser: Option<&str>,
+    ) -> Result<FoundLink, ConnectionsError> {
+        let Some((link, user)) = self.find_link(token).await? else {
+            return Ok(FoundLink::Unknown);
+        };
         let (is_open, is_used_up) = (self.is_open(&link), is_used_up(&link));
-        let unfinished = if is_open { self.unfinished_sessions(&user, browser).await? } else { Vec::new() };
+        let unfinished = if is_open {
+            self.unfinished_sessions(&user, browser).await?
+        } else {
+            Vec::new()
+        };
         if !is_open || is_used_up && unfinished.is_empty() {
             let ended = match (link.has_connected, is_open) {
                 (true, _) => FoundLink::Connected,
@@ -126,8 +139,10 @@ impl Links<'_> {
             None => None,
         };
         let app_return = self.app_return(&link);
-        let (providers, not_in_plan) =
-            self.providers().into_iter().partition(|provider| user.plan.reads(provider.category));
+        let (providers, not_in_plan) = self
+            .providers()
+            .into_iter()
+            .partition(|provider| user.plan.reads(provider.category));
         Ok(FoundLink::Page(Box::new(LinkPage {
             email: user.email,
             timezone: user.timezone,
@@ -148,8 +163,15 @@ impl Links<'_> {
         user: &User,
         browser: Option<&str>,
     ) -> Result<Vec<UnfinishedSession>, ConnectionsError> {
-        let Some(browser) = browser else { return Ok(Vec::new()) };
-        let sessions = self.0.storage.consent_sessions().list_unfinished(user.id, browser, self.0.clock.now()).await?;
+        let Some(browser) = browser else {
+            return Ok(Vec::new());
+        };
+        let sessions = self
+            .0
+            .storage
+            .consent_sessions()
+            .list_unfinished(user.id, browser, self.0.clock.now())
+            .await?;
         if sessions.is_empty() {
             return Ok(Vec::new());
         }
@@ -157,75 +179,141 @@ impl Links<'_> {
         let is_unfinished = |session: &ConsentSession| {
             if session.confirmation == Confirmation::Confirmed {
                 // It continues until its callback or its end, because more consents may follow.
-                return !connections.iter().any(|connection| is_result(connection, session));
+                return !connections
+                    .iter()
+                    .any(|connection| is_result(connection, session));
             }
             // Without its callback, a session whose code is to be exchanged has no result.
-            self.linking_for(&session.provider).is_ok_and(|linking| linking.can_finish(&[]))
+            self.linking_for(&session.provider)
+                .is_ok_and(|linking| linking.can_finish(&[]))
         };
-        let unfinished = sessions.into_iter().filter(is_unfinished).map(|session| UnfinishedSession {
-            id: session.id(),
-            started_at: session.created_at,
-            is_confirmed: session.confirmation == Confirmation::Confirmed,
-            provider: session.provider,
-        });
+        let unfinished =
+            sessions
+                .into_iter()
+                .filter(is_unfinished)
+                .map(|session| UnfinishedSession {
+                    id: session.id(),
+                    started_at: session.created_at,
+                    is_confirmed: session.confirmation == Confirmation::Confirmed,
+                    provider: session.provider,
+                });
         Ok(unfinished.collect())
     }
 
-    pub(crate) async fn with_accounts(self, connection: Connection) -> Result<LinkedConnection, ConnectionsError> {
-        let accounts = self.0.storage.accounts().list_of_connection(connection.user_id, connection.id).await?;
-        Ok(LinkedConnection { connection, accounts })
+    pub(crate) async fn with_accounts(
+        self,
+        connection: Connection,
+    ) -> Result<LinkedConnection, ConnectionsError> {
+        let accounts = self
+            .0
+            .storage
+            .accounts()
+            .list_of_connection(connection.user_id, connection.id)
+            .await?;
+        Ok(LinkedConnection {
+            connection,
+            accounts,
+        })
     }
 
-    /// Confirms a consent session without a callback, for the browser that started it, and polls it once.
+    /// Confirms a consent session without a callback, for the browser that started it, and polls it
+    /// once.
     ///
-    /// Fails with [`ConnectionsError::LinkExpired`] if the link or the session is unknown or has expired.
+    /// Fails with [`ConnectionsError::LinkExpired`] if the link or the session is unknown or has
+    /// expired.
     pub async fn confirm_consent_session(
         self,
         token: &str,
         session: Uuid,
         browser: &str,
     ) -> Result<(), ConnectionsError> {
-        let (_, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
-        let confirmed =
-            self.0.storage.consent_sessions().confirm(user.id, session, browser, self.0.clock.now()).await?;
+        let (_, user) = self
+            .find_open_link(token)
+            .await?
+            .ok_or(ConnectionsError::LinkExpired)?;
+        let confirmed = self
+            .0
+            .storage
+            .consent_sessions()
+            .confirm(user.id, session, browser, self.0.clock.now())
+            .await?;
         let key = confirmed.ok_or(ConnectionsError::LinkExpired)?;
         self.run_session_now(&key).await
     }
 
-    /// Finds a connection that the holder of this link can remove. A link for one provider removes nothing, and one for
-    /// a repair only the connection that it repairs.
+    /// Finds a connection that the holder of this link can remove. A link for one provider removes
+    /// nothing, and one for a repair only the connection that it repairs.
     ///
     /// Fails with [`ConnectionsError::LinkExpired`] if the link does not allow it, and with
     /// [`ConnectionsError::NotFound`] if the user has no such connection.
-    pub async fn find_removal_page(self, token: &str, id: ConnectionId) -> Result<RemovalPage, ConnectionsError> {
-        let open = self.find_open_link(token).await?.filter(|(link, _)| !is_used_up(link));
+    pub async fn find_removal_page(
+        self,
+        token: &str,
+        id: ConnectionId,
+    ) -> Result<RemovalPage, ConnectionsError> {
+        let open = self
+            .find_open_link(token)
+            .await?
+            .filter(|(link, _)| !is_used_up(link));
         let (link, user) = open.ok_or(ConnectionsError::LinkExpired)?;
-        let is_allowed = link.connection_id.map_or(link.provider.is_none(), |allowed| allowed == id);
+        let is_allowed = link
+            .connection_id
+            .map_or(link.provider.is_none(), |allowed| allowed == id);
         if !is_allowed {
             return Err(ConnectionsError::LinkExpired);
         }
-        let connection = self.0.storage.connections().find(user.id, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let connection = self
+            .0
+            .storage
+            .connections()
+            .find(user.id, id)
+            .await?
+            .ok_or(ConnectionsError::NotFound)?;
         let app_return = self.app_return(&link);
-        Ok(RemovalPage { email: user.email, linked: self.with_accounts(connection).await?, app_return })
+        Ok(RemovalPage {
+            email: user.email,
+            linked: self.with_accounts(connection).await?,
+            app_return,
+        })
     }
 
-    /// Removes a connection for the holder of this link, with the limits of [`Self::find_removal_page`]. It is hidden
-    /// at once, and a job withdraws its consent.
-    pub async fn remove_by_user(self, token: &str, id: ConnectionId) -> Result<RemovalPage, ConnectionsError> {
+    /// Removes a connection for the holder of this link, with the limits of
+    /// [`Self::find_removal_page`]. It is hidden at once, and a job withdraws its consent.
+    pub async fn remove_by_user(
+        self,
+        token: &str,
+        id: ConnectionId,
+    ) -> Result<RemovalPage, ConnectionsError> {
         let page = self.find_removal_page(token, id).await?;
-        let Connection { user_id, provider, .. } = &page.linked.connection;
-        Removals(self.0).remove_in_background("removed_by_user", *user_id, id, provider).await?;
+        let Connection {
+            user_id, provider, ..
+        } = &page.linked.connection;
+        Removals(self.0)
+            .remove_in_background("removed_by_user", *user_id, id, provider)
+            .await?;
         tracing::info!(provider, "connection removed by its user");
         Ok(page)
     }
 
     /// Finds a link that has not expired, with its user.
-    pub(crate) async fn find_open_link(self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
-        Ok(self.find_link(token).await?.filter(|(link, _)| self.is_open(link)))
+    pub(crate) async fn find_open_link(
+        self,
+        token: &str,
+    ) -> Result<Option<(Link, User)>, ConnectionsError> {
+        Ok(self
+            .find_link(token)
+            .await?
+            .filter(|(link, _)| self.is_open(link)))
     }
 
     async fn find_link(self, token: &str) -> Result<Option<(Link, User)>, ConnectionsError> {
-        let Some(link) = self.0.unverified_read(self.0.storage.links().find(token)).await? else { return Ok(None) };
+        let Some(link) = self
+            .0
+            .unverified_read(self.0.storage.links().find(token))
+            .await?
+        else {
+            return Ok(None);
+        };
         let user = self.0.storage.users().find(link.user_id).await?;
         Ok(user.map(|user| (link, user)))
     }
@@ -235,10 +323,13 @@ impl Links<'_> {
     }
 }
 
-/// Whether a session has probably created or repaired this connection. Ids of later rows are greater.
+/// Whether a session has probably created or repaired this connection. Ids of later rows are
+/// greater.
 pub(crate) fn is_result(connection: &Connection, session: &ConsentSession) -> bool {
     match session.connection_id {
-        Some(repaired) => connection.id == repaired && connection.status == ConnectionStatus::Active,
+        Some(repaired) => {
+            connection.id == repaired && connection.status == ConnectionStatus::Active
+        }
         None => connection.provider == session.provider && connection.id.uuid() > session.id(),
     }
 }

@@ -1,7 +1,9 @@
-//! Link sessions: links that an app creates for its users. A link session connects once, leads the browser back to the
-//! app, and has a result for which the app asks.
+//! Link sessions: links that an app creates for its users. A link session connects once, leads the
+//! browser back to the app, and has a result for which the app asks.
 
-use bellbird_domain::{Confirmation, Connection, ConnectionId, LinkOutcome, LinkPhase, LinkStatus, UserId};
+use bellbird_domain::{
+    Confirmation, Connection, ConnectionId, LinkOutcome, LinkPhase, LinkStatus, UserId,
+};
 use bellbird_storage::{ConsentSession, Link, NewLinkSession};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -68,12 +70,17 @@ impl<'a> Visit<'a> {
 
     /// Also if it renewed a consent, or has not ended.
     fn has_connected(&self) -> bool {
-        let is_withdrawn = matches!(self.outcome, Some(LinkOutcome::Withdrawn | LinkOutcome::NotWithdrawn));
-        self.outcome.is_some_and(LinkOutcome::is_connected) || !self.connections.is_empty() && !is_withdrawn
+        let is_withdrawn = matches!(
+            self.outcome,
+            Some(LinkOutcome::Withdrawn | LinkOutcome::NotWithdrawn)
+        );
+        self.outcome.is_some_and(LinkOutcome::is_connected)
+            || !self.connections.is_empty() && !is_withdrawn
     }
 
     fn awaits_provider(&self) -> bool {
-        let is_answered = self.phase != LinkPhase::Started || self.confirmation == Confirmation::Confirmed;
+        let is_answered =
+            self.phase != LinkPhase::Started || self.confirmation == Confirmation::Confirmed;
         self.outcome.is_none() && is_answered
     }
 
@@ -83,21 +90,22 @@ impl<'a> Visit<'a> {
 }
 
 impl Links<'_> {
-    /// Creates a link session for a user, as [`Links::create_link`] creates a link, with the errors of
-    /// [`Links::prepare_link_session`].
+    /// Creates a link session for a user, as [`Links::create_link`] creates a link, with the errors
+    /// of [`Links::prepare_link_session`].
     pub async fn create_link_session(
         self,
         user: UserId,
         to: LinkTarget<'_>,
         session: NewLinkSession<'_>,
     ) -> Result<CreatedLink, ConnectionsError> {
-        self.insert_link(self.prepare_link_session(user, to, session).await?).await
+        self.insert_link(self.prepare_link_session(user, to, session).await?)
+            .await
     }
 
     /// Checks a link session for a user, for a caller who stores it in a transaction of its own.
     ///
-    /// Fails with [`ConnectionsError::ReturnUrl`] or [`ConnectionsError::InvalidState`] if the browser could not return
-    /// with these.
+    /// Fails with [`ConnectionsError::ReturnUrl`] or [`ConnectionsError::InvalidState`] if the
+    /// browser could not return with these.
     pub async fn prepare_link_session<'a>(
         self,
         user: UserId,
@@ -107,23 +115,43 @@ impl Links<'_> {
         if let Some(url) = session.return_url {
             ReturnUrl::check(url, &self.0.return_origins).map_err(ConnectionsError::ReturnUrl)?;
         }
-        let is_valid = |state: &str| state.chars().count() <= STATE_CHARS_MAX && !state.chars().any(char::is_control);
+        let is_valid = |state: &str| {
+            state.chars().count() <= STATE_CHARS_MAX && !state.chars().any(char::is_control)
+        };
         if !session.state.is_none_or(is_valid) {
             return Err(ConnectionsError::InvalidState);
         }
         self.prepare_link(user, to, Some(session)).await
     }
 
-    /// Finds a link session of any user, with its result, for a day after it has expired. For the operator.
-    pub async fn find_link_session(self, id: Uuid) -> Result<Option<LinkSession>, ConnectionsError> {
-        let Some(link) = self.0.storage.links().find_any_session(id).await? else { return Ok(None) };
-        let mut sessions = self.0.storage.consent_sessions().list_of_link(link.user_id, id).await?;
+    /// Finds a link session of any user, with its result, for a day after it has expired. For the
+    /// operator.
+    pub async fn find_link_session(
+        self,
+        id: Uuid,
+    ) -> Result<Option<LinkSession>, ConnectionsError> {
+        let Some(link) = self.0.storage.links().find_any_session(id).await? else {
+            return Ok(None);
+        };
+        let mut sessions = self
+            .0
+            .storage
+            .consent_sessions()
+            .list_of_link(link.user_id, id)
+            .await?;
         let connections = self.0.storage.connections().list(link.user_id).await?;
-        // A session that was confirmed on the link's page has no callback, after which it could end with a result.
-        for session in sessions.iter_mut().filter(|session| session.confirmation == Confirmation::Confirmed) {
-            if session.phase == LinkPhase::Started || outcome_of(session) == Some(LinkOutcome::Expired) {
+        // A session that was confirmed on the link's page has no callback, after which it could end
+        // with a result.
+        for session in sessions
+            .iter_mut()
+            .filter(|session| session.confirmation == Confirmation::Confirmed)
+        {
+            if session.phase == LinkPhase::Started
+                || outcome_of(session) == Some(LinkOutcome::Expired)
+            {
                 let is_result = |connection: &&Connection| {
-                    let is_in_time = session.connection_id.is_some() || connection.created_at < session.expires_at;
+                    let is_in_time = session.connection_id.is_some()
+                        || connection.created_at < session.expires_at;
                     is_in_time && is_result(connection, session)
                 };
                 let results = connections.iter().filter(is_result);
@@ -131,23 +159,45 @@ impl Links<'_> {
             }
         }
         let now = self.0.clock.now();
-        let visits: Vec<_> = sessions.iter().map(|session| Visit::of(session, now)).collect();
+        let visits: Vec<_> = sessions
+            .iter()
+            .map(|session| Visit::of(session, now))
+            .collect();
         let (status, reason) = result_of(&visits, now >= link.expires_at);
-        let is_of_session =
-            |id: &ConnectionId| visits.iter().any(|visit| visit.has_connected() && visit.connections.contains(id));
-        let connection_ids: Vec<_> = connections.iter().map(|connection| connection.id).filter(is_of_session).collect();
+        let is_of_session = |id: &ConnectionId| {
+            visits
+                .iter()
+                .any(|visit| visit.has_connected() && visit.connections.contains(id))
+        };
+        let connection_ids: Vec<_> = connections
+            .iter()
+            .map(|connection| connection.id)
+            .filter(is_of_session)
+            .collect();
         let reason = match status {
-            LinkStatus::Connected if connection_ids.is_empty() => {
-                Some(NoConnection { code: "removed", message: "What was connected has been removed since.".to_owned() })
-            }
+            LinkStatus::Connected if connection_ids.is_empty() => Some(NoConnection {
+                code: "removed",
+                message: "What was connected has been removed since.".to_owned(),
+            }),
             _ => reason,
         };
-        let Link { user_id, expires_at, .. } = link;
-        Ok(Some(LinkSession { id, user_id, status, connection_ids, reason, expires_at }))
+        let Link {
+            user_id,
+            expires_at,
+            ..
+        } = link;
+        Ok(Some(LinkSession {
+            id,
+            user_id,
+            status,
+            connection_ids,
+            reason,
+            expires_at,
+        }))
     }
 
-    /// Where the browser returns from a link. None if it is no link session with a return URL that the settings allow
-    /// now.
+    /// Where the browser returns from a link. None if it is no link session with a return URL that
+    /// the settings allow now.
     pub(crate) fn app_return(self, link: &Link) -> Option<AppReturn> {
         match ReturnUrl::check(link.return_url.as_deref()?, &self.0.return_origins) {
             Ok(url) => Some(url.of_session(link.id, link.app_state.as_deref())),
@@ -167,12 +217,20 @@ impl Links<'_> {
         if !browser.is_some_and(|browser| session.is_bound_to(browser)) {
             return Ok(None);
         }
-        let link = self.0.storage.links().find_any_session(session.link_id).await?;
-        Ok(link.filter(|link| link.user_id == session.user_id).and_then(|link| self.app_return(&link)))
+        let link = self
+            .0
+            .storage
+            .links()
+            .find_any_session(session.link_id)
+            .await?;
+        Ok(link
+            .filter(|link| link.user_id == session.user_id)
+            .and_then(|link| self.app_return(&link)))
     }
 }
 
-/// The status of a link session with these consent sessions, newest first, and why it has no connection.
+/// The status of a link session with these consent sessions, newest first, and why it has no
+/// connection.
 fn result_of(visits: &[Visit<'_>], is_expired: bool) -> (LinkStatus, Option<NoConnection>) {
     if visits.iter().any(Visit::has_connected) {
         return (LinkStatus::Connected, None);
@@ -180,16 +238,26 @@ fn result_of(visits: &[Visit<'_>], is_expired: bool) -> (LinkStatus, Option<NoCo
     if visits.iter().any(Visit::awaits_provider) {
         return (LinkStatus::Waiting, None);
     }
-    let last = visits
-        .iter()
-        .find(|visit| visit.is_at_provider() || visit.outcome.is_some_and(|outcome| outcome != LinkOutcome::Expired));
+    let last = visits.iter().find(|visit| {
+        visit.is_at_provider()
+            || visit
+                .outcome
+                .is_some_and(|outcome| outcome != LinkOutcome::Expired)
+    });
     match last.map(|visit| (visit.outcome, visit.failure_reason)) {
         Some((Some(outcome), failure)) => {
             let is_declined = outcome == LinkOutcome::Declined;
-            let status = if is_declined { LinkStatus::Declined } else { LinkStatus::Failed };
+            let status = if is_declined {
+                LinkStatus::Declined
+            } else {
+                LinkStatus::Failed
+            };
             (status, Some(no_connection(outcome, failure)))
         }
-        None if is_expired => (LinkStatus::Expired, Some(no_connection(LinkOutcome::Expired, None))),
+        None if is_expired => (
+            LinkStatus::Expired,
+            Some(no_connection(LinkOutcome::Expired, None)),
+        ),
         Some((None, _)) | None => (LinkStatus::Open, None),
     }
 }
@@ -199,16 +267,22 @@ fn no_connection(outcome: LinkOutcome, failure: Option<&str>) -> NoConnection {
         LinkOutcome::Declined => "The person gave no consent.",
         LinkOutcome::Expired => "Nobody gave a consent in time.",
         LinkOutcome::OwnedByOtherUser => "Another user has connected these accounts.",
-        LinkOutcome::Withdrawn => "The person denied the consent or did not confirm it in time, so it is withdrawn.",
+        LinkOutcome::Withdrawn => {
+            "The person denied the consent or did not confirm it in time, so it is withdrawn."
+        }
         LinkOutcome::NotWithdrawn => {
             "The person denied the consent or did not confirm it in time, and the provider does not withdraw it."
         }
         LinkOutcome::Unchanged => "Everything that the person consented to was connected already.",
-        LinkOutcome::Failed | LinkOutcome::Linked | LinkOutcome::Reconnected | LinkOutcome::LinkedOther => {
-            failure.unwrap_or("The provider could not complete it.")
-        }
+        LinkOutcome::Failed
+        | LinkOutcome::Linked
+        | LinkOutcome::Reconnected
+        | LinkOutcome::LinkedOther => failure.unwrap_or("The provider could not complete it."),
     };
-    NoConnection { code: outcome.as_str(), message: message.to_owned() }
+    NoConnection {
+        code: outcome.as_str(),
+        message: message.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -227,30 +301,104 @@ mod tests {
     };
 
     fn ended(outcome: LinkOutcome) -> Visit<'static> {
-        Visit { phase: LinkPhase::Ended, confirmation: Confirmation::Confirmed, outcome: Some(outcome), ..STARTED }
+        Visit {
+            phase: LinkPhase::Ended,
+            confirmation: Confirmation::Confirmed,
+            outcome: Some(outcome),
+            ..STARTED
+        }
     }
 
     #[test]
     fn status_follows_the_newest_visit_unless_one_has_connected() {
-        let abandoned = Visit { is_expired: true, ..STARTED };
-        let returned = Visit { phase: LinkPhase::CallbackReceived, ..abandoned };
-        let confirmed = Visit { confirmation: Confirmation::Confirmed, ..STARTED };
+        let abandoned = Visit {
+            is_expired: true,
+            ..STARTED
+        };
+        let returned = Visit {
+            phase: LinkPhase::CallbackReceived,
+            ..abandoned
+        };
+        let confirmed = Visit {
+            confirmation: Confirmation::Confirmed,
+            ..STARTED
+        };
         let linked = ended(LinkOutcome::Linked);
         let declined = ended(LinkOutcome::Declined);
         for (name, visits, status, when_expired) in [
-            ("nobody came", &[][..], LinkStatus::Open, LinkStatus::Expired),
-            ("at the provider", &[STARTED], LinkStatus::Open, LinkStatus::Open),
+            (
+                "nobody came",
+                &[][..],
+                LinkStatus::Open,
+                LinkStatus::Expired,
+            ),
+            (
+                "at the provider",
+                &[STARTED],
+                LinkStatus::Open,
+                LinkStatus::Open,
+            ),
             ("left", &[abandoned], LinkStatus::Open, LinkStatus::Expired),
-            ("left, noticed", &[ended(LinkOutcome::Expired)], LinkStatus::Open, LinkStatus::Expired),
-            ("came back", &[returned], LinkStatus::Waiting, LinkStatus::Waiting),
-            ("says so on the link's page", &[confirmed], LinkStatus::Waiting, LinkStatus::Waiting),
-            ("came back in an older tab", &[STARTED, confirmed], LinkStatus::Waiting, LinkStatus::Waiting),
-            ("declined", &[declined], LinkStatus::Declined, LinkStatus::Declined),
-            ("tries again", &[STARTED, declined], LinkStatus::Open, LinkStatus::Open),
-            ("declined in a newer tab", &[declined, STARTED], LinkStatus::Declined, LinkStatus::Declined),
-            ("tried again, and left", &[abandoned, declined], LinkStatus::Declined, LinkStatus::Declined),
-            ("connected", &[linked], LinkStatus::Connected, LinkStatus::Connected),
-            ("connected in another tab", &[declined, STARTED, linked], LinkStatus::Connected, LinkStatus::Connected),
+            (
+                "left, noticed",
+                &[ended(LinkOutcome::Expired)],
+                LinkStatus::Open,
+                LinkStatus::Expired,
+            ),
+            (
+                "came back",
+                &[returned],
+                LinkStatus::Waiting,
+                LinkStatus::Waiting,
+            ),
+            (
+                "says so on the link's page",
+                &[confirmed],
+                LinkStatus::Waiting,
+                LinkStatus::Waiting,
+            ),
+            (
+                "came back in an older tab",
+                &[STARTED, confirmed],
+                LinkStatus::Waiting,
+                LinkStatus::Waiting,
+            ),
+            (
+                "declined",
+                &[declined],
+                LinkStatus::Declined,
+                LinkStatus::Declined,
+            ),
+            (
+                "tries again",
+                &[STARTED, declined],
+                LinkStatus::Open,
+                LinkStatus::Open,
+            ),
+            (
+                "declined in a newer tab",
+                &[declined, STARTED],
+                LinkStatus::Declined,
+                LinkStatus::Declined,
+            ),
+            (
+                "tried again, and left",
+                &[abandoned, declined],
+                LinkStatus::Declined,
+                LinkStatus::Declined,
+            ),
+            (
+                "connected",
+                &[linked],
+                LinkStatus::Connected,
+                LinkStatus::Connected,
+            ),
+            (
+                "connected in another tab",
+                &[declined, STARTED, linked],
+                LinkStatus::Connected,
+                LinkStatus::Connected,
+            ),
         ] {
             assert_eq!(result_of(visits, false).0, status, "{name}");
             assert_eq!(result_of(visits, true).0, when_expired, "{name}, expired");
@@ -260,27 +408,51 @@ mod tests {
     #[test]
     fn every_outcome_has_a_status_and_a_reason() {
         use LinkOutcome::{
-            Declined, Expired, Failed, Linked, LinkedOther, NotWithdrawn, OwnedByOtherUser, Reconnected, Unchanged,
-            Withdrawn,
+            Declined, Expired, Failed, Linked, LinkedOther, NotWithdrawn, OwnedByOtherUser,
+            Reconnected, Unchanged, Withdrawn,
         };
         for outcome in LinkOutcome::ALL {
             let (status, reason) = result_of(&[ended(*outcome)], true);
             let expected = match outcome {
                 Linked | Reconnected | LinkedOther => LinkStatus::Connected,
                 Declined => LinkStatus::Declined,
-                Failed | OwnedByOtherUser | Unchanged | Withdrawn | NotWithdrawn => LinkStatus::Failed,
+                Failed | OwnedByOtherUser | Unchanged | Withdrawn | NotWithdrawn => {
+                    LinkStatus::Failed
+                }
                 Expired => LinkStatus::Expired,
             };
             assert_eq!(status, expected, "{outcome}");
             let code = (status != LinkStatus::Connected).then_some(outcome.as_str());
             assert_eq!(reason.as_ref().map(|reason| reason.code), code);
-            assert!(reason.is_none_or(|reason| reason.message.ends_with('.')), "{outcome}");
+            assert!(
+                reason.is_none_or(|reason| reason.message.ends_with('.')),
+                "{outcome}"
+            );
         }
-        let failed = Visit { failure_reason: Some("The bank is down."), ..ended(Failed) };
-        assert_eq!(result_of(&[failed], false).1.expect("a reason").message, "The bank is down.");
-        let found_before_its_end = Visit { connections: &[connection_id(1)], ..STARTED };
-        assert_eq!(result_of(&[found_before_its_end], true), (LinkStatus::Connected, None));
-        let renewed = Visit { connections: &[connection_id(1)], ..ended(Unchanged) };
-        assert_eq!(result_of(&[renewed], false), (LinkStatus::Connected, None), "a renewed consent");
+        let failed = Visit {
+            failure_reason: Some("The bank is down."),
+            ..ended(Failed)
+        };
+        assert_eq!(
+            result_of(&[failed], false).1.expect("a reason").message,
+            "The bank is down."
+        );
+        let found_before_its_end = Visit {
+            connections: &[connection_id(1)],
+            ..STARTED
+        };
+        assert_eq!(
+            result_of(&[found_before_its_end], true),
+            (LinkStatus::Connected, None)
+        );
+        let renewed = Visit {
+            connections: &[connection_id(1)],
+            ..ended(Unchanged)
+        };
+        assert_eq!(
+            result_of(&[renewed], false),
+            (LinkStatus::Connected, None),
+            "a renewed consent"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Links accounts in the browser: link URLs, link sessions, consent sessions, callbacks, and the connections that
-//! result.
+//! Links accounts in the browser: link URLs, link sessions, consent sessions, callbacks, and the
+//! connections that result.
 
 mod apply;
 pub(crate) mod callback;

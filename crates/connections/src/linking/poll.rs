@@ -1,14 +1,17 @@
 //! Polls consent sessions until the provider lists the consent of the user.
 //!
-//! A session is a job, so it also finishes without a callback, and after any crash. Callback parameters and exchanged
-//! credentials are sealed with the session, so the next attempt does not need the browser again.
+//! A session is a job, so it also finishes without a callback, and after any crash. Callback
+//! parameters and exchanged credentials are sealed with the session, so the next attempt does not
+//! need the browser again.
 
 use std::time::Duration;
 
 use bellbird_domain::{Confirmation, Connection, LinkPhase};
 use bellbird_providers::linking::{CallbackParams, Purpose};
 use bellbird_providers::{CallContext, Cause, Error, FoundConnection, Linking, Provider};
-use bellbird_storage::{ClaimedConsentSession, ClaimedJob, ConsentSession, JobKey, StorageError, job_kinds};
+use bellbird_storage::{
+    ClaimedConsentSession, ClaimedJob, ConsentSession, JobKey, StorageError, job_kinds,
+};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
@@ -26,7 +29,8 @@ pub(crate) const LEASE: Duration = Duration::from_secs(60);
 const EXCHANGE_DEADLINE: Duration = Duration::from_secs(12);
 /// For the provider calls of one poll.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(40);
-/// Time between two polls while a browser waits. Later polls follow [`crate::schedule::next_session_poll_at`].
+/// Time between two polls while a browser waits. Later polls follow
+/// [`crate::schedule::next_session_poll_at`].
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) static KIND: JobKind = JobKind {
@@ -49,16 +53,27 @@ struct SessionRun {
     /// When this process began to poll in the present phase.
     phase_seen_since: Instant,
     applied: Applied,
-    /// Whether another session of the user at this provider has not expired. A new consent may be that session's.
+    /// Whether another session of the user at this provider has not expired. A new consent may be
+    /// that session's.
     has_open_rival: bool,
 }
 
 impl SessionRun {
     fn new(claim: ClaimedConsentSession) -> Self {
-        let ConsentSession { phase, confirmation, created_at, expires_at, connection_id, .. } = claim.session;
-        // Other phases have no parameters: there is no secret before the callback, and after the exchange it holds
-        // credentials.
-        let sealed = claim.secret.as_ref().filter(|_| phase == LinkPhase::CallbackReceived);
+        let ConsentSession {
+            phase,
+            confirmation,
+            created_at,
+            expires_at,
+            connection_id,
+            ..
+        } = claim.session;
+        // Other phases have no parameters: there is no secret before the callback, and after the
+        // exchange it holds credentials.
+        let sealed = claim
+            .secret
+            .as_ref()
+            .filter(|_| phase == LinkPhase::CallbackReceived);
         let facts = SessionFacts {
             phase,
             confirmation,
@@ -79,13 +94,14 @@ impl SessionRun {
         }
     }
 
-    /// Time in the present phase, zero before the callback. The clock may be set back, or be that of another machine,
-    /// so at least the time that this process has seen counts.
+    /// Time in the present phase, zero before the callback. The clock may be set back, or be that
+    /// of another machine, so at least the time that this process has seen counts.
     fn elapsed(&self, now: Timestamp) -> Duration {
         if self.facts.phase == LinkPhase::Started {
             return Duration::ZERO;
         }
-        let by_clock = Duration::try_from(now.duration_since(self.claim.session.phase_since)).unwrap_or_default();
+        let by_clock = Duration::try_from(now.duration_since(self.claim.session.phase_since))
+            .unwrap_or_default();
         by_clock.max(self.phase_seen_since.elapsed())
     }
 }
@@ -102,12 +118,15 @@ impl Links<'_> {
     /// Polls the session of a job once, unless another task runs the job.
     pub(crate) async fn run_session_now(self, key: &JobKey) -> Result<(), ConnectionsError> {
         let (now, lease) = self.0.lease(LEASE);
-        let Some(job) = self.0.storage.jobs().claim(key, now, lease).await? else { return Ok(()) };
+        let Some(job) = self.0.storage.jobs().claim(key, now, lease).await? else {
+            return Ok(());
+        };
         let run = self.0.run_claimed(&KIND, &job, self.run_session_job(&job));
         run.await.map_err(|failed| failed.error)
     }
 
-    /// Polls a session until it has a conclusion or `time` has passed, then finishes or postpones it.
+    /// Polls a session until it has a conclusion or `time` has passed, then finishes or postpones
+    /// it.
     ///
     /// Returns None if it was postponed, or if the lease was lost.
     pub(crate) async fn run_session(
@@ -119,7 +138,9 @@ impl Links<'_> {
         let mut run = SessionRun::new(claim);
         loop {
             let result = self.poll_session(&mut run).await;
-            let Some(poll) = poll_result(&run, result)? else { return Ok(None) };
+            let Some(poll) = poll_result(&run, result)? else {
+                return Ok(None);
+            };
             let browser_waits = Instant::now() + POLL_INTERVAL < until;
             let (attempts, state) = (run.claim.job.attempts, (&run.facts, &run.applied));
             match outcome::after_poll(poll, state, attempts, self.0.clock.now(), browser_waits) {
@@ -131,13 +152,28 @@ impl Links<'_> {
                 Next::Finish(conclusion) => {
                     let word = conclusion.outcome.as_str();
                     let session = &mut run.claim.session;
-                    session.connections = conclusion.connections.iter().map(|connection| connection.id).collect();
+                    session.connections = conclusion
+                        .connections
+                        .iter()
+                        .map(|connection| connection.id)
+                        .collect();
                     session.failure_reason = conclusion.reason.map(str::to_owned);
-                    if !self.0.storage.consent_sessions().end(&run.claim, word).await? {
+                    if !self
+                        .0
+                        .storage
+                        .consent_sessions()
+                        .end(&run.claim, word)
+                        .await?
+                    {
                         return Ok(None);
                     }
-                    metrics::counter!("bellbird_consent_sessions_total", "outcome" => word).increment(1);
-                    tracing::info!(provider = run.claim.session.provider, outcome = word, "consent session finished");
+                    metrics::counter!("bellbird_consent_sessions_total", "outcome" => word)
+                        .increment(1);
+                    tracing::info!(
+                        provider = run.claim.session.provider,
+                        outcome = word,
+                        "consent session finished"
+                    );
                     return Ok(Some(conclusion));
                 }
             }
@@ -146,9 +182,12 @@ impl Links<'_> {
 
     /// Returns None if the lease was lost.
     async fn poll_session(self, run: &mut SessionRun) -> Result<Option<Poll>, ConnectionsError> {
-        let ConsentSession { user_id, provider, .. } = run.claim.session.clone();
+        let ConsentSession {
+            user_id, provider, ..
+        } = run.claim.session.clone();
         let now = self.0.clock.now();
-        // Nothing may be stored before the user has confirmed the session, so there is nothing to ask the provider.
+        // Nothing may be stored before the user has confirmed the session, so there is nothing to
+        // ask the provider.
         if run.facts.confirmation == Confirmation::Open && now < run.facts.expires_at {
             return Ok(Some(Poll::Pending));
         }
@@ -158,13 +197,19 @@ impl Links<'_> {
             run.facts.callback_result = linking.hint(&run.params);
         }
         if run.facts.phase != LinkPhase::CredentialsObtained && !linking.can_finish(&run.params) {
-            return Ok(Some(outcome::conclude_without_polling(&run.facts).map_or(Poll::Pending, Poll::Concluded)));
+            return Ok(Some(
+                outcome::conclude_without_polling(&run.facts)
+                    .map_or(Poll::Pending, Poll::Concluded),
+            ));
         }
         let repair_target = match run.facts.repairs {
             Some(id) => self.0.storage.connections().find(user_id, id).await?,
             None => None,
         };
-        let Some(credentials) = self.session_credentials(run, linking, repair_target.as_ref()).await? else {
+        let Some(credentials) = self
+            .session_credentials(run, linking, repair_target.as_ref())
+            .await?
+        else {
             return Ok(None);
         };
         let repairs = repair_target.is_some();
@@ -174,13 +219,20 @@ impl Links<'_> {
             return Ok(Some(Poll::Failed));
         }
         let (elapsed, is_expired) = (run.elapsed(now), now >= run.facts.expires_at);
-        let context = self.0.call_context_within(ATTEMPT_DEADLINE, Cause::RequestedJob(user_id));
+        let context = self
+            .0
+            .call_context_within(ATTEMPT_DEADLINE, Cause::RequestedJob(user_id));
         let mut found = self.discover(provider, &context, &credentials).await?;
-        // If the provider user of the connection is gone, the consent was given with the user's present provider user.
+        // If the provider user of the connection is gone, the consent was given with the user's
+        // present provider user.
         if repairs
             && linking.registers_users()
-            && let Some(provider_user) =
-                self.0.storage.provider_users().find_credentials(user_id, provider.name().as_str()).await?
+            && let Some(provider_user) = self
+                .0
+                .storage
+                .provider_users()
+                .find_credentials(user_id, provider.name().as_str())
+                .await?
         {
             found.extend(self.discover(provider, &context, &provider_user).await?);
         }
@@ -189,7 +241,12 @@ impl Links<'_> {
         if run.facts.confirmation == Confirmation::Denied && is_declined && run.has_open_rival {
             return Ok(outcome::conclude_without_polling(&run.facts).map(Poll::Concluded));
         }
-        let SessionRun { claim, params, applied, .. } = run;
+        let SessionRun {
+            claim,
+            params,
+            applied,
+            ..
+        } = run;
         let request = ApplyRequest {
             claim,
             provider,
@@ -201,7 +258,9 @@ impl Links<'_> {
             is_declined,
         };
         self.apply_consents(&request, &found, applied).await?;
-        Ok(Some(outcome::conclude(&run.facts, applied, elapsed).map_or(Poll::Pending, Poll::Concluded)))
+        Ok(Some(
+            outcome::conclude(&run.facts, applied, elapsed).map_or(Poll::Pending, Poll::Concluded),
+        ))
     }
 
     /// Returns the connections that the found consents may repair: `own` is that of this session.
@@ -212,26 +271,47 @@ impl Links<'_> {
     ) -> Result<Vec<Connection>, ConnectionsError> {
         let session = &run.claim.session;
         // Sessions created before `since` had expired when this session was created.
-        let since = session.created_at.saturating_sub(CONSENT_SESSION_TTL).unwrap_or(Timestamp::MIN);
-        let others = self.0.storage.consent_sessions().list_other(session, since).await?;
+        let since = session
+            .created_at
+            .saturating_sub(CONSENT_SESSION_TTL)
+            .unwrap_or(Timestamp::MIN);
+        let others = self
+            .0
+            .storage
+            .consent_sessions()
+            .list_other(session, since)
+            .await?;
         run.facts.is_only_session = others.is_empty();
         let now = self.0.clock.now();
-        run.has_open_rival = others.iter().any(|other| other.phase != LinkPhase::Ended && now < other.expires_at);
+        run.has_open_rival = others
+            .iter()
+            .any(|other| other.phase != LinkPhase::Ended && now < other.expires_at);
         let mut targets: Vec<Connection> = own.into_iter().collect();
-        // After an approval in this session, the found consents belong to it. Without one, they may belong to another
-        // open session of the user, so the connection that the other session is to repair counts too.
+        // After an approval in this session, the found consents belong to it. Without one, they may
+        // belong to another open session of the user, so the connection that the other session is
+        // to repair counts too.
         if !run.facts.is_approved() && run.facts.confirmation == Confirmation::Confirmed {
-            for other in others.iter().filter(|other| other.phase != LinkPhase::Ended) {
+            for other in others
+                .iter()
+                .filter(|other| other.phase != LinkPhase::Ended)
+            {
                 let known = |id: &_| targets.iter().any(|target| target.id == *id);
                 if let Some(id) = other.connection_id.filter(|id| !known(id)) {
-                    targets.extend(self.0.storage.connections().find(session.user_id, id).await?);
+                    targets.extend(
+                        self.0
+                            .storage
+                            .connections()
+                            .find(session.user_id, id)
+                            .await?,
+                    );
                 }
             }
         }
         Ok(targets)
     }
 
-    /// Lists the consents that the credentials cover: none if the provider no longer accepts the credentials.
+    /// Lists the consents that the credentials cover: none if the provider no longer accepts the
+    /// credentials.
     pub(crate) async fn discover(
         self,
         provider: &dyn Provider,
@@ -246,7 +326,8 @@ impl Links<'_> {
 
     /// Returns the credentials to poll with, or `None` if the lease was lost.
     ///
-    /// Exchanged credentials are sealed with the session before they are used, because an exchange works once.
+    /// Exchanged credentials are sealed with the session before they are used, because an exchange
+    /// works once.
     async fn session_credentials(
         self,
         run: &mut SessionRun,
@@ -254,29 +335,61 @@ impl Links<'_> {
         repair_target: Option<&Connection>,
     ) -> Result<Option<SecretString>, ConnectionsError> {
         let session = &run.claim.session;
-        if let (LinkPhase::CredentialsObtained, Some(credentials)) = (run.facts.phase, &run.claim.secret) {
+        if let (LinkPhase::CredentialsObtained, Some(credentials)) =
+            (run.facts.phase, &run.claim.secret)
+        {
             return Ok(Some(credentials.clone()));
         }
         let credentials = match repair_target {
-            Some(connection) => self.0.storage.secrets().find_credentials(session.user_id, connection.id).await?,
-            None => self.0.storage.provider_users().find_credentials(session.user_id, &session.provider).await?,
+            Some(connection) => {
+                self.0
+                    .storage
+                    .secrets()
+                    .find_credentials(session.user_id, connection.id)
+                    .await?
+            }
+            None => {
+                self.0
+                    .storage
+                    .provider_users()
+                    .find_credentials(session.user_id, &session.provider)
+                    .await?
+            }
         };
         let purpose = match (repair_target, &credentials) {
-            (Some(connection), Some(credentials)) => {
-                Purpose::Repair { credentials, institution_id: &connection.institution_id }
-            }
-            (_, provider_user) => Purpose::Link { provider_user: provider_user.as_ref() },
+            (Some(connection), Some(credentials)) => Purpose::Repair {
+                credentials,
+                institution_id: &connection.institution_id,
+            },
+            (_, provider_user) => Purpose::Link {
+                provider_user: provider_user.as_ref(),
+            },
         };
         let redirect_uri = self.console_page_url("link/callback")?;
-        let callback = CallbackParams { purpose, redirect_uri: &redirect_uri, params: &run.params };
+        let callback = CallbackParams {
+            purpose,
+            redirect_uri: &redirect_uri,
+            params: &run.params,
+        };
         let exchanged = linking
-            .finish(&self.0.call_context_within(EXCHANGE_DEADLINE, Cause::RequestedJob(session.user_id)), &callback)
+            .finish(
+                &self
+                    .0
+                    .call_context_within(EXCHANGE_DEADLINE, Cause::RequestedJob(session.user_id)),
+                &callback,
+            )
             .await?;
         if linking.registers_users() {
             return Ok(Some(exchanged));
         }
         let (now, lease) = self.0.lease(LEASE);
-        if !self.0.storage.consent_sessions().store_credentials(&run.claim, &exchanged, now, lease).await? {
+        if !self
+            .0
+            .storage
+            .consent_sessions()
+            .store_credentials(&run.claim, &exchanged, now, lease)
+            .await?
+        {
             return Ok(None);
         }
         run.facts.phase = LinkPhase::CredentialsObtained;
@@ -287,7 +400,8 @@ impl Links<'_> {
     }
 }
 
-/// Logs the error of a poll. Returns an error after which the job runs again when its lease expires.
+/// Logs the error of a poll. Returns an error after which the job runs again when its lease
+/// expires.
 fn poll_result(
     run: &SessionRun,
     result: Result<Option<Poll>, ConnectionsError>,
@@ -305,7 +419,9 @@ fn poll_result(
             if run.facts.confirmation == Confirmation::Denied {
                 return Ok(Some(Poll::Concluded(Conclusion::not_withdrawn())));
             }
-            Ok(Some(Poll::Concluded(Conclusion::failed(error.user_message()))))
+            Ok(Some(Poll::Concluded(Conclusion::failed(
+                error.user_message(),
+            ))))
         }
         polled => polled,
     }
@@ -313,10 +429,15 @@ fn poll_result(
 
 /// Encodes callback parameters like a query, to be sealed with their session.
 pub(crate) fn seal_params(params: &[(String, String)]) -> SecretString {
-    form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish().into()
+    form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(params)
+        .finish()
+        .into()
 }
 
 /// Decodes sealed callback parameters.
 fn unseal_params(sealed: &SecretString) -> Vec<(String, String)> {
-    form_urlencoded::parse(sealed.expose_secret().as_bytes()).into_owned().collect()
+    form_urlencoded::parse(sealed.expose_secret().as_bytes())
+        .into_owned()
+        .collect()
 }

@@ -1,10 +1,11 @@
-//! Creates link URLs, and starts the consent sessions that lead a browser from a link URL to the provider's consent
-//! page.
+//! Creates link URLs, and starts the consent sessions that lead a browser from a link URL to the
+//! provider's consent page.
 //!
-//! A link URL contains a secret token. Until it expires, everyone who has it can link accounts for its user, several
-//! times. Each consent session sends a random `state` to the provider, which works once. The session's user, purpose
-//! and expiry are stored under the hash of the `state`, with the hash of a cookie of the browser. A bank's app may
-//! return the user in another browser, which has no such cookie. `callback.rs` then asks before anything is stored.
+//! A link URL contains a secret token. Until it expires, everyone who has it can link accounts for
+//! its user, several times. Each consent session sends a random `state` to the provider, which
+//! works once. The session's user, purpose and expiry are stored under the hash of the `state`,
+//! with the hash of a cookie of the browser. A bank's app may return the user in another browser,
+//! which has no such cookie. `callback.rs` then asks before anything is stored.
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ use crate::linking::Links;
 const LINK_TTL: Duration = Duration::from_secs(30 * 60);
 /// How long a user may stay at the provider.
 pub(crate) const CONSENT_SESSION_TTL: Duration = Duration::from_secs(30 * 60);
-/// When a session without a callback is polled for the first time. Most users have returned by then.
+/// When a session without a callback is polled for the first time. Most users have returned by
+/// then.
 pub(crate) const FIRST_POLL_AFTER: Duration = Duration::from_secs(5 * 60);
 /// For the provider calls that start a session.
 const START_DEADLINE: Duration = Duration::from_secs(25);
@@ -63,14 +65,33 @@ pub struct PreparedLink<'a> {
 impl PreparedLink<'_> {
     /// What to store.
     pub fn new_link(&self) -> NewLink<'_> {
-        let Self { user_id, connection_id, expires_at, session, console_session, .. } = *self;
+        let Self {
+            user_id,
+            connection_id,
+            expires_at,
+            session,
+            console_session,
+            ..
+        } = *self;
         let (token, provider) = (self.token.expose_secret(), self.provider.as_deref());
-        NewLink { user_id, token, provider, connection_id, expires_at, session, console_session }
+        NewLink {
+            user_id,
+            token,
+            provider,
+            connection_id,
+            expires_at,
+            session,
+            console_session,
+        }
     }
 
     /// The link, stored with this id.
     pub fn into_created(self, id: Uuid) -> CreatedLink {
-        CreatedLink { id, url: self.url, expires_at: self.expires_at }
+        CreatedLink {
+            id,
+            url: self.url,
+            expires_at: self.expires_at,
+        }
     }
 }
 
@@ -84,14 +105,19 @@ struct StartRequest<'a> {
 }
 
 impl<'c> Links<'c> {
-    /// Creates a link URL for a user. Checks provider and connection now, so that the caller gets the error and not the
-    /// user in the browser.
-    pub async fn create_link(self, user: UserId, to: LinkTarget<'_>) -> Result<CreatedLink, ConnectionsError> {
-        self.insert_link(self.prepare_link(user, to, None).await?).await
+    /// Creates a link URL for a user. Checks provider and connection now, so that the caller gets
+    /// the error and not the user in the browser.
+    pub async fn create_link(
+        self,
+        user: UserId,
+        to: LinkTarget<'_>,
+    ) -> Result<CreatedLink, ConnectionsError> {
+        self.insert_link(self.prepare_link(user, to, None).await?)
+            .await
     }
 
-    /// Checks a link that a user makes in a session of the console, for a caller who stores it in a transaction of its
-    /// own. It ends with the session.
+    /// Checks a link that a user makes in a session of the console, for a caller who stores it in a
+    /// transaction of its own. It ends with the session.
     pub async fn prepare_own_link(
         self,
         user: UserId,
@@ -99,11 +125,22 @@ impl<'c> Links<'c> {
         to: LinkTarget<'_>,
     ) -> Result<PreparedLink<'static>, ConnectionsError> {
         let link = self.prepare_link(user, to, None).await?;
-        Ok(PreparedLink { console_session: Some(session), ..link })
+        Ok(PreparedLink {
+            console_session: Some(session),
+            ..link
+        })
     }
 
-    pub(crate) async fn insert_link(self, link: PreparedLink<'_>) -> Result<CreatedLink, ConnectionsError> {
-        let id = self.0.storage.links().insert(&link.new_link(), self.0.clock.now()).await?;
+    pub(crate) async fn insert_link(
+        self,
+        link: PreparedLink<'_>,
+    ) -> Result<CreatedLink, ConnectionsError> {
+        let id = self
+            .0
+            .storage
+            .links()
+            .insert(&link.new_link(), self.0.clock.now())
+            .await?;
         Ok(link.into_created(id))
     }
 
@@ -121,7 +158,13 @@ impl<'c> Links<'c> {
             LinkTarget::UserChoice => (None, None),
             LinkTarget::Provider(name) => (Some(name.to_owned()), None),
             LinkTarget::Connection(id) => {
-                let found = self.0.storage.connections().find(user_id, id).await?.ok_or(ConnectionsError::NotFound)?;
+                let found = self
+                    .0
+                    .storage
+                    .connections()
+                    .find(user_id, id)
+                    .await?
+                    .ok_or(ConnectionsError::NotFound)?;
                 (Some(found.provider), Some(id))
             }
         };
@@ -140,21 +183,35 @@ impl<'c> Links<'c> {
             segments.push(token.expose_secret());
         }
         let url = String::from(url).into();
-        Ok(PreparedLink { user_id, token, url, provider, connection_id, expires_at, session, console_session: None })
+        Ok(PreparedLink {
+            user_id,
+            token,
+            url,
+            provider,
+            connection_id,
+            expires_at,
+            session,
+            console_session: None,
+        })
     }
 
-    /// Starts a consent session for the browser with this cookie, and returns the provider's consent page.
+    /// Starts a consent session for the browser with this cookie, and returns the provider's
+    /// consent page.
     ///
-    /// Fails with [`ConnectionsError::LinkExpired`] if the link is unknown, has expired, was used too often, or is
-    /// restricted to something other than `to`, and with [`ConnectionsError::TooManySessions`] if the user has as many
-    /// open sessions at the provider as can be.
+    /// Fails with [`ConnectionsError::LinkExpired`] if the link is unknown, has expired, was used
+    /// too often, or is restricted to something other than `to`, and with
+    /// [`ConnectionsError::TooManySessions`] if the user has as many open sessions at the provider
+    /// as can be.
     pub async fn start_consent_session(
         self,
         token: &str,
         to: LinkTarget<'_>,
         browser: &str,
     ) -> Result<Url, ConnectionsError> {
-        let (link, user) = self.find_open_link(token).await?.ok_or(ConnectionsError::LinkExpired)?;
+        let (link, user) = self
+            .find_open_link(token)
+            .await?
+            .ok_or(ConnectionsError::LinkExpired)?;
         let connection_id = match (to, link.connection_id) {
             (LinkTarget::UserChoice, allowed) => allowed,
             (LinkTarget::Connection(chosen), Some(allowed)) if chosen != allowed => {
@@ -165,9 +222,14 @@ impl<'c> Links<'c> {
             (LinkTarget::Provider(_), None) => None,
         };
         let repair_target = match connection_id {
-            Some(id) => {
-                Some(self.0.storage.connections().find(user.id, id).await?.ok_or(ConnectionsError::LinkExpired)?)
-            }
+            Some(id) => Some(
+                self.0
+                    .storage
+                    .connections()
+                    .find(user.id, id)
+                    .await?
+                    .ok_or(ConnectionsError::LinkExpired)?,
+            ),
             None => None,
         };
         let chosen = match (&repair_target, to) {
@@ -175,16 +237,33 @@ impl<'c> Links<'c> {
             (None, LinkTarget::Provider(name)) => Some(name),
             (None, _) => link.provider.as_deref(),
         };
-        let provider = chosen.filter(|name| link.provider.as_deref().is_none_or(|allowed| allowed == *name));
+        let provider = chosen.filter(|name| {
+            link.provider
+                .as_deref()
+                .is_none_or(|allowed| allowed == *name)
+        });
         let provider = provider.ok_or(ConnectionsError::LinkExpired)?;
         let linking = self.linking_for(provider)?;
         self.check_plan(&user, provider)?;
         self.check_open_sessions(user.id, provider).await?;
-        if !self.0.storage.links().open(token, SESSIONS_PER_LINK_MAX, self.0.clock.now()).await? {
+        if !self
+            .0
+            .storage
+            .links()
+            .open(token, SESSIONS_PER_LINK_MAX, self.0.clock.now())
+            .await?
+        {
             return Err(ConnectionsError::LinkExpired);
         }
         let (link_id, repair_target) = (link.id, repair_target.as_ref());
-        let request = StartRequest { user: &user, link_id, provider, linking, repair_target, browser };
+        let request = StartRequest {
+            user: &user,
+            link_id,
+            provider,
+            linking,
+            repair_target,
+            browser,
+        };
         if let Some(connection) = request.repair_target {
             let credentials = self
                 .0
@@ -193,54 +272,134 @@ impl<'c> Links<'c> {
                 .find_credentials(user.id, connection.id)
                 .await?
                 .ok_or(ConnectionsError::LinkExpired)?;
-            let purpose = Purpose::Repair { credentials: &credentials, institution_id: &connection.institution_id };
+            let purpose = Purpose::Repair {
+                credentials: &credentials,
+                institution_id: &connection.institution_id,
+            };
             match self.create_session(&request, purpose).await {
-                // The provider user behind this connection is gone. Continue with the user's present provider user,
-                // whose new consent repairs the connection.
+                // The provider user behind this connection is gone. Continue with the user's
+                // present provider user, whose new consent repairs the connection.
                 Err(ConnectionsError::ConsentInactive(_)) if linking.registers_users() => {}
                 result => return result,
             }
         }
         if !linking.registers_users() {
-            return self.create_session(&request, Purpose::Link { provider_user: None }).await;
+            return self
+                .create_session(
+                    &request,
+                    Purpose::Link {
+                        provider_user: None,
+                    },
+                )
+                .await;
         }
         let provider_user = self.ensure_provider_user(&user, provider, linking).await?;
-        match self.create_session(&request, Purpose::Link { provider_user: Some(&provider_user) }).await {
+        match self
+            .create_session(
+                &request,
+                Purpose::Link {
+                    provider_user: Some(&provider_user),
+                },
+            )
+            .await
+        {
             Err(ConnectionsError::ConsentInactive(_)) => {}
             result => return result,
         }
         // The provider reports that the provider user is gone: register another one.
         if let Some(provider_user_id) = linking.provider_user_id(&provider_user) {
-            self.0.storage.provider_users().delete_of(user.id, provider, &provider_user_id).await?;
+            self.0
+                .storage
+                .provider_users()
+                .delete_of(user.id, provider, &provider_user_id)
+                .await?;
         }
         let provider_user = self.ensure_provider_user(&user, provider, linking).await?;
-        self.create_session(&request, Purpose::Link { provider_user: Some(&provider_user) }).await
+        self.create_session(
+            &request,
+            Purpose::Link {
+                provider_user: Some(&provider_user),
+            },
+        )
+        .await
     }
 
     /// Before the provider is called. `create_session` checks it again, in its transaction.
-    async fn check_open_sessions(self, user: UserId, provider: &str) -> Result<(), ConnectionsError> {
-        let open = self.0.storage.consent_sessions().count_open(user, provider, self.0.clock.now()).await?;
-        if open < OPEN_SESSIONS_MAX { Ok(()) } else { Err(ConnectionsError::TooManySessions) }
+    async fn check_open_sessions(
+        self,
+        user: UserId,
+        provider: &str,
+    ) -> Result<(), ConnectionsError> {
+        let open = self
+            .0
+            .storage
+            .consent_sessions()
+            .count_open(user, provider, self.0.clock.now())
+            .await?;
+        if open < OPEN_SESSIONS_MAX {
+            Ok(())
+        } else {
+            Err(ConnectionsError::TooManySessions)
+        }
     }
 
-    /// Stores the consent session, then requests the provider's page. So every consent given there has a session here.
-    async fn create_session(self, request: &StartRequest<'_>, purpose: Purpose<'_>) -> Result<Url, ConnectionsError> {
-        let StartRequest { user, link_id, provider, linking, repair_target, browser } = request;
+    /// Stores the consent session, then requests the provider's page. So every consent given there
+    /// has a session here.
+    async fn create_session(
+        self,
+        request: &StartRequest<'_>,
+        purpose: Purpose<'_>,
+    ) -> Result<Url, ConnectionsError> {
+        let StartRequest {
+            user,
+            link_id,
+            provider,
+            linking,
+            repair_target,
+            browser,
+        } = request;
         let redirect_uri = self.console_page_url("link/callback")?;
-        let context = self.0.call_context_within(START_DEADLINE, Cause::Request(user.id));
-        // Consents that exist already do not result from this session, whether or not they are connected here.
+        let context = self
+            .0
+            .call_context_within(START_DEADLINE, Cause::Request(user.id));
+        // Consents that exist already do not result from this session, whether or not they are
+        // connected here.
         let mut known: Vec<String> = Vec::new();
         if linking.registers_users() {
-            let empty_callback = CallbackParams { purpose, redirect_uri: &redirect_uri, params: &[] };
+            let empty_callback = CallbackParams {
+                purpose,
+                redirect_uri: &redirect_uri,
+                params: &[],
+            };
             let credentials = linking.finish(&context, &empty_callback).await?;
-            let mut found = self.0.provider(provider)?.discover(&context, &credentials).await?;
-            if let (Some(_), Some(provider_user)) =
-                (repair_target, self.0.storage.provider_users().find_credentials(user.id, provider).await?)
-            {
-                found.extend(self.discover(self.0.provider(provider)?.as_ref(), &context, &provider_user).await?);
+            let mut found = self
+                .0
+                .provider(provider)?
+                .discover(&context, &credentials)
+                .await?;
+            if let (Some(_), Some(provider_user)) = (
+                repair_target,
+                self.0
+                    .storage
+                    .provider_users()
+                    .find_credentials(user.id, provider)
+                    .await?,
+            ) {
+                found.extend(
+                    self.discover(
+                        self.0.provider(provider)?.as_ref(),
+                        &context,
+                        &provider_user,
+                    )
+                    .await?,
+                );
             }
             found.retain(|consent| consent.consent_status == ConsentStatus::Active);
-            known.extend(found.into_iter().map(|consent| consent.provider_connection_id));
+            known.extend(
+                found
+                    .into_iter()
+                    .map(|consent| consent.provider_connection_id),
+            );
         }
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let state = self.0.storage.new_token();
@@ -255,13 +414,27 @@ impl<'c> Links<'c> {
             known_consents: &known,
             expires_at: now.plus(CONSENT_SESSION_TTL),
             open_max: OPEN_SESSIONS_MAX,
-            next_attempt_at: now.plus(if linking.can_finish(&[]) { FIRST_POLL_AFTER } else { CONSENT_SESSION_TTL }),
+            next_attempt_at: now.plus(if linking.can_finish(&[]) {
+                FIRST_POLL_AFTER
+            } else {
+                CONSENT_SESSION_TTL
+            }),
         };
-        if !self.0.storage.consent_sessions().insert(&session, now).await? {
+        if !self
+            .0
+            .storage
+            .consent_sessions()
+            .insert(&session, now)
+            .await?
+        {
             return Err(ConnectionsError::TooManySessions);
         }
-        let authorization_request =
-            AuthorizationRequest { purpose, email: &user.email, redirect_uri: &redirect_uri, state: session.state };
+        let authorization_request = AuthorizationRequest {
+            purpose,
+            email: &user.email,
+            redirect_uri: &redirect_uri,
+            state: session.state,
+        };
         Ok(linking.authorize(&context, &authorization_request).await?)
     }
 
@@ -287,18 +460,25 @@ impl<'c> Links<'c> {
         if user.plan.reads(category) {
             return Ok(());
         }
-        Err(ConnectionsError::NotInPlan { plan: user.plan, provider: self.provider_title(provider).to_owned() })
+        Err(ConnectionsError::NotInPlan {
+            plan: user.plan,
+            provider: self.provider_title(provider).to_owned(),
+        })
     }
 
     /// Where a person can end a consent without this service, for users.
     pub fn consents_place(self, provider: &str) -> &'static str {
-        let known = PROVIDERS.iter().find(|known| known.name.as_str() == provider);
+        let known = PROVIDERS
+            .iter()
+            .find(|known| known.name.as_str() == provider);
         known.map_or("at the provider", |known| known.consents)
     }
 
     /// Returns a provider's name for people; an unknown name is returned as it is.
     pub fn provider_title(self, provider: &str) -> &str {
-        let known = PROVIDERS.iter().find(|known| known.name.as_str() == provider);
+        let known = PROVIDERS
+            .iter()
+            .find(|known| known.name.as_str() == provider);
         known.map_or(provider, |known| known.title)
     }
 
@@ -309,7 +489,11 @@ impl<'c> Links<'c> {
 
     /// Returns the URL of a page of the console, as browsers reach it.
     pub(crate) fn console_page_url(self, path: &str) -> Result<Url, ConnectionsError> {
-        let mut url = self.0.console_url.clone().ok_or(ConnectionsError::NoConsoleUrl)?;
+        let mut url = self
+            .0
+            .console_url
+            .clone()
+            .ok_or(ConnectionsError::NoConsoleUrl)?;
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path.split('/'));
         }

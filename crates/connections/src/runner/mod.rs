@@ -1,7 +1,8 @@
 //! Claims due jobs and runs them.
 //!
-//! Each kind of job is a [`JobKind`] in a file of its own, listed in [`KINDS`]. Each kind and provider has a lane, with
-//! its own limit of running jobs, so a slow provider never delays jobs of another provider or kind.
+//! Each kind of job is a [`JobKind`] in a file of its own, listed in [`KINDS`]. Each kind and
+//! provider has a lane, with its own limit of running jobs, so a slow provider never delays jobs of
+//! another provider or kind.
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +34,8 @@ pub(crate) static KINDS: &[&JobKind] = &[
     &cleanup::KIND,
 ];
 
-/// How often a lane with free capacity claims without a signal, before jitter. It costs one indexed read.
+/// How often a lane with free capacity claims without a signal, before jitter. It costs one indexed
+/// read.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 part! {
@@ -43,7 +45,9 @@ part! {
 
 /// Every kind of job at every provider that has a limit of its own.
 pub(crate) fn lanes() -> impl Iterator<Item = (&'static str, &'static str)> {
-    KINDS.iter().flat_map(|kind| lanes_of(kind).into_iter().map(|lane| (kind.name, lane)))
+    KINDS
+        .iter()
+        .flat_map(|kind| lanes_of(kind).into_iter().map(|lane| (kind.name, lane)))
 }
 
 /// The names of all kinds of jobs.
@@ -57,7 +61,11 @@ impl Jobs<'_> {
     /// Every instance runs this.
     pub async fn run(self, stop: CancellationToken) {
         let mut lanes = JoinSet::new();
-        for kind in KINDS.iter().copied().filter(|kind| (kind.is_enabled)(self.0)) {
+        for kind in KINDS
+            .iter()
+            .copied()
+            .filter(|kind| (kind.is_enabled)(self.0))
+        {
             for lane in lanes_of(kind) {
                 let (state, stop) = (Arc::clone(self.0), stop.clone());
                 lanes.spawn(async move { Jobs(&state).run_lane(kind, lane, stop).await });
@@ -73,13 +81,23 @@ impl Jobs<'_> {
         while lanes.join_next().await.is_some() {}
     }
 
-    pub(crate) async fn run_lane(self, kind: &'static JobKind, provider: &'static str, stop: CancellationToken) {
+    pub(crate) async fn run_lane(
+        self,
+        kind: &'static JobKind,
+        provider: &'static str,
+        stop: CancellationToken,
+    ) {
         let mut is_added = !kind.is_periodic;
         let mut running = JoinSet::new();
         let places = self.0.places(kind, provider);
         while !stop.is_cancelled() {
             if !is_added {
-                let added = self.0.storage.jobs().insert(&JobKey::of_service(kind.name), "", self.0.clock.now()).await;
+                let added = self
+                    .0
+                    .storage
+                    .jobs()
+                    .insert(&JobKey::of_service(kind.name), "", self.0.clock.now())
+                    .await;
                 is_added = added.is_ok();
             }
             while running.try_join_next().is_some() {}
@@ -93,7 +111,9 @@ impl Jobs<'_> {
             match self.start_due(kind, provider, place, &mut running).await {
                 Ok(true) => continue,
                 Ok(false) => {}
-                Err(error) => tracing::warn!(kind = kind.name, provider, %error, "could not claim job"),
+                Err(error) => {
+                    tracing::warn!(kind = kind.name, provider, %error, "could not claim job")
+                }
             }
             tokio::select! {
                 biased;
@@ -123,7 +143,10 @@ impl Jobs<'_> {
                         break;
                     }
                     while let Some(ended) = running.join_next().await {
-                        if let Ok(Err(error @ ConnectionsError::Storage(StorageError::Unavailable(_)))) = ended {
+                        if let Ok(Err(
+                            error @ ConnectionsError::Storage(StorageError::Unavailable(_)),
+                        )) = ended
+                        {
                             return Err(error);
                         }
                     }
@@ -133,7 +156,8 @@ impl Jobs<'_> {
         Ok(())
     }
 
-    /// Claims a job that is due, and starts it in a task, which keeps the place. Returns false if none is due.
+    /// Claims a job that is due, and starts it in a task, which keeps the place. Returns false if
+    /// none is due.
     async fn start_due(
         self,
         kind: &'static JobKind,
@@ -141,11 +165,22 @@ impl Jobs<'_> {
         place: OwnedSemaphorePermit,
         running: &mut JoinSet<Result<(), ConnectionsError>>,
     ) -> Result<bool, StorageError> {
-        if kind.gives_way && self.0.provider(provider).is_ok_and(|provider| provider.syncs_wait()) {
+        if kind.gives_way
+            && self
+                .0
+                .provider(provider)
+                .is_ok_and(|provider| provider.syncs_wait())
+        {
             return Ok(false);
         }
         let (now, lease) = self.0.lease(kind.lease);
-        let Some(claim) = self.0.storage.jobs().claim_due(kind.name, provider, now, lease).await? else {
+        let Some(claim) = self
+            .0
+            .storage
+            .jobs()
+            .claim_due(kind.name, provider, now, lease)
+            .await?
+        else {
             return Ok(false);
         };
         if self.0.defers_interrupted(kind, &claim).await? {
@@ -155,7 +190,10 @@ impl Jobs<'_> {
         running.spawn(async move {
             let _place = place;
             let work = (kind.run)(&state, &claim);
-            state.run_claimed(kind, &claim, work).await.map_err(|failed| failed.error)
+            state
+                .run_claimed(kind, &claim, work)
+                .await
+                .map_err(|failed| failed.error)
         });
         Ok(true)
     }
@@ -163,7 +201,14 @@ impl Jobs<'_> {
 
 /// The providers whose jobs have a limit of their own.
 fn lanes_of(kind: &JobKind) -> Vec<&'static str> {
-    if kind.has_provider { PROVIDERS.iter().map(|provider| provider.name.as_str()).collect() } else { vec![""] }
+    if kind.has_provider {
+        PROVIDERS
+            .iter()
+            .map(|provider| provider.name.as_str())
+            .collect()
+    } else {
+        vec![""]
+    }
 }
 
 /// Between 80 and 100 % of [`POLL_INTERVAL`].

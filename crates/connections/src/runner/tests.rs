@@ -35,13 +35,28 @@ impl World {
         let storage = Storage::open(&url, Sealer::random()).await.unwrap();
         storage.migrate().await.unwrap();
         let clock = Clock::manual("2026-11-20T00:00:00Z".parse().unwrap());
-        let state = Arc::new(State::new(storage, providers, clock.clone(), Lanes::new(lanes())));
-        Self { state, clock, stop: CancellationToken::new(), _directory: directory }
+        let state = Arc::new(State::new(
+            storage,
+            providers,
+            clock.clone(),
+            Lanes::new(lanes()),
+        ));
+        Self {
+            state,
+            clock,
+            stop: CancellationToken::new(),
+            _directory: directory,
+        }
     }
 
     async fn add(&self, kind: &JobKind, provider: &str, subject: &str) -> JobKey {
         let key = JobKey::new(kind.name, UserId::new(), subject);
-        self.state.storage.jobs().insert(&key, provider, self.clock.now()).await.unwrap();
+        self.state
+            .storage
+            .jobs()
+            .insert(&key, provider, self.clock.now())
+            .await
+            .unwrap();
         key
     }
 
@@ -51,11 +66,15 @@ impl World {
     }
 
     fn advance(&self, time: Duration) {
-        self.clock.set(self.clock.now() + SignedDuration::try_from(time).unwrap());
+        self.clock
+            .set(self.clock.now() + SignedDuration::try_from(time).unwrap());
     }
 }
 
-const fn kind(name: &'static str, run: for<'a> fn(&'a Arc<State>, &'a ClaimedJob) -> Work<'a>) -> JobKind {
+const fn kind(
+    name: &'static str,
+    run: for<'a> fn(&'a Arc<State>, &'a ClaimedJob) -> Work<'a>,
+) -> JobKind {
     let is_enabled = |_: &State| true;
     JobKind {
         name,
@@ -77,7 +96,9 @@ async fn until(condition: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(600), reached).await.expect("the condition is met");
+    tokio::time::timeout(Duration::from_secs(600), reached)
+        .await
+        .expect("the condition is met");
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,7 +108,10 @@ async fn panicking_job_fails_and_delays_no_other() {
     static KIND: JobKind = kind("test", |state, claim| {
         Box::pin(async move {
             RUNS.fetch_add(1, Ordering::SeqCst);
-            assert!(claim.key.subject != "bad" || !PANICS.load(Ordering::SeqCst), "as a bug would");
+            assert!(
+                claim.key.subject != "bad" || !PANICS.load(Ordering::SeqCst),
+                "as a bug would"
+            );
             state.finish_job(claim, None).await
         })
     });
@@ -98,7 +122,14 @@ async fn panicking_job_fails_and_delays_no_other() {
     until(|| RUNS.load(Ordering::SeqCst) == 2).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     let failing = world.state.storage.jobs().list_failing(9).await.unwrap();
-    assert_eq!((failing.len(), failing[0].last_error.as_str(), failing[0].attempts), (1, "panicked", 1));
+    assert_eq!(
+        (
+            failing.len(),
+            failing[0].last_error.as_str(),
+            failing[0].attempts
+        ),
+        (1, "panicked", 1)
+    );
     assert_eq!(RUNS.load(Ordering::SeqCst), 2, "not due yet");
     PANICS.store(false, Ordering::SeqCst);
     world.advance(Duration::from_secs(40));
@@ -126,14 +157,24 @@ async fn job_that_kills_its_process_backs_off_from_the_second_time_on() {
     // Nobody finishes these two runs.
     for killed in 0..2 {
         let (now, lease) = world.state.lease(LEASE);
-        let claim = jobs.claim_due("test", "fiskil", now, lease).await.unwrap().expect("due");
-        assert_eq!((claim.attempts, claim.was_interrupted), (killed, killed > 0));
+        let claim = jobs
+            .claim_due("test", "fiskil", now, lease)
+            .await
+            .unwrap()
+            .expect("due");
+        assert_eq!(
+            (claim.attempts, claim.was_interrupted),
+            (killed, killed > 0)
+        );
         world.advance(LEASE);
     }
     let lane = world.start(&KIND, "fiskil");
     tokio::time::sleep(Duration::from_secs(60)).await;
     let failing = jobs.list_failing(9).await.unwrap();
-    assert_eq!((failing[0].last_error.as_str(), failing[0].attempts), ("interrupted", 2));
+    assert_eq!(
+        (failing[0].last_error.as_str(), failing[0].attempts),
+        ("interrupted", 2)
+    );
     assert_eq!(RUNS.load(Ordering::SeqCst), 0, "delayed");
     world.advance(Duration::from_secs(72));
     until(|| RUNS.load(Ordering::SeqCst) == 1).await;
@@ -151,17 +192,40 @@ async fn due_syncs_wait_while_the_provider_says_so() {
             state.finish_job(claim, None).await
         })
     });
-    static SYNC: JobKind = JobKind { gives_way: true, ..OTHER };
-    let broker = Arc::new(Simulated::new("snaptrade", ConnectionCategory::Brokerage, 100, Vec::new()));
+    static SYNC: JobKind = JobKind {
+        gives_way: true,
+        ..OTHER
+    };
+    let broker = Arc::new(Simulated::new(
+        "snaptrade",
+        ConnectionCategory::Brokerage,
+        100,
+        Vec::new(),
+    ));
     broker.syncs_wait.store(true, Ordering::SeqCst);
     let world = World::with(Registry::of(vec![Arc::clone(&broker) as Arc<dyn Provider>])).await;
     world.add(&SYNC, "snaptrade", "waits").await;
-    world.add(&SYNC, "fiskil", "of a provider that is not configured").await;
-    let lanes = [world.start(&SYNC, "snaptrade"), world.start(&SYNC, "fiskil")];
+    world
+        .add(&SYNC, "fiskil", "of a provider that is not configured")
+        .await;
+    let lanes = [
+        world.start(&SYNC, "snaptrade"),
+        world.start(&SYNC, "fiskil"),
+    ];
     until(|| RUNS.load(Ordering::SeqCst) == 1).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(RUNS.load(Ordering::SeqCst), 1);
-    assert!(world.state.storage.jobs().list_failing(9).await.unwrap().is_empty(), "waiting is no failure");
+    assert!(
+        world
+            .state
+            .storage
+            .jobs()
+            .list_failing(9)
+            .await
+            .unwrap()
+            .is_empty(),
+        "waiting is no failure"
+    );
     broker.syncs_wait.store(false, Ordering::SeqCst);
     until(|| RUNS.load(Ordering::SeqCst) == 2).await;
     world.stop.cancel();
@@ -173,7 +237,10 @@ async fn due_syncs_wait_while_the_provider_says_so() {
 #[tokio::test]
 async fn syncs_at_once_are_those_of_the_provider() {
     let mut state = (*World::new().await.state).clone();
-    let syncs = ProviderSyncs { at_once: 9, ..ProviderSyncs::default() };
+    let syncs = ProviderSyncs {
+        at_once: 9,
+        ..ProviderSyncs::default()
+    };
     state.syncs_by_provider.insert("akahu", syncs);
     let at_once = |provider| (sync::KIND.concurrency_max)(&state, provider);
     assert_eq!(["akahu", "fiskil"].map(at_once), [9, 4]);
@@ -241,8 +308,18 @@ async fn stop_waits_for_running_jobs_and_starts_no_other() {
     lane.await.unwrap();
     assert_eq!(STARTED.load(Ordering::SeqCst), 2);
     let now = world.clock.now();
-    let left = world.state.storage.jobs().claim_due("test", "fiskil", now, now).await.unwrap();
-    assert_eq!(left.map(|claim| claim.attempts), Some(0), "one job is left, for the next start");
+    let left = world
+        .state
+        .storage
+        .jobs()
+        .claim_due("test", "fiskil", now, now)
+        .await
+        .unwrap();
+    assert_eq!(
+        left.map(|claim| claim.attempts),
+        Some(0),
+        "one job is left, for the next start"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,13 +340,26 @@ async fn failed_job_is_retried_with_backoff_and_its_error_is_kept() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let failing = world.state.storage.jobs().list_failing(9).await.unwrap();
     assert_eq!(failing.len(), 1);
-    assert!(failing[0].last_error.contains("fiskil"), "{}", failing[0].last_error);
+    assert!(
+        failing[0].last_error.contains("fiskil"),
+        "{}",
+        failing[0].last_error
+    );
     assert_eq!(RUNS.load(Ordering::SeqCst), 1, "not due yet");
     world.advance(Duration::from_secs(2 * 3_600));
     until(|| RUNS.load(Ordering::SeqCst) == 2).await;
     world.stop.cancel();
     lane.await.unwrap();
-    assert!(world.state.storage.jobs().list_failing(9).await.unwrap().is_empty());
+    assert!(
+        world
+            .state
+            .storage
+            .jobs()
+            .list_failing(9)
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,9 @@
-//! What a client is given that follows the changes of a connection: pure, but for [`Syncs::freshen`].
+//! What a client is given that follows the changes of a connection: pure, but for
+//! [`Syncs::freshen`].
 //!
-//! Fingerprints say which rows changed after the client's mark. The caller reads these rows from the provider again,
-//! and asks for each row that comes in what it is to the client ([`Followed::take`]).
+//! Fingerprints say which rows changed after the client's mark. The caller reads these rows from
+//! the provider again, and asks for each row that comes in what it is to the client
+//! ([`Followed::take`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -9,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{
-    AccountTag, ConnectionId, ConnectionStatus, Digest, Fingerprint, Fingerprints, RowDigests, RowKey,
-    TimestampExt as _, UserId, UtcDay,
+    AccountTag, ConnectionId, ConnectionStatus, Digest, Fingerprint, Fingerprints, RowDigests,
+    RowKey, TimestampExt as _, UserId, UtcDay,
 };
 use bellbird_providers::Cause;
 use bellbird_storage::SyncState;
@@ -23,7 +25,8 @@ use super::changes::DuplicateIds;
 use super::{KIND, SyncReport, Syncs};
 use crate::ConnectionsError;
 
-/// Rows with one id that are compared with each row that is read. More of them mean that the provider is faulty.
+/// Rows with one id that are compared with each row that is read. More of them mean that the
+/// provider is faulty.
 pub(super) const EQUAL_IDS_MAX: usize = 100;
 
 /// Syncs at the same time that requests of one user start. Others of theirs wait.
@@ -32,8 +35,8 @@ const SYNCS_OF_USER_MAX: usize = 2;
 /// How often it is stored that clients follow a connection.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(86_400);
 
-/// The first day that is watched whole by syncs that read from this instant: providers and users count days in other
-/// time zones.
+/// The first day that is watched whole by syncs that read from this instant: providers and users
+/// count days in other time zones.
 pub fn first_whole_day(from: Timestamp) -> UtcDay {
     UtcDay(UtcDay::of(from).0.saturating_add(2))
 }
@@ -46,8 +49,8 @@ pub struct Given {
     pub is_new: bool,
 }
 
-/// A row that the client was to be given, but which the provider did not list as the last sync saw it. It is looked for
-/// again after the next one.
+/// A row that the client was to be given, but which the provider did not list as the last sync saw
+/// it. It is looked for again after the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PendingRow {
     pub key: RowKey,
@@ -57,10 +60,14 @@ pub struct PendingRow {
 /// What the client has so far.
 #[derive(Debug, Clone, Copy)]
 pub enum Since<'a> {
-    /// Nothing. It gets all rows, also those of days that are not watched, of which there are no fingerprints.
+    /// Nothing. It gets all rows, also those of days that are not watched, of which there are no
+    /// fingerprints.
     Nothing,
     /// All changes up to a mark, but for pending rows.
-    Mark { mark: u32, pending: &'a [PendingRow] },
+    Mark {
+        mark: u32,
+        pending: &'a [PendingRow],
+    },
 }
 
 /// The rows that a client is to be given.
@@ -128,8 +135,12 @@ impl<'a> Followed<'a> {
             absent: Vec::new(),
             gone: BTreeMap::new(),
         };
-        let is_of_account = |row: &&Fingerprint| account.is_none_or(|account| row.digests.account == account);
-        for rows in fingerprints.rows.chunk_by(|one, other| one.digests.row == other.digests.row) {
+        let is_of_account =
+            |row: &&Fingerprint| account.is_none_or(|account| row.digests.account == account);
+        for rows in fingerprints
+            .rows
+            .chunk_by(|one, other| one.digests.row == other.digests.row)
+        {
             let mut is_needed = matches!(since, Since::Nothing);
             for row in rows.iter().filter(is_of_account) {
                 if row.is_gone {
@@ -145,7 +156,11 @@ impl<'a> Followed<'a> {
             }
             if is_needed {
                 let next_occurrence = rows.last().map_or(0, |last| last.occurrence + 1);
-                let group = Group { known: rows.to_vec(), next_occurrence, is_read: false };
+                let group = Group {
+                    known: rows.to_vec(),
+                    next_occurrence,
+                    is_read: false,
+                };
                 followed.groups.insert(rows[0].digests.row, group);
             }
         }
@@ -155,7 +170,9 @@ impl<'a> Followed<'a> {
     fn has_changed(&self, row: &Fingerprint) -> bool {
         match self.since {
             Since::Nothing => true,
-            Since::Mark { mark, pending } => row.changed_mark > mark || pending.iter().any(|one| one.key == row.key),
+            Since::Mark { mark, pending } => {
+                row.changed_mark > mark || pending.iter().any(|one| one.key == row.key)
+            }
         }
     }
 
@@ -182,21 +199,35 @@ impl<'a> Followed<'a> {
         accounts.all(|account| account == first).then_some(first)
     }
 
-    /// A row of the provider's list. `None` if the client is not to be given the row, or it was read before. What is
-    /// really given has to be reported with [`Self::give`].
+    /// A row of the provider's list. `None` if the client is not to be given the row, or it was
+    /// read before. What is really given has to be reported with [`Self::give`].
     pub fn take(&mut self, row: &RowDigests) -> Option<Given> {
         let group = self.groups.entry(row.row).or_default();
-        if std::mem::replace(&mut group.is_read, true) && self.duplicate_ids == DuplicateIds::SameRow {
+        if std::mem::replace(&mut group.is_read, true)
+            && self.duplicate_ids == DuplicateIds::SameRow
+        {
             return None;
         }
         let rank = |(_, known): &(usize, &Fingerprint)| {
             let has_other_content = known.digests.content != row.content;
             let is_unwanted = !self.wanted.contains_key(&known.key);
-            (has_other_content, known.is_gone, known.misses, is_unwanted, known.occurrence)
+            (
+                has_other_content,
+                known.is_gone,
+                known.misses,
+                is_unwanted,
+                known.occurrence,
+            )
         };
-        if let Some((at, known)) = group.known.iter().take(EQUAL_IDS_MAX).enumerate().min_by_key(rank) {
-            // The row has changed after the last sync. If the client got it now, and it changed back before the next
-            // sync, no sync would see a change.
+        if let Some((at, known)) = group
+            .known
+            .iter()
+            .take(EQUAL_IDS_MAX)
+            .enumerate()
+            .min_by_key(rank)
+        {
+            // The row has changed after the last sync. If the client got it now, and it changed
+            // back before the next sync, no sync would see a change.
             if known.digests.content != row.content && row.day >= self.watched_from {
                 return None;
             }
@@ -212,7 +243,10 @@ impl<'a> Followed<'a> {
         let is_wanted = self.wanted.contains_key(&row.key);
         self.wanted_read += usize::from(is_wanted);
         let is_whole_copy = matches!(self.since, Since::Nothing);
-        (is_wanted || is_whole_copy).then(|| Given { key: row.key, is_new: self.is_new(row) })
+        (is_wanted || is_whole_copy).then(|| Given {
+            key: row.key,
+            is_new: self.is_new(row),
+        })
     }
 
     /// A page has the row with this key.
@@ -231,45 +265,68 @@ impl<'a> Followed<'a> {
         }
     }
 
-    /// A row without a fingerprint. On a watched day the next sync finds it, and then the client gets it. Rows of
-    /// earlier days are given now or never.
+    /// A row without a fingerprint. On a watched day the next sync finds it, and then the client
+    /// gets it. Rows of earlier days are given now or never.
     fn unknown(&self, row: &RowDigests, occurrence: u32) -> Option<Given> {
         match self.since {
-            Since::Nothing if row.day < self.watched_from => {
-                Some(Given { key: self.hasher.key(row.row, occurrence, 0), is_new: true })
-            }
+            Since::Nothing if row.day < self.watched_from => Some(Given {
+                key: self.hasher.key(row.row, occurrence, 0),
+                is_new: true,
+            }),
             _ => None,
         }
     }
 
-    /// The rows of these days that are in no page, because the provider did not list them when the pages were read, and
-    /// those that the last sync lacked.
+    /// The rows of these days that are in no page, because the provider did not list them when the
+    /// pages were read, and those that the last sync lacked.
     ///
-    /// When one of the latter is back, it gets a new mark. So it is pending only in case a backup is restored
-    /// meanwhile, which has forgotten that it was missing, and nothing else knows of the restore.
+    /// When one of the latter is back, it gets a new mark. So it is pending only in case a backup
+    /// is restored meanwhile, which has forgotten that it was missing, and nothing else knows of
+    /// the restore.
     ///
-    /// On the last of these days, earlier pages have rows too. If those are not exactly the ones that this page lacks,
-    /// all of these are given again.
-    pub fn pending(&self, days: RangeInclusive<UtcDay>, given_before: GivenRows) -> (Vec<PendingRow>, Vec<PendingRow>) {
+    /// On the last of these days, earlier pages have rows too. If those are not exactly the ones
+    /// that this page lacks, all of these are given again.
+    pub fn pending(
+        &self,
+        days: RangeInclusive<UtcDay>,
+        given_before: GivenRows,
+    ) -> (Vec<PendingRow>, Vec<PendingRow>) {
         let last_day = *days.end();
-        let missing = self.wanted.values().filter(|row| !self.given.contains(&row.key));
+        let missing = self
+            .wanted
+            .values()
+            .filter(|row| !self.given.contains(&row.key));
         let missing = missing.filter(|row| days.contains(&row.digests.day));
-        let (boundary, mut missing): (Vec<&Fingerprint>, Vec<_>) = missing.partition(|row| row.digests.day == last_day);
+        let (boundary, mut missing): (Vec<&Fingerprint>, Vec<_>) =
+            missing.partition(|row| row.digests.day == last_day);
         let mut lacking = GivenRows::default();
         boundary.iter().for_each(|row| lacking.insert(row.key));
         if lacking != given_before {
             missing.extend(boundary);
         }
         missing.sort_by_key(|row| row.key);
-        let pending = |row: &Fingerprint| PendingRow { key: row.key, is_new: self.is_new(row) };
-        let absent = self.absent.iter().filter(|row| days.contains(&row.digests.day));
-        (missing.into_iter().map(pending).collect(), absent.map(pending).collect())
+        let pending = |row: &Fingerprint| PendingRow {
+            key: row.key,
+            is_new: self.is_new(row),
+        };
+        let absent = self
+            .absent
+            .iter()
+            .filter(|row| days.contains(&row.digests.day));
+        (
+            missing.into_iter().map(pending).collect(),
+            absent.map(pending).collect(),
+        )
     }
 
     /// Which rows of a day this page has.
     pub fn given_on(&self, day: UtcDay) -> GivenRows {
         let mut given = GivenRows::default();
-        let of_day = self.given.iter().filter(|key| self.wanted.get(key).is_some_and(|row| row.digests.day == day));
+        let of_day = self.given.iter().filter(|key| {
+            self.wanted
+                .get(key)
+                .is_some_and(|row| row.digests.day == day)
+        });
         of_day.for_each(|key| given.insert(*key));
         given
     }
@@ -279,7 +336,10 @@ impl std::ops::Add for GivenRows {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { rows: self.rows.wrapping_add(other.rows), keys: self.keys.wrapping_add(other.keys) }
+        Self {
+            rows: self.rows.wrapping_add(other.rows),
+            keys: self.keys.wrapping_add(other.keys),
+        }
     }
 }
 
@@ -287,8 +347,20 @@ impl Syncs<'_> {
     /// Syncs the connection if its last sync began longer ago than `age_max`, and a run at most.
     ///
     /// Fails with [`ConnectionsError::ConsentInactive`] if the consent is gone.
-    pub async fn freshen(self, user: UserId, id: ConnectionId, age_max: Duration) -> Result<(), ConnectionsError> {
-        let provider = self.0.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?.provider;
+    pub async fn freshen(
+        self,
+        user: UserId,
+        id: ConnectionId,
+        age_max: Duration,
+    ) -> Result<(), ConnectionsError> {
+        let provider = self
+            .0
+            .storage
+            .connections()
+            .find(user, id)
+            .await?
+            .ok_or(ConnectionsError::NotFound)?
+            .provider;
         let _places = self.places(user, &provider).await;
         let (state, now) = (self.state(user, id).await?, self.0.clock.now());
         // Another instance may have synced it meanwhile.
@@ -299,33 +371,59 @@ impl Syncs<'_> {
         if let Some(refused) = self.0.provider(&provider)?.refusal(user, now) {
             return Err(refused.into());
         }
-        if state.followed_at.is_none_or(|at| at <= now.minus(FOLLOWED_EVERY)) {
+        if state
+            .followed_at
+            .is_none_or(|at| at <= now.minus(FOLLOWED_EVERY))
+        {
             self.0.storage.syncs().set_followed(user, id, now).await?;
         }
         // A sync is many calls deep.
-        let SyncReport { status, .. } = Box::pin(self.run_once_because(Cause::RequestedJob(user), user, id)).await?;
-        if status == ConnectionStatus::Active { Ok(()) } else { Err(ConnectionsError::ConsentInactive(status)) }
+        let SyncReport { status, .. } =
+            Box::pin(self.run_once_because(Cause::RequestedJob(user), user, id)).await?;
+        if status == ConnectionStatus::Active {
+            Ok(())
+        } else {
+            Err(ConnectionsError::ConsentInactive(status))
+        }
     }
 
     /// Waits for a place of the user, and then for one of the lane.
     async fn places(self, user: UserId, provider: &str) -> Option<[OwnedSemaphorePermit; 2]> {
         let fresh = || Arc::new(Semaphore::new(SYNCS_OF_USER_MAX));
-        let of_user = self.0.syncs_of_users.renew_or_insert_with(&user, self.0.clock.now(), fresh);
+        let of_user = self
+            .0
+            .syncs_of_users
+            .renew_or_insert_with(&user, self.0.clock.now(), fresh);
         // The user's own first: who waits for it must not hold one of all.
         let of_user = of_user.acquire_owned().await.ok()?;
-        Some([of_user, self.0.places(&KIND, provider).acquire_owned().await.ok()?])
+        Some([
+            of_user,
+            self.0.places(&KIND, provider).acquire_owned().await.ok()?,
+        ])
     }
 
     /// Whether the last sync is complete, and began within `age_max`.
     pub fn is_fresh(self, state: &SyncState, age_max: Duration) -> bool {
         let now = self.0.clock.now();
         // A sync in the future was timed by a clock that went back since.
-        state.unread.is_none() && state.synced_at.is_some_and(|at| at <= now && now < at.plus(age_max))
+        state.unread.is_none()
+            && state
+                .synced_at
+                .is_some_and(|at| at <= now && now < at.plus(age_max))
     }
 
     /// What is known of the syncs of a connection.
-    pub async fn state(self, user: UserId, id: ConnectionId) -> Result<SyncState, ConnectionsError> {
-        self.0.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)
+    pub async fn state(
+        self,
+        user: UserId,
+        id: ConnectionId,
+    ) -> Result<SyncState, ConnectionsError> {
+        self.0
+            .storage
+            .syncs()
+            .find(user, id)
+            .await?
+            .ok_or(ConnectionsError::NotFound)
     }
 
     /// The fingerprints of a connection, and what they are made with.
@@ -334,7 +432,13 @@ impl Syncs<'_> {
         user: UserId,
         id: ConnectionId,
     ) -> Result<(RowHasher, Fingerprints), ConnectionsError> {
-        let key = self.0.storage.syncs().fingerprint_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let key = self
+            .0
+            .storage
+            .syncs()
+            .fingerprint_key(user, id)
+            .await?
+            .ok_or(ConnectionsError::NotFound)?;
         let hasher = RowHasher::new(key.expose_secret().as_bytes());
         let mut fingerprints = self.0.storage.syncs().fingerprints(user, id).await?;
         hasher.mask_days(&mut fingerprints.rows);
@@ -343,7 +447,9 @@ impl Syncs<'_> {
 
     /// The first day of which every change is found.
     pub fn watched_from(self, state: &SyncState) -> UtcDay {
-        let covered = state.covered_from.unwrap_or_else(|| self.0.clock.now().minus(self.0.sync_settings.first));
+        let covered = state
+            .covered_from
+            .unwrap_or_else(|| self.0.clock.now().minus(self.0.sync_settings.first));
         let unread_to = state.unread.as_ref().map(|unread| unread.to);
         first_whole_day(unread_to.map_or(covered, |to| to.max(covered)))
     }

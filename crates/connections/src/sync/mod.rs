@@ -1,13 +1,14 @@
-//! Syncs a connection: refreshes it, reads its rows (transactions or trades) of a date range, and writes webhook events
-//! for the new and changed ones.
+//! Syncs a connection: refreshes it, reads its rows (transactions or trades) of a date range, and
+//! writes webhook events for the new and changed ones.
 //!
-//! A sync is a job, and all instances together run one sync of a connection at a time. It is one run, or several if it
-//! is too large for one.
+//! A sync is a job, and all instances together run one sync of a connection at a time. It is one
+//! run, or several if it is too large for one.
 //!
-//! A run loads what is known of the connection's syncs ([`SyncState`]), plans from that what to read (`plan.rs`), reads
-//! it (`pull.rs`), finds what is new or changed (`changes.rs`), and says what is known afterwards (`plan.rs` again).
-//! That state, the fingerprints, events and deliveries commit in one transaction at its end. So an interrupted run is
-//! simply repeated: no change is missed, and none is reported twice.
+//! A run loads what is known of the connection's syncs ([`SyncState`]), plans from that what to
+//! read (`plan.rs`), reads it (`pull.rs`), finds what is new or changed (`changes.rs`), and says
+//! what is known afterwards (`plan.rs` again). That state, the fingerprints, events and deliveries
+//! commit in one transaction at its end. So an interrupted run is simply repeated: no change is
+//! missed, and none is reported twice.
 
 mod changes;
 pub mod following;
@@ -21,7 +22,9 @@ mod simulation;
 
 use std::time::Duration;
 
-use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, SyncRunId, TimestampExt as _, UserId};
+use bellbird_domain::{
+    Connection, ConnectionId, ConnectionStatus, SyncRunId, TimestampExt as _, UserId,
+};
 use bellbird_limits::jitter;
 use bellbird_providers::Cause;
 use bellbird_storage::{ClaimedJob, FinishedSync, JobKey, SyncState, UnreadableRows, job_kinds};
@@ -40,14 +43,15 @@ use crate::sync_settings::SyncSettings;
 use plan::SyncPlan;
 use pull::{Pull, Pulled};
 
-/// For the provider calls of one run. Longer than [`SyncSettings::run_time`], so that the page being read can be
-/// finished.
+/// For the provider calls of one run. Longer than [`SyncSettings::run_time`], so that the page
+/// being read can be finished.
 const SYNC_DEADLINE: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_secs(60);
-/// After a longer read, the time of its end is stored, as reads of users store it at most once a minute. The refresh
-/// before it has stored that of its beginning.
+/// After a longer read, the time of its end is stored, as reads of users store it at most once a
+/// minute. The refresh before it has stored that of its beginning.
 const LONG_READ: Duration = Duration::from_secs(60);
-/// How long a caller waits for another process that is syncing the connection: longer than [`SYNC_DEADLINE`].
+/// How long a caller waits for another process that is syncing the connection: longer than
+/// [`SYNC_DEADLINE`].
 const WAIT_MAX: Duration = Duration::from_secs(660);
 
 pub use changes::DuplicateIds;
@@ -73,7 +77,8 @@ pub struct SyncReport {
     pub run: SyncRunId,
     pub new_count: usize,
     pub updated_count: usize,
-    /// Webhook events that will be sent: none if no enabled endpoint of the user subscribes to them.
+    /// Webhook events that will be sent: none if no enabled endpoint of the user subscribes to
+    /// them.
     pub events: usize,
     /// The connection's status after the sync. Rows are read only if it is active.
     pub status: ConnectionStatus,
@@ -88,7 +93,16 @@ pub struct SyncReport {
 impl SyncReport {
     fn empty(connection_id: ConnectionId, run: SyncRunId, status: ConnectionStatus) -> Self {
         let (is_complete, continues_at_once) = (true, false);
-        Self { connection_id, run, new_count: 0, updated_count: 0, events: 0, status, is_complete, continues_at_once }
+        Self {
+            connection_id,
+            run,
+            new_count: 0,
+            updated_count: 0,
+            events: 0,
+            status,
+            is_complete,
+            continues_at_once,
+        }
     }
 }
 
@@ -98,16 +112,22 @@ part! {
 }
 
 impl Syncs<'_> {
-    /// Syncs one connection now, for the operator. If another process is syncing it, waits for that sync, then syncs
-    /// again. A sync that is too large for one run takes several. If the provider's rate limit ends a run, the rest is
-    /// left to the job.
+    /// Syncs one connection now, for the operator. If another process is syncing it, waits for that
+    /// sync, then syncs again. A sync that is too large for one run takes several. If the
+    /// provider's rate limit ends a run, the rest is left to the job.
     ///
-    /// Fails with [`ConnectionsError::Busy`] if the other process takes too long, or if this one loses its lease. A
-    /// failed sync is retried as a job, with a delay that grows with each failure.
+    /// Fails with [`ConnectionsError::Busy`] if the other process takes too long, or if this one
+    /// loses its lease. A failed sync is retried as a job, with a delay that grows with each
+    /// failure.
     pub async fn run(self, user: UserId, id: ConnectionId) -> Result<SyncReport, ConnectionsError> {
         let mut report = self.run_once(user, id).await?;
         while report.continues_at_once {
-            let SyncReport { new_count, updated_count, events, .. } = report;
+            let SyncReport {
+                new_count,
+                updated_count,
+                events,
+                ..
+            } = report;
             report = self.run_once(user, id).await?;
             report.new_count += new_count;
             report.updated_count += updated_count;
@@ -117,7 +137,11 @@ impl Syncs<'_> {
     }
 
     /// As [`Self::run`], but does not continue a sync that is too large for one run.
-    pub async fn run_once(self, user: UserId, id: ConnectionId) -> Result<SyncReport, ConnectionsError> {
+    pub async fn run_once(
+        self,
+        user: UserId,
+        id: ConnectionId,
+    ) -> Result<SyncReport, ConnectionsError> {
         self.run_once_because(Cause::Schedule, user, id).await
     }
 
@@ -137,7 +161,10 @@ impl Syncs<'_> {
             Ok(claim)
         });
         let claim = claim.await?.ok_or(ConnectionsError::Busy)?;
-        self.0.run_claimed(&KIND, &claim, self.sync_once(&claim, cause)).await.map_err(|failed| failed.error)
+        self.0
+            .run_claimed(&KIND, &claim, self.sync_once(&claim, cause))
+            .await
+            .map_err(|failed| failed.error)
     }
 
     /// Whether a running service syncs by itself.
@@ -150,14 +177,28 @@ impl Syncs<'_> {
         self.0.wake(&KIND, provider);
     }
 
-    async fn sync_once(self, claim: &ClaimedJob, cause: Cause) -> Result<SyncReport, ConnectionsError> {
+    async fn sync_once(
+        self,
+        claim: &ClaimedJob,
+        cause: Cause,
+    ) -> Result<SyncReport, ConnectionsError> {
         let report = self.sync_claimed(claim, cause).await?;
-        let SyncReport { new_count, updated_count, events, status, .. } = report;
+        let SyncReport {
+            new_count,
+            updated_count,
+            events,
+            status,
+            ..
+        } = report;
         tracing::info!(new_count, updated_count, events, %status, "connection synced");
         Ok(report)
     }
 
-    async fn sync_claimed(self, claim: &ClaimedJob, cause: Cause) -> Result<SyncReport, ConnectionsError> {
+    async fn sync_claimed(
+        self,
+        claim: &ClaimedJob,
+        cause: Cause,
+    ) -> Result<SyncReport, ConnectionsError> {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let status = Refreshes(self.0).run_after_current(user, id, cause).await?;
         let run = SyncRunId::new();
@@ -168,11 +209,24 @@ impl Syncs<'_> {
             self.0.finish_job(claim, Some(next)).await?;
             return Ok(report);
         }
-        let connection = self.0.storage.connections().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let before = self.0.storage.syncs().find(user, id).await?.ok_or(ConnectionsError::NotFound)?;
+        let connection = self
+            .0
+            .storage
+            .connections()
+            .find(user, id)
+            .await?
+            .ok_or(ConnectionsError::NotFound)?;
+        let before = self
+            .0
+            .storage
+            .syncs()
+            .find(user, id)
+            .await?
+            .ok_or(ConnectionsError::NotFound)?;
         let now = self.0.clock.now();
         let plan = settings.plan(now, &before, plan::phase_of(id));
-        let (mut pulled, hasher) = match self.pull(&before, &connection, &plan, (now, cause)).await {
+        let (mut pulled, hasher) = match self.pull(&before, &connection, &plan, (now, cause)).await
+        {
             Err(ConnectionsError::ConsentInactive(_)) => {
                 report.status = Refreshes(self.0).run_after_current(user, id, cause).await?;
                 self.0.finish_job(claim, Some(plan.next_sync_at)).await?;
@@ -182,9 +236,16 @@ impl Syncs<'_> {
         };
         let read_until = self.0.clock.now();
         if read_until >= now.plus(LONG_READ) {
-            self.0.storage.connections().set_last_refreshed_at(user, id, read_until).await?;
+            self.0
+                .storage
+                .connections()
+                .set_last_refreshed_at(user, id, read_until)
+                .await?;
         }
-        if let Some(retry_at) = plan.retry_if_empty_at.filter(|_| pulled.is_empty && pulled.unreadable.is_empty()) {
+        if let Some(retry_at) = plan
+            .retry_if_empty_at
+            .filter(|_| pulled.is_empty && pulled.unreadable.is_empty())
+        {
             self.0.finish_job(claim, Some(retry_at)).await?;
             return Ok(report);
         }
@@ -196,8 +257,16 @@ impl Syncs<'_> {
         (report.new_count, report.updated_count) = (pulled.new_count, pulled.updated_count);
         report.is_complete = pulled.unread.is_none();
         report.continues_at_once = !report.is_complete && pulled.wait.is_none();
-        let sync_run = SyncRun { id: run, connection_id: id, event_type: pulled.event_type, started_at: now };
-        let (events, bodies) = self.0.event_buffer.prepare(sync_run, &mut pulled.new, &mut pulled.updated, &hasher);
+        let sync_run = SyncRun {
+            id: run,
+            connection_id: id,
+            event_type: pulled.event_type,
+            started_at: now,
+        };
+        let (events, bodies) =
+            self.0
+                .event_buffer
+                .prepare(sync_run, &mut pulled.new, &mut pulled.updated, &hasher);
         let removed_events = buffer::removed_events(&pulled.gone);
         let finished = FinishedSync {
             run,
@@ -229,9 +298,11 @@ impl Syncs<'_> {
         match (&pulled.unread, pulled.wait) {
             (None, _) => plan.next_sync_at,
             (Some(_), None) => now,
-            (Some(_), Some(wait)) => {
-                self.0.clock.now().plus(schedule::backoff(1, Failure::Transient(Some(wait)), jitter::random()))
-            }
+            (Some(_), Some(wait)) => self.0.clock.now().plus(schedule::backoff(
+                1,
+                Failure::Transient(Some(wait)),
+                jitter::random(),
+            )),
         }
     }
 
@@ -243,16 +314,37 @@ impl Syncs<'_> {
         (now, cause): (Timestamp, Cause),
     ) -> Result<(Pulled, RowHasher), ConnectionsError> {
         let (user, id) = (connection.user_id, connection.id);
-        let key = self.0.storage.syncs().fingerprint_key(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let credentials =
-            self.0.storage.secrets().find_credentials(user, id).await?.ok_or(ConnectionsError::NotFound)?;
-        let zone = self.0.storage.users().find_zone(user).await?.ok_or(ConnectionsError::NotFound)?;
+        let key = self
+            .0
+            .storage
+            .syncs()
+            .fingerprint_key(user, id)
+            .await?
+            .ok_or(ConnectionsError::NotFound)?;
+        let credentials = self
+            .0
+            .storage
+            .secrets()
+            .find_credentials(user, id)
+            .await?
+            .ok_or(ConnectionsError::NotFound)?;
+        let zone = self
+            .0
+            .storage
+            .users()
+            .find_zone(user)
+            .await?
+            .ok_or(ConnectionsError::NotFound)?;
         let hasher = RowHasher::new(key.expose_secret().as_bytes());
         let mut known = self.0.storage.syncs().fingerprints(user, id).await?;
         hasher.mask_days(&mut known.rows);
         let pull = Pull {
             provider: self.0.provider(&connection.provider)?.as_ref(),
-            context: &self.0.call_context_within(SYNC_DEADLINE, cause).for_sync().past_unreadable_rows(),
+            context: &self
+                .0
+                .call_context_within(SYNC_DEADLINE, cause)
+                .for_sync()
+                .past_unreadable_rows(),
             credentials: &credentials,
             accounts: &self.0.storage.accounts().list_visible(user, id).await?,
             zone: &zone,
@@ -262,7 +354,11 @@ impl Syncs<'_> {
             now,
             date_range: (plan.from, plan.to),
             prune_before: SyncSettings::prune_before(plan.kept_from),
-            after_account: state.unread.as_ref().and_then(|unread| unread.after_account).filter(|_| plan.continues),
+            after_account: state
+                .unread
+                .as_ref()
+                .and_then(|unread| unread.after_account)
+                .filter(|_| plan.continues),
             stop_at: Instant::now() + self.0.sync_settings.run_time,
             continues: plan.continues,
             notify: plan.sequence > 1 || self.0.sync_settings.notify_initial,

@@ -1,16 +1,18 @@
-//! Reads the rows of a sync's date range from the provider, and keeps the JSON of new and changed rows for delivery.
+//! Reads the rows of a sync's date range from the provider, and keeps the JSON of new and changed
+//! rows for delivery.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bellbird_domain::{
-    Account, AccountId, AccountTag, Bound, ContentDigest, DateFilter, DateRange, Digest, EventType, Fingerprint,
-    Fingerprints, RemovedRow, RowDigests, RowKey, Trade, Transaction, UtcDay,
+    Account, AccountId, AccountTag, Bound, ContentDigest, DateFilter, DateRange, Digest, EventType,
+    Fingerprint, Fingerprints, RemovedRow, RowDigests, RowKey, Trade, Transaction, UtcDay,
 };
 use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
 use bellbird_providers::{
-    Banking, Brokerage, CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery, UnreadableRow,
+    Banking, Brokerage, CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery,
+    UnreadableRow,
 };
 use bellbird_storage::UnreadRange;
 use bellbird_webhooks::event::buffer::ChangedRow;
@@ -25,16 +27,17 @@ use super::changes::{Changes, Coverage, DuplicateIds, Reading, detect_changes};
 use super::following::{EQUAL_IDS_MAX, first_whole_day};
 use super::{SyncSettings, start_of_day};
 
-/// A run stops after this many rows, many times a busy month, and the next run continues. It is below the rows of
-/// [`bellbird_providers::pages::PAGES_MAX`] pages of any provider.
+/// A run stops after this many rows, many times a busy month, and the next run continues. It is
+/// below the rows of [`bellbird_providers::pages::PAGES_MAX`] pages of any provider.
 const RUN_ROWS_MAX: usize = 150_000;
-/// Upper bound for the rows of one run, where it cannot stop in between: rows of one instant, or trades of one account.
-/// More rows mean that the provider is faulty.
+/// Upper bound for the rows of one run, where it cannot stop in between: rows of one instant, or
+/// trades of one account. More rows mean that the provider is faulty.
 const ROWS_MAX: usize = 500_000;
-/// Upper bound for the fingerprints of a connection: rows that the date range left behind stay for some days.
+/// Upper bound for the fingerprints of a connection: rows that the date range left behind stay for
+/// some days.
 const FINGERPRINTS_MAX: usize = 2 * ROWS_MAX;
-/// Maximum bytes of JSON to keep of new and changed rows until delivery: more than 50,000 rows. Beyond that, delivery
-/// reads the rows again, up to 5,000 at a time.
+/// Maximum bytes of JSON to keep of new and changed rows until delivery: more than 50,000 rows.
+/// Beyond that, delivery reads the rows again, up to 5,000 at a time.
 const JSON_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 const TOO_MANY_ROWS: Error = Error::Malformed("more rows than one sync may read");
@@ -84,9 +87,11 @@ pub(crate) struct Pulled {
     pub(super) removal_hints: Vec<Digest>,
     /// The mark of the last run that found changes.
     pub(super) mark: u32,
-    /// The day of the newest row that is not in the future. It is stored, so it is not the time of a row.
+    /// The day of the newest row that is not in the future. It is stored, so it is not the time of
+    /// a row.
     pub(super) newest_row_at: Option<Timestamp>,
-    /// The start of what was read: that of the date range, or of the oldest row's day if the run stopped before.
+    /// The start of what was read: that of the date range, or of the oldest row's day if the run
+    /// stopped before.
     pub(super) read_from: Timestamp,
     /// What is left to read.
     pub(super) unread: Option<UnreadRange>,
@@ -115,18 +120,28 @@ struct Row {
 }
 
 impl Pull<'_> {
-    /// Reads the date range, or as much of it as there is time for. At least one row or account is read, so that runs
-    /// come to an end.
+    /// Reads the date range, or as much of it as there is time for. At least one row or account is
+    /// read, so that runs come to an end.
     pub(super) async fn run(&self) -> Result<Pulled, Error> {
         let (event_type, duplicate_ids, read) = match self.provider.kind() {
-            Kind::Banking(banking) => {
-                (EventType::TransactionsSynced, DuplicateIds::SameRow, self.transactions(banking).await?)
-            }
-            Kind::Brokerage(brokerage) => {
-                (EventType::TradesSynced, DuplicateIds::DistinctRows, self.trades(brokerage).await?)
-            }
+            Kind::Banking(banking) => (
+                EventType::TransactionsSynced,
+                DuplicateIds::SameRow,
+                self.transactions(banking).await?,
+            ),
+            Kind::Brokerage(brokerage) => (
+                EventType::TradesSynced,
+                DuplicateIds::DistinctRows,
+                self.trades(brokerage).await?,
+            ),
         };
-        let Read { mut rows, unread, wait, stopped_at, accounts } = read;
+        let Read {
+            mut rows,
+            unread,
+            wait,
+            stopped_at,
+            accounts,
+        } = read;
         let unreadable = self.unreadable(event_type, stopped_at);
         let seen: Vec<RowDigests> = rows.iter().map(|row| row.seen).collect();
         let coverage = self.coverage(stopped_at, accounts, &unreadable);
@@ -138,9 +153,17 @@ impl Pull<'_> {
             coverage: &coverage,
             removal_hints: &self.removal_hints.iter().copied().collect(),
         };
-        let Changes { new, updated, gone, mut fingerprints, removal_hints } =
-            detect_changes(self.known, &seen, &reading);
-        if fingerprints.as_ref().is_some_and(|all| all.rows.len() > FINGERPRINTS_MAX) {
+        let Changes {
+            new,
+            updated,
+            gone,
+            mut fingerprints,
+            removal_hints,
+        } = detect_changes(self.known, &seen, &reading);
+        if fingerprints
+            .as_ref()
+            .is_some_and(|all| all.rows.len() > FINGERPRINTS_MAX)
+        {
             return Err(TOO_MANY_ROWS);
         }
         let mark = fingerprints.as_ref().unwrap_or(self.known).mark();
@@ -151,7 +174,9 @@ impl Pull<'_> {
         let times = || rows.iter().map(|row| row.instant);
         let day_of = |at| start_of_day(at).max(self.date_range.0);
         let newest_row_at = times().filter(|at| *at <= self.now).max().map(day_of);
-        let read_from = stopped_at.and(times().min()).map_or(self.date_range.0, day_of);
+        let read_from = stopped_at
+            .and(times().min())
+            .map_or(self.date_range.0, day_of);
         let mut changed_rows = |changed: Vec<(usize, RowKey)>| -> Vec<ChangedRow> {
             if !self.notify {
                 return Vec::new();
@@ -159,8 +184,18 @@ impl Pull<'_> {
             changed
                 .into_iter()
                 .map(|(index, key)| {
-                    let Row { instant, account, json, .. } = &mut rows[index];
-                    ChangedRow { key, instant: *instant, account: *account, json: json.take() }
+                    let Row {
+                        instant,
+                        account,
+                        json,
+                        ..
+                    } = &mut rows[index];
+                    ChangedRow {
+                        key,
+                        instant: *instant,
+                        account: *account,
+                        json: json.take(),
+                    }
                 })
                 .collect()
         };
@@ -171,7 +206,11 @@ impl Pull<'_> {
             updated_count,
             new: changed_rows(new),
             updated: changed_rows(updated),
-            gone: gone.iter().filter(|_| self.notify).filter_map(|row| self.removed_row(row)).collect(),
+            gone: gone
+                .iter()
+                .filter(|_| self.notify)
+                .filter_map(|row| self.removed_row(row))
+                .collect(),
             fingerprints,
             removal_hints,
             mark,
@@ -185,41 +224,89 @@ impl Pull<'_> {
 
     async fn transactions(&self, banking: &dyn Banking) -> Result<Read, Error> {
         let (from, to) = self.date_range;
-        let interval = DateRange { from: Bound::Instant(from), to: Bound::Instant(to) };
+        let interval = DateRange {
+            from: Bound::Instant(from),
+            to: Bound::Instant(to),
+        };
         let (accounts, zone) = (self.accounts, self.zone);
-        let query = TransactionQuery { accounts, one_account: false, interval: &interval, zone };
+        let query = TransactionQuery {
+            accounts,
+            one_account: false,
+            interval: &interval,
+            zone,
+        };
         let mut collector = RowCollector::new(self);
         if !accounts.is_empty() {
-            let list = TransactionList { provider: banking, credentials: self.credentials, query, until: None };
+            let list = TransactionList {
+                provider: banking,
+                credentials: self.credentials,
+                query,
+                until: None,
+            };
             let mut rows = |row: &Transaction<'_>| collector.transaction(row);
-            TransactionPages::default().read_to_end(&list, self.context, &mut rows).await?;
+            TransactionPages::default()
+                .read_to_end(&list, self.context, &mut rows)
+                .await?;
         }
         let stopped_at = collector.stopped_at;
-        let left = |at| UnreadRange { to: SyncSettings::unread_to(to, at), after_account: None };
+        let left = |at| UnreadRange {
+            to: SyncSettings::unread_to(to, at),
+            after_account: None,
+        };
         let accounts = accounts.iter().map(|account| account.id.into()).collect();
-        Ok(Read { rows: collector.finish()?, unread: stopped_at.map(left), wait: None, stopped_at, accounts })
+        Ok(Read {
+            rows: collector.finish()?,
+            unread: stopped_at.map(left),
+            wait: None,
+            stopped_at,
+            accounts,
+        })
     }
 
-    /// Reads account by account. A run stops between two accounts only: equal trades are distinct rows, so none may be
-    /// read twice. If a later account meets a limit, the rows of those before it are kept.
+    /// Reads account by account. A run stops between two accounts only: equal trades are distinct
+    /// rows, so none may be read twice. If a later account meets a limit, the rows of those before
+    /// it are kept.
     async fn trades(&self, brokerage: &dyn Brokerage) -> Result<Read, Error> {
         // Without an end, so that trades with a future date are reported at once.
-        let span = DateFilter { from: Some(Bound::Instant(self.date_range.0)), to: None };
+        let span = DateFilter {
+            from: Some(Bound::Instant(self.date_range.0)),
+            to: None,
+        };
         let mut collector = RowCollector::new(self);
-        let mut accounts: Vec<&Account> =
-            self.accounts.iter().filter(|account| self.after_account.is_none_or(|last| account.id > last)).collect();
+        let mut accounts: Vec<&Account> = self
+            .accounts
+            .iter()
+            .filter(|account| self.after_account.is_none_or(|last| account.id > last))
+            .collect();
         accounts.sort_unstable_by_key(|account| account.id);
-        let left_after = |account: &Account| UnreadRange { to: self.date_range.1, after_account: Some(account.id) };
+        let left_after = |account: &Account| UnreadRange {
+            to: self.date_range.1,
+            after_account: Some(account.id),
+        };
         let (mut unread, mut wait, mut complete) = (None, None, HashSet::new());
         for (index, account) in accounts.iter().enumerate() {
-            let query = TradeQuery { account, span: &span, zone: self.zone };
+            let query = TradeQuery {
+                account,
+                span: &span,
+                zone: self.zone,
+            };
             let rows_before = collector.rows.len();
-            let list = TradeList { provider: brokerage, credentials: self.credentials, query, until: None };
+            let list = TradeList {
+                provider: brokerage,
+                credentials: self.credentials,
+                query,
+                until: None,
+            };
             let mut rows = |row: &Trade<'_>| collector.trade(row);
-            match TradePages::default().read_to_end(&list, self.context, &mut rows).await {
-                Err(error @ (Error::Deadline | Error::RateLimited { .. } | Error::BudgetUsedUp { .. }))
-                    if index > 0 =>
-                {
+            match TradePages::default()
+                .read_to_end(&list, self.context, &mut rows)
+                .await
+            {
+                Err(
+                    error @ (Error::Deadline
+                    | Error::RateLimited { .. }
+                    | Error::BudgetUsedUp { .. }),
+                ) if index > 0 => {
                     collector.rows.truncate(rows_before);
                     unread = Some(left_after(accounts[index - 1]));
                     let is_limited = !matches!(error, Error::Deadline);
@@ -235,15 +322,29 @@ impl Pull<'_> {
             }
         }
         let mut rows = collector.finish()?;
-        // In the order of `/v1/trades`: newest first, then by account, then as the provider lists them.
+        // In the order of `/v1/trades`: newest first, then by account, then as the provider lists
+        // them.
         rows.sort_by_key(|row| std::cmp::Reverse(row.instant));
-        Ok(Read { rows, unread, wait, stopped_at: None, accounts: complete })
+        Ok(Read {
+            rows,
+            unread,
+            wait,
+            stopped_at: None,
+            accounts: complete,
+        })
     }
 
     fn removed_row(&self, row: &Fingerprint) -> Option<RemovedRow> {
         let is_account = |id: &AccountId| AccountTag::from(*id) == row.digests.account;
-        let account_id = self.accounts.iter().map(|account| account.id).find(is_account)?;
-        Some(RemovedRow { key: row.key, account_id })
+        let account_id = self
+            .accounts
+            .iter()
+            .map(|account| account.id)
+            .find(is_account)?;
+        Some(RemovedRow {
+            key: row.key,
+            account_id,
+        })
     }
 
     /// The whole days that the run has read, of the accounts that it has read to their end.
@@ -266,18 +367,28 @@ impl Pull<'_> {
             days: first_day..=last_day,
             first_certain_day: first_whole_day(from),
             accounts,
-            unreadable: unreadable.iter().map(|row| row.at.map(UtcDay::of)).collect(),
+            unreadable: unreadable
+                .iter()
+                .map(|row| row.at.map(UtcDay::of))
+                .collect(),
         }
     }
 
     /// The unreadable rows of what was read. A page reaches beyond it.
-    fn unreadable(&self, event_type: EventType, stopped_at: Option<Timestamp>) -> Vec<UnreadableRow> {
+    fn unreadable(
+        &self,
+        event_type: EventType,
+        stopped_at: Option<Timestamp>,
+    ) -> Vec<UnreadableRow> {
         let (from, to) = self.date_range;
         let has_end = event_type == EventType::TransactionsSynced;
         let mut unreadable = self.context.take_unreadable();
         unreadable.retain(|row| {
-            row.at
-                .is_none_or(|at| at >= from && (!has_end || at <= to) && stopped_at.is_none_or(|stopped| at > stopped))
+            row.at.is_none_or(|at| {
+                at >= from
+                    && (!has_end || at <= to)
+                    && stopped_at.is_none_or(|stopped| at > stopped)
+            })
         });
         unreadable
     }
@@ -297,7 +408,14 @@ struct RowCollector<'p> {
 impl<'p> RowCollector<'p> {
     fn new(pull: &'p Pull<'p>) -> Self {
         let matched = vec![false; pull.known.rows.len()];
-        Self { pull, matched, rows: Vec::new(), json_bytes: 0, overflowed: false, stopped_at: None }
+        Self {
+            pull,
+            matched,
+            rows: Vec::new(),
+            json_bytes: 0,
+            overflowed: false,
+            stopped_at: None,
+        }
     }
 
     /// Whether the run has read enough.
@@ -307,7 +425,12 @@ impl<'p> RowCollector<'p> {
 
     fn transaction(&mut self, row: &Transaction<'_>) -> ControlFlow<()> {
         // Rows of one instant are read together, so that the next run has a place to continue at.
-        if self.rows.first().is_some_and(|newest| row.instant < newest.instant) && self.must_stop() {
+        if self
+            .rows
+            .first()
+            .is_some_and(|newest| row.instant < newest.instant)
+            && self.must_stop()
+        {
             self.stopped_at = Some(row.instant);
             return ControlFlow::Break(());
         }
@@ -316,7 +439,12 @@ impl<'p> RowCollector<'p> {
             known = self.match_known(id, content);
             known
         });
-        self.add(digests, known.is_some(), (row.instant, row.account.id), || payload::transaction(row, pull.zone))
+        self.add(
+            digests,
+            known.is_some(),
+            (row.instant, row.account.id),
+            || payload::transaction(row, pull.zone),
+        )
     }
 
     fn trade(&mut self, row: &Trade<'_>) -> ControlFlow<()> {
@@ -325,17 +453,26 @@ impl<'p> RowCollector<'p> {
             known = self.match_known(id, content);
             known
         });
-        self.add(digests, known.is_some(), (row.time.instant(), row.account.id), || payload::trade(row))
+        self.add(
+            digests,
+            known.is_some(),
+            (row.time.instant(), row.account.id),
+            || payload::trade(row),
+        )
     }
 
-    /// Finds the fingerprint of an unchanged row, once each. Of many rows with one id, which only a faulty provider
-    /// sends, it looks at the first ones: for the others, the JSON is kept in vain.
+    /// Finds the fingerprint of an unchanged row, once each. Of many rows with one id, which only a
+    /// faulty provider sends, it looks at the first ones: for the others, the JSON is kept in vain.
     fn match_known(&mut self, row: Digest, content: ContentDigest) -> Option<RowDigests> {
         let known = &self.pull.known.rows;
         let first = known.partition_point(|known| known.digests.row < row);
-        let group = known[first..].iter().zip(&mut self.matched[first..]).take(EQUAL_IDS_MAX);
+        let group = known[first..]
+            .iter()
+            .zip(&mut self.matched[first..])
+            .take(EQUAL_IDS_MAX);
         let mut group = group.take_while(|(known, _)| known.digests.row == row);
-        let (known, matched) = group.find(|(known, matched)| known.digests.content == content && !**matched)?;
+        let (known, matched) =
+            group.find(|(known, matched)| known.digests.content == content && !**matched)?;
         *matched = true;
         Some(known.digests)
     }
@@ -357,11 +494,20 @@ impl<'p> RowCollector<'p> {
             self.json_bytes += written.bytes();
             json = Some(written);
         }
-        self.rows.push(Row { seen, instant, account, json });
+        self.rows.push(Row {
+            seen,
+            instant,
+            account,
+            json,
+        });
         ControlFlow::Continue(())
     }
 
     fn finish(self) -> Result<Vec<Row>, Error> {
-        if self.overflowed { Err(TOO_MANY_ROWS) } else { Ok(self.rows) }
+        if self.overflowed {
+            Err(TOO_MANY_ROWS)
+        } else {
+            Ok(self.rows)
+        }
     }
 }

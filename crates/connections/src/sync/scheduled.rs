@@ -1,8 +1,9 @@
 //! What a sync does that the schedule or a provider event has started.
 //!
-//! Rows are read for somebody: an endpoint, or a client that follows changes. Without one, they are read every third
-//! day, so that whoever comes later gets few old rows at once. The connection is refreshed once a day, because its user
-//! is to learn of its status and of the end of its consent. All other runs make no provider call.
+//! Rows are read for somebody: an endpoint, or a client that follows changes. Without one, they are
+//! read every third day, so that whoever comes later gets few old rows at once. The connection is
+//! refreshed once a day, because its user is to learn of its status and of the end of its consent.
+//! All other runs make no provider call.
 
 use bellbird_domain::TimestampExt as _;
 use bellbird_providers::Cause;
@@ -17,7 +18,8 @@ use crate::refresh::Refreshes;
 const FOLLOWED_FOR: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// After linking or a renewal, the provider may still be loading rows.
 const NEW_FOR: SignedDuration = SignedDuration::from_hours(24);
-/// An hour less than three days and a day, because a run may begin a little earlier after its time than the one before.
+/// An hour less than three days and a day, because a run may begin a little earlier after its time
+/// than the one before.
 const ROWS_EVERY: SignedDuration = SignedDuration::from_hours(3 * 24 - 1);
 const REFRESH_EVERY: SignedDuration = SignedDuration::from_hours(23);
 
@@ -34,7 +36,11 @@ fn scope(now: Timestamp, followers: &Followers, is_retry: bool) -> Scope {
     let is_followed = followers.has_endpoint
         || is_within(followers.followed_at, FOLLOWED_FOR)
         || is_within(Some(followers.rows_backfill_began_at), NEW_FOR);
-    if is_followed || is_retry || followers.has_unread || !is_within(followers.synced_at, ROWS_EVERY) {
+    if is_followed
+        || is_retry
+        || followers.has_unread
+        || !is_within(followers.synced_at, ROWS_EVERY)
+    {
         Scope::Rows
     } else if is_within(followers.refreshed_at, REFRESH_EVERY) {
         Scope::Nothing
@@ -48,7 +54,11 @@ impl Syncs<'_> {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let found = self.0.storage.syncs().find_followers(user, id).await?;
         let found = found.ok_or(ConnectionsError::NotFound)?;
-        let cause = if claim.is_requested { Cause::RequestedJob(user) } else { Cause::Schedule };
+        let cause = if claim.is_requested {
+            Cause::RequestedJob(user)
+        } else {
+            Cause::Schedule
+        };
         let scope = scope(self.0.clock.now(), &found, claim.attempts > 0);
         if scope == Scope::Rows {
             return self.sync_once(claim, cause).await.map(|_| ());
@@ -88,24 +98,59 @@ mod tests {
     fn rows_are_read_for_somebody_or_every_third_day() {
         assert_eq!(scope(NOW, &unfollowed(), false), Scope::Nothing);
         for followers in [
-            Followers { has_endpoint: true, ..unfollowed() },
-            Followers { followed_at: Some(ago(29 * 24)), ..unfollowed() },
-            Followers { rows_backfill_began_at: ago(23), ..unfollowed() },
-            Followers { has_unread: true, ..unfollowed() },
-            Followers { synced_at: None, ..unfollowed() },
-            Followers { synced_at: Some(ago(72)), ..unfollowed() },
+            Followers {
+                has_endpoint: true,
+                ..unfollowed()
+            },
+            Followers {
+                followed_at: Some(ago(29 * 24)),
+                ..unfollowed()
+            },
+            Followers {
+                rows_backfill_began_at: ago(23),
+                ..unfollowed()
+            },
+            Followers {
+                has_unread: true,
+                ..unfollowed()
+            },
+            Followers {
+                synced_at: None,
+                ..unfollowed()
+            },
+            Followers {
+                synced_at: Some(ago(72)),
+                ..unfollowed()
+            },
         ] {
             assert_eq!(scope(NOW, &followers, false), Scope::Rows, "{followers:?}");
         }
-        assert_eq!(scope(NOW, &unfollowed(), true), Scope::Rows, "what failed is repeated");
-        let followed_before = Followers { followed_at: Some(ago(31 * 24)), ..unfollowed() };
+        assert_eq!(
+            scope(NOW, &unfollowed(), true),
+            Scope::Rows,
+            "what failed is repeated"
+        );
+        let followed_before = Followers {
+            followed_at: Some(ago(31 * 24)),
+            ..unfollowed()
+        };
         assert_eq!(scope(NOW, &followed_before, false), Scope::Nothing);
     }
 
     #[test]
     fn unfollowed_connection_is_refreshed_once_a_day() {
         for refreshed_at in [None, Some(ago(24))] {
-            assert_eq!(scope(NOW, &Followers { refreshed_at, ..unfollowed() }, false), Scope::Refresh);
+            assert_eq!(
+                scope(
+                    NOW,
+                    &Followers {
+                        refreshed_at,
+                        ..unfollowed()
+                    },
+                    false
+                ),
+                Scope::Refresh
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Many connections' syncs at one provider: the schedule, the lanes and the shares of calls are those of the service,
-//! and days pass in seconds. It shows what a provider's limit and an outage do to the syncs of all, and to reads.
+//! Many connections' syncs at one provider: the schedule, the lanes and the shares of calls are
+//! those of the service, and days pass in seconds. It shows what a provider's limit and an outage
+//! do to the syncs of all, and to reads.
 //!
 //! `BELLBIRD_TEST_SIMULATED_CONNECTIONS` sets how many, for the table in docs/scaling.md.
 
@@ -24,7 +25,10 @@ const HOUR: u64 = 3_600;
 const POLL: Duration = Duration::from_secs(5);
 /// The refresh at the start of a sync, which is never refused.
 const REFRESH_CALLS: u32 = 2;
-const READ: CallKind = CallKind::Request { begins: true, has_share: true };
+const READ: CallKind = CallKind::Request {
+    begins: true,
+    has_share: true,
+};
 
 #[derive(Clone)]
 struct Scenario {
@@ -57,7 +61,9 @@ impl Outcome {
     fn lag(&self, per_mille: usize) -> u64 {
         let mut lags = self.lags.clone();
         lags.sort_unstable();
-        lags.get((lags.len() * per_mille / 1_000).min(lags.len().saturating_sub(1))).copied().unwrap_or_default()
+        lags.get((lags.len() * per_mille / 1_000).min(lags.len().saturating_sub(1)))
+            .copied()
+            .unwrap_or_default()
     }
 
     fn print(&self, name: &str, scenario: &Scenario) {
@@ -94,7 +100,10 @@ struct World {
 
 impl World {
     fn new(scenario: Scenario) -> Self {
-        let (settings, began) = (SyncSettings::default(), (Instant::now(), Timestamp::UNIX_EPOCH));
+        let (settings, began) = (
+            SyncSettings::default(),
+            (Instant::now(), Timestamp::UNIX_EPOCH),
+        );
         let due = (0..scenario.connections)
             .map(|number| Reverse((settings.next_sync_at(began.1, phase(number)), number)))
             .collect();
@@ -105,8 +114,17 @@ impl World {
             reads: 0,
             reads_refused: 0,
         };
-        let window = scenario.per_minute.map(|calls| CallWindow::new("simulated", calls, None));
-        Self { scenario, settings, window, began, due: Mutex::new(due), outcome: Mutex::new(outcome) }
+        let window = scenario
+            .per_minute
+            .map(|calls| CallWindow::new("simulated", calls, None));
+        Self {
+            scenario,
+            settings,
+            window,
+            began,
+            due: Mutex::new(due),
+            outcome: Mutex::new(outcome),
+        }
     }
 
     fn now(&self) -> Timestamp {
@@ -121,12 +139,17 @@ impl World {
     async fn lane(self: Arc<Self>) {
         while self.hour() < self.scenario.hours {
             if self.scenario.outage.contains(&self.hour()) {
-                sleep_until(self.began.0 + Duration::from_secs(self.scenario.outage.end * HOUR)).await;
+                sleep_until(self.began.0 + Duration::from_secs(self.scenario.outage.end * HOUR))
+                    .await;
             }
             let now = self.now();
             let first = {
                 let mut due = self.due.lock();
-                if due.peek().is_some_and(|Reverse((at, _))| *at <= now) { due.pop() } else { None }
+                if due.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+                    due.pop()
+                } else {
+                    None
+                }
             };
             match first {
                 Some(Reverse((at, number))) => self.sync(at, number).await,
@@ -146,29 +169,44 @@ impl World {
             }
             outcome.counts[number as usize] += 1;
             if hour >= settled {
-                outcome.lags.push(now.duration_since(due_at).as_secs().unsigned_abs());
+                outcome
+                    .lags
+                    .push(now.duration_since(due_at).as_secs().unsigned_abs());
             }
         }
         match &self.window {
             Some(window) => {
                 for call in 0..REFRESH_CALLS + self.scenario.row_calls {
-                    let kind = if call < REFRESH_CALLS { CallKind::SyncRefresh } else { CallKind::Sync };
+                    let kind = if call < REFRESH_CALLS {
+                        CallKind::SyncRefresh
+                    } else {
+                        CallKind::Sync
+                    };
                     while let Err(refused) = window.take(kind, None).await {
                         sleep(refused.wait).await;
                     }
                     sleep(self.scenario.call_time).await;
                 }
             }
-            None => sleep(self.scenario.call_time * (REFRESH_CALLS + self.scenario.row_calls)).await,
+            None => {
+                sleep(self.scenario.call_time * (REFRESH_CALLS + self.scenario.row_calls)).await
+            }
         }
         let next = self.settings.next_sync_at(self.now(), phase(number));
         self.due.lock().push(Reverse((next, number)));
     }
 
     async fn reads(self: Arc<Self>) {
-        let Some(window) = self.window.as_ref().filter(|_| self.scenario.reads_per_minute > 0) else { return };
+        let Some(window) = self
+            .window
+            .as_ref()
+            .filter(|_| self.scenario.reads_per_minute > 0)
+        else {
+            return;
+        };
         while self.hour() < self.scenario.hours {
-            sleep(Duration::from_secs(60) / u32::try_from(self.scenario.reads_per_minute).unwrap()).await;
+            sleep(Duration::from_secs(60) / u32::try_from(self.scenario.reads_per_minute).unwrap())
+                .await;
             let is_refused = window.take(READ, Some(Uuid::new_v4())).await.is_err();
             let mut outcome = self.outcome.lock();
             outcome.reads += 1;
@@ -200,32 +238,62 @@ async fn simulate(name: &str, scenario: Scenario) -> Outcome {
     outcome
 }
 
-#[expect(clippy::disallowed_methods, reason = "how much a test simulates is no setting of the service")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how much a test simulates is no setting of the service"
+)]
 fn connections(usual: u64) -> u64 {
-    std::env::var("BELLBIRD_TEST_SIMULATED_CONNECTIONS").ok().map_or(usual, |text| text.parse().unwrap())
+    std::env::var("BELLBIRD_TEST_SIMULATED_CONNECTIONS")
+        .ok()
+        .map_or(usual, |text| text.parse().unwrap())
 }
 
 /// A provider whose limit is not known: the lanes of the instances are the limit.
 fn unlimited(connections: u64) -> Scenario {
     let (row_calls, call_time) = (2, Duration::from_millis(250));
-    // A lane does one sync a second, and a connection needs four of them a day. Half of the lanes are spare.
-    let instances = (connections * 4 * 2).div_ceil(86_400 * ProviderSyncs::default().at_once as u64) as usize;
+    // A lane does one sync a second, and a connection needs four of them a day. Half of the lanes
+    // are spare.
+    let instances =
+        (connections * 4 * 2).div_ceil(86_400 * ProviderSyncs::default().at_once as u64) as usize;
     let (per_minute, reads_per_minute) = (None, 0);
-    Scenario { connections, instances, row_calls, call_time, per_minute, reads_per_minute, outage: 0..0, hours: 48 }
+    Scenario {
+        connections,
+        instances,
+        row_calls,
+        call_time,
+        per_minute,
+        reads_per_minute,
+        outage: 0..0,
+        hours: 48,
+    }
 }
 
 /// SnapTrade with an app's usual limit: two calls of a refresh, and two accounts.
 fn broker(connections: u64) -> Scenario {
-    Scenario { instances: 3, per_minute: Some(250), reads_per_minute: 40, ..unlimited(connections) }
+    Scenario {
+        instances: 3,
+        per_minute: Some(250),
+        reads_per_minute: 40,
+        ..unlimited(connections)
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn syncs_are_even_again_at_once_after_an_outage() {
-    let scenario = Scenario { outage: 12..14, ..unlimited(connections(20_000)) };
+    let scenario = Scenario {
+        outage: 12..14,
+        ..unlimited(connections(20_000))
+    };
     let outcome = simulate("two hours' outage", scenario.clone()).await;
     let mean = scenario.connections as u32 / 6;
     let settled = &outcome.hours[21..];
-    assert!(settled.iter().all(|hour| (mean * 9 / 10..mean * 11 / 10).contains(hour)), "{mean}: {:?}", outcome.hours);
+    assert!(
+        settled
+            .iter()
+            .all(|hour| (mean * 9 / 10..mean * 11 / 10).contains(hour)),
+        "{mean}: {:?}",
+        outcome.hours
+    );
     assert!(outcome.lag(990) <= POLL.as_secs(), "{}", outcome.lag(990));
 }
 
@@ -237,12 +305,16 @@ async fn broker_carries_some_thousand_connections() {
     assert!(outcome.counts.iter().all(|count| (7..=8).contains(count)));
 }
 
-/// Too many connections for the provider: all are synced less often, none of them never, and reads go on.
+/// Too many connections for the provider: all are synced less often, none of them never, and reads
+/// go on.
 #[tokio::test(start_paused = true)]
 async fn overload_is_shared_by_all_connections() {
     let scenario = broker(40_000);
     let outcome = simulate("an overloaded broker", scenario).await;
-    let (least, most) = (outcome.counts.iter().min().unwrap(), outcome.counts.iter().max().unwrap());
+    let (least, most) = (
+        outcome.counts.iter().min().unwrap(),
+        outcome.counts.iter().max().unwrap(),
+    );
     assert!(*least >= 1 && most - least <= 1, "{least} to {most}");
     assert_eq!(outcome.reads_refused, 0);
 }

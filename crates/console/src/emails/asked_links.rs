@@ -1,5 +1,5 @@
-//! Links to sign in that somebody asks for. A queue sends them, so nobody waits for the mail server, and no response
-//! tells by its time whether somebody is a user.
+//! Links to sign in that somebody asks for. A queue sends them, so nobody waits for the mail
+//! server, and no response tells by its time whether somebody is a user.
 
 use std::sync::Arc;
 
@@ -14,8 +14,13 @@ use tracing::{Instrument as _, Span};
 use super::{Mailer, SignInEmail};
 use crate::sign_in_link::insert_link;
 
-/// Of one user: five at once, and one each 96 minutes. So at most 5 an hour and 20 a day fill a mailbox.
-const LIMIT_OF_USER: Limit = Limit { calls: 5, period_us: 5 * 96 * 60_000_000, credit: 0 };
+/// Of one user: five at once, and one each 96 minutes. So at most 5 an hour and 20 a day fill a
+/// mailbox.
+const LIMIT_OF_USER: Limit = Limit {
+    calls: 5,
+    period_us: 5 * 96 * 60_000_000,
+    credit: 0,
+};
 /// Of all users together.
 const PER_MINUTE: u32 = 60;
 /// That wait to be sent.
@@ -48,14 +53,23 @@ impl Mailer {
         clock: Clock,
         store: Option<&SharedStore>,
     ) -> mpsc::Sender<AskedLink> {
-        let limit = RateLimiter::per_minute(PER_MINUTE).map(|limit| limit.shared(store, "emailed_links"));
+        let limit =
+            RateLimiter::per_minute(PER_MINUTE).map(|limit| limit.shared(store, "emailed_links"));
         let limit_of_user = RateLimiter::new(LIMIT_OF_USER).shared(store, "emailed_links_of_user");
-        let sender = Arc::new(Sender { mailer: self, storage, clock, limit_of_user, limit });
+        let sender = Arc::new(Sender {
+            mailer: self,
+            storage,
+            clock,
+            limit_of_user,
+            limit,
+        });
         let (asked, mut waiting) = mpsc::channel::<AskedLink>(WAITING_MAX);
         tokio::spawn(async move {
             let places = Arc::new(Semaphore::new(SENDING_MAX));
             while let Some(link) = waiting.recv().await {
-                let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                    return;
+                };
                 let (sender, span) = (Arc::clone(&sender), link.span.clone());
                 let sent = async move {
                     // A failure is in the log, and the user asks again.
@@ -74,9 +88,17 @@ impl Mailer {
 impl Sender {
     async fn send(&self, link: &AskedLink) -> Result<(), String> {
         let now = self.clock.now();
-        let found = self.storage.users().find_by_email(&link.email).await.map_err(|error| error.to_string())?;
-        // Who may not sign in gets no e-mail, because nobody has proved that the address is the user's.
-        let Some(user) = found.filter(|user| user.console_sign_in) else { return Ok(()) };
+        let found = self
+            .storage
+            .users()
+            .find_by_email(&link.email)
+            .await
+            .map_err(|error| error.to_string())?;
+        // Who may not sign in gets no e-mail, because nobody has proved that the address is the
+        // user's.
+        let Some(user) = found.filter(|user| user.console_sign_in) else {
+            return Ok(());
+        };
         if !self.limit_of_user.take(user.id, now).await.allowed {
             return Err("this user was sent 5 within an hour, or 20 within a day".to_owned());
         }
@@ -86,10 +108,23 @@ impl Sender {
             return Err("60 were sent within a minute".to_owned());
         }
         let browser = Some(link.browser.expose_secret());
-        let url = insert_link(&self.storage, user.id, browser, self.mailer.console_url(), now).await;
+        let url = insert_link(
+            &self.storage,
+            user.id,
+            browser,
+            self.mailer.console_url(),
+            now,
+        )
+        .await;
         let url = url.map_err(|error| error.to_string())?;
-        let email = SignInEmail { url: url.expose_secret(), browser: &link.browser_name };
+        let email = SignInEmail {
+            url: url.expose_secret(),
+            browser: &link.browser_name,
+        };
         let text = email.text().map_err(|error| error.to_string())?;
-        self.mailer.send(&user.email, text).await.map_err(|error| error.to_string())
+        self.mailer
+            .send(&user.email, text)
+            .await
+            .map_err(|error| error.to_string())
     }
 }

@@ -1,5 +1,5 @@
-//! E-mails to users, by the operator's mail server: links to sign in, and what a user has to know. They hold no amount
-//! and no account number.
+//! E-mails to users, by the operator's mail server: links to sign in, and what a user has to know.
+//! They hold no amount and no account number.
 
 pub(crate) mod asked_links;
 mod notices;
@@ -9,7 +9,9 @@ mod texts;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lettre::message::header::{ContentTransferEncoding, ContentType, HeaderName, HeaderValue, MIME_VERSION_1_0};
+use lettre::message::header::{
+    ContentTransferEncoding, ContentType, HeaderName, HeaderValue, MIME_VERSION_1_0,
+};
 use lettre::message::{Body, Mailbox};
 use lettre::transport::smtp::extension::ClientId;
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
@@ -52,18 +54,38 @@ impl Mailer {
     ///
     /// # Errors
     /// If TLS cannot be set up.
-    pub fn new(settings: &EmailSettings, console_url: &str) -> Result<Self, lettre::transport::smtp::Error> {
+    pub fn new(
+        settings: &EmailSettings,
+        console_url: &str,
+    ) -> Result<Self, lettre::transport::smtp::Error> {
         let console_url = console_url.trim_end_matches('/').to_owned();
-        let name = console_url.parse::<http::Uri>().ok().and_then(|url| url.host().map(str::to_owned));
+        let name = console_url
+            .parse::<http::Uri>()
+            .ok()
+            .and_then(|url| url.host().map(str::to_owned));
         let transport = settings
             .transport()?
-            .hello_name(name.clone().map_or_else(ClientId::default, ClientId::Domain))
+            .hello_name(
+                name.clone()
+                    .map_or_else(ClientId::default, ClientId::Domain),
+            )
             .timeout(Some(SEND_TIMEOUT))
             .pool_config(lettre::transport::smtp::PoolConfig::new().max_size(CONNECTIONS_MAX))
             .build();
-        let (server, host) = (settings.server(), name.unwrap_or_else(|| "localhost".to_owned()));
-        let inner = Inner { transport, from: settings.from.clone(), server, console_url, host };
-        Ok(Self { inner: Arc::new(inner) })
+        let (server, host) = (
+            settings.server(),
+            name.unwrap_or_else(|| "localhost".to_owned()),
+        );
+        let inner = Inner {
+            transport,
+            from: settings.from.clone(),
+            server,
+            console_url,
+            host,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     pub(crate) fn console_url(&self) -> &str {
@@ -77,7 +99,10 @@ impl Mailer {
     pub async fn check(&self) -> Result<(), SendError> {
         match tokio::time::timeout(SEND_TIMEOUT, self.inner.transport.test_connection()).await {
             Ok(Ok(true)) => Ok(()),
-            Ok(Ok(false)) => Err(SendError::Unavailable(format!("{} ended the connection", self.inner.server))),
+            Ok(Ok(false)) => Err(SendError::Unavailable(format!(
+                "{} ended the connection",
+                self.inner.server
+            ))),
             Ok(Err(error)) => Err(server::explain(&error, &self.inner.server)),
             Err(_) => Err(server::timed_out(&self.inner.server)),
         }
@@ -88,8 +113,18 @@ impl Mailer {
     /// # Errors
     /// If the mail server does not take it.
     pub async fn send_test(&self, address: &str) -> Result<(), SendError> {
-        let body = format!("E-mails of Bellbird at {} arrive here.\n", self.inner.console_url);
-        self.send(address, Text { subject: "Test of Bellbird's e-mails".to_owned(), body }).await
+        let body = format!(
+            "E-mails of Bellbird at {} arrive here.\n",
+            self.inner.console_url
+        );
+        self.send(
+            address,
+            Text {
+                subject: "Test of Bellbird's e-mails".to_owned(),
+                body,
+            },
+        )
+        .await
     }
 
     pub(crate) async fn send(&self, address: &str, text: Text) -> Result<(), SendError> {
@@ -100,7 +135,9 @@ impl Mailer {
     }
 
     async fn try_send(&self, address: &str, text: Text) -> Result<(), SendError> {
-        let to: Address = address.parse().map_err(|_| SendError::Rejected("the address cannot be one".to_owned()))?;
+        let to: Address = address
+            .parse()
+            .map_err(|_| SendError::Rejected("the address cannot be one".to_owned()))?;
         let message = Message::builder()
             .message_id(Some(format!("<{}@{}>", Uuid::new_v4(), self.inner.host)))
             .header(MIME_VERSION_1_0)
@@ -108,7 +145,10 @@ impl Mailer {
             .to(Mailbox::new(None, to))
             .subject(text.subject)
             // Out-of-office replies to it help nobody.
-            .raw_header(HeaderValue::new(HeaderName::new_from_ascii_str("Auto-Submitted"), "auto-generated".into()))
+            .raw_header(HeaderValue::new(
+                HeaderName::new_from_ascii_str("Auto-Submitted"),
+                "auto-generated".into(),
+            ))
             .header(ContentType::TEXT_PLAIN)
             .body(encoded(text.body))
             .map_err(|_| SendError::Rejected("the e-mail cannot be made".to_owned()))?;
@@ -139,6 +179,9 @@ mod tests {
         let body = encoded(format!("Open this link:\n\n{link}\n"));
         let text = String::from_utf8(body.as_ref().to_vec()).unwrap();
         assert_eq!(text, format!("Open this link:\r\n\r\n{link}\r\n"));
-        assert_ne!(encoded("Grüße\n".to_owned()).encoding(), ContentTransferEncoding::SevenBit);
+        assert_ne!(
+            encoded("Grüße\n".to_owned()).encoding(),
+            ContentTransferEncoding::SevenBit
+        );
     }
 }

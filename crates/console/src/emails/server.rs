@@ -13,7 +13,8 @@ use crate::local::is_loopback_host;
 /// Codes of a server that wants another login than that of the settings (RFC 4954).
 const LOGIN_CODES: [&str; 5] = ["530", "534", "535", "538", "454"];
 
-/// Why an e-mail was not sent. It names the server and has none of its text, which may name the recipient.
+/// Why an e-mail was not sent. It names the server and has none of its text, which may name the
+/// recipient.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The server rejects it for good, or the address cannot be one.
@@ -53,12 +54,17 @@ impl EmailSettings {
     pub fn parse_url(text: &str) -> Option<SecretString> {
         let (scheme, rest) = text.split_once("://")?;
         let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host).trim_end_matches('/');
+        let host = authority
+            .rsplit_once('@')
+            .map_or(authority, |(_, host)| host)
+            .trim_end_matches('/');
         let name = host.parse::<http::uri::Authority>().ok()?.host().to_owned();
         let url = match scheme {
             "smtps" if query.is_empty() => text.to_owned(),
             "smtp" if query.is_empty() && is_loopback_host(&name) => text.to_owned(),
-            "smtp" if query.is_empty() || query == "tls=required" => format!("smtp://{authority}?tls=required"),
+            "smtp" if query.is_empty() || query == "tls=required" => {
+                format!("smtp://{authority}?tls=required")
+            }
             _ => return None,
         };
         AsyncSmtpTransport::<Tokio1Executor>::from_url(&url).ok()?;
@@ -83,7 +89,10 @@ impl EmailSettings {
         let url = self.url.expose_secret();
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
         let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host).trim_end_matches('/');
+        let host = authority
+            .rsplit_once('@')
+            .map_or(authority, |(_, host)| host)
+            .trim_end_matches('/');
         let port = match (scheme, query) {
             ("smtps", _) => 465,
             (_, "") => 25,
@@ -105,16 +114,19 @@ pub(super) fn explain(error: &Error, server: &str) -> SendError {
     let code = error.status().map(|code| code.to_string());
     let unavailable = |text: String| SendError::Unavailable(text);
     match code {
-        Some(code) if LOGIN_CODES.contains(&code.as_str()) => {
-            unavailable(format!("{server} rejects the user and password of console.smtp_url ({code})"))
-        }
-        Some(code) if error.is_permanent() => {
-            SendError::Rejected(format!("{server} rejects the recipient or the sender ({code})"))
-        }
+        Some(code) if LOGIN_CODES.contains(&code.as_str()) => unavailable(format!(
+            "{server} rejects the user and password of console.smtp_url ({code})"
+        )),
+        Some(code) if error.is_permanent() => SendError::Rejected(format!(
+            "{server} rejects the recipient or the sender ({code})"
+        )),
         Some(code) => unavailable(format!("{server} does not take it now ({code})")),
         None => {
             let causes = std::iter::successors(error.source(), |&cause| cause.source());
-            let kind = causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind).next();
+            let kind = causes
+                .filter_map(|cause| cause.downcast_ref::<io::Error>())
+                .map(io::Error::kind)
+                .next();
             let text = match kind {
                 Some(ErrorKind::ConnectionRefused) => format!("connection refused by {server}"),
                 Some(ErrorKind::TimedOut) => return timed_out(server),
@@ -123,7 +135,9 @@ pub(super) fn explain(error: &Error, server: &str) -> SendError {
                     "TLS failed at {server}: check its certificate, and that smtps:// is for a port that begins with \
                      TLS, such as 465, and smtp:// for STARTTLS, such as 587"
                 ),
-                _ => format!("{server} does not speak SMTP, or not with the TLS and login of console.smtp_url"),
+                _ => format!(
+                    "{server} does not speak SMTP, or not with the TLS and login of console.smtp_url"
+                ),
             };
             unavailable(text)
         }
@@ -137,7 +151,9 @@ pub(super) fn timed_out(server: &str) -> SendError {
 /// The error of the resolver has no kind of its own.
 fn lookup_failed(error: &Error) -> bool {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.map(ToString::to_string).any(|text| text.contains("lookup address"))
+    causes
+        .map(ToString::to_string)
+        .any(|text| text.contains("lookup address"))
 }
 
 #[cfg(test)]
@@ -147,9 +163,18 @@ mod tests {
     #[test]
     fn only_this_machine_is_spoken_to_without_tls() {
         for (text, expected) in [
-            ("smtps://me:pass@mail.example.com", Some("smtps://me:pass@mail.example.com")),
-            ("smtp://me:pass@mail.example.com", Some("smtp://me:pass@mail.example.com?tls=required")),
-            ("smtp://mail.example.com:587?tls=required", Some("smtp://mail.example.com:587?tls=required")),
+            (
+                "smtps://me:pass@mail.example.com",
+                Some("smtps://me:pass@mail.example.com"),
+            ),
+            (
+                "smtp://me:pass@mail.example.com",
+                Some("smtp://me:pass@mail.example.com?tls=required"),
+            ),
+            (
+                "smtp://mail.example.com:587?tls=required",
+                Some("smtp://mail.example.com:587?tls=required"),
+            ),
             ("smtp://localhost:1025", Some("smtp://localhost:1025")),
             ("smtp://[::1]:1025", Some("smtp://[::1]:1025")),
             ("smtp://mail.example.com?tls=opportunistic", None),
@@ -159,7 +184,11 @@ mod tests {
             ("mail.example.com", None),
         ] {
             let url = EmailSettings::parse_url(text);
-            assert_eq!(url.as_ref().map(|url| url.expose_secret()), expected, "{text}");
+            assert_eq!(
+                url.as_ref().map(|url| url.expose_secret()),
+                expected,
+                "{text}"
+            );
         }
     }
 

@@ -71,7 +71,10 @@ impl Text {
     pub(super) fn of(template: &impl Template) -> Result<Self, askama::Error> {
         let text = template.render()?;
         let (subject, body) = text.split_once("\n\n").unwrap_or((&text, ""));
-        Ok(Self { subject: subject.to_owned(), body: body.to_owned() })
+        Ok(Self {
+            subject: subject.to_owned(),
+            body: body.to_owned(),
+        })
     }
 
     pub(super) fn of_due(email: &DueEmail, console_url: &str) -> Result<Self, askama::Error> {
@@ -80,17 +83,32 @@ impl Text {
         match email.key.kind {
             EmailKind::Connection => {
                 let ends_on = email.at.map(|at| zone.day(at));
-                Self::of(&ConnectionEmail { console_url, institution: &name, ends_on })
+                Self::of(&ConnectionEmail {
+                    console_url,
+                    institution: &name,
+                    ends_on,
+                })
             }
             EmailKind::Endpoint => {
                 let host = &host_of(&email.name);
-                Self::of(&EndpointEmail { console_url, host, reason: why_disabled(Some(&email.detail)) })
+                Self::of(&EndpointEmail {
+                    console_url,
+                    host,
+                    reason: why_disabled(Some(&email.detail)),
+                })
             }
             EmailKind::Security => {
                 let at = email.at.unwrap_or_default();
                 let (day, time) = (zone.day(at), zone.time(at));
                 let (what, name, page) = match email.detail.as_str() {
-                    "session.create" => return Self::of(&NewBrowserEmail { console_url, browser: &name, day, time }),
+                    "session.create" => {
+                        return Self::of(&NewBrowserEmail {
+                            console_url,
+                            browser: &name,
+                            day,
+                            time,
+                        });
+                    }
                     "sign_in_link.create" => return Self::of(&SignInLinkEmail { day, time }),
                     "setup_token.create" => ("setup token", name, "programs"),
                     "webhook_endpoint.create" | "webhook_endpoint.update" => {
@@ -98,7 +116,14 @@ impl Text {
                     }
                     _ => ("API key", name, "keys"),
                 };
-                Self::of(&NewProgramEmail { console_url, what, name: &name, page, day, time })
+                Self::of(&NewProgramEmail {
+                    console_url,
+                    what,
+                    name: &name,
+                    page,
+                    day,
+                    time,
+                })
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The operator's identity provider: what it says of itself, and the exchange of a code for an identity.
+//! The operator's identity provider: what it says of itself, and the exchange of a code for an
+//! identity.
 
 pub(crate) mod attempt;
 
@@ -17,14 +18,15 @@ use http::Uri;
 use http_body_util::Full;
 use jiff::Timestamp;
 use openidconnect::core::{
-    CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreIdToken, CoreIdTokenClaims, CoreJwsSigningAlgorithm,
-    CoreProviderMetadata, CoreUserInfoClaims,
+    CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreIdToken, CoreIdTokenClaims,
+    CoreJwsSigningAlgorithm, CoreProviderMetadata, CoreUserInfoClaims,
 };
 use openidconnect::{
-    AccessToken, AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, ClientSecret, CsrfToken,
-    DiscoveryError, EndpointMaybeSet, EndpointNotSet, EndpointSet, HttpRequest, HttpResponse, IssuerUrl, Nonce,
-    OAuth2TokenResponse as _, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope,
-    SignatureVerificationError, TokenResponse as _, UserInfoError,
+    AccessToken, AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, ClientSecret,
+    CsrfToken, DiscoveryError, EndpointMaybeSet, EndpointNotSet, EndpointSet, HttpRequest,
+    HttpResponse, IssuerUrl, Nonce, OAuth2TokenResponse as _, PkceCodeChallenge, PkceCodeVerifier,
+    RedirectUrl, RequestTokenError, Scope, SignatureVerificationError, TokenResponse as _,
+    UserInfoError,
 };
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
@@ -67,8 +69,14 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::EdDsa,
 ];
 
-type Client =
-    CoreClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointMaybeSet, EndpointMaybeSet>;
+type Client = CoreClient<
+    EndpointSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointMaybeSet,
+    EndpointMaybeSet,
+>;
 
 /// Why nobody is signed in. The texts are for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,9 +133,12 @@ pub(crate) struct ExchangePermit<'p> {
     _of_address: Option<Permit<IpAddr>>,
 }
 
-/// Asks the identity provider for its metadata and keys. Returns the redirect URI to register there, or the reason why
-/// users cannot sign in.
-pub async fn check_identity_provider(settings: &OidcSettings, console_url: &str) -> Result<String, &'static str> {
+/// Asks the identity provider for its metadata and keys. Returns the redirect URI to register
+/// there, or the reason why users cannot sign in.
+pub async fn check_identity_provider(
+    settings: &OidcSettings,
+    console_url: &str,
+) -> Result<String, &'static str> {
     let provider = IdentityProvider::new(settings, console_url);
     let checked = async { provider.client(&*provider.metadata(None).await?).map(drop) };
     checked.await.map_err(ProviderError::reason)?;
@@ -136,10 +147,17 @@ pub async fn check_identity_provider(settings: &OidcSettings, console_url: &str)
 
 impl IdentityProvider {
     pub(crate) fn new(settings: &OidcSettings, console_url: &str) -> Self {
-        let host = settings.issuer.parse::<Uri>().ok().and_then(|issuer| issuer.host().map(str::to_owned));
+        let host = settings
+            .issuer
+            .parse::<Uri>()
+            .ok()
+            .and_then(|issuer| issuer.host().map(str::to_owned));
         Self {
             settings: settings.clone(),
-            redirect_uri: format!("{}/sign-in/oidc/callback", console_url.trim_end_matches('/')),
+            redirect_uri: format!(
+                "{}/sign-in/oidc/callback",
+                console_url.trim_end_matches('/')
+            ),
             name: host.unwrap_or_default(),
             cookie: Cookie::of_identity_provider(console_url),
             known: Mutex::default(),
@@ -158,13 +176,20 @@ impl IdentityProvider {
     }
 
     /// Where the browser asks the provider to sign it in.
-    pub(crate) async fn authorization_url(&self, attempt: &Attempt) -> Result<String, ProviderError> {
+    pub(crate) async fn authorization_url(
+        &self,
+        attempt: &Attempt,
+    ) -> Result<String, ProviderError> {
         let _permit = self.permits.try_acquire().map_err(|_| TOO_MANY)?;
         let client = self.client(&*self.metadata(None).await?)?;
         let (state, nonce) = (CsrfToken::new(attempt.state()), Nonce::new(attempt.nonce()));
         let verifier = PkceCodeVerifier::new(attempt.code_verifier());
         let (url, ..) = client
-            .authorize_url(CoreAuthenticationFlow::AuthorizationCode, move || state, move || nonce)
+            .authorize_url(
+                CoreAuthenticationFlow::AuthorizationCode,
+                move || state,
+                move || nonce,
+            )
             .add_scope(Scope::new("email".to_owned()))
             .set_pkce_challenge(PkceCodeChallenge::from_code_verifier_sha256(&verifier))
             .url();
@@ -174,11 +199,15 @@ impl IdentityProvider {
         }
     }
 
-    /// Permits a client to exchange a code. None: others of its address do, or many others. `address` is None without a
-    /// listener.
+    /// Permits a client to exchange a code. None: others of its address do, or many others.
+    /// `address` is None without a listener.
     pub(crate) fn admit(&self, address: Option<IpAddr>) -> Option<ExchangePermit<'_>> {
-        let of_address = address.map(|address| self.permits_of_address.try_acquire(address).ok_or(()));
-        Some(ExchangePermit { _of_address: of_address.transpose().ok()?, _of_all: self.permits.try_acquire().ok()? })
+        let of_address =
+            address.map(|address| self.permits_of_address.try_acquire(address).ok_or(()));
+        Some(ExchangePermit {
+            _of_address: of_address.transpose().ok()?,
+            _of_all: self.permits.try_acquire().ok()?,
+        })
     }
 
     /// Exchanges the code of a callback, once, and checks who it stands for.
@@ -196,15 +225,22 @@ impl IdentityProvider {
             .exchange_code(AuthorizationCode::new(code.to_owned()))
             .map_err(|_| Unavailable("it names no token endpoint"))?
             .set_pkce_verifier(PkceCodeVerifier::new(attempt.code_verifier()));
-        let tokens = request.request_async(&http).await.map_err(|error| match error {
-            RequestTokenError::ServerResponse(response) => Rejected(token_error(response.error().as_ref())),
-            RequestTokenError::Request(_) => Unavailable("its token endpoint does not answer"),
-            _ => Unavailable("its token endpoint answers with something else than tokens"),
-        })?;
+        let tokens = request
+            .request_async(&http)
+            .await
+            .map_err(|error| match error {
+                RequestTokenError::ServerResponse(response) => {
+                    Rejected(token_error(response.error().as_ref()))
+                }
+                RequestTokenError::Request(_) => Unavailable("its token endpoint does not answer"),
+                _ => Unavailable("its token endpoint answers with something else than tokens"),
+            })?;
         let token = tokens.id_token().ok_or(Rejected("no ID token"))?;
         let nonce = Nonce::new(attempt.nonce());
         let claims = match verify(&client, token, &nonce, now) {
-            Err(ClaimsVerificationError::SignatureVerification(SignatureVerificationError::NoMatchingKey)) => {
+            Err(ClaimsVerificationError::SignatureVerification(
+                SignatureVerificationError::NoMatchingKey,
+            )) => {
                 let renewed = self.metadata(Some(&metadata)).await?;
                 verify(&self.client(&renewed)?, token, &nonce, now)
             }
@@ -223,17 +259,24 @@ impl IdentityProvider {
             }
         };
         match email {
-            Some(email) if is_verified == Some(true) => {
-                Ok(ProvenIdentity { subject: subject.to_owned(), email: email.to_string() })
-            }
+            Some(email) if is_verified == Some(true) => Ok(ProvenIdentity {
+                subject: subject.to_owned(),
+                email: email.to_string(),
+            }),
             _ => Err(ProviderError::EmailNotVerified),
         }
     }
 
     fn client(&self, metadata: &CoreProviderMetadata) -> Result<Client, ProviderError> {
-        let OidcSettings { client_id, client_secret, .. } = &self.settings;
-        let (id, secret) =
-            (ClientId::new(client_id.clone()), ClientSecret::new(client_secret.expose_secret().to_owned()));
+        let OidcSettings {
+            client_id,
+            client_secret,
+            ..
+        } = &self.settings;
+        let (id, secret) = (
+            ClientId::new(client_id.clone()),
+            ClientSecret::new(client_secret.expose_secret().to_owned()),
+        );
         let redirect_uri = RedirectUrl::new(self.redirect_uri.clone());
         let redirect_uri = redirect_uri.map_err(|_| Unavailable("console.public_url is no URL"))?;
         // What a provider takes that does not say.
@@ -244,11 +287,13 @@ impl IdentityProvider {
             false => AuthType::RequestBody,
         };
         let client = CoreClient::from_provider_metadata(metadata.clone(), id, Some(secret));
-        Ok(client.set_redirect_uri(redirect_uri).set_auth_type(auth_type))
+        Ok(client
+            .set_redirect_uri(redirect_uri)
+            .set_auth_type(auth_type))
     }
 
-    /// The provider's metadata with its keys, which are at most an hour old, and others than `outdated`. Equal requests
-    /// wait for one answer.
+    /// The provider's metadata with its keys, which are at most an hour old, and others than
+    /// `outdated`. Equal requests wait for one answer.
     async fn metadata(
         &self,
         outdated: Option<&Arc<CoreProviderMetadata>>,
@@ -267,22 +312,32 @@ impl IdentityProvider {
         }
         let found = self.discover().await.map(Arc::new);
         match &found {
-            Ok(metadata) => *known = Known { metadata: Some((Arc::clone(metadata), Instant::now())), failed: None },
+            Ok(metadata) => {
+                *known = Known {
+                    metadata: Some((Arc::clone(metadata), Instant::now())),
+                    failed: None,
+                }
+            }
             Err(error) => known.failed = Some((*error, Instant::now())),
         }
         found
     }
 
     async fn discover(&self) -> Result<CoreProviderMetadata, ProviderError> {
-        let issuer = IssuerUrl::new(self.settings.issuer.clone()).map_err(|_| Unavailable("oidc.issuer is no URL"))?;
+        let issuer = IssuerUrl::new(self.settings.issuer.clone())
+            .map_err(|_| Unavailable("oidc.issuer is no URL"))?;
         let pool = http_pool()?;
         let http = |request| send(pool.clone(), request);
-        CoreProviderMetadata::discover_async(issuer, &http).await.map_err(|error| match error {
-            DiscoveryError::Validation(_) => Unavailable("its metadata names another issuer than oidc.issuer"),
-            DiscoveryError::Request(_) => Unavailable("it does not answer"),
-            DiscoveryError::Response(..) => Unavailable("it has no metadata below oidc.issuer"),
-            _ => Unavailable("its metadata or its keys cannot be read"),
-        })
+        CoreProviderMetadata::discover_async(issuer, &http)
+            .await
+            .map_err(|error| match error {
+                DiscoveryError::Validation(_) => {
+                    Unavailable("its metadata names another issuer than oidc.issuer")
+                }
+                DiscoveryError::Request(_) => Unavailable("it does not answer"),
+                DiscoveryError::Response(..) => Unavailable("it has no metadata below oidc.issuer"),
+                _ => Unavailable("its metadata or its keys cannot be read"),
+            })
     }
 }
 
@@ -293,7 +348,10 @@ fn verify(
     now: Timestamp,
 ) -> Result<CoreIdTokenClaims, ClaimsVerificationError> {
     let now = DateTime::from_timestamp(now.as_second(), 0).unwrap_or(DateTime::UNIX_EPOCH);
-    let verifier = client.id_token_verifier().set_allowed_algs(ALGORITHMS).set_time_fn(move || now);
+    let verifier = client
+        .id_token_verifier()
+        .set_allowed_algs(ALGORITHMS)
+        .set_time_fn(move || now);
     token.claims(&verifier, nonce).cloned()
 }
 
@@ -308,31 +366,47 @@ where
     F: Future<Output = io::Result<HttpResponse>>,
 {
     let request = client.user_info(token.clone(), Some(claims.subject().clone()));
-    let request = request.map_err(|_| Rejected("the ID token has no e-mail address, and there is no user info"))?;
-    request.request_async(http).await.map_err(|error| match error {
-        UserInfoError::ClaimsVerification(_) => Rejected("its user info is about another subject"),
-        UserInfoError::Request(_) => Unavailable("its user info endpoint does not answer"),
-        _ => Unavailable("its user info cannot be read"),
-    })
+    let request = request
+        .map_err(|_| Rejected("the ID token has no e-mail address, and there is no user info"))?;
+    request
+        .request_async(http)
+        .await
+        .map_err(|error| match error {
+            UserInfoError::ClaimsVerification(_) => {
+                Rejected("its user info is about another subject")
+            }
+            UserInfoError::Request(_) => Unavailable("its user info endpoint does not answer"),
+            _ => Unavailable("its user info cannot be read"),
+        })
 }
 
 fn http_pool() -> Result<Pool, ProviderError> {
-    let tls = tls_config("the identity provider").map_err(|_| Unavailable("no TLS here: see `bellbird doctor`"))?;
+    let tls = tls_config("the identity provider")
+        .map_err(|_| Unavailable("no TLS here: see `bellbird doctor`"))?;
     Ok(Pool::new(tls, GaiResolver::new(), LIMITS))
 }
 
-/// Sends a request to a URL that the provider names, and reads all of the response. Follows no redirect.
+/// Sends a request to a URL that the provider names, and reads all of the response. Follows no
+/// redirect.
 async fn send(pool: Pool, request: HttpRequest) -> io::Result<HttpResponse> {
     if provider_url(&request.uri().to_string()).is_none() {
         return Err(io::Error::other("no https URL"));
     }
     let exchange = async {
         let request = request.map(|body| Full::new(Bytes::from(body)));
-        let (head, body) = pool.send(request).await.map_err(|_| io::ErrorKind::NotConnected)?.into_parts();
-        let body = pool::read(body, BODY_BYTES_MAX).await.map_err(|_| io::ErrorKind::InvalidData)?;
+        let (head, body) = pool
+            .send(request)
+            .await
+            .map_err(|_| io::ErrorKind::NotConnected)?
+            .into_parts();
+        let body = pool::read(body, BODY_BYTES_MAX)
+            .await
+            .map_err(|_| io::ErrorKind::InvalidData)?;
         Ok(HttpResponse::from_parts(head, body.into()))
     };
-    timeout(CALL_TIMEOUT, exchange).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(CALL_TIMEOUT, exchange)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The codes of RFC 6749, which tell the operator what to correct.
@@ -347,7 +421,9 @@ fn token_error(code: &str) -> &'static str {
 }
 
 fn claims_error(error: &ClaimsVerificationError) -> &'static str {
-    use ClaimsVerificationError::{Expired, InvalidAudience, InvalidIssuer, InvalidNonce, SignatureVerification};
+    use ClaimsVerificationError::{
+        Expired, InvalidAudience, InvalidIssuer, InvalidNonce, SignatureVerification,
+    };
     match error {
         Expired(_) => "the ID token has expired",
         InvalidAudience(_) => "the ID token is for another client",

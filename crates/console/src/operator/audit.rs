@@ -1,4 +1,5 @@
-//! `/operator/audit`: what operators changed, by API and on these pages. With `user`, all that happened to one user.
+//! `/operator/audit`: what operators changed, by API and on these pages. With `user`, all that
+//! happened to one user.
 
 use std::collections::{HashMap, HashSet};
 
@@ -53,13 +54,23 @@ struct AuditQuery {
 /// `GET /operator/audit`
 pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
     let Operator(session) = operator;
-    let query = Query::<AuditQuery>::try_from_uri(&uri).map(|Query(query)| query).unwrap_or_default();
+    let query = Query::<AuditQuery>::try_from_uri(&uri)
+        .map(|Query(query)| query)
+        .unwrap_or_default();
     let before = query.before.and_then(|before| before.parse().ok());
     let user = query.user.and_then(|user| user.parse().ok());
     match load(&console, before, user, &session.zone()).await {
         Ok((rows, next)) => {
             let frame = session.frame(&console, "/operator/audit");
-            page_response(StatusCode::OK, &AuditPage { frame: &frame, rows, next, user })
+            page_response(
+                StatusCode::OK,
+                &AuditPage {
+                    frame: &frame,
+                    rows,
+                    next,
+                    user,
+                },
+            )
         }
         Err(error) => error_page::storage_error(&console, &error),
     }
@@ -67,7 +78,11 @@ pub(super) async fn show(State(console): State<Console>, operator: Operator, uri
 
 /// The user who made a change on these pages.
 fn operator_of(row: &OperatorAuditRow) -> Option<UserId> {
-    row.actor.id.parse().ok().filter(|_| row.actor.kind == ActorKind::Operator)
+    row.actor
+        .id
+        .parse()
+        .ok()
+        .filter(|_| row.actor.kind == ActorKind::Operator)
 }
 
 async fn load(
@@ -77,17 +92,31 @@ async fn load(
     zone: &LocalTime,
 ) -> Result<(Vec<AuditRow>, Option<Uuid>), StorageError> {
     let storage = console.storage();
-    let mut found = storage.audit().list_before(before, user, PAGE_ROWS + 1).await?;
-    let next = if cut(&mut found) { found.last().map(|row| row.id) } else { None };
+    let mut found = storage
+        .audit()
+        .list_before(before, user, PAGE_ROWS + 1)
+        .await?;
+    let next = if cut(&mut found) {
+        found.last().map(|row| row.id)
+    } else {
+        None
+    };
     let mut emails = HashMap::new();
-    let users: HashSet<_> = found.iter().flat_map(|row| [row.user_id, operator_of(row)]).flatten().collect();
+    let users: HashSet<_> = found
+        .iter()
+        .flat_map(|row| [row.user_id, operator_of(row)])
+        .flatten()
+        .collect();
     for id in users {
         if let Some(user) = storage.users().find(id).await? {
             emails.insert(id, user.email);
         }
     }
     let keys = storage.operator_keys().list().await?;
-    let keys: HashMap<_, _> = keys.iter().map(|key| (key.id.to_string(), sanitized(&key.name))).collect();
+    let keys: HashMap<_, _> = keys
+        .iter()
+        .map(|key| (key.id.to_string(), sanitized(&key.name)))
+        .collect();
     let by = |row: &OperatorAuditRow| {
         let id = &row.actor.id;
         match row.actor.kind {
@@ -103,9 +132,16 @@ async fn load(
     let rows = found.iter().map(|row| AuditRow {
         at: zone.at(row.at),
         action: row.action.clone(),
-        user: row.user_id.map(|id| Whom { id, email: emails.get(&id).cloned() }),
+        user: row.user_id.map(|id| Whom {
+            id,
+            email: emails.get(&id).cloned(),
+        }),
         subject: row.subject.clone(),
-        detail: row.detail.as_deref().filter(|text| !text.is_empty()).map(sanitized),
+        detail: row
+            .detail
+            .as_deref()
+            .filter(|text| !text.is_empty())
+            .map(sanitized),
         by: by(row),
     });
     Ok((rows.collect(), next))

@@ -1,4 +1,5 @@
-//! `/operator/deliveries`: how many webhook events are to be delivered, and the endpoints at which that fails.
+//! `/operator/deliveries`: how many webhook events are to be delivered, and the endpoints at which
+//! that fails.
 
 use std::collections::HashMap;
 
@@ -45,10 +46,18 @@ pub(super) struct EndpointRow {
 
 impl EndpointRow {
     pub(super) fn new(endpoint: &Endpoint, email: Option<String>, zone: &LocalTime) -> Self {
-        let Endpoint { status, disabled_reason, failing_since, .. } = endpoint;
+        let Endpoint {
+            status,
+            disabled_reason,
+            failing_since,
+            ..
+        } = endpoint;
         let is_disabled = *status == EndpointStatus::Disabled;
         let text = match (is_disabled, failing_since) {
-            (true, _) => format!("disabled: {}", sanitized(disabled_reason.as_deref().unwrap_or("no reason"))),
+            (true, _) => format!(
+                "disabled: {}",
+                sanitized(disabled_reason.as_deref().unwrap_or("no reason"))
+            ),
             (false, None) => "enabled".to_owned(),
             (false, Some(since)) => format!("failing since {}", zone.at(*since)),
         };
@@ -72,10 +81,20 @@ struct DeliveriesQuery {
 /// `GET /operator/deliveries`
 pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
     let Operator(session) = operator;
-    let query = Query::<DeliveriesQuery>::try_from_uri(&uri).map(|Query(query)| query).unwrap_or_default();
+    let query = Query::<DeliveriesQuery>::try_from_uri(&uri)
+        .map(|Query(query)| query)
+        .unwrap_or_default();
     let after = query.after.and_then(|after| after.parse().ok());
     let frame = session.frame(&console, "/operator/deliveries");
-    match load(console.storage(), &frame, after, session.now, &session.zone()).await {
+    match load(
+        console.storage(),
+        &frame,
+        after,
+        session.now,
+        &session.zone(),
+    )
+    .await
+    {
         Ok(page) => page_response(StatusCode::OK, &page),
         Err(error) => error_page::storage_error(&console, &error),
     }
@@ -89,8 +108,15 @@ async fn load<'a>(
     zone: &LocalTime,
 ) -> Result<DeliveriesPage<'a>, StorageError> {
     let overview = storage.deliveries().overview(now).await?;
-    let mut endpoints = storage.endpoints().list_troubled_after(after, PAGE_ROWS + 1).await?;
-    let next = if cut(&mut endpoints) { endpoints.last().map(|endpoint| endpoint.id) } else { None };
+    let mut endpoints = storage
+        .endpoints()
+        .list_troubled_after(after, PAGE_ROWS + 1)
+        .await?;
+    let next = if cut(&mut endpoints) {
+        endpoints.last().map(|endpoint| endpoint.id)
+    } else {
+        None
+    };
     let mut emails = HashMap::new();
     let mut rows = Vec::new();
     for endpoint in endpoints {
@@ -102,12 +128,25 @@ async fn load<'a>(
         rows.push(EndpointRow::new(&endpoint, email, zone));
     }
     let of_all = storage.endpoints().list(UserId::INSTALLATION).await?;
-    let of_all = of_all.iter().map(|endpoint| EndpointRow::new(endpoint, None, zone)).collect();
+    let of_all = of_all
+        .iter()
+        .map(|endpoint| EndpointRow::new(endpoint, None, zone))
+        .collect();
     let oldest_due = overview.oldest_due.map(|at| zone.at(at));
-    Ok(DeliveriesPage { frame, overview, oldest_due, rows, of_all, next })
+    Ok(DeliveriesPage {
+        frame,
+        overview,
+        oldest_due,
+        rows,
+        of_all,
+        next,
+    })
 }
 
 /// None for the installation.
-pub(super) async fn email_of(storage: &Storage, user: UserId) -> Result<Option<String>, StorageError> {
+pub(super) async fn email_of(
+    storage: &Storage,
+    user: UserId,
+) -> Result<Option<String>, StorageError> {
     Ok(storage.users().find(user).await?.map(|user| user.email))
 }

@@ -1,4 +1,5 @@
-//! `/operator/deliveries/{id}`: the deliveries to one endpoint. Its forms send an event again, and enable the endpoint.
+//! `/operator/deliveries/{id}`: the deliveries to one endpoint. Its forms send an event again, and
+//! enable the endpoint.
 
 use askama::Template;
 use axum::extract::State;
@@ -51,7 +52,9 @@ pub(super) async fn show(
     id: PathText,
     query: LogQuery,
 ) -> Response {
-    let Some(id) = parsed(id) else { return error_page::not_found(&console, &headers) };
+    let Some(id) = parsed(id) else {
+        return error_page::not_found(&console, &headers);
+    };
     page(&console, &headers, &session, id, &query, None).await
 }
 
@@ -71,7 +74,11 @@ async fn page(
     let frame = session.frame(console, "/operator/deliveries");
     match load(console, &frame, &endpoint, query, &session.zone()).await {
         Ok(page) => {
-            let status = if problem.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
+            let status = if problem.is_some() {
+                StatusCode::CONFLICT
+            } else {
+                StatusCode::OK
+            };
             page_response(status, &EndpointPage { problem, ..page })
         }
         Err(error) => error_page::storage_error(console, &error),
@@ -88,13 +95,29 @@ async fn load<'a>(
     let storage = console.storage();
     let before = query.before.map(|DeliveryPosition(at, event)| (at, event));
     let of = (endpoint.user_id, endpoint.id);
-    let mut found = storage.deliveries().list_before(before, of, query.state, PAGE_ROWS + 1).await?;
+    let mut found = storage
+        .deliveries()
+        .list_before(before, of, query.state, PAGE_ROWS + 1)
+        .await?;
     let has_older = cut(&mut found);
-    let older = found.last().filter(|_| has_older).map(|last| query.at(Some(last.position())));
+    let older = found
+        .last()
+        .filter(|_| has_older)
+        .map(|last| query.at(Some(last.position())));
     let email = email_of(storage, endpoint.user_id).await?;
     let endpoint = EndpointRow::new(endpoint, email, zone);
-    let rows = found.into_iter().map(|delivery| row(delivery, zone)).collect();
-    Ok(EndpointPage { frame, endpoint, state: query.state, rows, older, problem: None })
+    let rows = found
+        .into_iter()
+        .map(|delivery| row(delivery, zone))
+        .collect();
+    Ok(EndpointPage {
+        frame,
+        endpoint,
+        state: query.state,
+        rows,
+        older,
+        problem: None,
+    })
 }
 
 fn row(delivery: DeliveryRecord, zone: &LocalTime) -> DeliveryRow {
@@ -118,25 +141,47 @@ pub(super) async fn change(
     id: PathText,
     OperatorForm(form): OperatorForm,
 ) -> Response {
-    let Some(id) = parsed(id) else { return error_page::not_found(&console, &headers) };
+    let Some(id) = parsed(id) else {
+        return error_page::not_found(&console, &headers);
+    };
     let session = &form.session;
     let owner = match console.storage().endpoints().find_any(id).await {
         Ok(Some(endpoint)) => endpoint.user_id,
         Ok(None) => return error_page::not_found(&console, &headers),
         Err(error) => return error_page::storage_error(&console, &error),
     };
-    let changed = match (form.parsed::<EventId>("redeliver"), form.parsed::<UserId>("user"), form.field("enable")) {
+    let changed = match (
+        form.parsed::<EventId>("redeliver"),
+        form.parsed::<UserId>("user"),
+        form.field("enable"),
+    ) {
         (Some(event), Some(user), None) => {
             // Only an endpoint of the installation has events of several users.
-            let user = if owner == UserId::INSTALLATION { user } else { owner };
+            let user = if owner == UserId::INSTALLATION {
+                user
+            } else {
+                owner
+            };
             redeliver(&console, session, (user, id), event).await
         }
         (None, None, Some(_)) => enable(&console, session, (owner, id)).await,
         _ => return error_page::invalid_form(&console),
     };
     match changed {
-        Ok(true) => Redirect::to(&console.path(&format!("/operator/deliveries/{id}"))).into_response(),
-        Ok(false) => page(&console, &headers, session, id, &LogQuery::default(), Some(NOT_SENT_AGAIN)).await,
+        Ok(true) => {
+            Redirect::to(&console.path(&format!("/operator/deliveries/{id}"))).into_response()
+        }
+        Ok(false) => {
+            page(
+                &console,
+                &headers,
+                session,
+                id,
+                &LogQuery::default(),
+                Some(NOT_SENT_AGAIN),
+            )
+            .await
+        }
         Err(error) => error_page::storage_error(&console, &error),
     }
 }
@@ -147,12 +192,19 @@ async fn redeliver(
     (user_id, endpoint): (UserId, EndpointId),
     event: EventId,
 ) -> Result<bool, StorageError> {
-    let mut change = console.storage().begin_change_by(Actor::operator(session.user()), session.now).await?;
+    let mut change = console
+        .storage()
+        .begin_change_by(Actor::operator(session.user()), session.now)
+        .await?;
     if !change.redeliver((user_id, endpoint), event).await? {
         return Ok(false);
     }
     let subject = event.to_string();
-    let action = OperatorAction { name: "delivery.redeliver", user_id, subject: Some(&subject) };
+    let action = OperatorAction {
+        name: "delivery.redeliver",
+        user_id,
+        subject: Some(&subject),
+    };
     change.commit_alone(&action).await?;
     Ok(true)
 }
@@ -162,10 +214,17 @@ async fn enable(
     session: &Session,
     (owner, endpoint): (UserId, EndpointId),
 ) -> Result<bool, StorageError> {
-    let mut change = console.storage().begin_change_by(Actor::operator(session.user()), session.now).await?;
+    let mut change = console
+        .storage()
+        .begin_change_by(Actor::operator(session.user()), session.now)
+        .await?;
     change.enable_endpoint((owner, endpoint)).await?;
     let subject = endpoint.to_string();
-    let action = OperatorAction { name: "webhook_endpoint.update", user_id: owner, subject: Some(&subject) };
+    let action = OperatorAction {
+        name: "webhook_endpoint.update",
+        user_id: owner,
+        subject: Some(&subject),
+    };
     change.commit_alone(&action).await?;
     Ok(true)
 }

@@ -97,26 +97,55 @@ async fn load<'a>(
     let mut jobs = storage.jobs().count(now).await?;
     jobs.retain(|counts| job_kinds().any(|kind| kind == counts.kind));
     let failing = storage.jobs().list_failing(FAILING_SHOWN_MAX).await?;
-    let instances = storage.instances().list(storage.instances().database_time(now).await?).await?;
+    let instances = storage
+        .instances()
+        .list(storage.instances().database_time(now).await?)
+        .await?;
     Ok(HealthPage {
         frame,
         providers: providers(console, now, zone).await?,
-        jobs: jobs.into_iter().map(|counts| job_row(counts, now, zone)).collect(),
-        failing: failing.into_iter().map(|job| failing_row(job, zone)).collect(),
-        has_worker: instances.iter().any(|instance| instance.roles.iter().any(|role| role == "worker")),
-        instances: instances.iter().map(|instance| instance_row(instance, zone)).collect(),
+        jobs: jobs
+            .into_iter()
+            .map(|counts| job_row(counts, now, zone))
+            .collect(),
+        failing: failing
+            .into_iter()
+            .map(|job| failing_row(job, zone))
+            .collect(),
+        has_worker: instances
+            .iter()
+            .any(|instance| instance.roles.iter().any(|role| role == "worker")),
+        instances: instances
+            .iter()
+            .map(|instance| instance_row(instance, zone))
+            .collect(),
     })
 }
 
 /// The configured ones, and others that have connections.
-async fn providers(console: &Console, now: Timestamp, zone: &LocalTime) -> Result<Vec<ProviderRow>, StorageError> {
+async fn providers(
+    console: &Console,
+    now: Timestamp,
+    zone: &LocalTime,
+) -> Result<Vec<ProviderRow>, StorageError> {
     let connections = console.storage().connections();
     let mut counts: BTreeMap<String, Vec<(ConnectionStatus, u64)>> = BTreeMap::new();
     for counted in connections.count().await? {
-        counts.entry(counted.provider).or_default().push((counted.status, counted.count));
+        counts
+            .entry(counted.provider)
+            .or_default()
+            .push((counted.status, counted.count));
     }
-    let (ending, refreshed) = (connections.count_ending(now).await?, connections.last_refreshed().await?);
-    let mut health: BTreeMap<_, _> = console.inner.connections.provider_health().into_iter().collect();
+    let (ending, refreshed) = (
+        connections.count_ending(now).await?,
+        connections.last_refreshed().await?,
+    );
+    let mut health: BTreeMap<_, _> = console
+        .inner
+        .connections
+        .provider_health()
+        .into_iter()
+        .collect();
     for name in health.keys() {
         counts.entry((*name).to_owned()).or_default();
     }
@@ -125,21 +154,31 @@ async fn providers(console: &Console, now: Timestamp, zone: &LocalTime) -> Resul
         let health = health.remove(&*name);
         let (is_good, status) = match &health {
             None => (false, "not configured"),
-            Some(health) if health.is_breaker_open => (false, "calls paused, because nearly all failed"),
+            Some(health) if health.is_breaker_open => {
+                (false, "calls paused, because nearly all failed")
+            }
             Some(health) if health.failures > 0 => (false, "last call failed"),
             Some(health) if health.succeeded_at.is_none() => (true, "not called yet"),
             Some(_) => (true, "last call succeeded"),
         };
         let health = health.unwrap_or_default();
         ProviderRow {
-            title: console.inner.connections.links().provider_title(&name).to_owned(),
+            title: console
+                .inner
+                .connections
+                .links()
+                .provider_title(&name)
+                .to_owned(),
             is_good,
             status,
             succeeded: health.succeeded_at.map(|at| zone.at(at)),
             failures: health.failures,
             last_failure: health.last_failure.map(|(at, error)| (zone.at(at), error)),
             refreshed: refreshed.get(&name).map(|at| zone.at(*at)),
-            connections: counts.into_iter().map(|(status, count)| (status_text(status), count)).collect(),
+            connections: counts
+                .into_iter()
+                .map(|(status, count)| (status_text(status), count))
+                .collect(),
             ending: ending.get(&name).copied().unwrap_or_default(),
         }
     };
@@ -147,7 +186,14 @@ async fn providers(console: &Console, now: Timestamp, zone: &LocalTime) -> Resul
 }
 
 fn job_row(counts: JobCounts, now: Timestamp, zone: &LocalTime) -> JobRow {
-    let JobCounts { kind, due, running, failing, waiting, next } = counts;
+    let JobCounts {
+        kind,
+        due,
+        running,
+        failing,
+        waiting,
+        next,
+    } = counts;
     let is_overdue = due > 0 && next.is_some_and(|next| now.duration_since(next) > OVERDUE_AFTER);
     JobRow {
         kind,
@@ -156,14 +202,30 @@ fn job_row(counts: JobCounts, now: Timestamp, zone: &LocalTime) -> JobRow {
         running,
         failing,
         overdue: next.filter(|_| is_overdue).map(|at| zone.at(at)),
-        next: next.filter(|_| due == 0 && running == 0).map(|at| zone.at(at)),
+        next: next
+            .filter(|_| due == 0 && running == 0)
+            .map(|at| zone.at(at)),
     }
 }
 
 fn failing_row(job: FailingJob, zone: &LocalTime) -> FailingRow {
-    let FailingJob { kind, provider, subject, attempts, last_error, next_attempt_at } = job;
+    let FailingJob {
+        kind,
+        provider,
+        subject,
+        attempts,
+        last_error,
+        next_attempt_at,
+    } = job;
     let next = next_attempt_at.map(|at| zone.at(at));
-    FailingRow { kind, provider, subject, attempts, error: last_error, next }
+    FailingRow {
+        kind,
+        provider,
+        subject,
+        attempts,
+        error: last_error,
+        next,
+    }
 }
 
 fn instance_row(instance: &Instance, zone: &LocalTime) -> InstanceRow {

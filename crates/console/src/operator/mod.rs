@@ -1,7 +1,8 @@
-//! `/operator/...`: the pages of a user who is an operator. For everybody else, there is no page at these addresses.
+//! `/operator/...`: the pages of a user who is an operator. For everybody else, there is no page at
+//! these addresses.
 //!
-//! They show users, connections and work, and neither accounts nor rows. What they change is an [`OperatorChange`], so
-//! it commits with its row in the audit.
+//! They show users, connections and work, and neither accounts nor rows. What they change is an
+//! [`OperatorChange`], so it commits with its row in the audit.
 //!
 //! [`OperatorChange`]: bellbird_storage::OperatorChange
 
@@ -16,7 +17,9 @@ use std::str::FromStr;
 
 use axum::Router;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Path, Request, State};
+use axum::extract::{
+    FromRequest, FromRequestParts, OptionalFromRequestParts, Path, Request, State,
+};
 use axum::response::Response;
 use axum::routing::any;
 use bellbird_domain::{ConnectionStatus, Plan};
@@ -33,14 +36,21 @@ const PAGE_ROWS: u32 = 50;
 pub(crate) fn routes() -> Router<Console> {
     Router::new()
         .route("/operator/users", any(not_found).get(users::show))
-        .route("/operator/users/{id}", any(not_found).get(user::show).post(user::change))
+        .route(
+            "/operator/users/{id}",
+            any(not_found).get(user::show).post(user::change),
+        )
         .route("/operator/health", any(not_found).get(health::show))
         .route("/operator/deliveries", any(not_found).get(deliveries::show))
-        .route("/operator/deliveries/{id}", any(not_found).get(endpoint::show).post(endpoint::change))
+        .route(
+            "/operator/deliveries/{id}",
+            any(not_found).get(endpoint::show).post(endpoint::change),
+        )
         .route("/operator/audit", any(not_found).get(audit::show))
 }
 
-/// Another method gets the same page as another path, because a difference would show which paths there are.
+/// Another method gets the same page as another path, because a difference would show which paths
+/// there are.
 async fn not_found(State(console): State<Console>, headers: HeaderMap) -> Response {
     error_page::not_found(&console, &headers)
 }
@@ -52,7 +62,9 @@ impl FromRequestParts<Console> for Operator {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
-        match <Session as OptionalFromRequestParts<Console>>::from_request_parts(parts, console).await? {
+        match <Session as OptionalFromRequestParts<Console>>::from_request_parts(parts, console)
+            .await?
+        {
             Some(session) if session.is_operator => Ok(Self(session)),
             _ => Err(error_page::not_found(console, &parts.headers)),
         }
@@ -68,7 +80,9 @@ impl FromRequest<Console> for OperatorForm {
     async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
         let (mut parts, body) = request.into_parts();
         Operator::from_request_parts(&mut parts, console).await?;
-        OwnForm::from_request(Request::from_parts(parts, body), console).await.map(Self)
+        OwnForm::from_request(Request::from_parts(parts, body), console)
+            .await
+            .map(Self)
     }
 }
 

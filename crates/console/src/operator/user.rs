@@ -1,5 +1,5 @@
-//! `/operator/users/{id}`: a user's plan, connections and keys. Its forms change the plan, make a sign-in link, and end
-//! the sessions.
+//! `/operator/users/{id}`: a user's plan, connections and keys. Its forms change the plan, make a
+//! sign-in link, and end the sessions.
 
 use askama::Template;
 use axum::extract::State;
@@ -70,7 +70,13 @@ pub(super) async fn show(
     }
 }
 
-async fn page(console: &Console, headers: &HeaderMap, session: &Session, id: UserId, shown: Shown<'_>) -> Response {
+async fn page(
+    console: &Console,
+    headers: &HeaderMap,
+    session: &Session,
+    id: UserId,
+    shown: Shown<'_>,
+) -> Response {
     let user = match console.storage().users().find(id).await {
         Ok(Some(user)) => user,
         Ok(None) => return error_page::not_found(console, headers),
@@ -83,8 +89,20 @@ async fn page(console: &Console, headers: &HeaderMap, session: &Session, id: Use
     };
     match shown {
         Shown::Only => page_response(StatusCode::OK, &page),
-        Shown::Link(link) => page_response(StatusCode::OK, &UserPage { link: Some(link), ..page }),
-        Shown::Problem(text) => page_response(StatusCode::BAD_REQUEST, &UserPage { problem: Some(text), ..page }),
+        Shown::Link(link) => page_response(
+            StatusCode::OK,
+            &UserPage {
+                link: Some(link),
+                ..page
+            },
+        ),
+        Shown::Problem(text) => page_response(
+            StatusCode::BAD_REQUEST,
+            &UserPage {
+                problem: Some(text),
+                ..page
+            },
+        ),
     }
 }
 
@@ -96,7 +114,11 @@ async fn load<'a>(
 ) -> Result<UserPage<'a>, StorageError> {
     let (storage, zone) = (console.storage(), session.zone());
     let mut connections = Vec::new();
-    for connection in storage.connections().list_after(None, Some(user.id), u32::MAX).await? {
+    for connection in storage
+        .connections()
+        .list_after(None, Some(user.id), u32::MAX)
+        .await?
+    {
         let sync = storage.syncs().find(user.id, connection.id).await?;
         connections.push(row(console, connection, sync, &zone));
     }
@@ -105,7 +127,10 @@ async fn load<'a>(
     Ok(UserPage {
         frame,
         user,
-        plans: Plan::ALL.iter().map(|plan| (plan.as_str(), gives(*plan), *plan == user.plan)).collect(),
+        plans: Plan::ALL
+            .iter()
+            .map(|plan| (plan.as_str(), gives(*plan), *plan == user.plan))
+            .collect(),
         reference: user.reference.as_deref().map(sanitized),
         created: zone.day(user.created_at),
         connections,
@@ -117,16 +142,29 @@ async fn load<'a>(
     })
 }
 
-fn row(console: &Console, connection: Connection, sync: Option<SyncState>, zone: &LocalTime) -> ConnectionRow {
+fn row(
+    console: &Console,
+    connection: Connection,
+    sync: Option<SyncState>,
+    zone: &LocalTime,
+) -> ConnectionRow {
     let is_active = connection.status == ConnectionStatus::Active;
     ConnectionRow {
         name: institution_name(&connection),
-        provider: console.inner.connections.links().provider_title(&connection.provider).to_owned(),
+        provider: console
+            .inner
+            .connections
+            .links()
+            .provider_title(&connection.provider)
+            .to_owned(),
         status: status_text(connection.status),
         is_active,
         since: zone.day(connection.created_at),
         refreshed: connection.last_refreshed_at.map(|at| zone.at(at)),
-        consent_end: connection.consent_expires_at.filter(|_| is_active).map(|at| zone.day(at)),
+        consent_end: connection
+            .consent_expires_at
+            .filter(|_| is_active)
+            .map(|at| zone.day(at)),
         sync_error: sync.and_then(|sync| sync.last_error),
     }
 }
@@ -138,7 +176,9 @@ pub(super) async fn change(
     id: PathText,
     OperatorForm(form): OperatorForm,
 ) -> Response {
-    let Some(id) = parsed(id) else { return error_page::not_found(&console, &headers) };
+    let Some(id) = parsed(id) else {
+        return error_page::not_found(&console, &headers);
+    };
     let session = &form.session;
     let changed = if let Some(plan) = form.parsed::<Plan>("plan") {
         set_plan(&console, session, id, plan).await.map(|()| None)
@@ -155,29 +195,88 @@ pub(super) async fn change(
         Err(StorageError::NotFound(_)) => error_page::not_found(&console, &headers),
         Err(StorageError::Conflict(why)) => {
             const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
-            const MAY_NOT: &str = "This user may not sign in, because nobody has verified the e-mail address.";
-            let problem = if why == NO_CONSOLE_SIGN_IN { MAY_NOT } else { TOO_MANY };
+            const MAY_NOT: &str =
+                "This user may not sign in, because nobody has verified the e-mail address.";
+            let problem = if why == NO_CONSOLE_SIGN_IN {
+                MAY_NOT
+            } else {
+                TOO_MANY
+            };
             page(&console, &headers, session, id, Shown::Problem(problem)).await
         }
         Err(error) => error_page::storage_error(&console, &error),
     }
 }
 
-async fn set_plan(console: &Console, session: &Session, id: UserId, plan: Plan) -> Result<(), StorageError> {
-    let mut change = console.storage().begin_change_by(Actor::operator(session.user()), session.now).await?;
-    change.update_user(id, &UserChange { plan: Some(plan), ..UserChange::default() }).await?;
-    change.commit_alone(&OperatorAction { name: "user.update", user_id: id, subject: None }).await
+async fn set_plan(
+    console: &Console,
+    session: &Session,
+    id: UserId,
+    plan: Plan,
+) -> Result<(), StorageError> {
+    let mut change = console
+        .storage()
+        .begin_change_by(Actor::operator(session.user()), session.now)
+        .await?;
+    change
+        .update_user(
+            id,
+            &UserChange {
+                plan: Some(plan),
+                ..UserChange::default()
+            },
+        )
+        .await?;
+    change
+        .commit_alone(&OperatorAction {
+            name: "user.update",
+            user_id: id,
+            subject: None,
+        })
+        .await
 }
 
-async fn create_link(console: &Console, session: &Session, id: UserId) -> Result<SecretString, StorageError> {
-    let mut change = console.storage().begin_change_by(Actor::operator(session.user()), session.now).await?;
-    let link = create_sign_in_link_in(&mut change, id, &console.inner.site.console_url, session.now).await?;
-    change.commit_alone(&OperatorAction { name: "sign_in_link.create", user_id: id, subject: None }).await?;
+async fn create_link(
+    console: &Console,
+    session: &Session,
+    id: UserId,
+) -> Result<SecretString, StorageError> {
+    let mut change = console
+        .storage()
+        .begin_change_by(Actor::operator(session.user()), session.now)
+        .await?;
+    let link = create_sign_in_link_in(
+        &mut change,
+        id,
+        &console.inner.site.console_url,
+        session.now,
+    )
+    .await?;
+    change
+        .commit_alone(&OperatorAction {
+            name: "sign_in_link.create",
+            user_id: id,
+            subject: None,
+        })
+        .await?;
     Ok(link)
 }
 
-async fn end_sessions(console: &Console, session: &Session, id: UserId) -> Result<(), StorageError> {
-    let mut change = console.storage().begin_change_by(Actor::operator(session.user()), session.now).await?;
+async fn end_sessions(
+    console: &Console,
+    session: &Session,
+    id: UserId,
+) -> Result<(), StorageError> {
+    let mut change = console
+        .storage()
+        .begin_change_by(Actor::operator(session.user()), session.now)
+        .await?;
     change.revoke_sessions(id).await?;
-    change.commit_alone(&OperatorAction { name: "session.revoke_all", user_id: id, subject: None }).await
+    change
+        .commit_alone(&OperatorAction {
+            name: "session.revoke_all",
+            user_id: id,
+            subject: None,
+        })
+        .await
 }

@@ -59,7 +59,9 @@ struct UsersQuery {
 /// `GET /operator/users`
 pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
     let Operator(session) = operator;
-    let query = Query::<UsersQuery>::try_from_uri(&uri).map(|Query(query)| query).unwrap_or_default();
+    let query = Query::<UsersQuery>::try_from_uri(&uri)
+        .map(|Query(query)| query)
+        .unwrap_or_default();
     let search = query.search.trim();
     let after = query.after.and_then(|after| after.parse().ok());
     let (rows, next, plans) = match load(&console, search, after, &session.zone()).await {
@@ -68,10 +70,24 @@ pub(super) async fn show(State(console): State<Console>, operator: Operator, uri
     };
     let frame = session.frame(&console, "/operator/users");
     let quotas = console.inner.access.quotas();
-    let calls = [&quotas.metadata, &quotas.balances, &quotas.live]
-        .map(|quota| quota.calls().map_or_else(|| "no limit".to_owned(), |calls| calls.to_string()));
+    let calls = [&quotas.metadata, &quotas.balances, &quotas.live].map(|quota| {
+        quota
+            .calls()
+            .map_or_else(|| "no limit".to_owned(), |calls| calls.to_string())
+    });
     let search_chars_max = SEARCH_CHARS_MAX;
-    page_response(StatusCode::OK, &UsersPage { frame: &frame, search, search_chars_max, rows, next, plans, calls })
+    page_response(
+        StatusCode::OK,
+        &UsersPage {
+            frame: &frame,
+            search,
+            search_chars_max,
+            rows,
+            next,
+            plans,
+            calls,
+        },
+    )
 }
 
 async fn load(
@@ -85,9 +101,18 @@ async fn load(
         "" => storage.users().list_after(after, PAGE_ROWS + 1).await?,
         search => find(storage.users(), search).await?.into_iter().collect(),
     };
-    let next = if cut(&mut users) { users.last().map(|user| user.id) } else { None };
+    let next = if cut(&mut users) {
+        users.last().map(|user| user.id)
+    } else {
+        None
+    };
     let connections = match (users.first(), users.last()) {
-        (Some(first), Some(last)) => storage.connections().count_by_user(first.id, last.id).await?,
+        (Some(first), Some(last)) => {
+            storage
+                .connections()
+                .count_by_user(first.id, last.id)
+                .await?
+        }
         _ => HashMap::new(),
     };
     let rows = users.into_iter().map(|user| {
@@ -95,9 +120,17 @@ async fn load(
         row(user, connections, zone)
     });
     let counts = storage.users().count_by_plan().await?;
-    let users_of = |plan| counts.iter().find(|(of, _)| *of == plan).map_or(0, |(_, users)| *users);
-    let plans =
-        Plan::ALL.iter().map(|plan| PlanRow { name: plan.as_str(), gives: gives(*plan), users: users_of(*plan) });
+    let users_of = |plan| {
+        counts
+            .iter()
+            .find(|(of, _)| *of == plan)
+            .map_or(0, |(_, users)| *users)
+    };
+    let plans = Plan::ALL.iter().map(|plan| PlanRow {
+        name: plan.as_str(),
+        gives: gives(*plan),
+        users: users_of(*plan),
+    });
     Ok((rows.collect(), next, plans.collect()))
 }
 

@@ -26,7 +26,12 @@ struct Balance {
     currency: Option<String>,
 }
 
-pub(super) async fn part(api: &ApiClient, caller: &Caller, connections: &[Connection], accounts: &[Account]) -> String {
+pub(super) async fn part(
+    api: &ApiClient,
+    caller: &Caller,
+    connections: &[Connection],
+    accounts: &[Account],
+) -> String {
     rendered(&match read(api, caller, accounts).await {
         Ok(balances) => view(connections, accounts, &balances),
         Err(error) => Balances::failed(error.message),
@@ -35,45 +40,75 @@ pub(super) async fn part(api: &ApiClient, caller: &Caller, connections: &[Connec
 
 /// The part before the balances are there: every institution, with the currencies of its accounts.
 pub(super) fn expected(connections: &[Connection], accounts: &[Account]) -> String {
-    let amounts =
-        |currencies: BTreeSet<String>| currencies.iter().map(|currency| Amount::new(currency, "…")).collect::<Vec<_>>();
+    let amounts = |currencies: BTreeSet<String>| {
+        currencies
+            .iter()
+            .map(|currency| Amount::new(currency, "…"))
+            .collect::<Vec<_>>()
+    };
     let institutions = connections.iter().map(|connection| {
-        let own = accounts.iter().filter(|account| account.connection_id == connection.id);
+        let own = accounts
+            .iter()
+            .filter(|account| account.connection_id == connection.id);
         let sums = amounts(own.map(|account| account.currency.to_string()).collect());
-        InstitutionBalances { name: institution_name(connection), sums, rows: Vec::new() }
+        InstitutionBalances {
+            name: institution_name(connection),
+            sums,
+            rows: Vec::new(),
+        }
     });
     rendered(&Balances {
         is_awaited: true,
         error: None,
-        net_worth: amounts(accounts.iter().map(|account| account.currency.to_string()).collect()),
+        net_worth: amounts(
+            accounts
+                .iter()
+                .map(|account| account.currency.to_string())
+                .collect(),
+        ),
         institutions: institutions.collect(),
         missing: 0,
     })
 }
 
-async fn read(api: &ApiClient, caller: &Caller, accounts: &[Account]) -> Result<Vec<Balance>, ApiError> {
+async fn read(
+    api: &ApiClient,
+    caller: &Caller,
+    accounts: &[Account],
+) -> Result<Vec<Balance>, ApiError> {
     let mut balances = Vec::with_capacity(accounts.len());
     for some in accounts.chunks(ACCOUNTS_MAX) {
         let ids: Vec<String> = some.iter().map(|account| account.id.to_string()).collect();
-        let read: List<Balance> = api.get(caller, &format!("/v1/balances?accountIds={}", ids.join(","))).await?;
+        let read: List<Balance> = api
+            .get(
+                caller,
+                &format!("/v1/balances?accountIds={}", ids.join(",")),
+            )
+            .await?;
         balances.extend(read.data);
     }
     Ok(balances)
 }
 
 fn view(connections: &[Connection], accounts: &[Account], balances: &[Balance]) -> Balances {
-    let of_account: BTreeMap<&str, &Balance> =
-        balances.iter().map(|balance| (balance.account_id.as_str(), balance)).collect();
+    let of_account: BTreeMap<&str, &Balance> = balances
+        .iter()
+        .map(|balance| (balance.account_id.as_str(), balance))
+        .collect();
     let mut net_worth = Sums::default();
     let mut institutions = Vec::new();
     let mut missing = 0;
     for connection in connections {
         let mut sums = Sums::default();
         let mut rows = Vec::new();
-        for account in accounts.iter().filter(|account| account.connection_id == connection.id) {
+        for account in accounts
+            .iter()
+            .filter(|account| account.connection_id == connection.id)
+        {
             let balance = of_account.get(account.id.to_string().as_str());
-            let (value, currency) =
-                balance.map_or((None, None), |one| (one.current_balance.as_deref(), one.currency.as_deref()));
+            let (value, currency) = balance.map_or((None, None), |one| {
+                (one.current_balance.as_deref(), one.currency.as_deref())
+            });
             let amount = match (value, currency) {
                 (Some(value), Some(currency)) => {
                     sums.add(currency, value);
@@ -85,12 +120,29 @@ fn view(connections: &[Connection], accounts: &[Account], balances: &[Balance]) 
                     None
                 }
             };
-            let number = account.number.as_ref().map(|number| number.as_str().to_owned());
-            rows.push(BalanceRow { name: sanitized(&account.name), number, amount });
+            let number = account
+                .number
+                .as_ref()
+                .map(|number| number.as_str().to_owned());
+            rows.push(BalanceRow {
+                name: sanitized(&account.name),
+                number,
+                amount,
+            });
         }
-        institutions.push(InstitutionBalances { name: institution_name(connection), sums: sums.amounts(), rows });
+        institutions.push(InstitutionBalances {
+            name: institution_name(connection),
+            sums: sums.amounts(),
+            rows,
+        });
     }
-    Balances { is_awaited: false, error: None, net_worth: net_worth.amounts(), institutions, missing }
+    Balances {
+        is_awaited: false,
+        error: None,
+        net_worth: net_worth.amounts(),
+        institutions,
+        missing,
+    }
 }
 
 /// Exact sums by currency.
@@ -106,6 +158,9 @@ impl Sums {
     }
 
     fn amounts(&self) -> Vec<Amount> {
-        self.0.iter().map(|(currency, sum)| Amount::new(currency, sum.to_decimal().as_str())).collect()
+        self.0
+            .iter()
+            .map(|(currency, sum)| Amount::new(currency, sum.to_decimal().as_str()))
+            .collect()
     }
 }

@@ -1,5 +1,6 @@
-//! `GET /overview`: net worth, balances by institution, and money in and out. Each part is read live and sent when it
-//! is there, so that a slow provider delays only its own part, and one that fails spoils no other.
+//! `GET /overview`: net worth, balances by institution, and money in and out. Each part is read
+//! live and sent when it is there, so that a slow provider delays only its own part, and one that
+//! fails spoils no other.
 
 mod balances;
 mod money;
@@ -33,7 +34,9 @@ pub(crate) const PARTS: &str = "<!-- parts -->";
 type Part = Pin<Box<dyn Future<Output = String> + Send>>;
 
 pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
-    if let Some(page) = plan::page_in_place(&console, &session, "/overview", ConnectionCategory::Banking) {
+    if let Some(page) =
+        plan::page_in_place(&console, &session, "/overview", ConnectionCategory::Banking)
+    {
         return page;
     }
     let storage = console.storage();
@@ -48,23 +51,39 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
     let frame = session.frame(&console, "/overview");
     let attention = Attention::of(&connections, &endpoints, &session);
     let expected = balances::expected(&connections, &accounts);
-    let head = Head { frame: &frame, attention: &attention, is_empty: connections.is_empty(), expected: &expected };
+    let head = Head {
+        frame: &frame,
+        attention: &attention,
+        is_empty: connections.is_empty(),
+        expected: &expected,
+    };
     let page = rendered(&head);
-    let Some((head, end)) = page.split_once(PARTS) else { return html(Body::from(page)) };
+    let Some((head, end)) = page.split_once(PARTS) else {
+        return html(Body::from(page));
+    };
     let (head, end) = (head.to_owned(), end.to_owned());
     let parts: FuturesUnordered<Part> = FuturesUnordered::new();
     let (caller, api) = (session.caller.clone(), console.inner.api.clone());
-    parts.push(Box::pin(async move { balances::part(&api, &caller, &connections, &accounts).await }));
+    parts.push(Box::pin(async move {
+        balances::part(&api, &caller, &connections, &accounts).await
+    }));
     let (console, caller, now) = (console.clone(), session.caller, session.now);
-    parts.push(Box::pin(async move { money::part(&console, &caller, now).await }));
+    parts.push(Box::pin(async move {
+        money::part(&console, &caller, now).await
+    }));
     let chunks = stream::iter([head]).chain(parts).chain(stream::iter([end]));
-    html(Body::from_stream(chunks.map(|chunk| Ok::<_, std::convert::Infallible>(Bytes::from(chunk)))))
+    html(Body::from_stream(chunks.map(|chunk| {
+        Ok::<_, std::convert::Infallible>(Bytes::from(chunk))
+    })))
 }
 
 fn html(body: Body) -> Response {
     let mut response = body.into_response();
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/html; charset=utf-8"),
+    );
     // nginx would hold the first part back until the others are there.
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
     response

@@ -1,5 +1,5 @@
-//! Money in and out of the last six months, by month and by category: sums made while the rows pass by. The sums are
-//! kept as long as balances, and no row is.
+//! Money in and out of the last six months, by month and by category: sums made while the rows pass
+//! by. The sums are kept as long as balances, and no row is.
 
 use bellbird_api::front::Problem;
 use bellbird_domain::{Bound, Caller, Category, ConnectionCategory, DateFilter, Transaction};
@@ -31,14 +31,17 @@ pub(super) async fn part(console: &Console, caller: &Caller, now: Timestamp) -> 
     };
     let html = rendered(&money);
     if money.problems.is_empty() {
-        let cached = CachedMoney { revision: caller.revision, html: html.as_str().into() };
+        let cached = CachedMoney {
+            revision: caller.revision,
+            html: html.as_str().into(),
+        };
         console.inner.money_cache.insert(caller.key_id, cached, now);
     }
     html
 }
 
-/// The sums of rows that are no transfers, because money that moves between the user's own accounts is neither earned
-/// nor spent.
+/// The sums of rows that are no transfers, because money that moves between the user's own accounts
+/// is neither earned nor spent.
 struct Sums {
     by_month: Summary,
     by_category: Summary,
@@ -46,7 +49,10 @@ struct Sums {
 
 impl Sums {
     fn add(&mut self, row: &Transaction<'_>, day: Date) {
-        if !matches!(row.category, Some(Category::TransferIn | Category::TransferOut)) {
+        if !matches!(
+            row.category,
+            Some(Category::TransferIn | Category::TransferOut)
+        ) {
             self.by_month.add(row, day);
             self.by_category.add(row, day);
         }
@@ -56,12 +62,23 @@ impl Sums {
 async fn read(console: &Console, caller: &Caller, now: Timestamp) -> Result<Money, Problem> {
     let access = &console.inner.access;
     let permit = access.admit(&access.quotas().live, caller, now).await?;
-    let selection = Selection { category: Some(ConnectionCategory::Banking), ..Selection::default() };
-    let selected = access.reads().select(caller, selection).await.map_err(|error| match error {
-        SelectError::Connection(error) | SelectError::Account(error) => {
-            bellbird_api::front::problem::problem_for_category(&error, "Connection", ConnectionCategory::Banking)
-        }
-    })?;
+    let selection = Selection {
+        category: Some(ConnectionCategory::Banking),
+        ..Selection::default()
+    };
+    let selected = access
+        .reads()
+        .select(caller, selection)
+        .await
+        .map_err(|error| match error {
+            SelectError::Connection(error) | SelectError::Account(error) => {
+                bellbird_api::front::problem::problem_for_category(
+                    &error,
+                    "Connection",
+                    ConnectionCategory::Banking,
+                )
+            }
+        })?;
     let today = now.to_zoned(caller.timezone.clone()).date();
     let first = months_before(today, MONTHS - 1);
     let mut problems = Vec::new();
@@ -85,10 +102,21 @@ async fn read(console: &Console, caller: &Caller, now: Timestamp) -> Result<Mone
     problems.extend(failed.into_iter().flatten());
     problems.sort_unstable();
     problems.dedup();
-    let Sums { by_month, by_category } = sums.into_inner();
-    let (months, categories): (Vec<GroupTotals>, Vec<GroupTotals>) = (by_month.groups(), by_category.groups());
-    let problems = problems.iter().map(|name| crate::pages::names::sanitized(name)).collect();
-    Ok(Money::new(month_charts(&months, first, MONTHS), category_charts(&categories), problems))
+    let Sums {
+        by_month,
+        by_category,
+    } = sums.into_inner();
+    let (months, categories): (Vec<GroupTotals>, Vec<GroupTotals>) =
+        (by_month.groups(), by_category.groups());
+    let problems = problems
+        .iter()
+        .map(|name| crate::pages::names::sanitized(name))
+        .collect();
+    Ok(Money::new(
+        month_charts(&months, first, MONTHS),
+        category_charts(&categories),
+        problems,
+    ))
 }
 
 /// Adds up a list. Returns the name of its institution if it could not be read to its end.
@@ -102,9 +130,18 @@ async fn read_list(
 ) -> Option<String> {
     let access = &console.inner.access;
     let name = || Some(list.context.connection.institution_name.clone());
-    let span = DateFilter { from: Some(Bound::Day(first)), to: None };
+    let span = DateFilter {
+        from: Some(Bound::Day(first)),
+        to: None,
+    };
     let call = access.call_context(caller);
-    let range = access.reads().transaction_range(caller, list.context.clone(), list.account_id(), span, now);
+    let range = access.reads().transaction_range(
+        caller,
+        list.context.clone(),
+        list.account_id(),
+        span,
+        now,
+    );
     let Ok(mut range) = range else { return name() };
     let mut sink = |row: &Transaction<'_>, day: Date| sums.lock().add(row, day);
     loop {
@@ -112,8 +149,11 @@ async fn read_list(
             Ok(true) => {}
             Ok(false) => return None,
             Err(error) => {
-                // As the API does: a consent that is gone is a reason to ask the provider for its status.
-                access.after_failed_read(caller, &list.context, &error).await;
+                // As the API does: a consent that is gone is a reason to ask the provider for its
+                // status.
+                access
+                    .after_failed_read(caller, &list.context, &error)
+                    .await;
                 return name();
             }
         }

@@ -16,7 +16,8 @@ use crate::session::Session;
 const ENDING_WITHIN: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// Categories of one currency. The others are one row.
 const CATEGORIES_MAX: usize = 8;
-/// The height of the longest bar of a chart, in its own units, and the width of the longest bar of a table.
+/// The height of the longest bar of a chart, in its own units, and the width of the longest bar of
+/// a table.
 const BAR_HEIGHT: u32 = 120;
 const BAR_WIDTH: u32 = 200;
 /// Characters of an amount that fit beside the name of an account on a phone.
@@ -48,7 +49,11 @@ impl Attention {
         self.connections.is_empty() && self.endpoints.is_empty()
     }
 
-    pub(super) fn of(connections: &[Connection], endpoints: &[Endpoint], session: &Session) -> Self {
+    pub(super) fn of(
+        connections: &[Connection],
+        endpoints: &[Endpoint],
+        session: &Session,
+    ) -> Self {
         let zone = session.zone();
         let mut needed = Vec::new();
         for connection in connections {
@@ -60,15 +65,26 @@ impl Attention {
             if let Some(end) = connection.consent_expires_at
                 && end.duration_since(session.now) <= ENDING_WITHIN
             {
-                needed.push(format!("Your consent for {name} ends on {}.", zone.day(end)));
+                needed.push(format!(
+                    "Your consent for {name} ends on {}.",
+                    zone.day(end)
+                ));
             }
         }
-        let disabled = endpoints.iter().filter(|endpoint| endpoint.status == EndpointStatus::Disabled);
+        let disabled = endpoints
+            .iter()
+            .filter(|endpoint| endpoint.status == EndpointStatus::Disabled);
         let sentence = |endpoint: &Endpoint| {
             let why = why_disabled(endpoint.disabled_reason.as_deref());
-            format!("Your webhook endpoint {} gets no events. {why}", endpoint.url)
+            format!(
+                "Your webhook endpoint {} gets no events. {why}",
+                endpoint.url
+            )
         };
-        Self { connections: needed, endpoints: disabled.map(sentence).collect() }
+        Self {
+            connections: needed,
+            endpoints: disabled.map(sentence).collect(),
+        }
     }
 }
 
@@ -81,7 +97,11 @@ pub(super) struct Amount {
 
 impl Amount {
     pub(super) fn new(currency: &str, value: &str) -> Self {
-        Self { currency: currency.to_owned(), value: with_commas(value), is_negative: value.starts_with('-') }
+        Self {
+            currency: currency.to_owned(),
+            value: with_commas(value),
+            is_negative: value.starts_with('-'),
+        }
     }
 
     /// Whether a narrow table has to break it.
@@ -105,7 +125,13 @@ pub(super) struct Balances {
 impl Balances {
     pub(super) fn failed(message: String) -> Self {
         let (net_worth, institutions) = (Vec::new(), Vec::new());
-        Self { is_awaited: false, error: Some(message), net_worth, institutions, missing: 0 }
+        Self {
+            is_awaited: false,
+            error: Some(message),
+            net_worth,
+            institutions,
+            missing: 0,
+        }
     }
 }
 
@@ -133,12 +159,24 @@ pub(super) struct Money {
 }
 
 impl Money {
-    pub(super) fn new(months: Vec<MonthChart>, categories: Vec<CategoryChart>, problems: Vec<String>) -> Self {
-        Self { error: None, months, categories, problems }
+    pub(super) fn new(
+        months: Vec<MonthChart>,
+        categories: Vec<CategoryChart>,
+        problems: Vec<String>,
+    ) -> Self {
+        Self {
+            error: None,
+            months,
+            categories,
+            problems,
+        }
     }
 
     pub(super) fn failed(message: String) -> Self {
-        Self { error: Some(message), ..Self::new(Vec::new(), Vec::new(), Vec::new()) }
+        Self {
+            error: Some(message),
+            ..Self::new(Vec::new(), Vec::new(), Vec::new())
+        }
     }
 }
 
@@ -195,16 +233,22 @@ struct CategoryRow {
 pub(super) fn month_charts(groups: &[GroupTotals], first: Date, months: i32) -> Vec<MonthChart> {
     let mut charts = Vec::new();
     for of_currency in groups.chunk_by(|one, next| one.currency == next.currency) {
-        let amounts = of_currency.iter().flat_map(|group| [&group.money_in, &group.money_out]);
+        let amounts = of_currency
+            .iter()
+            .flat_map(|group| [&group.money_in, &group.money_out]);
         let max = amounts.map(size_of_amount).max().unwrap_or_default();
         let shown = (0..months).map(|at| {
             let day = first.saturating_add(at.months());
-            let group = of_currency.iter().find(|group| group.group == Group::Month(day));
+            let group = of_currency
+                .iter()
+                .find(|group| group.group == Group::Month(day));
             let text = |of: fn(&GroupTotals) -> &Decimal<'static>| {
                 group.map_or_else(|| "0".to_owned(), |group| with_commas(of(group).as_str()))
             };
             let height = |of: fn(&GroupTotals) -> &Decimal<'static>| {
-                group.map_or(0, |group| scaled(size_of_amount(of(group)), max, BAR_HEIGHT))
+                group.map_or(0, |group| {
+                    scaled(size_of_amount(of(group)), max, BAR_HEIGHT)
+                })
             };
             Month {
                 short: day.strftime("%b").to_string(),
@@ -219,7 +263,11 @@ pub(super) fn month_charts(groups: &[GroupTotals], first: Date, months: i32) -> 
         });
         let months: Vec<Month> = shown.collect();
         let width = u32::try_from(months.len()).unwrap_or_default() * MONTH_WIDTH;
-        charts.push(MonthChart { currency: shown_currency(of_currency[0].currency), width, months });
+        charts.push(MonthChart {
+            currency: shown_currency(of_currency[0].currency),
+            width,
+            months,
+        });
     }
     charts
 }
@@ -228,10 +276,15 @@ pub(super) fn month_charts(groups: &[GroupTotals], first: Date, months: i32) -> 
 pub(super) fn category_charts(groups: &[GroupTotals]) -> Vec<CategoryChart> {
     let mut charts = Vec::new();
     for of_currency in groups.chunk_by(|one, next| one.currency == next.currency) {
-        let mut spent: Vec<&GroupTotals> =
-            of_currency.iter().filter(|group| size_of_amount(&group.money_out) > 0).collect();
+        let mut spent: Vec<&GroupTotals> = of_currency
+            .iter()
+            .filter(|group| size_of_amount(&group.money_out) > 0)
+            .collect();
         spent.sort_by(|one, other| other.money_out.cmp_absolute(&one.money_out));
-        let max = spent.first().map(|group| size_of_amount(&group.money_out)).unwrap_or_default();
+        let max = spent
+            .first()
+            .map(|group| size_of_amount(&group.money_out))
+            .unwrap_or_default();
         let rows: Vec<CategoryRow> = spent
             .iter()
             .take(CATEGORIES_MAX)
@@ -246,22 +299,32 @@ pub(super) fn category_charts(groups: &[GroupTotals]) -> Vec<CategoryChart> {
             })
             .collect();
         if !rows.is_empty() {
-            charts.push(CategoryChart { currency: shown_currency(of_currency[0].currency), rows });
+            charts.push(CategoryChart {
+                currency: shown_currency(of_currency[0].currency),
+                rows,
+            });
         }
     }
     charts
 }
 
 fn shown_currency(currency: Currency) -> String {
-    if currency == Currency::UNKNOWN { "unknown currency".to_owned() } else { currency.to_string() }
+    if currency == Currency::UNKNOWN {
+        "unknown currency".to_owned()
+    } else {
+        currency.to_string()
+    }
 }
 
-/// An amount without its sign in hundredths, for the length of a bar. A larger one than fits counts as the largest.
+/// An amount without its sign in hundredths, for the length of a bar. A larger one than fits counts
+/// as the largest.
 fn size_of_amount(amount: &Decimal<'_>) -> u128 {
     let text = amount.as_str().trim_start_matches('-');
     let (whole, places) = text.split_once('.').unwrap_or((text, ""));
     let hundredths: String = places.chars().chain("00".chars()).take(2).collect();
-    format!("{whole}{hundredths}").parse().map_or(u128::MAX / 1_000, |size: u128| size.min(u128::MAX / 1_000))
+    format!("{whole}{hundredths}")
+        .parse()
+        .map_or(u128::MAX / 1_000, |size: u128| size.min(u128::MAX / 1_000))
 }
 
 /// At least 1 for what is not 0, so that a bar shows.
@@ -269,7 +332,9 @@ fn scaled(size: u128, max: u128, length: u32) -> u32 {
     if size == 0 || max == 0 {
         return 0;
     }
-    u32::try_from(size * u128::from(length) / max).unwrap_or(length).max(1)
+    u32::try_from(size * u128::from(length) / max)
+        .unwrap_or(length)
+        .max(1)
 }
 
 #[cfg(test)]

@@ -4,11 +4,15 @@
 pub(crate) fn why_disabled(reason: Option<&str>) -> &'static str {
     match reason {
         Some("failing") => "It has failed for days. Repair it, then enable it.",
-        Some("gone") => "It answered 410 Gone, which asks for no more events. Enable it if that was a mistake.",
+        Some("gone") => {
+            "It answered 410 Gone, which asks for no more events. Enable it if that was a mistake."
+        }
         Some("address not allowed") => {
             "Its address is one to which this service sends nothing. Give it another address, then enable it."
         }
-        Some("secret broken") => "Its secret cannot be read any more. Give it a new one, then enable it.",
+        Some("secret broken") => {
+            "Its secret cannot be read any more. Give it a new one, then enable it."
+        }
         Some("by user") => "You disabled it. Enable it when it is ready.",
         Some("by command" | "by operator") => {
             "The operator of this service disabled it. Ask why, and enable it when it is ready."

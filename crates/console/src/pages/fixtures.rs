@@ -1,8 +1,8 @@
 //! Connections and accounts with hostile names.
 
 use bellbird_domain::{
-    Account, AccountId, AccountType, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
-    MaskedNumber, UserId,
+    Account, AccountId, AccountType, Connection, ConnectionCategory, ConnectionId,
+    ConnectionStatus, Currency, MaskedNumber, UserId,
 };
 
 pub(crate) const HOSTILE: &str = "\u{202e}<script>alert(1)</script>\" onclick='x' &amp; \0\n";

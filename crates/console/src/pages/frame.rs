@@ -19,7 +19,8 @@ pub(crate) struct Frame {
     /// The reference of the API.
     pub(crate) docs: String,
     pub(crate) operator: Option<String>,
-    /// Whether this is `bellbird demo`, whose pages offer a new link URL, and sign in without a link.
+    /// Whether this is `bellbird demo`, whose pages offer a new link URL, and sign in without a
+    /// link.
     pub(crate) is_demo: bool,
     /// Whether the console is on this machine only, without TLS.
     pub(crate) is_on_loopback: bool,
@@ -28,7 +29,9 @@ pub(crate) struct Frame {
 impl Frame {
     pub(crate) fn new(settings: &ConsoleSettings, site: &Site) -> Self {
         let url = site.console_url.parse::<Uri>().ok();
-        let root = url.as_ref().map_or_else(String::new, |url| url.path().trim_end_matches('/').to_owned());
+        let root = url.as_ref().map_or_else(String::new, |url| {
+            url.path().trim_end_matches('/').to_owned()
+        });
         let is_http = url.as_ref().and_then(Uri::scheme_str) == Some("http");
         Self {
             style: format!("{root}{}", STYLE.path()),
@@ -38,7 +41,11 @@ impl Frame {
             root,
             operator: settings.operator_name.as_deref().map(sanitized),
             is_demo: site.demo.is_some(),
-            is_on_loopback: is_http && url.as_ref().and_then(Uri::host).is_some_and(is_loopback_host),
+            is_on_loopback: is_http
+                && url
+                    .as_ref()
+                    .and_then(Uri::host)
+                    .is_some_and(is_loopback_host),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The start page. On this machine it explains how to link an institution, call the API and receive provider events.
-//! To anyone else it says that a link is needed.
+//! The start page. On this machine it explains how to link an institution, call the API and receive
+//! provider events. To anyone else it says that a link is needed.
 
 use askama::Template;
 
@@ -25,7 +25,14 @@ impl Home<'_> {
     }
 
     fn key_command(&self, demo: &Demo) -> String {
-        let database = demo.database.as_ref().map(|url| format!("BELLBIRD_DATABASE__URL='{url}' "));
-        format!("{}bellbird key create --user {} --name mine", database.unwrap_or_default(), demo.email)
+        let database = demo
+            .database
+            .as_ref()
+            .map(|url| format!("BELLBIRD_DATABASE__URL='{url}' "));
+        format!(
+            "{}bellbird key create --user {} --name mine",
+            database.unwrap_or_default(),
+            demo.email
+        )
     }
 }

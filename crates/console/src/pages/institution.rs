@@ -1,4 +1,5 @@
-//! An institution on a page: its name, its logo with a letter in its place, and the accounts of a connection.
+//! An institution on a page: its name, its logo with a letter in its place, and the accounts of a
+//! connection.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,8 @@ pub(crate) struct Logo {
     origin: String,
 }
 
-/// The servers, other than the console, from which a page may load images. An extension of its response.
+/// The servers, other than the console, from which a page may load images. An extension of its
+/// response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ImageOrigins(pub(crate) BTreeSet<String>);
 
@@ -44,9 +46,19 @@ impl ImageOrigins {
 impl Institution {
     pub(crate) fn of(connection: &Connection, frame: &Frame) -> Self {
         let name = institution_name(connection);
-        let letter = name.chars().find(|c| c.is_alphanumeric()).map(|c| c.to_uppercase().to_string());
-        let logo = connection.institution_logo.as_deref().and_then(|url| logo(url, frame.is_on_loopback));
-        Self { name, letter: letter.unwrap_or_default(), logo }
+        let letter = name
+            .chars()
+            .find(|c| c.is_alphanumeric())
+            .map(|c| c.to_uppercase().to_string());
+        let logo = connection
+            .institution_logo
+            .as_deref()
+            .and_then(|url| logo(url, frame.is_on_loopback));
+        Self {
+            name,
+            letter: letter.unwrap_or_default(),
+            logo,
+        }
     }
 }
 
@@ -60,14 +72,17 @@ pub(crate) struct AccountRow {
 pub(crate) fn account_rows(linked: &LinkedConnection, max: usize) -> (Vec<AccountRow>, usize) {
     let row = |account: &Account| AccountRow {
         name: sanitized(&account.name),
-        number: account.number.as_ref().map(|number| number.as_str().to_owned()),
+        number: account
+            .number
+            .as_ref()
+            .map(|number| number.as_str().to_owned()),
     };
     let rows = linked.accounts.iter().take(max).map(row).collect();
     (rows, linked.accounts.len().saturating_sub(max))
 }
 
-/// Accepts https, and on a console on this machine http from this machine: the sandbox. The host has no character with
-/// a meaning in a content security policy.
+/// Accepts https, and on a console on this machine http from this machine: the sandbox. The host
+/// has no character with a meaning in a content security policy.
 fn logo(url: &str, is_on_loopback: bool) -> Option<Logo> {
     if url.len() > URL_BYTES_MAX {
         return None;
@@ -79,10 +94,15 @@ fn logo(url: &str, is_on_loopback: bool) -> Option<Logo> {
         "http" => is_on_loopback && matches!(host, "127.0.0.1" | "localhost"),
         _ => false,
     };
-    let is_plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-');
+    let is_plain = host
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-');
     let has_user = !parsed.username().is_empty() || parsed.password().is_some();
     let origin = parsed.origin().ascii_serialization();
-    (is_allowed && is_plain && !has_user).then(|| Logo { url: parsed.into(), origin })
+    (is_allowed && is_plain && !has_user).then(|| Logo {
+        url: parsed.into(),
+        origin,
+    })
 }
 
 #[cfg(test)]
@@ -92,8 +112,14 @@ mod tests {
     #[test]
     fn logos_come_from_plain_https_servers() {
         let origin = |url| logo(url, false).map(|logo| logo.origin);
-        assert_eq!(origin("https://cdn.example/a.png?x=1").as_deref(), Some("https://cdn.example"));
-        assert_eq!(origin("https://cdn.example:8443/a.png").as_deref(), Some("https://cdn.example:8443"));
+        assert_eq!(
+            origin("https://cdn.example/a.png?x=1").as_deref(),
+            Some("https://cdn.example")
+        );
+        assert_eq!(
+            origin("https://cdn.example:8443/a.png").as_deref(),
+            Some("https://cdn.example:8443")
+        );
         for url in [
             "http://cdn.example/a.png",
             "http://127.0.0.1:8090/a.png",
@@ -109,7 +135,10 @@ mod tests {
         ] {
             assert_eq!(origin(url), None, "{url}");
         }
-        assert_eq!(origin(&format!("https://cdn.example/{}", "a".repeat(1024))), None);
+        assert_eq!(
+            origin(&format!("https://cdn.example/{}", "a".repeat(1024))),
+            None
+        );
         assert!(logo("http://127.0.0.1:8090/a.png", true).is_some());
         assert_eq!(logo("http://cdn.example/a.png", true), None);
     }

@@ -15,14 +15,24 @@ impl LocalTime {
     pub(crate) fn of(timezone: Option<&str>) -> Self {
         let name = timezone.unwrap_or(DEFAULT_TIMEZONE);
         match find_timezone(name) {
-            Ok(zone) => Self { zone, name: zone_name(name) },
-            Err(_) => Self { zone: TimeZone::UTC, name: "UTC".to_owned() },
+            Ok(zone) => Self {
+                zone,
+                name: zone_name(name),
+            },
+            Err(_) => Self {
+                zone: TimeZone::UTC,
+                name: "UTC".to_owned(),
+            },
         }
     }
 
     /// Such as `20:54 Sydney time`.
     pub(crate) fn time(&self, at: Timestamp) -> String {
-        format!("{} {}", at.to_zoned(self.zone.clone()).strftime("%H:%M"), self.name)
+        format!(
+            "{} {}",
+            at.to_zoned(self.zone.clone()).strftime("%H:%M"),
+            self.name
+        )
     }
 
     /// Such as `20 November 2026, 20:54 Sydney time`.
@@ -32,7 +42,9 @@ impl LocalTime {
 
     /// Such as `20 November 2026`.
     pub(crate) fn day(&self, at: Timestamp) -> String {
-        at.to_zoned(self.zone.clone()).strftime("%-d %B %Y").to_string()
+        at.to_zoned(self.zone.clone())
+            .strftime("%-d %B %Y")
+            .to_string()
     }
 }
 
@@ -55,15 +67,27 @@ mod tests {
         let at: Timestamp = "2026-11-20T13:40:00Z".parse().unwrap();
         for (zone, time, day) in [
             (None, "00:40 Sydney time", "21 November 2026"),
-            (Some("Pacific/Auckland"), "02:40 Auckland time", "21 November 2026"),
-            (Some("America/Argentina/Buenos_Aires"), "10:40 Buenos Aires time", "20 November 2026"),
+            (
+                Some("Pacific/Auckland"),
+                "02:40 Auckland time",
+                "21 November 2026",
+            ),
+            (
+                Some("America/Argentina/Buenos_Aires"),
+                "10:40 Buenos Aires time",
+                "20 November 2026",
+            ),
             (Some("Etc/UTC"), "13:40 UTC", "20 November 2026"),
             (Some("UTC"), "13:40 UTC", "20 November 2026"),
             (Some("NZ"), "02:40 NZ time", "21 November 2026"),
             (Some("No/Where"), "13:40 UTC", "20 November 2026"),
         ] {
             let local = LocalTime::of(zone);
-            assert_eq!((local.time(at).as_str(), local.day(at).as_str()), (time, day), "{zone:?}");
+            assert_eq!(
+                (local.time(at).as_str(), local.day(at).as_str()),
+                (time, day),
+                "{zone:?}"
+            );
         }
     }
 }

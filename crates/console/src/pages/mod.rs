@@ -1,5 +1,5 @@
-//! The pages: Askama templates and their data. Askama escapes all text. Names from providers are also sanitized and
-//! shortened.
+//! The pages: Askama templates and their data. Askama escapes all text. Names from providers are
+//! also sanitized and shortened.
 
 mod choice;
 mod disabled_endpoint;

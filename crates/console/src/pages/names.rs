@@ -8,15 +8,20 @@ const NAME_CHARS_MAX: usize = 80;
 /// The sanitized name of the institution, or a placeholder if nothing is left of it.
 pub(crate) fn institution_name(connection: &Connection) -> String {
     let name = sanitized(&connection.institution_name);
-    if name.trim().is_empty() { "Unnamed institution".to_owned() } else { name }
+    if name.trim().is_empty() {
+        "Unnamed institution".to_owned()
+    } else {
+        name
+    }
 }
 
-/// Removes control characters and bidirectional controls, which could reverse the text around the name, and truncates
-/// the name.
+/// Removes control characters and bidirectional controls, which could reverse the text around the
+/// name, and truncates the name.
 pub(crate) fn sanitized(name: &str) -> String {
-    let is_bidi_control =
-        |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let shown = name.chars().filter(|c| !c.is_control() && !is_bidi_control(*c));
+    let is_bidi_control = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown = name
+        .chars()
+        .filter(|c| !c.is_control() && !is_bidi_control(*c));
     let mut name: String = shown.take(NAME_CHARS_MAX + 1).collect();
     if let Some((end, _)) = name.char_indices().nth(NAME_CHARS_MAX) {
         name.replace_range(end.., "…");

@@ -2,7 +2,8 @@
 
 use askama::Template;
 use bellbird_connections::{
-    AppReturn, CallbackOutcome, HandledCallback, LinkResult, LinkedConnection, RemovalPage, ReturnLink,
+    AppReturn, CallbackOutcome, HandledCallback, LinkResult, LinkedConnection, RemovalPage,
+    ReturnLink,
 };
 use bellbird_domain::LinkOutcome;
 
@@ -10,7 +11,8 @@ use super::frame::Frame;
 use super::institution::{AccountRow, ImageOrigins, Institution, account_rows};
 use super::names::{institution_name, sanitized};
 
-const OPEN_LINK_AGAIN: &str = "To try again, open your link again. It works for half an hour after it was created.";
+const OPEN_LINK_AGAIN: &str =
+    "To try again, open your link again. It works for half an hour after it was created.";
 /// For a user who is signed in, and came by a button of the console.
 const TRY_IN_CONSOLE: &str = "To try again, go to your connections, and press the button there.";
 const YOU_CAN_CLOSE: &str = "You can close this page.";
@@ -72,7 +74,12 @@ struct Button {
 
 impl Button {
     fn answer(class: &'static str, value: &str, label: &'static str) -> Self {
-        Self { class, name: "answer", value: value.to_owned(), label }
+        Self {
+            class,
+            name: "answer",
+            value: value.to_owned(),
+            label,
+        }
     }
 }
 
@@ -135,25 +142,41 @@ impl Notice {
 
     /// Adds a link that opens the page's URL.
     pub(crate) fn with_retry_link(self) -> Self {
-        Self { retry_link: Some("Try again"), ..self }
+        Self {
+            retry_link: Some("Try again"),
+            ..self
+        }
     }
 
     /// Adds the demo's button for a new link URL.
     pub(crate) fn with_new_link(self) -> Self {
-        Self { needs_new_link: true, ..self }
+        Self {
+            needs_new_link: true,
+            ..self
+        }
     }
 
     /// Adds a link to the page to sign in.
     pub(crate) fn with_sign_in_link(self) -> Self {
-        Self { needs_sign_in: true, ..self }
+        Self {
+            needs_sign_in: true,
+            ..self
+        }
     }
 
     /// Leads to the page of connections, for a user who is signed in and so needs no link.
     pub(crate) fn with_connections_link(mut self, is_signed_in: bool) -> Self {
-        for paragraph in self.paragraphs.iter_mut().filter(|paragraph| is_signed_in && *paragraph == OPEN_LINK_AGAIN) {
+        for paragraph in self
+            .paragraphs
+            .iter_mut()
+            .filter(|paragraph| is_signed_in && *paragraph == OPEN_LINK_AGAIN)
+        {
             TRY_IN_CONSOLE.clone_into(paragraph);
         }
-        Self { is_signed_in, ..self }
+        Self {
+            is_signed_in,
+            ..self
+        }
     }
 
     /// Adds a link to the app.
@@ -164,20 +187,33 @@ impl Notice {
     /// The page of a link session that has connected.
     pub(crate) fn for_connected_link(app_return: Option<AppReturn>) -> Self {
         Self::new(Tone::Good, "Your accounts are connected")
-            .with("This link has done its work, and connects nothing else. You can close this page.")
+            .with(
+                "This link has done its work, and connects nothing else. You can close this page.",
+            )
             .with_app_return(app_return)
     }
 
     pub(crate) fn page<'a>(&'a self, frame: &'a Frame) -> NoticePage<'a> {
-        NoticePage { frame, notice: self }
+        NoticePage {
+            frame,
+            notice: self,
+        }
     }
 
     pub(crate) fn image_origins(&self) -> ImageOrigins {
-        ImageOrigins::of(self.connected.iter().map(|connected| &connected.institution))
+        ImageOrigins::of(
+            self.connected
+                .iter()
+                .map(|connected| &connected.institution),
+        )
     }
 
     /// Asks before a connection is removed.
-    pub(crate) fn for_removal(page: &RemovalPage, frame: &Frame, title_of: impl Fn(&str) -> String) -> Self {
+    pub(crate) fn for_removal(
+        page: &RemovalPage,
+        frame: &Frame,
+        title_of: impl Fn(&str) -> String,
+    ) -> Self {
         let provider = title_of(&page.linked.connection.provider);
         let name = institution_name(&page.linked.connection);
         let confirm = Button {
@@ -210,12 +246,14 @@ impl Notice {
             ..Self::new(Tone::Good, format!("{name} is removed"))
         }
         .with("No program can read its accounts through Bellbird any more.")
-        .with(&format!("Your consent is being withdrawn at {provider}, which can take a few minutes."))
+        .with(&format!(
+            "Your consent is being withdrawn at {provider}, which can take a few minutes."
+        ))
         .with_app_return(page.app_return.clone())
     }
 
-    /// The page after consent. `consents` is where the person can end a consent without this service, and `title_of`
-    /// maps the name of a provider to its title.
+    /// The page after consent. `consents` is where the person can end a consent without this
+    /// service, and `title_of` maps the name of a provider to its title.
     pub(crate) fn for_callback(
         callback: &HandledCallback,
         consents: &str,
@@ -223,7 +261,13 @@ impl Notice {
         frame: &Frame,
         title_of: impl Fn(&str) -> String,
     ) -> Self {
-        let HandledCallback { email, provider, can_deny, outcome, app_return } = callback;
+        let HandledCallback {
+            email,
+            provider,
+            can_deny,
+            outcome,
+            app_return,
+        } = callback;
         let notice = match outcome {
             CallbackOutcome::NeedsAnswer { is_urgent } => Self::for_question(&title_of(provider), consents, *is_urgent),
             CallbackOutcome::UnknownState => Self::new(Tone::Attention, "This link does not work")
@@ -242,7 +286,12 @@ impl Notice {
         let is_question = matches!(outcome, CallbackOutcome::NeedsAnswer { .. });
         let app_return = app_return.clone().filter(|_| !is_question);
         let email = (!email.is_empty()).then(|| sanitized(email));
-        Self { email, can_deny: *can_deny, app_return, ..notice }
+        Self {
+            email,
+            can_deny: *can_deny,
+            app_return,
+            ..notice
+        }
     }
 
     fn for_question(provider: &str, consents: &str, is_urgent: bool) -> Self {
@@ -265,7 +314,10 @@ impl Notice {
         };
         let yes = Button::answer("strong", "yes", "Yes, that is me");
         let no = Button::answer("quiet", "no", "No, withdraw the consent");
-        Self { buttons: vec![yes, no], ..question }
+        Self {
+            buttons: vec![yes, no],
+            ..question
+        }
     }
 
     fn for_result(
@@ -275,8 +327,15 @@ impl Notice {
         frame: &Frame,
         title_of: impl Fn(&str) -> String,
     ) -> Self {
-        let names: Vec<String> = result.connections.iter().map(|linked| institution_name(&linked.connection)).collect();
-        let connected = result.connections.iter().map(|linked| Connected::of(linked, frame, &title_of));
+        let names: Vec<String> = result
+            .connections
+            .iter()
+            .map(|linked| institution_name(&linked.connection))
+            .collect();
+        let connected = result
+            .connections
+            .iter()
+            .map(|linked| Connected::of(linked, frame, &title_of));
         let notice = match result.outcome {
             LinkOutcome::Linked => {
                 let notice = Self::new(Tone::Good, format!("{} connected", subject(&names)));
@@ -332,10 +391,14 @@ impl Notice {
                 .with("Ask for a new link, and start again.")
                 .with_new_link(),
         };
-        Self { connected: connected.collect(), ..notice }
+        Self {
+            connected: connected.collect(),
+            ..notice
+        }
     }
 
-    /// Says whether accounts are still to come. The page of a browser without the cookie names no connection.
+    /// Says whether accounts are still to come. The page of a browser without the cookie names no
+    /// connection.
     fn with_accounts_hint(self, result: &LinkResult) -> Self {
         if result.awaits_accounts {
             return self.with(
@@ -343,7 +406,10 @@ impl Notice {
                  every few seconds, and you can close it.",
             );
         }
-        let is_empty = result.connections.iter().any(|linked| linked.accounts.is_empty());
+        let is_empty = result
+            .connections
+            .iter()
+            .any(|linked| linked.accounts.is_empty());
         self.with(if is_empty {
             "The institution has listed no accounts yet. You can close this page."
         } else {
@@ -356,14 +422,17 @@ impl Notice {
         if return_link.is_none() {
             return self.with(OPEN_LINK_AGAIN);
         }
-        self.buttons.push(Button::answer("strong", "again", "Try again"));
+        self.buttons
+            .push(Button::answer("strong", "again", "Try again"));
         self
     }
 
-    /// Leads on after a success to all connections and providers, unless the link is for one connection.
+    /// Leads on after a success to all connections and providers, unless the link is for one
+    /// connection.
     fn with_way_on(mut self, return_link: Option<ReturnLink>) -> Self {
         if return_link == Some(ReturnLink::Link) {
-            self.buttons.push(Button::answer("strong", "again", "Back to your banks"));
+            self.buttons
+                .push(Button::answer("strong", "again", "Back to your banks"));
         }
         self
     }
@@ -381,8 +450,16 @@ fn subject(names: &[String]) -> String {
 /// Makes a sentence of an error text: adds a capital letter and a full stop.
 fn sentence(text: &str) -> String {
     let mut characters = text.chars();
-    let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
-    let stop = if text.ends_with(['.', '!', '?']) { "" } else { "." };
+    let first: String = characters
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .collect();
+    let stop = if text.ends_with(['.', '!', '?']) {
+        ""
+    } else {
+        "."
+    };
     format!("{first}{}{stop}", characters.as_str())
 }
 
@@ -395,22 +472,45 @@ mod tests {
 
     fn notice_with(outcome: CallbackOutcome, return_link: Option<ReturnLink>) -> Notice {
         let (email, provider) = (HOSTILE.to_owned(), "somebank".to_owned());
-        let callback = HandledCallback { email, provider, can_deny: true, outcome, app_return: None };
-        Notice::for_callback(&callback, "at your bank", return_link, &Frame::default(), str::to_uppercase)
+        let callback = HandledCallback {
+            email,
+            provider,
+            can_deny: true,
+            outcome,
+            app_return: None,
+        };
+        Notice::for_callback(
+            &callback,
+            "at your bank",
+            return_link,
+            &Frame::default(),
+            str::to_uppercase,
+        )
     }
 
     fn result_of(outcome: LinkOutcome, names: &[&str], reason: Option<&str>) -> LinkResult {
         let connections = names.iter().map(|name| {
             let connection = connection(name, ConnectionStatus::Active);
             let accounts = vec![account(&connection, HOSTILE)];
-            LinkedConnection { connection, accounts }
+            LinkedConnection {
+                connection,
+                accounts,
+            }
         });
         let reason = reason.map(str::to_owned);
-        LinkResult { outcome, connections: connections.collect(), reason, awaits_accounts: false }
+        LinkResult {
+            outcome,
+            connections: connections.collect(),
+            reason,
+            awaits_accounts: false,
+        }
     }
 
     fn notice_of(outcome: LinkOutcome, names: &[&str], reason: Option<&str>) -> Notice {
-        notice_with(CallbackOutcome::Finished(result_of(outcome, names, reason)), None)
+        notice_with(
+            CallbackOutcome::Finished(result_of(outcome, names, reason)),
+            None,
+        )
     }
 
     fn html(notice: &Notice) -> String {
@@ -421,47 +521,93 @@ mod tests {
     fn every_outcome_has_its_title() {
         let titles = [
             (LinkOutcome::Linked, &["A"][..], "A is connected"),
-            (LinkOutcome::Linked, &["A", "B"], "2 institutions are connected"),
+            (
+                LinkOutcome::Linked,
+                &["A", "B"],
+                "2 institutions are connected",
+            ),
             (LinkOutcome::Linked, &[], "Your accounts are connected"),
             (LinkOutcome::Reconnected, &["A"], "A is connected again"),
-            (LinkOutcome::LinkedOther, &["A"], "A is connected separately"),
+            (
+                LinkOutcome::LinkedOther,
+                &["A"],
+                "A is connected separately",
+            ),
             (LinkOutcome::Unchanged, &[], "Nothing has changed"),
             (LinkOutcome::Declined, &[], "You did not give your consent"),
             (LinkOutcome::Failed, &[], "That did not work"),
-            (LinkOutcome::OwnedByOtherUser, &[], "Already connected by another user"),
+            (
+                LinkOutcome::OwnedByOtherUser,
+                &[],
+                "Already connected by another user",
+            ),
             (LinkOutcome::Expired, &[], "That took too long"),
             (LinkOutcome::Withdrawn, &[], "Nothing is connected"),
-            (LinkOutcome::NotWithdrawn, &[], "Nothing is connected, but your consent remains"),
+            (
+                LinkOutcome::NotWithdrawn,
+                &[],
+                "Nothing is connected, but your consent remains",
+            ),
         ];
         for (outcome, names, title) in titles {
             let notice = notice_of(outcome, names, None);
             assert_eq!(notice.title, title);
             let html = html(&notice);
-            assert!(!html.contains("/v1/") && !html.contains("bellbird connection"), "{html}");
+            assert!(
+                !html.contains("/v1/") && !html.contains("bellbird connection"),
+                "{html}"
+            );
         }
-        assert_eq!(notice_with(CallbackOutcome::RemovedSince, None).title, "Nothing is connected any more");
+        assert_eq!(
+            notice_with(CallbackOutcome::RemovedSince, None).title,
+            "Nothing is connected any more"
+        );
     }
 
     #[test]
     fn result_leads_back_to_an_open_link() {
-        use LinkOutcome::{Declined, Expired, Failed, Linked, LinkedOther, OwnedByOtherUser, Reconnected, Unchanged};
+        use LinkOutcome::{
+            Declined, Expired, Failed, Linked, LinkedOther, OwnedByOtherUser, Reconnected,
+            Unchanged,
+        };
         let label = |outcome, return_link| {
             let outcome = CallbackOutcome::Finished(result_of(outcome, &[], None));
             let notice = notice_with(outcome, return_link);
-            notice.buttons.first().map(|button| (button.value.clone(), button.label))
+            notice
+                .buttons
+                .first()
+                .map(|button| (button.value.clone(), button.label))
         };
         let again = |label| Some(("again".to_owned(), label));
         for outcome in [Declined, Failed, LinkedOther] {
-            assert_eq!(label(outcome, Some(ReturnLink::Link)), again("Try again"), "{outcome}");
-            assert_eq!(label(outcome, Some(ReturnLink::Repair)), again("Try again"), "{outcome}");
+            assert_eq!(
+                label(outcome, Some(ReturnLink::Link)),
+                again("Try again"),
+                "{outcome}"
+            );
+            assert_eq!(
+                label(outcome, Some(ReturnLink::Repair)),
+                again("Try again"),
+                "{outcome}"
+            );
             assert_eq!(label(outcome, None), None, "{outcome}");
             let notice = notice_of(outcome, &[], None);
-            assert!(notice.paragraphs.iter().any(|text| text == OPEN_LINK_AGAIN), "{outcome}");
+            assert!(
+                notice.paragraphs.iter().any(|text| text == OPEN_LINK_AGAIN),
+                "{outcome}"
+            );
             let html = html(&notice.with_connections_link(true));
-            assert!(html.contains(TRY_IN_CONSOLE) && !html.contains(OPEN_LINK_AGAIN), "{outcome}: {html}");
+            assert!(
+                html.contains(TRY_IN_CONSOLE) && !html.contains(OPEN_LINK_AGAIN),
+                "{outcome}: {html}"
+            );
         }
         for outcome in [Linked, Reconnected, Unchanged] {
-            assert_eq!(label(outcome, Some(ReturnLink::Link)), again("Back to your banks"), "{outcome}");
+            assert_eq!(
+                label(outcome, Some(ReturnLink::Link)),
+                again("Back to your banks"),
+                "{outcome}"
+            );
             assert_eq!(label(outcome, Some(ReturnLink::Repair)), None, "{outcome}");
             assert_eq!(label(outcome, None), None, "{outcome}");
         }
@@ -476,10 +622,18 @@ mod tests {
         result.connections[0].accounts.clear();
         result.awaits_accounts = true;
         let waiting = notice_with(CallbackOutcome::Finished(result.clone()), None);
-        assert!(waiting.paragraphs[0].contains("checks again"), "{:?}", waiting.paragraphs);
+        assert!(
+            waiting.paragraphs[0].contains("checks again"),
+            "{:?}",
+            waiting.paragraphs
+        );
         result.awaits_accounts = false;
         let over = notice_with(CallbackOutcome::Finished(result), None);
-        assert!(over.paragraphs[0].contains("no accounts yet"), "{:?}", over.paragraphs);
+        assert!(
+            over.paragraphs[0].contains("no accounts yet"),
+            "{:?}",
+            over.paragraphs
+        );
         let listed = notice_of(LinkOutcome::Linked, &["A"], None);
         assert_eq!(listed.paragraphs, [YOU_CAN_CLOSE]);
     }
@@ -488,47 +642,88 @@ mod tests {
     fn question_names_the_user_and_has_two_answers() {
         let question = |is_urgent| notice_with(CallbackOutcome::NeedsAnswer { is_urgent }, None);
         let urgent = html(&question(true));
-        for words in
-            ["Is that you?", "For <strong><bdi>", "through SOMEBANK.", "value=\"yes\"", "value=\"no\"", "a minute"]
-        {
+        for words in [
+            "Is that you?",
+            "For <strong><bdi>",
+            "through SOMEBANK.",
+            "value=\"yes\"",
+            "value=\"no\"",
+            "a minute",
+        ] {
             assert!(urgent.contains(words), "no {words:?} in {urgent}");
         }
-        assert!(urgent.contains("Later, only you can end it, at your bank."), "{urgent}");
+        assert!(
+            urgent.contains("Later, only you can end it, at your bank."),
+            "{urgent}"
+        );
         let html = html(&question(false));
-        assert!(!html.contains("a minute") && html.contains("We then withdraw your consent."), "{html}");
+        assert!(
+            !html.contains("a minute") && html.contains("We then withdraw your consent."),
+            "{html}"
+        );
     }
 
     #[test]
     fn removal_names_the_consequences() {
-        let linked = result_of(LinkOutcome::Linked, &[HOSTILE], None).connections.remove(0);
+        let linked = result_of(LinkOutcome::Linked, &[HOSTILE], None)
+            .connections
+            .remove(0);
         let id = linked.connection.id;
-        let page = RemovalPage { email: HOSTILE.to_owned(), linked, app_return: None };
+        let page = RemovalPage {
+            email: HOSTILE.to_owned(),
+            linked,
+            app_return: None,
+        };
         let frame = Frame::default();
         let asked = html(&Notice::for_removal(&page, &frame, str::to_uppercase));
         assert_harmless(&asked);
         let confirm = format!("name=\"confirm-removal\" value=\"{id}\"");
-        for words in [confirm.as_str(), "withdrawn at SOMEBANK", "disappear", "Keep it", "xxxx5678"] {
+        for words in [
+            confirm.as_str(),
+            "withdrawn at SOMEBANK",
+            "disappear",
+            "Keep it",
+            "xxxx5678",
+        ] {
             assert!(asked.contains(words), "no {words:?} in {asked}");
         }
         let removed = html(&Notice::for_removed(&page, str::to_uppercase));
         assert_harmless(&removed);
-        assert!(removed.contains("is removed") && !removed.contains("<button"), "{removed}");
+        assert!(
+            removed.contains("is removed") && !removed.contains("<button"),
+            "{removed}"
+        );
     }
 
     #[test]
     fn new_link_button_is_the_demos() {
         let notice = Notice::new(Tone::Attention, "Expired").with_new_link();
         assert!(!html(&notice).contains("/demo/link"));
-        let frame = Frame { is_demo: true, ..Frame::default() };
-        assert!(notice.page(&frame).render().unwrap().contains("action=\"/demo/link\""));
+        let frame = Frame {
+            is_demo: true,
+            ..Frame::default()
+        };
+        assert!(
+            notice
+                .page(&frame)
+                .render()
+                .unwrap()
+                .contains("action=\"/demo/link\"")
+        );
     }
 
     #[test]
     fn reasons_become_sentences() {
-        assert_eq!(sentence("the bank is down: try later"), "The bank is down: try later.");
+        assert_eq!(
+            sentence("the bank is down: try later"),
+            "The bank is down: try later."
+        );
         assert_eq!(sentence("The bank is down."), "The bank is down.");
         assert_eq!(sentence(""), ".");
-        assert_eq!(notice_of(LinkOutcome::Failed, &[], Some("no luck")).paragraphs[0], "No luck.");
+        assert_eq!(
+            notice_of(LinkOutcome::Failed, &[], Some("no luck")).paragraphs[0],
+            "No luck."
+        );
     }
 
     #[test]

@@ -20,7 +20,11 @@ pub(crate) fn page_response(status: StatusCode, page: &impl Template) -> Respons
 }
 
 /// A page with images from other servers, which `security_headers.rs` adds to its policy.
-pub(crate) fn page_with_images(status: StatusCode, page: &impl Template, origins: ImageOrigins) -> Response {
+pub(crate) fn page_with_images(
+    status: StatusCode,
+    page: &impl Template,
+    origins: ImageOrigins,
+) -> Response {
     let mut response = page_response(status, page);
     response.extensions_mut().insert(origins);
     response

@@ -17,11 +17,25 @@ pub(crate) struct SignIn<'a> {
 }
 
 impl<'a> SignIn<'a> {
-    pub(crate) fn without_link(frame: &'a Frame, identity_provider: Option<&'a str>, sends_links: bool) -> Self {
-        Self { frame, email: None, identity_provider, sends_links }
+    pub(crate) fn without_link(
+        frame: &'a Frame,
+        identity_provider: Option<&'a str>,
+        sends_links: bool,
+    ) -> Self {
+        Self {
+            frame,
+            email: None,
+            identity_provider,
+            sends_links,
+        }
     }
 
     pub(crate) fn with_link(frame: &'a Frame, email: &'a str) -> Self {
-        Self { frame, email: Some(email), identity_provider: None, sends_links: false }
+        Self {
+            frame,
+            email: Some(email),
+            identity_provider: None,
+            sends_links: false,
+        }
     }
 }

@@ -39,8 +39,20 @@ pub(crate) struct SignedInFrame<'a> {
 }
 
 impl<'a> SignedInFrame<'a> {
-    pub(crate) fn new(frame: &'a Frame, email: &'a str, is_operator: bool, plan: Plan, current: &'static str) -> Self {
-        Self { frame, email, is_operator, plan, current }
+    pub(crate) fn new(
+        frame: &'a Frame,
+        email: &'a str,
+        is_operator: bool,
+        plan: Plan,
+        current: &'static str,
+    ) -> Self {
+        Self {
+            frame,
+            email,
+            is_operator,
+            plan,
+            current,
+        }
     }
 
     /// Whether the plan reads anything at all, so that keys, tokens and endpoints are of use.

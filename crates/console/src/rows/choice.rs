@@ -38,7 +38,9 @@ impl<S: Send + Sync> FromRequestParts<S> for ChoiceQuery {
 
     /// A query that is not a list of parameters chooses nothing.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Query::try_from_uri(&parts.uri).map(|Query(query)| query).unwrap_or_default())
+        Ok(Query::try_from_uri(&parts.uri)
+            .map(|Query(query)| query)
+            .unwrap_or_default())
     }
 }
 
@@ -61,8 +63,8 @@ pub(crate) struct AccountOption {
 }
 
 impl Choice {
-    /// Among the user's accounts of one category. Days of banks that have an end only begin thirty days before it.
-    /// Without an account that is theirs, the first one.
+    /// Among the user's accounts of one category. Days of banks that have an end only begin thirty
+    /// days before it. Without an account that is theirs, the first one.
     pub(crate) async fn load(
         console: &Console,
         session: &Session,
@@ -76,16 +78,24 @@ impl Choice {
             .iter()
             .filter(|connection| connection.category == category)
             .map(|connection| {
-                let own = accounts.iter().filter(|account| account.connection_id == connection.id);
+                let own = accounts
+                    .iter()
+                    .filter(|account| account.connection_id == connection.id);
                 (connection, own.collect())
             })
             .collect();
         let mut all = shown.iter().flat_map(|(_, accounts)| accounts.iter());
         let asked = query.account.parse::<AccountId>().ok();
-        let chosen = all.clone().find(|account| Some(account.id) == asked).or_else(|| all.next());
+        let chosen = all
+            .clone()
+            .find(|account| Some(account.id) == asked)
+            .or_else(|| all.next());
         let chosen = chosen.map(|account| (account.connection_id, account.id));
         let option = |account: &&Account| {
-            let number = account.number.as_ref().map(|number| format!(" {}", number.as_str()));
+            let number = account
+                .number
+                .as_ref()
+                .map(|number| format!(" {}", number.as_str()));
             AccountOption {
                 id: account.id,
                 name: sanitized(&account.name) + &number.unwrap_or_default(),
@@ -94,7 +104,12 @@ impl Choice {
         };
         let institutions = shown
             .iter()
-            .map(|(connection, accounts)| (institution_name(connection), accounts.iter().map(option).collect()))
+            .map(|(connection, accounts)| {
+                (
+                    institution_name(connection),
+                    accounts.iter().map(option).collect(),
+                )
+            })
             .collect();
         let offset = query.offset.parse().unwrap_or_default();
         let search = query.search.trim().chars().take(SEARCH_CHARS_MAX).collect();
@@ -104,20 +119,33 @@ impl Choice {
             }
             _ => query.from,
         };
-        Ok(Self { institutions, from, to: query.to, offset, search, chosen })
+        Ok(Self {
+            institutions,
+            from,
+            to: query.to,
+            offset,
+            search,
+            chosen,
+        })
     }
 
     /// Why no row can be on these days.
     pub(super) fn problem(&self) -> Option<String> {
-        let (from, to) = (self.from.parse::<Date>().ok()?, self.to.parse::<Date>().ok()?);
+        let (from, to) = (
+            self.from.parse::<Date>().ok()?,
+            self.to.parse::<Date>().ok()?,
+        );
         (from > to).then(|| "The first day is after the last one. Change one of them.".to_owned())
     }
 
-    /// The query of the API for the account, and for the days if it has some. None: there is no account.
+    /// The query of the API for the account, and for the days if it has some. None: there is no
+    /// account.
     pub(super) fn of_account(&self, with_days: bool) -> Option<String> {
         let (connection, account) = self.chosen?;
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("connectionId", &connection.to_string()).append_pair("accountId", &account.to_string());
+        query
+            .append_pair("connectionId", &connection.to_string())
+            .append_pair("accountId", &account.to_string());
         for (name, day) in [("from", &self.from), ("to", &self.to)] {
             if with_days && !day.is_empty() {
                 query.append_pair(name, day);
@@ -133,14 +161,23 @@ impl Choice {
 
     /// As [`Self::window`], for other rows.
     pub(super) fn window_of(&self, limit: u64, offset: u64) -> Option<String> {
-        Some(format!("{}&limit={limit}&offset={offset}", self.of_account(true)?))
+        Some(format!(
+            "{}&limit={limit}&offset={offset}",
+            self.of_account(true)?
+        ))
     }
 
     /// The query of this page at another offset.
     fn page_at(&self, offset: u64) -> String {
-        let account = self.chosen.map(|(_, account)| account.to_string()).unwrap_or_default();
+        let account = self
+            .chosen
+            .map(|(_, account)| account.to_string())
+            .unwrap_or_default();
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("account", &account).append_pair("from", &self.from).append_pair("to", &self.to);
+        query
+            .append_pair("account", &account)
+            .append_pair("from", &self.from)
+            .append_pair("to", &self.to);
         query.append_pair("offset", &offset.to_string()).finish()
     }
 
@@ -158,7 +195,9 @@ impl Choice {
 
     /// Such as `51 to 100 of 2000`. `total` is None if it is not known.
     pub(super) fn position(&self, rows: usize, total: Option<u64>) -> String {
-        let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+        let of = total
+            .map(|total| format!(" of {total}"))
+            .unwrap_or_default();
         let first = self.offset.saturating_add(rows.min(1) as u64);
         format!("{first} to {}{of}", self.offset.saturating_add(rows as u64))
     }

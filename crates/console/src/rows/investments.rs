@@ -108,7 +108,12 @@ impl From<Holding> for HoldingRow {
 impl From<Trade> for TradeRow {
     fn from(row: Trade) -> Self {
         Self {
-            date: row.trade_date.split('T').next().unwrap_or_default().to_owned(),
+            date: row
+                .trade_date
+                .split('T')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
             kind: sanitized(&row.kind),
             symbol: sanitized(&row.symbol),
             description: row.description.as_deref().map(sanitized),
@@ -122,29 +127,47 @@ impl From<Trade> for TradeRow {
 
 impl Searched for HoldingRow {
     fn texts(&self) -> impl Iterator<Item = &str> {
-        [self.symbol.as_str(), &self.value].into_iter().chain(self.name.as_deref())
+        [self.symbol.as_str(), &self.value]
+            .into_iter()
+            .chain(self.name.as_deref())
     }
 }
 
 impl Searched for TradeRow {
     fn texts(&self) -> impl Iterator<Item = &str> {
-        [self.symbol.as_str(), &self.kind, &self.amount].into_iter().chain(self.description.as_deref())
+        [self.symbol.as_str(), &self.kind, &self.amount]
+            .into_iter()
+            .chain(self.description.as_deref())
     }
 }
 
 impl InvestmentsPage<'_> {
     /// The path of the file with the whole range.
     fn file(&self) -> String {
-        format!("{}/trades.csv?{}", self.frame.root, self.choice.file_query())
+        format!(
+            "{}/trades.csv?{}",
+            self.frame.root,
+            self.choice.file_query()
+        )
     }
 }
 
 /// `GET /investments`
-pub(crate) async fn show(State(console): State<Console>, session: Session, query: ChoiceQuery) -> Response {
-    if let Some(page) = plan::page_in_place(&console, &session, "/investments", ConnectionCategory::Brokerage) {
+pub(crate) async fn show(
+    State(console): State<Console>,
+    session: Session,
+    query: ChoiceQuery,
+) -> Response {
+    if let Some(page) = plan::page_in_place(
+        &console,
+        &session,
+        "/investments",
+        ConnectionCategory::Brokerage,
+    ) {
         return page;
     }
-    let choice = match Choice::load(&console, &session, ConnectionCategory::Brokerage, query).await {
+    let choice = match Choice::load(&console, &session, ConnectionCategory::Brokerage, query).await
+    {
         Ok(choice) => choice,
         Err(error) => return error_page::storage_error(&console, &error),
     };
@@ -161,28 +184,48 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, query
         trades_url: String::new(),
     };
     if let (Some(account), Some(window)) = (choice.of_account(false), choice.window()) {
-        let (holdings, trades) = (format!("/v1/holdings?{account}"), format!("/v1/trades?{window}"));
+        let (holdings, trades) = (
+            format!("/v1/holdings?{account}"),
+            format!("/v1/trades?{window}"),
+        );
         let root = console.inner.site.api_url.trim_end_matches('/');
-        (page.holdings_url, page.trades_url) = (format!("{root}{holdings}"), format!("{root}{trades}"));
+        (page.holdings_url, page.trades_url) =
+            (format!("{root}{holdings}"), format!("{root}{trades}"));
         let api = &console.inner.api;
-        let (holdings, trades) = tokio::join!(api.get::<Holdings>(&session.caller, &holdings), async {
-            if choice.search.is_empty() {
-                let window = api.get::<Window<Trade>>(&session.caller, &trades).await?;
-                let position = choice.position(window.data.len(), window.pagination.total());
-                let older = choice.older(window.pagination.has_more);
-                return Ok((window.data.into_iter().map(TradeRow::from).collect(), position, older));
-            }
-            let (rows, position) = search::<Trade, TradeRow>(&console, &session, &choice, "/v1/trades").await?;
-            Ok((rows, position, None))
-        });
+        let (holdings, trades) =
+            tokio::join!(api.get::<Holdings>(&session.caller, &holdings), async {
+                if choice.search.is_empty() {
+                    let window = api.get::<Window<Trade>>(&session.caller, &trades).await?;
+                    let position = choice.position(window.data.len(), window.pagination.total());
+                    let older = choice.older(window.pagination.has_more);
+                    return Ok((
+                        window.data.into_iter().map(TradeRow::from).collect(),
+                        position,
+                        older,
+                    ));
+                }
+                let (rows, position) =
+                    search::<Trade, TradeRow>(&console, &session, &choice, "/v1/trades").await?;
+                Ok((rows, position, None))
+            });
         let wanted = choice.search.to_lowercase();
         page.holdings = holdings
             .map_err(|error: ApiError| error.message)
-            .map(|holdings| holdings.data.into_iter().map(HoldingRow::from).filter(|row| row.has(&wanted)).collect());
-        page.trades = trades.map_err(|error: ApiError| error.message).map(|(rows, position, older)| {
-            (page.position, page.older) = (position, older);
-            rows
-        });
+            .map(|holdings| {
+                holdings
+                    .data
+                    .into_iter()
+                    .map(HoldingRow::from)
+                    .filter(|row| row.has(&wanted))
+                    .collect()
+            });
+        page.trades =
+            trades
+                .map_err(|error: ApiError| error.message)
+                .map(|(rows, position, older)| {
+                    (page.position, page.older) = (position, older);
+                    rows
+                });
     }
     if let Some(problem) = choice.problem() {
         page.trades = Err(problem);
@@ -197,5 +240,13 @@ pub(crate) async fn download_csv(
     version: Version,
     query: ChoiceQuery,
 ) -> Response {
-    download(&console, &session, ConnectionCategory::Brokerage, query, "trades.csv", version).await
+    download(
+        &console,
+        &session,
+        ConnectionCategory::Brokerage,
+        query,
+        "trades.csv",
+        version,
+    )
+    .await
 }

@@ -1,5 +1,6 @@
-//! Tables of rows over the live reads: `/transactions` of banks, and `/investments` of brokers. A table is a window of
-//! the API, of one account, and has the command that reads the same, and a file of the whole range.
+//! Tables of rows over the live reads: `/transactions` of banks, and `/investments` of brokers. A
+//! table is a window of the API, of one account, and has the command that reads the same, and a
+//! file of the whole range.
 
 pub(crate) mod choice;
 pub(crate) mod investments;
@@ -19,7 +20,8 @@ use choice::{Choice, ChoiceQuery};
 /// Rows of one page.
 const WINDOW_ROWS: u64 = 50;
 
-/// Passes a file of the API on while it is read: the whole range of the chosen account. `version` is the request's.
+/// Passes a file of the API on while it is read: the whole range of the chosen account. `version`
+/// is the request's.
 async fn download(
     console: &Console,
     session: &Session,
@@ -33,13 +35,27 @@ async fn download(
         Err(error) => return error_page::storage_error(console, &error),
     };
     // A person opens it in a spreadsheet, and anybody who sends a cent chooses a description.
-    let for_sheets = if file.ends_with(".csv") { "&byteOrderMark=true&quoteFormulas=true" } else { "" };
-    let path = format!("/v1/export/{file}?{}{for_sheets}", choice.of_account(true).unwrap_or_default());
-    match console.inner.api.open(&session.caller, &path, version).await {
+    let for_sheets = if file.ends_with(".csv") {
+        "&byteOrderMark=true&quoteFormulas=true"
+    } else {
+        ""
+    };
+    let path = format!(
+        "/v1/export/{file}?{}{for_sheets}",
+        choice.of_account(true).unwrap_or_default()
+    );
+    match console
+        .inner
+        .api
+        .open(&session.caller, &path, version)
+        .await
+    {
         // With all that the listener has to know of it.
         Ok(file) => file,
         Err(error) => {
-            let notice = Notice::new(Tone::Attention, "There is no file").with(&error.message).with_retry_link();
+            let notice = Notice::new(Tone::Attention, "There is no file")
+                .with(&error.message)
+                .with_retry_link();
             page_response(StatusCode::BAD_GATEWAY, &notice.page(&console.inner.frame))
         }
     }

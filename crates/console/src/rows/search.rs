@@ -1,4 +1,5 @@
-//! The windows of the API, and a search in the rows of the chosen days. The API has none, so all windows are read.
+//! The windows of the API, and a search in the rows of the chosen days. The API has none, so all
+//! windows are read.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -43,7 +44,9 @@ pub(super) trait Searched {
 
     /// `wanted` is in lower case. An amount is found with its commas and without them.
     fn has(&self, wanted: &str) -> bool {
-        self.texts().any(|text| text.to_lowercase().contains(wanted) || text.replace(',', "").contains(wanted))
+        self.texts().any(|text| {
+            text.to_lowercase().contains(wanted) || text.replace(',', "").contains(wanted)
+        })
     }
 }
 
@@ -57,11 +60,22 @@ pub(super) async fn search<T: DeserializeOwned, R: From<T> + Searched>(
     let wanted = choice.search.to_lowercase();
     let (mut rows, mut found, mut searched, mut has_more) = (Vec::new(), 0_u64, 0, true);
     while has_more && searched < SEARCHED_MAX {
-        let Some(window) = choice.window_of(WINDOW, searched) else { break };
-        let read = console.inner.api.get::<Window<T>>(&session.caller, &format!("{path}?{window}")).await?;
+        let Some(window) = choice.window_of(WINDOW, searched) else {
+            break;
+        };
+        let read = console
+            .inner
+            .api
+            .get::<Window<T>>(&session.caller, &format!("{path}?{window}"))
+            .await?;
         searched += read.data.len() as u64;
         has_more = read.pagination.has_more && !read.data.is_empty();
-        for row in read.data.into_iter().map(R::from).filter(|row| row.has(&wanted)) {
+        for row in read
+            .data
+            .into_iter()
+            .map(R::from)
+            .filter(|row| row.has(&wanted))
+        {
             found += 1;
             if rows.len() < FOUND_MAX {
                 rows.push(row);

@@ -61,7 +61,11 @@ impl From<Transaction> for Row {
         Self {
             date: row.date,
             description: sanitized(&row.description),
-            merchant: row.merchant_name.as_deref().map(sanitized).filter(|name| *name != row.description),
+            merchant: row
+                .merchant_name
+                .as_deref()
+                .map(sanitized)
+                .filter(|name| *name != row.description),
             category: category.map_or("", Category::label),
             is_pending: row.status == "pending",
             is_negative: row.amount.starts_with('-'),
@@ -73,20 +77,35 @@ impl From<Transaction> for Row {
 
 impl Searched for Row {
     fn texts(&self) -> impl Iterator<Item = &str> {
-        [self.description.as_str(), self.category, &self.amount].into_iter().chain(self.merchant.as_deref())
+        [self.description.as_str(), self.category, &self.amount]
+            .into_iter()
+            .chain(self.merchant.as_deref())
     }
 }
 
 impl TransactionsPage<'_> {
     /// The path of the file with the whole range.
     fn file(&self) -> String {
-        format!("{}/transactions.csv?{}", self.frame.root, self.choice.file_query())
+        format!(
+            "{}/transactions.csv?{}",
+            self.frame.root,
+            self.choice.file_query()
+        )
     }
 }
 
 /// `GET /transactions`
-pub(crate) async fn show(State(console): State<Console>, session: Session, query: ChoiceQuery) -> Response {
-    if let Some(page) = plan::page_in_place(&console, &session, "/transactions", ConnectionCategory::Banking) {
+pub(crate) async fn show(
+    State(console): State<Console>,
+    session: Session,
+    query: ChoiceQuery,
+) -> Response {
+    if let Some(page) = plan::page_in_place(
+        &console,
+        &session,
+        "/transactions",
+        ConnectionCategory::Banking,
+    ) {
         return page;
     }
     let choice = match Choice::load(&console, &session, ConnectionCategory::Banking, query).await {
@@ -110,13 +129,21 @@ pub(crate) async fn show(State(console): State<Console>, session: Session, query
         let path = format!("/v1/transactions?{window}");
         page.api_url = format!("{}{path}", console.inner.site.api_url.trim_end_matches('/'));
         if !choice.search.is_empty() {
-            match search::<Transaction, Row>(&console, &session, &choice, "/v1/transactions").await {
-                Ok((rows, position)) => (page.rows, page.position, page.newer) = (rows, position, None),
+            match search::<Transaction, Row>(&console, &session, &choice, "/v1/transactions").await
+            {
+                Ok((rows, position)) => {
+                    (page.rows, page.position, page.newer) = (rows, position, None)
+                }
                 Err(error) => page.error = Some(error.message),
             }
             return page_response(StatusCode::OK, &page);
         }
-        match console.inner.api.get::<Window<Transaction>>(&session.caller, &path).await {
+        match console
+            .inner
+            .api
+            .get::<Window<Transaction>>(&session.caller, &path)
+            .await
+        {
             Ok(window) => {
                 page.position = choice.position(window.data.len(), window.pagination.total());
                 page.older = choice.older(window.pagination.has_more);
@@ -135,7 +162,15 @@ pub(crate) async fn download_csv(
     version: Version,
     query: ChoiceQuery,
 ) -> Response {
-    download(&console, &session, ConnectionCategory::Banking, query, "transactions.csv", version).await
+    download(
+        &console,
+        &session,
+        ConnectionCategory::Banking,
+        query,
+        "transactions.csv",
+        version,
+    )
+    .await
 }
 
 /// `GET /transactions.ofx`
@@ -145,5 +180,13 @@ pub(crate) async fn download_ofx(
     version: Version,
     query: ChoiceQuery,
 ) -> Response {
-    download(&console, &session, ConnectionCategory::Banking, query, "transactions.ofx", version).await
+    download(
+        &console,
+        &session,
+        ConnectionCategory::Banking,
+        query,
+        "transactions.ofx",
+        version,
+    )
+    .await
 }

@@ -36,11 +36,22 @@ impl EndpointFields {
     }
 
     pub(super) fn of(console: &Console, endpoint: &Endpoint, plan: Plan) -> Self {
-        Self::new(console, endpoint.url.clone(), endpoint.event_types.clone(), plan)
+        Self::new(
+            console,
+            endpoint.url.clone(),
+            endpoint.event_types.clone(),
+            plan,
+        )
     }
 
     fn new(console: &Console, url: String, events: Vec<EventType>, plan: Plan) -> Self {
-        Self { url, events, problem: None, plan, rules: console.inner.site.webhooks.rules() }
+        Self {
+            url,
+            events,
+            problem: None,
+            plan,
+            rules: console.inner.site.webhooks.rules(),
+        }
     }
 
     /// None: the form is another one.
@@ -48,12 +59,20 @@ impl EndpointFields {
         let url = form.field("url")?.trim().to_owned();
         let events = form.fields().iter().filter(|(name, _)| name == "event");
         let events = events.filter_map(|(_, event)| event.parse().ok());
-        let events: Vec<EventType> = events.filter(|event| EventType::SUBSCRIBABLE_BY_USERS.contains(event)).collect();
-        Some(Self::new(console, url, in_order(&events), form.session.caller.plan))
+        let events: Vec<EventType> = events
+            .filter(|event| EventType::SUBSCRIBABLE_BY_USERS.contains(event))
+            .collect();
+        Some(Self::new(
+            console,
+            url,
+            in_order(&events),
+            form.session.caller.plan,
+        ))
     }
 
-    /// The URL in its normal form, or what is wrong. Which private names the operator's name servers know is nothing
-    /// for users, so an unknown name and one with a private address get the same text.
+    /// The URL in its normal form, or what is wrong. Which private names the operator's name
+    /// servers know is nothing for users, so an unknown name and one with a private address get the
+    /// same text.
     pub(super) async fn check(&self) -> Result<String, String> {
         const NOT_PUBLIC: &str = "The host name has no public address, or is not known at this moment. Correct it, or \
             try again in a minute.";
@@ -61,10 +80,15 @@ impl EndpointFields {
             return Err("Choose at least one kind of event.".to_owned());
         }
         match EndpointUrl::check(&self.url, self.rules).await {
-            Ok(EndpointUrl { url, unresolved: None }) => Ok(url),
-            Ok(EndpointUrl { unresolved: Some(_), .. }) | Err(EndpointUrlError::PrivateAddress) => {
-                Err(NOT_PUBLIC.to_owned())
-            }
+            Ok(EndpointUrl {
+                url,
+                unresolved: None,
+            }) => Ok(url),
+            Ok(EndpointUrl {
+                unresolved: Some(_),
+                ..
+            })
+            | Err(EndpointUrlError::PrivateAddress) => Err(NOT_PUBLIC.to_owned()),
             Err(EndpointUrlError::Resolver(error)) => {
                 tracing::error!(%error, "could not set up name resolution");
                 Err("The URL could not be checked. Try again in a moment.".to_owned())
@@ -80,7 +104,9 @@ impl EndpointFields {
 
     /// Each kind of event that the plan includes, with what it says and whether it is chosen.
     pub(super) fn options(&self) -> impl Iterator<Item = (EventType, &'static str, bool)> {
-        let offered = EventType::SUBSCRIBABLE_BY_USERS.iter().filter(|event| is_in_plan(**event, self.plan));
+        let offered = EventType::SUBSCRIBABLE_BY_USERS
+            .iter()
+            .filter(|event| is_in_plan(**event, self.plan));
         offered.map(|event| (*event, description(*event), self.events.contains(event)))
     }
 }
@@ -88,7 +114,10 @@ impl EndpointFields {
 /// The text of an error as a sentence.
 pub(super) fn sentence(error: &str) -> String {
     let mut chars = error.chars();
-    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    let first = chars
+        .next()
+        .map(|first| first.to_uppercase().to_string())
+        .unwrap_or_default();
     format!("{first}{}.", chars.as_str())
 }
 

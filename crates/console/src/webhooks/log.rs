@@ -1,5 +1,5 @@
-//! `/webhooks/endpoints/{id}`: the deliveries to one endpoint of the user, with their attempts. Its forms send events
-//! again, and change the endpoint.
+//! `/webhooks/endpoints/{id}`: the deliveries to one endpoint of the user, with their attempts. Its
+//! forms send events again, and change the endpoint.
 
 use std::convert::Infallible;
 
@@ -8,7 +8,9 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, Query, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType};
-use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, EndpointChange, StorageError};
+use bellbird_storage::{
+    AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, EndpointChange, StorageError,
+};
 use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
@@ -25,8 +27,8 @@ use crate::state::Console;
 /// Deliveries on one page.
 const PAGE_ROWS: u32 = 20;
 const DISABLED: &str = "The endpoint is disabled. Enable it first.";
-/// How far back failed events are sent again: the value of the form, its text, and the hours. Events are kept no longer
-/// than the last one.
+/// How far back failed events are sent again: the value of the form, its text, and the hours.
+/// Events are kept no longer than the last one.
 const SINCE: [(&str, &str, i64); 4] = [
     ("hour", "the last hour", 1),
     ("day", "the last day", 24),
@@ -76,11 +78,17 @@ struct Done {
 
 impl Done {
     fn ok(text: String) -> Self {
-        Self { text, status: StatusCode::OK }
+        Self {
+            text,
+            status: StatusCode::OK,
+        }
     }
 
     fn conflict(text: &str) -> Self {
-        Self { text: text.to_owned(), status: StatusCode::CONFLICT }
+        Self {
+            text: text.to_owned(),
+            status: StatusCode::CONFLICT,
+        }
     }
 }
 
@@ -104,8 +112,13 @@ impl<S: Send + Sync> FromRequestParts<S> for LogQuery {
 
     /// What cannot be parsed chooses nothing.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let raw = Query::<RawQuery>::try_from_uri(&parts.uri).map(|Query(raw)| raw).unwrap_or_default();
-        Ok(Self { state: raw.state.parse().ok(), before: raw.before.parse().ok() })
+        let raw = Query::<RawQuery>::try_from_uri(&parts.uri)
+            .map(|Query(raw)| raw)
+            .unwrap_or_default();
+        Ok(Self {
+            state: raw.state.parse().ok(),
+            before: raw.before.parse().ok(),
+        })
     }
 }
 
@@ -144,8 +157,14 @@ pub(crate) async fn show(
     }
 }
 
-async fn find(console: &Console, session: &Session, id: IdInPath) -> Result<Option<Endpoint>, StorageError> {
-    let Some(id) = id.ok().and_then(|Path(id)| id.parse().ok()) else { return Ok(None) };
+async fn find(
+    console: &Console,
+    session: &Session,
+    id: IdInPath,
+) -> Result<Option<Endpoint>, StorageError> {
+    let Some(id) = id.ok().and_then(|Path(id)| id.parse().ok()) else {
+        return Ok(None);
+    };
     find_own(console, session, id).await
 }
 
@@ -161,8 +180,13 @@ async fn page(
         Ok(found) => found,
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let fields = fields.unwrap_or_else(|| EndpointFields::of(console, endpoint, session.caller.plan));
-    let status = if fields.problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    let fields =
+        fields.unwrap_or_else(|| EndpointFields::of(console, endpoint, session.caller.plan));
+    let status = if fields.problem.is_some() {
+        StatusCode::BAD_REQUEST
+    } else {
+        StatusCode::OK
+    };
     let page = LogPage {
         frame: &session.frame(console, "/webhooks"),
         id: endpoint.id,
@@ -191,19 +215,31 @@ async fn load(
     let zone = session.zone();
     let (user, deliveries) = (session.user(), console.storage().deliveries());
     let before = query.before.map(|DeliveryPosition(at, event)| (at, event));
-    let mut found = deliveries.list_before(before, (user, endpoint.id), query.state, PAGE_ROWS + 1).await?;
+    let mut found = deliveries
+        .list_before(before, (user, endpoint.id), query.state, PAGE_ROWS + 1)
+        .await?;
     let has_older = found.len() > PAGE_ROWS as usize;
     found.truncate(PAGE_ROWS as usize);
-    let older = found.last().filter(|_| has_older).map(|last| query.at(Some(last.position())));
+    let older = found
+        .last()
+        .filter(|_| has_older)
+        .map(|last| query.at(Some(last.position())));
     let mut rows = Vec::with_capacity(found.len());
     for delivery in found {
-        let attempts = deliveries.list_attempts(user, endpoint.id, delivery.event_id).await?;
+        let attempts = deliveries
+            .list_attempts(user, endpoint.id, delivery.event_id)
+            .await?;
         rows.push(row(&delivery, &attempts, endpoint, &zone));
     }
     Ok((rows, older))
 }
 
-fn row(delivery: &DeliveryRecord, attempts: &[AttemptRecord], endpoint: &Endpoint, zone: &LocalTime) -> DeliveryRow {
+fn row(
+    delivery: &DeliveryRecord,
+    attempts: &[AttemptRecord],
+    endpoint: &Endpoint,
+    zone: &LocalTime,
+) -> DeliveryRow {
     let has_parts = delivery.total_chunks > 1;
     let part = || format!(", part {} of {}", delivery.chunk, delivery.total_chunks);
     DeliveryRow {
@@ -214,7 +250,10 @@ fn row(delivery: &DeliveryRecord, attempts: &[AttemptRecord], endpoint: &Endpoin
         is_failed: delivery.state == DeliveryState::Failed,
         part: has_parts.then(part).unwrap_or_default(),
         next_attempt: delivery.next_attempt_at.map(|at| zone.at(at)),
-        attempts: attempts.iter().map(|attempt| attempt_row(attempt, zone)).collect(),
+        attempts: attempts
+            .iter()
+            .map(|attempt| attempt_row(attempt, zone))
+            .collect(),
         can_redeliver: !is_disabled(endpoint)
             && delivery.event_type != EventType::Ping
             && delivery.state != DeliveryState::Waiting,
@@ -222,9 +261,19 @@ fn row(delivery: &DeliveryRecord, attempts: &[AttemptRecord], endpoint: &Endpoin
 }
 
 fn attempt_row(attempt: &AttemptRecord, zone: &LocalTime) -> AttemptRow {
-    let answer = attempt.status.map_or_else(|| "no answer".to_owned(), |status| format!("answer {status}"));
-    let error = attempt.error.as_deref().map(|error| format!(" ({error})")).unwrap_or_default();
-    AttemptRow { at: zone.at(attempt.at), outcome: format!("{answer} after {} ms{error}", attempt.duration_ms) }
+    let answer = attempt.status.map_or_else(
+        || "no answer".to_owned(),
+        |status| format!("answer {status}"),
+    );
+    let error = attempt
+        .error
+        .as_deref()
+        .map(|error| format!(" ({error})"))
+        .unwrap_or_default();
+    AttemptRow {
+        at: zone.at(attempt.at),
+        outcome: format!("{answer} after {} ms{error}", attempt.duration_ms),
+    }
 }
 
 pub(crate) fn state_text(state: DeliveryState) -> &'static str {
@@ -236,7 +285,8 @@ pub(crate) fn state_text(state: DeliveryState) -> &'static str {
     }
 }
 
-/// `POST /webhooks/endpoints/{id}`, with the field `redeliver` or `recover`, or with the fields of the endpoint.
+/// `POST /webhooks/endpoints/{id}`, with the field `redeliver` or `recover`, or with the fields of
+/// the endpoint.
 pub(crate) async fn change(
     State(console): State<Console>,
     headers: HeaderMap,
@@ -253,10 +303,14 @@ pub(crate) async fn change(
     if let Some(fields) = EndpointFields::submitted(&console, &form) {
         return update(&console, session, &endpoint, fields).await;
     }
-    let since = form.field("recover").and_then(|value| SINCE.iter().find(|(name, ..)| *name == value));
+    let since = form
+        .field("recover")
+        .and_then(|value| SINCE.iter().find(|(name, ..)| *name == value));
     let done = match (form.parsed::<EventId>("redeliver"), since) {
         (Some(event), None) => redeliver(&console, session, &endpoint, event).await,
-        (None, Some((_, text, hours))) => recover(&console, session, &endpoint, text, *hours).await.map(Some),
+        (None, Some((_, text, hours))) => recover(&console, session, &endpoint, text, *hours)
+            .await
+            .map(Some),
         _ => return error_page::invalid_form(&console),
     };
     match done {
@@ -269,8 +323,16 @@ pub(crate) async fn change(
     }
 }
 
-async fn update(console: &Console, session: &Session, endpoint: &Endpoint, mut fields: EndpointFields) -> Response {
-    let query = LogQuery { state: None, before: None };
+async fn update(
+    console: &Console,
+    session: &Session,
+    endpoint: &Endpoint,
+    mut fields: EndpointFields,
+) -> Response {
+    let query = LogQuery {
+        state: None,
+        before: None,
+    };
     let url = match fields.check().await {
         Ok(url) => url,
         Err(problem) => {
@@ -278,17 +340,29 @@ async fn update(console: &Console, session: &Session, endpoint: &Endpoint, mut f
             return page(console, session, endpoint, &query, None, Some(fields)).await;
         }
     };
-    let changed = Endpoint { url, event_types: fields.events, ..endpoint.clone() };
+    let changed = Endpoint {
+        url,
+        event_types: fields.events,
+        ..endpoint.clone()
+    };
     match save(console, session, &changed).await {
         Ok(()) => Redirect::to(&console.path("/webhooks")).into_response(),
         Err(error) => error_page::storage_error(console, &error),
     }
 }
 
-async fn save(console: &Console, session: &Session, endpoint: &Endpoint) -> Result<(), StorageError> {
+async fn save(
+    console: &Console,
+    session: &Session,
+    endpoint: &Endpoint,
+) -> Result<(), StorageError> {
     let of = (session.user(), endpoint.id);
     let mut change = session.begin(console).await?;
-    let to = EndpointChange { url: Some(&endpoint.url), event_types: Some(&endpoint.event_types), api_version: None };
+    let to = EndpointChange {
+        url: Some(&endpoint.url),
+        event_types: Some(&endpoint.event_types),
+        api_version: None,
+    };
     change.update_endpoint(of, &to).await?;
     commit(session, change, "webhook_endpoint.update", endpoint).await
 }
@@ -301,7 +375,11 @@ async fn redeliver(
     event: EventId,
 ) -> Result<Option<Done>, StorageError> {
     let (storage, user) = (console.storage(), session.user());
-    if storage.deliveries().redeliver(user, endpoint.id, event, session.now).await? {
+    if storage
+        .deliveries()
+        .redeliver(user, endpoint.id, event, session.now)
+        .await?
+    {
         return Ok(None);
     }
     let why = match why_not_redelivered(storage, (user, endpoint.id), event).await? {
@@ -310,7 +388,9 @@ async fn redeliver(
         }
         NotRedelivered::Ping => "A test event is not sent again. Send another one.",
         NotRedelivered::Disabled => DISABLED,
-        NotRedelivered::Waiting => "This event waits for an earlier one of the same sync. Send that one again.",
+        NotRedelivered::Waiting => {
+            "This event waits for an earlier one of the same sync. Send that one again."
+        }
     };
     Ok(Some(Done::conflict(why)))
 }
@@ -327,9 +407,15 @@ async fn recover(
         return Ok(Done::conflict(DISABLED));
     }
     let since = session.now - SignedDuration::from_hours(hours);
-    Ok(Done::ok(match storage.deliveries().recover(user, endpoint.id, since, session.now).await? {
-        0 => format!("No event of {text} has failed."),
-        1 => "1 event is sent again.".to_owned(),
-        many => format!("{many} events are sent again."),
-    }))
+    Ok(Done::ok(
+        match storage
+            .deliveries()
+            .recover(user, endpoint.id, since, session.now)
+            .await?
+        {
+            0 => format!("No event of {text} has failed."),
+            1 => "1 event is sent again.".to_owned(),
+            many => format!("{many} events are sent again."),
+        },
+    ))
 }

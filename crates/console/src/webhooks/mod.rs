@@ -1,4 +1,5 @@
-//! `/webhooks`: the user's webhook endpoints. A secret is shown once, on the response to the form that makes it.
+//! `/webhooks`: the user's webhook endpoints. A secret is shown once, on the response to the form
+//! that makes it.
 
 mod endpoint;
 pub(crate) mod log;
@@ -93,20 +94,46 @@ impl Done {
 
 /// `GET /webhooks`
 pub(crate) async fn show(State(console): State<Console>, session: Session) -> Response {
-    page(&console, &session, None, &EndpointFields::of_new(&console, session.caller.plan)).await
+    page(
+        &console,
+        &session,
+        None,
+        &EndpointFields::of_new(&console, session.caller.plan),
+    )
+    .await
 }
 
-async fn page(console: &Console, session: &Session, done: Option<&Done>, fields: &EndpointFields) -> Response {
+async fn page(
+    console: &Console,
+    session: &Session,
+    done: Option<&Done>,
+    fields: &EndpointFields,
+) -> Response {
     let endpoints = match console.storage().endpoints().list(session.user()).await {
         Ok(endpoints) => endpoints,
         Err(error) => return error_page::storage_error(console, &error),
     };
     let zone = session.zone();
-    let rows = endpoints.into_iter().map(|endpoint| row(endpoint, &zone)).collect();
+    let rows = endpoints
+        .into_iter()
+        .map(|endpoint| row(endpoint, &zone))
+        .collect();
     let frame = session.frame(console, "/webhooks");
-    let status = if fields.problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    let status = if fields.problem.is_some() {
+        StatusCode::BAD_REQUEST
+    } else {
+        StatusCode::OK
+    };
     let status = done.map_or(status, Done::status);
-    page_response(status, &WebhooksPage { frame: &frame, rows, done, fields })
+    page_response(
+        status,
+        &WebhooksPage {
+            frame: &frame,
+            rows,
+            done,
+            fields,
+        },
+    )
 }
 
 fn row(endpoint: Endpoint, zone: &LocalTime) -> EndpointRow {
@@ -114,22 +141,33 @@ fn row(endpoint: Endpoint, zone: &LocalTime) -> EndpointRow {
     EndpointRow {
         id: endpoint.id,
         url: endpoint.url,
-        events: endpoint.event_types.iter().map(|event| event.as_str()).collect(),
+        events: endpoint
+            .event_types
+            .iter()
+            .map(|event| event.as_str())
+            .collect(),
         disabled: is_disabled.then(|| why_disabled(endpoint.disabled_reason.as_deref())),
         failing_since: endpoint.failing_since.map(|at| zone.at(at)),
         delivered: endpoint.delivered_at.map(|at| zone.at(at)),
     }
 }
 
-/// `POST /webhooks`, with the fields of a new endpoint, or with one field: what to do, and the endpoint's id.
-pub(crate) async fn change(State(console): State<Console>, headers: HeaderMap, form: OwnForm) -> Response {
+/// `POST /webhooks`, with the fields of a new endpoint, or with one field: what to do, and the
+/// endpoint's id.
+pub(crate) async fn change(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    form: OwnForm,
+) -> Response {
     if let Some(fields) = EndpointFields::submitted(&console, &form) {
         if let Some(refused) = plan::refuse_form(&console, &form.session) {
             return refused;
         }
         return create(&console, &form.session, fields).await;
     }
-    let Some((action, id)) = chosen(&form) else { return error_page::invalid_form(&console) };
+    let Some((action, id)) = chosen(&form) else {
+        return error_page::invalid_form(&console);
+    };
     match act(&console, &form.session, action, id).await {
         Ok(Some(response)) => response,
         // Also if the endpoint was deleted meanwhile.
@@ -139,7 +177,9 @@ pub(crate) async fn change(State(console): State<Console>, headers: HeaderMap, f
 }
 
 fn chosen(form: &OwnForm) -> Option<(Action, EndpointId)> {
-    let [(name, id)] = form.fields() else { return None };
+    let [(name, id)] = form.fields() else {
+        return None;
+    };
     let action = match name.as_str() {
         "ping" => Action::Ping,
         "rotate" => Action::Rotate,
@@ -155,13 +195,21 @@ fn too_many() -> String {
     format!("You have {ENDPOINTS_MAX} endpoints, which is the limit. Delete one first.")
 }
 
-/// The URL in its normal form, or what is wrong. Asks no name server for an endpoint that would be one too many.
+/// The URL in its normal form, or what is wrong. Asks no name server for an endpoint that would be
+/// one too many.
 async fn check_new(
     console: &Console,
     session: &Session,
     fields: &EndpointFields,
 ) -> Result<Result<String, String>, StorageError> {
-    if console.storage().endpoints().list(session.user()).await?.len() >= ENDPOINTS_MAX as usize {
+    if console
+        .storage()
+        .endpoints()
+        .list(session.user())
+        .await?
+        .len()
+        >= ENDPOINTS_MAX as usize
+    {
         return Ok(Err(too_many()));
     }
     Ok(fields.check().await)
@@ -186,8 +234,18 @@ async fn create(console: &Console, session: &Session, mut fields: EndpointFields
     };
     match insert(console, session, &new).await {
         Ok(()) => {
-            let done = Done::Secret { url, secret, kind: SecretKind::OfNewEndpoint };
-            page(console, session, Some(&done), &EndpointFields::of_new(console, session.caller.plan)).await
+            let done = Done::Secret {
+                url,
+                secret,
+                kind: SecretKind::OfNewEndpoint,
+            };
+            page(
+                console,
+                session,
+                Some(&done),
+                &EndpointFields::of_new(console, session.caller.plan),
+            )
+            .await
         }
         Err(StorageError::Conflict(_)) => {
             fields.problem = Some(too_many());
@@ -197,7 +255,11 @@ async fn create(console: &Console, session: &Session, mut fields: EndpointFields
     }
 }
 
-async fn insert(console: &Console, session: &Session, new: &NewEndpoint<'_>) -> Result<(), StorageError> {
+async fn insert(
+    console: &Console,
+    session: &Session,
+    new: &NewEndpoint<'_>,
+) -> Result<(), StorageError> {
     let mut change = session.begin(console).await?;
     let endpoint = change.insert_endpoint(new, ENDPOINTS_MAX).await?;
     commit(session, change, "webhook_endpoint.create", &endpoint).await
@@ -211,7 +273,16 @@ async fn commit(
     endpoint: &Endpoint,
 ) -> Result<(), StorageError> {
     let id = endpoint.id.to_string();
-    session.commit(change, &OwnAction { name, subject: Some(&id), detail: &endpoint.url }).await
+    session
+        .commit(
+            change,
+            &OwnAction {
+                name,
+                subject: Some(&id),
+                detail: &endpoint.url,
+            },
+        )
+        .await
 }
 
 /// None: the user has no such endpoint.
@@ -221,19 +292,33 @@ async fn act(
     action: Action,
     id: EndpointId,
 ) -> Result<Option<Response>, StorageError> {
-    let Some(endpoint) = find_own(console, session, id).await? else { return Ok(None) };
+    let Some(endpoint) = find_own(console, session, id).await? else {
+        return Ok(None);
+    };
     let done = match action {
         Action::Ping => ping(console, session, &endpoint).await?,
         Action::Rotate => rotate(console, session, &endpoint).await?,
         Action::Enable | Action::Disable | Action::Delete => {
             let is_found = change_state(console, session, action, &endpoint).await?;
             // What was missed meanwhile can be sent again there.
-            let next = if action == Action::Enable { log::path(id) } else { "/webhooks".to_owned() };
+            let next = if action == Action::Enable {
+                log::path(id)
+            } else {
+                "/webhooks".to_owned()
+            };
             return Ok(is_found.then(|| Redirect::to(&console.path(&next)).into_response()));
         }
     };
     let Some(done) = done else { return Ok(None) };
-    Ok(Some(page(console, session, Some(&done), &EndpointFields::of_new(console, session.caller.plan)).await))
+    Ok(Some(
+        page(
+            console,
+            session,
+            Some(&done),
+            &EndpointFields::of_new(console, session.caller.plan),
+        )
+        .await,
+    ))
 }
 
 /// Returns false if the endpoint was deleted meanwhile.
@@ -249,7 +334,10 @@ async fn change_state(
         Action::Enable => ("webhook_endpoint.enable", change.enable_endpoint(of).await?),
         Action::Delete => ("webhook_endpoint.remove", change.delete_endpoint(of).await?),
         _ if endpoint.status == EndpointStatus::Disabled => return Ok(true),
-        _ => ("webhook_endpoint.disable", change.disable_endpoint(of, BY_USER).await?.is_some()),
+        _ => (
+            "webhook_endpoint.disable",
+            change.disable_endpoint(of, BY_USER).await?.is_some(),
+        ),
     };
     if is_found {
         commit(session, change, name, endpoint).await?;
@@ -257,44 +345,80 @@ async fn change_state(
     Ok(is_found)
 }
 
-async fn rotate(console: &Console, session: &Session, endpoint: &Endpoint) -> Result<Option<Done>, StorageError> {
+async fn rotate(
+    console: &Console,
+    session: &Session,
+    endpoint: &Endpoint,
+) -> Result<Option<Done>, StorageError> {
     let (secret, old_until) = (new_secret(), session.now.plus(OLD_SECRET_LIFE));
     let mut change = session.begin(console).await?;
-    if change.rotate_endpoint_secret((session.user(), endpoint.id), &secret, old_until).await?.is_none() {
+    if change
+        .rotate_endpoint_secret((session.user(), endpoint.id), &secret, old_until)
+        .await?
+        .is_none()
+    {
         return Ok(None);
     }
     commit(session, change, "webhook_endpoint.rotate_secret", endpoint).await?;
     let is_broken = endpoint.disabled_reason.as_deref() == Some("secret broken");
-    let kind = if is_broken { SecretKind::Replaced } else { SecretKind::Rotated };
-    Ok(Some(Done::Secret { url: endpoint.url.clone(), secret, kind }))
+    let kind = if is_broken {
+        SecretKind::Replaced
+    } else {
+        SecretKind::Rotated
+    };
+    Ok(Some(Done::Secret {
+        url: endpoint.url.clone(),
+        secret,
+        kind,
+    }))
 }
 
-async fn ping(console: &Console, session: &Session, endpoint: &Endpoint) -> Result<Option<Done>, StorageError> {
+async fn ping(
+    console: &Console,
+    session: &Session,
+    endpoint: &Endpoint,
+) -> Result<Option<Done>, StorageError> {
     if let Some(limit) = &console.inner.ping_limit
         && !limit.take(session.user(), session.now).await.allowed
     {
         let text = "You have sent many test events. Wait a minute before the next one.".to_owned();
-        return Ok(Some(Done::NotPinged { text, status: StatusCode::TOO_MANY_REQUESTS }));
+        return Ok(Some(Done::NotPinged {
+            text,
+            status: StatusCode::TOO_MANY_REQUESTS,
+        }));
     }
     let text = match console.inner.site.webhooks.ping(endpoint).await {
         Ok(outcome) => {
             let (text, is_delivered) = (outcome_text(&outcome), outcome.exchange.is_success());
-            return Ok(Some(Done::Pinged { url: endpoint.url.clone(), text, is_delivered }));
+            return Ok(Some(Done::Pinged {
+                url: endpoint.url.clone(),
+                text,
+                is_delivered,
+            }));
         }
         Err(PingError::NotFound) => return Ok(None),
         Err(PingError::Storage(error)) => return Err(error),
-        Err(PingError::Secret) => "Its secret cannot be read any more. Give it a new one.".to_owned(),
+        Err(PingError::Secret) => {
+            "Its secret cannot be read any more. Give it a new one.".to_owned()
+        }
         Err(PingError::Target(error)) => sentence(&error.to_string()),
     };
-    Ok(Some(Done::NotPinged { text, status: StatusCode::CONFLICT }))
+    Ok(Some(Done::NotPinged {
+        text,
+        status: StatusCode::CONFLICT,
+    }))
 }
 
 fn outcome_text(outcome: &PingOutcome) -> String {
     let (exchange, ms) = (outcome.exchange, outcome.exchange.duration.as_millis());
     match (exchange.status, exchange.error) {
-        (Some(status), _) if exchange.is_success() => format!("It answered {status} after {ms} ms."),
+        (Some(status), _) if exchange.is_success() => {
+            format!("It answered {status} after {ms} ms.")
+        }
         (Some(status), _) => {
-            format!("It answered {status} after {ms} ms. An event is delivered when the answer is from 200 to 299.")
+            format!(
+                "It answered {status} after {ms} ms. An event is delivered when the answer is from 200 to 299."
+            )
         }
         (None, Some(error)) => format!("It did not answer: {error}, after {ms} ms."),
         (None, None) => format!("It did not answer within {ms} ms."),

@@ -1,8 +1,8 @@
 //! The body of a file: one page of the provider is read when the client has taken the page before.
 //!
-//! A file that cannot be continued is cut off: the connection is closed without the end of the body. Its client sees a
-//! broken transfer, never a shorter file. A proxy may hide that, so a whole file also ends with the trailer
-//! [`ROWS_TRAILER`], for clients that accept trailers.
+//! A file that cannot be continued is cut off: the connection is closed without the end of the
+//! body. Its client sees a broken transfer, never a shorter file. A proxy may hide that, so a whole
+//! file also ends with the trailer [`ROWS_TRAILER`], for clients that accept trailers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +24,8 @@ use super::formats::{FormatError, LeftOut};
 /// The number of rows, after the last byte of a whole file.
 pub(crate) const ROWS_TRAILER: HeaderName = HeaderName::from_static("bellbird-rows");
 
-/// Size of a piece that is handed to the HTTP library, which holds a few of them. The next page is read when nearly all
-/// of the page before has been sent.
+/// Size of a piece that is handed to the HTTP library, which holds a few of them. The next page is
+/// read when nearly all of the page before has been sent.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// A page that took longer is sent only if the key is still valid.
@@ -43,8 +43,8 @@ pub(crate) struct FileBody {
     quota: QuotaClass,
     caller: Caller,
     export: Export,
-    /// What the last page added to the file. Its memory is used again for the next page: a new one for each page would
-    /// make the allocator keep several.
+    /// What the last page added to the file. Its memory is used again for the next page: a new one
+    /// for each page would make the allocator keep several.
     page: Vec<u8>,
     /// Bytes of the page that were sent.
     sent: usize,
@@ -69,18 +69,30 @@ impl FileBody {
     ) -> Result<Self, Problem> {
         let mut page = Vec::new();
         let started = Instant::now();
-        let broken = match export.leave_out_broken(Retries::Off, &|| access.call_context(&caller)).await {
+        let broken = match export
+            .leave_out_broken(Retries::Off, &|| access.call_context(&caller))
+            .await
+        {
             Ok(broken) => broken,
             Err(error) => return Err(problem_of(&access, &caller, error).await),
         };
         for error in broken {
             let problem = problem_of(&access, &caller, error).await;
             // Else the connection was removed meanwhile, or the database is unavailable.
-            if !matches!(problem, Problem::Reconnect { .. } | Problem::ProviderUnavailable { .. }) {
+            if !matches!(
+                problem,
+                Problem::Reconnect { .. } | Problem::ProviderUnavailable { .. }
+            ) {
                 return Err(problem);
             }
         }
-        let read = export.next_page(Retries::Off, &mut || access.call_context(&caller), &mut page).await;
+        let read = export
+            .next_page(
+                Retries::Off,
+                &mut || access.call_context(&caller),
+                &mut page,
+            )
+            .await;
         let has_more = match read {
             Ok(has_more) => has_more,
             Err(error) => return Err(problem_of(&access, &caller, error).await),
@@ -117,7 +129,8 @@ impl FileBody {
         let rows = Arc::clone(&self.complete_rows);
         let pieces = Body::from_stream(stream::try_unfold(self, |mut file| {
             let span = file.span.clone();
-            async move { Ok::<_, CutOff>(file.next_piece().await?.map(|piece| (piece, file))) }.instrument(span)
+            async move { Ok::<_, CutOff>(file.next_piece().await?.map(|piece| (piece, file))) }
+                .instrument(span)
         }));
         // Asked for after the last piece, and never after a failure.
         let trailers = async move {
@@ -130,7 +143,8 @@ impl FileBody {
     async fn next_piece(&mut self) -> Result<Option<Bytes>, CutOff> {
         while self.sent == self.page.len() {
             if !self.has_more {
-                self.complete_rows.store(self.export.rows(), Ordering::Relaxed);
+                self.complete_rows
+                    .store(self.export.rows(), Ordering::Relaxed);
                 self.end("complete");
                 return Ok(None);
             }
@@ -148,19 +162,30 @@ impl FileBody {
 
     async fn read_page(&mut self) -> Result<(), Problem> {
         let (access, caller) = (&self.access, &mut self.caller);
-        *caller = access.check_again(&self.quota, caller, self.export.open_context()).await?;
+        *caller = access
+            .check_again(&self.quota, caller, self.export.open_context())
+            .await?;
         self.export.set_revision(caller.revision);
         // No row stays behind a shorter page.
         self.page.fill(0);
         self.page.clear();
         self.sent = 0;
         let began = Instant::now();
-        let read = self.export.next_page(Retries::On, &mut || access.call_context(caller), &mut self.page).await;
+        let read = self
+            .export
+            .next_page(
+                Retries::On,
+                &mut || access.call_context(caller),
+                &mut self.page,
+            )
+            .await;
         match read {
             Ok(has_more) => {
                 // The page may have waited for minutes, during which the key may have been revoked.
                 if began.elapsed() >= CHECK_AFTER {
-                    access.check_again(&self.quota, caller, self.export.context()).await?;
+                    access
+                        .check_again(&self.quota, caller, self.export.context())
+                        .await?;
                 }
                 self.has_more = has_more;
                 Ok(())
@@ -217,10 +242,14 @@ impl Drop for FileBody {
 
 async fn problem_of(access: &Access, caller: &Caller, error: ExportError) -> Problem {
     match error {
-        ExportError::Open { connection_id, error } => {
-            problem_for_category(&error, "Connection", ConnectionCategory::Banking).at(connection_id)
+        ExportError::Open {
+            connection_id,
+            error,
+        } => problem_for_category(&error, "Connection", ConnectionCategory::Banking)
+            .at(connection_id),
+        ExportError::Read { context, error } => {
+            access.after_failed_read(caller, &context, &error).await
         }
-        ExportError::Read { context, error } => access.after_failed_read(caller, &context, &error).await,
         ExportError::Format(error) => problem_of_format(error),
     }
 }
@@ -230,11 +259,15 @@ pub(crate) fn problem_of_format(error: FormatError) -> Problem {
     let message = match error {
         FormatError::Internal => return Problem::Internal,
         FormatError::OneAccount => {
-            "A file of this format holds one account: add accountId, an id from /v1/accounts".to_owned()
+            "A file of this format holds one account: add accountId, an id from /v1/accounts"
+                .to_owned()
         }
         error => format!("This format cannot hold the rows: {error}"),
     };
-    Problem::BadRequest { message: message.into(), details: Vec::new() }
+    Problem::BadRequest {
+        message: message.into(),
+        details: Vec::new(),
+    }
 }
 
 /// The label of a file that was cut off.

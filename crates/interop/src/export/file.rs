@@ -1,4 +1,5 @@
-//! A file that is being made: reads one page of a provider at a time, on request, and writes its rows.
+//! A file that is being made: reads one page of a provider at a time, on request, and writes its
+//! rows.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -7,13 +8,13 @@ use std::sync::Arc;
 use bellbird_api::front::problem::problem_from_read;
 use bellbird_domain::date::day_of;
 use bellbird_domain::{
-    Account, AccountId, Balance, Bound, Caller, ConnectionId, ConnectionStatus, DateFilter, DateRange, Holding, Trade,
-    Transaction,
+    Account, AccountId, Balance, Bound, Caller, ConnectionId, ConnectionStatus, DateFilter,
+    DateRange, Holding, Trade, Transaction,
 };
 use bellbird_reads::range::NewCall;
 use bellbird_reads::{
-    Attempts, CallContext, ConnectionContext, ReadError, Reads, SelectError, Selected, SelectedAccounts, Selection,
-    TradeRange, TransactionRange, UnreadableConnection,
+    Attempts, CallContext, ConnectionContext, ReadError, Reads, SelectError, Selected,
+    SelectedAccounts, Selection, TradeRange, TransactionRange, UnreadableConnection,
 };
 use bellbird_storage::Storage;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -29,7 +30,8 @@ use super::request::{FileRequest, Resource};
 /// More accounts of a user than this are not compared for their names.
 const COMPARED_MAX: u32 = 10_000;
 
-/// First pages that are read at once to learn which connections to leave out, as many as SimpleFIN reads accounts.
+/// First pages that are read at once to learn which connections to leave out, as many as SimpleFIN
+/// reads accounts.
 const CHECKED_AT_ONCE: usize = 4;
 
 /// Whether a page that failed is read again.
@@ -49,7 +51,10 @@ pub enum OpenError {
     /// The caller, or the connection, has no such account, or it is of another category.
     Account(ReadError),
     /// A connection could not be opened.
-    Open { connection_id: ConnectionId, error: ReadError },
+    Open {
+        connection_id: ConnectionId,
+        error: ReadError,
+    },
     /// The format cannot hold what was requested.
     Format(FormatError),
 }
@@ -66,20 +71,31 @@ impl From<SelectError> for OpenError {
 /// Why a file cannot be continued.
 pub enum ExportError {
     /// A connection could not be opened when its turn came.
-    Open { connection_id: ConnectionId, error: ReadError },
+    Open {
+        connection_id: ConnectionId,
+        error: ReadError,
+    },
     /// A connection could not be read.
-    Read { context: Arc<ConnectionContext>, error: ReadError },
+    Read {
+        context: Arc<ConnectionContext>,
+        error: ReadError,
+    },
     /// The format cannot say what was read.
     Format(FormatError),
 }
 
 impl ExportError {
-    /// The error of a connection that can be left out: its consent is gone, or its provider fails. `None` if the whole
-    /// file fails, as with a used-up budget of provider calls.
+    /// The error of a connection that can be left out: its consent is gone, or its provider fails.
+    /// `None` if the whole file fails, as with a used-up budget of provider calls.
     fn of_broken_connection(&self) -> Option<&ReadError> {
-        let (Self::Open { error, .. } | Self::Read { error, .. }) = self else { return None };
-        matches!(error, ReadError::Reconnect(_) | ReadError::Unavailable { .. } | ReadError::OperatorNeeded)
-            .then_some(error)
+        let (Self::Open { error, .. } | Self::Read { error, .. }) = self else {
+            return None;
+        };
+        matches!(
+            error,
+            ReadError::Reconnect(_) | ReadError::Unavailable { .. } | ReadError::OperatorNeeded
+        )
+        .then_some(error)
     }
 }
 
@@ -151,21 +167,36 @@ impl Export {
         let found = select(&reads, &caller, &request).await?;
         let leaves_out = request.partial && found.len() > 1;
         // Those that may be left out are opened when they are checked.
-        let (several, found) = if leaves_out { (found, Vec::new()) } else { (Vec::new(), found) };
-        let failed =
-            |found: UnreadableConnection| OpenError::Open { connection_id: found.connection.id, error: found.error };
-        let selected: Vec<SelectedAccounts> = found.into_iter().collect::<Result<_, _>>().map_err(failed)?;
+        let (several, found) = if leaves_out {
+            (found, Vec::new())
+        } else {
+            (Vec::new(), found)
+        };
+        let failed = |found: UnreadableConnection| OpenError::Open {
+            connection_id: found.connection.id,
+            error: found.error,
+        };
+        let selected: Vec<SelectedAccounts> = found
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(failed)?;
         let name = name_of(&request, &selected, &caller, now);
         let account = only_account(&selected).cloned();
         let accounts = if request.format.names_accounts() {
-            let listed = storage.accounts().list(caller.user_id, COMPARED_MAX, 0).await;
+            let listed = storage
+                .accounts()
+                .list(caller.user_id, COMPARED_MAX, 0)
+                .await;
             listed.map_err(|error| OpenError::Account(error.into()))?.0
         } else {
             Vec::new()
         };
         let mut selected = selected.into_iter();
         let first = selected.next();
-        let unread = several.into_iter().chain(selected.map(Ok)).map(Unread::from);
+        let unread = several
+            .into_iter()
+            .chain(selected.map(Ok))
+            .map(Unread::from);
         let mut export = Self {
             reads,
             caller,
@@ -186,16 +217,21 @@ impl Export {
         };
         if let Some(first) = first {
             let connection_id = first.context.connection.id;
-            export.reading = Some(export.read(first).map_err(|error| OpenError::Open { connection_id, error })?);
+            export.reading = Some(export.read(first).map_err(|error| OpenError::Open {
+                connection_id,
+                error,
+            })?);
         }
         Ok(export)
     }
 
-    /// Leaves out the connections of a partial file that cannot be read, and returns why. Fails if the failure is not
-    /// of the connection alone, or if no connection is left. A file of one connection leaves out nothing.
+    /// Leaves out the connections of a partial file that cannot be read, and returns why. Fails if
+    /// the failure is not of the connection alone, or if no connection is left. A file of one
+    /// connection leaves out nothing.
     ///
-    /// The first page of each connection is read to learn that, and again when its turn comes, because rows would
-    /// otherwise wait in memory for a slow client. A connection that breaks later breaks the file off.
+    /// The first page of each connection is read to learn that, and again when its turn comes,
+    /// because rows would otherwise wait in memory for a slow client. A connection that breaks
+    /// later breaks the file off.
     pub async fn leave_out_broken(
         &mut self,
         retries: Retries,
@@ -204,12 +240,21 @@ impl Export {
         if self.left_out.is_none() || self.reading.is_some() {
             return Ok(Vec::new());
         }
-        let checks: Vec<Self> = self.unread.iter().map(|unread| self.alone(unread)).collect::<Result<_, _>>()?;
+        let checks: Vec<Self> = self
+            .unread
+            .iter()
+            .map(|unread| self.alone(unread))
+            .collect::<Result<_, _>>()?;
         let checks = checks.into_iter().map(async |mut check| {
-            let read = check.next_page(retries, &mut || new_call(), &mut Vec::new()).await;
+            let read = check
+                .next_page(retries, &mut || new_call(), &mut Vec::new())
+                .await;
             (read.err(), check.calls)
         });
-        let checked: Vec<_> = stream::iter(checks).buffered(CHECKED_AT_ONCE).collect().await;
+        let checked: Vec<_> = stream::iter(checks)
+            .buffered(CHECKED_AT_ONCE)
+            .collect()
+            .await;
         let (mut left_out, mut broken) = (Vec::new(), Vec::new());
         for (unread, (error, calls)) in mem::take(&mut self.unread).into_iter().zip(checked) {
             self.calls += calls;
@@ -217,14 +262,26 @@ impl Export {
                 self.unread.push_back(unread);
                 continue;
             };
-            let Some(why) = error.of_broken_connection() else { return Err(error) };
-            let Unread { connection_id, institution_name, .. } = unread;
-            left_out.push(LeftOut { connection_id, institution_name, error: problem_from_read(why, "", "").code() });
+            let Some(why) = error.of_broken_connection() else {
+                return Err(error);
+            };
+            let Unread {
+                connection_id,
+                institution_name,
+                ..
+            } = unread;
+            left_out.push(LeftOut {
+                connection_id,
+                institution_name,
+                error: problem_from_read(why, "", "").code(),
+            });
             broken.push(error);
         }
         if self.unread.is_empty() && !broken.is_empty() {
             // One that may pass, if there is any: the client tries again then.
-            let may_pass = |error: &ExportError| !matches!(error.of_broken_connection(), Some(ReadError::Reconnect(_)));
+            let may_pass = |error: &ExportError| {
+                !matches!(error.of_broken_connection(), Some(ReadError::Reconnect(_)))
+            };
             let at = broken.iter().position(may_pass).unwrap_or_default();
             return Err(broken.swap_remove(at));
         }
@@ -302,8 +359,9 @@ impl Export {
         self.caller.revision = revision;
     }
 
-    /// Reads the next page and appends what it adds to the file. Returns whether more pages follow; a page may add
-    /// nothing. After an error the file cannot be continued, and what was appended is of no use.
+    /// Reads the next page and appends what it adds to the file. Returns whether more pages follow;
+    /// a page may add nothing. After an error the file cannot be continued, and what was appended
+    /// is of no use.
     pub async fn next_page(
         &mut self,
         retries: Retries,
@@ -321,9 +379,13 @@ impl Export {
             reading => reading,
         };
         self.reading = match reading {
-            Some(Reading::Transactions(range)) => self.transactions(range, &mut attempts, out).await?,
+            Some(Reading::Transactions(range)) => {
+                self.transactions(range, &mut attempts, out).await?
+            }
             Some(Reading::Trades(range)) => self.trades(range, &mut attempts, out).await?,
-            Some(Reading::Holdings(selected)) => self.holdings(&selected, &mut attempts, out).await?,
+            Some(Reading::Holdings(selected)) => {
+                self.holdings(&selected, &mut attempts, out).await?
+            }
             None => None,
         };
         self.calls += attempts.calls();
@@ -341,17 +403,30 @@ impl Export {
     }
 
     /// Writes what comes before the rows.
-    async fn begin(&mut self, attempts: &mut Attempts<'_>, out: &mut Vec<u8>) -> Result<(), ExportError> {
+    async fn begin(
+        &mut self,
+        attempts: &mut Attempts<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExportError> {
         let account = self.account.clone();
         let balance = match &account {
-            Some(account) if self.request.format.uses_balance() => self.balance(account, attempts).await?,
+            Some(account) if self.request.format.uses_balance() => {
+                self.balance(account, attempts).await?
+            }
             _ => None,
         };
         let (account, balance) = (account.as_ref(), balance.as_ref());
         let days = days_of(&self.request, &self.caller, self.now);
         let today = day_of(self.now, &self.caller.timezone);
         let accounts = &self.accounts;
-        let head = Head { account, accounts, balance, days, read_at: self.now, today };
+        let head = Head {
+            account,
+            accounts,
+            balance,
+            days,
+            read_at: self.now,
+            today,
+        };
         match (&mut self.writer, self.request.resource) {
             (Writer::Transactions(writer), _) => writer.start(&head, out)?,
             (Writer::Table(table), Resource::Holdings) => table.start_holdings(out),
@@ -366,11 +441,18 @@ impl Export {
         account: &Account,
         attempts: &mut Attempts<'_>,
     ) -> Result<Option<Balance>, ExportError> {
-        let Some(context) = self.context() else { return Ok(None) };
-        let failed = |error| ExportError::Read { context: Arc::clone(context), error };
+        let Some(context) = self.context() else {
+            return Ok(None);
+        };
+        let failed = |error| ExportError::Read {
+            context: Arc::clone(context),
+            error,
+        };
         let state = (&self.reads, &self.caller, std::slice::from_ref(account));
         let read = attempts
-            .run(state, |(reads, caller, accounts), call| reads.balances(call, caller, accounts.to_vec()).boxed())
+            .run(state, |(reads, caller, accounts), call| {
+                reads.balances(call, caller, accounts.to_vec()).boxed()
+            })
             .await;
         match read.map_err(failed)?.pop() {
             Some((_, Err(error @ ReadError::Reconnect(_)))) => Err(failed(error)),
@@ -378,17 +460,36 @@ impl Export {
         }
     }
 
-    /// Opens the next connection, of which no account may be missing now. Only a file of one connection has some of
-    /// its accounts.
+    /// Opens the next connection, of which no account may be missing now. Only a file of one
+    /// connection has some of its accounts.
     async fn open_next(&mut self) -> Result<Option<Reading>, ExportError> {
         self.context = None;
-        let Some(Unread { connection_id, account_ids, .. }) = self.unread.front() else { return Ok(None) };
+        let Some(Unread {
+            connection_id,
+            account_ids,
+            ..
+        }) = self.unread.front()
+        else {
+            return Ok(None);
+        };
         let connection_id = *connection_id;
-        let failed = |error| ExportError::Open { connection_id, error };
-        let context = self.reads.connection_context(&self.caller, connection_id).await.map_err(failed)?;
-        account_ids.iter().try_for_each(|id| context.accounts_of(Some(*id)).map(|_| ())).map_err(failed)?;
+        let failed = |error| ExportError::Open {
+            connection_id,
+            error,
+        };
+        let context = self
+            .reads
+            .connection_context(&self.caller, connection_id)
+            .await
+            .map_err(failed)?;
+        account_ids
+            .iter()
+            .try_for_each(|id| context.accounts_of(Some(*id)).map(|_| ()))
+            .map_err(failed)?;
         self.unread.pop_front();
-        self.read(SelectedAccounts::all(context)).map(Some).map_err(failed)
+        self.read(SelectedAccounts::all(context))
+            .map(Some)
+            .map_err(failed)
     }
 
     fn read(&mut self, selected: SelectedAccounts) -> Result<Reading, ReadError> {
@@ -396,10 +497,12 @@ impl Export {
         let (context, account_id) = (Arc::clone(&selected.context), selected.account_id());
         self.context = Some(Arc::clone(&context));
         match self.request.resource {
-            Resource::Transactions => {
-                reads.transaction_range(caller, context, account_id, span, self.now).map(Reading::Transactions)
-            }
-            Resource::Trades => reads.trade_range(caller, context, account_id, span).map(Reading::Trades),
+            Resource::Transactions => reads
+                .transaction_range(caller, context, account_id, span, self.now)
+                .map(Reading::Transactions),
+            Resource::Trades => reads
+                .trade_range(caller, context, account_id, span)
+                .map(Reading::Trades),
             Resource::Holdings => Ok(Reading::Holdings(selected)),
         }
     }
@@ -410,7 +513,9 @@ impl Export {
         attempts: &mut Attempts<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Reading>, ExportError> {
-        let Writer::Transactions(writer) = &mut self.writer else { return Ok(None) };
+        let Writer::Transactions(writer) = &mut self.writer else {
+            return Ok(None);
+        };
         let (rows, mut written) = (&mut self.rows, Ok(()));
         let mut sink = |row: &Transaction<'_>, day: Date| {
             if written.is_ok() {
@@ -419,8 +524,15 @@ impl Export {
             }
         };
         let state = (&mut range, &mut sink);
-        let read = attempts.run(state, |(range, sink), call| range.next_page(call, &mut **sink).boxed()).await;
-        let failed = |error| ExportError::Read { context: Arc::clone(range.context()), error };
+        let read = attempts
+            .run(state, |(range, sink), call| {
+                range.next_page(call, &mut **sink).boxed()
+            })
+            .await;
+        let failed = |error| ExportError::Read {
+            context: Arc::clone(range.context()),
+            error,
+        };
         let has_more = read.map_err(failed)?;
         written?;
         Ok(has_more.then_some(Reading::Transactions(range)))
@@ -432,38 +544,59 @@ impl Export {
         attempts: &mut Attempts<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Reading>, ExportError> {
-        let Writer::Table(table) = &mut self.writer else { return Ok(None) };
+        let Writer::Table(table) = &mut self.writer else {
+            return Ok(None);
+        };
         let rows = &mut self.rows;
         let mut sink = |_: u64, row: Trade<'_>| {
             table.trade(&row, out);
             *rows += 1;
         };
         let state = (&mut range, &mut sink);
-        let read = attempts.run(state, |(range, sink), call| range.next_page(call, &mut **sink).boxed()).await;
-        let failed = |error| ExportError::Read { context: Arc::clone(range.context()), error };
+        let read = attempts
+            .run(state, |(range, sink), call| {
+                range.next_page(call, &mut **sink).boxed()
+            })
+            .await;
+        let failed = |error| ExportError::Read {
+            context: Arc::clone(range.context()),
+            error,
+        };
         let has_more = read.map_err(failed)?;
         Ok(has_more.then_some(Reading::Trades(range)))
     }
 
-    /// Reads all holdings of a connection at once. Its accounts are read concurrently and written one after the other.
+    /// Reads all holdings of a connection at once. Its accounts are read concurrently and written
+    /// one after the other.
     async fn holdings(
         &mut self,
         selected: &SelectedAccounts,
         attempts: &mut Attempts<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Reading>, ExportError> {
-        let Writer::Table(table) = &mut self.writer else { return Ok(None) };
+        let Writer::Table(table) = &mut self.writer else {
+            return Ok(None);
+        };
         let table = Mutex::new(table);
         let add = |holding: &Holding<'_>, (rows, written): &mut (u64, Vec<u8>)| {
             table.lock().holding(holding, written);
             *rows += 1;
         };
         let read = attempts.run((&self.reads, &add), |(reads, add), call| {
-            let read =
-                async move { reads.holdings(call, selected, *add).await?.into_iter().map(|(_, read)| read).collect() };
+            let read = async move {
+                reads
+                    .holdings(call, selected, *add)
+                    .await?
+                    .into_iter()
+                    .map(|(_, read)| read)
+                    .collect()
+            };
             read.boxed()
         });
-        let failed = |error| ExportError::Read { context: Arc::clone(&selected.context), error };
+        let failed = |error| ExportError::Read {
+            context: Arc::clone(&selected.context),
+            error,
+        };
         let accounts: Vec<_> = read.await.map_err(failed)?;
         for (rows, written) in accounts {
             self.rows += rows;
@@ -476,10 +609,17 @@ impl Export {
 impl From<Result<SelectedAccounts, UnreadableConnection>> for Unread {
     fn from(found: Result<SelectedAccounts, UnreadableConnection>) -> Self {
         let (connection, account_ids) = match &found {
-            Ok(selected) => (&selected.context.connection, selected.accounts().map(|account| account.id).collect()),
+            Ok(selected) => (
+                &selected.context.connection,
+                selected.accounts().map(|account| account.id).collect(),
+            ),
             Err(unreadable) => (&unreadable.connection, unreadable.account_ids.clone()),
         };
-        Self { connection_id: connection.id, institution_name: connection.institution_name.clone(), account_ids }
+        Self {
+            connection_id: connection.id,
+            institution_name: connection.institution_name.clone(),
+            account_ids,
+        }
     }
 }
 
@@ -487,14 +627,18 @@ impl Writer {
     /// None if the format does not hold the resource.
     fn new(request: &FileRequest) -> Option<Self> {
         match request.resource {
-            Resource::Transactions => Some(Self::Transactions(request.format.transactions(request.options))),
-            Resource::Trades | Resource::Holdings => Table::new(request.format, request.options).map(Self::Table),
+            Resource::Transactions => Some(Self::Transactions(
+                request.format.transactions(request.options),
+            )),
+            Resource::Trades | Resource::Holdings => {
+                Table::new(request.format, request.options).map(Self::Table)
+            }
         }
     }
 }
 
-/// The connections to read. Those that are not active come first: one that cannot be read then fails before the first
-/// byte, not in the middle.
+/// The connections to read. Those that are not active come first: one that cannot be read then
+/// fails before the first byte, not in the middle.
 async fn select(
     reads: &Reads,
     caller: &Caller,
@@ -505,7 +649,10 @@ async fn select(
         account_ids: request.account_id.as_ref().map(std::slice::from_ref),
         category: Some(request.resource.category()),
     };
-    let mut found = reads.select(caller, selection).await.and_then(Selected::require_known)?;
+    let mut found = reads
+        .select(caller, selection)
+        .await
+        .and_then(Selected::require_known)?;
     found.sort_by_key(|found| {
         let connection = match found {
             Ok(selected) => &selected.context.connection,
@@ -517,14 +664,29 @@ async fn select(
 }
 
 /// The account of a file of one account.
-fn only_account<'s>(selected: impl IntoIterator<Item = &'s SelectedAccounts>) -> Option<&'s Account> {
+fn only_account<'s>(
+    selected: impl IntoIterator<Item = &'s SelectedAccounts>,
+) -> Option<&'s Account> {
     let selected = selected.into_iter().next()?;
-    selected.context.accounts_of(Some(selected.account_id()?)).ok()?.first()
+    selected
+        .context
+        .accounts_of(Some(selected.account_id()?))
+        .ok()?
+        .first()
 }
 
 /// A name of institution, account and days, as far as the file has only one of them.
-fn name_of(request: &FileRequest, all: &[SelectedAccounts], caller: &Caller, now: Timestamp) -> FileName {
-    let only = if let [selected] = all { Some(selected) } else { None };
+fn name_of(
+    request: &FileRequest,
+    all: &[SelectedAccounts],
+    caller: &Caller,
+    now: Timestamp,
+) -> FileName {
+    let only = if let [selected] = all {
+        Some(selected)
+    } else {
+        None
+    };
     let resource = request.resource;
     let says_enough = only.is_some() && resource == Resource::Transactions;
     let parts = NameParts {

@@ -1,12 +1,14 @@
 //! Names of exported files, and the header that carries one. Pure.
 //!
-//! A name has letters and digits of any script, and `-`, `_` and `.` of our own. Whatever else a text holds becomes a
-//! hyphen. So no text can end a header, leave a folder, hide a suffix or run in a shell.
+//! A name has letters and digits of any script, and `-`, `_` and `.` of our own. Whatever else a
+//! text holds becomes a hyphen. So no text can end a header, leave a folder, hide a suffix or run
+//! in a shell.
 
 use http::HeaderValue;
 use jiff::civil::Date;
 
-/// Limit of each text in a name. File systems allow 255 bytes for the whole name, and a character has up to four.
+/// Limit of each text in a name. File systems allow 255 bytes for the whole name, and a character
+/// has up to four.
 const TEXT_CHARS_MAX: usize = 24;
 
 /// What the name of a file says. Texts that are empty, or have no letter or digit, are left out.
@@ -31,15 +33,25 @@ pub struct FileName {
 
 impl NameParts<'_> {
     pub(crate) fn name(&self) -> FileName {
-        FileName { whole: self.join(char::is_alphanumeric), ascii: self.join(|c| c.is_ascii_alphanumeric()) }
+        FileName {
+            whole: self.join(char::is_alphanumeric),
+            ascii: self.join(|c| c.is_ascii_alphanumeric()),
+        }
     }
 
     fn join(&self, is_kept: impl Fn(char) -> bool) -> String {
         let texts = [self.institution, self.account, self.resource];
-        let mut parts: Vec<String> = texts.into_iter().flatten().map(|text| words(text, &is_kept)).collect();
+        let mut parts: Vec<String> = texts
+            .into_iter()
+            .flatten()
+            .map(|text| words(text, &is_kept))
+            .collect();
         let (first, last) = self.days;
         parts.extend(first.map(|day| day.to_string()));
-        parts.extend(last.filter(|last| first != Some(*last)).map(|day| day.to_string()));
+        parts.extend(
+            last.filter(|last| first != Some(*last))
+                .map(|day| day.to_string()),
+        );
         parts.retain(|part| !part.is_empty());
         format!("{}.{}", parts.join("_"), self.extension)
     }
@@ -61,7 +73,9 @@ impl FileName {
 
 /// The text with a hyphen for each run of characters that are not kept, cut at [`TEXT_CHARS_MAX`].
 fn words(text: &str, is_kept: impl Fn(char) -> bool) -> String {
-    let words = text.split(|character| !is_kept(character)).filter(|word| !word.is_empty());
+    let words = text
+        .split(|character| !is_kept(character))
+        .filter(|word| !word.is_empty());
     let joined = words.collect::<Vec<_>>().join("-");
     let cut: String = joined.chars().take(TEXT_CHARS_MAX).collect();
     cut.trim_end_matches('-').to_owned()
@@ -87,9 +101,13 @@ mod tests {
     #[test]
     fn name_has_institution_account_and_days() {
         let name = parts("Ironbark Bank", "Everyday (joint)");
-        assert_eq!(name.name().whole, "Ironbark-Bank_Everyday-joint_2026-10-21_2026-11-20.csv");
+        assert_eq!(
+            name.name().whole,
+            "Ironbark-Bank_Everyday-joint_2026-10-21_2026-11-20.csv"
+        );
         let value = name.name().content_disposition();
-        let expected = r#"attachment; filename="Ironbark-Bank_Everyday-joint_2026-10-21_2026-11-20.csv""#;
+        let expected =
+            r#"attachment; filename="Ironbark-Bank_Everyday-joint_2026-10-21_2026-11-20.csv""#;
         assert_eq!(value.to_str().unwrap(), expected);
     }
 

@@ -27,16 +27,20 @@ pub(super) struct FileQuery {
     /// The newest end, inclusive, as of `/v1/transactions`. Default: now.
     #[param(inline, example = "2026-10-31T12:59:59Z")]
     to: Option<DateBound>,
-    /// For `csv`: the columns that YNAB imports, in place of those with the names of `/v1/transactions`.
+    /// For `csv`: the columns that YNAB imports, in place of those with the names of
+    /// `/v1/transactions`.
     #[param(inline, example = "ynab")]
     layout: Option<LayoutParam>,
-    /// For `csv`: `true` begins the file with a byte order mark, by which Excel recognises UTF-8. Default: `false`.
+    /// For `csv`: `true` begins the file with a byte order mark, by which Excel recognises UTF-8.
+    /// Default: `false`.
     #[param(inline, example = true)]
     byte_order_mark: Option<Flag>,
-    /// For `csv`: `true` puts `'` before texts that spreadsheets would run as formulas. Default: `false`.
+    /// For `csv`: `true` puts `'` before texts that spreadsheets would run as formulas. Default:
+    /// `false`.
     #[param(inline, example = true)]
     quote_formulas: Option<Flag>,
-    /// `true` leaves out connections that cannot be read, and names them in `Bellbird-Left-Out`. Default: `false`.
+    /// `true` leaves out connections that cannot be read, and names them in `Bellbird-Left-Out`.
+    /// Default: `false`.
     #[param(inline, example = true)]
     partial: Option<Flag>,
 }
@@ -57,13 +61,16 @@ pub(super) struct TradesFileQuery {
     /// The newest end, inclusive, as of `/v1/trades`. Default: chosen by the broker.
     #[param(inline, example = "2026-10-31T12:59:59Z")]
     to: Option<DateBound>,
-    /// For `csv`: `true` begins the file with a byte order mark, by which Excel recognises UTF-8. Default: `false`.
+    /// For `csv`: `true` begins the file with a byte order mark, by which Excel recognises UTF-8.
+    /// Default: `false`.
     #[param(inline, example = true)]
     byte_order_mark: Option<Flag>,
-    /// For `csv`: `true` puts `'` before texts that spreadsheets would run as formulas. Default: `false`.
+    /// For `csv`: `true` puts `'` before texts that spreadsheets would run as formulas. Default:
+    /// `false`.
     #[param(inline, example = true)]
     quote_formulas: Option<Flag>,
-    /// `true` leaves out connections that cannot be read, and names them in `Bellbird-Left-Out`. Default: `false`.
+    /// `true` leaves out connections that cannot be read, and names them in `Bellbird-Left-Out`.
+    /// Default: `false`.
     #[param(inline, example = true)]
     partial: Option<Flag>,
 }
@@ -78,13 +85,16 @@ pub(super) struct HoldingsFileQuery {
     /// One account: an `id` from `/v1/accounts`.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     account_id: Option<AccountParam>,
-    /// For `csv`: `true` begins the file with a byte order mark, by which Excel recognises UTF-8. Default: `false`.
+    /// For `csv`: `true` begins the file with a byte order mark, by which Excel recognises UTF-8.
+    /// Default: `false`.
     #[param(inline, example = true)]
     byte_order_mark: Option<Flag>,
-    /// For `csv`: `true` puts `'` before texts that spreadsheets would run as formulas. Default: `false`.
+    /// For `csv`: `true` puts `'` before texts that spreadsheets would run as formulas. Default:
+    /// `false`.
     #[param(inline, example = true)]
     quote_formulas: Option<Flag>,
-    /// `true` leaves out connections that cannot be read, and names them in `Bellbird-Left-Out`. Default: `false`.
+    /// `true` leaves out connections that cannot be read, and names them in `Bellbird-Left-Out`.
+    /// Default: `false`.
     #[param(inline, example = true)]
     partial: Option<Flag>,
 }
@@ -92,7 +102,10 @@ pub(super) struct HoldingsFileQuery {
 impl FileQuery {
     pub(super) fn span(&self) -> DateFilter {
         let bound = |date: &Option<DateBound>| date.as_ref().map(|DateBound(bound)| *bound);
-        DateFilter { from: bound(&self.from), to: bound(&self.to) }
+        DateFilter {
+            from: bound(&self.from),
+            to: bound(&self.to),
+        }
     }
 
     pub(super) fn is_partial(&self) -> bool {
@@ -107,12 +120,19 @@ impl FileQuery {
             ("quoteFormulas", self.quote_formulas.is_some()),
         ];
         let given = given.into_iter().filter(|(_, is_given)| *is_given);
-        let details: Vec<_> = given.map(|(name, _)| format!("{name}: Must be given for csv only")).collect();
+        let details: Vec<_> = given
+            .map(|(name, _)| format!("{name}: Must be given for csv only"))
+            .collect();
         if format != Format::Csv && !details.is_empty() {
-            return Err(Problem::BadRequest { message: "Invalid query parameters".into(), details });
+            return Err(Problem::BadRequest {
+                message: "Invalid query parameters".into(),
+                details,
+            });
         }
         Ok(Options {
-            layout: self.layout.map_or(Layout::Wide, |LayoutParam(layout)| layout),
+            layout: self
+                .layout
+                .map_or(Layout::Wide, |LayoutParam(layout)| layout),
             byte_order_mark: self.byte_order_mark.is_some_and(|Flag(is_set)| is_set),
             quote_formulas: self.quote_formulas.is_some_and(|Flag(is_set)| is_set),
         })
@@ -121,16 +141,48 @@ impl FileQuery {
 
 impl From<TradesFileQuery> for FileQuery {
     fn from(query: TradesFileQuery) -> Self {
-        let TradesFileQuery { connection_id, account_id, from, to, byte_order_mark, quote_formulas, partial } = query;
-        Self { connection_id, account_id, from, to, layout: None, byte_order_mark, quote_formulas, partial }
+        let TradesFileQuery {
+            connection_id,
+            account_id,
+            from,
+            to,
+            byte_order_mark,
+            quote_formulas,
+            partial,
+        } = query;
+        Self {
+            connection_id,
+            account_id,
+            from,
+            to,
+            layout: None,
+            byte_order_mark,
+            quote_formulas,
+            partial,
+        }
     }
 }
 
 impl From<HoldingsFileQuery> for FileQuery {
     fn from(query: HoldingsFileQuery) -> Self {
-        let HoldingsFileQuery { connection_id, account_id, byte_order_mark, quote_formulas, partial } = query;
+        let HoldingsFileQuery {
+            connection_id,
+            account_id,
+            byte_order_mark,
+            quote_formulas,
+            partial,
+        } = query;
         let (from, to, layout) = (None, None, None);
-        Self { connection_id, account_id, from, to, layout, byte_order_mark, quote_formulas, partial }
+        Self {
+            connection_id,
+            account_id,
+            from,
+            to,
+            layout,
+            byte_order_mark,
+            quote_formulas,
+            partial,
+        }
     }
 }
 
@@ -161,7 +213,10 @@ impl<'de> Deserialize<'de> for Flag {
 
 impl utoipa::PartialSchema for LayoutParam {
     fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["ynab"])).into()
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(["ynab"]))
+            .into()
     }
 }
 

@@ -26,12 +26,17 @@ impl Resource {
 
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|resource| resource.as_str() == name)
+        Self::ALL
+            .into_iter()
+            .find(|resource| resource.as_str() == name)
     }
 
     /// The formats that can hold it.
     pub fn formats(self) -> impl Iterator<Item = Format> {
-        Format::ALL.iter().copied().filter(move |format| self == Self::Transactions || format.holds_tables())
+        Format::ALL
+            .iter()
+            .copied()
+            .filter(move |format| self == Self::Transactions || format.holds_tables())
     }
 
     /// The category of the connections that have it.
@@ -54,8 +59,8 @@ pub struct FileRequest {
     /// Without an id, the file is about all accounts of the category.
     pub connection_id: Option<ConnectionId>,
     pub account_id: Option<AccountId>,
-    /// Without bounds, transactions are those of the last 30 days, and the broker decides about trades. Holdings have
-    /// none.
+    /// Without bounds, transactions are those of the last 30 days, and the broker decides about
+    /// trades. Holdings have none.
     pub span: DateFilter,
     /// Leaves out connections that cannot be read, as long as one of several can.
     pub partial: bool,
@@ -65,8 +70,8 @@ impl FileRequest {
     /// Whether the file cannot be made without an account.
     #[must_use]
     pub fn lacks_account(&self) -> bool {
-        let holds_several =
-            self.resource != Resource::Transactions || self.format.holds_several_accounts(self.options.layout);
+        let holds_several = self.resource != Resource::Transactions
+            || self.format.holds_several_accounts(self.options.layout);
         !holds_several && self.account_id.is_none()
     }
 }

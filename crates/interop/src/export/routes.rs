@@ -1,4 +1,5 @@
-//! `GET /v1/export/...`: paths, parameters and headers of files. What goes into a file is in `file.rs`.
+//! `GET /v1/export/...`: paths, parameters and headers of files. What goes into a file is in
+//! `file.rs`.
 
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use bellbird_api::front::log::add_provider_calls;
 use bellbird_api::front::operation::PathDocs;
 use bellbird_api::front::parameters::Id;
 use bellbird_api::front::problem::problem_for_category;
-use bellbird_api::front::{Authorized, Operation, Path, Problem, Query, QuotaClass, ResponseTimeout};
+use bellbird_api::front::{
+    Authorized, Operation, Path, Problem, Query, QuotaClass, ResponseTimeout,
+};
 use bellbird_reads::ReadError;
 use bytes::Bytes;
 use futures_util::stream;
@@ -73,7 +76,12 @@ fn transactions() -> Path<Interop> {
              the format cannot hold the rows, the connection is not a banking connection, or the request is not \
              HTTP/1.1.",
         );
-    path::<FileQuery>("/v1/export/transactions.{format}", live, Resource::Transactions, operation)
+    path::<FileQuery>(
+        "/v1/export/transactions.{format}",
+        live,
+        Resource::Transactions,
+        operation,
+    )
 }
 
 fn trades() -> Path<Interop> {
@@ -87,7 +95,12 @@ fn trades() -> Path<Interop> {
         .query::<TradesFileQuery>()
         .error(400, BROKERAGE_FILE)
         .professional_errors();
-    path::<TradesFileQuery>("/v1/export/trades.{format}", brokerage, Resource::Trades, operation)
+    path::<TradesFileQuery>(
+        "/v1/export/trades.{format}",
+        brokerage,
+        Resource::Trades,
+        operation,
+    )
 }
 
 fn holdings() -> Path<Interop> {
@@ -101,7 +114,12 @@ fn holdings() -> Path<Interop> {
         .query::<HoldingsFileQuery>()
         .error(400, BROKERAGE_FILE)
         .professional_errors();
-    path::<HoldingsFileQuery>("/v1/export/holdings.{format}", brokerage, Resource::Holdings, operation)
+    path::<HoldingsFileQuery>(
+        "/v1/export/holdings.{format}",
+        brokerage,
+        Resource::Holdings,
+        operation,
+    )
 }
 
 const BROKERAGE_FILE: &str = "A parameter is invalid (one `details` entry each), the connection is not a brokerage \
@@ -112,7 +130,9 @@ fn operation(id: &'static str, resource: Resource) -> Operation {
     let operation = Operation::new(id, "Files", "The file.")
         .headers(&["Content-Disposition", "Bellbird-Left-Out"])
         .provider_errors();
-    resource.formats().fold(operation, |operation, format| operation.text_file(media_type(format)))
+    resource.formats().fold(operation, |operation, format| {
+        operation.text_file(media_type(format))
+    })
 }
 
 /// The content type without its parameters.
@@ -132,48 +152,87 @@ fn path<Q: Into<FileQuery> + DeserializeOwned + Send + 'static>(
                               method: Method,
                               Query(query): Query<Q>| {
         if version < Version::HTTP_11 {
-            // Such a response ends where the connection ends, so a file that was cut off would seem whole.
-            let message = "Files need HTTP/1.1: with an older version, a file that breaks off looks whole";
-            return Err(Problem::BadRequest { message: message.into(), details: Vec::new() });
+            // Such a response ends where the connection ends, so a file that was cut off would seem
+            // whole.
+            let message =
+                "Files need HTTP/1.1: with an older version, a file that breaks off looks whole";
+            return Err(Problem::BadRequest {
+                message: message.into(),
+                details: Vec::new(),
+            });
         }
         export(interop, authorized, method, resource, query.into()).await
     };
     let formats = resource.formats().map(Format::as_str).collect();
-    Path::get(path, quota, handler).with_values("format", formats).described(operation)
+    Path::get(path, quota, handler)
+        .with_values("format", formats)
+        .described(operation)
 }
 
 async fn export(
     Interop { access, .. }: Interop,
-    Authorized { caller, now, route, quota, .. }: Authorized,
+    Authorized {
+        caller,
+        now,
+        route,
+        quota,
+        ..
+    }: Authorized,
     method: Method,
     resource: Resource,
     query: FileQuery,
 ) -> Result<Response, Problem> {
-    let format = route.path().rsplit_once('.').and_then(|(_, format)| Format::from_name(format));
+    let format = route
+        .path()
+        .rsplit_once('.')
+        .and_then(|(_, format)| Format::from_name(format));
     let format = format.ok_or(Problem::NoSuchPath)?;
     let request = FileRequest {
         resource,
         format,
         options: query.options(format)?,
-        connection_id: query.connection_id.map(|Id(id)| id.ok_or(Problem::NotFound("Connection"))).transpose()?,
-        account_id: query.account_id.map(|Id(id)| id.ok_or(Problem::NotFound("Account"))).transpose()?,
+        connection_id: query
+            .connection_id
+            .map(|Id(id)| id.ok_or(Problem::NotFound("Connection")))
+            .transpose()?,
+        account_id: query
+            .account_id
+            .map(|Id(id)| id.ok_or(Problem::NotFound("Account")))
+            .transpose()?,
         span: query.span(),
         partial: query.is_partial(),
     };
     let category = resource.category();
-    let opened = Export::open(access.reads().clone(), access.storage(), caller.clone(), request, now).await;
+    let opened = Export::open(
+        access.reads().clone(),
+        access.storage(),
+        caller.clone(),
+        request,
+        now,
+    )
+    .await;
     let export = opened.map_err(|error| {
         let (error, noun, connection_id) = match error {
             OpenError::Connection(error) => (error, "Connection", request.connection_id),
             OpenError::Account(error) => (error, "Account", request.connection_id),
-            OpenError::Open { connection_id, error } => (error, "Connection", Some(connection_id)),
+            OpenError::Open {
+                connection_id,
+                error,
+            } => (error, "Connection", Some(connection_id)),
             OpenError::Format(error) => return problem_of_format(error),
         };
         if matches!(error, ReadError::WrongCategory) {
-            return Problem::BadRequest { message: wrong_category(resource).into(), details: Vec::new() };
+            return Problem::BadRequest {
+                message: wrong_category(resource).into(),
+                details: Vec::new(),
+            };
         }
         let problem = problem_for_category(&error, noun, category);
-        if let Some(id) = connection_id { problem.at(id) } else { problem }
+        if let Some(id) = connection_id {
+            problem.at(id)
+        } else {
+            problem
+        }
     })?;
     let name = export.name().content_disposition();
     let mut left_out = Vec::new();
@@ -187,15 +246,25 @@ async fn export(
         Response::new(file.into_body())
     };
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static(format.content_type()),
+    );
     headers.insert(CONTENT_DISPOSITION, name);
     headers.insert(TRAILER, HeaderValue::from(ROWS_TRAILER));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    for LeftOut { connection_id, error, .. } in left_out {
+    for LeftOut {
+        connection_id,
+        error,
+        ..
+    } in left_out
+    {
         let value = HeaderValue::try_from(format!("{connection_id}; {error}"));
         headers.append(LEFT_OUT, value.map_err(|_| Problem::Internal)?);
     }
-    response.extensions_mut().insert(ResponseTimeout(FILE_TIMEOUT));
+    response
+        .extensions_mut()
+        .insert(ResponseTimeout(FILE_TIMEOUT));
     Ok(response)
 }
 

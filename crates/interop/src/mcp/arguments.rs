@@ -1,4 +1,5 @@
-//! The values that the tools take as arguments, for the parser of parameters that all interfaces share. Pure.
+//! The values that the tools take as arguments, for the parser of parameters that all interfaces
+//! share. Pure.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,12 +27,21 @@ const UNKNOWN_MAX: usize = 5;
 pub(super) fn read<T: DeserializeOwned>(arguments: &Map<String, Value>) -> Result<T, String> {
     parameters::read(RawParams::Arguments(arguments)).map_err(|faults| {
         let known = faults.known.iter().map(|(name, fault)| match fault {
-            Fault::Invalid(expected) | Fault::TooMany(expected) => format!("{name}: must be {expected}"),
+            Fault::Invalid(expected) | Fault::TooMany(expected) => {
+                format!("{name}: must be {expected}")
+            }
             Fault::Missing | Fault::Repeated => format!("{name}: must be given once"),
         });
         let unknown = faults.unknown.iter().take(UNKNOWN_MAX).map(|name| {
-            let name: String = name.chars().filter(|char| !char.is_control()).take(40).collect();
-            format!("{name}: is not an argument; the arguments are {}", faults.names.join(", "))
+            let name: String = name
+                .chars()
+                .filter(|char| !char.is_control())
+                .take(40)
+                .collect();
+            format!(
+                "{name}: is not an argument; the arguments are {}",
+                faults.names.join(", ")
+            )
         });
         known.chain(unknown).collect::<Vec<_>>().join("\n")
     })
@@ -43,7 +53,10 @@ fn read_as<'de, D: Deserializer<'de>, T: Deserialize<'de>, U>(
     expected: impl fmt::Display,
     convert: impl FnOnce(T) -> Option<U>,
 ) -> Result<U, D::Error> {
-    T::deserialize(input).ok().and_then(convert).ok_or_else(|| de::Error::custom(expected))
+    T::deserialize(input)
+        .ok()
+        .and_then(convert)
+        .ok_or_else(|| de::Error::custom(expected))
 }
 
 /// Account ids as requested.
@@ -57,11 +70,17 @@ pub(super) enum Accounts {
 
 impl<'de> Deserialize<'de> for Accounts {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        const EXPECTED: &str = "a list of 1 to 100 account ids from list_accounts; leave it out for all accounts";
+        const EXPECTED: &str =
+            "a list of 1 to 100 account ids from list_accounts; leave it out for all accounts";
         read_as(input, EXPECTED, |texts: Vec<String>| {
-            let ids: BTreeSet<Option<AccountId>> = texts.iter().map(|text| text.parse().ok()).collect();
+            let ids: BTreeSet<Option<AccountId>> =
+                texts.iter().map(|text| text.parse().ok()).collect();
             let is_good = (1..=ACCOUNT_IDS_MAX).contains(&ids.len());
-            is_good.then(|| ids.into_iter().collect::<Option<Vec<_>>>().map_or(Self::Unknown, Self::These))
+            is_good.then(|| {
+                ids.into_iter()
+                    .collect::<Option<Vec<_>>>()
+                    .map_or(Self::Unknown, Self::These)
+            })
         })
     }
 }
@@ -78,9 +97,16 @@ impl Default for RowLimit {
 
 impl<'de> Deserialize<'de> for RowLimit {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        read_as(input, format_args!("an integer between 1 and {ROWS_MAX}"), |number: i64| {
-            u32::try_from(number).ok().filter(|number| (1..=ROWS_MAX).contains(number)).map(Self)
-        })
+        read_as(
+            input,
+            format_args!("an integer between 1 and {ROWS_MAX}"),
+            |number: i64| {
+                u32::try_from(number)
+                    .ok()
+                    .filter(|number| (1..=ROWS_MAX).contains(number))
+                    .map(Self)
+            },
+        )
     }
 }
 
@@ -90,20 +116,33 @@ pub(super) struct DayOrTime(Bound);
 
 impl<'de> Deserialize<'de> for DayOrTime {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        const EXPECTED: &str = "a day that exists, YYYY-MM-DD, or a time such as 2026-11-20T09:30:00Z";
-        read_as(input, EXPECTED, |text: String| Bound::parse(&text).ok().map(Self))
+        const EXPECTED: &str =
+            "a day that exists, YYYY-MM-DD, or a time such as 2026-11-20T09:30:00Z";
+        read_as(input, EXPECTED, |text: String| {
+            Bound::parse(&text).ok().map(Self)
+        })
     }
 }
 
 /// The range between `from` and `to`. Fails with a text for the model.
-pub(super) fn date_filter(from: Option<DayOrTime>, to: Option<DayOrTime>) -> Result<DateFilter, String> {
-    let filter = DateFilter { from: from.map(|from| from.0), to: to.map(|to| to.0) };
+pub(super) fn date_filter(
+    from: Option<DayOrTime>,
+    to: Option<DayOrTime>,
+) -> Result<DateFilter, String> {
+    let filter = DateFilter {
+        from: from.map(|from| from.0),
+        to: to.map(|to| to.0),
+    };
     let is_empty = match (filter.from, filter.to) {
         (Some(Bound::Day(from)), Some(Bound::Day(to))) => from > to,
         (Some(Bound::Instant(from)), Some(Bound::Instant(to))) => from > to,
         _ => false,
     };
-    if is_empty { Err("from: must not be after to".to_owned()) } else { Ok(filter) }
+    if is_empty {
+        Err("from: must not be after to".to_owned())
+    } else {
+        Ok(filter)
+    }
 }
 
 pub(super) fn transaction_filter(
@@ -118,7 +157,8 @@ pub(super) fn transaction_filter(
     filter.direction = direction.map(|direction| direction.0);
     filter.min_amount = min_amount.map(|amount| amount.0);
     filter.max_amount = max_amount.map(|amount| amount.0);
-    text.into_iter().fold(filter, |filter, text| filter.with_text(&text.0))
+    text.into_iter()
+        .fold(filter, |filter, text| filter.with_text(&text.0))
 }
 
 /// A text to search for. Without `Debug`, so that it is not logged.
@@ -127,13 +167,18 @@ pub(super) struct SearchText(pub(super) String);
 
 impl<'de> Deserialize<'de> for SearchText {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        read_as(input, format_args!("a text of 1 to {TEXT_BYTES_MAX} bytes"), |text: String| {
-            (!text.trim().is_empty() && text.len() <= TEXT_BYTES_MAX).then_some(Self(text))
-        })
+        read_as(
+            input,
+            format_args!("a text of 1 to {TEXT_BYTES_MAX} bytes"),
+            |text: String| {
+                (!text.trim().is_empty() && text.len() <= TEXT_BYTES_MAX).then_some(Self(text))
+            },
+        )
     }
 }
 
-/// An amount of money without its sign, as a string: a number in JSON would pass a float in most programs.
+/// An amount of money without its sign, as a string: a number in JSON would pass a float in most
+/// programs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Amount(pub(super) Decimal<'static>);
 
@@ -141,7 +186,10 @@ impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         const EXPECTED: &str = "a decimal number of 0 or more as a string, such as \"12.50\"";
         read_as(input, EXPECTED, |text: String| {
-            let amount = Decimal::parse(&text).ok().filter(|amount| !amount.is_negative())?.into_owned();
+            let amount = Decimal::parse(&text)
+                .ok()
+                .filter(|amount| !amount.is_negative())?
+                .into_owned();
             (text.len() <= AMOUNT_BYTES_MAX).then_some(Self(amount))
         })
     }
@@ -157,7 +205,10 @@ pub(super) trait Words: Sized {
 
 impl Words for Category {
     fn words() -> Vec<(&'static str, Self)> {
-        Self::ALL.iter().map(|category| (category.key(), *category)).collect()
+        Self::ALL
+            .iter()
+            .map(|category| (category.key(), *category))
+            .collect()
     }
 }
 
@@ -195,9 +246,16 @@ impl Words for GroupBy {
 impl<'de, T: Words> Deserialize<'de> for Choice<T> {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         let names: Vec<&str> = T::words().iter().map(|(word, _)| *word).collect();
-        read_as(input, format_args!("one of {}", names.join(", ")), |text: String| {
-            T::words().into_iter().find(|(word, _)| *word == text).map(|(_, value)| Self(value))
-        })
+        read_as(
+            input,
+            format_args!("one of {}", names.join(", ")),
+            |text: String| {
+                T::words()
+                    .into_iter()
+                    .find(|(word, _)| *word == text)
+                    .map(|(_, value)| Self(value))
+            },
+        )
     }
 }
 
@@ -231,19 +289,44 @@ mod tests {
         }))
         .unwrap_err();
         assert_eq!(faults.lines().count(), 8, "{faults}");
-        assert!(faults.contains("limit: must be an integer between 1 and 500"), "{faults}");
-        assert!(faults.contains("direction: must be one of credit, debit"), "{faults}");
-        assert!(faults.contains("surprise: is not an argument; the arguments are limit, from,"), "{faults}");
-        for value in [json!({}), json!([]), json!(1.5), json!(-1), json!("20"), json!(u64::MAX)] {
+        assert!(
+            faults.contains("limit: must be an integer between 1 and 500"),
+            "{faults}"
+        );
+        assert!(
+            faults.contains("direction: must be one of credit, debit"),
+            "{faults}"
+        );
+        assert!(
+            faults.contains("surprise: is not an argument; the arguments are limit, from,"),
+            "{faults}"
+        );
+        for value in [
+            json!({}),
+            json!([]),
+            json!(1.5),
+            json!(-1),
+            json!("20"),
+            json!(u64::MAX),
+        ] {
             assert!(read(json!({ "limit": value })).is_err(), "{value}");
         }
-        assert!(read(json!({"min_amount": "-1"})).is_err() && read(json!({"account_ids": ["a", 1]})).is_err());
+        assert!(
+            read(json!({"min_amount": "-1"})).is_err()
+                && read(json!({"account_ids": ["a", 1]})).is_err()
+        );
     }
 
     #[test]
     fn null_counts_as_absent() {
-        assert_eq!(read(json!({"limit": 20.0})).unwrap().limit, Some(RowLimit(20)));
-        assert_eq!(read(json!({"limit": null, "from": null, "account_ids": null})).unwrap(), All::default());
+        assert_eq!(
+            read(json!({"limit": 20.0})).unwrap().limit,
+            Some(RowLimit(20))
+        );
+        assert_eq!(
+            read(json!({"limit": null, "from": null, "account_ids": null})).unwrap(),
+            All::default()
+        );
     }
 
     #[test]
@@ -261,9 +344,20 @@ mod tests {
 
     #[test]
     fn account_ids_are_a_set() {
-        let (one, two) = ("0191e7a0-7c3b-7def-8000-00aabbccddee", "0191E7A0-91D4-7A01-8000-00AABBCCDDEE");
-        let of = |ids: Value| read(json!({ "account_ids": ids })).unwrap().account_ids.unwrap();
-        assert_eq!(of(json!([two, one, two])), Accounts::These(vec![one.parse().unwrap(), two.parse().unwrap()]));
+        let (one, two) = (
+            "0191e7a0-7c3b-7def-8000-00aabbccddee",
+            "0191E7A0-91D4-7A01-8000-00AABBCCDDEE",
+        );
+        let of = |ids: Value| {
+            read(json!({ "account_ids": ids }))
+                .unwrap()
+                .account_ids
+                .unwrap()
+        };
+        assert_eq!(
+            of(json!([two, one, two])),
+            Accounts::These(vec![one.parse().unwrap(), two.parse().unwrap()])
+        );
         assert_eq!(of(json!([one, "mine"])), Accounts::Unknown);
         let many: Vec<_> = (0..101).map(|_| AccountId::new().to_string()).collect();
         assert!(read(json!({ "account_ids": many })).is_err());

@@ -1,7 +1,8 @@
 //! Sealed positions: where a result that was cut continues.
 //!
-//! A cursor is a text that only the service can read, bound to the user and the tool. It holds the arguments of the
-//! first call and a position in lists, and no row. So nothing is kept between requests, and any instance can continue.
+//! A cursor is a text that only the service can read, bound to the user and the tool. It holds the
+//! arguments of the first call and a position in lists, and no row. So nothing is kept between
+//! requests, and any instance can continue.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -43,12 +44,22 @@ pub(super) struct Seal<'a> {
 }
 
 impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
-    /// The question of these arguments: a new one, or that of their cursor. Fails with a text for the model, which does
-    /// not distinguish a foreign cursor from a bad one.
-    pub(super) fn of(seal: &Seal<'_>, mut arguments: Map<String, Value>, now: Timestamp) -> Result<Self, String> {
+    /// The question of these arguments: a new one, or that of their cursor. Fails with a text for
+    /// the model, which does not distinguish a foreign cursor from a bad one.
+    pub(super) fn of(
+        seal: &Seal<'_>,
+        mut arguments: Map<String, Value>,
+        now: Timestamp,
+    ) -> Result<Self, String> {
         arguments.retain(|_, value| !value.is_null());
         let cursor = match arguments.remove("cursor") {
-            None => return Ok(Self { asked_us: now.as_microsecond(), arguments, position: P::default() }),
+            None => {
+                return Ok(Self {
+                    asked_us: now.as_microsecond(),
+                    arguments,
+                    position: P::default(),
+                });
+            }
             Some(Value::String(cursor)) if cursor.len() <= CURSOR_CHARS_MAX => cursor,
             Some(_) => return Err(BEGIN_AGAIN.to_owned()),
         };
@@ -69,7 +80,10 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
 
     fn open(seal: &Seal<'_>, cursor: &str) -> Option<Self> {
         let sealed = URL_SAFE_NO_PAD.decode(cursor).ok()?;
-        let contents = seal.storage.secrets().open_cursor(seal.caller.user_id, seal.tool.name(), &sealed)?;
+        let contents =
+            seal.storage
+                .secrets()
+                .open_cursor(seal.caller.user_id, seal.tool.name(), &sealed)?;
         serde_json::from_slice(&contents).ok()
     }
 
@@ -86,10 +100,19 @@ impl<P: Serialize + DeserializeOwned + Default> Resumed<P> {
 
     /// The cursor of the rest of the result, from `position` on.
     pub(super) fn cursor(&self, seal: &Seal<'_>, position: P) -> Result<String, String> {
-        let rest = Self { asked_us: self.asked_us, arguments: self.arguments.clone(), position };
+        let rest = Self {
+            asked_us: self.asked_us,
+            arguments: self.arguments.clone(),
+            position,
+        };
         let sealed = serde_json::to_vec(&rest).ok().and_then(|contents| {
-            seal.storage.secrets().seal_cursor(seal.caller.user_id, seal.tool.name(), &contents).ok()
+            seal.storage
+                .secrets()
+                .seal_cursor(seal.caller.user_id, seal.tool.name(), &contents)
+                .ok()
         });
-        sealed.map(|sealed| URL_SAFE_NO_PAD.encode(sealed)).ok_or_else(|| "Internal error: try again".to_owned())
+        sealed
+            .map(|sealed| URL_SAFE_NO_PAD.encode(sealed))
+            .ok_or_else(|| "Internal error: try again".to_owned())
     }
 }

@@ -1,7 +1,7 @@
 //! The Model Context Protocol: `POST /mcp`, read-only and stateless, in both eras of the protocol.
 //!
-//! Each request gets its whole response from the instance that received it. Nothing is kept between requests: a result
-//! that is cut has a sealed cursor, which any instance opens.
+//! Each request gets its whole response from the instance that received it. Nothing is kept between
+//! requests: a result that is cut has a sealed cursor, which any instance opens.
 
 mod arguments;
 mod body;
@@ -41,8 +41,15 @@ const CACHE_HINTS: &str = r#","ttlMs":3600000,"cacheScope":"public""#;
 const CORS_HEADERS: [&str; 3] = ["mcp-protocol-version", "mcp-method", "mcp-name"];
 
 pub(crate) fn mount(interop: &Interop) -> Mount {
-    let path = Path::post("/mcp", |interop: &Interop| &interop.access.quotas().metadata, handle_message);
-    Mount::new("/mcp").with_errors(error_response).with_cors_headers(&CORS_HEADERS).add(interop, vec![path])
+    let path = Path::post(
+        "/mcp",
+        |interop: &Interop| &interop.access.quotas().metadata,
+        handle_message,
+    );
+    Mount::new("/mcp")
+        .with_errors(error_response)
+        .with_cors_headers(&CORS_HEADERS)
+        .add(interop, vec![path])
 }
 
 /// An error before the message was read, so it has no id.
@@ -63,8 +70,10 @@ async fn handle_message(
     body: Body,
 ) -> Response {
     if !is_allowed_origin(&headers, &interop) {
-        let error =
-            RpcError::of_status(StatusCode::FORBIDDEN, "Pages of this origin may not call: see api.cors_origins");
+        let error = RpcError::of_status(
+            StatusCode::FORBIDDEN,
+            "Pages of this origin may not call: see api.cors_origins",
+        );
         return respond(StatusCode::FORBIDDEN, error.body(None));
     }
     let body = match body::read(&headers, body).await {
@@ -73,9 +82,14 @@ async fn handle_message(
     };
     let request = match Message::parse(&body) {
         Ok(Message::Request(request)) => request,
-        Ok(Message::Notification(_) | Message::Response) => return StatusCode::ACCEPTED.into_response(),
+        Ok(Message::Notification(_) | Message::Response) => {
+            return StatusCode::ACCEPTED.into_response();
+        }
         Err(unreadable) => {
-            return respond(unreadable.error.status(Era::Modern), unreadable.error.body(unreadable.id.as_ref()));
+            return respond(
+                unreadable.error.status(Era::Modern),
+                unreadable.error.body(unreadable.id.as_ref()),
+            );
         }
     };
     let era = match Era::of(&headers, &request) {
@@ -95,21 +109,34 @@ async fn handle_message(
 fn respond(status: StatusCode, body: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// A page in a browser sends its origin. Only pages that the operator named may call, and those of the service itself.
-/// `Host` is not checked: a proxy may set it, and a page that reaches the service under another name has no key.
+/// A page in a browser sends its origin. Only pages that the operator named may call, and those of
+/// the service itself. `Host` is not checked: a proxy may set it, and a page that reaches the
+/// service under another name has no key.
 fn is_allowed_origin(headers: &HeaderMap, interop: &Interop) -> bool {
     let mut lines = headers.get_all(ORIGIN).iter();
-    let Some(line) = lines.next() else { return true };
-    let Some(origin) = line.to_str().ok().filter(|_| lines.next().is_none()) else { return false };
+    let Some(line) = lines.next() else {
+        return true;
+    };
+    let Some(origin) = line.to_str().ok().filter(|_| lines.next().is_none()) else {
+        return false;
+    };
     let own = &interop.public_url;
-    let is_own = own.strip_prefix(origin).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let is_own = own
+        .strip_prefix(origin)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     // `https://` begins the service's URL, and is not an origin.
     is_own && !origin.ends_with('/') && origin.contains("://")
-        || interop.access.cors_origins().iter().any(|allowed| allowed == origin)
+        || interop
+            .access
+            .cors_origins()
+            .iter()
+            .any(|allowed| allowed == origin)
 }
 
 /// Runs a method. Returns the members of its result.
@@ -136,10 +163,15 @@ async fn run(
 
 fn initialize(params: &Map<String, Value>) -> Result<Vec<u8>, RpcError> {
     let Some(requested) = params.get("protocolVersion").and_then(Value::as_str) else {
-        return Err(RpcError::invalid_params("protocolVersion: must be a string"));
+        return Err(RpcError::invalid_params(
+            "protocolVersion: must be a string",
+        ));
     };
     // A client that does not speak this version disconnects.
-    let version = LEGACY_VERSIONS.into_iter().find(|version| *version == requested).unwrap_or(LEGACY_VERSIONS[0]);
+    let version = LEGACY_VERSIONS
+        .into_iter()
+        .find(|version| *version == requested)
+        .unwrap_or(LEGACY_VERSIONS[0]);
     members(&json!({
         "protocolVersion": version,
         "capabilities": {"tools": {}},
@@ -160,15 +192,24 @@ fn discover() -> Result<Vec<u8>, RpcError> {
 
 fn list_tools(era: Era, params: &Map<String, Value>) -> Result<Vec<u8>, RpcError> {
     if params.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
-        return Err(RpcError::invalid_params("cursor: the list of tools has one page"));
+        return Err(RpcError::invalid_params(
+            "cursor: the list of tools has one page",
+        ));
     }
     let hints = if era == Era::Modern { CACHE_HINTS } else { "" };
     Ok([r#""tools":"#, &TOOLS, hints].concat().into_bytes())
 }
 
 fn tool_call(mut params: Map<String, Value>) -> Result<(Tool, Map<String, Value>), RpcError> {
-    let tool = params.get("name").and_then(Value::as_str).and_then(Tool::find);
-    let Some(tool) = tool else { return Err(RpcError::invalid_params("Unknown tool: tools/list has their names")) };
+    let tool = params
+        .get("name")
+        .and_then(Value::as_str)
+        .and_then(Tool::find);
+    let Some(tool) = tool else {
+        return Err(RpcError::invalid_params(
+            "Unknown tool: tools/list has their names",
+        ));
+    };
     match params.remove("arguments") {
         None | Some(Value::Null) => Ok((tool, Map::new())),
         Some(Value::Object(arguments)) => Ok((tool, arguments)),
@@ -179,5 +220,8 @@ fn tool_call(mut params: Map<String, Value>) -> Result<(Tool, Map<String, Value>
 /// The members of an object as JSON, without braces.
 fn members(object: &Value) -> Result<Vec<u8>, RpcError> {
     let json = serde_json::to_vec(object).map_err(|_| RpcError::internal("Internal error"))?;
-    Ok(json.get(1..json.len().saturating_sub(1)).unwrap_or_default().to_vec())
+    Ok(json
+        .get(1..json.len().saturating_sub(1))
+        .unwrap_or_default()
+        .to_vec())
 }

@@ -1,7 +1,8 @@
-//! Builds the result of a tool: a table for the model, the same rows as JSON, and an end at a size. Pure.
+//! Builds the result of a tool: a table for the model, the same rows as JSON, and an end at a size.
+//! Pure.
 //!
-//! Programs that take less than a model's context cut a result, or fail with it. So a result ends by itself, says how
-//! much is left, and gives a cursor.
+//! Programs that take less than a model's context cut a result, or fail with it. So a result ends
+//! by itself, says how much is left, and gives a cursor.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -32,7 +33,13 @@ impl Rows {
     /// `reserved` bytes are left for all but the rows.
     pub(super) fn new(limit: u32, reserved: usize) -> Self {
         let bytes_max = RESULT_BYTES_MAX.saturating_sub(reserved);
-        Self { text: Vec::new(), json: Vec::new(), bytes_max, shown: 0, limit }
+        Self {
+            text: Vec::new(),
+            json: Vec::new(),
+            bytes_max,
+            shown: 0,
+            limit,
+        }
     }
 
     pub(super) fn is_at_limit(&self) -> bool {
@@ -66,9 +73,16 @@ impl Rows {
     }
 }
 
-/// The members of a result: `head` and the rows as text, the rows as the member `name` of the structured content, and
-/// the other members of it. `columns` is the head of the table, if the rows are one.
-pub(super) fn members(head: &str, columns: &str, rows: &Rows, name: &str, others: &Map<String, Value>) -> Vec<u8> {
+/// The members of a result: `head` and the rows as text, the rows as the member `name` of the
+/// structured content, and the other members of it. `columns` is the head of the table, if the rows
+/// are one.
+pub(super) fn members(
+    head: &str,
+    columns: &str,
+    rows: &Rows,
+    name: &str,
+    others: &Map<String, Value>,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(rows.text.len() + rows.json.len() + head.len() + 1_000);
     out.extend_from_slice(br#""content":[{"type":"text","text":""#);
     escape(head, &mut out);
@@ -78,7 +92,11 @@ pub(super) fn members(head: &str, columns: &str, rows: &Rows, name: &str, others
             out.extend_from_slice(b"\\n");
             escape(columns, &mut out);
             out.extend_from_slice(b"\\n|");
-            out.extend_from_slice("---|".repeat(columns.matches('|').count().saturating_sub(1)).as_bytes());
+            out.extend_from_slice(
+                "---|"
+                    .repeat(columns.matches('|').count().saturating_sub(1))
+                    .as_bytes(),
+            );
         }
         out.extend_from_slice(&rows.text);
     }
@@ -132,19 +150,31 @@ mod tests {
 
     fn result(rows: &Rows) -> Value {
         let others = json!({"shown": rows.shown, "next_cursor": "c"});
-        let members = members("Two \"rows\"", "| a | b |", rows, "rows", others.as_object().unwrap());
+        let members = members(
+            "Two \"rows\"",
+            "| a | b |",
+            rows,
+            "rows",
+            others.as_object().unwrap(),
+        );
         serde_json::from_slice(&[b"{", members.as_slice(), b"}"].concat()).unwrap()
     }
 
     #[test]
     fn rows_are_text_and_json() {
         let mut rows = Rows::new(2, 0);
-        assert_eq!(rows.push(&line(&["1", "x\"y"]), &json!({"a": 1})), Room::Left);
+        assert_eq!(
+            rows.push(&line(&["1", "x\"y"]), &json!({"a": 1})),
+            Room::Left
+        );
         assert_eq!(rows.push(&line(&["2", "z"]), &json!({"a": 2})), Room::Left);
         assert_eq!(rows.push("too many", &json!({})), Room::Full);
         let result = result(&rows);
         let text = result["content"][0]["text"].as_str().unwrap();
-        assert_eq!(text, "Two \"rows\"\n\n| a | b |\n|---|---|\n| 1 | x\"y |\n| 2 | z |");
+        assert_eq!(
+            text,
+            "Two \"rows\"\n\n| a | b |\n|---|---|\n| 1 | x\"y |\n| 2 | z |"
+        );
         let structured = json!({"rows": [{"a": 1}, {"a": 2}], "shown": 2, "next_cursor": "c"});
         assert_eq!(result["structuredContent"], structured);
         assert_eq!(result["isError"], false);

@@ -17,7 +17,8 @@ const UNSUPPORTED_VERSION: i32 = -32022;
 /// Largest id as text. A response repeats it.
 const ID_BYTES_MAX: usize = 256;
 
-/// What every result of the modern era begins with. `serverInfo` is in `initialize` of the legacy era.
+/// What every result of the modern era begins with. `serverInfo` is in `initialize` of the legacy
+/// era.
 const MODERN_START: &str = concat!(
     r#""resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bellbird","version":""#,
     env!("CARGO_PKG_VERSION"),
@@ -67,7 +68,12 @@ pub struct RpcError {
 
 impl RpcError {
     fn new(code: i32, message: impl Into<Cow<'static, str>>, status: StatusCode) -> Self {
-        Self { code, message: message.into(), data: None, status }
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+            status,
+        }
     }
 
     /// An error outside of the protocol: a wrong key, a limit. The code is the HTTP status.
@@ -104,7 +110,11 @@ impl RpcError {
         // A version is a date. The response repeats no long text.
         let requested: String = requested.chars().take(64).collect();
         let data = Some(json!({"supported": supported, "requested": requested}));
-        let error = Self::new(UNSUPPORTED_VERSION, "Unsupported protocol version", StatusCode::BAD_REQUEST);
+        let error = Self::new(
+            UNSUPPORTED_VERSION,
+            "Unsupported protocol version",
+            StatusCode::BAD_REQUEST,
+        );
         Self { data, ..error }
     }
 
@@ -113,8 +123,8 @@ impl RpcError {
         self.code
     }
 
-    /// Clients of the legacy era read the error of a request from a response with status 200 only. Other statuses end
-    /// their session.
+    /// Clients of the legacy era read the error of a request from a response with status 200 only.
+    /// Other statuses end their session.
     pub(super) fn status(&self, era: Era) -> StatusCode {
         match era {
             Era::Legacy => StatusCode::OK,
@@ -122,8 +132,8 @@ impl RpcError {
         }
     }
 
-    /// The whole message. The id of an error is null if the request could not be read, as JSON-RPC has it. Some clients
-    /// show no message without the member.
+    /// The whole message. The id of an error is null if the request could not be read, as JSON-RPC
+    /// has it. Some clients show no message without the member.
     #[must_use]
     pub fn body(&self, id: Option<&Id>) -> Vec<u8> {
         #[derive(Serialize)]
@@ -132,11 +142,17 @@ impl RpcError {
             id: Option<&'a Id>,
             error: &'a RpcError,
         }
-        serde_json::to_vec(&Body { jsonrpc: "2.0", id, error: self }).unwrap_or_default()
+        serde_json::to_vec(&Body {
+            jsonrpc: "2.0",
+            id,
+            error: self,
+        })
+        .unwrap_or_default()
     }
 }
 
-/// The whole message of a result. `members` are those of the result object, written as JSON without its braces.
+/// The whole message of a result. `members` are those of the result object, written as JSON without
+/// its braces.
 pub(super) fn result(id: &Id, era: Era, members: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(members.len() + 400);
     body.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
@@ -159,12 +175,23 @@ mod tests {
 
     #[test]
     fn results_of_the_modern_era_name_type_and_server() {
-        let text = |era, members: &str| String::from_utf8(result(&Id::Number(7), era, members.as_bytes())).unwrap();
-        assert_eq!(text(Era::Legacy, ""), r#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
-        assert_eq!(text(Era::Legacy, r#""tools":[]"#), r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[]}}"#);
+        let text = |era, members: &str| {
+            String::from_utf8(result(&Id::Number(7), era, members.as_bytes())).unwrap()
+        };
+        assert_eq!(
+            text(Era::Legacy, ""),
+            r#"{"jsonrpc":"2.0","id":7,"result":{}}"#
+        );
+        assert_eq!(
+            text(Era::Legacy, r#""tools":[]"#),
+            r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[]}}"#
+        );
         let modern: Value = serde_json::from_str(&text(Era::Modern, r#""tools":[]"#)).unwrap();
         assert_eq!(modern["result"]["resultType"], "complete");
-        assert_eq!(modern["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "bellbird");
+        assert_eq!(
+            modern["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"],
+            "bellbird"
+        );
         assert_eq!(modern["result"]["tools"], json!([]));
         assert!(serde_json::from_str::<Value>(&text(Era::Modern, "")).is_ok());
     }
@@ -173,7 +200,8 @@ mod tests {
     fn error_has_the_id_of_its_request_or_null() {
         let error = RpcError::method_not_found();
         let text = |id: Option<&Id>| String::from_utf8(error.body(id)).unwrap();
-        let expected = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}"#;
+        let expected =
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}"#;
         assert_eq!(text(None), expected);
         assert!(text(Some(&Id::Text("a".to_owned()))).contains(r#""id":"a""#));
         assert_eq!(error.status(Era::Modern), StatusCode::NOT_FOUND);

@@ -1,7 +1,8 @@
 //! Cleans untrusted text for a language model. Pure.
 //!
-//! Anybody can send a cent with a text. It stays in a cell or member of its own: it has no line breaks, no
-//! characters that a person does not see, a limited length, and nothing that becomes a link.
+//! Anybody can send a cent with a text. It stays in a cell or member of its own: it has no line
+//! breaks, no characters that a person does not see, a limited length, and nothing that becomes a
+//! link.
 
 /// Length of a text in a table, in characters.
 pub(super) const CELL_CHARS_MAX: usize = 140;
@@ -13,7 +14,10 @@ pub(super) const ID_CHARS_MAX: usize = 200;
 
 /// An id or a symbol of a provider: exact but for invisible characters, and cut at `chars_max`.
 pub(super) fn visible(text: &str, chars_max: usize) -> String {
-    text.chars().filter(|char| !char.is_control() && !is_invisible(*char)).take(chars_max).collect()
+    text.chars()
+        .filter(|char| !char.is_control() && !is_invisible(*char))
+        .take(chars_max)
+        .collect()
 }
 
 /// The text without line breaks, control characters and invisible ones, cut at `chars_max`.
@@ -37,7 +41,8 @@ pub(super) fn clean(text: &str, chars_max: usize) -> String {
     cleaned
 }
 
-/// The text as a cell of a Markdown table: cleaned, without what Markdown or HTML gives a meaning, and without links.
+/// The text as a cell of a Markdown table: cleaned, without what Markdown or HTML gives a meaning,
+/// and without links.
 pub(super) fn cell(text: &str) -> String {
     cell_of(text, CELL_CHARS_MAX)
 }
@@ -91,7 +96,8 @@ impl<'t> Iterator for WordsOf<'t> {
     }
 }
 
-/// Characters that take no space, change the direction of others, or have no agreed meaning. Hidden texts use them.
+/// Characters that take no space, change the direction of others, or have no agreed meaning. Hidden
+/// texts use them.
 fn is_invisible(char: char) -> bool {
     matches!(char,
         '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
@@ -113,8 +119,14 @@ mod tests {
         for (text, expected) in [
             ("COFFEE & CO", "COFFEE & CO"),
             ("  two\r\n\tlines\u{2028}here\u{0}!  ", "two lines here !"),
-            ("soft\u{ad}hyphen zero\u{200b}width \u{202e}right-to-left\u{202c}", "softhyphen zerowidth right-to-left"),
-            ("\u{feff}tags\u{e0069}\u{e0067}\u{e007f} \u{fe0f}\u{e0100}", "tags"),
+            (
+                "soft\u{ad}hyphen zero\u{200b}width \u{202e}right-to-left\u{202c}",
+                "softhyphen zerowidth right-to-left",
+            ),
+            (
+                "\u{feff}tags\u{e0069}\u{e0067}\u{e007f} \u{fe0f}\u{e0100}",
+                "tags",
+            ),
             ("Café — naïve ☕ 東京", "Café — naïve ☕ 東京"),
             ("\u{200b} \n", ""),
         ] {
@@ -134,8 +146,14 @@ mod tests {
     fn cells_cannot_break_the_table_or_become_links() {
         for (text, expected) in [
             ("a | b `c` \\| d", "a / b 'c' // d"),
-            ("[click](https://evil.example)", "(click)(https: //evil.example)"),
-            ("<img src=x> WWW.evil.example", "(img src=x) WWW .evil.example"),
+            (
+                "[click](https://evil.example)",
+                "(click)(https: //evil.example)",
+            ),
+            (
+                "<img src=x> WWW.evil.example",
+                "(img src=x) WWW .evil.example",
+            ),
             ("see www.www.evil", "see www .www .evil"),
             ("pay a@evil.example @", "pay a@ evil.example @"),
         ] {

@@ -29,22 +29,39 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(super) async fn list_accounts(
     State(server): State<SimpleFin>,
-    Authorized { caller, now, permit, .. }: Authorized,
+    Authorized {
+        caller,
+        now,
+        permit,
+        ..
+    }: Authorized,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let params = SetParams::read(uri.query())?;
     let call = server.interop.access.call_context(&caller);
-    let request = Arc::new(AccountsRequest { server, caller, now, _permit: permit, call, params });
+    let request = Arc::new(AccountsRequest {
+        server,
+        caller,
+        now,
+        _permit: permit,
+        call,
+        params,
+    });
     let mut set = AccountSet::select(request).await?;
-    // Nothing is sent before the first account is there: until then, a failure can still be the whole response.
+    // Nothing is sent before the first account is there: until then, a failure can still be the
+    // whole response.
     let first = set.next().await.map_err(|_| Problem::Internal)?;
     if let (None, Some(problem)) = (&first, set.problem.take()) {
         return Err(problem);
     }
     add_provider_calls(set.request.call.calls());
     let mut response = Response::new(body(set, first));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.extensions_mut().insert(ResponseTimeout(RESPONSE_TIMEOUT));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .extensions_mut()
+        .insert(ResponseTimeout(RESPONSE_TIMEOUT));
     Ok(response)
 }
 
@@ -56,7 +73,8 @@ struct AccountSet {
     /// The room of the account that is being sent.
     sending: Option<OwnedSemaphorePermit>,
     findings: Vec<Finding>,
-    /// What to respond if no account can be shown. None if the account set says it: the requested accounts are gone.
+    /// What to respond if no account can be shown. None if the account set says it: the requested
+    /// accounts are gone.
     problem: Option<Problem>,
 }
 
@@ -65,12 +83,22 @@ impl AccountSet {
     async fn select(request: Arc<AccountsRequest>) -> Result<Self, Problem> {
         let access = &request.server.interop.access;
         let ids = request.params.accounts.ids.as_deref();
-        let selection = Selection { account_ids: ids, ..Selection::default() };
+        let selection = Selection {
+            account_ids: ids,
+            ..Selection::default()
+        };
         let found = access.reads().select(&request.caller, selection).await;
-        let Selected { connections: found, unknown } = found.map_err(|error| match error {
+        let Selected {
+            connections: found,
+            unknown,
+        } = found.map_err(|error| match error {
             SelectError::Connection(error) | SelectError::Account(error) => problem_of(&error),
         })?;
-        let (all, _) = access.storage().accounts().list(request.caller.user_id, ACCOUNTS_MAX, 0).await?;
+        let (all, _) = access
+            .storage()
+            .accounts()
+            .list(request.caller.user_id, ACCOUNTS_MAX, 0)
+            .await?;
         let (mut accounts, mut connections, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
         for connection in found {
             match connection {
@@ -102,18 +130,40 @@ impl AccountSet {
             findings.push(Finding::too_many_accounts(accounts.len()));
         }
         connections.retain(|connection| {
-            accounts.iter().any(|shown| shown.account.connection_id == connection.id)
-                || unreadable.iter().any(|failed| failed.connection.id == connection.id)
+            accounts
+                .iter()
+                .any(|shown| shown.account.connection_id == connection.id)
+                || unreadable
+                    .iter()
+                    .any(|failed| failed.connection.id == connection.id)
         });
-        let broken = connections.iter().filter(|connection| connection.status != ConnectionStatus::Active);
+        let broken = connections
+            .iter()
+            .filter(|connection| connection.status != ConnectionStatus::Active);
         findings.extend(broken.map(|connection| Finding::attention(connection, connection.status)));
         let reads = AccountReads::start(&request, accounts);
-        let mut set =
-            Self { request: Arc::clone(&request), connections, reads, sending: None, findings, problem: None };
-        for UnreadableConnection { connection, error, .. } in unreadable {
-            let own = all.iter().filter(|account| account.connection_id == connection.id);
+        let mut set = Self {
+            request: Arc::clone(&request),
+            connections,
+            reads,
+            sending: None,
+            findings,
+            problem: None,
+        };
+        for UnreadableConnection {
+            connection, error, ..
+        } in unreadable
+        {
+            let own = all
+                .iter()
+                .filter(|account| account.connection_id == connection.id);
             for account in own.filter(|account| ids.is_none_or(|ids| ids.contains(&account.id))) {
-                set.leave_out(&connection, account.id, &shown_name(account), problem_of(&error));
+                set.leave_out(
+                    &connection,
+                    account.id,
+                    &shown_name(account),
+                    problem_of(&error),
+                );
             }
         }
         Ok(set)
@@ -121,12 +171,21 @@ impl AccountSet {
 
     /// The JSON of the next account that could be read. The others are named in the findings.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, JoinError> {
-        while let Some(ReadAccount { account, outcome, .. }) = self.reads.next().await? {
-            let RequestedAccount { account, name, selected } = &*account;
+        while let Some(ReadAccount {
+            account, outcome, ..
+        }) = self.reads.next().await?
+        {
+            let RequestedAccount {
+                account,
+                name,
+                selected,
+            } = &*account;
             let connection = &selected.context.connection;
             match outcome {
                 Ok(read) => {
-                    let cut = read.cut_at.map(|rows| Finding::cut(connection, account.id, name, rows));
+                    let cut = read
+                        .cut_at
+                        .map(|rows| Finding::cut(connection, account.id, name, rows));
                     self.findings.extend(cut);
                     self.sending = read.room;
                     return Ok(Some(read.json));
@@ -139,12 +198,16 @@ impl AccountSet {
 
     fn leave_out(&mut self, connection: &Connection, id: AccountId, name: &str, problem: Problem) {
         if let Problem::Reconnect { status, .. } = problem
-            && !self.findings.iter().any(|finding| finding.is_attention_to(connection.id))
+            && !self
+                .findings
+                .iter()
+                .any(|finding| finding.is_attention_to(connection.id))
         {
             self.findings.push(Finding::attention(connection, status));
         }
         self.findings.push(Finding::failed(connection, id, name));
-        // Actual advises to unlink an account that a set lacks, also one whose user only has to reconnect.
+        // Actual advises to unlink an account that a set lacks, also one whose user only has to
+        // reconnect.
         let longest_wait = self.problem.as_ref().and_then(Problem::retry_after);
         if !matches!(problem, Problem::NotFound(_)) && problem.retry_after() >= longest_wait {
             self.problem = Some(problem);
@@ -153,19 +216,26 @@ impl AccountSet {
 
     fn write_end(&self, out: &mut Vec<u8>) {
         let root_url = &self.request.server.inner.root_url;
-        let connections: Vec<_> = self.connections.iter().map(|one| SetConnection::new(one, root_url)).collect();
+        let connections: Vec<_> = self
+            .connections
+            .iter()
+            .map(|one| SetConnection::new(one, root_url))
+            .collect();
         out.extend_from_slice(br#"],"connections":"#);
         write_json(&connections, out);
         out.extend_from_slice(br#","errlist":"#);
         write_json(&self.findings, out);
         out.extend_from_slice(br#","errors":"#);
-        write_json(&self.findings.iter().map(Finding::text).collect::<Vec<_>>(), out);
+        write_json(
+            &self.findings.iter().map(Finding::text).collect::<Vec<_>>(),
+            out,
+        );
         out.push(b'}');
     }
 }
 
-/// The account set, account by account. Connections and errors come last, when they are known. It breaks off if a read
-/// panics.
+/// The account set, account by account. Connections and errors come last, when they are known. It
+/// breaks off if a read panics.
 fn body(set: AccountSet, first: Option<Vec<u8>>) -> Body {
     let mut start = br#"{"accounts":["#.to_vec();
     let Some(first) = first else {
@@ -191,12 +261,19 @@ fn body(set: AccountSet, first: Option<Vec<u8>>) -> Body {
     Body::from_stream(stream::iter([Ok::<_, JoinError>(start)]).chain(rest))
 }
 
-/// The name of an account behind its currency and last digits, which SimpleFIN has no members for that all programs
-/// show. They come first because lists cut the end of a name, and always because a name has to stay when the user links
-/// another account.
+/// The name of an account behind its currency and last digits, which SimpleFIN has no members for
+/// that all programs show. They come first because lists cut the end of a name, and always because
+/// a name has to stay when the user links another account.
 fn shown_name(account: &Account) -> String {
     let currency = Some(account.currency).filter(|currency| *currency != Currency::UNKNOWN);
-    let digits = account.number.as_ref().map(|number| number.as_str().trim_start_matches('x'));
-    let parts = [currency.as_ref().map(Currency::as_str), digits, Some(&account.name)];
+    let digits = account
+        .number
+        .as_ref()
+        .map(|number| number.as_str().trim_start_matches('x'));
+    let parts = [
+        currency.as_ref().map(Currency::as_str),
+        digits,
+        Some(&account.name),
+    ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

@@ -2,16 +2,20 @@
 
 use bellbird_domain::{Decimal, MinorUnits};
 
-/// Exactly two places, rounded half to even: Actual deletes the point and reads a whole number of cents.
+/// Exactly two places, rounded half to even: Actual deletes the point and reads a whole number of
+/// cents.
 pub(super) fn balance_text(amount: &Decimal<'_>) -> String {
     let hundredths = MinorUnits::hundredths(amount).to_text();
-    let (sign, digits) = hundredths.strip_prefix('-').map_or(("", hundredths.as_str()), |digits| ("-", digits));
+    let (sign, digits) = hundredths
+        .strip_prefix('-')
+        .map_or(("", hundredths.as_str()), |digits| ("-", digits));
     let (whole, fraction) = digits.split_at(digits.len().saturating_sub(2));
     let whole = if whole.is_empty() { "0" } else { whole };
     format!("{sign}{whole}.{fraction:0>2}")
 }
 
-/// The amount's own digits, with zeros added up to two places, for the same reason. Further digits stay.
+/// The amount's own digits, with zeros added up to two places, for the same reason. Further digits
+/// stay.
 pub(super) fn amount_text(amount: &Decimal<'_>) -> String {
     let text = amount.as_str();
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -35,9 +39,16 @@ mod tests {
             ("1.0050000001", "1.01"),
             ("-0.004", "0.00"),
             ("9.995", "10.00"),
-            ("123456789012345678901234567890.125", "123456789012345678901234567890.12"),
+            (
+                "123456789012345678901234567890.125",
+                "123456789012345678901234567890.12",
+            ),
         ] {
-            assert_eq!(balance_text(&Decimal::parse(amount).unwrap()), expected, "{amount}");
+            assert_eq!(
+                balance_text(&Decimal::parse(amount).unwrap()),
+                expected,
+                "{amount}"
+            );
         }
     }
 
@@ -51,7 +62,11 @@ mod tests {
             ("-1.234", "-1.234"),
             ("0.000000000000000001", "0.000000000000000001"),
         ] {
-            assert_eq!(amount_text(&Decimal::parse(amount).unwrap()), expected, "{amount}");
+            assert_eq!(
+                amount_text(&Decimal::parse(amount).unwrap()),
+                expected,
+                "{amount}"
+            );
         }
     }
 }

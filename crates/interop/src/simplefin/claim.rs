@@ -1,6 +1,7 @@
 //! `POST /simplefin/claim/{token}`: exchanges a setup token for an access URL, once.
 //!
-//! The access URL has a new API key as its password. Headers and body are ignored: some clients send empty credentials.
+//! The access URL has a new API key as its password. Headers and body are ignored: some clients
+//! send empty credentials.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -14,17 +15,26 @@ use super::{SimpleFin, text};
 /// The key says who asks. Some clients need a name, without `:`, `@` and percent-encoding.
 const USER_NAME: &str = "bellbird";
 
-pub(super) async fn claim(State(server): State<SimpleFin>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn claim(
+    State(server): State<SimpleFin>,
+    request: Request,
+) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
     let access = &server.interop.access;
     let now = access.clock().now();
     let token = head.uri.path().rsplit('/').next().unwrap_or_default();
     let token = SetupToken::parse(token).map_err(|_| Problem::Unauthorized)?;
     let key = access.storage().new_key();
-    match access.look_up_unproven(access.storage().setup_tokens().claim(&token, &key, now)).await? {
+    match access
+        .look_up_unproven(access.storage().setup_tokens().claim(&token, &key, now))
+        .await?
+    {
         SetupTokenClaim::Created(record) => {
             tracing::info!(user_id = %record.user_id, key_id = %record.id, "setup token claimed");
-            Ok(text(StatusCode::OK, with_credentials(&server.inner.root_url, &key)))
+            Ok(text(
+                StatusCode::OK,
+                with_credentials(&server.inner.root_url, &key),
+            ))
         }
         SetupTokenClaim::Repeated { user_id, key_id } => {
             tracing::warn!(%user_id, %key_id, "second claim of a setup token rejected");
@@ -47,13 +57,29 @@ mod tests {
     fn access_url_has_user_and_key() {
         let key = ApiKey::from_random([1; 32]);
         for (root, start, end) in [
-            ("https://x.example/simplefin", "https://bellbird:bb_1", "@x.example/simplefin"),
-            ("http://127.0.0.1:8080/simplefin", "http://bellbird:bb_1", "@127.0.0.1:8080/simplefin"),
-            ("https://x.example/a/simplefin", "https://bellbird:bb_1", "@x.example/a/simplefin"),
+            (
+                "https://x.example/simplefin",
+                "https://bellbird:bb_1",
+                "@x.example/simplefin",
+            ),
+            (
+                "http://127.0.0.1:8080/simplefin",
+                "http://bellbird:bb_1",
+                "@127.0.0.1:8080/simplefin",
+            ),
+            (
+                "https://x.example/a/simplefin",
+                "https://bellbird:bb_1",
+                "@x.example/a/simplefin",
+            ),
         ] {
             let url = with_credentials(root, &key);
             assert!(url.starts_with(start) && url.ends_with(end), "{root}");
-            assert_eq!(url.matches([':', '@']).count(), root.matches(':').count() + 2, "{root}");
+            assert_eq!(
+                url.matches([':', '@']).count(),
+                root.matches(':').count() + 2,
+                "{root}"
+            );
         }
     }
 }

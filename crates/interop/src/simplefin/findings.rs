@@ -29,8 +29,8 @@ impl Finding {
         self.code == ATTENTION_CODE && self.conn_id == Some(connection_id)
     }
 
-    /// The user has to act. Actual and simplefin4py recognize this text, with the account's `org.name`. Nothing may
-    /// follow it for simplefin4py, so only version 2 has the reason.
+    /// The user has to act. Actual and simplefin4py recognize this text, with the account's
+    /// `org.name`. Nothing may follow it for simplefin4py, so only version 2 has the reason.
     pub(super) fn attention(connection: &Connection, status: ConnectionStatus) -> Self {
         let name = &connection.institution_name;
         let what = match status {
@@ -40,13 +40,28 @@ impl Finding {
         };
         let text = format!("Connection to {name} may need attention");
         let msg = format!("{text}: {what}");
-        Self { code: ATTENTION_CODE, msg, conn_id: Some(connection.id), account_id: None, text: Some(text) }
+        Self {
+            code: ATTENTION_CODE,
+            msg,
+            conn_id: Some(connection.id),
+            account_id: None,
+            text: Some(text),
+        }
     }
 
     /// The account is left out.
     pub(super) fn failed(connection: &Connection, id: AccountId, name: &str) -> Self {
-        let msg = format!("The account {name} of {} could not be read and is left out", connection.institution_name);
-        Self { code: "act.failed", msg, conn_id: Some(connection.id), account_id: Some(id), text: None }
+        let msg = format!(
+            "The account {name} of {} could not be read and is left out",
+            connection.institution_name
+        );
+        Self {
+            code: "act.failed",
+            msg,
+            conn_id: Some(connection.id),
+            account_id: Some(id),
+            text: None,
+        }
     }
 
     /// The oldest rows of the window are left out.
@@ -55,24 +70,53 @@ impl Finding {
             "The account {name} of {} has more transactions in this time: the newest {rows} are shown",
             connection.institution_name
         );
-        Self { code: "act.missingdata", msg, conn_id: Some(connection.id), account_id: Some(id), text: None }
+        Self {
+            code: "act.missingdata",
+            msg,
+            conn_id: Some(connection.id),
+            account_id: Some(id),
+            text: None,
+        }
     }
 
-    /// A requested account does not exist, or belongs to another user. Clients cannot distinguish the two.
+    /// A requested account does not exist, or belongs to another user. Clients cannot distinguish
+    /// the two.
     pub(super) fn unknown_account() -> Self {
-        let msg = "A requested account is unknown: it was removed, or it never was one of yours".to_owned();
-        Self { code: "gen.api", msg, conn_id: None, account_id: None, text: None }
+        let msg = "A requested account is unknown: it was removed, or it never was one of yours"
+            .to_owned();
+        Self {
+            code: "gen.api",
+            msg,
+            conn_id: None,
+            account_id: None,
+            text: None,
+        }
     }
 
-    /// The window can have no rows. Not a failure: a client that starts from its own rows may ask so.
+    /// The window can have no rows. Not a failure: a client that starts from its own rows may ask
+    /// so.
     pub(super) fn mistaken_window() -> Self {
-        let msg = "start-date is after end-date, or not in seconds: no transaction can be shown".to_owned();
-        Self { code: "gen.api", msg, conn_id: None, account_id: None, text: None }
+        let msg = "start-date is after end-date, or not in seconds: no transaction can be shown"
+            .to_owned();
+        Self {
+            code: "gen.api",
+            msg,
+            conn_id: None,
+            account_id: None,
+            text: None,
+        }
     }
 
     /// The user has more accounts than one response shows.
     pub(super) fn too_many_accounts(shown: usize) -> Self {
-        let msg = format!("Only the first {shown} accounts are shown: ask for the others by their ids");
-        Self { code: "gen.", msg, conn_id: None, account_id: None, text: None }
+        let msg =
+            format!("Only the first {shown} accounts are shown: ask for the others by their ids");
+        Self {
+            code: "gen.",
+            msg,
+            conn_id: None,
+            account_id: None,
+            text: None,
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! What is remembered between the requests of a client that reads window after window, so that windows before the first
-//! row of an account call no provider.
+//! What is remembered between the requests of a client that reads window after window, so that
+//! windows before the first row of an account call no provider.
 
 use std::time::Duration;
 
@@ -25,7 +25,11 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn new(account: &Account, caller: &Caller) -> Self {
-        Self { connection_id: account.connection_id, account_id: account.id, revision: caller.revision }
+        Self {
+            connection_id: account.connection_id,
+            account_id: account.id,
+            revision: caller.revision,
+        }
     }
 }
 
@@ -34,7 +38,8 @@ impl Key {
 pub(super) struct KnownHistory {
     /// Earlier days were not read, or have no rows.
     pub(super) oldest: Date,
-    /// Earlier days have no rows. An account with very many rows takes several reads until this is known.
+    /// Earlier days have no rows. An account with very many rows takes several reads until this is
+    /// known.
     pub(super) is_all: bool,
 }
 
@@ -63,8 +68,10 @@ impl Memory {
     }
 
     pub(crate) fn evict_connection(&self, connection_id: ConnectionId) {
-        self.histories.remove_where(|key| key.connection_id == connection_id);
-        self.balances.remove_where(|key| key.connection_id == connection_id);
+        self.histories
+            .remove_where(|key| key.connection_id == connection_id);
+        self.balances
+            .remove_where(|key| key.connection_id == connection_id);
     }
 }
 
@@ -84,17 +91,29 @@ mod tests {
             account_id: Uuid::from_u128(connection + 10).into(),
             revision: 1,
         };
-        let history = KnownHistory { oldest: date(2026, 1, 1), is_all: true };
-        let balance =
-            SetBalance { balance: "1.00".to_owned(), available: None, currency: "AUD".to_owned(), read_at: now };
+        let history = KnownHistory {
+            oldest: date(2026, 1, 1),
+            is_all: true,
+        };
+        let balance = SetBalance {
+            balance: "1.00".to_owned(),
+            available: None,
+            currency: "AUD".to_owned(),
+            read_at: now,
+        };
         for connection in [1, 2] {
             memory.histories.insert(key(connection), history, now);
-            memory.balances.insert(key(connection), balance.clone(), now);
+            memory
+                .balances
+                .insert(key(connection), balance.clone(), now);
         }
         memory.evict_connection(key(1).connection_id);
         let is_kept = |connection| {
             let key = key(connection);
-            (memory.histories.get(&key, now).is_some(), memory.balances.get(&key, now).is_some())
+            (
+                memory.histories.get(&key, now).is_some(),
+                memory.balances.get(&key, now).is_some(),
+            )
         };
         assert_eq!((is_kept(1), is_kept(2)), ((false, false), (true, true)));
     }
@@ -102,7 +121,16 @@ mod tests {
     #[test]
     fn days_before_the_first_row_are_empty_once_all_was_read() {
         let oldest = date(2026, 1, 1);
-        let (all, part) = (KnownHistory { oldest, is_all: true }, KnownHistory { oldest, is_all: false });
+        let (all, part) = (
+            KnownHistory {
+                oldest,
+                is_all: true,
+            },
+            KnownHistory {
+                oldest,
+                is_all: false,
+            },
+        );
         assert!(all.has_none_until(date(2025, 12, 31)) && !all.has_none_until(oldest));
         assert!(!part.has_none_until(date(2025, 12, 31)));
     }

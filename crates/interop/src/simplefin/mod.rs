@@ -64,12 +64,22 @@ pub(crate) fn mount(interop: Interop) -> Mount {
         Path::open("/simplefin/info", info),
         Path::open("/simplefin/create", create),
         Path::open_post("/simplefin/claim/{token}", claim::claim),
-        Path::get("/simplefin/accounts", |server: &SimpleFin| &server.inner.quota, accounts::list_accounts),
+        Path::get(
+            "/simplefin/accounts",
+            |server: &SimpleFin| &server.inner.quota,
+            accounts::list_accounts,
+        ),
     ];
     Mount::new(ROOT_PATH)
         .with_key(basic_key)
         .with_errors(error_response)
-        .add(&SimpleFin { interop, inner: Arc::new(inner) }, paths)
+        .add(
+            &SimpleFin {
+                interop,
+                inner: Arc::new(inner),
+            },
+            paths,
+        )
 }
 
 impl FromRef<Guarded<Self>> for SimpleFin {
@@ -88,15 +98,25 @@ fn basic_key(headers: &HeaderMap) -> Option<ApiKey> {
 /// How long a setup token can be claimed.
 pub const SETUP_TOKEN_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
-/// The text of a setup token for a program, which decodes it and sends a POST to the URL in it. `api_url` is the API's
-/// public one.
+/// The text of a setup token for a program, which decodes it and sends a POST to the URL in it.
+/// `api_url` is the API's public one.
 #[must_use]
 pub fn setup_token_text(api_url: &str, token: &SetupToken) -> SecretString {
-    STANDARD.encode(format!("{}{ROOT_PATH}/claim/{}", api_url.trim_end_matches('/'), token.expose())).into()
+    STANDARD
+        .encode(format!(
+            "{}{ROOT_PATH}/claim/{}",
+            api_url.trim_end_matches('/'),
+            token.expose()
+        ))
+        .into()
 }
 
 async fn info() -> Response {
-    response(StatusCode::OK, "application/json", r#"{"versions":["1.0","2.0"]}"#)
+    response(
+        StatusCode::OK,
+        "application/json",
+        r#"{"versions":["1.0","2.0"]}"#,
+    )
 }
 
 /// Says how to get a setup token.
@@ -106,14 +126,20 @@ async fn create() -> Response {
     static PAGE: LazyLock<String> = LazyLock::new(|| {
         include_str!("create.html")
             .replace("/* STYLE */", include_str!("../../../../assets/base.css"))
-            .replace("<!-- LOGO -->", include_str!("../../../../assets/bellbird.svg"))
+            .replace(
+                "<!-- LOGO -->",
+                include_str!("../../../../assets/bellbird.svg"),
+            )
     });
     let mut response = response(StatusCode::OK, "text/html; charset=utf-8", PAGE.as_str());
-    response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    response
+        .headers_mut()
+        .insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     response
 }
 
-/// The same for whatever is unknown, used, expired or revoked, so that nobody learns which tokens there were.
+/// The same for whatever is unknown, used, expired or revoked, so that nobody learns which tokens
+/// there were.
 const FORBIDDEN: &str = "Forbidden: this setup token or access URL is not valid any more. A setup token works once, \
     for an hour: make a new one where you got it\n";
 
@@ -122,19 +148,26 @@ fn error_response(problem: Problem) -> Response {
     let retry_after = problem.retry_after();
     let (status, message) = match problem {
         Problem::Unauthorized => (StatusCode::FORBIDDEN, FORBIDDEN.to_owned()),
-        Problem::PlanRequired | Problem::ProfessionalRequired => {
-            (StatusCode::PAYMENT_REQUIRED, format!("Payment required: {}", problem.message()))
-        }
+        Problem::PlanRequired | Problem::ProfessionalRequired => (
+            StatusCode::PAYMENT_REQUIRED,
+            format!("Payment required: {}", problem.message()),
+        ),
         Problem::NoSuchPath => (StatusCode::NOT_FOUND, "Path not found".to_owned()),
-        Problem::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "Method not allowed".to_owned()),
-        Problem::BadRequest { message, details } => {
-            (StatusCode::BAD_REQUEST, format!("{message}\n{}", details.join("\n")))
-        }
+        Problem::MethodNotAllowed => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            "Method not allowed".to_owned(),
+        ),
+        Problem::BadRequest { message, details } => (
+            StatusCode::BAD_REQUEST,
+            format!("{message}\n{}", details.join("\n")),
+        ),
         other => (other.status(), other.message()),
     };
     let mut response = text(status, message);
     if let Some(seconds) = retry_after {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
     }
     response
 }

@@ -45,11 +45,16 @@ pub(super) struct Accounts {
 impl SetParams {
     /// Fails with [`Problem::BadRequest`], which names each wrong parameter.
     pub(super) fn read(query: Option<&str>) -> Result<Self, Problem> {
-        Ok(parameters::read_known(RawParams::Query(query.unwrap_or_default()))?)
+        Ok(parameters::read_known(RawParams::Query(
+            query.unwrap_or_default(),
+        ))?)
     }
 
     pub(super) fn window(&self) -> Days {
-        Days::new(self.start_date.map(|start| start.0), self.end_date.map(|end| end.0))
+        Days::new(
+            self.start_date.map(|start| start.0),
+            self.end_date.map(|end| end.0),
+        )
     }
 
     /// The window ends before it starts, or starts after all days, as with milliseconds.
@@ -67,7 +72,11 @@ impl<'de> Deserialize<'de> for Second {
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(de::Error::custom("whole seconds since 1970"));
         }
-        let beyond = if text.starts_with('-') { i64::MIN } else { i64::MAX };
+        let beyond = if text.starts_with('-') {
+            i64::MIN
+        } else {
+            i64::MAX
+        };
         Ok(Self(text.parse().unwrap_or(beyond)))
     }
 }
@@ -83,7 +92,11 @@ impl<'de> Deserialize<'de> for Version {
 
 impl<'de> Deserialize<'de> for Flag {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        Ok(Self(Vec::<String>::deserialize(input)?.iter().any(|value| value != "0")))
+        Ok(Self(
+            Vec::<String>::deserialize(input)?
+                .iter()
+                .any(|value| value != "0"),
+        ))
     }
 }
 
@@ -95,7 +108,10 @@ impl<'de> Deserialize<'de> for Accounts {
             return Err(de::Error::custom(format_args!("at most {IDS_MAX} ids")));
         }
         let has_unknown = given.iter().any(|Id(id)| id.is_none());
-        Ok(Self { ids: (!given.is_empty()).then(|| ids.into_iter().collect()), has_unknown })
+        Ok(Self {
+            ids: (!given.is_empty()).then(|| ids.into_iter().collect()),
+            has_unknown,
+        })
     }
 }
 
@@ -109,19 +125,42 @@ mod tests {
     fn reads_the_parameters_of_real_clients() {
         let read = |query: &str| SetParams::read(Some(query)).unwrap();
         let all = SetParams::read(None).unwrap();
-        assert_eq!((all.window(), all.accounts.ids, all.balances_only), (Days::new(None, None), None, Flag(false)));
+        assert_eq!(
+            (all.window(), all.accounts.ids, all.balances_only),
+            (Days::new(None, None), None, Flag(false))
+        );
         for pending in ["1", "0", "", "x"] {
-            assert_eq!(read(&format!("pending={pending}")), SetParams::read(None).unwrap());
+            assert_eq!(
+                read(&format!("pending={pending}")),
+                SetParams::read(None).unwrap()
+            );
         }
-        let some = read(&format!("account={ID}&account={ID}&account=x&start-date=86400&end-date=-5&version=2&new=1"));
+        let some = read(&format!(
+            "account={ID}&account={ID}&account=x&start-date=86400&end-date=-5&version=2&new=1"
+        ));
         assert_eq!(some.window(), Days::new(Some(86_400), Some(-5)));
-        assert_eq!(some.accounts, Accounts { ids: Some([ID.parse().unwrap()].into()), has_unknown: true });
-        assert!(read("balances-only=1").balances_only.0 && !read("balances-only=0").balances_only.0);
+        assert_eq!(
+            some.accounts,
+            Accounts {
+                ids: Some([ID.parse().unwrap()].into()),
+                has_unknown: true
+            }
+        );
+        assert!(
+            read("balances-only=1").balances_only.0 && !read("balances-only=0").balances_only.0
+        );
         assert!(read("balances-only=0&balances-only=1").balances_only.0);
         let far = read("start-date=-99999999999999999999&end-date=99999999999999999999999");
         assert_eq!(far.window(), Days::new(Some(i64::MIN), Some(i64::MAX)));
-        assert!(!far.is_mistaken() && some.is_mistaken() && !read("start-date=5&end-date=5").is_mistaken());
-        assert!(read("start-date=1795132800000").is_mistaken() && !read("end-date=1795132800000").is_mistaken());
+        assert!(
+            !far.is_mistaken()
+                && some.is_mistaken()
+                && !read("start-date=5&end-date=5").is_mistaken()
+        );
+        assert!(
+            read("start-date=1795132800000").is_mistaken()
+                && !read("end-date=1795132800000").is_mistaken()
+        );
     }
 
     #[test]
@@ -130,7 +169,18 @@ mod tests {
             Err(Problem::BadRequest { details, .. }) => details,
             other => panic!("{:?}", other.is_ok()),
         };
-        for value in ["", "1.5", "1e9", "2026-01-01", "+5", "-", " 5", "%00", "NaN", "1_000"] {
+        for value in [
+            "",
+            "1.5",
+            "1e9",
+            "2026-01-01",
+            "+5",
+            "-",
+            " 5",
+            "%00",
+            "NaN",
+            "1_000",
+        ] {
             assert_eq!(
                 details(&format!("start-date={value}")),
                 ["start-date: Must be whole seconds since 1970"],
@@ -138,11 +188,23 @@ mod tests {
             );
         }
         for value in ["", "0", "3", "1.0", "2.0", "two"] {
-            assert_eq!(details(&format!("version={value}")), ["version: Must be 1 or 2"], "{value}");
+            assert_eq!(
+                details(&format!("version={value}")),
+                ["version: Must be 1 or 2"],
+                "{value}"
+            );
         }
-        assert_eq!(details("version=1&version=1"), ["version: Must be given once"]);
+        assert_eq!(
+            details("version=1&version=1"),
+            ["version: Must be given once"]
+        );
         assert_eq!(details("end-date=1&end-date=1&version=9").len(), 2);
-        let many: Vec<_> = (0..101).map(|number| format!("account=0191e7a0-91d4-7a01-8000-{number:012}")).collect();
-        assert_eq!(details(&many.join("&")), ["account: Must be at most 100 ids"]);
+        let many: Vec<_> = (0..101)
+            .map(|number| format!("account=0191e7a0-91d4-7a01-8000-{number:012}"))
+            .collect();
+        assert_eq!(
+            details(&many.join("&")),
+            ["account: Must be at most 100 ids"]
+        );
     }
 }

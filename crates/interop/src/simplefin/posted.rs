@@ -1,7 +1,7 @@
 //! Days as seconds. SimpleFIN has no days, so a row's day is sent as one second of it.
 //!
-//! Clients turn the second into a day of UTC, or of their own timezone. 10:59:00 UTC lies on the same day everywhere
-//! from UTC-10:59 to UTC+13:00.
+//! Clients turn the second into a day of UTC, or of their own timezone. 10:59:00 UTC lies on the
+//! same day everywhere from UTC-10:59 to UTC+13:00.
 
 use bellbird_domain::{Bound, DateFilter};
 use jiff::civil::Date;
@@ -42,8 +42,12 @@ impl Days {
     /// The window contains its start, and not its end.
     pub(super) fn new(start: Option<i64>, end: Option<i64>) -> Self {
         // The first day with a second at or after the bound.
-        let day_from =
-            |second: i64| second.saturating_sub(SECOND_OF_DAY).saturating_add(DAY_SECONDS - 1).div_euclid(DAY_SECONDS);
+        let day_from = |second: i64| {
+            second
+                .saturating_sub(SECOND_OF_DAY)
+                .saturating_add(DAY_SECONDS - 1)
+                .div_euclid(DAY_SECONDS)
+        };
         let (first, end) = (start.map(day_from), end.map(day_from));
         let is_before_all = end.is_some_and(|end| end <= 0);
         let is_after_all = first.is_some_and(|first| first > LAST_DAY);
@@ -64,9 +68,13 @@ impl Days {
         self.last
     }
 
-    /// The days as a read takes them. Without dates, that is the last 30 days, as for `/v1/transactions`.
+    /// The days as a read takes them. Without dates, that is the last 30 days, as for
+    /// `/v1/transactions`.
     pub(super) fn span(&self) -> DateFilter {
-        DateFilter { from: self.first.map(Bound::Day), to: self.last.map(Bound::Day) }
+        DateFilter {
+            from: self.first.map(Bound::Day),
+            to: self.last.map(Bound::Day),
+        }
     }
 }
 
@@ -77,7 +85,10 @@ pub(super) fn is_beyond_all_days(second: i64) -> bool {
 
 /// All days up to this one.
 pub(super) fn span_until(day: Date) -> DateFilter {
-    DateFilter { from: Some(Bound::Day(EPOCH)), to: Some(Bound::Day(day)) }
+    DateFilter {
+        from: Some(Bound::Day(EPOCH)),
+        to: Some(Bound::Day(day)),
+    }
 }
 
 #[cfg(test)]
@@ -98,7 +109,11 @@ mod tests {
             let instant = Timestamp::from_second(posted(day(text))).unwrap();
             for minutes in -(10 * 60 + 59)..=13 * 60 {
                 let zone = TimeZone::fixed(Offset::from_seconds(minutes * 60).unwrap());
-                assert_eq!(zone.to_datetime(instant).date(), day(text), "{minutes} minutes from UTC");
+                assert_eq!(
+                    zone.to_datetime(instant).date(),
+                    day(text),
+                    "{minutes} minutes from UTC"
+                );
             }
         }
         let noon = Timestamp::from_second(posted(day("2026-11-20"))).unwrap();
@@ -110,19 +125,34 @@ mod tests {
         let at = posted(day("2026-11-20"));
         let days = |start, end| {
             let window = Days::new(start, end);
-            (!window.is_empty())
-                .then_some((window.first.map(|day| day.to_string()), window.last.map(|day| day.to_string())))
+            (!window.is_empty()).then_some((
+                window.first.map(|day| day.to_string()),
+                window.last.map(|day| day.to_string()),
+            ))
         };
-        let expected = |first: &str, last: &str| Some((Some(first.to_owned()), Some(last.to_owned())));
-        assert_eq!(days(Some(at), Some(at + 1)), expected("2026-11-20", "2026-11-20"));
+        let expected =
+            |first: &str, last: &str| Some((Some(first.to_owned()), Some(last.to_owned())));
+        assert_eq!(
+            days(Some(at), Some(at + 1)),
+            expected("2026-11-20", "2026-11-20")
+        );
         assert_eq!(days(Some(at + 1), Some(at + DAY_SECONDS)), None);
         assert_eq!(days(Some(at), Some(at)), None);
-        assert_eq!(days(Some(at + 1), Some(at + DAY_SECONDS + 1)), expected("2026-11-21", "2026-11-21"));
+        assert_eq!(
+            days(Some(at + 1), Some(at + DAY_SECONDS + 1)),
+            expected("2026-11-21", "2026-11-21")
+        );
         assert_eq!(days(None, None), Some((None, None)));
         assert_eq!(days(Some(i64::MIN), Some(0)), None);
         assert_eq!(days(Some(i64::MAX), None), None);
-        assert_eq!(days(Some(0), Some(i64::MAX)), expected("1970-01-01", "9999-12-31"));
-        assert_eq!(days(Some(i64::MIN), Some(i64::MAX)), expected("1970-01-01", "9999-12-31"));
+        assert_eq!(
+            days(Some(0), Some(i64::MAX)),
+            expected("1970-01-01", "9999-12-31")
+        );
+        assert_eq!(
+            days(Some(i64::MIN), Some(i64::MAX)),
+            expected("1970-01-01", "9999-12-31")
+        );
     }
 
     proptest! {

@@ -1,14 +1,16 @@
 //! Reads the accounts of a request from their providers: balances first, then rows or positions.
 //!
-//! An account that fails, or is not there in time, is left out and named. Its balance and rows belong together, because
-//! a client computes the balance before the first row from both.
+//! An account that fails, or is not there in time, is left out and named. Its balance and rows
+//! belong together, because a client computes the balance before the first row from both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bellbird_api::front::problem::problem_for_category;
 use bellbird_api::front::{LivePermit, Problem};
-use bellbird_domain::{Account, AccountId, Balance, Caller, ConnectionCategory, DateFilter, Holding, Plan};
+use bellbird_domain::{
+    Account, AccountId, Balance, Caller, ConnectionCategory, DateFilter, Holding, Plan,
+};
 use bellbird_reads::{CallContext, ConnectionContext, ReadError, SelectedAccounts};
 use futures_util::future::Shared;
 use futures_util::stream::{self, Stream, StreamExt as _};
@@ -29,8 +31,8 @@ use super::view::{Rows, SetBalance, ShownAccount, write_holding};
 
 /// Accounts of a request that are read at the same time, divided among its providers.
 const READS_MAX: usize = 4;
-/// JSON of accounts that waits for its turn or for the client. Beyond this, a slow account loses its turn, and no other
-/// account is read.
+/// JSON of accounts that waits for its turn or for the client. Beyond this, a slow account loses
+/// its turn, and no other account is read.
 const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// After a failure that says nothing else.
 const RETRY_AFTER_SECONDS: u64 = 5;
@@ -78,8 +80,8 @@ pub(super) struct AccountReads {
 }
 
 impl AccountReads {
-    /// Starts the reads, in tasks of their own: a client that takes its response slowly neither slows nor holds a
-    /// response of a provider.
+    /// Starts the reads, in tasks of their own: a client that takes its response slowly neither
+    /// slows nor holds a response of a provider.
     pub(super) fn start(request: &Arc<AccountsRequest>, accounts: Vec<RequestedAccount>) -> Self {
         let (sender, received) = mpsc::unbounded_channel();
         let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
@@ -89,14 +91,22 @@ impl AccountReads {
         let run = async move {
             while let Some(read) = reads.next().await {
                 let read = read?;
-                let bytes = read.outcome.as_ref().map_or(0, |account| account.json.len()).min(WAITING_BYTES_MAX);
+                let bytes = read
+                    .outcome
+                    .as_ref()
+                    .map_or(0, |account| account.json.len())
+                    .min(WAITING_BYTES_MAX);
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
                 if room.available_permits() < bytes as usize {
                     // The client takes these, so their room becomes free.
-                    std::mem::take(&mut waiting).into_values().for_each(|read| drop(sender.send(read)));
+                    std::mem::take(&mut waiting)
+                        .into_values()
+                        .for_each(|read| drop(sender.send(read)));
                 }
                 // The semaphore is never closed, and a client that is gone ends this task.
-                let Ok(bytes) = Arc::clone(&room).acquire_many_owned(bytes).await else { break };
+                let Ok(bytes) = Arc::clone(&room).acquire_many_owned(bytes).await else {
+                    break;
+                };
                 unread.remove(&read.at);
                 waiting.insert(read.at, (read, bytes));
                 while let Some(first) = waiting.first_entry()
@@ -108,10 +118,14 @@ impl AccountReads {
             Ok(())
         };
         let tasks = request.server.interop.access.connections().tasks();
-        Self { received, task: AbortOnDropHandle::new(tasks.spawn(run.in_current_span())) }
+        Self {
+            received,
+            task: AbortOnDropHandle::new(tasks.spawn(run.in_current_span())),
+        }
     }
 
-    /// The next account, or `None` after the last. Fails if a read panicked. Do not call it again after the end.
+    /// The next account, or `None` after the last. Fails if a read panicked. Do not call it again
+    /// after the end.
     pub(super) async fn next(&mut self) -> Result<Option<ReadAccount>, JoinError> {
         match self.received.recv().await {
             Some((read, _)) => Ok(Some(read)),
@@ -120,7 +134,8 @@ impl AccountReads {
     }
 }
 
-/// The balances of the accounts at one provider. The first account that needs its balance starts the read.
+/// The balances of the accounts at one provider. The first account that needs its balance starts
+/// the read.
 type Balances = Shared<BoxFuture<'static, Arc<BTreeMap<AccountId, Result<SetBalance, Problem>>>>>;
 
 impl AccountsRequest {
@@ -132,7 +147,10 @@ impl AccountsRequest {
         let mut by_provider: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for (at, account) in accounts.into_iter().enumerate() {
             let known = self.balance_of_empty_window(&account);
-            by_provider.entry(account.account.provider.clone()).or_default().push((at, Arc::new(account), known));
+            by_provider
+                .entry(account.account.provider.clone())
+                .or_default()
+                .push((at, Arc::new(account), known));
         }
         let at_once = (READS_MAX / by_provider.len().max(1)).max(1);
         let request = Arc::clone(self);
@@ -146,7 +164,11 @@ impl AccountsRequest {
                 let read = async move {
                     let read = request.read(&account, known, balances);
                     let outcome = tokio::time::timeout_at(request.call.deadline, read).await;
-                    ReadAccount { at, account, outcome: outcome.unwrap_or_else(|_| Err(unavailable())) }
+                    ReadAccount {
+                        at,
+                        account,
+                        outcome: outcome.unwrap_or_else(|_| Err(unavailable())),
+                    }
                 };
                 AbortOnDropHandle::new(tokio::spawn(read.in_current_span()))
             });
@@ -162,13 +184,19 @@ impl AccountsRequest {
     ) -> Result<AccountJson, Problem> {
         let balance = match known {
             Some(balance) => balance,
-            None => balances.await.get(&account.account.id).cloned().unwrap_or_else(|| Err(unavailable()))?,
+            None => balances
+                .await
+                .get(&account.account.id)
+                .cloned()
+                .unwrap_or_else(|| Err(unavailable()))?,
         };
         let (mut rows, mut holdings, mut room) = (Rows::default(), Vec::new(), None);
         let connection = &account.selected.context.connection;
         match connection.category {
             _ if self.params.balances_only.0 => {}
-            ConnectionCategory::Banking => rows = self.read_window(account, &balance, &mut room).await?,
+            ConnectionCategory::Banking => {
+                rows = self.read_window(account, &balance, &mut room).await?
+            }
             ConnectionCategory::Brokerage if self.caller.plan == Plan::Professional => {
                 holdings = self.read_holdings(account).await?;
                 hold(&self.server.inner.json_room, &mut room, holdings.len())?;
@@ -177,9 +205,19 @@ impl AccountsRequest {
         }
         let RequestedAccount { account, name, .. } = account;
         let root_url = self.server.inner.root_url.as_str();
-        let shown = ShownAccount { account, name, connection, root_url, balance: &balance };
+        let shown = ShownAccount {
+            account,
+            name,
+            connection,
+            root_url,
+            balance: &balance,
+        };
         let cut_at = rows.is_cut().then(|| rows.len());
-        Ok(AccountJson { json: shown.to_json(&mut rows, &holdings), cut_at, room })
+        Ok(AccountJson {
+            json: shown.to_json(&mut rows, &holdings),
+            cut_at,
+            room,
+        })
     }
 
     /// One call may serve several accounts of a provider.
@@ -188,7 +226,10 @@ impl AccountsRequest {
         accounts: Vec<Arc<RequestedAccount>>,
     ) -> Arc<BTreeMap<AccountId, Result<SetBalance, Problem>>> {
         let access = &self.server.interop.access;
-        let requested = accounts.iter().map(|account| account.account.clone()).collect();
+        let requested = accounts
+            .iter()
+            .map(|account| account.account.clone())
+            .collect();
         let found = access.balances(&self.call, &self.caller, requested).await;
         let read_at = access.clock().now();
         let view = |(account, read): &(Account, Result<Balance, ReadError>)| match read {
@@ -198,7 +239,10 @@ impl AccountsRequest {
         };
         Arc::new(match found {
             Ok(found) => found.iter().map(|read| (read.0.id, view(read))).collect(),
-            Err(error) => accounts.iter().map(|account| (account.account.id, Err(problem_of(&error)))).collect(),
+            Err(error) => accounts
+                .iter()
+                .map(|account| (account.account.id, Err(problem_of(&error))))
+                .collect(),
         })
     }
 
@@ -215,13 +259,25 @@ impl AccountsRequest {
         self.read_rows(account, window.span(), room).await
     }
 
-    /// Whether the window ends before the first row of the account. Firefly III asks for an account from 1970 on, in
-    /// pieces of 44 days, so the first of them reads all that is older than a year, to learn the day of the first row.
-    async fn is_before_first_row(&self, account: &RequestedAccount, balance: &SetBalance) -> Result<bool, Problem> {
-        let Some(last) = self.params.window().last() else { return Ok(false) };
+    /// Whether the window ends before the first row of the account. Firefly III asks for an account
+    /// from 1970 on, in pieces of 44 days, so the first of them reads all that is older than a
+    /// year, to learn the day of the first row.
+    async fn is_before_first_row(
+        &self,
+        account: &RequestedAccount,
+        balance: &SetBalance,
+    ) -> Result<bool, Problem> {
+        let Some(last) = self.params.window().last() else {
+            return Ok(false);
+        };
         let (memory, key) = (self.memory(), Key::new(&account.account, &self.caller));
         let mut history = memory.histories.get(&key, self.now).map_or_else(
-            || KnownHistory { oldest: self.today().saturating_sub(jiff::Span::new().days(RECENT_DAYS)), is_all: false },
+            || KnownHistory {
+                oldest: self
+                    .today()
+                    .saturating_sub(jiff::Span::new().days(RECENT_DAYS)),
+                is_all: false,
+            },
             |(history, _)| history,
         );
         if last >= history.oldest {
@@ -232,18 +288,26 @@ impl AccountsRequest {
             memory.balances.insert(key, balance.clone(), self.now);
         }
         if !history.is_all {
-            let rows = self.read_rows(account, span_until(history.oldest), &mut None).await?;
+            let rows = self
+                .read_rows(account, span_until(history.oldest), &mut None)
+                .await?;
             let oldest = rows.oldest_day().unwrap_or(history.oldest);
-            history = KnownHistory { oldest, is_all: !rows.is_cut() };
+            history = KnownHistory {
+                oldest,
+                is_all: !rows.is_cut(),
+            };
             memory.histories.insert(key, history, self.now);
         }
         Ok(history.has_none_until(last))
     }
 
-    /// The balance that was read recently, if the window is known to have no rows: then no provider is called.
+    /// The balance that was read recently, if the window is known to have no rows: then no provider
+    /// is called.
     fn balance_of_empty_window(&self, account: &RequestedAccount) -> Option<SetBalance> {
         let last = self.params.window().last()?;
-        if account.selected.context.connection.category != ConnectionCategory::Banking || self.params.balances_only.0 {
+        if account.selected.context.connection.category != ConnectionCategory::Banking
+            || self.params.balances_only.0
+        {
             return None;
         }
         let (memory, key) = (self.memory(), Key::new(&account.account, &self.caller));
@@ -251,7 +315,10 @@ impl AccountsRequest {
         if !history.has_none_until(last) {
             return None;
         }
-        memory.balances.get(&key, self.now).map(|(balance, _)| balance)
+        memory
+            .balances
+            .get(&key, self.now)
+            .map(|(balance, _)| balance)
     }
 
     /// Reads the rows of these days, newest first, up to the limits of an account.
@@ -267,7 +334,10 @@ impl AccountsRequest {
         let mut range = range.map_err(|error| problem_of(&error))?;
         let mut rows = Rows::default();
         loop {
-            let has_more = match range.next_page(&self.call, &mut |row, day| rows.push(row, day)).await {
+            let has_more = match range
+                .next_page(&self.call, &mut |row, day| rows.push(row, day))
+                .await
+            {
                 Ok(has_more) => has_more,
                 Err(error) => return Err(self.after_failed_read(context, &error).await),
             };
@@ -286,16 +356,25 @@ impl AccountsRequest {
         let access = &self.server.interop.access;
         let read_at = access.clock().now();
         let write = |holding: &Holding<'_>, out: &mut Vec<u8>| write_holding(holding, read_at, out);
-        let found = access.reads().holdings(&self.call, &account.selected, &write).await;
+        let found = access
+            .reads()
+            .holdings(&self.call, &account.selected, &write)
+            .await;
         match found.map(|mut found| found.pop().map(|(_, holdings)| holdings)) {
             Ok(Some(Ok(holdings))) => Ok(holdings),
             Ok(None) => Err(Problem::NotFound("Account")),
-            Ok(Some(Err(error))) | Err(error) => Err(self.after_failed_read(&account.selected.context, &error).await),
+            Ok(Some(Err(error))) | Err(error) => Err(self
+                .after_failed_read(&account.selected.context, &error)
+                .await),
         }
     }
 
     async fn after_failed_read(&self, context: &ConnectionContext, error: &ReadError) -> Problem {
-        self.server.interop.access.after_failed_read(&self.caller, context, error).await
+        self.server
+            .interop
+            .access
+            .after_failed_read(&self.caller, context, error)
+            .await
     }
 
     fn memory(&self) -> &Memory {
@@ -308,11 +387,18 @@ impl AccountsRequest {
     }
 }
 
-/// Takes room for JSON of this size, or fails: if reads waited for room, they could wait for each other.
-fn hold(all: &Arc<Semaphore>, room: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), Problem> {
+/// Takes room for JSON of this size, or fails: if reads waited for room, they could wait for each
+/// other.
+fn hold(
+    all: &Arc<Semaphore>,
+    room: &mut Option<OwnedSemaphorePermit>,
+    bytes: usize,
+) -> Result<(), Problem> {
     let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
     let missing = u32::try_from(bytes.saturating_sub(held)).unwrap_or(u32::MAX);
-    let more = Arc::clone(all).try_acquire_many_owned(missing).map_err(|_| unavailable())?;
+    let more = Arc::clone(all)
+        .try_acquire_many_owned(missing)
+        .map_err(|_| unavailable())?;
     match room {
         Some(room) => room.merge(more),
         None => *room = Some(more),

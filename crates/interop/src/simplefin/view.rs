@@ -8,7 +8,8 @@ use std::ops::Range;
 use bellbird_api::front::json::{write_json, write_string};
 use bellbird_domain::holding::{Multiplier, value_position};
 use bellbird_domain::{
-    Account, AccountId, AccountType, Category, Connection, ConnectionId, Decimal, Holding, Transaction,
+    Account, AccountId, AccountType, Category, Connection, ConnectionId, Decimal, Holding,
+    Transaction,
 };
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -81,8 +82,18 @@ pub(super) struct SetConnection<'a> {
 
 impl<'a> SetConnection<'a> {
     pub(super) fn new(connection: &'a Connection, root_url: &'a str) -> Self {
-        let Connection { id, institution_name, institution_id, .. } = connection;
-        Self { conn_id: *id, name: institution_name, org_id: institution_id, sfin_url: root_url }
+        let Connection {
+            id,
+            institution_name,
+            institution_id,
+            ..
+        } = connection;
+        Self {
+            conn_id: *id,
+            name: institution_name,
+            org_id: institution_id,
+            sfin_url: root_url,
+        }
     }
 }
 
@@ -96,10 +107,16 @@ pub(super) struct ShownAccount<'a> {
 }
 
 impl ShownAccount<'_> {
-    /// `holdings` is the JSON of rows, separated by commas. Both lists are always there, because Actual reads their
-    /// length.
+    /// `holdings` is the JSON of rows, separated by commas. Both lists are always there, because
+    /// Actual reads their length.
     pub(super) fn to_json(&self, rows: &mut Rows, holdings: &[u8]) -> Vec<u8> {
-        let Self { account, name, connection, root_url, balance } = self;
+        let Self {
+            account,
+            name,
+            connection,
+            root_url,
+            balance,
+        } = self;
         let view = SetAccount {
             id: account.id,
             name,
@@ -192,16 +209,30 @@ impl Rows {
 
 fn write_transaction(row: &Transaction<'_>, day: Date, out: &mut Vec<u8>) {
     let posted = posted(day);
-    let merchant = row.merchant_name.as_deref().filter(|name| !name.trim().is_empty());
+    let merchant = row
+        .merchant_name
+        .as_deref()
+        .filter(|name| !name.trim().is_empty());
     // Actual's sync fails without a payee.
     let payee = merchant.unwrap_or(&row.description);
-    let payee = if payee.trim().is_empty() { "Unknown" } else { payee };
+    let payee = if payee.trim().is_empty() {
+        "Unknown"
+    } else {
+        payee
+    };
     member("{\"id\":", &row.id, out);
     number(",\"posted\":", posted, out);
     // Some clients prefer it for the day.
     number(",\"transacted_at\":", posted, out);
     member(",\"amount\":", &amount_text(&row.amount), out);
-    member(",\"currency\":", row.currency.as_ref().unwrap_or(&row.account.currency).as_str(), out);
+    member(
+        ",\"currency\":",
+        row.currency
+            .as_ref()
+            .unwrap_or(&row.account.currency)
+            .as_str(),
+        out,
+    );
     member(",\"description\":", &row.description, out);
     member(",\"payee\":", payee, out);
     out.extend_from_slice(br#","memo":"","pending":false,"mcc":"#);
@@ -263,8 +294,9 @@ pub(super) fn write_holding(holding: &Holding<'_>, read_at: Timestamp, out: &mut
     write_json(&view, out);
 }
 
-/// A name for the institution that no domain can have, because its domain is not known. Some clients need one, and
-/// distinguish institutions by it. Other characters than letters, digits and hyphens become hexadecimal.
+/// A name for the institution that no domain can have, because its domain is not known. Some
+/// clients need one, and distinguish institutions by it. Other characters than letters, digits and
+/// hyphens become hexadecimal.
 fn domain(provider: &str, institution_id: &str) -> String {
     let mut name = String::new();
     let mut label = 0;
@@ -294,9 +326,16 @@ mod tests {
     fn domain_is_a_host_name_below_invalid() {
         assert_eq!(domain("bank", "12"), "12.bank.invalid");
         assert_eq!(domain("bank", "id_A1"), "idx5fx411.bank.invalid");
-        assert_eq!(domain("broker", "0191e7a0-91d4-7a01"), "0191e7a0-91d4-7a01.broker.invalid");
+        assert_eq!(
+            domain("broker", "0191e7a0-91d4-7a01"),
+            "0191e7a0-91d4-7a01.broker.invalid"
+        );
         assert_eq!(domain("x", ""), "unknown.x.invalid");
         let long = domain("x", &"é".repeat(200));
-        assert!(long.split('.').all(|label| !label.is_empty() && label.len() <= 63), "{long}");
+        assert!(
+            long.split('.')
+                .all(|label| !label.is_empty() && label.len() <= 63),
+            "{long}"
+        );
     }
 }

@@ -6,7 +6,9 @@ use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
 use redis::cluster::{ClusterClient, ClusterConfig};
 use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{Cmd, ConnectionInfo, IntoConnectionInfo as _, Pipeline, RedisFuture, RedisResult, Value};
+use redis::{
+    Cmd, ConnectionInfo, IntoConnectionInfo as _, Pipeline, RedisFuture, RedisResult, Value,
+};
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The connection is closed if sent data stays unacknowledged for this long.
@@ -22,15 +24,22 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    /// Connects when it is first used. A cluster may have the URLs of several nodes, separated by commas. Any of them
-    /// tells the others.
+    /// Connects when it is first used. A cluster may have the URLs of several nodes, separated by
+    /// commas. Any of them tells the others.
     pub(super) fn open(urls: &str, is_cluster: bool) -> RedisResult<Self> {
         if is_cluster {
-            let nodes: Vec<_> =
-                urls.split(',').map(|url| url.trim().into_connection_info()).collect::<Result<_, _>>()?;
-            let client = ClusterClient::builder(nodes).tcp_settings(tcp_settings()).retries(CLUSTER_RETRIES).build()?;
+            let nodes: Vec<_> = urls
+                .split(',')
+                .map(|url| url.trim().into_connection_info())
+                .collect::<Result<_, _>>()?;
+            let client = ClusterClient::builder(nodes)
+                .tcp_settings(tcp_settings())
+                .retries(CLUSTER_RETRIES)
+                .build()?;
             let config = ClusterConfig::new().set_connection_timeout(CONNECT_TIMEOUT);
-            return Ok(Self::Cluster(client.get_pending_async_connection_with_config(config)));
+            return Ok(Self::Cluster(
+                client.get_pending_async_connection_with_config(config),
+            ));
         }
         let info: ConnectionInfo = urls.into_connection_info()?;
         let client = redis::Client::open(info.set_tcp_settings(tcp_settings()))?;
@@ -38,12 +47,16 @@ impl Connection {
             .set_number_of_retries(1)
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(None);
-        Ok(Self::One(ConnectionManager::new_lazy_with_config(client, config)?))
+        Ok(Self::One(ConnectionManager::new_lazy_with_config(
+            client, config,
+        )?))
     }
 }
 
 fn tcp_settings() -> TcpSettings {
-    TcpSettings::default().set_nodelay(true).set_user_timeout(TCP_TIMEOUT)
+    TcpSettings::default()
+        .set_nodelay(true)
+        .set_user_timeout(TCP_TIMEOUT)
 }
 
 impl ConnectionLike for Connection {

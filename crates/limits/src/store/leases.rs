@@ -1,5 +1,5 @@
-//! The leases of permits: renewed while they are held, given back when they are dropped. Those of an instance that dies
-//! lapse by themselves.
+//! The leases of permits: renewed while they are held, given back when they are dropped. Those of
+//! an instance that dies lapse by themselves.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -18,7 +18,8 @@ pub(super) const LEASE: Duration = Duration::from_secs(35);
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks from one renewal to the next.
 const RENEWAL_TICKS: u32 = 10;
-/// Ticks from one probe of a server that responds to the next, so that it is known to be away before a request waits.
+/// Ticks from one probe of a server that responds to the next, so that it is known to be away
+/// before a request waits.
 const PROBE_TICKS: u32 = 5;
 
 /// The right to one permit of the server.
@@ -48,14 +49,23 @@ impl Leases {
 impl Lease {
     pub(super) fn new(store: &Arc<Inner>, permits: &Arc<str>) -> Self {
         let (id, permits) = (Uuid::new_v4(), Arc::clone(permits));
-        Self { id, permits, store: Arc::downgrade(store), may_be_held: true }
+        Self {
+            id,
+            permits,
+            store: Arc::downgrade(store),
+            may_be_held: true,
+        }
     }
 
-    /// Renews the lease from now on, because the server gave it. Renewing one that it may still refuse would take a
-    /// permit that nobody has.
+    /// Renews the lease from now on, because the server gave it. Renewing one that it may still
+    /// refuse would take a permit that nobody has.
     pub(super) fn was_granted(self) -> Self {
         if let Some(store) = self.store.upgrade() {
-            store.leases.held.lock().insert(self.id, Arc::clone(&self.permits));
+            store
+                .leases
+                .held
+                .lock()
+                .insert(self.id, Arc::clone(&self.permits));
         }
         self
     }
@@ -72,10 +82,16 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let Some(store) = self.store.upgrade() else { return };
+        let Some(store) = self.store.upgrade() else {
+            return;
+        };
         store.leases.held.lock().remove(&self.id);
         if self.may_be_held {
-            store.leases.dropped.lock().push((self.id, Arc::clone(&self.permits)));
+            store
+                .leases
+                .dropped
+                .lock()
+                .push((self.id, Arc::clone(&self.permits)));
             store.leases.wake.notify_one();
         }
     }
@@ -116,13 +132,18 @@ impl Inner {
             for (id, permits) in &*self.leases.held.lock() {
                 let mut command = redis::cmd("EVAL");
                 // In full, because a server that was emptied has lost the script too.
-                command.arg(include_str!("renew.lua")).arg(1).arg(&**permits);
-                command.arg(id.simple().to_string()).arg(LEASE.as_micros() as u64);
+                command
+                    .arg(include_str!("renew.lua"))
+                    .arg(1)
+                    .arg(&**permits);
+                command
+                    .arg(id.simple().to_string())
+                    .arg(LEASE.as_micros() as u64);
                 commands.push(command);
             }
         }
-        // One by one, because those of several keys lie on several nodes of a cluster. Those that cannot be given back
-        // lapse.
+        // One by one, because those of several keys lie on several nodes of a cluster. Those that
+        // cannot be given back lapse.
         let sent = commands.iter().map(async |command| {
             let mut connection = self.connection.clone();
             self.call(command.query_async::<()>(&mut connection)).await

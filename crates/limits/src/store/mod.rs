@@ -1,8 +1,9 @@
 //! What all instances share, in a Valkey or Redis server.
 //!
-//! The server holds nothing that may not be lost at any moment: buckets of rate limits, permits with a lease, counts of
-//! calls to providers, sealed values. What an instance knows of a bucket goes along with each call, so a server that
-//! was emptied is corrected by its callers. While the server is away, each instance goes on alone, from what it knows.
+//! The server holds nothing that may not be lost at any moment: buckets of rate limits, permits
+//! with a lease, counts of calls to providers, sealed values. What an instance knows of a bucket
+//! goes along with each call, so a server that was emptied is corrected by its callers. While the
+//! server is away, each instance goes on alone, from what it knows.
 
 mod calls;
 mod connection;
@@ -24,7 +25,8 @@ pub use leases::Lease;
 use leases::{LEASE, Leases};
 pub use values::Walk;
 
-/// What a request waits for the server, which responds within a millisecond. One that is late is as good as away.
+/// What a request waits for the server, which responds within a millisecond. One that is late is as
+/// good as away.
 const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Calls that fail one after the other until the server counts as away. Then only a probe calls it.
 const FAILURES_MAX: u32 = 3;
@@ -38,8 +40,8 @@ const AVAILABLE: &str = "bellbird_shared_store_available";
 /// Where the server is.
 #[derive(Debug, Clone)]
 pub struct StoreSettings {
-    /// redis:// or rediss://, perhaps with user and password. For a cluster, nodes that know the others, separated by
-    /// commas.
+    /// redis:// or rediss://, perhaps with user and password. For a cluster, nodes that know the
+    /// others, separated by commas.
     pub url: SecretString,
     pub is_cluster: bool,
 }
@@ -53,7 +55,13 @@ impl StoreSettings {
             let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
             rest.split(['/', '?']).next().unwrap_or_default().to_owned()
         };
-        self.url.expose_secret().split(',').map(str::trim).map(host).collect::<Vec<_>>().join(", ")
+        self.url
+            .expose_secret()
+            .split(',')
+            .map(str::trim)
+            .map(host)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
@@ -98,17 +106,22 @@ pub(crate) struct Admitted {
 }
 
 impl SharedStore {
-    /// Connects when it is first used, so a service starts without the server. Must be called within a runtime.
+    /// Connects when it is first used, so a service starts without the server. Must be called
+    /// within a runtime.
     ///
-    /// The server sees names made with `key`, which do not tell whose a limit is, and values sealed with it.
+    /// The server sees names made with `key`, which do not tell whose a limit is, and values sealed
+    /// with it.
     ///
     /// # Errors
     /// If the URL cannot be used. The text does not hold it, because it may have a password.
     pub fn open(settings: &StoreSettings, key: &[u8; 32]) -> Result<Self, String> {
-        let invalid =
-            |_| "expected redis://HOST:PORT or rediss://HOST:PORT, with user and password if needed".to_owned();
+        let invalid = |_| {
+            "expected redis://HOST:PORT or rediss://HOST:PORT, with user and password if needed"
+                .to_owned()
+        };
         let inner = Arc::new(Inner {
-            connection: Connection::open(settings.url.expose_secret(), settings.is_cluster).map_err(invalid)?,
+            connection: Connection::open(settings.url.expose_secret(), settings.is_cluster)
+                .map_err(invalid)?,
             admit: Script::new(include_str!("admit.lua")),
             put: Script::new(include_str!("put.lua")),
             take_call: Script::new(include_str!("take_call.lua")),
@@ -135,9 +148,13 @@ impl SharedStore {
         let mut connection = self.inner.connection.clone();
         let mut info = redis::cmd("INFO");
         info.arg("memory");
-        let reply = tokio::time::timeout(CONNECT_TIMEOUT, info.query_async::<String>(&mut connection)).await;
+        let reply =
+            tokio::time::timeout(CONNECT_TIMEOUT, info.query_async::<String>(&mut connection))
+                .await;
         let text = reply.ok()?.ok()?;
-        text.lines().find_map(|line| line.strip_prefix("maxmemory_policy:")).map(|policy| policy.trim().to_owned())
+        text.lines()
+            .find_map(|line| line.strip_prefix("maxmemory_policy:"))
+            .map(|policy| policy.trim().to_owned())
     }
 
     /// Whether it is known that the server does not respond.
@@ -146,7 +163,8 @@ impl SharedStore {
         self.inner.is_away()
     }
 
-    /// Asks for a call out of a bucket, a permit, or both. None if the server is away: the caller then decides itself.
+    /// Asks for a call out of a bucket, a permit, or both. None if the server is away: the caller
+    /// then decides itself.
     pub(crate) async fn admit(
         &self,
         key: &str,
@@ -154,7 +172,9 @@ impl SharedStore {
         permits_max: u32,
         now: Timestamp,
     ) -> Option<Admitted> {
-        let (limit, kind) = bucket.as_ref().map_or((None, ""), |bucket| (Some(bucket.limit), bucket.kind));
+        let (limit, kind) = bucket
+            .as_ref()
+            .map_or((None, ""), |bucket| (Some(bucket.limit), bucket.kind));
         let refill_us = |bucket: &Bucket<'_>| bucket.limit.refill_us(bucket.is_on_credit);
         let (interval_us, most_us, with_credit_us) = bucket.as_ref().map_or((0, 0, 0), refill_us);
         let tag = self.inner.tag(key.as_bytes());
@@ -162,16 +182,32 @@ impl SharedStore {
         // Made first: if this future is dropped while it waits, the permit is given back.
         let lease = (permits_max > 0).then(|| Lease::new(&self.inner, &permits));
         let mut call = self.inner.admit.prepare_invoke();
-        call.key(name(&tag, kind)).key(&*permits).arg(interval_us).arg(most_us).arg(with_credit_us);
+        call.key(name(&tag, kind))
+            .key(&*permits)
+            .arg(interval_us)
+            .arg(most_us)
+            .arg(with_credit_us);
         call.arg(bucket.as_ref().map_or(0, |bucket| bucket.full_at_us));
         call.arg(u8::from(bucket.as_ref().is_none_or(|bucket| bucket.takes)));
-        call.arg(permits_max).arg(lease.as_ref().map_or(String::new(), Lease::id)).arg(LEASE.as_micros() as u64);
+        call.arg(permits_max)
+            .arg(lease.as_ref().map_or(String::new(), Lease::id))
+            .arg(LEASE.as_micros() as u64);
         let mut connection = self.inner.connection.clone();
-        let reply = self.inner.call(call.invoke_async::<(u8, u8, i64, i64)>(&mut connection)).await?;
+        let reply = self
+            .inner
+            .call(call.invoke_async::<(u8, u8, i64, i64)>(&mut connection))
+            .await?;
         let (has_permit, allowed, full_at_us, server_us) = reply;
-        self.inner.ahead_us.store(server_us.saturating_sub(now.as_microsecond()), Ordering::Relaxed);
+        self.inner.ahead_us.store(
+            server_us.saturating_sub(now.as_microsecond()),
+            Ordering::Relaxed,
+        );
         let allowed = allowed == 1;
-        let decision = limit.map(|limit| Decision { allowed, full_at_us, ..gcra::peek(limit, full_at_us, server_us) });
+        let decision = limit.map(|limit| Decision {
+            allowed,
+            full_at_us,
+            ..gcra::peek(limit, full_at_us, server_us)
+        });
         let has_permit = has_permit == 1;
         let lease = match lease {
             Some(lease) if has_permit && allowed => Some(lease.was_granted()),
@@ -180,11 +216,16 @@ impl SharedStore {
                 None
             }
         };
-        Some(Admitted { has_permit, decision, lease })
+        Some(Admitted {
+            has_permit,
+            decision,
+            lease,
+        })
     }
 
     fn server_us(&self, now: Timestamp) -> i64 {
-        now.as_microsecond().saturating_add(self.inner.ahead_us.load(Ordering::Relaxed))
+        now.as_microsecond()
+            .saturating_add(self.inner.ahead_us.load(Ordering::Relaxed))
     }
 }
 
@@ -197,7 +238,11 @@ impl Inner {
     /// What stands for a key or a value in the server.
     fn tag(&self, of: &[u8]) -> String {
         let tag = hmac::sign(&self.name_key, of);
-        tag.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        tag.as_ref()
+            .iter()
+            .take(16)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 
     fn is_away(&self) -> bool {
@@ -213,18 +258,28 @@ impl Inner {
     async fn probe(&self) -> Result<(), String> {
         let mut connection = self.connection.clone();
         let mut probe = redis::cmd("EVAL");
-        probe.arg(PROBE).arg(1).arg(name(&self.tag(b"probe"), "probe"));
-        let outcome = self.attempt(probe.query_async::<()>(&mut connection), CONNECT_TIMEOUT).await;
+        probe
+            .arg(PROBE)
+            .arg(1)
+            .arg(name(&self.tag(b"probe"), "probe"));
+        let outcome = self
+            .attempt(probe.query_async::<()>(&mut connection), CONNECT_TIMEOUT)
+            .await;
         metrics::gauge!(AVAILABLE).set(u8::from(!self.is_away()));
         outcome
     }
 
     /// None if the call fails, and at once while the server is away.
     async fn call<T>(&self, work: impl Future<Output = RedisResult<T>>) -> Option<T> {
-        if self.is_away() { None } else { self.attempt(work, CALL_TIMEOUT).await.ok() }
+        if self.is_away() {
+            None
+        } else {
+            self.attempt(work, CALL_TIMEOUT).await.ok()
+        }
     }
 
-    /// As [`Self::call`], for what only saves work. The server may refuse it, for example because its memory is full.
+    /// As [`Self::call`], for what only saves work. The server may refuse it, for example because
+    /// its memory is full.
     async fn call_for_value<T>(&self, work: impl Future<Output = RedisResult<T>>) -> Option<T> {
         if self.is_away() {
             return None;
@@ -238,7 +293,11 @@ impl Inner {
         None
     }
 
-    async fn attempt<T>(&self, work: impl Future<Output = RedisResult<T>>, within: Duration) -> Result<T, String> {
+    async fn attempt<T>(
+        &self,
+        work: impl Future<Output = RedisResult<T>>,
+        within: Duration,
+    ) -> Result<T, String> {
         match tokio::time::timeout(within, work).await {
             Ok(Ok(reply)) => {
                 if self.failures.swap(0, Ordering::Relaxed) >= FAILURES_MAX {
@@ -249,7 +308,8 @@ impl Inner {
             }
             Ok(Err(error)) => {
                 self.failed(error.category());
-                // What the server says, such as WRONGPASS, or what the system says of the connection.
+                // What the server says, such as WRONGPASS, or what the system says of the
+                // connection.
                 Err(error.to_string())
             }
             Err(_) => {
@@ -262,7 +322,10 @@ impl Inner {
     fn failed(&self, reason: &str) {
         if self.failures.fetch_add(1, Ordering::Relaxed) == FAILURES_MAX - 1 {
             metrics::gauge!(AVAILABLE).set(0);
-            tracing::warn!(reason, "shared store unavailable: each instance counts for itself");
+            tracing::warn!(
+                reason,
+                "shared store unavailable: each instance counts for itself"
+            );
         }
     }
 }

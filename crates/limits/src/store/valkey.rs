@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::{Lease, SharedStore, StoreSettings, Walk};
-use crate::{Admission, CallBudgets, CallKind, CallWindow, InFlight, Permit, RateLimiter, admit, gcra};
+use crate::{
+    Admission, CallBudgets, CallKind, CallWindow, InFlight, Permit, RateLimiter, admit, gcra,
+};
 
 pub(super) const NAME_KEY: [u8; 32] = [7; 32];
 
@@ -21,28 +23,50 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         Self::start_at(port)
     }
 
     fn start_at(port: u16) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-valkey");
         let mut command = Command::new(script);
-        let mut child = command.arg(port.to_string()).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .arg(port.to_string())
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             if child.try_wait().unwrap().is_some() {
                 let mut text = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+                child
+                    .stderr
+                    .take()
+                    .unwrap()
+                    .read_to_string(&mut text)
+                    .unwrap();
                 panic!("{text}");
             }
             std::thread::yield_now();
         }
         let stdin = child.stdin.take().unwrap();
-        Self { port, child, _stdin: stdin }
+        Self {
+            port,
+            child,
+            _stdin: stdin,
+        }
     }
 
     fn store(&self) -> SharedStore {
-        SharedStore::open(&settings(&format!("redis://127.0.0.1:{}", self.port)), &NAME_KEY).unwrap()
+        SharedStore::open(
+            &settings(&format!("redis://127.0.0.1:{}", self.port)),
+            &NAME_KEY,
+        )
+        .unwrap()
     }
 
     async fn command(&self, words: &[&str]) -> redis::Value {
@@ -56,7 +80,12 @@ impl Server {
     async fn restore(&self, key: &str, value: &[u8]) {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        redis::cmd("SET").arg(key).arg(value).query_async::<()>(&mut connection).await.unwrap();
+        redis::cmd("SET")
+            .arg(key)
+            .arg(value)
+            .query_async::<()>(&mut connection)
+            .await
+            .unwrap();
     }
 
     async fn stop(mut self) -> u16 {
@@ -71,11 +100,16 @@ impl Server {
 }
 
 fn settings(url: &str) -> StoreSettings {
-    StoreSettings { url: url.into(), is_cluster: false }
+    StoreSettings {
+        url: url.into(),
+        is_cluster: false,
+    }
 }
 
 pub(super) fn limiter(store: &SharedStore, calls: u32) -> RateLimiter<String> {
-    RateLimiter::per_minute(calls).unwrap().shared(Some(store), "test")
+    RateLimiter::per_minute(calls)
+        .unwrap()
+        .shared(Some(store), "test")
 }
 
 pub(super) fn now() -> Timestamp {
@@ -104,7 +138,10 @@ async fn instances_together_take_what_the_limit_allows() {
     }
     // A full bucket, and a call a second from then on.
     let refilled = now().duration_since(began).as_secs().unsigned_abs();
-    assert!((60..=60 + refilled + 1).contains(&allowed), "{allowed} of {refilled} s");
+    assert!(
+        (60..=60 + refilled + 1).contains(&allowed),
+        "{allowed} of {refilled} s"
+    );
 }
 
 #[tokio::test]
@@ -120,28 +157,51 @@ async fn server_decides_as_an_instance_does() {
         full_at = decision.full_at_us;
     }
     let at = now();
-    let (refused, peeked) = (limiter.take("a".to_owned(), at).await, limiter.peek(&"a".to_owned(), at).await);
-    assert_eq!((refused.allowed, refused.remaining, refused.full_at_us), (false, 0, full_at));
-    assert_eq!((peeked.allowed, peeked.remaining, peeked.full_at_us), (false, 0, full_at));
+    let (refused, peeked) = (
+        limiter.take("a".to_owned(), at).await,
+        limiter.peek(&"a".to_owned(), at).await,
+    );
+    assert_eq!(
+        (refused.allowed, refused.remaining, refused.full_at_us),
+        (false, 0, full_at)
+    );
+    assert_eq!(
+        (peeked.allowed, peeked.remaining, peeked.full_at_us),
+        (false, 0, full_at)
+    );
     // The clocks of this machine are one, so the wait is the one that this instance would give.
     let alone = gcra::peek(limit, full_at, at.as_microsecond());
-    assert!((refused.wait_us - alone.wait_us).abs() < 5_000_000, "{refused:?} {alone:?}");
+    assert!(
+        (refused.wait_us - alone.wait_us).abs() < 5_000_000,
+        "{refused:?} {alone:?}"
+    );
 }
 
 #[tokio::test]
 async fn clock_of_the_server_set_back_empties_a_bucket_once() {
     let server = Server::start();
     let store = server.store();
-    assert!(limiter(&store, 60).take("a".to_owned(), now()).await.allowed);
+    assert!(
+        limiter(&store, 60)
+            .take("a".to_owned(), now())
+            .await
+            .allowed
+    );
     let names: Vec<String> = redis::from_redis_value(server.command(&["KEYS", "*"]).await).unwrap();
-    let [name] = &names[..] else { panic!("{names:?}") };
+    let [name] = &names[..] else {
+        panic!("{names:?}")
+    };
     let ahead = now().as_microsecond() + 3_600_000_000;
     server.restore(name, ahead.to_string().as_bytes()).await;
 
     let refused = limiter(&store, 60).take("a".to_owned(), now()).await;
     assert_eq!((refused.allowed, refused.remaining), (false, 0));
     let lowered: String = redis::from_redis_value(server.command(&["GET", name]).await).unwrap();
-    assert_eq!(lowered, refused.full_at_us.to_string(), "it refills from now on");
+    assert_eq!(
+        lowered,
+        refused.full_at_us.to_string(),
+        "it refills from now on"
+    );
 }
 
 #[tokio::test]
@@ -151,7 +211,9 @@ async fn permits_are_those_of_all_instances() {
     let at = |store: &SharedStore| InFlight::<String>::new(2).shared(Some(store));
     let (here, there) = (at(&one), at(&two));
     let take = async |permits: &InFlight<String>| -> Option<Permit<String>> {
-        let Admission { has_permit, permit, .. } = admit(None, Some(permits), "a".to_owned(), now()).await;
+        let Admission {
+            has_permit, permit, ..
+        } = admit(None, Some(permits), "a".to_owned(), now()).await;
         assert_eq!(has_permit, permit.is_some());
         permit
     };
@@ -172,10 +234,17 @@ async fn permits_are_those_of_all_instances() {
     // And without a call, no permit is kept.
     let limit = limiter(&one, 1);
     let permits = InFlight::<String>::new(4).shared(Some(&one));
-    assert!(admit(Some(&limit), Some(&permits), "c".to_owned(), now()).await.permit.is_some());
+    assert!(
+        admit(Some(&limit), Some(&permits), "c".to_owned(), now())
+            .await
+            .permit
+            .is_some()
+    );
     let other = limiter(&two, 1);
     let rejected = admit(Some(&other), Some(&permits), "c".to_owned(), now()).await;
-    assert!(rejected.has_permit && rejected.permit.is_none() && !rejected.decision.unwrap().allowed);
+    assert!(
+        rejected.has_permit && rejected.permit.is_none() && !rejected.decision.unwrap().allowed
+    );
 }
 
 #[tokio::test]
@@ -185,10 +254,16 @@ async fn lease_that_was_not_given_is_not_renewed() {
     let permits = "bellbird1:{a}:permits";
     let lease = Lease::new(&store.inner, &permits.into());
     store.inner.send_leases(true).await;
-    assert_eq!(server.command(&["ZCARD", permits]).await, redis::Value::Int(0));
+    assert_eq!(
+        server.command(&["ZCARD", permits]).await,
+        redis::Value::Int(0)
+    );
     let lease = lease.was_granted();
     store.inner.send_leases(true).await;
-    assert_eq!(server.command(&["ZCARD", permits]).await, redis::Value::Int(1));
+    assert_eq!(
+        server.command(&["ZCARD", permits]).await,
+        redis::Value::Int(1)
+    );
     drop(lease);
 }
 
@@ -209,14 +284,20 @@ async fn server_that_was_emptied_is_corrected() {
 /// A metric shows it before the first request waits for it.
 #[tokio::test]
 async fn server_that_is_away_is_noticed_without_a_request() {
-    let settings = StoreSettings { url: "redis://me:hunter2@127.0.0.1:1".into(), is_cluster: false };
+    let settings = StoreSettings {
+        url: "redis://me:hunter2@127.0.0.1:1".into(),
+        is_cluster: false,
+    };
     assert_eq!(settings.servers(), "127.0.0.1:1");
     let store = SharedStore::open(&settings, &[7; 32]).unwrap();
     while !store.inner.is_away() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let error = store.check().await.unwrap_err();
-    assert!(error.contains("refused") && !error.contains("hunter2"), "{error}");
+    assert!(
+        error.contains("refused") && !error.contains("hunter2"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -232,11 +313,19 @@ async fn instance_counts_for_itself_while_the_server_is_away() {
     for _ in 0..100 {
         allowed += u32::from(limiter.take("a".to_owned(), now()).await.allowed);
     }
-    assert!((10..=20).contains(&allowed), "{allowed}: it goes on from what it knew");
+    assert!(
+        (10..=20).contains(&allowed),
+        "{allowed}: it goes on from what it knew"
+    );
     assert!(store.inner.is_away());
     let permits = InFlight::<String>::new(1).shared(Some(&store));
     let held = admit(None, Some(&permits), "b".to_owned(), now()).await;
-    assert!(held.permit.is_some() && !admit(None, Some(&permits), "b".to_owned(), now()).await.has_permit);
+    assert!(
+        held.permit.is_some()
+            && !admit(None, Some(&permits), "b".to_owned(), now())
+                .await
+                .has_permit
+    );
     let _again = Server::start_at(port);
     while store.inner.is_away() {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -249,7 +338,9 @@ async fn instance_counts_for_itself_while_the_server_is_away() {
 async fn calls_to_a_provider_are_counted_as_one_instance_does() {
     let server = Server::start();
     let stores = [server.store(), server.store(), server.store()];
-    let instances = stores.each_ref().map(|store| CallWindow::new("test", 40, Some(store)));
+    let instances = stores
+        .each_ref()
+        .map(|store| CallWindow::new("test", 40, Some(store)));
     let alone = CallWindow::new("test", 40, None);
     let users: Vec<Uuid> = std::iter::repeat_with(Uuid::new_v4).take(3).collect();
     let request = |begins, has_share| CallKind::Request { begins, has_share };
@@ -268,15 +359,23 @@ async fn calls_to_a_provider_are_counted_as_one_instance_does() {
         let user = users.get(step * 5 % 4).copied();
         if step == 60 {
             // Others made calls that the provider has counted for another ten seconds.
-            instances.iter().for_each(|other| other.correct(50, 50, Duration::ZERO));
+            instances
+                .iter()
+                .for_each(|other| other.correct(50, 50, Duration::ZERO));
             instance.correct(50, 5, Duration::from_secs(10));
             alone.correct(50, 5, Duration::from_secs(10));
         }
-        match (instance.take(kind, user).await, alone.take(kind, user).await) {
+        match (
+            instance.take(kind, user).await,
+            alone.take(kind, user).await,
+        ) {
             (Ok(()), Ok(())) => allowed += 1,
             (Err(there), Err(here)) => {
                 let apart = there.wait.abs_diff(here.wait);
-                assert!(there.by_all == here.by_all && apart < Duration::from_secs(5), "{step}: {there:?} {here:?}");
+                assert!(
+                    there.by_all == here.by_all && apart < Duration::from_secs(5),
+                    "{step}: {there:?} {here:?}"
+                );
                 refused += 1;
             }
             decided => panic!("{step}: {kind:?} {decided:?}"),
@@ -285,12 +384,15 @@ async fn calls_to_a_provider_are_counted_as_one_instance_does() {
     assert!(allowed > 30 && refused > 30, "{allowed} {refused}");
 }
 
-/// The same calls, taken out of a budget by three instances and by one alone, with credit and without.
+/// The same calls, taken out of a budget by three instances and by one alone, with credit and
+/// without.
 #[tokio::test]
 async fn budget_of_a_user_is_that_of_one_instance() {
     let server = Server::start();
     let stores = [server.store(), server.store(), server.store()];
-    let instances = stores.each_ref().map(|store| CallBudgets::new("test", Some(store)));
+    let instances = stores
+        .each_ref()
+        .map(|store| CallBudgets::new("test", Some(store)));
     let alone = CallBudgets::new("test", None);
     let (user, mut allowed) = ("a".to_owned(), 0);
     for step in 0..60 {
@@ -299,17 +401,29 @@ async fn budget_of_a_user_is_that_of_one_instance() {
         let here = alone.take(&user, 10, is_first, now()).await;
         match (there, here) {
             (Ok(()), Ok(())) => allowed += 1,
-            (Err(there), Err(here)) => assert!(there.abs_diff(here) < Duration::from_secs(5), "{there:?} {here:?}"),
+            (Err(there), Err(here)) => assert!(
+                there.abs_diff(here) < Duration::from_secs(5),
+                "{there:?} {here:?}"
+            ),
             decided => panic!("{step}: {decided:?}"),
         }
     }
-    assert!((20..25).contains(&allowed), "a budget and as much on credit: {allowed}");
+    assert!(
+        (20..25).contains(&allowed),
+        "a budget and as much on credit: {allowed}"
+    );
     let other = CallBudgets::new("another provider", Some(&stores[0]));
     assert_eq!(other.take(&user, 10, true, now()).await, Ok(()));
 
     server.stop().await;
-    assert!(instances[0].take(&user, 10, true, now()).await.is_err(), "what it knows outlives the server");
-    assert_eq!(instances[0].take(&"b".to_owned(), 10, true, now()).await, Ok(()));
+    assert!(
+        instances[0].take(&user, 10, true, now()).await.is_err(),
+        "what it knows outlives the server"
+    );
+    assert_eq!(
+        instances[0].take(&"b".to_owned(), 10, true, now()).await,
+        Ok(())
+    );
 }
 
 #[tokio::test]
@@ -323,7 +437,10 @@ async fn syncs_wait_while_calls_of_others_are_unknown() {
         assert_eq!(window.take(CallKind::Job, None).await, Ok(()), "alone");
     }
     assert!(window.syncs_wait() && window.take(CallKind::Sync, None).await.is_err());
-    let request = CallKind::Request { begins: true, has_share: false };
+    let request = CallKind::Request {
+        begins: true,
+        has_share: false,
+    };
     assert_eq!(window.take(request, None).await, Ok(()));
     let _again = Server::start_at(port);
     while window.syncs_wait() {
@@ -339,21 +456,39 @@ async fn server_that_stands_still_is_not_waited_for() {
     let store = server.store();
     let ttl = Duration::from_secs(60);
     for name in ["a", "b", "c", "d"] {
-        store.put("test", name.as_bytes(), ([1; 16], true), name.as_bytes(), ttl).await;
+        store
+            .put(
+                "test",
+                name.as_bytes(),
+                ([1; 16], true),
+                name.as_bytes(),
+                ttl,
+            )
+            .await;
     }
     let mut other_client = std::net::TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     other_client.write_all(b"DEBUG SLEEP 2\r\n").unwrap();
     while store.get("test", b"a").await.is_some() {}
     for name in ["b", "c"] {
-        assert_eq!(store.get("test", name.as_bytes()).await, None, "{name} timed out");
+        assert_eq!(
+            store.get("test", name.as_bytes()).await,
+            None,
+            "{name} timed out"
+        );
     }
     assert!(store.inner.is_away());
-    assert!(limiter(&store, 2).take("a".to_owned(), now()).await.allowed, "at once, alone");
+    assert!(
+        limiter(&store, 2).take("a".to_owned(), now()).await.allowed,
+        "at once, alone"
+    );
     while store.inner.is_away() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     for name in ["d", "c", "b", "a"] {
-        assert_eq!(store.get("test", name.as_bytes()).await, Some(([1; 16], name.as_bytes().to_vec())));
+        assert_eq!(
+            store.get("test", name.as_bytes()).await,
+            Some(([1; 16], name.as_bytes().to_vec()))
+        );
     }
 }
 
@@ -361,11 +496,20 @@ async fn server_that_stands_still_is_not_waited_for() {
 async fn names_do_not_tell_whose_they_are() {
     let server = Server::start();
     let store = server.store();
-    let (limit, permits) = (limiter(&store, 60), InFlight::<String>::new(4).shared(Some(&store)));
+    let (limit, permits) = (
+        limiter(&store, 60),
+        InFlight::<String>::new(4).shared(Some(&store)),
+    );
     let _held = admit(Some(&limit), Some(&permits), "192.0.2.77".to_owned(), now()).await;
     let names = format!("{:?}", server.command(&["KEYS", "*"]).await);
-    assert!(names.contains(":test") && names.contains(":permits"), "{names}");
-    assert!(!names.contains("192.0.2.77") && names.contains("bellbird1:{"), "{names}");
+    assert!(
+        names.contains(":test") && names.contains(":permits"),
+        "{names}"
+    );
+    assert!(
+        !names.contains("192.0.2.77") && names.contains("bellbird1:{"),
+        "{names}"
+    );
 }
 
 #[tokio::test]
@@ -374,7 +518,15 @@ async fn value_is_there_for_other_instances_and_sealed() {
     let (one, two) = (server.store(), server.store());
     let (first, second) = ([1; 16], [2; 16]);
     let put = async |store: &SharedStore, walk: Walk, begins: bool, value: &str| {
-        store.put("test", b"name", (walk, begins), value.as_bytes(), Duration::from_secs(60)).await;
+        store
+            .put(
+                "test",
+                b"name",
+                (walk, begins),
+                value.as_bytes(),
+                Duration::from_secs(60),
+            )
+            .await;
     };
     let get = async |store: &SharedStore| store.get("test", b"name").await;
     assert_eq!(get(&two).await, None);
@@ -386,20 +538,39 @@ async fn value_is_there_for_other_instances_and_sealed() {
     put(&two, first, false, "late, of the older walk").await;
     assert_eq!(get(&two).await, Some((second, b"planted-3".to_vec())));
     let large = vec![b'x'; 256 * 1024];
-    one.put("test", b"large", (first, true), &large, Duration::from_secs(60)).await;
+    one.put(
+        "test",
+        b"large",
+        (first, true),
+        &large,
+        Duration::from_secs(60),
+    )
+    .await;
     assert_eq!(one.get("test", b"large").await, None);
 
     let keys = server.command(&["KEYS", "*"]).await;
-    let redis::Value::Array(keys) = keys else { panic!("{keys:?}") };
-    let [redis::Value::BulkString(key)] = &keys[..] else { panic!("{keys:?}") };
+    let redis::Value::Array(keys) = keys else {
+        panic!("{keys:?}")
+    };
+    let [redis::Value::BulkString(key)] = &keys[..] else {
+        panic!("{keys:?}")
+    };
     let key = str::from_utf8(key).unwrap();
     assert!(!key.contains("name"), "{key}");
-    let redis::Value::BulkString(sealed) = server.command(&["GET", key]).await else { panic!("no value") };
+    let redis::Value::BulkString(sealed) = server.command(&["GET", key]).await else {
+        panic!("no value")
+    };
     assert!(!sealed.windows(7).any(|part| part == b"planted"));
-    let redis::Value::Int(ttl) = server.command(&["TTL", key]).await else { panic!("no time to live") };
+    let redis::Value::Int(ttl) = server.command(&["TTL", key]).await else {
+        panic!("no time to live")
+    };
     assert!((1..=60).contains(&ttl), "{ttl}");
     // Another installation's value, a changed one and one of another name are as none.
-    let other = SharedStore::open(&settings(&format!("redis://127.0.0.1:{}", server.port)), &[8; 32]).unwrap();
+    let other = SharedStore::open(
+        &settings(&format!("redis://127.0.0.1:{}", server.port)),
+        &[8; 32],
+    )
+    .unwrap();
     assert_eq!(get(&other).await, None);
     let moved = one.name("test", b"another name").key;
     server.command(&["COPY", key, &moved]).await;
@@ -424,7 +595,15 @@ async fn limits_hold_while_the_server_has_no_memory_for_values() {
     let limit = limiter(&store, 2);
     server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     for _ in 0..10 {
-        store.put("test", b"name", ([1; 16], true), b"value", Duration::from_secs(60)).await;
+        store
+            .put(
+                "test",
+                b"name",
+                ([1; 16], true),
+                b"value",
+                Duration::from_secs(60),
+            )
+            .await;
     }
     assert_eq!(store.get("test", b"name").await, None);
     let mut allowed = 0;
@@ -444,9 +623,14 @@ async fn replica_that_cannot_be_written_counts_as_away() {
     let store = server.store();
     assert!(store.check().await.is_ok());
     server.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
-    server.command(&["CONFIG", "SET", "replica-serve-stale-data", "yes"]).await;
+    server
+        .command(&["CONFIG", "SET", "replica-serve-stale-data", "yes"])
+        .await;
     for _ in 0..3 {
-        assert!(limiter(&store, 2).take("a".to_owned(), now()).await.allowed, "each time by what it knows: nothing");
+        assert!(
+            limiter(&store, 2).take("a".to_owned(), now()).await.allowed,
+            "each time by what it knows: nothing"
+        );
     }
     assert!(store.inner.is_away() && store.check().await.is_err());
     server.command(&["REPLICAOF", "NO", "ONE"]).await;
@@ -455,9 +639,22 @@ async fn replica_that_cannot_be_written_counts_as_away() {
 
 #[test]
 fn url_that_cannot_be_used_is_not_repeated() {
-    for url in ["", "0", "http://user:secret@host", "redis://user:secret@host:port"] {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let error = runtime.block_on(async { SharedStore::open(&settings(url), &NAME_KEY).err() }).unwrap();
-        assert!(error.starts_with("expected redis://") && !error.contains("secret"), "{error}");
+    for url in [
+        "",
+        "0",
+        "http://user:secret@host",
+        "redis://user:secret@host:port",
+    ] {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let error = runtime
+            .block_on(async { SharedStore::open(&settings(url), &NAME_KEY).err() })
+            .unwrap();
+        assert!(
+            error.starts_with("expected redis://") && !error.contains("secret"),
+            "{error}"
+        );
     }
 }

@@ -25,7 +25,10 @@ impl Cluster {
         while ports.len() < NODES {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port();
-            if port.checked_add(BUS).is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok()) {
+            if port
+                .checked_add(BUS)
+                .is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok())
+            {
                 ports.insert(port);
             }
         }
@@ -35,24 +38,42 @@ impl Cluster {
     fn start_at(ports: Vec<u16>) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/test-valkey");
         let mut command = Command::new(script);
-        command.arg("cluster").args(ports.iter().map(u16::to_string)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg("cluster")
+            .args(ports.iter().map(u16::to_string))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         assert_eq!(line, "ready\n");
         Self { ports, child }
     }
 
     /// An instance that knows these nodes.
     fn store(&self, nodes: &[usize]) -> SharedStore {
-        let urls: Vec<String> = nodes.iter().map(|node| format!("redis://127.0.0.1:{}", self.ports[*node])).collect();
-        SharedStore::open(&StoreSettings { url: urls.join(",").into(), is_cluster: true }, &NAME_KEY).unwrap()
+        let urls: Vec<String> = nodes
+            .iter()
+            .map(|node| format!("redis://127.0.0.1:{}", self.ports[*node]))
+            .collect();
+        SharedStore::open(
+            &StoreSettings {
+                url: urls.join(",").into(),
+                is_cluster: true,
+            },
+            &NAME_KEY,
+        )
+        .unwrap()
     }
 
     fn command(&self, node: usize, words: &[&str]) -> redis::RedisResult<redis::Value> {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.ports[node]))?;
         let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]).query(&mut client.get_connection()?)
+        command
+            .arg(&words[1..])
+            .query(&mut client.get_connection()?)
     }
 
     /// How many names each of the three nodes has.
@@ -81,26 +102,57 @@ async fn limits_permits_and_values_are_those_of_a_cluster() {
     for key in 0..30 {
         let mut allowed = 0;
         for turn in 0..14 {
-            allowed += u32::from(limits[turn % 2].take(format!("key {key}"), now()).await.allowed);
+            allowed += u32::from(
+                limits[turn % 2]
+                    .take(format!("key {key}"), now())
+                    .await
+                    .allowed,
+            );
         }
         assert!((10..=11).contains(&allowed), "{allowed}");
         let name = format!("name {key}");
-        one.put("test", name.as_bytes(), ([1; 16], true), name.as_bytes(), Duration::from_secs(60)).await;
-        assert_eq!(two.get("test", name.as_bytes()).await, Some(([1; 16], name.into_bytes())));
+        one.put(
+            "test",
+            name.as_bytes(),
+            ([1; 16], true),
+            name.as_bytes(),
+            Duration::from_secs(60),
+        )
+        .await;
+        assert_eq!(
+            two.get("test", name.as_bytes()).await,
+            Some(([1; 16], name.into_bytes()))
+        );
     }
-    assert!(cluster.names().iter().all(|names| *names >= 5), "{:?}", cluster.names());
+    assert!(
+        cluster.names().iter().all(|names| *names >= 5),
+        "{:?}",
+        cluster.names()
+    );
 
     let permits = |store| InFlight::<String>::new(1).shared(Some(store));
     let (here, there) = (permits(&one), permits(&two));
     let mut held = Vec::new();
     for key in 0..30 {
-        held.push(admit(None, Some(&here), format!("key {key}"), now()).await.permit.expect("nobody holds one"));
-        assert!(!admit(None, Some(&there), format!("key {key}"), now()).await.has_permit);
+        held.push(
+            admit(None, Some(&here), format!("key {key}"), now())
+                .await
+                .permit
+                .expect("nobody holds one"),
+        );
+        assert!(
+            !admit(None, Some(&there), format!("key {key}"), now())
+                .await
+                .has_permit
+        );
     }
     // Given back to all nodes, though the commands are sent together.
     drop(held);
     for key in 0..30 {
-        while !admit(None, Some(&there), format!("key {key}"), now()).await.has_permit {
+        while !admit(None, Some(&there), format!("key {key}"), now())
+            .await
+            .has_permit
+        {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

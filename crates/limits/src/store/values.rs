@@ -1,4 +1,5 @@
-//! Values that instances share for minutes. The server sees them sealed, under names that tell nothing.
+//! Values that instances share for minutes. The server sees them sealed, under names that tell
+//! nothing.
 
 use std::time::Duration;
 
@@ -23,39 +24,63 @@ pub(super) struct Name {
 }
 
 impl SharedStore {
-    /// The value of this name and the walk that it belongs to. None if there is none, if it is not of this
-    /// installation, and while the server is away.
+    /// The value of this name and the walk that it belongs to. None if there is none, if it is not
+    /// of this installation, and while the server is away.
     pub async fn get(&self, kind: &str, name: &[u8]) -> Option<(Walk, Vec<u8>)> {
         let name = self.name(kind, name);
         let mut connection = self.inner.connection.clone();
         let mut command = redis::cmd("GETRANGE");
         command.arg(&name.key).arg(0).arg(BYTES_MAX);
-        let sealed: Vec<u8> = self.inner.call_for_value(command.query_async(&mut connection)).await?;
+        let sealed: Vec<u8> = self
+            .inner
+            .call_for_value(command.query_async(&mut connection))
+            .await?;
         self.open_value(&name, sealed)
     }
 
-    /// Stores a value for a time, unless one of another walk is there and this one does not `begin` a walk. So a late
-    /// request of an older walk does not overwrite a newer one.
-    pub async fn put(&self, kind: &str, name: &[u8], (walk, begins): (Walk, bool), value: &[u8], ttl: Duration) {
+    /// Stores a value for a time, unless one of another walk is there and this one does not `begin`
+    /// a walk. So a late request of an older walk does not overwrite a newer one.
+    pub async fn put(
+        &self,
+        kind: &str,
+        name: &[u8],
+        (walk, begins): (Walk, bool),
+        value: &[u8],
+        ttl: Duration,
+    ) {
         let name = self.name(kind, name);
-        let Some(sealed) = self.seal_value(&name, walk, value).filter(|sealed| sealed.len() <= BYTES_MAX) else {
+        let Some(sealed) = self
+            .seal_value(&name, walk, value)
+            .filter(|sealed| sealed.len() <= BYTES_MAX)
+        else {
             return;
         };
         let mut call = self.inner.put.prepare_invoke();
-        call.key(&name.key).arg(sealed).arg(u8::from(begins)).arg(ttl.as_millis() as u64);
+        call.key(&name.key)
+            .arg(sealed)
+            .arg(u8::from(begins))
+            .arg(ttl.as_millis() as u64);
         let mut connection = self.inner.connection.clone();
-        self.inner.call_for_value(call.invoke_async::<()>(&mut connection)).await;
+        self.inner
+            .call_for_value(call.invoke_async::<()>(&mut connection))
+            .await;
     }
 
     pub(super) fn name(&self, kind: &str, name: &[u8]) -> Name {
         let text = [kind.as_bytes(), b" ", name].concat();
-        Name { key: name_of(&self.inner.tag(&text), kind), text }
+        Name {
+            key: name_of(&self.inner.tag(&text), kind),
+            text,
+        }
     }
 
-    /// Each value has a key of its own, made with its salt, so no limit of random nonces is reached.
+    /// Each value has a key of its own, made with its salt, so no limit of random nonces is
+    /// reached.
     fn key_of(&self, name: &Name, salt: &[u8]) -> Option<LessSafeKey> {
         let key = hmac::sign(&self.inner.value_key, &[salt, &name.text].concat());
-        UnboundKey::new(&AES_256_GCM, key.as_ref()).ok().map(LessSafeKey::new)
+        UnboundKey::new(&AES_256_GCM, key.as_ref())
+            .ok()
+            .map(LessSafeKey::new)
     }
 
     fn seal_value(&self, name: &Name, walk: Walk, value: &[u8]) -> Option<Vec<u8>> {
@@ -63,7 +88,9 @@ impl SharedStore {
         aws_lc_rs::rand::fill(&mut salt).ok()?;
         let mut sealed = value.to_vec();
         let nonce = Nonce::assume_unique_for_key([0; 12]);
-        self.key_of(name, &salt)?.seal_in_place_append_tag(nonce, Aad::from(walk), &mut sealed).ok()?;
+        self.key_of(name, &salt)?
+            .seal_in_place_append_tag(nonce, Aad::from(walk), &mut sealed)
+            .ok()?;
         Some([&walk[..], &salt, &sealed].concat())
     }
 
@@ -71,7 +98,10 @@ impl SharedStore {
         let (walk, rest) = sealed.split_first_chunk_mut::<WALK_BYTES>()?;
         let (salt, rest) = rest.split_first_chunk_mut::<SALT_BYTES>()?;
         let nonce = Nonce::assume_unique_for_key([0; 12]);
-        let value = self.key_of(name, salt)?.open_in_place(nonce, Aad::from(*walk), rest).ok()?;
+        let value = self
+            .key_of(name, salt)?
+            .open_in_place(nonce, Aad::from(*walk), rest)
+            .ok()?;
         Some((*walk, value.to_vec()))
     }
 }

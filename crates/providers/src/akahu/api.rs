@@ -18,11 +18,12 @@ use crate::{CallContext, Cursor, Error};
 pub(super) const PAGE_ROWS: u32 = 100;
 /// A page with more rows than this is rejected as malformed.
 const PAGE_ROWS_ACCEPTED_MAX: usize = 1_000;
-/// The longest accepted cursor. Cursor indexes keep them in memory. Observed cursors have 128 characters
-/// (docs/providers/akahu.md#pages).
+/// The longest accepted cursor. Cursor indexes keep them in memory. Observed cursors have 128
+/// characters (docs/providers/akahu.md#pages).
 const CURSOR_BYTES_MAX: usize = 1_024;
 
-pub(super) const CREDENTIALS: &str = "akahu.app_token and akahu.app_secret, which must belong to one full app";
+pub(super) const CREDENTIALS: &str =
+    "akahu.app_token and akahu.app_secret, which must belong to one full app";
 
 /// Akahu's API with the credentials of one app.
 pub(super) struct Api {
@@ -35,12 +36,24 @@ pub(super) struct Api {
 }
 
 impl Api {
-    pub(super) fn new(client: Client, base_url: Url, app_token: HeaderValue, app_secret: Option<SecretString>) -> Self {
-        Self { client, base_url, app_token, app_secret, forbidden_logged: Once::new() }
+    pub(super) fn new(
+        client: Client,
+        base_url: Url,
+        app_token: HeaderValue,
+        app_secret: Option<SecretString>,
+    ) -> Self {
+        Self {
+            client,
+            base_url,
+            app_token,
+            app_secret,
+            forbidden_logged: Once::new(),
+        }
     }
 
-    /// Checks that the API is reachable and, for a full app, accepts the app's credentials. A personal app has no call
-    /// without a user token. There, 401 and 403 to such a call show that the API is reachable.
+    /// Checks that the API is reachable and, for a full app, accepts the app's credentials. A
+    /// personal app has no call without a user token. There, 401 and 403 to such a call show that
+    /// the API is reachable.
     pub(super) async fn check(&self, context: &CallContext) -> Result<(), Error> {
         let Some(secret) = &self.app_secret else {
             let url = self.url(&["me"]);
@@ -55,7 +68,10 @@ impl Api {
         let url = self.url(&["connections"]);
         let build = || RequestBuilder::get(&url).basic(self.app(), secret.expose_secret());
         let check = |response: &Response| match response.status.as_u16() {
-            status @ (401 | 403) => Err(Error::OperatorRejected { settings: CREDENTIALS, status }),
+            status @ (401 | 403) => Err(Error::OperatorRejected {
+                settings: CREDENTIALS,
+                status,
+            }),
             _ => check_success(&response.success()?),
         };
         self.client.call(context, "check", build, check).await
@@ -72,12 +88,15 @@ impl Api {
     }
 
     fn secret(&self) -> Result<&str, Error> {
-        let secret = self.app_secret.as_ref().map(|secret| secret.expose_secret());
+        let secret = self
+            .app_secret
+            .as_ref()
+            .map(|secret| secret.expose_secret());
         secret.ok_or_else(|| Error::InvalidCredentials("akahu.app_secret is not set".to_owned()))
     }
 
-    /// Exchanges an authorization code for a user token. It makes one attempt, because a code works once and for 60 s
-    /// (docs/providers/akahu.md#redirects).
+    /// Exchanges an authorization code for a user token. It makes one attempt, because a code works
+    /// once and for 60 s (docs/providers/akahu.md#redirects).
     pub(super) async fn exchange(
         &self,
         context: &CallContext,
@@ -97,10 +116,20 @@ impl Api {
                 return Err(self.token_error(response));
             }
             let token: wire::Token = parse_json(response.json_body()?)?;
-            check_success(&wire::Envelope { success: token.success })?;
+            check_success(&wire::Envelope {
+                success: token.success,
+            })?;
             Ok(token.access_token)
         };
-        self.client.call_in(Attempts::One, context, "token", || RequestBuilder::post(&url, &body), read).await
+        self.client
+            .call_in(
+                Attempts::One,
+                context,
+                "token",
+                || RequestBuilder::post(&url, &body),
+                read,
+            )
+            .await
     }
 
     /// Maps an error of the token exchange (docs/providers/akahu.md#token-exchange).
@@ -108,17 +137,24 @@ impl Api {
         let error: wire::TokenError = serde_json::from_slice(&response.body).unwrap_or_default();
         match error.error.as_deref() {
             Some("invalid_grant" | "expired_grant") => Error::InvalidCredentials(
-                "the authorization code was already used or is older than 60 seconds; start again".to_owned(),
+                "the authorization code was already used or is older than 60 seconds; start again"
+                    .to_owned(),
             ),
-            Some("invalid_client") => {
-                Error::OperatorRejected { settings: CREDENTIALS, status: response.status.as_u16() }
-            }
+            Some("invalid_client") => Error::OperatorRejected {
+                settings: CREDENTIALS,
+                status: response.status.as_u16(),
+            },
             _ => response.failure(),
         }
     }
 
-    /// The e-mail address of the user of a user token, if the app may read it (docs/providers/akahu.md#user).
-    pub(super) async fn email(&self, context: &CallContext, user_token: &str) -> Result<Option<String>, Error> {
+    /// The e-mail address of the user of a user token, if the app may read it
+    /// (docs/providers/akahu.md#user).
+    pub(super) async fn email(
+        &self,
+        context: &CallContext,
+        user_token: &str,
+    ) -> Result<Option<String>, Error> {
         let url = self.url(&["me"]);
         let build = || RequestBuilder::get(&url);
         let read = |response: &Response| {
@@ -130,20 +166,31 @@ impl Api {
 
     /// The `state` of each webhook subscription of a user. The list does not have their types
     /// (docs/providers/akahu.md#webhooks).
-    pub(super) async fn subscriptions(&self, context: &CallContext, user_token: &str) -> Result<Vec<String>, Error> {
+    pub(super) async fn subscriptions(
+        &self,
+        context: &CallContext,
+        user_token: &str,
+    ) -> Result<Vec<String>, Error> {
         let url = self.url(&["webhooks"]);
         let build = || RequestBuilder::get(&url);
         let read = |response: &Response| {
             let list: wire::List<wire::Subscription> = list(self.body(response)?)?;
-            Ok(list.items.into_iter().filter_map(|subscription| subscription.state).collect())
+            Ok(list
+                .items
+                .into_iter()
+                .filter_map(|subscription| subscription.state)
+                .collect())
         };
-        self.user_call(context, "webhooks", user_token, build, read).await
+        self.user_call(context, "webhooks", user_token, build, read)
+            .await
     }
 
-    /// Subscribes to one type of event. It makes one attempt, because a second subscription sends each event twice.
+    /// Subscribes to one type of event. It makes one attempt, because a second subscription sends
+    /// each event twice.
     ///
-    /// A 400 counts as success: it means that the app has no webhook URL (docs/providers/akahu.md#webhooks). Its
-    /// message is not checked, since the sources disagree about it.
+    /// A 400 counts as success: it means that the app has no webhook URL
+    /// (docs/providers/akahu.md#webhooks). Its message is not checked, since the sources disagree
+    /// about it.
     pub(super) async fn subscribe(
         &self,
         context: &CallContext,
@@ -153,7 +200,11 @@ impl Api {
     ) -> Result<(), Error> {
         let url = self.url(&["webhooks"]);
         let body = serde_json::json!({"webhook_type": kind, "state": state});
-        let build = || RequestBuilder::post(&url, &body).bearer(user_token).header("X-Akahu-Id", &self.app_token);
+        let build = || {
+            RequestBuilder::post(&url, &body)
+                .bearer(user_token)
+                .header("X-Akahu-Id", &self.app_token)
+        };
         let read = |response: &Response| match response.status {
             StatusCode::BAD_REQUEST => {
                 tracing::debug!(provider = %NAME, "webhook subscription rejected: the app may have no webhook URL");
@@ -161,22 +212,39 @@ impl Api {
             }
             _ => check_success(&parse_json(self.body(response)?)?),
         };
-        self.client.call_in(Attempts::One, context, "subscribe", build, read).await
+        self.client
+            .call_in(Attempts::One, context, "subscribe", build, read)
+            .await
     }
 
-    /// The public key for webhook signatures with this id, as PEM. None if the key is unknown or has expired.
+    /// The public key for webhook signatures with this id, as PEM. None if the key is unknown or
+    /// has expired.
     ///
-    /// It makes one attempt. Events name the key, and anyone can send events, so retries would multiply forged
-    /// requests.
-    pub(super) async fn signing_key(&self, context: &CallContext, id: u64) -> Result<Option<String>, Error> {
+    /// It makes one attempt. Events name the key, and anyone can send events, so retries would
+    /// multiply forged requests.
+    pub(super) async fn signing_key(
+        &self,
+        context: &CallContext,
+        id: u64,
+    ) -> Result<Option<String>, Error> {
         let url = self.url(&["keys", &id.to_string()]);
         let secret = self.secret()?;
         let read = |response: &Response| match response.status {
-            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND if response.json_body().is_ok() => Ok(None),
-            _ => response.success().map(|key: wire::SigningKey| Some(key.item)),
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND if response.json_body().is_ok() => {
+                Ok(None)
+            }
+            _ => response
+                .success()
+                .map(|key: wire::SigningKey| Some(key.item)),
         };
         self.client
-            .call_in(Attempts::One, context, "key", || RequestBuilder::get(&url).basic(self.app(), secret), read)
+            .call_in(
+                Attempts::One,
+                context,
+                "key",
+                || RequestBuilder::get(&url).basic(self.app(), secret),
+                read,
+            )
             .await
     }
 
@@ -189,12 +257,14 @@ impl Api {
     ) -> Result<T, Error> {
         let url = self.url(&["accounts"]);
         let build = || RequestBuilder::get(&url);
-        self.user_call(context, "accounts", user_token, build, |response| read(&list(self.body(response)?)?.items))
-            .await
+        self.user_call(context, "accounts", user_token, build, |response| {
+            read(&list(self.body(response)?)?.items)
+        })
+        .await
     }
 
-    /// Reads one page of posted transactions. `read` parses its body. It must keep nothing if it fails, because the
-    /// call may then be retried.
+    /// Reads one page of posted transactions. `read` parses its body. It must keep nothing if it
+    /// fails, because the call may then be retried.
     pub(super) async fn transactions<T: Send>(
         &self,
         context: &CallContext,
@@ -210,11 +280,14 @@ impl Api {
         let mut pairs = vec![("start", start.as_str()), ("end", end.as_str())];
         pairs.extend(query.cursor.map(|cursor| ("cursor", cursor.0.as_str())));
         let build = || RequestBuilder::get(&with_query(&url, &pairs));
-        self.user_call(context, "transactions", user_token, build, |response| read(self.body(response)?)).await
+        self.user_call(context, "transactions", user_token, build, |response| {
+            read(self.body(response)?)
+        })
+        .await
     }
 
-    /// Revokes one authorisation. A 401 or 404 with a JSON body means that it has already ended. Without one, the
-    /// response comes from a proxy and is an error.
+    /// Revokes one authorisation. A 401 or 404 with a JSON body means that it has already ended.
+    /// Without one, the response comes from a proxy and is an error.
     pub(super) async fn delete_authorisation(
         &self,
         context: &CallContext,
@@ -224,10 +297,13 @@ impl Api {
         let url = self.url(&["authorisations", id]);
         let build = || RequestBuilder::delete(&url);
         let revoked = |response: &Response| match response.status {
-            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND if response.json_body().is_ok() => Ok(()),
+            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND if response.json_body().is_ok() => {
+                Ok(())
+            }
             _ => check_success(&parse_json(self.body(response)?)?),
         };
-        self.user_call(context, "delete_authorisation", user_token, build, revoked).await
+        self.user_call(context, "delete_authorisation", user_token, build, revoked)
+            .await
     }
 
     async fn user_call<T: Send>(
@@ -238,12 +314,16 @@ impl Api {
         build: impl Fn() -> RequestBuilder + Send + Sync,
         accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        let build = || build().bearer(user_token).header("X-Akahu-Id", &self.app_token);
+        let build = || {
+            build()
+                .bearer(user_token)
+                .header("X-Akahu-Id", &self.app_token)
+        };
         self.client.call(context, operation, build, accept).await
     }
 
-    /// The body of a response with status 2xx. Other statuses are mapped without their message, since the sources
-    /// disagree about messages (docs/providers/akahu.md#errors).
+    /// The body of a response with status 2xx. Other statuses are mapped without their message,
+    /// since the sources disagree about messages (docs/providers/akahu.md#errors).
     fn body<'a>(&self, response: &'a Response) -> Result<&'a [u8], Error> {
         match response.status {
             status if status.is_success() => return response.json_body(),
@@ -268,7 +348,9 @@ impl Api {
 /// Parses a list. A list with `"success": false` is malformed, since the status was 2xx.
 pub(super) fn list<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<wire::List<T>, Error> {
     let list: wire::List<T> = parse_json(body)?;
-    check_success(&wire::Envelope { success: list.success })?;
+    check_success(&wire::Envelope {
+        success: list.success,
+    })?;
     if list.items.len() > PAGE_ROWS_ACCEPTED_MAX {
         return Err(Error::Malformed("too many rows in a page"));
     }
@@ -277,18 +359,27 @@ pub(super) fn list<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<wire
 
 fn check_success(response: &wire::Envelope) -> Result<(), Error> {
     if response.success == Some(false) {
-        Err(Error::Malformed("success is false in a response with status 2xx"))
+        Err(Error::Malformed(
+            "success is false in a response with status 2xx",
+        ))
     } else {
         Ok(())
     }
 }
 
-/// The start of the page after `current`, or none at the end (docs/providers/akahu.md#pages). A next cursor that equals
-/// `current` is malformed, since reading would never end.
-pub(super) fn next(cursor: Option<wire::Cursor>, current: Option<&Cursor>) -> Result<Option<Cursor>, Error> {
-    let next = cursor.and_then(|cursor| cursor.next).filter(|next| !next.is_empty());
+/// The start of the page after `current`, or none at the end (docs/providers/akahu.md#pages). A
+/// next cursor that equals `current` is malformed, since reading would never end.
+pub(super) fn next(
+    cursor: Option<wire::Cursor>,
+    current: Option<&Cursor>,
+) -> Result<Option<Cursor>, Error> {
+    let next = cursor
+        .and_then(|cursor| cursor.next)
+        .filter(|next| !next.is_empty());
     match next {
-        Some(next) if next.len() > CURSOR_BYTES_MAX => Err(Error::Malformed("the cursor is too long")),
+        Some(next) if next.len() > CURSOR_BYTES_MAX => {
+            Err(Error::Malformed("the cursor is too long"))
+        }
         Some(next) if current.is_some_and(|current| current.0 == next) => {
             Err(Error::Malformed("the next page is the current page"))
         }
@@ -306,9 +397,14 @@ pub(super) struct TransactionsParams<'a> {
 }
 
 impl TransactionsParams<'_> {
-    /// The last millisecond before the range, because `start` is exclusive (docs/providers/akahu.md#transactions).
+    /// The last millisecond before the range, because `start` is exclusive
+    /// (docs/providers/akahu.md#transactions).
     fn start(&self) -> String {
-        let first = self.instants.0.as_nanosecond().div_euclid(MILLISECOND_NANOSECONDS);
+        let first = self
+            .instants
+            .0
+            .as_nanosecond()
+            .div_euclid(MILLISECOND_NANOSECONDS);
         milliseconds(first - 1)
     }
 
@@ -325,8 +421,13 @@ const MILLISECOND_NANOSECONDS: i128 = 1_000_000;
 fn milliseconds(since_epoch: i128) -> String {
     const FIRST: i64 = -62_135_596_800_000; // 0001-01-01T00:00:00.000Z
     const LAST: i64 = 253_402_207_200_000; // jiff's last instant, 9999-12-30T22:00:00.000Z
-    let clamped = i64::try_from(since_epoch).unwrap_or(LAST).clamp(FIRST, LAST);
-    format!("{:.3}", Timestamp::from_millisecond(clamped).unwrap_or(Timestamp::UNIX_EPOCH))
+    let clamped = i64::try_from(since_epoch)
+        .unwrap_or(LAST)
+        .clamp(FIRST, LAST);
+    format!(
+        "{:.3}",
+        Timestamp::from_millisecond(clamped).unwrap_or(Timestamp::UNIX_EPOCH)
+    )
 }
 
 #[cfg(test)]
@@ -337,20 +438,37 @@ mod tests {
 
     #[test]
     fn next_cursor_is_checked() {
-        let cursor = |next: Option<&str>| Some(wire::Cursor { next: next.map(str::to_owned) });
+        let cursor = |next: Option<&str>| {
+            Some(wire::Cursor {
+                next: next.map(str::to_owned),
+            })
+        };
         let position = |text: &str| Cursor(text.to_owned());
         let here = position("here");
         assert_eq!(next(None, Some(&here)), Ok(None));
         assert_eq!(next(cursor(None), Some(&here)), Ok(None));
         assert_eq!(next(cursor(Some("")), Some(&here)), Ok(None));
-        assert_eq!(next(cursor(Some("there")), Some(&here)), Ok(Some(position("there"))));
+        assert_eq!(
+            next(cursor(Some("there")), Some(&here)),
+            Ok(Some(position("there")))
+        );
         assert_eq!(next(cursor(Some("here")), None), Ok(Some(here.clone())));
-        assert!(matches!(next(cursor(Some("here")), Some(&here)), Err(Error::Malformed(_))));
-        assert!(matches!(next(cursor(Some(&"x".repeat(CURSOR_BYTES_MAX + 1))), None), Err(Error::Malformed(_))));
+        assert!(matches!(
+            next(cursor(Some("here")), Some(&here)),
+            Err(Error::Malformed(_))
+        ));
+        assert!(matches!(
+            next(cursor(Some(&"x".repeat(CURSOR_BYTES_MAX + 1))), None),
+            Err(Error::Malformed(_))
+        ));
     }
 
     fn range(first: Timestamp, last: Timestamp) -> (String, String) {
-        let query = TransactionsParams { account_id: None, instants: (first, last), cursor: None };
+        let query = TransactionsParams {
+            account_id: None,
+            instants: (first, last),
+            cursor: None,
+        };
         (query.start(), query.end())
     }
 
@@ -377,9 +495,16 @@ mod tests {
             ),
         ] {
             let requested = range(first.parse().unwrap(), last.parse().unwrap());
-            assert_eq!(requested, (start.to_owned(), end.to_owned()), "{first} {last}");
+            assert_eq!(
+                requested,
+                (start.to_owned(), end.to_owned()),
+                "{first} {last}"
+            );
         }
-        let ends = ("0001-01-01T00:00:00.000Z".to_owned(), "9999-12-30T22:00:00.000Z".to_owned());
+        let ends = (
+            "0001-01-01T00:00:00.000Z".to_owned(),
+            "9999-12-30T22:00:00.000Z".to_owned(),
+        );
         assert_eq!(range(Timestamp::MIN, Timestamp::MAX), ends);
     }
 

@@ -1,9 +1,10 @@
-//! The public keys for webhook signatures. A key is fetched when an event names it and cached for a day
-//! (docs/providers/akahu.md#webhook-keys).
+//! The public keys for webhook signatures. A key is fetched when an event names it and cached for a
+//! day (docs/providers/akahu.md#webhook-keys).
 //!
-//! Anyone can send events that name keys. So a number is fetched at most once in ten minutes, and numbers far above the
-//! one in use are rejected. A fetched key comes from the provider, whatever event named it, so it is cached: an
-//! unauthenticated caller who names the next key only makes us fetch it early.
+//! Anyone can send events that name keys. So a number is fetched at most once in ten minutes, and
+//! numbers far above the one in use are rejected. A fetched key comes from the provider, whatever
+//! event named it, so it is cached: an unauthenticated caller who names the next key only makes us
+//! fetch it early.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,13 +24,13 @@ use crate::{CallContext, Error};
 const KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest time between two responses about one number.
 const RESPONSE_INTERVAL_MIN: Duration = Duration::from_secs(10 * 60);
-/// The shortest time between two attempts, if the provider did not respond. Nothing that an unauthenticated caller
-/// sends makes it fail.
+/// The shortest time between two attempts, if the provider did not respond. Nothing that an
+/// unauthenticated caller sends makes it fail.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_secs(5);
 /// How far a number may be above the one in use. Numbers grow by one with each new key.
 const AHEAD_MAX: u64 = 8;
-/// Numbers that are remembered. It limits what unauthenticated callers can make us fetch before the number in use is
-/// known.
+/// Numbers that are remembered. It limits what unauthenticated callers can make us fetch before the
+/// number in use is known.
 const NUMBERS_MAX: usize = 32;
 /// The numbers that [`Keys::find_first`] tries.
 const FIRST_MAX: u64 = 32;
@@ -42,7 +43,8 @@ pub(super) struct Keys {
 #[derive(Default)]
 struct State {
     numbers: BTreeMap<u64, Number>,
-    /// The number of the last valid signature. Lower ones are rejected (docs/providers/akahu.md#webhook-keys).
+    /// The number of the last valid signature. Lower ones are rejected
+    /// (docs/providers/akahu.md#webhook-keys).
     in_use: Option<u64>,
     /// The lowest number that has a key, from [`Keys::find_first`].
     first: Option<u64>,
@@ -61,8 +63,13 @@ struct Fetched {
 impl Fetched {
     /// When the next fetch is allowed. None: now.
     fn next_fetch(&self, now: Instant) -> Option<Instant> {
-        let responded =
-            self.responded_at.map(|at| at + if self.key.is_some() { KEY_TTL } else { RESPONSE_INTERVAL_MIN });
+        let responded = self.responded_at.map(|at| {
+            at + if self.key.is_some() {
+                KEY_TTL
+            } else {
+                RESPONSE_INTERVAL_MIN
+            }
+        });
         let failed = self.failed_at.map(|at| at + RETRY_INTERVAL_MIN);
         responded.max(failed).filter(|next| now < *next)
     }
@@ -98,7 +105,8 @@ impl Keys {
         match &fetched.key {
             Some(key) => verify_signature(key, body, signature)?,
             None if is_new => return Err(Rejection::Forged),
-            // The provider may have begun to use this number since, so it should send the event again.
+            // The provider may have begun to use this number since, so it should send the event
+            // again.
             None => {
                 let retry_after = fetched.next_fetch(now).map(|next| next - now);
                 return Err(Rejection::Unchecked(Error::RateLimited { retry_after }));
@@ -108,9 +116,14 @@ impl Keys {
         Ok(())
     }
 
-    /// Finds the lowest number with a key, so that the first event after a start need not wait for others. Earlier
-    /// keys have expired, and later ones are not there yet.
-    pub(super) async fn find_first(&self, api: &Api, context: &CallContext, now: Instant) -> Result<(), Error> {
+    /// Finds the lowest number with a key, so that the first event after a start need not wait for
+    /// others. Earlier keys have expired, and later ones are not there yet.
+    pub(super) async fn find_first(
+        &self,
+        api: &Api,
+        context: &CallContext,
+        now: Instant,
+    ) -> Result<(), Error> {
         for id in 1..=FIRST_MAX {
             let known = |state: &State| state.first.or(state.in_use).is_some();
             if known(&self.state.lock()) {
@@ -121,7 +134,9 @@ impl Keys {
             if fetched.key.is_some() {
                 let mut state = self.state.lock();
                 state.first = Some(id);
-                state.numbers.insert(id, Arc::new(tokio::sync::Mutex::new(fetched)));
+                state
+                    .numbers
+                    .insert(id, Arc::new(tokio::sync::Mutex::new(fetched)));
             }
         }
         Ok(())
@@ -131,18 +146,29 @@ impl Keys {
 impl State {
     /// The entry of a number, unless the number cannot be that of a key.
     fn number(&mut self, now: Instant, id: u64) -> Result<Number, Rejection> {
-        let highest = self.in_use.or(self.first).map(|known| known.saturating_add(AHEAD_MAX));
-        if self.in_use.is_some_and(|in_use| id < in_use) || highest.is_some_and(|highest| id > highest) {
+        let highest = self
+            .in_use
+            .or(self.first)
+            .map(|known| known.saturating_add(AHEAD_MAX));
+        if self.in_use.is_some_and(|in_use| id < in_use)
+            || highest.is_some_and(|highest| id > highest)
+        {
             return Err(Rejection::Forged);
         }
         if let Some(number) = self.numbers.get(&id) {
             return Ok(Arc::clone(number));
         }
         if self.numbers.len() >= NUMBERS_MAX {
-            self.numbers.retain(|_, number| number.try_lock().map_or(true, |fetched| fetched.is_fresh(now)));
+            self.numbers.retain(|_, number| {
+                number
+                    .try_lock()
+                    .map_or(true, |fetched| fetched.is_fresh(now))
+            });
         }
         if self.numbers.len() >= NUMBERS_MAX {
-            return Err(Rejection::Unchecked(Error::RateLimited { retry_after: Some(RETRY_INTERVAL_MIN) }));
+            return Err(Rejection::Unchecked(Error::RateLimited {
+                retry_after: Some(RETRY_INTERVAL_MIN),
+            }));
         }
         Ok(Arc::clone(self.numbers.entry(id).or_default()))
     }
@@ -150,7 +176,8 @@ impl State {
     fn set_in_use(&mut self, id: u64) {
         if self.in_use.is_none_or(|in_use| in_use < id) {
             self.in_use = Some(id);
-            self.numbers.retain(|number, _| (id..=id.saturating_add(AHEAD_MAX)).contains(number));
+            self.numbers
+                .retain(|number, _| (id..=id.saturating_add(AHEAD_MAX)).contains(number));
         }
     }
 }
@@ -165,23 +192,38 @@ async fn fetch(
     // Stays if this future is dropped.
     fetched.failed_at = Some(now);
     let key = match api.signing_key(context, id).await? {
-        Some(pem) => Some(parse_public_key(&pem).ok_or(Error::Malformed("the signing key could not be parsed"))?),
+        Some(pem) => Some(
+            parse_public_key(&pem)
+                .ok_or(Error::Malformed("the signing key could not be parsed"))?,
+        ),
         None => None,
     };
-    *fetched = Fetched { key, responded_at: Some(now), failed_at: None };
+    *fetched = Fetched {
+        key,
+        responded_at: Some(now),
+        failed_at: None,
+    };
     Ok(())
 }
 
 fn verify_signature(key: &ParsedPublicKey, body: &[u8], signature: &[u8]) -> Result<(), Rejection> {
-    key.verify_sig(body, signature).map_err(|_| Rejection::Forged)
+    key.verify_sig(body, signature)
+        .map_err(|_| Rejection::Forged)
 }
 
-/// Parses an RSA public key in PEM: PKCS#1 as documented, or SPKI (docs/providers/akahu.md#webhook-keys).
+/// Parses an RSA public key in PEM: PKCS#1 as documented, or SPKI
+/// (docs/providers/akahu.md#webhook-keys).
 fn parse_public_key(pem: &str) -> Option<ParsedPublicKey> {
     let bare = |label: &str| {
-        let (begin, end) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));
+        let (begin, end) = (
+            format!("-----BEGIN {label}-----"),
+            format!("-----END {label}-----"),
+        );
         pem.trim().strip_prefix(&begin)?.strip_suffix(&end)
     };
-    let base64: String = bare("RSA PUBLIC KEY").or_else(|| bare("PUBLIC KEY"))?.split_ascii_whitespace().collect();
+    let base64: String = bare("RSA PUBLIC KEY")
+        .or_else(|| bare("PUBLIC KEY"))?
+        .split_ascii_whitespace()
+        .collect();
     ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, STANDARD.decode(base64).ok()?).ok()
 }

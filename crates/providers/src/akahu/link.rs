@@ -1,4 +1,5 @@
-//! Linking at Akahu: builds the authorization URL and exchanges the code (docs/providers/akahu.md#consent-page and
+//! Linking at Akahu: builds the authorization URL and exchanges the code
+//! (docs/providers/akahu.md#consent-page and
 //! #token-exchange).
 
 use async_trait::async_trait;
@@ -6,7 +7,9 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::{Akahu, Credentials, NAME};
-use crate::linking::{AuthorizationRequest, CallbackParams, Linking, NoConsent, Purpose, find_param};
+use crate::linking::{
+    AuthorizationRequest, CallbackParams, Linking, NoConsent, Purpose, find_param,
+};
 use crate::{CallContext, Error, credentials};
 
 /// Requests all that the app may read (docs/providers/akahu.md#consent-page).
@@ -22,26 +25,50 @@ impl Linking for Akahu {
         false
     }
 
-    async fn register(&self, _context: &CallContext, _reference: &str, _email: &str) -> Result<SecretString, Error> {
-        Err(Error::InvalidCredentials("Akahu does not register users; they register themselves".to_owned()))
+    async fn register(
+        &self,
+        _context: &CallContext,
+        _reference: &str,
+        _email: &str,
+    ) -> Result<SecretString, Error> {
+        Err(Error::InvalidCredentials(
+            "Akahu does not register users; they register themselves".to_owned(),
+        ))
     }
 
-    async fn abandon_registration(&self, _context: &CallContext, _reference: &str, _email: &str) -> Result<(), Error> {
+    async fn abandon_registration(
+        &self,
+        _context: &CallContext,
+        _reference: &str,
+        _email: &str,
+    ) -> Result<(), Error> {
         Ok(())
     }
 
-    async fn unregister(&self, _context: &CallContext, _provider_user: &SecretString) -> Result<(), Error> {
+    async fn unregister(
+        &self,
+        _context: &CallContext,
+        _provider_user: &SecretString,
+    ) -> Result<(), Error> {
         Ok(())
     }
 
-    /// A new consent needs no call. A reconnect reads the e-mail address of the consent, because linking the same login
-    /// under another address fails (docs/providers/akahu.md#relinking).
-    async fn authorize(&self, context: &CallContext, request: &AuthorizationRequest<'_>) -> Result<Url, Error> {
+    /// A new consent needs no call. A reconnect reads the e-mail address of the consent, because
+    /// linking the same login under another address fails (docs/providers/akahu.md#relinking).
+    async fn authorize(
+        &self,
+        context: &CallContext,
+        request: &AuthorizationRequest<'_>,
+    ) -> Result<Url, Error> {
         let (email, connection) = match request.purpose {
             Purpose::Link { .. } => (None, None),
-            Purpose::Repair { credentials, institution_id } => {
-                (self.email_of_consent(context, credentials).await?, Some(institution_id))
-            }
+            Purpose::Repair {
+                credentials,
+                institution_id,
+            } => (
+                self.email_of_consent(context, credentials).await?,
+                Some(institution_id),
+            ),
         };
         let mut url = self.oauth_url.clone();
         url.query_pairs_mut()
@@ -58,11 +85,13 @@ impl Linking for Akahu {
     fn hint(&self, params: &[(String, String)]) -> Result<(), NoConsent> {
         match find_param(params, "error") {
             None if self.can_finish(params) => Ok(()),
-            None => Err(NoConsent::Failed("Akahu did not return an authorization code. Please start again.")),
+            None => Err(NoConsent::Failed(
+                "Akahu did not return an authorization code. Please start again.",
+            )),
             Some("access_denied") => Err(NoConsent::Declined),
-            Some("temporarily_unavailable" | "server_error") => {
-                Err(NoConsent::Failed("Akahu or the bank is not available. Please try again later."))
-            }
+            Some("temporarily_unavailable" | "server_error") => Err(NoConsent::Failed(
+                "Akahu or the bank is not available. Please try again later.",
+            )),
             Some(_) => Err(NoConsent::Failed(
                 "Akahu rejected the request. Please start again. If the error returns, contact the operator of this \
                  service.",
@@ -74,13 +103,25 @@ impl Linking for Akahu {
         code(params).is_some() && find_param(params, "error").is_none()
     }
 
-    async fn finish(&self, context: &CallContext, callback: &CallbackParams<'_>) -> Result<SecretString, Error> {
-        let code = code(callback.params)
-            .ok_or_else(|| Error::InvalidCredentials("Akahu did not return an authorization code".to_owned()))?;
-        let user_token = self.api.exchange(context, code, callback.redirect_uri).await?;
-        let credentials = credentials::write(&Credentials { user_token, authorisation: None })?;
+    async fn finish(
+        &self,
+        context: &CallContext,
+        callback: &CallbackParams<'_>,
+    ) -> Result<SecretString, Error> {
+        let code = code(callback.params).ok_or_else(|| {
+            Error::InvalidCredentials("Akahu did not return an authorization code".to_owned())
+        })?;
+        let user_token = self
+            .api
+            .exchange(context, code, callback.redirect_uri)
+            .await?;
+        let credentials = credentials::write(&Credentials {
+            user_token,
+            authorisation: None,
+        })?;
         // Rejects a token that could not be sent in a header later.
-        Credentials::read(&credentials).map_err(|_| Error::Malformed("the user token has invalid characters"))?;
+        Credentials::read(&credentials)
+            .map_err(|_| Error::Malformed("the user token has invalid characters"))?;
         Ok(credentials)
     }
 }
@@ -117,21 +158,34 @@ mod tests {
     use crate::akahu::tests::akahu;
     use crate::test_support::{Peer, assert_hint, context, mock_response, parameters};
 
-    const TOKEN: &str =
-        r#"{"success": true, "access_token": "user_token_2", "token_type": "bearer", "scope": "ENDURING_CONSENT"}"#;
+    const TOKEN: &str = r#"{"success": true, "access_token": "user_token_2", "token_type": "bearer", "scope": "ENDURING_CONSENT"}"#;
 
-    async fn authorize_url(akahu: &Arc<dyn Provider>, purpose: Purpose<'_>) -> Result<String, Error> {
+    async fn authorize_url(
+        akahu: &Arc<dyn Provider>,
+        purpose: Purpose<'_>,
+    ) -> Result<String, Error> {
         let redirect_uri = "https://b.example/link/callback".parse().unwrap();
-        let request =
-            AuthorizationRequest { purpose, email: "a+b@example.nz", redirect_uri: &redirect_uri, state: "s7" };
-        akahu.linking().unwrap().authorize(&context(), &request).await.map(String::from)
+        let request = AuthorizationRequest {
+            purpose,
+            email: "a+b@example.nz",
+            redirect_uri: &redirect_uri,
+            state: "s7",
+        };
+        akahu
+            .linking()
+            .unwrap()
+            .authorize(&context(), &request)
+            .await
+            .map(String::from)
     }
 
     async fn finish(peer: &Peer, params: &[(&str, &str)]) -> Result<String, Error> {
         let redirect_uri = "https://b.example/link/callback".parse().unwrap();
         let params = parameters(params);
         let callback = CallbackParams {
-            purpose: Purpose::Link { provider_user: None },
+            purpose: Purpose::Link {
+                provider_user: None,
+            },
             redirect_uri: &redirect_uri,
             params: &params,
         };
@@ -146,13 +200,25 @@ mod tests {
     #[tokio::test]
     async fn authorize_url_for_a_new_consent() {
         let akahu = akahu("http://127.0.0.1:1", Some("s"));
-        let url = authorize_url(&akahu, Purpose::Link { provider_user: None }).await;
+        let url = authorize_url(
+            &akahu,
+            Purpose::Link {
+                provider_user: None,
+            },
+        )
+        .await;
         assert_eq!(url, Ok(format!("{LINK}&email=a%2Bb%40example.nz")));
         let linking = akahu.linking().unwrap();
         assert!(!linking.registers_users());
         let no_user = SecretString::from("{}");
-        assert!(matches!(linking.register(&context(), "r", "e").await, Err(Error::InvalidCredentials(_))));
-        assert_eq!(linking.abandon_registration(&context(), "r", "e").await, Ok(()));
+        assert!(matches!(
+            linking.register(&context(), "r", "e").await,
+            Err(Error::InvalidCredentials(_))
+        ));
+        assert_eq!(
+            linking.abandon_registration(&context(), "r", "e").await,
+            Ok(())
+        );
         assert_eq!(linking.unregister(&context(), &no_user).await, Ok(()));
     }
 
@@ -160,17 +226,35 @@ mod tests {
     async fn repair_uses_the_email_of_the_consent() {
         let credentials = SecretString::from(r#"{"userToken":"user_token_1","authorisation":"a"}"#);
         for (status, body, email) in [
-            (200, r#"{"success": true, "item": {"_id": "user_1", "email": "own@example.nz"}}"#, "own%40example.nz"),
-            (200, r#"{"success": true, "item": {"_id": "user_1"}}"#, "a%2Bb%40example.nz"),
+            (
+                200,
+                r#"{"success": true, "item": {"_id": "user_1", "email": "own@example.nz"}}"#,
+                "own%40example.nz",
+            ),
+            (
+                200,
+                r#"{"success": true, "item": {"_id": "user_1"}}"#,
+                "a%2Bb%40example.nz",
+            ),
             (401, r#"{"success": false}"#, "a%2Bb%40example.nz"),
             (403, r#"{"success": false}"#, "a%2Bb%40example.nz"),
         ] {
             let peer = Peer::always(status, body).await;
-            let purpose = Purpose::Repair { credentials: &credentials, institution_id: "conn_1" };
+            let purpose = Purpose::Repair {
+                credentials: &credentials,
+                institution_id: "conn_1",
+            };
             let url = authorize_url(&akahu(&peer.base_url, Some("s")), purpose).await;
-            assert_eq!(url, Ok(format!("{LINK}&email={email}&connection=conn_1")), "{status}");
+            assert_eq!(
+                url,
+                Ok(format!("{LINK}&email={email}&connection=conn_1")),
+                "{status}"
+            );
             assert_eq!(peer.lines(), ["GET /v1/me"]);
-            assert_eq!(peer.recorded()[0].header("authorization"), Some("Bearer user_token_1"));
+            assert_eq!(
+                peer.recorded()[0].header("authorization"),
+                Some("Bearer user_token_1")
+            );
         }
     }
 
@@ -188,9 +272,21 @@ mod tests {
         let linking = akahu.linking().unwrap();
         let long = "x".repeat(CODE_BYTES_MAX + 1);
         for (params, declined, can_finish) in [
-            (&[("code", "c"), ("source", "oauth"), ("event", "ACCEPT")][..], None, true),
-            (&[("code", "c"), ("error", "access_denied")], Some(true), false),
-            (&[("error", "access_denied"), ("error_description", "x")], Some(true), false),
+            (
+                &[("code", "c"), ("source", "oauth"), ("event", "ACCEPT")][..],
+                None,
+                true,
+            ),
+            (
+                &[("code", "c"), ("error", "access_denied")],
+                Some(true),
+                false,
+            ),
+            (
+                &[("error", "access_denied"), ("error_description", "x")],
+                Some(true),
+                false,
+            ),
             (&[("error", "temporarily_unavailable")], Some(false), false),
             (&[("error", "server_error")], Some(false), false),
             (&[("error", "invalid_request")], Some(false), false),
@@ -200,14 +296,21 @@ mod tests {
             (&[], Some(false), false),
         ] {
             assert_hint(linking, params, declined);
-            assert_eq!(linking.can_finish(&parameters(params)), can_finish, "{params:?}");
+            assert_eq!(
+                linking.can_finish(&parameters(params)),
+                can_finish,
+                "{params:?}"
+            );
         }
     }
 
     #[tokio::test]
     async fn code_is_exchanged_for_a_token() {
         let peer = Peer::always(200, TOKEN).await;
-        assert_eq!(finish(&peer, &[("code", "c=1")]).await, Ok(r#"{"userToken":"user_token_2"}"#.to_owned()));
+        assert_eq!(
+            finish(&peer, &[("code", "c=1")]).await,
+            Ok(r#"{"userToken":"user_token_2"}"#.to_owned())
+        );
         let recorded = &peer.recorded()[0];
         assert_eq!(recorded.line, "POST /v1/token");
         assert_eq!(
@@ -220,27 +323,41 @@ mod tests {
                 "client_secret": "s",
             })
         );
-        assert!(matches!(finish(&peer, &[]).await, Err(Error::InvalidCredentials(_))));
+        assert!(matches!(
+            finish(&peer, &[]).await,
+            Err(Error::InvalidCredentials(_))
+        ));
         assert_eq!(peer.lines().len(), 1);
     }
 
     #[tokio::test]
     async fn rejected_codes_are_mapped_to_errors() {
-        let error = |code: &str| mock_response(400, &json!({"success": false, "error": code}).to_string());
+        let error =
+            |code: &str| mock_response(400, &json!({"success": false, "error": code}).to_string());
         for code in ["invalid_grant", "expired_grant"] {
             let peer = Peer::new(move |_, _| error(code)).await;
             let outcome = finish(&peer, &[("code", "c")]).await;
-            assert!(matches!(outcome, Err(Error::InvalidCredentials(why)) if why.contains("start again")), "{code}");
+            assert!(
+                matches!(outcome, Err(Error::InvalidCredentials(why)) if why.contains("start again")),
+                "{code}"
+            );
         }
         let rejected = Error::Rejected { status: 400 };
-        let of_operator = Error::OperatorRejected { settings: super::super::api::CREDENTIALS, status: 400 };
+        let of_operator = Error::OperatorRejected {
+            settings: super::super::api::CREDENTIALS,
+            status: 400,
+        };
         for (code, expected) in [
             ("invalid_client", of_operator),
             ("invalid Request", rejected.clone()),
             ("unsupported_grant_type", rejected),
         ] {
             let peer = Peer::new(move |_, _| error(code)).await;
-            assert_eq!(finish(&peer, &[("code", "c")]).await, Err(expected), "{code}");
+            assert_eq!(
+                finish(&peer, &[("code", "c")]).await,
+                Err(expected),
+                "{code}"
+            );
         }
     }
 
@@ -259,7 +376,10 @@ mod tests {
             let answer = broken.clone();
             let peer = Peer::new(move |_, _| answer.clone()).await;
             let outcome = finish(&peer, &[("code", "c")]).await;
-            assert!(outcome.is_err_and(|error| error.is_transient()), "{broken:?}");
+            assert!(
+                outcome.is_err_and(|error| error.is_transient()),
+                "{broken:?}"
+            );
             assert_eq!(peer.lines().len(), 1, "{broken:?}");
         }
     }

@@ -1,7 +1,8 @@
 //! Maps Akahu's wire types to the types of the domain. Pure functions.
 
 use bellbird_domain::{
-    Account, AccountType, Balance, ConnectionStatus, Currency, DateRange, Decimal, MaskedNumber, Transaction,
+    Account, AccountType, Balance, ConnectionStatus, Currency, DateRange, Decimal, MaskedNumber,
+    Transaction,
 };
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};
@@ -22,15 +23,28 @@ pub(super) fn transaction<'a>(
     accounts: &'a [Account],
     auckland: &TimeZone,
 ) -> Result<Transaction<'a>, Skipped> {
-    let account = accounts.iter().find(|account| account.provider_account_id == row.account.as_str());
-    let Some(account) = account else { return Err(Skipped::OtherAccount) };
-    let Some(datetime) = row.date else { return Err(Skipped::NoTime) };
+    let account = accounts
+        .iter()
+        .find(|account| account.provider_account_id == row.account.as_str());
+    let Some(account) = account else {
+        return Err(Skipped::OtherAccount);
+    };
+    let Some(datetime) = row.date else {
+        return Err(Skipped::NoTime);
+    };
     let unreadable = |reason, at| Skipped::Unreadable(UnreadableRow { reason, at });
-    let instant = parse_instant(datetime.as_str()).ok_or(unreadable(UnreadableReason::InvalidDate, None))?;
-    let amount = exact::required(row.amount.as_ref()).map_err(|reason| unreadable(reason, Some(instant)))?;
-    let category = categories::category(row.category.as_ref(), row.kind.as_ref().map(Text::as_str), &amount);
+    let instant =
+        parse_instant(datetime.as_str()).ok_or(unreadable(UnreadableReason::InvalidDate, None))?;
+    let amount =
+        exact::required(row.amount.as_ref()).map_err(|reason| unreadable(reason, Some(instant)))?;
+    let category = categories::category(
+        row.category.as_ref(),
+        row.kind.as_ref().map(Text::as_str),
+        &amount,
+    );
     if category.is_err() {
-        metrics::counter!("bellbird_unknown_categories_total", "provider" => NAME.as_str()).increment(1);
+        metrics::counter!("bellbird_unknown_categories_total", "provider" => NAME.as_str())
+            .increment(1);
     }
     Ok(Transaction {
         id: row.id.0,
@@ -54,53 +68,88 @@ pub(super) fn transaction<'a>(
 
 /// A page also has rows of other authorisations of the user token.
 pub(super) fn malformed(text: &str, accounts: &[Account]) -> MalformedRow {
-    let Ok(row) = json::from_str::<wire::MalformedTransaction<'_>>(text) else { return MalformedRow::default() };
-    let is_other = |id: Text<'_>| accounts.iter().all(|account| account.provider_account_id != id.as_str());
+    let Ok(row) = json::from_str::<wire::MalformedTransaction<'_>>(text) else {
+        return MalformedRow::default();
+    };
+    let is_other = |id: Text<'_>| {
+        accounts
+            .iter()
+            .all(|account| account.provider_account_id != id.as_str())
+    };
     MalformedRow {
         is_other_account: row.account.is_some_and(is_other),
         at: row.date.and_then(|date| parse_instant(date.as_str())),
     }
 }
 
-/// The day of a row that has a day but no time. Most banks send such a day as midnight in New Zealand, one card issuer
-/// sends midnight UTC (docs/providers/akahu.md#dates). Both stand for the day in New Zealand.
+/// The day of a row that has a day but no time. Most banks send such a day as midnight in New
+/// Zealand, one card issuer sends midnight UTC (docs/providers/akahu.md#dates). Both stand for the
+/// day in New Zealand.
 fn day_only(instant: Timestamp, auckland: &TimeZone) -> Option<Date> {
     let local = auckland.to_datetime(instant);
     let utc_midnight = instant.as_nanosecond().rem_euclid(DAY_NANOSECONDS) == 0;
     (utc_midnight || local.time() == Time::midnight()).then(|| local.date())
 }
 
-/// The first and last instant to request. They cover the days in the user's time zone and in New Zealand, because a row
-/// that has only a day is at midnight in New Zealand.
-pub(super) fn instants(interval: &DateRange, zone: &TimeZone, auckland: &TimeZone) -> (Timestamp, Timestamp) {
+/// The first and last instant to request. They cover the days in the user's time zone and in New
+/// Zealand, because a row that has only a day is at midnight in New Zealand.
+pub(super) fn instants(
+    interval: &DateRange,
+    zone: &TimeZone,
+    auckland: &TimeZone,
+) -> (Timestamp, Timestamp) {
     let (user_range, local_range) = (interval.instants(zone), interval.instants(auckland));
-    (user_range.0.min(local_range.0), user_range.1.max(local_range.1))
+    (
+        user_range.0.min(local_range.0),
+        user_range.1.max(local_range.1),
+    )
 }
 
-/// The authorisation of an account. Older responses have only `_credentials` (docs/providers/akahu.md#accounts). The
-/// last resort is the institution.
+/// The authorisation of an account. Older responses have only `_credentials`
+/// (docs/providers/akahu.md#accounts). The last resort is the institution.
 pub(super) fn authorisation<'r>(row: &'r wire::Account<'_>) -> Option<&'r str> {
     let institution = row.connection.as_ref().map(|connection| &connection.id);
-    let ids = [row.authorisation.as_ref(), row.credentials.as_ref(), institution];
-    ids.into_iter().flatten().map(Text::as_str).find(|id| !id.is_empty())
+    let ids = [
+        row.authorisation.as_ref(),
+        row.credentials.as_ref(),
+        institution,
+    ];
+    ids.into_iter()
+        .flatten()
+        .map(Text::as_str)
+        .find(|id| !id.is_empty())
 }
 
-/// The status of an authorisation, from the accounts in a user token's list. Akahu has no status of its own for it
-/// (docs/providers/akahu.md#status).
+/// The status of an authorisation, from the accounts in a user token's list. Akahu has no status of
+/// its own for it (docs/providers/akahu.md#status).
 pub(super) fn consent_status(rows: &[wire::Account<'_>], id: &str) -> ConsentStatus {
-    let mut own = rows.iter().filter(|row| authorisation(row) == Some(id)).peekable();
+    let mut own = rows
+        .iter()
+        .filter(|row| authorisation(row) == Some(id))
+        .peekable();
     if own.peek().is_none() {
         return ConsentStatus::Broken(ConnectionStatus::Revoked);
     }
-    let inactive = |row: &wire::Account<'_>| row.status.as_ref().is_some_and(|status| status.as_str() == "INACTIVE");
-    if own.any(inactive) { ConsentStatus::Broken(ConnectionStatus::Invalidated) } else { ConsentStatus::Active }
+    let inactive = |row: &wire::Account<'_>| {
+        row.status
+            .as_ref()
+            .is_some_and(|status| status.as_str() == "INACTIVE")
+    };
+    if own.any(inactive) {
+        ConsentStatus::Broken(ConnectionStatus::Invalidated)
+    } else {
+        ConsentStatus::Active
+    }
 }
 
 /// Maps the balance of an account. An account without a balance has an empty one.
 pub(super) fn balance(row: &wire::Account<'_>) -> Result<Balance, Error> {
-    let Some(balance) = &row.balance else { return Ok(Balance::default()) };
-    let amount =
-        |number: &Option<ExactNumber<'_>>| exact::amount(number.as_ref()).map(|amount| amount.map(Decimal::into_owned));
+    let Some(balance) = &row.balance else {
+        return Ok(Balance::default());
+    };
+    let amount = |number: &Option<ExactNumber<'_>>| {
+        exact::amount(number.as_ref()).map(|amount| amount.map(Decimal::into_owned))
+    };
     Ok(Balance {
         current: amount(&balance.current)?,
         available: amount(&balance.available)?,
@@ -109,13 +158,21 @@ pub(super) fn balance(row: &wire::Account<'_>) -> Result<Balance, Error> {
 }
 
 fn currency(balance: &wire::Balance<'_>) -> Option<Currency> {
-    balance.currency.as_ref().and_then(|code| Currency::parse(code.as_str()))
+    balance
+        .currency
+        .as_ref()
+        .and_then(|code| Currency::parse(code.as_str()))
 }
 
 /// Maps an account and masks its number. The full number goes no further.
 pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
     let number = row.formatted_account.as_ref().map_or("", Text::as_str);
-    let name = row.name.as_ref().map(Text::as_str).filter(|name| !name.trim().is_empty()).unwrap_or("Account");
+    let name = row
+        .name
+        .as_ref()
+        .map(Text::as_str)
+        .filter(|name| !name.trim().is_empty())
+        .unwrap_or("Account");
     FoundAccount {
         provider_account_id: row.id.as_str().to_owned(),
         name: MaskedNumber::hide_in(name, number),
@@ -171,7 +228,8 @@ mod tests {
     #[test]
     fn rows_with_only_a_day() {
         for (date, day) in [
-            // Summer and winter, and the days of the clock changes: forward on 27 September, back on 5 April.
+            // Summer and winter, and the days of the clock changes: forward on 27 September, back
+            // on 5 April.
             ("2026-02-25T11:00:00.000Z", Some("2026-02-26")),
             ("2026-07-01T12:00:00.000Z", Some("2026-07-02")),
             ("2026-09-26T12:00:00.000Z", Some("2026-09-27")),
@@ -196,9 +254,22 @@ mod tests {
     fn range_covers_both_time_zones() {
         let zone = |name: &str| TimeZone::get(name).unwrap();
         for (from, to, user, first, last) in [
-            // Days: New Zealand begins first and the user ends last. In Kiritimati it is the other way round.
-            ("2026-01-05", "2026-01-06", "Australia/Sydney", "2026-01-04T11:00:00Z", "2026-01-06T12:59:59.999999999Z"),
-            ("2026-01-05", "2026-01-06", "Pacific/Honolulu", "2026-01-04T11:00:00Z", "2026-01-07T09:59:59.999999999Z"),
+            // Days: New Zealand begins first and the user ends last. In Kiritimati it is the other
+            // way round.
+            (
+                "2026-01-05",
+                "2026-01-06",
+                "Australia/Sydney",
+                "2026-01-04T11:00:00Z",
+                "2026-01-06T12:59:59.999999999Z",
+            ),
+            (
+                "2026-01-05",
+                "2026-01-06",
+                "Pacific/Honolulu",
+                "2026-01-04T11:00:00Z",
+                "2026-01-07T09:59:59.999999999Z",
+            ),
             (
                 "2026-01-05",
                 "2026-01-06",
@@ -215,9 +286,16 @@ mod tests {
                 "2026-01-06T02:00:00Z",
             ),
         ] {
-            let interval = DateRange { from: Bound::parse(from).unwrap(), to: Bound::parse(to).unwrap() };
+            let interval = DateRange {
+                from: Bound::parse(from).unwrap(),
+                to: Bound::parse(to).unwrap(),
+            };
             let requested = instants(&interval, &zone(user), &auckland());
-            assert_eq!(requested, (first.parse().unwrap(), last.parse().unwrap()), "{from} {to} {user}");
+            assert_eq!(
+                requested,
+                (first.parse().unwrap(), last.parse().unwrap()),
+                "{from} {to} {user}"
+            );
         }
     }
 
@@ -225,15 +303,29 @@ mod tests {
     fn consent_status_by_answer() {
         let list = |accounts: &[(&str, &str)]| -> String {
             let row = |(authorisation, status): &(&str, &str)| {
-                format!(r#"{{"_id": "a", "_authorisation": "{authorisation}", "status": "{status}"}}"#)
+                format!(
+                    r#"{{"_id": "a", "_authorisation": "{authorisation}", "status": "{status}"}}"#
+                )
             };
-            format!("[{}]", accounts.iter().map(row).collect::<Vec<_>>().join(","))
+            format!(
+                "[{}]",
+                accounts.iter().map(row).collect::<Vec<_>>().join(",")
+            )
         };
         for (accounts, expected) in [
             (vec![], ConsentStatus::Broken(ConnectionStatus::Revoked)),
-            (vec![("other", "ACTIVE")], ConsentStatus::Broken(ConnectionStatus::Revoked)),
-            (vec![("own", "ACTIVE"), ("other", "INACTIVE")], ConsentStatus::Active),
-            (vec![("own", "ACTIVE"), ("own", "INACTIVE")], ConsentStatus::Broken(ConnectionStatus::Invalidated)),
+            (
+                vec![("other", "ACTIVE")],
+                ConsentStatus::Broken(ConnectionStatus::Revoked),
+            ),
+            (
+                vec![("own", "ACTIVE"), ("other", "INACTIVE")],
+                ConsentStatus::Active,
+            ),
+            (
+                vec![("own", "ACTIVE"), ("own", "INACTIVE")],
+                ConsentStatus::Broken(ConnectionStatus::Invalidated),
+            ),
             (vec![("own", "SOMETHING_NEW")], ConsentStatus::Active),
         ] {
             let body = list(&accounts);
@@ -245,9 +337,18 @@ mod tests {
     #[test]
     fn authorisation_id_falls_back() {
         for (body, expected) in [
-            (r#"{"_id": "a", "_authorisation": "x", "_credentials": "c", "connection": {"_id": "i"}}"#, Some("x")),
-            (r#"{"_id": "a", "_credentials": "c", "connection": {"_id": "i"}}"#, Some("c")),
-            (r#"{"_id": "a", "_authorisation": "", "connection": {"_id": "i"}}"#, Some("i")),
+            (
+                r#"{"_id": "a", "_authorisation": "x", "_credentials": "c", "connection": {"_id": "i"}}"#,
+                Some("x"),
+            ),
+            (
+                r#"{"_id": "a", "_credentials": "c", "connection": {"_id": "i"}}"#,
+                Some("c"),
+            ),
+            (
+                r#"{"_id": "a", "_authorisation": "", "connection": {"_id": "i"}}"#,
+                Some("i"),
+            ),
             (r#"{"_id": "a"}"#, None),
         ] {
             let row: wire::Account<'_> = serde_json::from_str(body).unwrap();

@@ -1,4 +1,5 @@
-//! The adapter for Akahu: New Zealand banks. `README.md` in this folder lists the provider's quirks with their sources.
+//! The adapter for Akahu: New Zealand banks. `README.md` in this folder lists the provider's quirks
+//! with their sources.
 
 mod api;
 mod categories;
@@ -25,9 +26,9 @@ use crate::rows::{assert_page_invariants, keep, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
-    BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind,
-    Linking, PageRequest, PageRowSink, Provider, ProviderHealth, TransactionQuery, UnreadableRow, WebhookVerifier,
-    credentials, json,
+    BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
+    FoundConnection, Kind, Linking, PageRequest, PageRowSink, Provider, ProviderHealth,
+    TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsParams};
 use keys::Keys;
@@ -49,10 +50,22 @@ pub const DECLARATION: Declaration = Declaration {
         ("error", "expired_grant invalid_client invalid_grant"),
     ],
     settings: &[
-        Setting { name: "base_url", form: Form::Url("https://api.akahu.io/v1") },
-        Setting { name: "oauth_url", form: Form::Url("https://oauth.akahu.nz") },
-        Setting { name: "app_token", form: Form::Text },
-        Setting { name: "app_secret", form: Form::Secret },
+        Setting {
+            name: "base_url",
+            form: Form::Url("https://api.akahu.io/v1"),
+        },
+        Setting {
+            name: "oauth_url",
+            form: Form::Url("https://oauth.akahu.nz"),
+        },
+        Setting {
+            name: "app_token",
+            form: Form::Text,
+        },
+        Setting {
+            name: "app_secret",
+            form: Form::Secret,
+        },
     ],
     needs: &["app_token"],
     open,
@@ -62,14 +75,26 @@ fn open(values: &Values, settings: ClientSettings<'_>) -> Opened {
     let app_token = HeaderValue::from_str(values.required("app_token")?);
     let app_token = app_token.map_err(|_| "app_token must be plain text".to_owned())?;
     let client = Client::new(NAME, settings)?;
-    let api = Api::new(client, values.url("base_url")?, app_token, values.secret("app_secret"));
+    let api = Api::new(
+        client,
+        values.url("base_url")?,
+        app_token,
+        values.secret("app_secret"),
+    );
     let oauth_url = values.url("oauth_url")?;
     let (keys, consent_statuses) = (Keys::default(), ConsentStatusCache::default());
-    Ok(Arc::new(Akahu { api, oauth_url, auckland: auckland()?, keys, consent_statuses }))
+    Ok(Arc::new(Akahu {
+        api,
+        oauth_url,
+        auckland: auckland()?,
+        keys,
+        consent_statuses,
+    }))
 }
 
 fn auckland() -> Result<TimeZone, String> {
-    TimeZone::get("Pacific/Auckland").map_err(|error| format!("could not load the time zone Pacific/Auckland: {error}"))
+    TimeZone::get("Pacific/Auckland")
+        .map_err(|error| format!("could not load the time zone Pacific/Auckland: {error}"))
 }
 
 pub struct Akahu {
@@ -80,10 +105,11 @@ pub struct Akahu {
     consent_statuses: ConsentStatusCache,
 }
 
-/// The credentials of one connection, or without an authorisation those of all connections of a user token.
+/// The credentials of one connection, or without an authorisation those of all connections of a
+/// user token.
 ///
-/// A user token covers every institution login that the user shared with the app. Each login is an authorisation, and
-/// Bellbird treats it as a connection (docs/providers/akahu.md#authorisations).
+/// A user token covers every institution login that the user shared with the app. Each login is an
+/// authorisation, and Bellbird treats it as a connection (docs/providers/akahu.md#authorisations).
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Credentials {
@@ -100,20 +126,30 @@ struct Authorisation {
 
 impl Credentials {
     fn read(credentials: &SecretString) -> Result<Self, Error> {
-        const FORM: &str = "{\"userToken\": \"...\", \"authorisation\": \"...\"}; authorisation is optional";
+        const FORM: &str =
+            "{\"userToken\": \"...\", \"authorisation\": \"...\"}; authorisation is optional";
         let credentials: Self = credentials::read(credentials, NAME, FORM)?;
         // A token that does not fit into a header would otherwise look like a network failure.
-        if credentials.user_token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if credentials
+            .user_token
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic())
+        {
             Ok(credentials)
         } else {
-            Err(Error::InvalidCredentials("the userToken has invalid characters".to_owned()))
+            Err(Error::InvalidCredentials(
+                "the userToken has invalid characters".to_owned(),
+            ))
         }
     }
 
     fn authorisation(credentials: &SecretString) -> Result<Authorisation, Error> {
         let credentials = Self::read(credentials)?;
         let id = credentials::stored_id(credentials.authorisation, "authorisation")?;
-        Ok(Authorisation { user_token: credentials.user_token, id })
+        Ok(Authorisation {
+            user_token: credentials.user_token,
+            id,
+        })
     }
 }
 
@@ -124,19 +160,31 @@ impl Akahu {
         authorisation: &Authorisation,
     ) -> Result<ConsentStatus, Error> {
         let read = |rows: &[wire::Account<'_>]| Ok(map::consent_status(rows, &authorisation.id));
-        self.api.accounts(context, &authorisation.user_token, read).await
+        self.api
+            .accounts(context, &authorisation.user_token, read)
+            .await
     }
 
-    /// Checks after an empty response that the authorisation still exists. It can end while the user token still works,
-    /// and its accounts are then not listed any more. An inactive authorisation still exists and has data
-    /// (docs/providers/akahu.md#status).
-    async fn check_consent_exists(&self, context: &CallContext, authorisation: &Authorisation) -> Result<(), Error> {
+    /// Checks after an empty response that the authorisation still exists. It can end while the
+    /// user token still works, and its accounts are then not listed any more. An inactive
+    /// authorisation still exists and has data (docs/providers/akahu.md#status).
+    async fn check_consent_exists(
+        &self,
+        context: &CallContext,
+        authorisation: &Authorisation,
+    ) -> Result<(), Error> {
         match self
             .consent_statuses
-            .get_or_fetch(&authorisation.id, context.wall_clock(), self.fetch_consent_status(context, authorisation))
+            .get_or_fetch(
+                &authorisation.id,
+                context.wall_clock(),
+                self.fetch_consent_status(context, authorisation),
+            )
             .await?
         {
-            ConsentStatus::Broken(status @ ConnectionStatus::Revoked) => Err(Error::ReconnectNeeded(status)),
+            ConsentStatus::Broken(status @ ConnectionStatus::Revoked) => {
+                Err(Error::ReconnectNeeded(status))
+            }
             _ => Ok(()),
         }
     }
@@ -149,23 +197,38 @@ impl Akahu {
         requests: Vec<BalanceRequest<'a>>,
     ) -> Vec<(BalanceRequest<'a>, Vec<Result<Balance, Error>>)> {
         let read = |rows: &[wire::Account<'_>]| {
-            Ok(requests.iter().map(|request| find_balances(request, rows)).collect::<Vec<_>>())
+            Ok(requests
+                .iter()
+                .map(|request| find_balances(request, rows))
+                .collect::<Vec<_>>())
         };
-        let balances = self.api.accounts(context, &user_token, read).await.unwrap_or_else(|error| {
-            requests.iter().map(|request| vec![Err(error.clone()); request.accounts.len()]).collect()
-        });
+        let balances = self
+            .api
+            .accounts(context, &user_token, read)
+            .await
+            .unwrap_or_else(|error| {
+                requests
+                    .iter()
+                    .map(|request| vec![Err(error.clone()); request.accounts.len()])
+                    .collect()
+            });
         requests.into_iter().zip(balances).collect()
     }
 }
 
 /// The balances of one authorisation's accounts, from the list of its user token.
-fn find_balances(request: &BalanceRequest<'_>, rows: &[wire::Account<'_>]) -> Vec<Result<Balance, Error>> {
+fn find_balances(
+    request: &BalanceRequest<'_>,
+    rows: &[wire::Account<'_>],
+) -> Vec<Result<Balance, Error>> {
     let missing = || match map::consent_status(rows, &request.id) {
         ConsentStatus::Broken(status @ ConnectionStatus::Revoked) => Error::ReconnectNeeded(status),
         _ => Error::Rejected { status: 404 },
     };
     let find = |account: &Account| {
-        let row = rows.iter().find(|row| row.id.as_str() == account.provider_account_id);
+        let row = rows
+            .iter()
+            .find(|row| row.id.as_str() == account.provider_account_id);
         row.ok_or_else(missing).and_then(map::balance)
     };
     request.accounts.iter().map(find).collect()
@@ -185,31 +248,66 @@ impl Provider for Akahu {
         self.api.check(context).await
     }
 
-    async fn discover(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundConnection>, Error> {
+    async fn discover(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Vec<FoundConnection>, Error> {
         let credentials = Credentials::read(credentials)?;
-        self.api.accounts(context, &credentials.user_token, |rows| found_connections(rows, &credentials)).await
+        self.api
+            .accounts(context, &credentials.user_token, |rows| {
+                found_connections(rows, &credentials)
+            })
+            .await
     }
 
-    async fn consent(&self, context: &CallContext, credentials: &SecretString) -> Result<Consent, Error> {
+    async fn consent(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Consent, Error> {
         let authorisation = Credentials::authorisation(credentials)?;
         let consent_status = match self.fetch_consent_status(context, &authorisation).await {
             Err(Error::ReconnectNeeded(status)) => ConsentStatus::Broken(status),
             outcome => outcome?,
         };
-        self.consent_statuses.insert(&authorisation.id, context.wall_clock(), consent_status);
+        self.consent_statuses
+            .insert(&authorisation.id, context.wall_clock(), consent_status);
         Ok(consent_status.into())
     }
 
-    async fn accounts(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundAccount>, Error> {
+    async fn accounts(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Vec<FoundAccount>, Error> {
         let authorisation = Credentials::authorisation(credentials)?;
         let is_own = |row: &&wire::Account<'_>| map::authorisation(row) == Some(&authorisation.id);
-        let read = |rows: &[wire::Account<'_>]| Ok(rows.iter().filter(is_own).map(map::account).collect::<Vec<_>>());
-        let accounts = self.api.accounts(context, &authorisation.user_token, read).await?;
-        if accounts.is_empty() { Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)) } else { Ok(accounts) }
+        let read = |rows: &[wire::Account<'_>]| {
+            Ok(rows
+                .iter()
+                .filter(is_own)
+                .map(map::account)
+                .collect::<Vec<_>>())
+        };
+        let accounts = self
+            .api
+            .accounts(context, &authorisation.user_token, read)
+            .await?;
+        if accounts.is_empty() {
+            Err(Error::ReconnectNeeded(ConnectionStatus::Revoked))
+        } else {
+            Ok(accounts)
+        }
     }
 
-    /// Reads the list of each user token once, because it has the balances of all its authorisations.
-    async fn balances(&self, context: &CallContext, queries: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>> {
+    /// Reads the list of each user token once, because it has the balances of all its
+    /// authorisations.
+    async fn balances(
+        &self,
+        context: &CallContext,
+        queries: &[BalancesQuery<'_>],
+    ) -> Vec<Vec<Result<Balance, Error>>> {
         let provider_user_of = |query: &BalancesQuery<'_>| {
             Credentials::authorisation(query.credentials)
                 .map(|authorisation| (authorisation.user_token, authorisation.id))
@@ -220,10 +318,16 @@ impl Provider for Akahu {
         .await
     }
 
-    async fn withdraw(&self, context: &CallContext, credentials: &SecretString) -> Result<(), Error> {
+    async fn withdraw(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<(), Error> {
         let authorisation = Credentials::authorisation(credentials)?;
         self.consent_statuses.evict(&authorisation.id);
-        self.api.delete_authorisation(context, &authorisation.user_token, &authorisation.id).await
+        self.api
+            .delete_authorisation(context, &authorisation.user_token, &authorisation.id)
+            .await
     }
 
     /// A personal app has no consent page (docs/providers/akahu.md#apps).
@@ -239,25 +343,49 @@ impl Provider for Akahu {
         self.api.is_full_app().then_some(self)
     }
 
-    /// Only a full app has webhooks and can read their signing keys (docs/providers/akahu.md#webhooks).
+    /// Only a full app has webhooks and can read their signing keys
+    /// (docs/providers/akahu.md#webhooks).
     fn webhook_verifier(&self) -> Option<&dyn WebhookVerifier> {
         self.api.is_full_app().then_some(self)
     }
 }
 
-/// The connections that the credentials cover: one per authorisation in a list of accounts, in its order.
-fn found_connections(rows: &[wire::Account<'_>], credentials: &Credentials) -> Result<Vec<FoundConnection>, Error> {
+/// The connections that the credentials cover: one per authorisation in a list of accounts, in its
+/// order.
+fn found_connections(
+    rows: &[wire::Account<'_>],
+    credentials: &Credentials,
+) -> Result<Vec<FoundConnection>, Error> {
     let mut found: Vec<FoundConnection> = Vec::new();
     for row in rows {
-        let Some(id) = map::authorisation(row) else { continue };
-        let requested = credentials.authorisation.as_ref().is_none_or(|requested| requested == id);
+        let Some(id) = map::authorisation(row) else {
+            continue;
+        };
+        let requested = credentials
+            .authorisation
+            .as_ref()
+            .is_none_or(|requested| requested == id);
         if !requested || found.iter().any(|known| known.provider_connection_id == id) {
             continue;
         }
-        let institution = row.connection.as_ref().ok_or(Error::Malformed("an account has no institution"))?;
-        let name = institution.name.as_ref().map(Text::as_str).filter(|name| !name.trim().is_empty());
-        let logo = institution.logo.as_ref().map(Text::as_str).filter(|logo| !logo.is_empty());
-        let own = Credentials { user_token: credentials.user_token.clone(), authorisation: Some(id.to_owned()) };
+        let institution = row
+            .connection
+            .as_ref()
+            .ok_or(Error::Malformed("an account has no institution"))?;
+        let name = institution
+            .name
+            .as_ref()
+            .map(Text::as_str)
+            .filter(|name| !name.trim().is_empty());
+        let logo = institution
+            .logo
+            .as_ref()
+            .map(Text::as_str)
+            .filter(|logo| !logo.is_empty());
+        let own = Credentials {
+            user_token: credentials.user_token.clone(),
+            authorisation: Some(id.to_owned()),
+        };
         found.push(FoundConnection {
             provider_connection_id: id.to_owned(),
             provider_user_id: None,
@@ -278,8 +406,8 @@ impl Banking for Akahu {
         api::PAGE_ROWS
     }
 
-    /// Reads posted transactions. Pending ones have endpoints of their own, which the adapter never calls
-    /// (docs/providers/akahu.md#pending-rows).
+    /// Reads posted transactions. Pending ones have endpoints of their own, which the adapter never
+    /// calls (docs/providers/akahu.md#pending-rows).
     async fn transactions(
         &self,
         context: &CallContext,
@@ -291,7 +419,11 @@ impl Banking for Akahu {
         let authorisation = Credentials::authorisation(credentials)?;
         let account_id = query.account_id();
         let instants = map::instants(query.interval, query.zone, &self.auckland);
-        let query_params = TransactionsParams { account_id, instants, cursor: page.cursor };
+        let query_params = TransactionsParams {
+            account_id,
+            instants,
+            cursor: page.cursor,
+        };
         let read = self
             .api
             .transactions(context, &authorisation.user_token, &query_params, |body| {
@@ -305,10 +437,12 @@ impl Banking for Akahu {
             })
             .await;
         match read {
-            // The list of all accounts silently leaves out the rows of an authorisation that has ended.
-            Ok((None, 0)) if account_id.is_none() => {
-                self.check_consent_exists(context, &authorisation).await.map(|()| None)
-            }
+            // The list of all accounts silently leaves out the rows of an authorisation that has
+            // ended.
+            Ok((None, 0)) if account_id.is_none() => self
+                .check_consent_exists(context, &authorisation)
+                .await
+                .map(|()| None),
             Ok((next, _)) => Ok(next),
             Err(error @ Error::Rejected { status: 404 }) if account_id.is_some() => {
                 self.check_consent_exists(context, &authorisation).await?;
@@ -327,9 +461,21 @@ fn parse_page<'a>(
 ) -> Result<(wire::List<wire::Transaction<'a>>, Vec<UnreadableRow>), Error> {
     match api::list(body) {
         Err(_) if context.unreadable.are_collected() => {
-            let wire::List { success, items, cursor } = api::list(body)?;
-            let (items, unreadable) = parse_each(NAME, items, |text| map::malformed(text, accounts));
-            Ok((wire::List { success, items, cursor }, unreadable))
+            let wire::List {
+                success,
+                items,
+                cursor,
+            } = api::list(body)?;
+            let (items, unreadable) =
+                parse_each(NAME, items, |text| map::malformed(text, accounts));
+            Ok((
+                wire::List {
+                    success,
+                    items,
+                    cursor,
+                },
+                unreadable,
+            ))
         }
         page => Ok((page?, Vec::new())),
     }
@@ -343,25 +489,38 @@ fn posted<'a>(
     auckland: &TimeZone,
     unreadable: &mut Vec<UnreadableRow>,
 ) -> Vec<Transaction<'a>> {
-    keep(NAME, page, query, unreadable, |row| map::transaction(row, query.accounts, auckland))
+    keep(NAME, page, query, unreadable, |row| {
+        map::transaction(row, query.accounts, auckland)
+    })
 }
 
-/// Parses any bytes as a page of transactions and asserts the invariants of every page, for the fuzz target.
+/// Parses any bytes as a page of transactions and asserts the invariants of every page, for the
+/// fuzz target.
 #[doc(hidden)]
 pub fn fuzz_transactions_page(body: &[u8], account: Account) {
     let interval = bellbird_domain::DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
     let accounts = [account];
     let zone = TimeZone::UTC;
-    let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
+    let query = TransactionQuery {
+        accounts: &accounts,
+        one_account: false,
+        interval: &interval,
+        zone: &zone,
+    };
     json::fuzz::<wire::List<wire::Transaction<'_>>>(body);
-    let (Ok(auckland), Ok(page)) = (auckland(), api::list::<wire::Transaction<'_>>(body)) else { return };
+    let (Ok(auckland), Ok(page)) = (auckland(), api::list::<wire::Transaction<'_>>(body)) else {
+        return;
+    };
     let rows = page.items.len();
     let kept = posted(page.items, &query, &auckland, &mut Vec::new());
     assert_page_invariants(&kept, rows);
     for row in &kept {
         let day = row.local_day(&zone);
         let local_day = bellbird_domain::date::day_of(row.instant, &auckland);
-        assert!(row.day.is_none() || day == local_day, "the day is that of New Zealand");
+        assert!(
+            row.day.is_none() || day == local_day,
+            "the day is that of New Zealand"
+        );
     }
 }
 

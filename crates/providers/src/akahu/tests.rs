@@ -1,4 +1,5 @@
-//! Tests of the adapter: fixtures and snapshots, tables of unusual rows, and calls to a mock provider.
+//! Tests of the adapter: fixtures and snapshots, tables of unusual rows, and calls to a mock
+//! provider.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,9 @@ const EVERYDAY: &str = "acc_c00000000000000000000a001";
 const VISA: &str = "acc_c00000000000000000000a002";
 
 fn credentials(user_token: &str, authorisation: &str) -> SecretString {
-    SecretString::from(format!(r#"{{"userToken": "{user_token}", "authorisation": "{authorisation}"}}"#))
+    SecretString::from(format!(
+        r#"{{"userToken": "{user_token}", "authorisation": "{authorisation}"}}"#
+    ))
 }
 
 fn sydney() -> TimeZone {
@@ -32,7 +35,12 @@ fn read(body: &str) -> Result<Vec<String>, Error> {
     let accounts = [account(1, EVERYDAY), account(2, VISA)];
     let interval = DateRange::resolve(None, None, Timestamp::UNIX_EPOCH);
     let zone = sydney();
-    let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
+    let query = TransactionQuery {
+        accounts: &accounts,
+        one_account: false,
+        interval: &interval,
+        zone: &zone,
+    };
     let page = api::list::<wire::Transaction<'_>>(body.as_bytes())?;
     let mut unreadable = Vec::new();
     let rows = posted(page.items, &query, &auckland().unwrap(), &mut unreadable);
@@ -51,12 +59,15 @@ fn line(row: &Transaction<'_>, zone: &TimeZone) -> String {
     )
 }
 
-/// The fields that only webhook events contain. Akahu's rows have no currency, no second time and no second text
-/// (docs/providers/akahu.md#transactions).
+/// The fields that only webhook events contain. Akahu's rows have no currency, no second time and
+/// no second text (docs/providers/akahu.md#transactions).
 fn event_fields(row: &Transaction<'_>) -> (String, String) {
     assert!(row.currency.is_none() && row.executed.is_none() && row.extended_description.is_none());
     let text = |text: Option<&str>| text.unwrap_or("-").to_owned();
-    (text(row.provider_type.as_deref()), text(row.reference.as_deref()))
+    (
+        text(row.provider_type.as_deref()),
+        text(row.reference.as_deref()),
+    )
 }
 
 #[test]
@@ -73,7 +84,15 @@ fn event_only_fields_never_break_a_page() {
     };
     assert_eq!(event_fields(TRANSACTIONS), "DIRECT CREDIT / INV 7");
     let meta = r#"{"particulars": "EXAMPLE LTD", "code": "SALARY", "reference": "INV 7"}"#;
-    for sent in ["null", "\"\"", "7", "1e999", "false", "[{}]", "{\"a\":\"b\"}"] {
+    for sent in [
+        "null",
+        "\"\"",
+        "7",
+        "1e999",
+        "false",
+        "[{}]",
+        "{\"a\":\"b\"}",
+    ] {
         for member in ["\"INV 7\"", meta] {
             assert_eq!(
                 event_fields(&TRANSACTIONS.replacen(member, sent, 1)),
@@ -81,7 +100,11 @@ fn event_only_fields_never_break_a_page() {
                 "{sent} for {member}"
             );
         }
-        assert_eq!(event_fields(&TRANSACTIONS.replacen("\"DIRECT CREDIT\"", sent, 1)), "- / INV 7", "{sent}");
+        assert_eq!(
+            event_fields(&TRANSACTIONS.replacen("\"DIRECT CREDIT\"", sent, 1)),
+            "- / INV 7",
+            "{sent}"
+        );
     }
 }
 
@@ -102,17 +125,27 @@ fn malformed_page_is_rejected() {
 /// A page has the rows of all authorisations of a user token.
 #[test]
 fn malformed_rows_of_other_accounts_are_left_out() {
-    let context =
-        CallContext::new(Instant::now(), Timestamp::UNIX_EPOCH, crate::Cause::Schedule).past_unreadable_rows();
+    let context = CallContext::new(
+        Instant::now(),
+        Timestamp::UNIX_EPOCH,
+        crate::Cause::Schedule,
+    )
+    .past_unreadable_rows();
     let date = "2026-11-19T03:00:00Z";
-    let row =
-        |account: &str| format!(r#"{{"_id": "t", "_account": {account}, "date": "{date}", "description": {{}}}}"#);
+    let row = |account: &str| {
+        format!(r#"{{"_id": "t", "_account": {account}, "date": "{date}", "description": {{}}}}"#)
+    };
     let own = format!("{EVERYDAY:?}");
-    for (account_id, unreadable_at) in [("\"other\"", None), (&*own, Some(date)), ("7", Some(date))] {
+    for (account_id, unreadable_at) in [("\"other\"", None), (&*own, Some(date)), ("7", Some(date))]
+    {
         let body = format!(r#"{{"success": true, "items": [{}]}}"#, row(account_id));
-        let (page, unreadable) = parse_page(&context, &[account(1, EVERYDAY)], body.as_bytes()).unwrap();
+        let (page, unreadable) =
+            parse_page(&context, &[account(1, EVERYDAY)], body.as_bytes()).unwrap();
         assert!(page.items.is_empty());
-        let times: Vec<_> = unreadable.iter().map(|row| row.at.unwrap().to_string()).collect();
+        let times: Vec<_> = unreadable
+            .iter()
+            .map(|row| row.at.unwrap().to_string())
+            .collect();
         assert_eq!(times, Vec::from_iter(unreadable_at), "{account_id}");
     }
 }
@@ -145,17 +178,37 @@ fn an_authorisation_is_a_connection() {
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
 
     let one = found_connections(&list.items, &credentials(Some(ASB))).unwrap();
-    assert_eq!(one.iter().map(|found| found.provider_connection_id.as_str()).collect::<Vec<_>>(), [ASB]);
-    assert!(found_connections(&list.items, &credentials(Some("authorisation_other"))).unwrap().is_empty());
+    assert_eq!(
+        one.iter()
+            .map(|found| found.provider_connection_id.as_str())
+            .collect::<Vec<_>>(),
+        [ASB]
+    );
+    assert!(
+        found_connections(&list.items, &credentials(Some("authorisation_other")))
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]
 fn balances_keep_their_digits() {
     let list = api::list::<wire::Account<'_>>(ACCOUNTS.as_bytes()).unwrap();
     let lines = list.items.iter().map(|row| match map::balance(row) {
-        Ok(Balance { current, available, currency }) => {
-            let shown = |amount: Option<bellbird_domain::Decimal<'_>>| amount.map_or("-".to_owned(), |a| a.to_string());
-            format!("{} {} {}", shown(current), shown(available), currency.map_or("-".to_owned(), |c| c.to_string()))
+        Ok(Balance {
+            current,
+            available,
+            currency,
+        }) => {
+            let shown = |amount: Option<bellbird_domain::Decimal<'_>>| {
+                amount.map_or("-".to_owned(), |a| a.to_string())
+            };
+            format!(
+                "{} {} {}",
+                shown(current),
+                shown(available),
+                currency.map_or("-".to_owned(), |c| c.to_string())
+            )
         }
         Err(error) => error.to_string(),
     });
@@ -176,10 +229,17 @@ fn balances_keep_their_digits() {
 #[test]
 fn credentials_are_parsed_strictly() {
     let read = |text: &str| {
-        Credentials::read(&SecretString::from(text.to_owned())).map(|credentials| credentials.authorisation)
+        Credentials::read(&SecretString::from(text.to_owned()))
+            .map(|credentials| credentials.authorisation)
     };
-    assert_eq!(read(r#"{"userToken":"user_token_1","authorisation":"a"}"#), Ok(Some("a".to_owned())));
-    assert_eq!(read(r#"{"provider":"akahu","userToken":"user_token_1"}"#), Ok(None));
+    assert_eq!(
+        read(r#"{"userToken":"user_token_1","authorisation":"a"}"#),
+        Ok(Some("a".to_owned()))
+    );
+    assert_eq!(
+        read(r#"{"provider":"akahu","userToken":"user_token_1"}"#),
+        Ok(None)
+    );
     for text in [
         "{}",
         r#"{"authorisation":"a"}"#,
@@ -189,7 +249,10 @@ fn credentials_are_parsed_strictly() {
         r#"{"userToken":"ü"}"#,
         r#"{"provider":"fiskil","userToken":"t"}"#,
     ] {
-        assert!(matches!(read(text), Err(Error::InvalidCredentials(_))), "{text}");
+        assert!(
+            matches!(read(text), Err(Error::InvalidCredentials(_))),
+            "{text}"
+        );
     }
     assert!(
         Credentials::authorisation(&SecretString::from(r#"{"userToken":"t"}"#)).is_err(),
@@ -223,7 +286,10 @@ proptest! {
 
 /// A mock provider that maps a request line to a status and a body.
 async fn peer(answer: impl Fn(&str) -> (u16, String) + Send + 'static) -> Peer {
-    Peer::with_headers("retry-after: 60\r\n", move |_, recorded| Some(answer(&recorded.line))).await
+    Peer::with_headers("retry-after: 60\r\n", move |_, recorded| {
+        Some(answer(&recorded.line))
+    })
+    .await
 }
 
 async fn always(status: u16, body: &str) -> Peer {
@@ -251,20 +317,50 @@ fn context() -> CallContext {
     )
 }
 
-/// Reads a page of the ASB login's transactions. Returns the number of rows and the cursor of the next page.
-async fn page(peer: &Peer, one_account: bool, cursor: Option<&str>) -> (usize, Result<Option<Cursor>, Error>) {
+/// Reads a page of the ASB login's transactions. Returns the number of rows and the cursor of the
+/// next page.
+async fn page(
+    peer: &Peer,
+    one_account: bool,
+    cursor: Option<&str>,
+) -> (usize, Result<Option<Cursor>, Error>) {
     let akahu = akahu(&peer.base_url, None);
-    let Kind::Banking(banking) = akahu.kind() else { panic!("banking") };
-    let accounts = if one_account { vec![account(1, EVERYDAY)] } else { vec![account(1, EVERYDAY), account(2, VISA)] };
+    let Kind::Banking(banking) = akahu.kind() else {
+        panic!("banking")
+    };
+    let accounts = if one_account {
+        vec![account(1, EVERYDAY)]
+    } else {
+        vec![account(1, EVERYDAY), account(2, VISA)]
+    };
     let bound = |text| Bound::parse(text).unwrap();
-    let interval = DateRange { from: bound("2026-02-24"), to: bound("2026-02-26") };
+    let interval = DateRange {
+        from: bound("2026-02-24"),
+        to: bound("2026-02-26"),
+    };
     let zone = sydney();
-    let query = TransactionQuery { accounts: &accounts, one_account, interval: &interval, zone: &zone };
+    let query = TransactionQuery {
+        accounts: &accounts,
+        one_account,
+        interval: &interval,
+        zone: &zone,
+    };
     let cursor = cursor.map(|text| Cursor(text.to_owned()));
-    let request = PageRequest { cursor: cursor.as_ref(), rows: 7 };
+    let request = PageRequest {
+        cursor: cursor.as_ref(),
+        rows: 7,
+    };
     let mut row_count = 0;
     let mut sink = |_: Transaction<'_>| row_count += 1;
-    let next = banking.transactions(&context(), &credentials("user_token_1", ASB), &query, request, &mut sink).await;
+    let next = banking
+        .transactions(
+            &context(),
+            &credentials("user_token_1", ASB),
+            &query,
+            request,
+            &mut sink,
+        )
+        .await;
     (row_count, next)
 }
 
@@ -286,15 +382,28 @@ async fn page_of_one_account_and_of_all_accounts() {
         ]
     );
     for request in 0..2 {
-        assert_eq!(peer.recorded()[request].header("authorization"), Some("Bearer user_token_1"));
-        assert_eq!(peer.recorded()[request].header("x-akahu-id"), Some("app_token_1"));
+        assert_eq!(
+            peer.recorded()[request].header("authorization"),
+            Some("Bearer user_token_1")
+        );
+        assert_eq!(
+            peer.recorded()[request].header("x-akahu-id"),
+            Some("app_token_1")
+        );
     }
 }
 
 #[tokio::test]
 async fn empty_page_can_have_a_next_page() {
-    let peer = always(200, r#"{"success": true, "items": [], "cursor": {"next": "on"}}"#).await;
-    assert_eq!(page(&peer, false, None).await, (0, Ok(Some(Cursor("on".to_owned())))));
+    let peer = always(
+        200,
+        r#"{"success": true, "items": [], "cursor": {"next": "on"}}"#,
+    )
+    .await;
+    assert_eq!(
+        page(&peer, false, None).await,
+        (0, Ok(Some(Cursor("on".to_owned()))))
+    );
     assert_eq!(peer.lines().len(), 1);
 }
 
@@ -304,8 +413,19 @@ async fn errors_by_status() {
         (401, REVOKED),
         (403, Error::Rejected { status: 403 }),
         (400, Error::Rejected { status: 400 }),
-        (429, Error::RateLimited { retry_after: Some(Duration::from_secs(60)) }),
-        (500, Error::Unavailable { reason: "server error", retry_after: Some(Duration::from_secs(60)) }),
+        (
+            429,
+            Error::RateLimited {
+                retry_after: Some(Duration::from_secs(60)),
+            },
+        ),
+        (
+            500,
+            Error::Unavailable {
+                reason: "server error",
+                retry_after: Some(Duration::from_secs(60)),
+            },
+        ),
     ] {
         // The message contradicts the status on purpose.
         let peer = always(status, r#"{"success": true, "message": "Not Found"}"#).await;
@@ -314,18 +434,35 @@ async fn errors_by_status() {
 
         let akahu = akahu(&peer.base_url, None);
         let credentials = credentials("user_token_1", ASB);
-        assert_eq!(akahu.accounts(&context(), &credentials).await, Err(expected.clone()), "{status}");
-        assert_eq!(akahu.discover(&context(), &credentials).await.err(), Some(expected.clone()), "{status}");
+        assert_eq!(
+            akahu.accounts(&context(), &credentials).await,
+            Err(expected.clone()),
+            "{status}"
+        );
+        assert_eq!(
+            akahu.discover(&context(), &credentials).await.err(),
+            Some(expected.clone()),
+            "{status}"
+        );
         let consent = akahu.consent(&context(), &credentials).await;
         let broken = Ok(ConsentStatus::Broken(ConnectionStatus::Revoked).into());
-        assert_eq!(consent, if status == 401 { broken } else { Err(expected) }, "{status}");
+        assert_eq!(
+            consent,
+            if status == 401 { broken } else { Err(expected) },
+            "{status}"
+        );
     }
 }
 
 #[tokio::test]
 async fn empty_page_counts_only_with_a_live_consent() {
     for (one_account, rows, accounts, expected) in [
-        (true, (404, "{}"), ACCOUNTS, Err(Error::Rejected { status: 404 })),
+        (
+            true,
+            (404, "{}"),
+            ACCOUNTS,
+            Err(Error::Rejected { status: 404 }),
+        ),
         (true, (404, "{}"), NOTHING, Err(REVOKED)),
         (true, (200, NOTHING), "", Ok(None)),
         (false, (200, NOTHING), ACCOUNTS, Ok(None)),
@@ -337,7 +474,11 @@ async fn empty_page_counts_only_with_a_live_consent() {
             false => (200, accounts.to_owned()),
         })
         .await;
-        assert_eq!(page(&peer, one_account, None).await, (0, expected), "{one_account} {rows:?}");
+        assert_eq!(
+            page(&peer, one_account, None).await,
+            (0, expected),
+            "{one_account} {rows:?}"
+        );
         assert_eq!(peer.lines().len(), if accounts.is_empty() { 1 } else { 2 });
     }
 }
@@ -346,11 +487,30 @@ async fn empty_page_counts_only_with_a_live_consent() {
 async fn accounts_of_one_login() {
     let peer = always(200, ACCOUNTS).await;
     let akahu = akahu(&peer.base_url, None);
-    let found = akahu.accounts(&context(), &credentials("user_token_1", ASB)).await.unwrap();
+    let found = akahu
+        .accounts(&context(), &credentials("user_token_1", ASB))
+        .await
+        .unwrap();
     assert_eq!(found.len(), 3);
-    assert_eq!(akahu.accounts(&context(), &credentials("user_token_1", "authorisation_gone")).await, Err(REVOKED));
-    let gone = akahu.consent(&context(), &credentials("user_token_1", "authorisation_gone")).await;
-    assert_eq!(gone, Ok(ConsentStatus::Broken(ConnectionStatus::Revoked).into()));
+    assert_eq!(
+        akahu
+            .accounts(
+                &context(),
+                &credentials("user_token_1", "authorisation_gone")
+            )
+            .await,
+        Err(REVOKED)
+    );
+    let gone = akahu
+        .consent(
+            &context(),
+            &credentials("user_token_1", "authorisation_gone"),
+        )
+        .await;
+    assert_eq!(
+        gone,
+        Ok(ConsentStatus::Broken(ConnectionStatus::Revoked).into())
+    );
 }
 
 #[tokio::test]
@@ -364,7 +524,11 @@ async fn balances_need_one_list_per_user_token() {
         SecretString::from("{}"),
     ];
     let accounts = [
-        vec![account(1, VISA), account(2, "acc_unknown"), account(3, "acc_c00000000000000000000a003")],
+        vec![
+            account(1, VISA),
+            account(2, "acc_unknown"),
+            account(3, "acc_c00000000000000000000a003"),
+        ],
         vec![account(4, "acc_unknown")],
         vec![account(5, "acc_c00000000000000000000a004")],
         vec![account(6, EVERYDAY)],
@@ -372,25 +536,44 @@ async fn balances_need_one_list_per_user_token() {
     let queries: Vec<_> = all_credentials
         .iter()
         .zip(&accounts)
-        .map(|(credentials, accounts)| BalancesQuery { credentials, accounts })
+        .map(|(credentials, accounts)| BalancesQuery {
+            credentials,
+            accounts,
+        })
         .collect();
-    let outcomes = akahu(&peer.base_url, None).balances(&context(), &queries).await;
+    let outcomes = akahu(&peer.base_url, None)
+        .balances(&context(), &queries)
+        .await;
     let current = |outcome: &Result<Balance, Error>| {
-        outcome.clone().map(|balance| balance.current.map(|amount| amount.to_string()))
+        outcome
+            .clone()
+            .map(|balance| balance.current.map(|amount| amount.to_string()))
     };
-    let outcomes: Vec<Vec<_>> = outcomes.iter().map(|list| list.iter().map(current).collect()).collect();
+    let outcomes: Vec<Vec<_>> = outcomes
+        .iter()
+        .map(|list| list.iter().map(current).collect())
+        .collect();
     assert_eq!(
         outcomes[..3],
         [
-            vec![Ok(Some("-4300.59".to_owned())), Err(Error::Rejected { status: 404 }), Ok(None)],
+            vec![
+                Ok(Some("-4300.59".to_owned())),
+                Err(Error::Rejected { status: 404 }),
+                Ok(None)
+            ],
             vec![Err(REVOKED)],
             vec![Ok(Some("-350000".to_owned()))],
         ]
     );
-    assert!(matches!(outcomes[3][..], [Err(Error::InvalidCredentials(_))]));
+    assert!(matches!(
+        outcomes[3][..],
+        [Err(Error::InvalidCredentials(_))]
+    ));
     assert_eq!(peer.lines(), ["GET /v1/accounts", "GET /v1/accounts"]);
 
-    let rejected = akahu(&always(401, "{}").await.base_url, None).balances(&context(), &queries[..1]).await;
+    let rejected = akahu(&always(401, "{}").await.base_url, None)
+        .balances(&context(), &queries[..1])
+        .await;
     assert!(rejected[0].iter().all(|outcome| *outcome == Err(REVOKED)) && rejected[0].len() == 3);
 }
 
@@ -404,7 +587,9 @@ async fn withdrawal_is_idempotent() {
         (400, Err(Error::Rejected { status: 400 })),
     ] {
         let peer = always(status, r#"{"success": true}"#).await;
-        let outcome = akahu(&peer.base_url, None).withdraw(&context(), &credentials("user_token_1", ASB)).await;
+        let outcome = akahu(&peer.base_url, None)
+            .withdraw(&context(), &credentials("user_token_1", ASB))
+            .await;
         assert_eq!(outcome, expected, "{status}");
         assert_eq!(peer.lines(), [format!("DELETE /v1/authorisations/{ASB}")]);
     }
@@ -412,16 +597,28 @@ async fn withdrawal_is_idempotent() {
 
 #[tokio::test]
 async fn check_uses_the_credentials_of_the_app() {
-    let rejected = Error::OperatorRejected { settings: api::CREDENTIALS, status: 401 };
+    let rejected = Error::OperatorRejected {
+        settings: api::CREDENTIALS,
+        status: 401,
+    };
     for (secret, status, expected, line) in [
         (Some("s"), 200, Ok(()), "GET /v1/connections"),
         (Some("s"), 401, Err(rejected), "GET /v1/connections"),
         (None, 401, Ok(()), "GET /v1/me"),
         (None, 403, Ok(()), "GET /v1/me"),
-        (None, 404, Err(Error::Rejected { status: 404 }), "GET /v1/me"),
+        (
+            None,
+            404,
+            Err(Error::Rejected { status: 404 }),
+            "GET /v1/me",
+        ),
     ] {
         let peer = always(status, r#"{"success": true, "items": []}"#).await;
-        assert_eq!(akahu(&peer.base_url, secret).check(&context()).await, expected, "{secret:?} {status}");
+        assert_eq!(
+            akahu(&peer.base_url, secret).check(&context()).await,
+            expected,
+            "{secret:?} {status}"
+        );
         assert_eq!(peer.lines(), [line]);
         let basic = secret.map(|_| "Basic YXBwX3Rva2VuXzE6cw==".to_owned());
         assert_eq!(peer.recorded()[0].header("authorization"), basic.as_deref());
@@ -433,5 +630,8 @@ fn app_token_is_required_and_checked() {
     assert!(open(&Values::default(), crate::test_support::client_settings(20)).is_err());
     let mut values = Values::default();
     values.set("app_token", "two\nlines".into());
-    assert!(open(&values, crate::test_support::client_settings(20)).is_err_and(|why| why.contains("app_token")));
+    assert!(
+        open(&values, crate::test_support::client_settings(20))
+            .is_err_and(|why| why.contains("app_token"))
+    );
 }

@@ -1,8 +1,9 @@
-//! The JSON types of Akahu's API (docs/providers/akahu.md#token-exchange, #user, #accounts, #transactions and
+//! The JSON types of Akahu's API (docs/providers/akahu.md#token-exchange, #user, #accounts,
+//! #transactions and
 //! #webhooks).
 //!
-//! Unused members are left out and unknown members are ignored. A member is optional unless the documentation promises
-//! it.
+//! Unused members are left out and unknown members are ignored. A member is optional unless the
+//! documentation promises it.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -134,7 +135,12 @@ pub(super) struct Transaction<'a> {
 /// What is read of a row of another form.
 #[derive(Deserialize)]
 pub(super) struct MalformedTransaction<'a> {
-    #[serde(borrow, rename = "_account", default, deserialize_with = "none_if_invalid")]
+    #[serde(
+        borrow,
+        rename = "_account",
+        default,
+        deserialize_with = "none_if_invalid"
+    )]
     pub(super) account: Option<Text<'a>>,
     #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) date: Option<Text<'a>>,

@@ -15,14 +15,15 @@ use crate::http::request::{RequestBuilder, with_path, with_query};
 use crate::http::{Attempts, Client, Response, parse_json};
 use crate::{CallContext, Cursor, Error, linking};
 
-/// Sent with every call. Without it, the form of a response depends on a setting in the provider's console
-/// (docs/providers/fiskil.md#versions).
+/// Sent with every call. Without it, the form of a response depends on a setting in the provider's
+/// console (docs/providers/fiskil.md#versions).
 const VERSION: &str = "v3";
 /// The largest page. The provider reduces larger sizes to it (docs/providers/fiskil.md#pages).
 pub(super) const PAGE_ROWS_MAX: u32 = 1_000;
 /// A token is renewed this long before it expires.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
-/// Caps the lifetime that the provider states. The documented lifetime is 900 s (docs/providers/fiskil.md#tokens).
+/// Caps the lifetime that the provider states. The documented lifetime is 900 s
+/// (docs/providers/fiskil.md#tokens).
 const TOKEN_LIFE_SECONDS_MAX: u64 = 86_400;
 /// The longest accepted cursor. Cursor indexes keep them in memory.
 const CURSOR_BYTES_MAX: usize = 1_024;
@@ -48,14 +49,26 @@ struct Token {
 }
 
 impl Api {
-    pub(super) fn new(client: Client, base_url: Url, client_id: String, client_secret: SecretString) -> Self {
-        Self { client, base_url, client_id, client_secret, token: Mutex::new(None) }
+    pub(super) fn new(
+        client: Client,
+        base_url: Url,
+        client_id: String,
+        client_secret: SecretString,
+    ) -> Self {
+        Self {
+            client,
+            base_url,
+            client_id,
+            client_secret,
+            token: Mutex::new(None),
+        }
     }
 
     /// The cached access token, or a new one. Concurrent callers wait for one fetch.
     pub(super) async fn token(&self, context: &CallContext) -> Result<SecretString, Error> {
-        let mut cached =
-            tokio::time::timeout_at(context.deadline, self.token.lock()).await.map_err(|_| Error::Deadline)?;
+        let mut cached = tokio::time::timeout_at(context.deadline, self.token.lock())
+            .await
+            .map_err(|_| Error::Deadline)?;
         if let Some(token) = cached.as_ref().filter(|token| Instant::now() < token.until) {
             return Ok(token.value.clone());
         }
@@ -67,25 +80,38 @@ impl Api {
         });
         let build = || RequestBuilder::post(&url, &body).header("X-Fiskil-Version", VERSION);
         let read = |response: &Response| match response.status.as_u16() {
-            status @ (401 | 403) => Err(Error::OperatorRejected { settings: CREDENTIALS, status }),
+            status @ (401 | 403) => Err(Error::OperatorRejected {
+                settings: CREDENTIALS,
+                status,
+            }),
             _ => read_json(response),
         };
         let fetched: wire::Token = self.client.call(context, "token", build, read).await?;
-        let life = Duration::from_secs(fetched.expires_in.min(TOKEN_LIFE_SECONDS_MAX)).saturating_sub(TOKEN_MARGIN);
-        let token = Token { value: SecretString::from(fetched.token), until: requested_at + life };
+        let life = Duration::from_secs(fetched.expires_in.min(TOKEN_LIFE_SECONDS_MAX))
+            .saturating_sub(TOKEN_MARGIN);
+        let token = Token {
+            value: SecretString::from(fetched.token),
+            until: requested_at + life,
+        };
         Ok(cached.insert(token).value.clone())
     }
 
     /// Evicts `rejected` from the cache, unless another caller has already replaced it.
     async fn drop_token(&self, context: &CallContext, rejected: &SecretString) {
-        let Ok(mut cached) = tokio::time::timeout_at(context.deadline, self.token.lock()).await else { return };
-        if cached.as_ref().is_some_and(|token| token.value.expose_secret() == rejected.expose_secret()) {
+        let Ok(mut cached) = tokio::time::timeout_at(context.deadline, self.token.lock()).await
+        else {
+            return;
+        };
+        if cached
+            .as_ref()
+            .is_some_and(|token| token.value.expose_secret() == rejected.expose_secret())
+        {
             *cached = None;
         }
     }
 
-    /// Calls with an access token. A 401 means that the token is not valid any more and that the call had no effect, so
-    /// the call is made once more with a new token.
+    /// Calls with an access token. A 401 means that the token is not valid any more and that the
+    /// call had no effect, so the call is made once more with a new token.
     async fn authorised<T: Send>(
         &self,
         context: &CallContext,
@@ -93,7 +119,8 @@ impl Api {
         build: impl Fn() -> RequestBuilder + Send + Sync,
         accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        self.authorised_in(Attempts::Several, context, operation, build, accept).await
+        self.authorised_in(Attempts::Several, context, operation, build, accept)
+            .await
     }
 
     async fn authorised_in<T: Send>(
@@ -105,70 +132,137 @@ impl Api {
         mut accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let token = self.token(context).await?;
-        let outcome = self.client.call_in(attempts, context, operation, with_token(&token, &build), &mut accept).await;
+        let outcome = self
+            .client
+            .call_in(
+                attempts,
+                context,
+                operation,
+                with_token(&token, &build),
+                &mut accept,
+            )
+            .await;
         if outcome.as_ref().err() != Some(&UNAUTHORIZED) {
             return outcome;
         }
         self.drop_token(context, &token).await;
         let token = self.token(context).await?;
-        self.client.call_in(attempts, context, operation, with_token(&token, &build), accept).await
+        self.client
+            .call_in(
+                attempts,
+                context,
+                operation,
+                with_token(&token, &build),
+                accept,
+            )
+            .await
     }
 
-    /// Registers an end user and returns the provider's id. Not idempotent: each call creates another end user, even
-    /// with the same e-mail address (docs/providers/fiskil.md#end-users).
-    pub(super) async fn add_end_user(&self, context: &CallContext, name: &str, email: &str) -> Result<String, Error> {
+    /// Registers an end user and returns the provider's id. Not idempotent: each call creates
+    /// another end user, even with the same e-mail address (docs/providers/fiskil.md#end-users).
+    pub(super) async fn add_end_user(
+        &self,
+        context: &CallContext,
+        name: &str,
+        email: &str,
+    ) -> Result<String, Error> {
         let url = self.url(&["v1", "end-users"]);
         let body = serde_json::json!({"email": email, "name": name});
         let added: wire::AddedEndUser = self
-            .authorised_in(Attempts::One, context, "add_end_user", || RequestBuilder::post(&url, &body), read_json)
+            .authorised_in(
+                Attempts::One,
+                context,
+                "add_end_user",
+                || RequestBuilder::post(&url, &body),
+                read_json,
+            )
             .await?;
         Ok(added.end_user_id)
     }
 
     /// The ids of the end users with this e-mail address and name.
-    pub(super) async fn end_users(&self, context: &CallContext, email: &str, name: &str) -> Result<Vec<String>, Error> {
+    pub(super) async fn end_users(
+        &self,
+        context: &CallContext,
+        email: &str,
+        name: &str,
+    ) -> Result<Vec<String>, Error> {
         let mut ids = Vec::new();
-        self.read_all(context, "end_users", &["v1", "end-users"], ("email", email), |body| {
-            let (users, links) = match parse_json(body)? {
-                wire::EndUsers::Envelope { end_users, links } => (end_users, links),
-                wire::EndUsers::Bare(users) => (users, None),
-            };
-            let next = self.next(links)?;
-            let matching =
-                users.into_iter().filter(|user| user.name.as_ref().is_some_and(|known| known.as_str() == name));
-            ids.extend(matching.map(|user| user.id.0.into_owned()));
-            Ok(next)
-        })
+        self.read_all(
+            context,
+            "end_users",
+            &["v1", "end-users"],
+            ("email", email),
+            |body| {
+                let (users, links) = match parse_json(body)? {
+                    wire::EndUsers::Envelope { end_users, links } => (end_users, links),
+                    wire::EndUsers::Bare(users) => (users, None),
+                };
+                let next = self.next(links)?;
+                let matching = users.into_iter().filter(|user| {
+                    user.name
+                        .as_ref()
+                        .is_some_and(|known| known.as_str() == name)
+                });
+                ids.extend(matching.map(|user| user.id.0.into_owned()));
+                Ok(next)
+            },
+        )
         .await?;
         Ok(ids)
     }
 
-    /// Deletes an end user. Succeeds if the provider reports that the end user does not exist. A 404 from a proxy is an
-    /// error.
-    pub(super) async fn delete_end_user(&self, context: &CallContext, id: &str) -> Result<(), Error> {
+    /// Deletes an end user. Succeeds if the provider reports that the end user does not exist. A
+    /// 404 from a proxy is an error.
+    pub(super) async fn delete_end_user(
+        &self,
+        context: &CallContext,
+        id: &str,
+    ) -> Result<(), Error> {
         let url = self.url(&["v1", "end-users", id]);
         let deleted = |response: &Response| match response.status {
             StatusCode::NOT_FOUND if is_named(response, "end_user_not_found") => Ok(()),
             _ => success(response).map(|_| ()),
         };
-        self.authorised(context, "delete_end_user", || RequestBuilder::delete(&url), deleted).await
+        self.authorised(
+            context,
+            "delete_end_user",
+            || RequestBuilder::delete(&url),
+            deleted,
+        )
+        .await
     }
 
     /// Creates a consent page for one consent and returns its URL. An unused page has no effect.
-    pub(super) async fn session(&self, context: &CallContext, session: &wire::NewSession<'_>) -> Result<Url, Error> {
+    pub(super) async fn session(
+        &self,
+        context: &CallContext,
+        session: &wire::NewSession<'_>,
+    ) -> Result<Url, Error> {
         let url = self.url(&["v1", "auth", "session"]);
         let page = |response: &Response| {
-            if response.status == StatusCode::NOT_FOUND && is_named(response, "end_user_not_found") {
+            if response.status == StatusCode::NOT_FOUND && is_named(response, "end_user_not_found")
+            {
                 return Err(Error::ReconnectNeeded(ConnectionStatus::Revoked));
             }
             let session: wire::Session<'_> = parse_json(success(response)?.json_body()?)?;
             linking::consent_page_url(session.auth_url.as_str())
         };
-        self.authorised(context, "session", || RequestBuilder::post(&url, session), page).await
+        self.authorised(
+            context,
+            "session",
+            || RequestBuilder::post(&url, session),
+            page,
+        )
+        .await
     }
 
     /// All consents of an end user, including those that have ended.
-    pub(super) async fn consents(&self, context: &CallContext, end_user_id: &str) -> Result<Vec<wire::Consent>, Error> {
+    pub(super) async fn consents(
+        &self,
+        context: &CallContext,
+        end_user_id: &str,
+    ) -> Result<Vec<wire::Consent>, Error> {
         let url = self.url(&["v1", "consent"]);
         let query = [("end_user_id", end_user_id)];
         let read = |response: &Response| match response.status {
@@ -177,24 +271,52 @@ impl Api {
             }
             _ => read_json(response),
         };
-        match self.authorised(context, "consents", || RequestBuilder::get(&with_query(&url, &query)), read).await? {
+        match self
+            .authorised(
+                context,
+                "consents",
+                || RequestBuilder::get(&with_query(&url, &query)),
+                read,
+            )
+            .await?
+        {
             wire::Consents::Envelope { consents } | wire::Consents::Bare(consents) => Ok(consents),
         }
     }
 
     /// Withdraws a consent. The provider also returns 204 for an unknown consent.
-    pub(super) async fn delete_consent(&self, context: &CallContext, arrangement_id: &str) -> Result<(), Error> {
+    pub(super) async fn delete_consent(
+        &self,
+        context: &CallContext,
+        arrangement_id: &str,
+    ) -> Result<(), Error> {
         let url = self.url(&["v1", "consent", arrangement_id]);
         let deleted = |response: &Response| match response.status {
             status if status.is_success() => Ok(()),
             _ => Err(response.failure()),
         };
-        self.authorised(context, "delete_consent", || RequestBuilder::delete(&url), deleted).await
+        self.authorised(
+            context,
+            "delete_consent",
+            || RequestBuilder::delete(&url),
+            deleted,
+        )
+        .await
     }
 
-    pub(super) async fn institution(&self, context: &CallContext, id: &str) -> Result<wire::Institution, Error> {
+    pub(super) async fn institution(
+        &self,
+        context: &CallContext,
+        id: &str,
+    ) -> Result<wire::Institution, Error> {
         let url = self.url(&["v1", "institutions", id]);
-        self.authorised(context, "institution", || RequestBuilder::get(&url), read_json).await
+        self.authorised(
+            context,
+            "institution",
+            || RequestBuilder::get(&url),
+            read_json,
+        )
+        .await
     }
 
     /// Reads all accounts of an end user and passes each to `each`.
@@ -204,11 +326,17 @@ impl Api {
         end_user_id: &str,
         mut each: impl FnMut(&wire::Account<'_>) + Send,
     ) -> Result<(), Error> {
-        self.read_all(context, "accounts", &["v1", "banking", "accounts"], ("end_user_id", end_user_id), |body| {
-            let page: wire::AccountsPage<'_> = parse_json(body)?;
-            page.accounts.iter().for_each(&mut each);
-            self.next(page.links)
-        })
+        self.read_all(
+            context,
+            "accounts",
+            &["v1", "banking", "accounts"],
+            ("end_user_id", end_user_id),
+            |body| {
+                let page: wire::AccountsPage<'_> = parse_json(body)?;
+                page.accounts.iter().for_each(&mut each);
+                self.next(page.links)
+            },
+        )
         .await
     }
 
@@ -219,11 +347,17 @@ impl Api {
         end_user_id: &str,
         mut each: impl FnMut(&wire::Balance<'_>) + Send,
     ) -> Result<(), Error> {
-        self.read_all(context, "balances", &["v1", "banking", "balances"], ("end_user_id", end_user_id), |body| {
-            let page: wire::BalancesPage<'_> = parse_json(body)?;
-            page.balances.iter().for_each(&mut each);
-            self.next(page.links)
-        })
+        self.read_all(
+            context,
+            "balances",
+            &["v1", "banking", "balances"],
+            ("end_user_id", end_user_id),
+            |body| {
+                let page: wire::BalancesPage<'_> = parse_json(body)?;
+                page.balances.iter().for_each(&mut each);
+                self.next(page.links)
+            },
+        )
         .await
     }
 
@@ -240,10 +374,17 @@ impl Api {
         let mut cursor: Option<Cursor> = None;
         for _ in 0..PAGES_MAX {
             let mut query = vec![end_user, ("page[size]", &size)];
-            query.extend(cursor.as_ref().map(|cursor| ("page[after]", cursor.0.as_str())));
+            query.extend(
+                cursor
+                    .as_ref()
+                    .map(|cursor| ("page[after]", cursor.0.as_str())),
+            );
             let build = || RequestBuilder::get(&with_query(&url, &query));
-            let next =
-                self.authorised(context, operation, build, |response| read(success(response)?.json_body()?)).await?;
+            let next = self
+                .authorised(context, operation, build, |response| {
+                    read(success(response)?.json_body()?)
+                })
+                .await?;
             if next.is_none() {
                 return Ok(());
             }
@@ -255,8 +396,8 @@ impl Api {
         Err(Error::Malformed("too many pages"))
     }
 
-    /// Reads one page of posted transactions. `read` parses its body. It must keep nothing if it fails, because the
-    /// call may then be retried.
+    /// Reads one page of posted transactions. `read` parses its body. It must keep nothing if it
+    /// fails, because the call may then be retried.
     pub(super) async fn transactions<T: Send>(
         &self,
         context: &CallContext,
@@ -274,21 +415,37 @@ impl Api {
             ("page[size]", rows.as_str()),
         ];
         pairs.extend(query.account_id.map(|id| ("account_id", id)));
-        pairs.extend(query.cursor.map(|cursor| ("page[after]", cursor.0.as_str())));
+        pairs.extend(
+            query
+                .cursor
+                .map(|cursor| ("page[after]", cursor.0.as_str())),
+        );
         let build = || RequestBuilder::get(&with_query(&url, &pairs));
-        self.authorised(context, "transactions", build, |response| read(success(response)?.json_body()?)).await
+        self.authorised(context, "transactions", build, |response| {
+            read(success(response)?.json_body()?)
+        })
+        .await
     }
 
-    /// The cursor of the next page: the parameter `page[after]` of `links.next` (docs/providers/fiskil.md#pages). The
-    /// rest of that URL is ignored, so that a response cannot direct the access token to another host.
+    /// The cursor of the next page: the parameter `page[after]` of `links.next`
+    /// (docs/providers/fiskil.md#pages). The rest of that URL is ignored, so that a response cannot
+    /// direct the access token to another host.
     pub(super) fn next(&self, links: Option<wire::Links<'_>>) -> Result<Option<Cursor>, Error> {
-        let Some(next) = links.and_then(|links| links.next).filter(|next| !next.as_str().is_empty()) else {
+        let Some(next) = links
+            .and_then(|links| links.next)
+            .filter(|next| !next.as_str().is_empty())
+        else {
             return Ok(None);
         };
-        let url = self.base_url.join(next.as_str()).map_err(|_| Error::Malformed("the next link is not a URL"))?;
+        let url = self
+            .base_url
+            .join(next.as_str())
+            .map_err(|_| Error::Malformed("the next link is not a URL"))?;
         let after = url.query_pairs().find(|(name, _)| name == "page[after]");
         match after {
-            Some((_, cursor)) if cursor.len() <= CURSOR_BYTES_MAX => Ok(Some(Cursor(cursor.into_owned()))),
+            Some((_, cursor)) if cursor.len() <= CURSOR_BYTES_MAX => {
+                Ok(Some(Cursor(cursor.into_owned())))
+            }
             Some(_) => Err(Error::Malformed("the cursor is too long")),
             None => Err(Error::Malformed("the next link has no cursor")),
         }
@@ -326,7 +483,9 @@ fn whole_seconds(instant: Result<Timestamp, jiff::Error>) -> String {
     const FIRST: i64 = -62_135_596_800; // 0001-01-01T00:00:00Z
     const LAST: i64 = 253_402_207_200; // jiff's last instant, 9999-12-30T22:00:00Z
     let second = instant.map_or(LAST, |instant| instant.as_second().clamp(FIRST, LAST));
-    Timestamp::from_second(second).unwrap_or(Timestamp::UNIX_EPOCH).to_string()
+    Timestamp::from_second(second)
+        .unwrap_or(Timestamp::UNIX_EPOCH)
+        .to_string()
 }
 
 /// Adds the access token and the version to a request.
@@ -334,7 +493,11 @@ fn with_token<'a>(
     token: &'a SecretString,
     build: &'a (impl Fn() -> RequestBuilder + Sync),
 ) -> impl Fn() -> RequestBuilder + Sync {
-    move || build().bearer(token.expose_secret()).header("X-Fiskil-Version", VERSION)
+    move || {
+        build()
+            .bearer(token.expose_secret())
+            .header("X-Fiskil-Version", VERSION)
+    }
 }
 
 fn success(response: &Response) -> Result<&Response, Error> {
@@ -360,10 +523,15 @@ fn error_id(body: &[u8]) -> Option<String> {
         id: String,
     }
     let id = serde_json::from_slice::<WithId>(body).ok()?.id;
-    (id.len() <= 80 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))).then_some(id)
+    (id.len() <= 80
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)))
+    .then_some(id)
 }
 
-/// Whether an error has this name. A name stands for a class of errors (docs/providers/fiskil.md#errors).
+/// Whether an error has this name. A name stands for a class of errors
+/// (docs/providers/fiskil.md#errors).
 fn is_named(response: &Response, expected: &str) -> bool {
     #[derive(serde::Deserialize)]
     struct WithName {
@@ -384,21 +552,34 @@ mod tests {
     fn api() -> Api {
         let name = bellbird_domain::ProviderName::new("fiskil");
         let client = Client::new(name, crate::test_support::client_settings(20)).unwrap();
-        Api::new(client, "https://api.fiskil.com".parse().unwrap(), "id".into(), SecretString::from("secret"))
+        Api::new(
+            client,
+            "https://api.fiskil.com".parse().unwrap(),
+            "id".into(),
+            SecretString::from("secret"),
+        )
     }
 
     fn next(link: &str) -> Result<Option<Cursor>, Error> {
-        api().next(Some(wire::Links { next: Some(Text(link.to_owned().into())) }))
+        api().next(Some(wire::Links {
+            next: Some(Text(link.to_owned().into())),
+        }))
     }
 
     #[tokio::test]
     async fn only_the_cursor_of_a_link_is_used() {
         let cursor = |text: &str| Ok(Some(Cursor(text.to_owned())));
-        assert_eq!(next("https://elsewhere.example/v1/x?a=b&page[after]=abc"), cursor("abc"));
+        assert_eq!(
+            next("https://elsewhere.example/v1/x?a=b&page[after]=abc"),
+            cursor("abc")
+        );
         assert_eq!(next("/v1/x?page%5Bafter%5D=a%2Bb%3D"), cursor("a+b="));
         assert_eq!(next(""), Ok(None));
         assert_eq!(api().next(None), Ok(None));
-        assert!(matches!(next("https://api.fiskil.com/v1/x?page[before]=abc"), Err(Error::Malformed(_))));
+        assert!(matches!(
+            next("https://api.fiskil.com/v1/x?page[before]=abc"),
+            Err(Error::Malformed(_))
+        ));
         assert!(matches!(next("http://[bad"), Err(Error::Malformed(_))));
     }
 
@@ -412,11 +593,17 @@ mod tests {
             cursor: None,
             rows: 1,
         };
-        let both = query(at("2026-01-01T00:00:00Z"), at("2026-01-31T12:59:59.999999999Z"));
+        let both = query(
+            at("2026-01-01T00:00:00Z"),
+            at("2026-01-31T12:59:59.999999999Z"),
+        );
         assert_eq!(both.from(), "2025-12-31T23:59:59Z");
         assert_eq!(both.to(), "2026-01-31T13:00:01Z");
         let ends = query(Timestamp::MIN, Timestamp::MAX);
-        assert_eq!(ends.from(), "9999-12-30T22:00:00Z".replace("9999-12-30T22", "0001-01-01T00"));
+        assert_eq!(
+            ends.from(),
+            "9999-12-30T22:00:00Z".replace("9999-12-30T22", "0001-01-01T00")
+        );
         assert_eq!(ends.to(), "9999-12-30T22:00:00Z");
     }
 }

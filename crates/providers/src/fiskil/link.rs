@@ -1,11 +1,14 @@
-//! Linking at Fiskil: end users and auth sessions (docs/providers/fiskil.md#end-users and #sessions).
+//! Linking at Fiskil: end users and auth sessions (docs/providers/fiskil.md#end-users and
+//! #sessions).
 
 use async_trait::async_trait;
 use secrecy::SecretString;
 use url::Url;
 
 use super::{Credentials, Fiskil, wire};
-use crate::linking::{AuthorizationRequest, CallbackParams, Linking, NoConsent, Purpose, find_param};
+use crate::linking::{
+    AuthorizationRequest, CallbackParams, Linking, NoConsent, Purpose, find_param,
+};
 use crate::{CallContext, Error, credentials};
 
 #[async_trait]
@@ -14,27 +17,49 @@ impl Linking for Fiskil {
         true
     }
 
-    async fn register(&self, context: &CallContext, reference: &str, email: &str) -> Result<SecretString, Error> {
+    async fn register(
+        &self,
+        context: &CallContext,
+        reference: &str,
+        email: &str,
+    ) -> Result<SecretString, Error> {
         end_user_credentials(self.api.add_end_user(context, reference, email).await?)
     }
 
     fn provider_user_id(&self, provider_user: &SecretString) -> Option<String> {
-        Credentials::read(provider_user).ok().map(|credentials| credentials.end_user_id)
+        Credentials::read(provider_user)
+            .ok()
+            .map(|credentials| credentials.end_user_id)
     }
 
     /// Registration is not idempotent, so several end users can have the reference as their name.
-    async fn abandon_registration(&self, context: &CallContext, reference: &str, email: &str) -> Result<(), Error> {
+    async fn abandon_registration(
+        &self,
+        context: &CallContext,
+        reference: &str,
+        email: &str,
+    ) -> Result<(), Error> {
         for id in self.api.end_users(context, email, reference).await? {
             self.api.delete_end_user(context, &id).await?;
         }
         Ok(())
     }
 
-    async fn unregister(&self, context: &CallContext, provider_user: &SecretString) -> Result<(), Error> {
-        self.api.delete_end_user(context, &Credentials::read(provider_user)?.end_user_id).await
+    async fn unregister(
+        &self,
+        context: &CallContext,
+        provider_user: &SecretString,
+    ) -> Result<(), Error> {
+        self.api
+            .delete_end_user(context, &Credentials::read(provider_user)?.end_user_id)
+            .await
     }
 
-    async fn authorize(&self, context: &CallContext, request: &AuthorizationRequest<'_>) -> Result<Url, Error> {
+    async fn authorize(
+        &self,
+        context: &CallContext,
+        request: &AuthorizationRequest<'_>,
+    ) -> Result<Url, Error> {
         let redirect_uri_with_state = request.redirect_uri_with_state();
         let credentials = end_user_of(request.purpose)?;
         let institution_id = match request.purpose {
@@ -46,20 +71,24 @@ impl Linking for Fiskil {
             redirect_uri: redirect_uri_with_state.as_str(),
             cancel_uri: redirect_uri_with_state.as_str(),
             institution_id,
-            // Reported, not documented (docs/providers/fiskil.md#sessions). If the provider ignores it, the session
-            // creates a new arrangement at the same institution.
+            // Reported, not documented (docs/providers/fiskil.md#sessions). If the provider ignores
+            // it, the session creates a new arrangement at the same institution.
             arrangement_id: credentials.arrangement_id.as_deref(),
         };
         self.api.session(context, &session).await
     }
 
     fn hint(&self, params: &[(String, String)]) -> Result<(), NoConsent> {
-        match (find_param(params, "error"), find_param(params, "error_type")) {
+        match (
+            find_param(params, "error"),
+            find_param(params, "error_type"),
+        ) {
             (None, None) => Ok(()),
-            (_, Some("AUTH_SESSION_CANCELLED" | "CONSENT_ENDUSER_DENIED")) | (Some("access_denied"), None) => {
-                Err(NoConsent::Declined)
-            }
-            (_, error_type) => Err(NoConsent::Failed(error_message(error_type.unwrap_or_default()))),
+            (_, Some("AUTH_SESSION_CANCELLED" | "CONSENT_ENDUSER_DENIED"))
+            | (Some("access_denied"), None) => Err(NoConsent::Declined),
+            (_, error_type) => Err(NoConsent::Failed(error_message(
+                error_type.unwrap_or_default(),
+            ))),
         }
     }
 
@@ -68,14 +97,21 @@ impl Linking for Fiskil {
         true
     }
 
-    async fn finish(&self, _context: &CallContext, callback: &CallbackParams<'_>) -> Result<SecretString, Error> {
+    async fn finish(
+        &self,
+        _context: &CallContext,
+        callback: &CallbackParams<'_>,
+    ) -> Result<SecretString, Error> {
         end_user_credentials(end_user_of(callback.purpose)?.end_user_id)
     }
 }
 
 /// Credentials that cover all consents of an end user.
 fn end_user_credentials(end_user_id: String) -> Result<SecretString, Error> {
-    credentials::write(&Credentials { end_user_id, arrangement_id: None })
+    credentials::write(&Credentials {
+        end_user_id,
+        arrangement_id: None,
+    })
 }
 
 /// The end user, with the arrangement if the session reconnects one.
@@ -83,10 +119,15 @@ fn end_user_of(purpose: Purpose<'_>) -> Result<Credentials, Error> {
     match purpose {
         Purpose::Link { provider_user } => {
             let provider_user = provider_user.ok_or_else(|| {
-                Error::InvalidCredentials("Fiskil needs a registered end user before a consent".to_owned())
+                Error::InvalidCredentials(
+                    "Fiskil needs a registered end user before a consent".to_owned(),
+                )
             })?;
             let Credentials { end_user_id, .. } = Credentials::read(provider_user)?;
-            Ok(Credentials { end_user_id, arrangement_id: None })
+            Ok(Credentials {
+                end_user_id,
+                arrangement_id: None,
+            })
         }
         Purpose::Repair { credentials, .. } => Credentials::read(credentials),
     }
@@ -95,14 +136,22 @@ fn end_user_of(purpose: Purpose<'_>) -> Result<Credentials, Error> {
 /// The message for the user, by `error_type` (docs/providers/fiskil.md#consent-errors).
 fn error_message(error_type: &str) -> &'static str {
     match error_type {
-        "AUTH_SESSION_INVALID" => "The consent page was already used or has expired. Please start again.",
-        "CONSENT_UPSTREAM_PROCESSING_ERROR" => "The bank sent an unexpected response. Please try again later.",
-        "CONSENT_OTP_FAILURE" => "The one-time code was wrong. Please start again and request a new code.",
+        "AUTH_SESSION_INVALID" => {
+            "The consent page was already used or has expired. Please start again."
+        }
+        "CONSENT_UPSTREAM_PROCESSING_ERROR" => {
+            "The bank sent an unexpected response. Please try again later."
+        }
+        "CONSENT_OTP_FAILURE" => {
+            "The one-time code was wrong. Please start again and request a new code."
+        }
         "CONSENT_ENDUSER_INELIGIBLE" => {
             "The bank does not allow this login to share data. Please ask the bank to allow it, or use another login."
         }
         "CONSENT_TIMEOUT" => "The consent timed out. Please start again.",
-        _ => "The consent page reported an error. Please start again. If the error returns, try again later.",
+        _ => {
+            "The consent page reported an error. Please start again. If the error returns, try again later."
+        }
     }
 }
 
@@ -117,20 +166,26 @@ mod tests {
     use crate::Provider;
     use crate::fiskil::open;
     use crate::settings::Values;
-    use crate::test_support::{MockResponse, Peer, RecordedRequest, assert_hint, context, mock_response, parameters};
+    use crate::test_support::{
+        MockResponse, Peer, RecordedRequest, assert_hint, context, mock_response, parameters,
+    };
 
     const REFERENCE: &str = "bellbird 0194";
     const ADDED: &str = r#"{"end_user_id": "eu_1"}"#;
     const GONE: &str = r#"{"name": "end_user_not_found", "id": "1", "message": "x"}"#;
 
-    /// A provider that issues tokens. `answer` gets the number of the request, token requests not counted.
+    /// A provider that issues tokens. `answer` gets the number of the request, token requests not
+    /// counted.
     async fn peer(
         answer: impl Fn(usize, &RecordedRequest) -> MockResponse + Send + 'static,
     ) -> (Peer, Arc<dyn Provider>) {
         let others = std::sync::atomic::AtomicUsize::new(0);
         let peer = Peer::new(move |_, recorded| match recorded.line.as_str() {
             "POST /v1/token" => mock_response(200, r#"{"token": "t", "expires_in": 900}"#),
-            _ => answer(others.fetch_add(1, std::sync::atomic::Ordering::Relaxed), recorded),
+            _ => answer(
+                others.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+                recorded,
+            ),
         })
         .await;
         let mut values = Values::default();
@@ -147,11 +202,17 @@ mod tests {
 
     /// The recorded requests without token requests.
     fn recorded(peer: &Peer) -> Vec<RecordedRequest> {
-        peer.recorded().into_iter().filter(|recorded| recorded.line != "POST /v1/token").collect()
+        peer.recorded()
+            .into_iter()
+            .filter(|recorded| recorded.line != "POST /v1/token")
+            .collect()
     }
 
     fn lines(peer: &Peer) -> Vec<String> {
-        recorded(peer).into_iter().map(|recorded| recorded.line).collect()
+        recorded(peer)
+            .into_iter()
+            .map(|recorded| recorded.line)
+            .collect()
     }
 
     fn provider_user() -> SecretString {
@@ -161,11 +222,17 @@ mod tests {
     #[tokio::test]
     async fn an_end_user_is_registered_in_one_attempt() {
         let (peer, fiskil) = peer(|_, _| mock_response(201, ADDED)).await;
-        let credentials = linking(&fiskil).register(&context(), REFERENCE, "a@example.com").await.unwrap();
+        let credentials = linking(&fiskil)
+            .register(&context(), REFERENCE, "a@example.com")
+            .await
+            .unwrap();
         assert_eq!(credentials.expose_secret(), r#"{"endUserId":"eu_1"}"#);
         let recorded = recorded(&peer);
         assert_eq!(recorded[0].line, "POST /v1/end-users");
-        assert_eq!(recorded[0].json(), json!({"email": "a@example.com", "name": REFERENCE}));
+        assert_eq!(
+            recorded[0].json(),
+            json!({"email": "a@example.com", "name": REFERENCE})
+        );
         assert_eq!(recorded[0].header("authorization"), Some("Bearer t"));
     }
 
@@ -180,23 +247,36 @@ mod tests {
         ] {
             let answer = broken.clone();
             let (peer, fiskil) = peer(move |_, _| answer.clone()).await;
-            let outcome = linking(&fiskil).register(&context(), REFERENCE, "a@example.com").await;
-            assert!(outcome.is_err_and(|error| error.is_transient()), "{broken:?}");
+            let outcome = linking(&fiskil)
+                .register(&context(), REFERENCE, "a@example.com")
+                .await;
+            assert!(
+                outcome.is_err_and(|error| error.is_transient()),
+                "{broken:?}"
+            );
             assert_eq!(recorded(&peer).len(), 1, "{broken:?}");
         }
     }
 
     #[tokio::test]
     async fn registration_retries_after_a_stale_token() {
-        for (rejections, outcome, requests) in [(1, Ok(()), 2), (9, Err(Error::Rejected { status: 401 }), 2)] {
+        for (rejections, outcome, requests) in
+            [(1, Ok(()), 2), (9, Err(Error::Rejected { status: 401 }), 2)]
+        {
             let (peer, fiskil) = peer(move |number, _| match number {
                 number if number < rejections => mock_response(401, "{}"),
                 _ => mock_response(201, ADDED),
             })
             .await;
-            let registered = linking(&fiskil).register(&context(), REFERENCE, "a@example.com").await;
+            let registered = linking(&fiskil)
+                .register(&context(), REFERENCE, "a@example.com")
+                .await;
             assert_eq!(registered.map(|_| ()), outcome);
-            assert_eq!((recorded(&peer).len(), peer.lines().len()), (requests, 2 * requests), "a token for each");
+            assert_eq!(
+                (recorded(&peer).len(), peer.lines().len()),
+                (requests, 2 * requests),
+                "a token for each"
+            );
         }
     }
 
@@ -205,7 +285,9 @@ mod tests {
         let (peer, fiskil) = peer(|_, recorded| match recorded.line.as_str() {
             "DELETE /v1/end-users/eu_3" => mock_response(404, GONE),
             line if line.starts_with("DELETE") => Some((204, String::new())),
-            line if line.contains("after") => mock_response(200, r#"[{"id": "eu_3", "name": "bellbird 0194"}]"#),
+            line if line.contains("after") => {
+                mock_response(200, r#"[{"id": "eu_3", "name": "bellbird 0194"}]"#)
+            }
             _ => {
                 let page = json!({
                     "end_users": [
@@ -219,7 +301,12 @@ mod tests {
             }
         })
         .await;
-        assert_eq!(linking(&fiskil).abandon_registration(&context(), REFERENCE, "a+b@example.com").await, Ok(()));
+        assert_eq!(
+            linking(&fiskil)
+                .abandon_registration(&context(), REFERENCE, "a+b@example.com")
+                .await,
+            Ok(())
+        );
         let list = "GET /v1/end-users?email=a%2Bb%40example.com&page%5Bsize%5D=1000";
         assert_eq!(
             lines(&peer),
@@ -237,25 +324,45 @@ mod tests {
         for (answer, expected) in [
             (mock_response(204, ""), Ok(())),
             (mock_response(404, GONE), Ok(())),
-            (mock_response(404, r#"{"name": "bad_request"}"#), Err(Error::Rejected { status: 404 })),
-            (mock_response(404, "<html>"), Err(Error::Rejected { status: 404 })),
-            (mock_response(403, "{}"), Err(Error::Rejected { status: 403 })),
+            (
+                mock_response(404, r#"{"name": "bad_request"}"#),
+                Err(Error::Rejected { status: 404 }),
+            ),
+            (
+                mock_response(404, "<html>"),
+                Err(Error::Rejected { status: 404 }),
+            ),
+            (
+                mock_response(403, "{}"),
+                Err(Error::Rejected { status: 403 }),
+            ),
         ] {
             let (peer, fiskil) = peer(move |_, _| answer.clone()).await;
-            assert_eq!(linking(&fiskil).unregister(&context(), &provider_user()).await, expected);
+            assert_eq!(
+                linking(&fiskil)
+                    .unregister(&context(), &provider_user())
+                    .await,
+                expected
+            );
             assert_eq!(lines(&peer), ["DELETE /v1/end-users/eu_1"]);
         }
     }
 
     #[tokio::test]
     async fn auth_session_for_link_and_repair() {
-        let (peer, fiskil) =
-            peer(|_, _| mock_response(200, r#"{"auth_url": "https://auth.fiskil.com?sess_id=s", "expires_at": 1}"#))
-                .await;
+        let (peer, fiskil) = peer(|_, _| {
+            mock_response(
+                200,
+                r#"{"auth_url": "https://auth.fiskil.com?sess_id=s", "expires_at": 1}"#,
+            )
+        })
+        .await;
         let redirect_uri = "https://b.example/link/callback".parse().unwrap();
         let stored = SecretString::from(r#"{"endUserId":"eu_1","arrangementId":"arr"}"#);
-        let (provider_user, redirect_uri_with_state) =
-            (provider_user(), "https://b.example/link/callback?state=s7&via=bellbird");
+        let (provider_user, redirect_uri_with_state) = (
+            provider_user(),
+            "https://b.example/link/callback?state=s7&via=bellbird",
+        );
         let plain = json!({
             "end_user_id": "eu_1",
             "redirect_uri": redirect_uri_with_state,
@@ -264,35 +371,85 @@ mod tests {
         let mut repair = plain.clone();
         (repair["institution_id"], repair["arrangement_id"]) = ("22".into(), "arr".into());
         for (purpose, body) in [
-            (Purpose::Link { provider_user: Some(&provider_user) }, plain),
-            (Purpose::Repair { credentials: &stored, institution_id: "22" }, repair),
+            (
+                Purpose::Link {
+                    provider_user: Some(&provider_user),
+                },
+                plain,
+            ),
+            (
+                Purpose::Repair {
+                    credentials: &stored,
+                    institution_id: "22",
+                },
+                repair,
+            ),
         ] {
-            let request =
-                AuthorizationRequest { purpose, email: "a@example.com", redirect_uri: &redirect_uri, state: "s7" };
-            let url = linking(&fiskil).authorize(&context(), &request).await.unwrap();
+            let request = AuthorizationRequest {
+                purpose,
+                email: "a@example.com",
+                redirect_uri: &redirect_uri,
+                state: "s7",
+            };
+            let url = linking(&fiskil)
+                .authorize(&context(), &request)
+                .await
+                .unwrap();
             assert_eq!(url.as_str(), "https://auth.fiskil.com/?sess_id=s");
             let recorded = recorded(&peer).pop().unwrap();
-            assert_eq!((recorded.line.as_str(), recorded.json()), ("POST /v1/auth/session", body));
+            assert_eq!(
+                (recorded.line.as_str(), recorded.json()),
+                ("POST /v1/auth/session", body)
+            );
 
-            let callback = CallbackParams { purpose, redirect_uri: &redirect_uri, params: &[] };
-            let credentials = linking(&fiskil).finish(&context(), &callback).await.unwrap();
+            let callback = CallbackParams {
+                purpose,
+                redirect_uri: &redirect_uri,
+                params: &[],
+            };
+            let credentials = linking(&fiskil)
+                .finish(&context(), &callback)
+                .await
+                .unwrap();
             assert_eq!(credentials.expose_secret(), r#"{"endUserId":"eu_1"}"#);
         }
-        let no_user = Purpose::Link { provider_user: None };
-        let request =
-            AuthorizationRequest { purpose: no_user, email: "a@example.com", redirect_uri: &redirect_uri, state: "s7" };
-        assert!(matches!(linking(&fiskil).authorize(&context(), &request).await, Err(Error::InvalidCredentials(_))));
+        let no_user = Purpose::Link {
+            provider_user: None,
+        };
+        let request = AuthorizationRequest {
+            purpose: no_user,
+            email: "a@example.com",
+            redirect_uri: &redirect_uri,
+            state: "s7",
+        };
+        assert!(matches!(
+            linking(&fiskil).authorize(&context(), &request).await,
+            Err(Error::InvalidCredentials(_))
+        ));
     }
 
     #[tokio::test]
     async fn consent_page_must_be_a_http_url() {
-        for url in ["javascript:alert(1)", "data:text/html,x", "//auth.fiskil.com", "", "https://"] {
-            let (_peer, fiskil) = peer(move |_, _| Some((200, json!({ "auth_url": url }).to_string()))).await;
+        for url in [
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "//auth.fiskil.com",
+            "",
+            "https://",
+        ] {
+            let (_peer, fiskil) =
+                peer(move |_, _| Some((200, json!({ "auth_url": url }).to_string()))).await;
             let redirect_uri = "https://b.example/link/callback".parse().unwrap();
             let provider_user = provider_user();
-            let purpose = Purpose::Link { provider_user: Some(&provider_user) };
-            let request =
-                AuthorizationRequest { purpose, email: "a@example.com", redirect_uri: &redirect_uri, state: "s7" };
+            let purpose = Purpose::Link {
+                provider_user: Some(&provider_user),
+            };
+            let request = AuthorizationRequest {
+                purpose,
+                email: "a@example.com",
+                redirect_uri: &redirect_uri,
+                state: "s7",
+            };
             let outcome = linking(&fiskil).authorize(&context(), &request).await;
             assert!(matches!(outcome, Err(Error::Malformed(_))), "{url}");
         }
@@ -320,9 +477,16 @@ mod tests {
             assert_hint(linking(&fiskil), &answer, declined);
             assert!(linking(&fiskil).can_finish(&parameters(&answer)));
         }
-        let known = ["AUTH_SESSION_INVALID", "CONSENT_OTP_FAILURE", "CONSENT_TIMEOUT", "CONSENT_ENDUSER_INELIGIBLE"];
+        let known = [
+            "AUTH_SESSION_INVALID",
+            "CONSENT_OTP_FAILURE",
+            "CONSENT_TIMEOUT",
+            "CONSENT_ENDUSER_INELIGIBLE",
+        ];
         assert!(
-            known.iter().all(|error_type| error_message(error_type) != error_message("?")),
+            known
+                .iter()
+                .all(|error_type| error_message(error_type) != error_message("?")),
             "each has a sentence of its own"
         );
     }

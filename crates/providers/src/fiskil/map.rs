@@ -1,7 +1,8 @@
 //! Maps Fiskil's wire types to the types of the domain. Pure functions.
 
 use bellbird_domain::{
-    Account, AccountType, Balance, Category, ConnectionStatus, Currency, Decimal, MaskedNumber, Transaction,
+    Account, AccountType, Balance, Category, ConnectionStatus, Currency, Decimal, MaskedNumber,
+    Transaction,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -19,9 +20,16 @@ pub(super) fn transaction<'a>(
     arrangement_id: &str,
     accounts: &'a [Account],
 ) -> Result<Transaction<'a>, Skipped> {
-    let is_own = row.arrangement_id.as_ref().is_none_or(|id| id.as_str() == arrangement_id);
-    let account = accounts.iter().find(|account| is_own && account.provider_account_id == row.account_id.as_str());
-    let Some(account) = account else { return Err(Skipped::OtherAccount) };
+    let is_own = row
+        .arrangement_id
+        .as_ref()
+        .is_none_or(|id| id.as_str() == arrangement_id);
+    let account = accounts
+        .iter()
+        .find(|account| is_own && account.provider_account_id == row.account_id.as_str());
+    let Some(account) = account else {
+        return Err(Skipped::OtherAccount);
+    };
     if row.status.as_str() != "POSTED" {
         return Err(Skipped::Pending);
     }
@@ -32,7 +40,8 @@ pub(super) fn transaction<'a>(
         let invalid = unreadable(UnreadableReason::InvalidDate, None);
         return Err(if has_time { invalid } else { Skipped::NoTime });
     };
-    let amount = exact::required(row.amount.as_ref()).map_err(|reason| unreadable(reason, Some(instant)))?;
+    let amount =
+        exact::required(row.amount.as_ref()).map_err(|reason| unreadable(reason, Some(instant)))?;
     Ok(Transaction {
         id: row.fiskil_id.0,
         account,
@@ -42,7 +51,10 @@ pub(super) fn transaction<'a>(
         datetime: datetime.0,
         description: row.description.unwrap_or_default().0,
         amount,
-        category: row.category.or(row.categories).and_then(|category| category_of(&category)),
+        category: row
+            .category
+            .or(row.categories)
+            .and_then(|category| category_of(&category)),
         merchant_name: non_blank(row.merchant_name),
         merchant_category_code: non_blank(row.merchant_category_code),
         currency: row.currency.and_then(|code| Currency::parse(code.as_str())),
@@ -58,12 +70,22 @@ pub(super) fn transaction<'a>(
 
 /// A page also has rows of other consents of the end user.
 pub(super) fn malformed(text: &str, arrangement_id: &str, accounts: &[Account]) -> MalformedRow {
-    let Ok(row) = json::from_str::<wire::MalformedTransaction<'_>>(text) else { return MalformedRow::default() };
-    let is_other_consent = row.arrangement_id.is_some_and(|id| id.as_str() != arrangement_id);
-    let is_other = |id: Text<'_>| accounts.iter().all(|account| account.provider_account_id != id.as_str());
+    let Ok(row) = json::from_str::<wire::MalformedTransaction<'_>>(text) else {
+        return MalformedRow::default();
+    };
+    let is_other_consent = row
+        .arrangement_id
+        .is_some_and(|id| id.as_str() != arrangement_id);
+    let is_other = |id: Text<'_>| {
+        accounts
+            .iter()
+            .all(|account| account.provider_account_id != id.as_str())
+    };
     MalformedRow {
         is_other_account: is_other_consent || row.account_id.is_some_and(is_other),
-        at: time(row.posting_date_time).or_else(|| time(row.execution_date_time)).map(|(instant, _)| instant),
+        at: time(row.posting_date_time)
+            .or_else(|| time(row.execution_date_time))
+            .map(|(instant, _)| instant),
     }
 }
 
@@ -82,19 +104,28 @@ fn category_of(category: &wire::Category<'_>) -> Option<Category> {
 }
 
 pub(super) fn balance(row: &wire::Balance<'_>) -> Result<Balance, Error> {
-    let amount =
-        |number: &Option<ExactNumber<'_>>| exact::amount(number.as_ref()).map(|amount| amount.map(Decimal::into_owned));
+    let amount = |number: &Option<ExactNumber<'_>>| {
+        exact::amount(number.as_ref()).map(|amount| amount.map(Decimal::into_owned))
+    };
     Ok(Balance {
         current: amount(&row.current_balance)?,
         available: amount(&row.available_balance)?,
-        currency: row.currency.as_ref().and_then(|code| Currency::parse(code.as_str())),
+        currency: row
+            .currency
+            .as_ref()
+            .and_then(|code| Currency::parse(code.as_str())),
     })
 }
 
 /// Maps an account and masks its number. The full number goes no further.
 pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
     let named = [&row.nickname, &row.display_name, &row.product_name];
-    let name = named.into_iter().flatten().map(Text::as_str).find(|name| !name.trim().is_empty()).unwrap_or("Account");
+    let name = named
+        .into_iter()
+        .flatten()
+        .map(Text::as_str)
+        .find(|name| !name.trim().is_empty())
+        .unwrap_or("Account");
     let number = [&row.masked_number, &row.account_number]
         .into_iter()
         .flatten()
@@ -105,11 +136,15 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
         name: MaskedNumber::hide_in(name, full),
         account_type: account_type(row),
         number,
-        currency: row.currency.as_ref().and_then(|code| Currency::parse(code.as_str())),
+        currency: row
+            .currency
+            .as_ref()
+            .and_then(|code| Currency::parse(code.as_str())),
     }
 }
 
-/// Everyday and savings accounts share one category (docs/providers/fiskil.md#accounts), so the name decides.
+/// Everyday and savings accounts share one category (docs/providers/fiskil.md#accounts), so the
+/// name decides.
 fn account_type(row: &wire::Account<'_>) -> AccountType {
     let category = row.product_category.as_ref().map_or("", Text::as_str);
     match category {
@@ -126,7 +161,11 @@ fn account_type(row: &wire::Account<'_>) -> AccountType {
         "TRAVEL_CARDS" => AccountType::Transaction,
         "TRANS_AND_SAVINGS_ACCOUNTS" => {
             let names = [&row.product_name, &row.display_name];
-            if names.into_iter().flatten().any(|name| has_word_for_savings(name.as_str())) {
+            if names
+                .into_iter()
+                .flatten()
+                .any(|name| has_word_for_savings(name.as_str()))
+            {
                 AccountType::Savings
             } else {
                 AccountType::Transaction
@@ -138,13 +177,21 @@ fn account_type(row: &wire::Account<'_>) -> AccountType {
 
 fn has_word_for_savings(name: &str) -> bool {
     name.split(|character: char| !character.is_alphanumeric())
-        .any(|word| word.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("sav")))
+        .any(|word| {
+            word.get(..3)
+                .is_some_and(|start| start.eq_ignore_ascii_case("sav"))
+        })
 }
 
-/// The state of a consent, from `active` and `expires_at`. The other members are not documented well enough. A consent
-/// that ended before it expired counts as withdrawn (docs/providers/fiskil.md#consents).
+/// The state of a consent, from `active` and `expires_at`. The other members are not documented
+/// well enough. A consent that ended before it expired counts as withdrawn
+/// (docs/providers/fiskil.md#consents).
 pub(super) fn consent(consent: &wire::Consent, now: Timestamp) -> Consent {
-    let expires_at = consent.expires_at.as_ref().and_then(Value::as_str).and_then(parse_instant);
+    let expires_at = consent
+        .expires_at
+        .as_ref()
+        .and_then(Value::as_str)
+        .and_then(parse_instant);
     let status = match (consent.active, expires_at.is_some_and(|at| at <= now)) {
         (_, true) => ConsentStatus::Broken(ConnectionStatus::Invalidated),
         (true, false) => ConsentStatus::Active,
@@ -186,7 +233,11 @@ mod tests {
             ("TRAVEL_CARDS", AccountType::Transaction),
             ("SOMETHING_NEW", AccountType::Other),
         ] {
-            assert_eq!(typed(category, "Everyday", "Everyday"), expected, "{category}");
+            assert_eq!(
+                typed(category, "Everyday", "Everyday"),
+                expected,
+                "{category}"
+            );
         }
     }
 
@@ -203,7 +254,10 @@ mod tests {
     #[test]
     fn nickname_precedes_display_and_product_name() {
         let text = |text: &'static str| Some(Text(text.into()));
-        let mut row = wire::Account { product_name: text("Product"), ..wire::Account::default() };
+        let mut row = wire::Account {
+            product_name: text("Product"),
+            ..wire::Account::default()
+        };
         assert_eq!(account(&row).name, "Product");
         row.display_name = text("Display");
         assert_eq!(account(&row).name, "Display");
@@ -217,15 +271,25 @@ mod tests {
     fn end_of_a_consent_is_read_or_unknown() {
         let now: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
         let end = |sent: &str| {
-            let body = format!(r#"[{{"arrangement_id": "a", "active": true, "institution_id": "1"{sent}}}]"#);
-            let wire::Consents::Bare(consents) = json::from_str(&body).unwrap() else { panic!("an array") };
+            let body = format!(
+                r#"[{{"arrangement_id": "a", "active": true, "institution_id": "1"{sent}}}]"#
+            );
+            let wire::Consents::Bare(consents) = json::from_str(&body).unwrap() else {
+                panic!("an array")
+            };
             let found = consent(&consents[0], now);
             assert_eq!(found.status, ConsentStatus::Active, "{sent}");
             found.expires_at.map(|at| at.to_string())
         };
         for (sent, expected) in [
-            (r#", "expires_at": "2027-01-01T10:42:40Z""#, Some("2027-01-01T10:42:40Z")),
-            (r#", "expires_at": "2027-01-01T10:42:40.5+11:00""#, Some("2026-12-31T23:42:40.5Z")),
+            (
+                r#", "expires_at": "2027-01-01T10:42:40Z""#,
+                Some("2027-01-01T10:42:40Z"),
+            ),
+            (
+                r#", "expires_at": "2027-01-01T10:42:40.5+11:00""#,
+                Some("2026-12-31T23:42:40.5Z"),
+            ),
             ("", None),
             (r#", "expires_at": null"#, None),
             (r#", "expires_at": """#, None),
@@ -252,11 +316,29 @@ mod tests {
         let consent_status = |wire: &wire::Consent, now| super::consent(wire, now).status;
         let future = Some("2027-01-01T00:00:00Z");
         let past = Some("2026-01-01T00:00:00Z");
-        assert_eq!(consent_status(&consent(true, future), now), ConsentStatus::Active);
-        assert_eq!(consent_status(&consent(true, None), now), ConsentStatus::Active);
-        assert_eq!(consent_status(&consent(true, past), now), ConsentStatus::Broken(ConnectionStatus::Invalidated));
-        assert_eq!(consent_status(&consent(false, past), now), ConsentStatus::Broken(ConnectionStatus::Invalidated));
-        assert_eq!(consent_status(&consent(false, future), now), ConsentStatus::Broken(ConnectionStatus::Revoked));
-        assert_eq!(consent_status(&consent(false, None), now), ConsentStatus::Broken(ConnectionStatus::Revoked));
+        assert_eq!(
+            consent_status(&consent(true, future), now),
+            ConsentStatus::Active
+        );
+        assert_eq!(
+            consent_status(&consent(true, None), now),
+            ConsentStatus::Active
+        );
+        assert_eq!(
+            consent_status(&consent(true, past), now),
+            ConsentStatus::Broken(ConnectionStatus::Invalidated)
+        );
+        assert_eq!(
+            consent_status(&consent(false, past), now),
+            ConsentStatus::Broken(ConnectionStatus::Invalidated)
+        );
+        assert_eq!(
+            consent_status(&consent(false, future), now),
+            ConsentStatus::Broken(ConnectionStatus::Revoked)
+        );
+        assert_eq!(
+            consent_status(&consent(false, None), now),
+            ConsentStatus::Broken(ConnectionStatus::Revoked)
+        );
     }
 }

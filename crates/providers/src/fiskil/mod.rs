@@ -1,5 +1,5 @@
-//! The adapter for Fiskil: Australian banks through the Consumer Data Right. `README.md` in this folder lists the
-//! provider's quirks with their sources.
+//! The adapter for Fiskil: Australian banks through the Consumer Data Right. `README.md` in this
+//! folder lists the provider's quirks with their sources.
 
 mod api;
 mod link;
@@ -10,7 +10,9 @@ mod wire;
 use std::sync::{Arc, Once};
 
 use async_trait::async_trait;
-use bellbird_domain::{Account, Balance, ConnectionStatus, Currency, ProviderName, Transaction, UserId};
+use bellbird_domain::{
+    Account, Balance, ConnectionStatus, Currency, ProviderName, Transaction, UserId,
+};
 use futures_util::future::join_all;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -22,9 +24,9 @@ use crate::rows::{Skipped, assert_page_invariants, keep, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
-    BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount, FoundConnection, Kind,
-    Linking, PageRequest, PageRowSink, Provider, ProviderHealth, TransactionQuery, UnreadableRow, WebhookVerifier,
-    credentials, json,
+    BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
+    FoundConnection, Kind, Linking, PageRequest, PageRowSink, Provider, ProviderHealth,
+    TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsParams};
 use webhook::Webhooks;
@@ -46,10 +48,22 @@ pub const DECLARATION: Declaration = Declaration {
         ),
     ],
     settings: &[
-        Setting { name: "base_url", form: Form::Url("https://api.fiskil.com") },
-        Setting { name: "client_id", form: Form::Text },
-        Setting { name: "client_secret", form: Form::Secret },
-        Setting { name: "webhook_secret", form: Form::Secret },
+        Setting {
+            name: "base_url",
+            form: Form::Url("https://api.fiskil.com"),
+        },
+        Setting {
+            name: "client_id",
+            form: Form::Text,
+        },
+        Setting {
+            name: "client_secret",
+            form: Form::Secret,
+        },
+        Setting {
+            name: "webhook_secret",
+            form: Form::Secret,
+        },
     ],
     needs: &["client_id", "client_secret"],
     open,
@@ -58,9 +72,21 @@ pub const DECLARATION: Declaration = Declaration {
 fn open(values: &Values, settings: ClientSettings<'_>) -> Opened {
     let client_secret = SecretString::from(values.required("client_secret")?);
     let client = Client::new(NAME, settings)?;
-    let api = Api::new(client, values.url("base_url")?, values.required("client_id")?.to_owned(), client_secret);
-    let webhooks = values.get("webhook_secret").map(Webhooks::new).transpose()?;
-    Ok(Arc::new(Fiskil { api, consent_statuses: ConsentStatusCache::default(), webhooks }))
+    let api = Api::new(
+        client,
+        values.url("base_url")?,
+        values.required("client_id")?.to_owned(),
+        client_secret,
+    );
+    let webhooks = values
+        .get("webhook_secret")
+        .map(Webhooks::new)
+        .transpose()?;
+    Ok(Arc::new(Fiskil {
+        api,
+        consent_statuses: ConsentStatusCache::default(),
+        webhooks,
+    }))
 }
 
 pub struct Fiskil {
@@ -69,7 +95,8 @@ pub struct Fiskil {
     webhooks: Option<Webhooks>,
 }
 
-/// The credentials of one connection, or without an arrangement those of all connections of an end user.
+/// The credentials of one connection, or without an arrangement those of all connections of an end
+/// user.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Credentials {
@@ -85,7 +112,8 @@ struct Arrangement {
 }
 
 impl Arrangement {
-    /// Whether a row belongs to this consent. The lists of an end user have the rows of all their consents.
+    /// Whether a row belongs to this consent. The lists of an end user have the rows of all their
+    /// consents.
     fn includes(&self, arrangement_id: Option<&Text<'_>>) -> bool {
         arrangement_id.is_none_or(|id| id.as_str() == self.id)
     }
@@ -93,30 +121,48 @@ impl Arrangement {
 
 impl Credentials {
     fn read(credentials: &SecretString) -> Result<Self, Error> {
-        const FORM: &str = "{\"endUserId\": \"...\", \"arrangementId\": \"...\"}; arrangementId is optional";
+        const FORM: &str =
+            "{\"endUserId\": \"...\", \"arrangementId\": \"...\"}; arrangementId is optional";
         credentials::read(credentials, NAME, FORM)
     }
 
     fn arrangement(credentials: &SecretString) -> Result<Arrangement, Error> {
         let credentials = Self::read(credentials)?;
         let id = credentials::stored_id(credentials.arrangement_id, "arrangementId")?;
-        Ok(Arrangement { end_user_id: credentials.end_user_id, id })
+        Ok(Arrangement {
+            end_user_id: credentials.end_user_id,
+            id,
+        })
     }
 }
 
 impl Fiskil {
-    async fn fetch_consent(&self, context: &CallContext, arrangement: &Arrangement) -> Result<Consent, Error> {
+    async fn fetch_consent(
+        &self,
+        context: &CallContext,
+        arrangement: &Arrangement,
+    ) -> Result<Consent, Error> {
         let consents = self.api.consents(context, &arrangement.end_user_id).await?;
-        let consent = consents.iter().find(|consent| consent.arrangement_id == arrangement.id);
+        let consent = consents
+            .iter()
+            .find(|consent| consent.arrangement_id == arrangement.id);
         let gone = ConsentStatus::Broken(ConnectionStatus::Revoked);
         Ok(consent.map_or(gone.into(), |consent| map::consent(consent, context.now)))
     }
 
-    /// Checks the consent after an empty response. The provider returns 200 with an empty list if the consent is gone
-    /// (docs/providers/fiskil.md#end-users). The status is cached for a minute.
-    async fn check_consent_is_active(&self, context: &CallContext, arrangement: &Arrangement) -> Result<(), Error> {
+    /// Checks the consent after an empty response. The provider returns 200 with an empty list if
+    /// the consent is gone (docs/providers/fiskil.md#end-users). The status is cached for a minute.
+    async fn check_consent_is_active(
+        &self,
+        context: &CallContext,
+        arrangement: &Arrangement,
+    ) -> Result<(), Error> {
         let status = async { Ok(self.fetch_consent(context, arrangement).await?.status) };
-        match self.consent_statuses.get_or_fetch(&arrangement.id, context.wall_clock(), status).await? {
+        match self
+            .consent_statuses
+            .get_or_fetch(&arrangement.id, context.wall_clock(), status)
+            .await?
+        {
             ConsentStatus::Active => Ok(()),
             ConsentStatus::Broken(status) => Err(Error::ReconnectNeeded(status)),
         }
@@ -128,16 +174,24 @@ impl Fiskil {
         end_user_id: &str,
         consent: wire::Consent,
     ) -> Result<FoundConnection, Error> {
-        let Consent { status: consent_status, expires_at: consent_expires_at } = map::consent(&consent, context.now);
+        let Consent {
+            status: consent_status,
+            expires_at: consent_expires_at,
+        } = map::consent(&consent, context.now);
         let (name, logo) = match consent.institution_name.filter(|name| !name.is_empty()) {
             Some(name) => (name, consent.institution_logo),
             None => {
-                let institution = self.api.institution(context, &consent.institution_id).await?;
+                let institution = self
+                    .api
+                    .institution(context, &consent.institution_id)
+                    .await?;
                 (institution.name, institution.logo)
             }
         };
-        let credentials =
-            Credentials { end_user_id: end_user_id.to_owned(), arrangement_id: Some(consent.arrangement_id.clone()) };
+        let credentials = Credentials {
+            end_user_id: end_user_id.to_owned(),
+            arrangement_id: Some(consent.arrangement_id.clone()),
+        };
         Ok(FoundConnection {
             provider_connection_id: consent.arrangement_id,
             provider_user_id: Some(end_user_id.to_owned()),
@@ -151,18 +205,28 @@ impl Fiskil {
     }
 
     /// Sets the currencies of accounts from their balances, because accounts have none
-    /// (docs/providers/fiskil.md#accounts). Best effort: after a failure the first balance read sets the currency.
-    async fn set_currencies(&self, context: &CallContext, arrangement: &Arrangement, accounts: &mut [FoundAccount]) {
+    /// (docs/providers/fiskil.md#accounts). Best effort: after a failure the first balance read
+    /// sets the currency.
+    async fn set_currencies(
+        &self,
+        context: &CallContext,
+        arrangement: &Arrangement,
+        accounts: &mut [FoundAccount],
+    ) {
         let outcome = self
             .api
             .balances(context, &arrangement.end_user_id, |row| {
                 if !arrangement.includes(row.arrangement_id.as_ref()) {
                     return;
                 }
-                let account =
-                    accounts.iter_mut().find(|account| account.provider_account_id == row.account_id.as_str());
+                let account = accounts
+                    .iter_mut()
+                    .find(|account| account.provider_account_id == row.account_id.as_str());
                 if let Some(account) = account {
-                    let currency = row.currency.as_ref().and_then(|code| Currency::parse(code.as_str()));
+                    let currency = row
+                        .currency
+                        .as_ref()
+                        .and_then(|code| Currency::parse(code.as_str()));
                     account.currency = account.currency.or(currency);
                 }
             })
@@ -178,14 +242,20 @@ impl Fiskil {
         end_user_id: String,
         consents: Vec<BalanceRequest<'a>>,
     ) -> Vec<(BalanceRequest<'a>, Vec<Result<Balance, Error>>)> {
-        let mut found: Vec<Vec<Option<Result<Balance, Error>>>> =
-            consents.iter().map(|consent| vec![None; consent.accounts.len()]).collect();
+        let mut found: Vec<Vec<Option<Result<Balance, Error>>>> = consents
+            .iter()
+            .map(|consent| vec![None; consent.accounts.len()])
+            .collect();
         let read = self
             .api
             .balances(context, &end_user_id, |row| {
                 for (consent, found) in consents.iter().zip(&mut found) {
-                    let is_own = row.arrangement_id.as_ref().is_none_or(|id| id.as_str() == consent.id);
-                    let is_of = |account: &Account| account.provider_account_id == row.account_id.as_str();
+                    let is_own = row
+                        .arrangement_id
+                        .as_ref()
+                        .is_none_or(|id| id.as_str() == consent.id);
+                    let is_of =
+                        |account: &Account| account.provider_account_id == row.account_id.as_str();
                     if let Some(at) = consent.accounts.iter().position(is_of).filter(|_| is_own) {
                         found[at] = Some(map::balance(row));
                     }
@@ -201,13 +271,19 @@ impl Fiskil {
                         return (consent, failed);
                     }
                     Ok(()) if found.iter().any(Option::is_none) => {
-                        let arrangement = Arrangement { end_user_id, id: consent.id.clone() };
-                        self.check_consent_is_active(context, &arrangement).await.err()
+                        let arrangement = Arrangement {
+                            end_user_id,
+                            id: consent.id.clone(),
+                        };
+                        self.check_consent_is_active(context, &arrangement)
+                            .await
+                            .err()
                     }
                     Ok(()) => None,
                 };
                 let missing = missing.unwrap_or(Error::Rejected { status: 404 });
-                let or_missing = |balance: Option<_>| balance.unwrap_or_else(|| Err(missing.clone()));
+                let or_missing =
+                    |balance: Option<_>| balance.unwrap_or_else(|| Err(missing.clone()));
                 (consent, found.into_iter().map(or_missing).collect())
             }
         });
@@ -229,33 +305,53 @@ impl Provider for Fiskil {
         self.api.token(context).await.map(|_| ())
     }
 
-    async fn discover(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundConnection>, Error> {
+    async fn discover(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Vec<FoundConnection>, Error> {
         let credentials = Credentials::read(credentials)?;
         let consents = self.api.consents(context, &credentials.end_user_id).await?;
         let requested = |consent: &wire::Consent| {
-            credentials.arrangement_id.as_ref().is_none_or(|requested| *requested == consent.arrangement_id)
+            credentials
+                .arrangement_id
+                .as_ref()
+                .is_none_or(|requested| *requested == consent.arrangement_id)
         };
         let mut found = Vec::new();
         for consent in consents.into_iter().filter(requested) {
-            found.push(self.found_connection(context, &credentials.end_user_id, consent).await?);
+            found.push(
+                self.found_connection(context, &credentials.end_user_id, consent)
+                    .await?,
+            );
         }
         Ok(found)
     }
 
-    async fn consent(&self, context: &CallContext, credentials: &SecretString) -> Result<Consent, Error> {
+    async fn consent(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Consent, Error> {
         let arrangement = Credentials::arrangement(credentials)?;
         let consent = self.fetch_consent(context, &arrangement).await?;
-        self.consent_statuses.insert(&arrangement.id, context.wall_clock(), consent.status);
+        self.consent_statuses
+            .insert(&arrangement.id, context.wall_clock(), consent.status);
         Ok(consent)
     }
 
-    async fn accounts(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundAccount>, Error> {
+    async fn accounts(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Vec<FoundAccount>, Error> {
         let arrangement = Credentials::arrangement(credentials)?;
         let mut accounts: Vec<FoundAccount> = Vec::new();
         self.api
             .accounts(context, &arrangement.end_user_id, |row| {
                 let is_own = arrangement.includes(row.arrangement_id.as_ref());
-                let known = |account: &FoundAccount| account.provider_account_id == row.account_id.as_str();
+                let known =
+                    |account: &FoundAccount| account.provider_account_id == row.account_id.as_str();
                 if is_own && !accounts.iter().any(known) {
                     accounts.push(map::account(row));
                 }
@@ -265,15 +361,21 @@ impl Provider for Fiskil {
             self.check_consent_is_active(context, &arrangement).await?;
         }
         if accounts.iter().any(|account| account.currency.is_none()) {
-            self.set_currencies(context, &arrangement, &mut accounts).await;
+            self.set_currencies(context, &arrangement, &mut accounts)
+                .await;
         }
         Ok(accounts)
     }
 
     /// Reads the list of each end user once, because it has the balances of all their consents.
-    async fn balances(&self, context: &CallContext, queries: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>> {
+    async fn balances(
+        &self,
+        context: &CallContext,
+        queries: &[BalancesQuery<'_>],
+    ) -> Vec<Vec<Result<Balance, Error>>> {
         let provider_user_of = |query: &BalancesQuery<'_>| {
-            Credentials::arrangement(query.credentials).map(|arrangement| (arrangement.end_user_id, arrangement.id))
+            Credentials::arrangement(query.credentials)
+                .map(|arrangement| (arrangement.end_user_id, arrangement.id))
         };
         by_provider_user(queries, provider_user_of, |end_user_id, consents| {
             self.end_user_balances(context, end_user_id, consents)
@@ -281,7 +383,11 @@ impl Provider for Fiskil {
         .await
     }
 
-    async fn withdraw(&self, context: &CallContext, credentials: &SecretString) -> Result<(), Error> {
+    async fn withdraw(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<(), Error> {
         let arrangement = Credentials::arrangement(credentials)?;
         self.consent_statuses.evict(&arrangement.id);
         self.api.delete_consent(context, &arrangement.id).await
@@ -300,7 +406,9 @@ impl Provider for Fiskil {
     }
 
     fn webhook_verifier(&self) -> Option<&dyn WebhookVerifier> {
-        self.webhooks.as_ref().map(|webhooks| webhooks as &dyn WebhookVerifier)
+        self.webhooks
+            .as_ref()
+            .map(|webhooks| webhooks as &dyn WebhookVerifier)
     }
 }
 
@@ -330,7 +438,8 @@ impl Banking for Fiskil {
         let (next, row_count) = self
             .api
             .transactions(context, &query_params, |body| {
-                let (page, mut unreadable) = parse_page(context, &arrangement.id, query.accounts, body)?;
+                let (page, mut unreadable) =
+                    parse_page(context, &arrangement.id, query.accounts, body)?;
                 let next = self.api.next(page.links)?;
                 if next.is_some() && next.as_ref() == query_params.cursor {
                     return Err(Error::Malformed("the next page is the current page"));
@@ -355,13 +464,29 @@ fn parse_page<'a>(
     arrangement_id: &str,
     accounts: &[Account],
     body: &'a [u8],
-) -> Result<(wire::TransactionsPage<'a, wire::Transaction<'a>>, Vec<UnreadableRow>), Error> {
+) -> Result<
+    (
+        wire::TransactionsPage<'a, wire::Transaction<'a>>,
+        Vec<UnreadableRow>,
+    ),
+    Error,
+> {
     match parse_json(body) {
         Err(_) if context.unreadable.are_collected() => {
-            let wire::TransactionsPage { transactions, links } = parse_json(body)?;
-            let (transactions, unreadable) =
-                parse_each(NAME, transactions, |text| map::malformed(text, arrangement_id, accounts));
-            Ok((wire::TransactionsPage { transactions, links }, unreadable))
+            let wire::TransactionsPage {
+                transactions,
+                links,
+            } = parse_json(body)?;
+            let (transactions, unreadable) = parse_each(NAME, transactions, |text| {
+                map::malformed(text, arrangement_id, accounts)
+            });
+            Ok((
+                wire::TransactionsPage {
+                    transactions,
+                    links,
+                },
+                unreadable,
+            ))
         }
         page => Ok((page?, Vec::new())),
     }
@@ -369,8 +494,9 @@ fn parse_page<'a>(
 
 /// Maps the posted rows of a page that match the query.
 ///
-/// The provider's order is observed, not documented (docs/providers/fiskil.md#transactions). A page in another order is
-/// sorted by instant, then by account id. Rows that are equal in both keep their order.
+/// The provider's order is observed, not documented (docs/providers/fiskil.md#transactions). A page
+/// in another order is sorted by instant, then by account id. Rows that are equal in both keep
+/// their order.
 fn posted<'a>(
     page: Vec<wire::Transaction<'a>>,
     arrangement_id: &str,
@@ -384,9 +510,11 @@ fn posted<'a>(
     Ok(keep(NAME, page, query, unreadable, |row| {
         let mapped = map::transaction(row, arrangement_id, query.accounts);
         if query.one_account && matches!(mapped, Err(Skipped::OtherAccount)) {
-            // It is unknown whether the filter takes the bank's id (docs/providers/fiskil.md#transactions). This
-            // warning shows if it does not.
-            WARNED.call_once(|| tracing::warn!(provider = %NAME, "account filter ignored by the provider"));
+            // It is unknown whether the filter takes the bank's id
+            // (docs/providers/fiskil.md#transactions). This warning shows if it does not.
+            WARNED.call_once(
+                || tracing::warn!(provider = %NAME, "account filter ignored by the provider"),
+            );
         }
         mapped
     }))
@@ -401,7 +529,9 @@ pub fn read_transactions_page(
     rows: &mut PageRowSink<'_>,
 ) -> Result<(), Error> {
     let page: wire::TransactionsPage<'_> = parse_json(body)?;
-    posted(page.transactions, arrangement_id, query, &mut Vec::new())?.into_iter().for_each(rows);
+    posted(page.transactions, arrangement_id, query, &mut Vec::new())?
+        .into_iter()
+        .for_each(rows);
     Ok(())
 }
 
@@ -416,22 +546,35 @@ pub fn read_transactions_page_by_serde_json(
     query: &TransactionQuery<'_>,
     rows: &mut PageRowSink<'_>,
 ) -> Result<(), Error> {
-    let page: wire::TransactionsPage<'_> = serde_json::from_slice(body).map_err(|_| Error::Malformed("not JSON"))?;
-    posted(page.transactions, arrangement_id, query, &mut Vec::new())?.into_iter().for_each(rows);
+    let page: wire::TransactionsPage<'_> =
+        serde_json::from_slice(body).map_err(|_| Error::Malformed("not JSON"))?;
+    posted(page.transactions, arrangement_id, query, &mut Vec::new())?
+        .into_iter()
+        .for_each(rows);
     Ok(())
 }
 
-/// Parses any bytes as a page of transactions and asserts the invariants of every page, for the fuzz target.
+/// Parses any bytes as a page of transactions and asserts the invariants of every page, for the
+/// fuzz target.
 #[doc(hidden)]
 pub fn fuzz_transactions_page(body: &[u8], account: Account) {
     let interval = bellbird_domain::DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
     let accounts = [account];
     let zone = jiff::tz::TimeZone::UTC;
-    let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
+    let query = TransactionQuery {
+        accounts: &accounts,
+        one_account: false,
+        interval: &interval,
+        zone: &zone,
+    };
     json::fuzz::<wire::TransactionsPage<'_>>(body);
-    let Ok(page) = parse_json::<wire::TransactionsPage<'_>>(body) else { return };
+    let Ok(page) = parse_json::<wire::TransactionsPage<'_>>(body) else {
+        return;
+    };
     let rows = page.transactions.len();
-    let Ok(kept) = posted(page.transactions, "arrangement", &query, &mut Vec::new()) else { return };
+    let Ok(kept) = posted(page.transactions, "arrangement", &query, &mut Vec::new()) else {
+        return;
+    };
     assert_page_invariants(&kept, rows);
     for row in &kept {
         let _ = row.local_day(&zone);

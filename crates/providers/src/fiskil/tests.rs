@@ -12,10 +12,20 @@ fn read(body: &str) -> Result<Vec<String>, Error> {
     let accounts = [account(1, "123456789")];
     let zone = TimeZone::get("Australia/Sydney").unwrap();
     let interval = DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
-    let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &zone };
+    let query = TransactionQuery {
+        accounts: &accounts,
+        one_account: false,
+        interval: &interval,
+        zone: &zone,
+    };
     let page: wire::TransactionsPage<'_> = parse_json(body.as_bytes())?;
     let mut unreadable = Vec::new();
-    let rows = posted(page.transactions, "90bfd779-e8eb-4e9f-87b3-5191ba7332c2", &query, &mut unreadable)?;
+    let rows = posted(
+        page.transactions,
+        "90bfd779-e8eb-4e9f-87b3-5191ba7332c2",
+        &query,
+        &mut unreadable,
+    )?;
     UnreadableRows::default().accept(&unreadable)?;
     Ok(rows.iter().map(|row| line(row, &zone)).collect())
 }
@@ -46,7 +56,11 @@ fn event_fields(row: &Transaction<'_>) -> [String; 5] {
 
 #[test]
 fn a_page_with_its_quirks() {
-    insta::assert_snapshot!(read(include_str!("fixtures/transactions.json")).unwrap().join("\n"));
+    insta::assert_snapshot!(
+        read(include_str!("fixtures/transactions.json"))
+            .unwrap()
+            .join("\n")
+    );
 }
 
 #[test]
@@ -64,7 +78,13 @@ fn event_only_fields_never_break_a_page() {
         "posting_date_time":"2025-12-01T00:00:00Z","execution_date_time":"2025-11-29T08:12:00Z","currency":"AUD",
         "type":"PAYMENT","reference":"INV-7","extended_data":{"npp_payload":{"extended_description":"Lunch"}}}]}"#;
     const ALL: &str = "AUD / PAYMENT / 2025-11-29T08:12:00Z / INV-7 / Lunch";
-    let event_fields = |body: &str| read(body).unwrap()[0].rsplit(" | ").next().unwrap().to_owned();
+    let event_fields = |body: &str| {
+        read(body).unwrap()[0]
+            .rsplit(" | ")
+            .next()
+            .unwrap()
+            .to_owned()
+    };
     assert_eq!(event_fields(ROW), ALL);
     for (member, shown) in [
         ("\"AUD\"", "AUD"),
@@ -73,9 +93,21 @@ fn event_only_fields_never_break_a_page() {
         ("\"INV-7\"", "INV-7"),
         ("\"Lunch\"", "Lunch"),
         ("{\"extended_description\":\"Lunch\"}", "Lunch"),
-        ("{\"npp_payload\":{\"extended_description\":\"Lunch\"}}", "Lunch"),
+        (
+            "{\"npp_payload\":{\"extended_description\":\"Lunch\"}}",
+            "Lunch",
+        ),
     ] {
-        for sent in ["null", "\"\"", "\" \"", "7", "1e999", "false", "[{}]", "{\"a\":\"b\"}"] {
+        for sent in [
+            "null",
+            "\"\"",
+            "\" \"",
+            "7",
+            "1e999",
+            "false",
+            "[{}]",
+            "{\"a\":\"b\"}",
+        ] {
             assert_eq!(
                 event_fields(&ROW.replacen(member, sent, 1)),
                 ALL.replacen(shown, "-", 1),
@@ -83,7 +115,10 @@ fn event_only_fields_never_break_a_page() {
             );
         }
     }
-    assert_eq!(event_fields(&ROW.replace("\"AUD\"", "\"dollars\"")), ALL.replacen("AUD", "-", 1));
+    assert_eq!(
+        event_fields(&ROW.replace("\"AUD\"", "\"dollars\"")),
+        ALL.replacen("AUD", "-", 1)
+    );
     assert_eq!(
         event_fields(&ROW.replace("2025-11-29T08:12:00Z", "yesterday")),
         ALL.replacen("2025-11-29T08:12:00Z", "-", 1)
@@ -92,7 +127,8 @@ fn event_only_fields_never_break_a_page() {
 
 #[test]
 fn accounts_are_masked_and_named() {
-    let page: wire::AccountsPage<'_> = parse_json(include_bytes!("fixtures/accounts.json")).unwrap();
+    let page: wire::AccountsPage<'_> =
+        parse_json(include_bytes!("fixtures/accounts.json")).unwrap();
     let found: Vec<FoundAccount> = page.accounts.iter().map(map::account).collect();
     insta::assert_debug_snapshot!(found);
 }
@@ -100,13 +136,32 @@ fn accounts_are_masked_and_named() {
 #[test]
 fn credentials_are_parsed_strictly() {
     let read = |text: &str| {
-        Credentials::read(&SecretString::from(text.to_owned())).map(|credentials| credentials.arrangement_id)
+        Credentials::read(&SecretString::from(text.to_owned()))
+            .map(|credentials| credentials.arrangement_id)
     };
-    assert_eq!(read(r#"{"endUserId":"eu_1","arrangementId":"a"}"#), Ok(Some("a".to_owned())));
-    assert_eq!(read(r#"{"provider":"fiskil","endUserId":"eu_1"}"#), Ok(None));
-    for text in ["", "[]", "{}", r#"{"endUserId":""}"#, r#"{"endUserId":"e","userToken":"t"}"#, r#"{"endUserId":1}"#] {
-        assert!(matches!(read(text), Err(Error::InvalidCredentials(_))), "{text}");
+    assert_eq!(
+        read(r#"{"endUserId":"eu_1","arrangementId":"a"}"#),
+        Ok(Some("a".to_owned()))
+    );
+    assert_eq!(
+        read(r#"{"provider":"fiskil","endUserId":"eu_1"}"#),
+        Ok(None)
+    );
+    for text in [
+        "",
+        "[]",
+        "{}",
+        r#"{"endUserId":""}"#,
+        r#"{"endUserId":"e","userToken":"t"}"#,
+        r#"{"endUserId":1}"#,
+    ] {
+        assert!(
+            matches!(read(text), Err(Error::InvalidCredentials(_))),
+            "{text}"
+        );
     }
     let other = read(r#"{"provider":"akahu","endUserId":"e"}"#);
-    assert!(matches!(other, Err(Error::InvalidCredentials(why)) if why.contains("another provider")));
+    assert!(
+        matches!(other, Err(Error::InvalidCredentials(why)) if why.contains("another provider"))
+    );
 }

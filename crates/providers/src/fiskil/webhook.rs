@@ -1,4 +1,5 @@
-//! Fiskil's webhooks: checks their signature and finds the affected resources (docs/providers/fiskil.md#webhooks).
+//! Fiskil's webhooks: checks their signature and finds the affected resources
+//! (docs/providers/fiskil.md#webhooks).
 
 use async_trait::async_trait;
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
@@ -9,21 +10,29 @@ use hyper::header::HeaderMap;
 use super::wire;
 use crate::CallContext;
 use crate::http::parse_json;
-use crate::webhook_verifier::{AffectedResource, ProviderEvent, Rejection, WebhookVerifier, header, id};
+use crate::webhook_verifier::{
+    AffectedResource, ProviderEvent, Rejection, WebhookVerifier, header, id,
+};
 
-/// Checks signatures with the signing secret. Signed bodies hold no time, so only the event's id reveals a replay.
+/// Checks signatures with the signing secret. Signed bodies hold no time, so only the event's id
+/// reveals a replay.
 pub(super) struct Webhooks(Key);
 
 impl Webhooks {
     /// `secret` is base64, as the Fiskil console shows it (docs/providers/fiskil.md#webhooks).
     pub(super) fn new(secret: &str) -> Result<Self, String> {
-        let key = STANDARD.decode(secret.trim()).ok().filter(|key| !key.is_empty());
-        let key = key.ok_or("fiskil.webhook_secret must be base64, as the Fiskil console shows it")?;
+        let key = STANDARD
+            .decode(secret.trim())
+            .ok()
+            .filter(|key| !key.is_empty());
+        let key =
+            key.ok_or("fiskil.webhook_secret must be base64, as the Fiskil console shows it")?;
         Ok(Self(Key::new(HMAC_SHA256, &key)))
     }
 
     fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Rejection> {
-        let signature = header(headers, "X-Fiskil-Signature").and_then(|text| STANDARD.decode(text).ok());
+        let signature =
+            header(headers, "X-Fiskil-Signature").and_then(|text| STANDARD.decode(text).ok());
         let signature = signature.ok_or(Rejection::Forged)?;
         hmac::verify(&self.0, body, &signature).map_err(|_| Rejection::Forged)
     }
@@ -42,8 +51,8 @@ impl WebhookVerifier for Webhooks {
     }
 }
 
-/// Parses a signed event. It is only inferred that `consent_id` is an arrangement (docs/providers/fiskil.md#consents),
-/// so the event affects the end user too.
+/// Parses a signed event. It is only inferred that `consent_id` is an arrangement
+/// (docs/providers/fiskil.md#consents), so the event affects the end user too.
 pub(super) fn parse_event(body: &[u8]) -> Result<ProviderEvent, Rejection> {
     let event: wire::Event = parse_json(body).map_err(|_| Rejection::Malformed)?;
     let data = event.data;
@@ -52,7 +61,11 @@ pub(super) fn parse_event(body: &[u8]) -> Result<ProviderEvent, Rejection> {
         affected.extend(id(data.end_user_id.as_ref()).map(AffectedResource::ProviderUser));
         affected.extend(id(data.consent_id.as_ref()).map(AffectedResource::Connection));
     }
-    Ok(ProviderEvent { id: id(event.message_id.as_ref()), affected, removed: None })
+    Ok(ProviderEvent {
+        id: id(event.message_id.as_ref()),
+        affected,
+        removed: None,
+    })
 }
 
 #[cfg(test)]
@@ -64,7 +77,8 @@ mod tests {
     use crate::test_support::context;
 
     const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-    const BODY: &str = r#"{"delivery_attempt":1,"message_id":"1","data":{"event":"consent.received"}}"#;
+    const BODY: &str =
+        r#"{"delivery_attempt":1,"message_id":"1","data":{"event":"consent.received"}}"#;
     const SIGNATURE: &str = "qgylCyLV+40+C356r9PoluceN1eJoIvO/OeHgvmNSho=";
 
     fn webhooks() -> Webhooks {
@@ -74,7 +88,10 @@ mod tests {
     fn headers(signatures: &[&str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for signature in signatures {
-            headers.append("x-fiskil-signature", HeaderValue::from_str(signature).unwrap());
+            headers.append(
+                "x-fiskil-signature",
+                HeaderValue::from_str(signature).unwrap(),
+            );
         }
         headers
     }
@@ -85,12 +102,24 @@ mod tests {
 
     #[tokio::test]
     async fn signature_covers_the_raw_body() {
-        let event = ProviderEvent { id: Some("1".to_owned()), affected: vec![], removed: None };
-        let read = async |headers: &HeaderMap, body: &[u8]| webhooks().verify(&context(), headers, body).await;
-        assert_eq!(read(&headers(&[SIGNATURE]), BODY.as_bytes()).await, Ok(event));
+        let event = ProviderEvent {
+            id: Some("1".to_owned()),
+            affected: vec![],
+            removed: None,
+        };
+        let read = async |headers: &HeaderMap, body: &[u8]| {
+            webhooks().verify(&context(), headers, body).await
+        };
+        assert_eq!(
+            read(&headers(&[SIGNATURE]), BODY.as_bytes()).await,
+            Ok(event)
+        );
 
         let flipped = SIGNATURE.replacen('q', "r", 1);
-        let other = STANDARD.encode(hmac::sign(&Key::new(HMAC_SHA256, SECRET.as_bytes()), BODY.as_bytes()));
+        let other = STANDARD.encode(hmac::sign(
+            &Key::new(HMAC_SHA256, SECRET.as_bytes()),
+            BODY.as_bytes(),
+        ));
         for bad in [
             &[][..],
             &[""],
@@ -101,10 +130,18 @@ mod tests {
             &[SIGNATURE, SIGNATURE],
             &["aa0ca50b22d5fb8d3e0b7e7aafd3e896e71e375789a08bcefce78782f98d4a1a"],
         ] {
-            assert_eq!(read(&headers(bad), BODY.as_bytes()).await, Err(Rejection::Forged), "{bad:?}");
+            assert_eq!(
+                read(&headers(bad), BODY.as_bytes()).await,
+                Err(Rejection::Forged),
+                "{bad:?}"
+            );
         }
         for body in [BODY.replace('1', "2"), format!("{BODY} "), String::new()] {
-            assert_eq!(read(&headers(&[SIGNATURE]), body.as_bytes()).await, Err(Rejection::Forged), "{body}");
+            assert_eq!(
+                read(&headers(&[SIGNATURE]), body.as_bytes()).await,
+                Err(Rejection::Forged),
+                "{body}"
+            );
         }
     }
 
@@ -113,43 +150,90 @@ mod tests {
         let provider_user = || AffectedResource::ProviderUser("eu_1".to_owned());
         let connection = || AffectedResource::Connection("arr".to_owned());
         let ids = r#""end_user_id": "eu_1", "consent_id": "arr", "account_ids": ["1"]"#;
-        let of = |event: &str| format!(r#"{{"message_id": "m", "data": {{"event": "{event}", {ids}}}, "new": [1.5]}}"#);
+        let of = |event: &str| {
+            format!(r#"{{"message_id": "m", "data": {{"event": "{event}", {ids}}}, "new": [1.5]}}"#)
+        };
         for (body, affected) in [
             (of("consent.received"), vec![provider_user(), connection()]),
             (of("consent.revoked"), vec![provider_user(), connection()]),
-            (of("banking.transactions.recent.sync.completed"), vec![provider_user(), connection()]),
+            (
+                of("banking.transactions.recent.sync.completed"),
+                vec![provider_user(), connection()],
+            ),
             (of("common.identity.sync.completed"), vec![]),
             (of("consent"), vec![]),
             (of("invented.event"), vec![]),
-            (of("consent.revoked").replace("\"eu_1\"", "5"), vec![connection()]),
-            (of("consent.revoked").replace("\"arr\"", "null"), vec![provider_user()]),
-            (of("consent.revoked").replace("arr", &"x".repeat(300)), vec![provider_user()]),
-            (of("consent.revoked").replace("arr", ""), vec![provider_user()]),
+            (
+                of("consent.revoked").replace("\"eu_1\"", "5"),
+                vec![connection()],
+            ),
+            (
+                of("consent.revoked").replace("\"arr\"", "null"),
+                vec![provider_user()],
+            ),
+            (
+                of("consent.revoked").replace("arr", &"x".repeat(300)),
+                vec![provider_user()],
+            ),
+            (
+                of("consent.revoked").replace("arr", ""),
+                vec![provider_user()],
+            ),
         ] {
-            let read = webhooks().verify(&context(), &signed(body.as_bytes()), body.as_bytes()).await;
-            assert_eq!(read, Ok(ProviderEvent { id: Some("m".to_owned()), affected, removed: None }), "{body}");
+            let read = webhooks()
+                .verify(&context(), &signed(body.as_bytes()), body.as_bytes())
+                .await;
+            assert_eq!(
+                read,
+                Ok(ProviderEvent {
+                    id: Some("m".to_owned()),
+                    affected,
+                    removed: None
+                }),
+                "{body}"
+            );
         }
         for id in ["null", "7", "[]", "{}", "\"\""] {
             let body = of("consent.revoked").replace("\"m\"", id);
-            assert_eq!(parse_event(body.as_bytes()).map(|read| read.id), Ok(None), "{id}");
+            assert_eq!(
+                parse_event(body.as_bytes()).map(|read| read.id),
+                Ok(None),
+                "{id}"
+            );
         }
     }
 
     #[tokio::test]
     async fn signed_non_events_are_malformed() {
         let deep = "[".repeat(100_000);
-        for body in ["", "[]", "{}", "null", r#"{"data": {}}"#, r#"{"data": {"event": 1}}"#, "\u{feff}{}", &deep] {
-            let read = webhooks().verify(&context(), &signed(body.as_bytes()), body.as_bytes()).await;
+        for body in [
+            "",
+            "[]",
+            "{}",
+            "null",
+            r#"{"data": {}}"#,
+            r#"{"data": {"event": 1}}"#,
+            "\u{feff}{}",
+            &deep,
+        ] {
+            let read = webhooks()
+                .verify(&context(), &signed(body.as_bytes()), body.as_bytes())
+                .await;
             assert_eq!(read, Err(Rejection::Malformed));
         }
-        let read = webhooks().verify(&context(), &signed(b"\xff"), b"\xff").await;
+        let read = webhooks()
+            .verify(&context(), &signed(b"\xff"), b"\xff")
+            .await;
         assert_eq!(read, Err(Rejection::Malformed));
     }
 
     #[test]
     fn malformed_secret_names_its_setting() {
         for secret in ["", " ", "whsec!", "MDEyMzQ1N"] {
-            assert!(Webhooks::new(secret).is_err_and(|why| why.contains("fiskil.webhook_secret")), "{secret}");
+            assert!(
+                Webhooks::new(secret).is_err_and(|why| why.contains("fiskil.webhook_secret")),
+                "{secret}"
+            );
         }
         assert!(Webhooks::new(&format!(" {SECRET}\n")).is_ok());
     }

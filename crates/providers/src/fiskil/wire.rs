@@ -1,7 +1,7 @@
 //! The JSON types of Fiskil's API (docs/providers/fiskil.md#tokens to #categories, and #webhooks).
 //!
-//! Unused members are left out and unknown members are ignored. A member is optional unless the documentation promises
-//! it.
+//! Unused members are left out and unknown members are ignored. A member is optional unless the
+//! documentation promises it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -183,7 +183,8 @@ pub(super) struct Transaction<'a> {
     #[serde(default, deserialize_with = "none_if_invalid")]
     pub(super) extended_data: Option<ExtendedData<'a>>,
     pub(super) category: Option<Category<'a>>,
-    /// Another name of `category` in the provider's prose. A serde alias would fail on a row with both names.
+    /// Another name of `category` in the provider's prose. A serde alias would fail on a row with
+    /// both names.
     pub(super) categories: Option<Category<'a>>,
 }
 

@@ -1,5 +1,5 @@
-//! The circuit breaker of a provider. It opens for a moment when nearly all calls fail, or when none gets a response
-//! any more, so that requests fail fast instead of queueing.
+//! The circuit breaker of a provider. It opens for a moment when nearly all calls fail, or when
+//! none gets a response any more, so that requests fail fast instead of queueing.
 //!
 //! It uses no crate: the existing ones keep a clock of their own, and this code is short.
 
@@ -13,8 +13,8 @@ const SPAN: Duration = Duration::from_secs(10);
 const FAILURES_MIN: u32 = 40;
 /// The breaker opens if at least four of five calls in a span fail.
 const FAILED_OF_FIVE_MIN: u32 = 4;
-/// The breaker opens after this many calls in a row without a response. A provider that hangs never has many failures
-/// in a span, because each takes as long as the timeout.
+/// The breaker opens after this many calls in a row without a response. A provider that hangs never
+/// has many failures in a span, because each takes as long as the timeout.
 const UNANSWERED_MAX: u32 = 8;
 /// How long the breaker stays open before it admits one trial call.
 const OPEN_FOR: Duration = Duration::from_secs(1);
@@ -32,9 +32,14 @@ pub(super) enum Outcome {
 
 #[derive(Debug)]
 pub(super) enum Breaker {
-    /// Admits and counts all calls. `since` is the start of the current span. `unanswered` counts across spans, since
-    /// the last response.
-    Closed { since: Option<Instant>, calls: u32, failures: u32, unanswered: u32 },
+    /// Admits and counts all calls. `since` is the start of the current span. `unanswered` counts
+    /// across spans, since the last response.
+    Closed {
+        since: Option<Instant>,
+        calls: u32,
+        failures: u32,
+        unanswered: u32,
+    },
     /// Rejects all calls until the instant.
     Open { until: Instant },
     /// One trial call is running. Its outcome opens or closes the breaker.
@@ -43,7 +48,12 @@ pub(super) enum Breaker {
 
 impl Default for Breaker {
     fn default() -> Self {
-        Self::Closed { since: None, calls: 0, failures: 0, unanswered: 0 }
+        Self::Closed {
+            since: None,
+            calls: 0,
+            failures: 0,
+            unanswered: 0,
+        }
     }
 }
 
@@ -57,8 +67,8 @@ impl Breaker {
         }
     }
 
-    /// Admits a call or returns how long to wait. A trial call without an outcome, because its request was dropped,
-    /// counts as lost after [`SPAN`].
+    /// Admits a call or returns how long to wait. A trial call without an outcome, because its
+    /// request was dropped, counts as lost after [`SPAN`].
     pub(super) fn admit(&mut self, now: Instant) -> Result<(), Duration> {
         self.check(now)?;
         if !matches!(self, Self::Closed { .. }) {
@@ -76,20 +86,34 @@ impl Breaker {
                 false
             }
             Self::Trying { .. } => {
-                *self = Self::Open { until: now + OPEN_FOR };
+                *self = Self::Open {
+                    until: now + OPEN_FOR,
+                };
                 true
             }
-            Self::Closed { since, calls, failures, unanswered } => {
+            Self::Closed {
+                since,
+                calls,
+                failures,
+                unanswered,
+            } => {
                 if since.is_none_or(|start| now >= start + SPAN) {
                     (*since, *calls, *failures) = (Some(now), 0, 0);
                 }
                 *calls += 1;
                 *failures += u32::from(outcome != Outcome::Answered);
-                *unanswered = if outcome == Outcome::Unanswered { *unanswered + 1 } else { 0 };
-                let nearly_all_fail = *failures >= FAILURES_MIN && *failures * 5 >= *calls * FAILED_OF_FIVE_MIN;
+                *unanswered = if outcome == Outcome::Unanswered {
+                    *unanswered + 1
+                } else {
+                    0
+                };
+                let nearly_all_fail =
+                    *failures >= FAILURES_MIN && *failures * 5 >= *calls * FAILED_OF_FIVE_MIN;
                 let opens = nearly_all_fail || *unanswered >= UNANSWERED_MAX;
                 if opens {
-                    *self = Self::Open { until: now + OPEN_FOR };
+                    *self = Self::Open {
+                        until: now + OPEN_FOR,
+                    };
                 }
                 opens
             }
@@ -117,11 +141,17 @@ mod tests {
         let later = start + OPEN_FOR;
         assert_eq!(breaker.admit(later), Ok(()), "one trial call");
         assert_eq!(breaker.admit(later), Err(OPEN_FOR), "and only one");
-        assert!(breaker.record(later, Outcome::Failed), "a failed trial opens it again");
+        assert!(
+            breaker.record(later, Outcome::Failed),
+            "a failed trial opens it again"
+        );
         assert_eq!(breaker.admit(later + OPEN_FOR), Ok(()));
         assert!(!breaker.record(later + OPEN_FOR, Outcome::Answered));
         assert_eq!(breaker.admit(later + OPEN_FOR), Ok(()));
-        assert!(!failing(&mut breaker, later + OPEN_FOR, FAILURES_MIN - 1), "counting starts again");
+        assert!(
+            !failing(&mut breaker, later + OPEN_FOR, FAILURES_MIN - 1),
+            "counting starts again"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -169,7 +199,11 @@ mod tests {
         assert!(opened);
         assert_eq!(breaker.check(now), Err(OPEN_FOR));
         let later = now + OPEN_FOR;
-        assert_eq!((breaker.check(later), breaker.check(later)), (Ok(()), Ok(())), "checking is no trial");
+        assert_eq!(
+            (breaker.check(later), breaker.check(later)),
+            (Ok(()), Ok(())),
+            "checking is no trial"
+        );
         assert_eq!(breaker.admit(later), Ok(()));
         assert!(!breaker.record(later, Outcome::Answered));
         assert_eq!(breaker.admit(later), Ok(()));

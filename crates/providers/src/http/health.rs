@@ -13,11 +13,13 @@ pub struct ProviderHealth {
     pub is_breaker_open: bool,
     /// The last call that succeeded.
     pub succeeded_at: Option<Timestamp>,
-    /// Calls that have failed since then, by the fault of the provider or of the operator's settings.
+    /// Calls that have failed since then, by the fault of the provider or of the operator's
+    /// settings.
     pub failures: u64,
     /// The last one, and why it failed.
     pub last_failure: Option<(Timestamp, String)>,
-    /// By how much this machine's clock is ahead of the provider's, to a second. None: no response had a date.
+    /// By how much this machine's clock is ahead of the provider's, to a second. None: no response
+    /// had a date.
     pub clock_ahead: Option<SignedDuration>,
 }
 
@@ -26,14 +28,21 @@ impl ProviderHealth {
     pub(super) fn compare_clock(&mut self, now: Timestamp, headers: &HeaderMap) {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|text| DateTimeParser::new().parse_timestamp(text).ok());
-        self.clock_ahead = date.map(|date| now.duration_since(date)).or(self.clock_ahead);
+        self.clock_ahead = date
+            .map(|date| now.duration_since(date))
+            .or(self.clock_ahead);
     }
 
-    /// Records the end of a call. A consent that has ended, or credentials that are wrong, are its user's business.
+    /// Records the end of a call. A consent that has ended, or credentials that are wrong, are its
+    /// user's business.
     pub(super) fn record(&mut self, now: Timestamp, error: Option<&Error>) {
         match error {
             None => (self.succeeded_at, self.failures) = (Some(now), 0),
-            Some(Error::ReconnectNeeded(_) | Error::InvalidCredentials(_) | Error::BudgetUsedUp { .. }) => {}
+            Some(
+                Error::ReconnectNeeded(_)
+                | Error::InvalidCredentials(_)
+                | Error::BudgetUsedUp { .. },
+            ) => {}
             Some(error) => {
                 self.failures += 1;
                 self.last_failure = Some((now, error.to_string()));
@@ -51,11 +60,18 @@ mod tests {
     #[test]
     fn failures_count_since_the_last_success() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let (failed, ended) = (Error::unavailable("timed out"), Error::ReconnectNeeded(ConnectionStatus::Revoked));
+        let (failed, ended) = (
+            Error::unavailable("timed out"),
+            Error::ReconnectNeeded(ConnectionStatus::Revoked),
+        );
         let mut health = ProviderHealth::default();
-        for (second, error) in
-            [(1, Some(&failed)), (2, None), (3, Some(&failed)), (4, Some(&failed)), (5, Some(&ended))]
-        {
+        for (second, error) in [
+            (1, Some(&failed)),
+            (2, None),
+            (3, Some(&failed)),
+            (4, Some(&failed)),
+            (5, Some(&ended)),
+        ] {
             health.record(at(second), error);
         }
         let expected = ProviderHealth {

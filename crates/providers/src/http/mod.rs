@@ -1,8 +1,8 @@
 //! The HTTP client that all adapters use.
 //!
-//! Every call has a deadline, a body limit, bounded retries and a circuit breaker. Each provider has a limit on
-//! concurrent calls, which users and jobs share. A request waits for its share until its deadline. Errors and logs
-//! never hold a URL, because URLs can contain secrets.
+//! Every call has a deadline, a body limit, bounded retries and a circuit breaker. Each provider
+//! has a limit on concurrent calls, which users and jobs share. A request waits for its share until
+//! its deadline. Errors and logs never hold a URL, because URLs can contain secrets.
 
 mod breaker;
 pub(crate) mod health;
@@ -38,15 +38,16 @@ use shares::{CallPermit, CallPermits};
 
 /// The largest response body, before and after decompression.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Responses from one provider that are read and processed at the same time. The others wait in the network, so that
-/// memory does not grow with the number of callers.
+/// Responses from one provider that are read and processed at the same time. The others wait in the
+/// network, so that memory does not grow with the number of callers.
 const BODIES_AT_ONCE_MAX: usize = 32;
 /// The least delays between the three attempts of a call. Jitter adds up to as much again.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(200)];
 /// If `Retry-After` is longer than this, the call fails without another attempt.
 const RETRY_AFTER_WAIT_MAX: Duration = Duration::from_secs(2);
-/// An open connection keeps its read buffer, and so rows that it read. So a connection is reused only for 15 seconds,
-/// and an idle one is closed within 40. Together that is less than the minute that SECURITY.md promises.
+/// An open connection keeps its read buffer, and so rows that it read. So a connection is reused
+/// only for 15 seconds, and an idle one is closed within 40. Together that is less than the minute
+/// that SECURITY.md promises.
 const LIMITS: Limits = Limits {
     connect_timeout: Duration::from_secs(5),
     tcp_timeout: None,
@@ -58,14 +59,18 @@ const LIMITS: Limits = Limits {
 };
 
 const TIMED_OUT: &str = "timed out";
-const CLOSED: Error = Error::Unavailable { reason: "shutting down", retry_after: None };
+const CLOSED: Error = Error::Unavailable {
+    reason: "shutting down",
+    retry_after: None,
+};
 
 /// How many attempts a call may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempts {
     /// Transient failures are retried.
     Several,
-    /// Never retried, because the provider may have executed the call even if its response got lost.
+    /// Never retried, because the provider may have executed the call even if its response got
+    /// lost.
     One,
 }
 
@@ -106,7 +111,11 @@ pub struct Response {
 impl Response {
     /// The body, if the content type is JSON; otherwise [`Error::Malformed`].
     pub fn json_body(&self) -> Result<&[u8], Error> {
-        let essence = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+        let essence = self
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or("");
         let essence = essence.split(';').next().unwrap_or("").trim();
         if essence.eq_ignore_ascii_case("application/json") {
             Ok(&self.body)
@@ -115,7 +124,8 @@ impl Response {
         }
     }
 
-    /// Parses the JSON body of a response with status 2xx. Any other status becomes [`Response::failure`].
+    /// Parses the JSON body of a response with status 2xx. Any other status becomes
+    /// [`Response::failure`].
     pub fn success<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, Error> {
         if !self.status.is_success() {
             return Err(self.failure());
@@ -123,13 +133,17 @@ impl Response {
         parse_json(self.json_body()?)
     }
 
-    /// The default error for a status outside 2xx. Adapters map the statuses that mean more at their provider.
+    /// The default error for a status outside 2xx. Adapters map the statuses that mean more at
+    /// their provider.
     #[must_use]
     pub fn failure(&self) -> Error {
         let retry_after = retry_after(&self.headers);
         match self.status.as_u16() {
             429 => Error::RateLimited { retry_after },
-            408 | 500.. => Error::Unavailable { reason: "server error", retry_after },
+            408 | 500.. => Error::Unavailable {
+                reason: "server error",
+                retry_after,
+            },
             status => Error::Rejected { status },
         }
     }
@@ -140,16 +154,26 @@ fn budget_used_up(retry_after: Duration) -> Error {
 }
 
 fn window_refused(Refused { wait, by_all }: Refused) -> Error {
-    if by_all { Error::RateLimited { retry_after: Some(wait) } } else { budget_used_up(wait) }
+    if by_all {
+        Error::RateLimited {
+            retry_after: Some(wait),
+        }
+    } else {
+        budget_used_up(wait)
+    }
 }
 
 impl Client {
-    /// A client with its own connection pool. It shares the budgets of users with the instances that have the same
-    /// store.
+    /// A client with its own connection pool. It shares the budgets of users with the instances
+    /// that have the same store.
     ///
     /// Fails with an error message if TLS cannot be set up.
     pub fn new(provider: ProviderName, settings: ClientSettings<'_>) -> Result<Self, String> {
-        let ClientSettings { call_timeout, user_calls_per_minute, store } = settings;
+        let ClientSettings {
+            call_timeout,
+            user_calls_per_minute,
+            store,
+        } = settings;
         let pool = Pool::new(pool::tls_config(provider)?, GaiResolver::new(), LIMITS);
         Ok(Self {
             provider,
@@ -165,11 +189,18 @@ impl Client {
         })
     }
 
-    /// Shares the calls of a minute between users, and with the instances that have the same store, for a provider that
-    /// limits those of the whole app.
+    /// Shares the calls of a minute between users, and with the instances that have the same store,
+    /// for a provider that limits those of the whole app.
     #[must_use]
     pub fn with_calls_per_minute(self, calls: u32) -> Self {
-        Self { window: Some(CallWindow::new(self.provider.as_str(), calls, self.budgets.store())), ..self }
+        Self {
+            window: Some(CallWindow::new(
+                self.provider.as_str(),
+                calls,
+                self.budgets.store(),
+            )),
+            ..self
+        }
     }
 
     /// See [`crate::Provider::syncs_wait`].
@@ -186,8 +217,9 @@ impl Client {
 
     /// Makes a call that may be retried. `accept` turns the response into a result or an error.
     ///
-    /// Transient failures, including those of `accept`, are retried with growing, jittered delays. A call takes at most
-    /// three attempts and never passes the deadline. Returns the error of the last attempt.
+    /// Transient failures, including those of `accept`, are retried with growing, jittered delays.
+    /// A call takes at most three attempts and never passes the deadline. Returns the error of the
+    /// last attempt.
     pub async fn call<T: Send>(
         &self,
         context: &CallContext,
@@ -195,7 +227,8 @@ impl Client {
         build: impl Fn() -> RequestBuilder + Send + Sync,
         accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        self.call_in(Attempts::Several, context, operation, build, accept).await
+        self.call_in(Attempts::Several, context, operation, build, accept)
+            .await
     }
 
     /// [`Client::call`] with a choice of attempts.
@@ -207,7 +240,9 @@ impl Client {
         build: impl Fn() -> RequestBuilder + Send + Sync,
         mut accept: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
-        let mut delays = RETRY_DELAYS.iter().map(|delay| jittered(*delay, *delay, jitter::random()));
+        let mut delays = RETRY_DELAYS
+            .iter()
+            .map(|delay| jittered(*delay, *delay, jitter::random()));
         loop {
             let outcome = self.attempt(context, operation, build(), &mut accept).await;
             let Err(error) = outcome else { return outcome };
@@ -233,48 +268,80 @@ impl Client {
         request: RequestBuilder,
         accept: &mut (impl FnMut(&Response) -> Result<T, Error> + Send),
     ) -> Result<T, Error> {
-        self.breaker.lock().check(Instant::now()).map_err(|wait| self.breaker_open(wait))?;
+        self.breaker
+            .lock()
+            .check(Instant::now())
+            .map_err(|wait| self.breaker_open(wait))?;
         let _call_permit = self.admitted(context).await?;
         let started = Instant::now();
-        self.breaker.lock().admit(started).map_err(|wait| self.breaker_open(wait))?;
+        self.breaker
+            .lock()
+            .admit(started)
+            .map_err(|wait| self.breaker_open(wait))?;
         context.count();
         // For traces only: no level of the log has it.
-        let span =
-            tracing::trace_span!(target: "bellbird::traces", "provider_call", provider = %self.provider, operation);
+        let span = tracing::trace_span!(target: "bellbird::traces", "provider_call", provider = %self.provider, operation);
         let response = self.exchange(context, request).instrument(span).await;
-        if self.breaker.lock().record(Instant::now(), self.outcome_of(&response, started)) {
+        if self
+            .breaker
+            .lock()
+            .record(Instant::now(), self.outcome_of(&response, started))
+        {
             tracing::warn!(provider = %self.provider, "circuit breaker opened");
         }
         let outcome = response.and_then(|(response, _body_permit)| accept(&response));
-        self.health.lock().record(context.wall_clock(), outcome.as_ref().err());
+        self.health
+            .lock()
+            .record(context.wall_clock(), outcome.as_ref().err());
         self.observe(operation, started, outcome.as_ref().err());
         outcome
     }
 
-    /// Waits for a permit, and for the budgets of a request or a sync. Who waits for a budget holds no permit.
+    /// Waits for a permit, and for the budgets of a request or a sync. Who waits for a budget holds
+    /// no permit.
     async fn admitted(&self, context: &CallContext) -> Result<CallPermit<'_>, Error> {
         let mut is_charged = false;
         loop {
             let permit = self.call_permit(context).await?;
-            let Err(refused) = self.charge(context, &mut is_charged).await else { return Ok(permit) };
+            let Err(refused) = self.charge(context, &mut is_charged).await else {
+                return Ok(permit);
+            };
             drop(permit);
-            let reason = if matches!(refused, Error::BudgetUsedUp { .. }) { "user_budget" } else { "provider_budget" };
-            let reads_rows = context.cause == Cause::Schedule && context.of_sync == Some(SyncPart::Rows);
+            let reason = if matches!(refused, Error::BudgetUsedUp { .. }) {
+                "user_budget"
+            } else {
+                "provider_budget"
+            };
+            let reads_rows =
+                context.cause == Cause::Schedule && context.of_sync == Some(SyncPart::Rows);
             let waits = reads_rows && !self.syncs_wait();
-            let waited = if waits { context.wait(refused).await } else { context.wait_out(refused).await };
+            let waited = if waits {
+                context.wait(refused).await
+            } else {
+                context.wait_out(refused).await
+            };
             waited.inspect_err(|_| count_rejected(self.provider, reason))?;
         }
     }
 
-    /// Takes the call out of the budget of the user who pays for it, once, and counts it where the provider limits the
-    /// calls of all users.
+    /// Takes the call out of the budget of the user who pays for it, once, and counts it where the
+    /// provider limits the calls of all users.
     async fn charge(&self, context: &CallContext, is_charged: &mut bool) -> Result<(), Error> {
         let (now, is_first) = (context.wall_clock(), context.calls() == 0);
         let user_id = context.cause.user();
         if let Some(user_id) = user_id.filter(|_| !*is_charged) {
-            let taken = self.budgets.take(&user_id, self.user_calls_per_minute, is_first, now).await;
+            let taken = self
+                .budgets
+                .take(&user_id, self.user_calls_per_minute, is_first, now)
+                .await;
             let is_stopped = is_first || matches!(context.cause, Cause::Request(_));
-            taken.or_else(|wait| if is_stopped { Err(budget_used_up(wait)) } else { Ok(()) })?;
+            taken.or_else(|wait| {
+                if is_stopped {
+                    Err(budget_used_up(wait))
+                } else {
+                    Ok(())
+                }
+            })?;
             *is_charged = true;
         }
         if let Some(window) = &self.window {
@@ -284,27 +351,41 @@ impl Client {
                 (None, Some(SyncPart::Refresh)) => CallKind::SyncRefresh,
                 (None, None) => CallKind::Job,
             };
-            window.take(kind, user_id.map(UserId::uuid)).await.map_err(window_refused)?;
+            window
+                .take(kind, user_id.map(UserId::uuid))
+                .await
+                .map_err(window_refused)?;
         }
         Ok(())
     }
 
     fn request_kind(&self, begins: bool) -> CallKind {
-        CallKind::Request { begins, has_share: self.user_calls_per_minute > 0 }
+        CallKind::Request {
+            begins,
+            has_share: self.user_calls_per_minute > 0,
+        }
     }
 
     /// See [`crate::Provider::refusal`].
     pub(crate) fn refusal(&self, user: UserId, now: Timestamp) -> Option<Error> {
-        let of_budget = self.budgets.known_refusal(&user, self.user_calls_per_minute, now).map(budget_used_up);
+        let of_budget = self
+            .budgets
+            .known_refusal(&user, self.user_calls_per_minute, now)
+            .map(budget_used_up);
         of_budget.or_else(|| {
-            let refused = self.window.as_ref()?.known_refusal(self.request_kind(true), Some(user.uuid()))?;
+            let refused = self
+                .window
+                .as_ref()?
+                .known_refusal(self.request_kind(true), Some(user.uuid()))?;
             Some(window_refused(refused))
         })
     }
 
     /// Waits for a permit until the deadline. Waiting is not the provider's time.
     async fn call_permit(&self, context: &CallContext) -> Result<CallPermit<'_>, Error> {
-        let acquiring = self.call_permits.acquire(context.cause.user(), context.wall_clock());
+        let acquiring = self
+            .call_permits
+            .acquire(context.cause.user(), context.wall_clock());
         match tokio::time::timeout_at(context.deadline, acquiring).await {
             Ok(permit) => permit.map_err(|_| CLOSED),
             Err(_) => {
@@ -317,22 +398,34 @@ impl Client {
     /// How the calls so far went.
     pub fn health(&self) -> ProviderHealth {
         let is_breaker_open = self.breaker.lock().check(Instant::now()).is_err();
-        ProviderHealth { is_breaker_open, ..self.health.lock().clone() }
+        ProviderHealth {
+            is_breaker_open,
+            ..self.health.lock().clone()
+        }
     }
 
     fn breaker_open(&self, wait: Duration) -> Error {
         count_rejected(self.provider, "breaker");
-        Error::Unavailable { reason: "circuit breaker is open", retry_after: Some(wait) }
+        Error::Unavailable {
+            reason: "circuit breaker is open",
+            retry_after: Some(wait),
+        }
     }
 
-    fn outcome_of(&self, response: &Result<(Response, SemaphorePermit<'_>), Error>, started: Instant) -> Outcome {
+    fn outcome_of(
+        &self,
+        response: &Result<(Response, SemaphorePermit<'_>), Error>,
+        started: Instant,
+    ) -> Outcome {
         match response {
-            // The deadline of a request may be near when the call begins. That says nothing about the provider.
-            Err(Error::Deadline | Error::Unavailable { reason: TIMED_OUT, .. })
-                if started.elapsed() >= self.call_timeout / 2 =>
-            {
-                Outcome::Unanswered
-            }
+            // The deadline of a request may be near when the call begins. That says nothing about
+            // the provider.
+            Err(
+                Error::Deadline
+                | Error::Unavailable {
+                    reason: TIMED_OUT, ..
+                },
+            ) if started.elapsed() >= self.call_timeout / 2 => Outcome::Unanswered,
             // Only a missing response and a server error count as unhealthy.
             Err(Error::Unavailable { .. } | Error::Deadline) => Outcome::Failed,
             Ok((response, _)) if response.status.is_server_error() => Outcome::Failed,
@@ -340,7 +433,8 @@ impl Client {
         }
     }
 
-    /// Sends the request and reads the whole response. The caller holds the permit while it processes the body.
+    /// Sends the request and reads the whole response. The caller holds the permit while it
+    /// processes the body.
     async fn exchange(
         &self,
         context: &CallContext,
@@ -349,9 +443,18 @@ impl Client {
         let until = context.deadline.min(Instant::now() + self.call_timeout);
         let exchange = async {
             let request = request.build()?;
-            let recorded = context.recorder.as_ref().map(|recorder| (recorder, recorder.masked_request(&request)));
-            let response = self.pool.send(request).await.map_err(|error| Error::unavailable(pool::reason(&error)))?;
-            self.health.lock().compare_clock(context.wall_clock(), response.headers());
+            let recorded = context
+                .recorder
+                .as_ref()
+                .map(|recorder| (recorder, recorder.masked_request(&request)));
+            let response = self
+                .pool
+                .send(request)
+                .await
+                .map_err(|error| Error::unavailable(pool::reason(&error)))?;
+            self.health
+                .lock()
+                .compare_clock(context.wall_clock(), response.headers());
             let permit = self.body_permits.acquire().await.map_err(|_| CLOSED)?;
             let response = read(response).await?;
             if let Some((recorder, request)) = recorded {
@@ -412,21 +515,32 @@ fn retry_delay(error: &Error, delay: Option<Duration>, deadline: Instant) -> Opt
 
 async fn read(response: hyper::Response<Incoming>) -> Result<Response, Error> {
     let (head, incoming) = response.into_parts();
-    let body = pool::read(incoming, BODY_BYTES_MAX).await.map_err(|error| match error {
-        ReadError::TooLarge => Error::Malformed("body too large"),
-        ReadError::CutOff => Error::unavailable("response was cut off"),
-    })?;
-    let encoding = head.headers.get(CONTENT_ENCODING).and_then(|encoding| encoding.to_str().ok()).unwrap_or("");
+    let body = pool::read(incoming, BODY_BYTES_MAX)
+        .await
+        .map_err(|error| match error {
+            ReadError::TooLarge => Error::Malformed("body too large"),
+            ReadError::CutOff => Error::unavailable("response was cut off"),
+        })?;
+    let encoding = head
+        .headers
+        .get(CONTENT_ENCODING)
+        .and_then(|encoding| encoding.to_str().ok())
+        .unwrap_or("");
     let body = match encoding.trim().to_ascii_lowercase().as_str() {
         _ if body.is_empty() => Bytes::new(),
         "" | "identity" => body,
         "gzip" | "x-gzip" => gunzip(&body)?,
         _ => return Err(Error::Malformed("unsupported content encoding")),
     };
-    Ok(Response { status: head.status, headers: head.headers, body })
+    Ok(Response {
+        status: head.status,
+        headers: head.headers,
+        body,
+    })
 }
 
-/// Decompresses a body. [`BODY_BYTES_MAX`] applies to the result, so that a small response cannot fill the memory.
+/// Decompresses a body. [`BODY_BYTES_MAX`] applies to the result, so that a small response cannot
+/// fill the memory.
 fn gunzip(packed: &[u8]) -> Result<Bytes, Error> {
     let mut body = Vec::new();
     let bound = BODY_BYTES_MAX as u64 + 1;
@@ -434,15 +548,27 @@ fn gunzip(packed: &[u8]) -> Result<Bytes, Error> {
         .take(bound)
         .read_to_end(&mut body)
         .map_err(|_| Error::Malformed("invalid gzip body"))?;
-    if body.len() > BODY_BYTES_MAX { Err(Error::Malformed("body too large")) } else { Ok(body.into()) }
+    if body.len() > BODY_BYTES_MAX {
+        Err(Error::Malformed("body too large"))
+    } else {
+        Ok(body.into())
+    }
 }
 
 /// A header that holds a whole number of seconds.
 pub(crate) fn seconds(headers: &HeaderMap, name: &str) -> Option<Duration> {
-    headers.get(name)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+    headers
+        .get(name)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+        .map(Duration::from_secs)
 }
 
-/// Parses `Retry-After` in seconds. The date form is ignored, since none of the providers is known to send it.
+/// Parses `Retry-After` in seconds. The date form is ignored, since none of the providers is known
+/// to send it.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     seconds(headers, RETRY_AFTER.as_str())
 }
@@ -463,33 +589,60 @@ mod tests {
             packer.finish().unwrap()
         };
         assert_eq!(gunzip(&pack(b"{}")).as_deref(), Ok(&b"{}"[..]));
-        assert_eq!(gunzip(&pack(&vec![b' '; BODY_BYTES_MAX + 1])), Err(Error::Malformed("body too large")));
-        assert_eq!(gunzip(b"no gzip"), Err(Error::Malformed("invalid gzip body")));
+        assert_eq!(
+            gunzip(&pack(&vec![b' '; BODY_BYTES_MAX + 1])),
+            Err(Error::Malformed("body too large"))
+        );
+        assert_eq!(
+            gunzip(b"no gzip"),
+            Err(Error::Malformed("invalid gzip body"))
+        );
     }
 
-    const USED_UP: Error = Error::BudgetUsedUp { retry_after: Duration::from_secs(60) };
+    const USED_UP: Error = Error::BudgetUsedUp {
+        retry_after: Duration::from_secs(60),
+    };
 
     fn client(user_calls_per_minute: u32) -> Client {
-        let settings = ClientSettings { call_timeout: Duration::from_secs(20), user_calls_per_minute, store: None };
-        Client::new(ProviderName::new("test"), settings).unwrap().with_calls_per_minute(250)
+        let settings = ClientSettings {
+            call_timeout: Duration::from_secs(20),
+            user_calls_per_minute,
+            store: None,
+        };
+        Client::new(ProviderName::new("test"), settings)
+            .unwrap()
+            .with_calls_per_minute(250)
     }
 
     fn context(cause: Cause) -> CallContext {
-        CallContext::new(Instant::now() + Duration::from_secs(25), Timestamp::UNIX_EPOCH, cause)
+        CallContext::new(
+            Instant::now() + Duration::from_secs(25),
+            Timestamp::UNIX_EPOCH,
+            cause,
+        )
     }
 
     #[tokio::test(start_paused = true)]
     async fn request_waits_for_its_share_until_its_deadline() {
         let (all, user_id) = (client(300), UserId::new());
         for _ in 0..75 {
-            all.admitted(&context(Cause::Request(user_id))).await.unwrap();
+            all.admitted(&context(Cause::Request(user_id)))
+                .await
+                .unwrap();
         }
         let admitted = async |client: &Client, cause: Cause| {
             let started = Instant::now();
-            (client.admitted(&context(cause)).await.map(drop), started.elapsed().as_secs())
+            (
+                client.admitted(&context(cause)).await.map(drop),
+                started.elapsed().as_secs(),
+            )
         };
         let request = Cause::Request(user_id);
-        assert_eq!(admitted(&all, request).await, (Err(USED_UP), 0), "it would wait beyond its deadline");
+        assert_eq!(
+            admitted(&all, request).await,
+            (Err(USED_UP), 0),
+            "it would wait beyond its deadline"
+        );
         assert_eq!(admitted(&all, Cause::Schedule).await, (Ok(()), 0));
         tokio::time::advance(Duration::from_secs(40)).await;
         assert_eq!(admitted(&all, request).await, (Ok(()), 20));
@@ -498,10 +651,23 @@ mod tests {
         for _ in 0..6 {
             assert_eq!(admitted(&few, request).await, (Ok(()), 0));
         }
-        let used_up = Err(Error::BudgetUsedUp { retry_after: Duration::from_secs(10) });
-        assert_eq!(few.refusal(user_id, Timestamp::UNIX_EPOCH), used_up.clone().err());
-        assert_eq!(admitted(&few, Cause::RequestedJob(user_id)).await, (used_up, 0), "a job is repeated instead");
-        assert_eq!(admitted(&few, request).await, (Ok(()), 10), "until the budget has a call");
+        let used_up = Err(Error::BudgetUsedUp {
+            retry_after: Duration::from_secs(10),
+        });
+        assert_eq!(
+            few.refusal(user_id, Timestamp::UNIX_EPOCH),
+            used_up.clone().err()
+        );
+        assert_eq!(
+            admitted(&few, Cause::RequestedJob(user_id)).await,
+            (used_up, 0),
+            "a job is repeated instead"
+        );
+        assert_eq!(
+            admitted(&few, request).await,
+            (Ok(()), 10),
+            "until the budget has a call"
+        );
         assert_eq!(few.refusal(UserId::new(), Timestamp::UNIX_EPOCH), None);
     }
 
@@ -513,8 +679,17 @@ mod tests {
             client.admitted(&job).await.unwrap();
             job.count();
         }
-        let refused = client.admitted(&context(Cause::RequestedJob(user_id))).await.map(drop);
-        assert_eq!(refused, Err(Error::BudgetUsedUp { retry_after: Duration::from_secs(70) }), "all credit is used");
+        let refused = client
+            .admitted(&context(Cause::RequestedJob(user_id)))
+            .await
+            .map(drop);
+        assert_eq!(
+            refused,
+            Err(Error::BudgetUsedUp {
+                retry_after: Duration::from_secs(70)
+            }),
+            "all credit is used"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -526,7 +701,10 @@ mod tests {
         tokio::time::advance(Duration::from_secs(40)).await;
         for waited in [20, 0] {
             let started = Instant::now();
-            client.admitted(&context(Cause::Request(user_id))).await.unwrap();
+            client
+                .admitted(&context(Cause::Request(user_id)))
+                .await
+                .unwrap();
             assert_eq!(started.elapsed().as_secs(), waited);
         }
     }
@@ -540,13 +718,18 @@ mod tests {
         }
         tokio::time::advance(Duration::from_secs(40)).await;
         let requests: Vec<CallContext> = std::iter::repeat_with(request).take(100).collect();
-        let mut waiting: Vec<_> = requests.iter().map(|context| Box::pin(client.admitted(context))).collect();
+        let mut waiting: Vec<_> = requests
+            .iter()
+            .map(|context| Box::pin(client.admitted(context)))
+            .collect();
         for admitted in &mut waiting {
             assert!(admitted.now_or_never().is_none());
             // One poll of a task may acquire only so many permits.
             tokio::task::yield_now().await;
         }
-        let permit = client.call_permits.acquire(Some(greedy), Timestamp::UNIX_EPOCH);
+        let permit = client
+            .call_permits
+            .acquire(Some(greedy), Timestamp::UNIX_EPOCH);
         assert!(permit.now_or_never().is_some());
     }
 
@@ -557,13 +740,23 @@ mod tests {
         let mut made = 0;
         for second in 0..120 {
             for at in 0..6 {
-                let cause = if at % 2 == 0 { Cause::RequestedJob(greedy) } else { Cause::Request(greedy) };
+                let cause = if at % 2 == 0 {
+                    Cause::RequestedJob(greedy)
+                } else {
+                    Cause::Request(greedy)
+                };
                 let begins = CallContext::new(Instant::now(), Timestamp::UNIX_EPOCH, cause);
                 made += usize::from(client.admitted(&begins).await.is_ok());
             }
-            let other = client.admitted(&context(Cause::Request(UserId::new()))).await.map(drop);
+            let other = client
+                .admitted(&context(Cause::Request(UserId::new())))
+                .await
+                .map(drop);
             assert_eq!(other, Ok(()), "second {second}");
-            let sync = client.admitted(&context(Cause::Schedule).for_sync()).await.map(drop);
+            let sync = client
+                .admitted(&context(Cause::Schedule).for_sync())
+                .await
+                .map(drop);
             assert_eq!(sync, Ok(()), "second {second}");
             tokio::time::advance(Duration::from_secs(1)).await;
         }
@@ -575,14 +768,21 @@ mod tests {
         let now = Instant::now();
         let far = now + Duration::from_secs(25);
         let step = Some(Duration::from_millis(100));
-        let limited = |seconds| Error::RateLimited { retry_after: Some(Duration::from_secs(seconds)) };
+        let limited = |seconds| Error::RateLimited {
+            retry_after: Some(Duration::from_secs(seconds)),
+        };
         for (error, delay, deadline, expected) in [
             (Error::unavailable("x"), step, far, step),
             (Error::Malformed("x"), step, far, step),
             (limited(1), step, far, Some(Duration::from_secs(1))),
             (limited(30), step, far, None),
             (Error::unavailable("x"), None, far, None),
-            (Error::unavailable("x"), step, now + Duration::from_millis(50), None),
+            (
+                Error::unavailable("x"),
+                step,
+                now + Duration::from_millis(50),
+                None,
+            ),
             (Error::Rejected { status: 400 }, step, far, None),
             (Error::Deadline, step, far, None),
         ] {

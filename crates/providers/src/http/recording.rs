@@ -1,7 +1,7 @@
 //! Records responses of a provider for `bellbird record`, with every value masked.
 //!
-//! What a recording can hold is a closed set: the characters of a shape, `NAME_WORDS`, and the words that the
-//! adapters declare. So no text of a provider reaches it, whatever that sends.
+//! What a recording can hold is a closed set: the characters of a shape, `NAME_WORDS`, and the
+//! words that the adapters declare. So no text of a provider reaches it, whatever that sends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ use serde::ser::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use url::form_urlencoded;
 
-/// Member names consist of these words, or are declared. Any other one may be data, such as the key of a map, and is
-/// masked.
+/// Member names consist of these words, or are declared. Any other one may be data, such as the key
+/// of a map, and is masked.
 const NAME_WORDS: &str = "\
     abn access account accounts active activities activity additional address after all allowed allows amount annual \
     app application arrangement as asset at attempt attributes auth authorisation authorisations authorization \
@@ -45,13 +45,20 @@ const NAME_WORDS: &str = "\
 const NAME_CHARS_MAX: usize = 60;
 /// A longer text is cut.
 const TEXT_CHARS_MAX: usize = 60;
-/// Of a list, the first items are kept, and later ones if their members or types differ from all before.
+/// Of a list, the first items are kept, and later ones if their members or types differ from all
+/// before.
 const FIRST_ITEMS: usize = 5;
 const ITEMS_MAX: usize = 30;
 const DEPTH_MAX: u8 = 32;
-const CONTENT_TYPES: [&str; 4] = ["application/json", "application/problem+json", "text/html", "text/plain"];
+const CONTENT_TYPES: [&str; 4] = [
+    "application/json",
+    "application/problem+json",
+    "text/html",
+    "text/plain",
+];
 
-/// Names of members that a recording shows, each with the values that it shows, separated by blanks.
+/// Names of members that a recording shows, each with the values that it shows, separated by
+/// blanks.
 pub type KnownWords = &'static [(&'static str, &'static str)];
 
 /// A call to the provider, masked.
@@ -74,7 +81,10 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(words: KnownWords) -> Self {
-        Self { words, calls: Mutex::default() }
+        Self {
+            words,
+            calls: Mutex::default(),
+        }
     }
 
     pub(crate) fn take(&self) -> Vec<RecordedCall> {
@@ -83,14 +93,28 @@ impl Recorder {
 
     /// The method of a request, and its path and query, masked.
     pub(super) fn masked_request(&self, request: &Request<Full<Bytes>>) -> (String, String) {
-        let path: Vec<_> = request.uri().path().split('/').map(|segment| self.name(segment)).collect();
+        let path: Vec<_> = request
+            .uri()
+            .path()
+            .split('/')
+            .map(|segment| self.name(segment))
+            .collect();
         let query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
         let query: Vec<_> = query
             .map(|(member, value)| {
-                format!("{}={}", self.name(&member), self.word(&member, &value).unwrap_or_else(|| shape(&value)))
+                format!(
+                    "{}={}",
+                    self.name(&member),
+                    self.word(&member, &value).unwrap_or_else(|| shape(&value))
+                )
             })
             .collect();
-        let target = format!("{}{}{}", path.join("/"), if query.is_empty() { "" } else { "?" }, query.join("&"));
+        let target = format!(
+            "{}{}{}",
+            path.join("/"),
+            if query.is_empty() { "" } else { "?" },
+            query.join("&")
+        );
         (request.method().to_string(), target)
     }
 
@@ -101,14 +125,27 @@ impl Recorder {
         headers: &HeaderMap,
         body: &[u8],
     ) {
-        let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let content_type = headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         let essence = content_type.split(';').next().unwrap_or_default().trim();
-        let content_type = if CONTENT_TYPES.contains(&essence) { essence.to_owned() } else { shape(content_type) };
+        let content_type = if CONTENT_TYPES.contains(&essence) {
+            essence.to_owned()
+        } else {
+            shape(content_type)
+        };
         let body = match serde_json::from_slice::<&RawValue>(body) {
             Ok(json) => self.masked("", json, 0),
             Err(_) => Masked::text(&shape(&String::from_utf8_lossy(body))),
         };
-        self.calls.lock().push(RecordedCall { method, target, status: status.as_u16(), content_type, body });
+        self.calls.lock().push(RecordedCall {
+            method,
+            target,
+            status: status.as_u16(),
+            content_type,
+            body,
+        });
     }
 
     fn masked(&self, member: &str, json: &RawValue, depth: u8) -> Masked {
@@ -116,9 +153,11 @@ impl Recorder {
         match json.as_bytes().first() {
             Some(b'{' | b'[') if depth == DEPTH_MAX => Masked::text("…"),
             Some(b'{') => {
-                let members: BTreeMap<String, &RawValue> = serde_json::from_str(json).unwrap_or_default();
-                let masked =
-                    |(member, value): (&String, &&RawValue)| (self.name(member), self.masked(member, value, depth + 1));
+                let members: BTreeMap<String, &RawValue> =
+                    serde_json::from_str(json).unwrap_or_default();
+                let masked = |(member, value): (&String, &&RawValue)| {
+                    (self.name(member), self.masked(member, value, depth + 1))
+                };
                 let mut members: Vec<_> = members.iter().map(masked).collect();
                 // The order of the names that are masked would say something of them.
                 members.sort_by(|one, other| one.0.cmp(&other.0));
@@ -143,18 +182,28 @@ impl Recorder {
                 Masked::text(&self.word(member, &text).unwrap_or_else(|| shape(&text)))
             }
             Some(b't' | b'f' | b'n') => Masked::leaf(json),
-            _ => Masked::leaf(&self.word(member, json).unwrap_or_else(|| shape_of_number(json))),
+            _ => Masked::leaf(
+                &self
+                    .word(member, json)
+                    .unwrap_or_else(|| shape_of_number(json)),
+            ),
         }
     }
 
     fn name(&self, text: &str) -> String {
         let is_declared = self.words.iter().any(|(member, _)| *member == text);
-        if is_declared || is_name(text) { text.to_owned() } else { shape(text) }
+        if is_declared || is_name(text) {
+            text.to_owned()
+        } else {
+            shape(text)
+        }
     }
 
     /// The value, if it is one that the adapter compares this member with.
     fn word(&self, member: &str, value: &str) -> Option<String> {
-        let known = |(name, words): &(&str, &str)| *name == member && words.split(' ').any(|word| word == value);
+        let known = |(name, words): &(&str, &str)| {
+            *name == member && words.split(' ').any(|word| word == value)
+        };
         self.words.iter().any(known).then(|| value.to_owned())
     }
 }
@@ -185,9 +234,15 @@ impl Masked {
                 Some(b't' | b'f') => "bool".to_owned(),
                 _ => "number".to_owned(),
             },
-            Self::List(items) => format!("[{}]", items.iter().map(Self::form).collect::<Vec<_>>().join(",")),
+            Self::List(items) => format!(
+                "[{}]",
+                items.iter().map(Self::form).collect::<Vec<_>>().join(",")
+            ),
             Self::Object(members) => {
-                let members: Vec<_> = members.iter().map(|(name, value)| format!("{name}:{}", value.form())).collect();
+                let members: Vec<_> = members
+                    .iter()
+                    .map(|(name, value)| format!("{name}:{}", value.form()))
+                    .collect();
                 format!("{{{}}}", members.join(","))
             }
         }
@@ -199,7 +254,9 @@ impl Serialize for Masked {
         match self {
             Self::Leaf(json) => json.serialize(out),
             Self::List(items) => out.collect_seq(items),
-            Self::Object(members) => out.collect_map(members.iter().map(|(name, value)| (name, value))),
+            Self::Object(members) => {
+                out.collect_map(members.iter().map(|(name, value)| (name, value)))
+            }
         }
     }
 }
@@ -218,7 +275,9 @@ fn is_name(text: &str) -> bool {
         }
     }
     words.retain(|word| !word.is_empty());
-    let has_name_form = text.chars().all(|character| character.is_ascii_alphanumeric() || "_-[]".contains(character))
+    let has_name_form = text
+        .chars()
+        .all(|character| character.is_ascii_alphanumeric() || "_-[]".contains(character))
         && text.chars().filter(char::is_ascii_digit).count() <= 1
         && text.len() <= NAME_CHARS_MAX;
     let is_known = |word: &String| NAME_WORDS.split(' ').any(|known| known == word);
@@ -241,7 +300,16 @@ fn shape(text: &str) -> String {
 }
 
 fn shape_of_number(number: &str) -> String {
-    number.chars().map(|character| if character.is_ascii_digit() { '9' } else { character }).collect()
+    number
+        .chars()
+        .map(|character| {
+            if character.is_ascii_digit() {
+                '9'
+            } else {
+                character
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -256,41 +324,85 @@ mod tests {
     fn recorded(uri: &str, content_type: &'static str, body: &str) -> String {
         let recorder = Recorder::new(WORDS);
         let request = Request::get(uri).body(Full::default()).unwrap();
-        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type))]);
-        recorder.record(recorder.masked_request(&request), StatusCode::OK, &headers, body.as_bytes());
+        let headers =
+            HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(content_type))]);
+        recorder.record(
+            recorder.masked_request(&request),
+            StatusCode::OK,
+            &headers,
+            body.as_bytes(),
+        );
         serde_json::to_string(&recorder.take()[0]).unwrap()
     }
 
     fn masked(body: &str) -> String {
         let call = recorded("/", "application/json", body);
-        call.split_once("\"body\":").unwrap().1.strip_suffix('}').unwrap().to_owned()
+        call.split_once("\"body\":")
+            .unwrap()
+            .1
+            .strip_suffix('}')
+            .unwrap()
+            .to_owned()
     }
 
     #[test]
     fn values_become_shapes() {
         for (sent, expected) in [
-            (r#"{"amount": -1234.50, "total": 1e-7}"#, r#"{"amount":-9999.99,"total":9e-9}"#),
-            (r#"{"amount": "-1,234.50 DR"}"#, r#"{"amount":"-9,999.99 XX"}"#),
-            (r#"{"account_number": "062-000 12345678"}"#, r#"{"account_number":"999-999 99999999"}"#),
-            (r#"{"name": "Odette Ōtāhuhu-Rowe 银行"}"#, r#"{"name":"Xxxxxx Xxxxxxx-Xxxx xx"}"#),
-            (r#"{"email": "odette@rowe.example"}"#, r#"{"email":"xxxxxx@xxxx.xxxxxxx"}"#),
-            (r#"{"date": "2026-11-20T10:42:48.000Z"}"#, r#"{"date":"9999-99-99X99:99:99.999X"}"#),
-            (r#"{"active": true, "hidden": null}"#, r#"{"active":true,"xxxxxx":null}"#),
-            (r#"{"description": "\ud800 secret"}"#, r#"{"description":"\"\\xx999 xxxxxx\""}"#),
-            (r#"{"description": "tab\tquote\"\u0000"}"#, r#"{"description":"xxxxxxxxx\"x"}"#),
+            (
+                r#"{"amount": -1234.50, "total": 1e-7}"#,
+                r#"{"amount":-9999.99,"total":9e-9}"#,
+            ),
+            (
+                r#"{"amount": "-1,234.50 DR"}"#,
+                r#"{"amount":"-9,999.99 XX"}"#,
+            ),
+            (
+                r#"{"account_number": "062-000 12345678"}"#,
+                r#"{"account_number":"999-999 99999999"}"#,
+            ),
+            (
+                r#"{"name": "Odette Ōtāhuhu-Rowe 银行"}"#,
+                r#"{"name":"Xxxxxx Xxxxxxx-Xxxx xx"}"#,
+            ),
+            (
+                r#"{"email": "odette@rowe.example"}"#,
+                r#"{"email":"xxxxxx@xxxx.xxxxxxx"}"#,
+            ),
+            (
+                r#"{"date": "2026-11-20T10:42:48.000Z"}"#,
+                r#"{"date":"9999-99-99X99:99:99.999X"}"#,
+            ),
+            (
+                r#"{"active": true, "hidden": null}"#,
+                r#"{"active":true,"xxxxxx":null}"#,
+            ),
+            (
+                r#"{"description": "\ud800 secret"}"#,
+                r#"{"description":"\"\\xx999 xxxxxx\""}"#,
+            ),
+            (
+                r#"{"description": "tab\tquote\"\u0000"}"#,
+                r#"{"description":"xxxxxxxxx\"x"}"#,
+            ),
             (r#""secret""#, r#""xxxxxx""#),
             ("not JSON, secret", r#""xxx XXXX, xxxxxx""#),
         ] {
             assert_eq!(masked(sent), expected, "{sent}");
         }
         let long = masked(&format!("{{\"text\": \"{}\"}}", "s".repeat(1_000)));
-        assert_eq!(long, format!("{{\"xxxx\":\"{}…\"}}", "x".repeat(TEXT_CHARS_MAX)));
+        assert_eq!(
+            long,
+            format!("{{\"xxxx\":\"{}…\"}}", "x".repeat(TEXT_CHARS_MAX))
+        );
     }
 
     #[test]
     fn words_stay_only_as_values_of_their_member() {
         let sent = r#"{"status": "POSTED", "code": 1083, "description": "POSTED", "amount": 1083}"#;
-        assert_eq!(masked(sent), r#"{"amount":9999,"code":1083,"description":"XXXXXX","status":"POSTED"}"#);
+        assert_eq!(
+            masked(sent),
+            r#"{"amount":9999,"code":1083,"description":"XXXXXX","status":"POSTED"}"#
+        );
         let sent = r#"{"status": "POSTED today", "code": "1084"}"#;
         assert_eq!(masked(sent), r#"{"code":"9999","status":"XXXXXX xxxxx"}"#);
     }
@@ -318,7 +430,10 @@ mod tests {
         ] {
             assert_eq!(Recorder::new(WORDS).name(sent), expected, "{sent}");
         }
-        assert_eq!(masked(r#"{"rowe": 1, "rows": 2, "amount": 3}"#), r#"{"amount":9,"xxxx":9,"xxxx":9}"#);
+        assert_eq!(
+            masked(r#"{"rowe": 1, "rows": 2, "amount": 3}"#),
+            r#"{"amount":9,"xxxx":9,"xxxx":9}"#
+        );
     }
 
     #[test]
@@ -328,9 +443,18 @@ mod tests {
             "text/odd; charset=secret",
             "{}",
         );
-        let target = "/v1/accounts/xxx_xx9x/transactions?page[size]=99&userSecret=x&xxxxx&status=POSTED";
-        assert!(call.contains(&format!(r#""method":"GET","target":"{target}","status":200"#)), "{call}");
-        assert!(call.contains(r#""contentType":"xxxx/xxx; xxxxxxx=xxxxxx""#), "{call}");
+        let target =
+            "/v1/accounts/xxx_xx9x/transactions?page[size]=99&userSecret=x&xxxxx&status=POSTED";
+        assert!(
+            call.contains(&format!(
+                r#""method":"GET","target":"{target}","status":200"#
+            )),
+            "{call}"
+        );
+        assert!(
+            call.contains(r#""contentType":"xxxx/xxx; xxxxxxx=xxxxxx""#),
+            "{call}"
+        );
     }
 
     #[test]
@@ -338,10 +462,16 @@ mod tests {
         let item = |amount: &str| format!("{{\"amount\": {amount}}}");
         let mut items = vec![item("12"); 100];
         items[70] = item("null");
-        let expected = format!("[{}{{\"amount\":null}},\"… 94 more\"]", "{\"amount\":99},".repeat(5));
+        let expected = format!(
+            "[{}{{\"amount\":null}},\"… 94 more\"]",
+            "{\"amount\":99},".repeat(5)
+        );
         assert_eq!(masked(&format!("[{}]", items.join(","))), expected);
         let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(masked(&deep), format!("{}\"…\"{}", "[".repeat(32), "]".repeat(32)));
+        assert_eq!(
+            masked(&deep),
+            format!("{}\"…\"{}", "[".repeat(32), "]".repeat(32))
+        );
     }
 
     proptest! {

@@ -45,7 +45,10 @@ impl RequestBuilder {
             .uri(url.as_str())
             .header(ACCEPT, HeaderValue::from_static("application/json"))
             .header(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-        Self { head, body: Some(Bytes::new()) }
+        Self {
+            head,
+            body: Some(Bytes::new()),
+        }
     }
 
     #[must_use]
@@ -77,7 +80,10 @@ impl RequestBuilder {
         HeaderValue: TryFrom<V>,
         <HeaderValue as TryFrom<V>>::Error: Into<hyper::http::Error>,
     {
-        Self { head: self.head.header(name, value), ..self }
+        Self {
+            head: self.head.header(name, value),
+            ..self
+        }
     }
 
     #[must_use]
@@ -87,7 +93,10 @@ impl RequestBuilder {
 
     #[must_use]
     pub fn basic(self, user: &str, password: &str) -> Self {
-        self.authorization(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
+        self.authorization(format!(
+            "Basic {}",
+            STANDARD.encode(format!("{user}:{password}"))
+        ))
     }
 
     fn authorization(self, text: String) -> Self {
@@ -101,7 +110,9 @@ impl RequestBuilder {
     }
 
     pub(crate) fn build(self) -> Result<hyper::Request<Full<Bytes>>, Error> {
-        let request = self.body.and_then(|body| self.head.body(Full::new(body)).ok());
+        let request = self
+            .body
+            .and_then(|body| self.head.body(Full::new(body)).ok());
         request.ok_or(Error::Malformed("the request could not be built"))
     }
 }

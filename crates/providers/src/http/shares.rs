@@ -1,9 +1,11 @@
-//! How users and the schedule share the calls to one provider, so that one user cannot use up what all need.
+//! How users and the schedule share the calls to one provider, so that one user cannot use up what
+//! all need.
 //!
-//! What a user's requests cause has a budget of calls a minute ([`bellbird_limits::CallBudgets`]) and a limit of
-//! concurrent calls ([`crate::Cause`]). All of it together leaves some concurrent calls to the schedule. Where the
-//! provider limits the calls of all users together, requests and syncs also share what it allows in a minute
-//! ([`bellbird_limits::CallWindow`]). The schedule has no budget: the runner limits how many jobs run at once.
+//! What a user's requests cause has a budget of calls a minute ([`bellbird_limits::CallBudgets`])
+//! and a limit of concurrent calls ([`crate::Cause`]). All of it together leaves some concurrent
+//! calls to the schedule. Where the provider limits the calls of all users together, requests and
+//! syncs also share what it allows in a minute ([`bellbird_limits::CallWindow`]). The schedule has
+//! no budget: the runner limits how many jobs run at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,17 +51,28 @@ pub(super) struct CallPermit<'p> {
 
 impl CallPermits {
     /// Waits for a permit. `payer` is absent for the schedule.
-    pub(super) async fn acquire(&self, payer: Option<UserId>, now: Timestamp) -> Result<CallPermit<'_>, AcquireError> {
+    pub(super) async fn acquire(
+        &self,
+        payer: Option<UserId>,
+        now: Timestamp,
+    ) -> Result<CallPermit<'_>, AcquireError> {
         let of_request = match payer {
             Some(user_id) => {
                 let fresh = || Arc::new(Semaphore::new(USER_CALLS_AT_ONCE_MAX));
                 // The user's own permit first: who waits for it must not hold one of all.
-                let of_user = self.users.renew_or_insert_with(&user_id, now, fresh).acquire_owned().await?;
+                let of_user = self
+                    .users
+                    .renew_or_insert_with(&user_id, now, fresh)
+                    .acquire_owned()
+                    .await?;
                 Some((of_user, self.requests.acquire().await?))
             }
             None => None,
         };
-        Ok(CallPermit { _of_request: of_request, _of_all: self.all.acquire().await? })
+        Ok(CallPermit {
+            _of_request: of_request,
+            _of_all: self.all.acquire().await?,
+        })
     }
 }
 
@@ -75,15 +88,21 @@ mod tests {
     fn users_and_requests_leave_permits_to_others() {
         let (permits, greedy) = (CallPermits::default(), UserId::new());
         let acquire = |requester| permits.acquire(requester, START).now_or_never();
-        let held: Vec<_> = (0..USER_CALLS_AT_ONCE_MAX).map(|_| acquire(Some(greedy)).unwrap().unwrap()).collect();
+        let held: Vec<_> = (0..USER_CALLS_AT_ONCE_MAX)
+            .map(|_| acquire(Some(greedy)).unwrap().unwrap())
+            .collect();
         assert!(acquire(Some(greedy)).is_none());
         assert!(acquire(Some(UserId::new())).is_some(), "another user");
         let others: Vec<_> = (USER_CALLS_AT_ONCE_MAX..REQUEST_CALLS_AT_ONCE_MAX)
             .map(|_| acquire(Some(UserId::new())).unwrap().unwrap())
             .collect();
-        assert!(acquire(Some(UserId::new())).is_none(), "requests leave the rest to jobs");
-        let jobs: Vec<_> =
-            (REQUEST_CALLS_AT_ONCE_MAX..CALLS_AT_ONCE_MAX).map(|_| acquire(None).unwrap().unwrap()).collect();
+        assert!(
+            acquire(Some(UserId::new())).is_none(),
+            "requests leave the rest to jobs"
+        );
+        let jobs: Vec<_> = (REQUEST_CALLS_AT_ONCE_MAX..CALLS_AT_ONCE_MAX)
+            .map(|_| acquire(None).unwrap().unwrap())
+            .collect();
         assert!(acquire(None).is_none());
         drop((held, others, jobs));
         assert!(acquire(Some(greedy)).is_some(), "permits are released");

@@ -1,5 +1,5 @@
-//! A connection of the pool. It knows when it was opened, limits how long a write may stall, and closes without waiting
-//! for the peer.
+//! A connection of the pool. It knows when it was opened, limits how long a write may stall, and
+//! closes without waiting for the peer.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -19,9 +19,9 @@ pub(super) struct OpenedAt(pub(super) Instant);
 
 /// A connection with or without TLS.
 ///
-/// A peer that reads slowly or never could hold a connection and its memory forever. So a write that does not finish
-/// within [`WRITE_TIMEOUT`] fails the connection. Closing does not wait until the peer takes the last TLS message,
-/// because nothing is left to receive.
+/// A peer that reads slowly or never could hold a connection and its memory forever. So a write
+/// that does not finish within [`WRITE_TIMEOUT`] fails the connection. Closing does not wait until
+/// the peer takes the last TLS message, because nothing is left to receive.
 pub(super) struct Stream<S = MaybeHttpsStream<TokioIo<TcpStream>>> {
     inner: S,
     opened_at: OpenedAt,
@@ -29,13 +29,17 @@ pub(super) struct Stream<S = MaybeHttpsStream<TokioIo<TcpStream>>> {
     write_deadline: Option<Pin<Box<Sleep>>>,
 }
 
-/// Equals the default timeout of an exchange with an endpoint. An exchange may end earlier and leave a message half
-/// sent.
+/// Equals the default timeout of an exchange with an endpoint. An exchange may end earlier and
+/// leave a message half sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl<S> Stream<S> {
     pub(super) fn new(inner: S) -> Self {
-        Self { inner, opened_at: OpenedAt(Instant::now()), write_deadline: None }
+        Self {
+            inner,
+            opened_at: OpenedAt(Instant::now()),
+            write_deadline: None,
+        }
     }
 
     /// Passes the result of a write on, and fails a write that has been pending for too long.
@@ -45,7 +49,9 @@ impl<S> Stream<S> {
         written: Poll<Result<T, Error>>,
     ) -> Poll<Result<T, Error>> {
         if written.is_pending() {
-            let write_deadline = self.write_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIMEOUT)));
+            let write_deadline = self
+                .write_deadline
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIMEOUT)));
             if write_deadline.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Err(ErrorKind::TimedOut.into()));
             }
@@ -71,7 +77,11 @@ impl<S: Read + Unpin> Read for Stream<S> {
 }
 
 impl<S: Write + Unpin> Write for Stream<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Error>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, Error>> {
         let written = Pin::new(&mut self.inner).poll_write(context, bytes);
         self.with_timeout(context, written)
     }
@@ -84,7 +94,10 @@ impl<S: Write + Unpin> Write for Stream<S> {
         self.with_timeout(context, flushed)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
         let _ = Pin::new(&mut self.inner).poll_shutdown(context);
         Poll::Ready(Ok(()))
     }
@@ -111,7 +124,11 @@ mod tests {
     struct StuckPeer;
 
     impl Write for StuckPeer {
-        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<Result<usize, Error>> {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<Result<usize, Error>> {
             Poll::Pending
         }
 
@@ -127,6 +144,8 @@ mod tests {
     #[tokio::test]
     async fn shutdown_does_not_wait_for_the_peer() {
         let mut stream = Stream::new(StuckPeer);
-        std::future::poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context)).await.unwrap();
+        std::future::poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context))
+            .await
+            .unwrap();
     }
 }

@@ -1,10 +1,11 @@
 //! Parses JSON in one pass: docs/adr/0013-page-parsing.md.
 //!
-//! A page is mostly short strings, and finding their ends takes most of the time. So blocks of 64 bytes are scanned for
-//! the characters that can end a string, without branches, and the end of a string is the next bit of that scan.
+//! A page is mostly short strings, and finding their ends takes most of the time. So blocks of 64
+//! bytes are scanned for the characters that can end a string, without branches, and the end of a
+//! string is the next bit of that scan.
 //!
-//! Accepts what serde_json accepts, and returns the same values. serde_json itself reads what is rare in a page:
-//! strings with escapes, and arrays and objects that no type wants.
+//! Accepts what serde_json accepts, and returns the same values. serde_json itself reads what is
+//! rare in a page: strings with escapes, and arrays and objects that no type wants.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,9 +24,19 @@ const BLOCK_BYTES: usize = 64;
 
 /// Parses a text. The value can borrow from it.
 pub fn from_str<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Invalid> {
-    let mut reader = Reader { text, at: 0, depth: 0, string_ends: 0, scanned: 0 };
+    let mut reader = Reader {
+        text,
+        at: 0,
+        depth: 0,
+        string_ends: 0,
+        scanned: 0,
+    };
     let value = T::deserialize(&mut reader)?;
-    if reader.peek().is_some() { Err(Invalid) } else { Ok(value) }
+    if reader.peek().is_some() {
+        Err(Invalid)
+    } else {
+        Ok(value)
+    }
 }
 
 /// The text is not JSON, or not of the requested type. Never holds a part of the text.
@@ -70,7 +81,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Token<'a> {
             }
 
             /// Any other deserializer.
-            fn visit_newtype_struct<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                input: D,
+            ) -> Result<Self::Value, D::Error> {
                 <&RawValue>::deserialize(input).map(|raw| Token::of(raw.get()))
             }
         }
@@ -84,9 +98,13 @@ impl<'a> Token<'a> {
         if text == "null" {
             return Self::Null;
         }
-        match text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        match text
+            .strip_prefix('"')
+            .and_then(|rest| rest.strip_suffix('"'))
+        {
             Some(plain) if !plain.contains('\\') => Self::String(Cow::Borrowed(plain)),
-            Some(_) => serde_json::from_str(text).map_or(Self::Other(text), |text| Self::String(Cow::Owned(text))),
+            Some(_) => serde_json::from_str(text)
+                .map_or(Self::Other(text), |text| Self::String(Cow::Owned(text))),
             None => Self::Other(text),
         }
     }
@@ -124,8 +142,9 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
-    /// The first position from `at` on that can end a string. `at` never decreases. A block begins where a string
-    /// begins that the last block does not reach, so what lies between strings is often not scanned.
+    /// The first position from `at` on that can end a string. `at` never decreases. A block begins
+    /// where a string begins that the last block does not reach, so what lies between strings is
+    /// often not scanned.
     #[inline]
     fn string_end(&mut self, mut at: usize) -> Option<usize> {
         loop {
@@ -143,12 +162,19 @@ impl<'de> Reader<'de> {
     /// Scans the block that begins at `at`. None at the end of the text.
     #[inline]
     fn scan(&mut self, at: usize) -> Option<()> {
-        let rest = self.text.as_bytes().get(at..).filter(|rest| !rest.is_empty())?;
+        let rest = self
+            .text
+            .as_bytes()
+            .get(at..)
+            .filter(|rest| !rest.is_empty())?;
         self.string_ends = match rest.first_chunk() {
             Some(block) => string_ends(block),
             None => {
                 let mut block = [b' '; BLOCK_BYTES];
-                block.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+                block
+                    .iter_mut()
+                    .zip(rest)
+                    .for_each(|(to, from)| *to = *from);
                 string_ends(&block)
             }
         };
@@ -192,7 +218,8 @@ impl<'de> Reader<'de> {
         let start = self.at;
         match self.plain_string()? {
             Some(text) => visitor.visit_borrowed_str(text),
-            None => visitor.visit_string(serde_json::from_str(self.text_from(start)?).map_err(|_| Invalid)?),
+            None => visitor
+                .visit_string(serde_json::from_str(self.text_from(start)?).map_err(|_| Invalid)?),
         }
     }
 
@@ -244,7 +271,11 @@ impl<'de> Reader<'de> {
     fn skip_digits(&mut self) -> Result<(), Invalid> {
         let start = self.at;
         while self.skip_if(|byte| byte.is_ascii_digit()) {}
-        if self.at > start { Ok(()) } else { Err(Invalid) }
+        if self.at > start {
+            Ok(())
+        } else {
+            Err(Invalid)
+        }
     }
 
     /// Reads an array or object whose first byte is `start`.
@@ -258,7 +289,11 @@ impl<'de> Reader<'de> {
             return Err(Invalid);
         }
         self.depth += 1;
-        let mut items = Items { reader: self, end, is_first: true };
+        let mut items = Items {
+            reader: self,
+            end,
+            is_first: true,
+        };
         let value = read(&mut items)?;
         self.depth -= 1;
         self.expect(end)?;
@@ -266,13 +301,15 @@ impl<'de> Reader<'de> {
     }
 }
 
-/// A bit for each byte that can end a string: a quote, a backslash, or a control character, which is an error.
+/// A bit for each byte that can end a string: a quote, a backslash, or a control character, which
+/// is an error.
 fn string_ends(block: &[u8; BLOCK_BYTES]) -> u64 {
     let (parts, _) = block.as_chunks();
     parts.iter().rev().fold(0, |bits, part| {
         let part = u8x16::new(*part);
         let is_control = part.min(u8x16::splat(0x1f)).simd_eq(part);
-        let ends = part.simd_eq(u8x16::splat(b'"')) | part.simd_eq(u8x16::splat(b'\\')) | is_control;
+        let ends =
+            part.simd_eq(u8x16::splat(b'"')) | part.simd_eq(u8x16::splat(b'\\')) | is_control;
         bits << 16 | u64::from(ends.to_bitmask())
     })
 }
@@ -287,8 +324,12 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
             Some(b'{') => self.deserialize_map(visitor),
             Some(b'n') => self.literal("null").and_then(|()| visitor.visit_unit()),
             Some(b't') => self.literal("true").and_then(|()| visitor.visit_bool(true)),
-            Some(b'f') => self.literal("false").and_then(|()| visitor.visit_bool(false)),
-            _ => serde_json::Deserializer::from_str(self.skip()?).deserialize_any(visitor).map_err(|_| Invalid),
+            Some(b'f') => self
+                .literal("false")
+                .and_then(|()| visitor.visit_bool(false)),
+            _ => serde_json::Deserializer::from_str(self.skip()?)
+                .deserialize_any(visitor)
+                .map_err(|_| Invalid),
         }
     }
 
@@ -313,7 +354,11 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         visitor.visit_unit()
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &str, visitor: V) -> Result<V::Value, Invalid> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &str,
+        visitor: V,
+    ) -> Result<V::Value, Invalid> {
         if name != TOKEN {
             return visitor.visit_newtype_struct(self);
         }
@@ -342,7 +387,11 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Invalid> {
-        if self.peek() == Some(b'[') { self.deserialize_seq(visitor) } else { self.deserialize_map(visitor) }
+        if self.peek() == Some(b'[') {
+            self.deserialize_seq(visitor)
+        } else {
+            self.deserialize_map(visitor)
+        }
     }
 
     forward_to_deserialize_any! {
@@ -383,16 +432,30 @@ impl Items<'_, '_> {
 impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
     type Error = Invalid;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Invalid> {
-        if self.has_next()? { seed.deserialize(&mut *self.reader).map(Some) } else { Ok(None) }
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Invalid> {
+        if self.has_next()? {
+            seed.deserialize(&mut *self.reader).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 }
 
 impl<'de> MapAccess<'de> for &mut Items<'_, 'de> {
     type Error = Invalid;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Invalid> {
-        if self.has_next()? { seed.deserialize(&mut *self.reader).map(Some) } else { Ok(None) }
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Invalid> {
+        if self.has_next()? {
+            seed.deserialize(&mut *self.reader).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Invalid> {
@@ -404,15 +467,22 @@ impl<'de> MapAccess<'de> for &mut Items<'_, 'de> {
 /// Asserts that any bytes are accepted as serde_json accepts them, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz<'a, T: Deserialize<'a>>(body: &'a [u8]) {
-    let Ok(text) = std::str::from_utf8(body) else { return };
-    assert_eq!(from_str::<T>(text).is_ok(), serde_json::from_str::<T>(text).is_ok());
+    let Ok(text) = std::str::from_utf8(body) else {
+        return;
+    };
+    assert_eq!(
+        from_str::<T>(text).is_ok(),
+        serde_json::from_str::<T>(text).is_ok()
+    );
 }
 
 /// Asserts that any bytes are read as serde_json reads them, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_values(body: &[u8]) {
     fuzz::<IgnoredAny>(body);
-    let Ok(text) = std::str::from_utf8(body) else { return };
+    let Ok(text) = std::str::from_utf8(body) else {
+        return;
+    };
     let value = serde_json::from_str::<serde_json::Value>(text).ok();
     assert_eq!(from_str(text).ok(), value, "the same value");
 }

@@ -47,17 +47,41 @@ fn written(page: &Page<'_>) -> String {
     let links = |links: &Option<Links<'_>>| links.as_ref().map(|links| text(&links.next));
     let row = |row: &Row<'_>| {
         let texts = (row.id.as_str().to_owned(), text(&row.note), text(&row.kind));
-        format!("{texts:?} {:?} {:?}", row.amount.as_ref().map(token), (links(&row.extra), row.is_new, &row.any))
+        format!(
+            "{texts:?} {:?} {:?}",
+            row.amount.as_ref().map(token),
+            (links(&row.extra), row.is_new, &row.any)
+        )
     };
-    format!("{:?} {:?} {:?}", page.rows.iter().map(row).collect::<Vec<_>>(), links(&page.links), page.total)
+    format!(
+        "{:?} {:?} {:?}",
+        page.rows.iter().map(row).collect::<Vec<_>>(),
+        links(&page.links),
+        page.total
+    )
 }
 
-/// Asserts that both parsers accept the text or reject it, and read the same from it. Returns whether it is accepted.
+/// Asserts that both parsers accept the text or reject it, and read the same from it. Returns
+/// whether it is accepted.
 fn compare(text: &str) -> bool {
     let page = from_str::<Page<'_>>(text).ok().map(|page| written(&page));
-    assert_eq!(page, serde_json::from_str::<Page<'_>>(text).ok().map(|page| written(&page)), "{text}");
-    assert_eq!(from_str::<Value>(text).ok(), serde_json::from_str::<Value>(text).ok(), "{text}");
-    assert_eq!(from_str::<IgnoredAny>(text).is_ok(), serde_json::from_str::<IgnoredAny>(text).is_ok(), "{text}");
+    assert_eq!(
+        page,
+        serde_json::from_str::<Page<'_>>(text)
+            .ok()
+            .map(|page| written(&page)),
+        "{text}"
+    );
+    assert_eq!(
+        from_str::<Value>(text).ok(),
+        serde_json::from_str::<Value>(text).ok(),
+        "{text}"
+    );
+    assert_eq!(
+        from_str::<IgnoredAny>(text).is_ok(),
+        serde_json::from_str::<IgnoredAny>(text).is_ok(),
+        "{text}"
+    );
     page.is_some()
 }
 
@@ -65,11 +89,26 @@ fn compare(text: &str) -> bool {
 fn reads_what_serde_json_reads() {
     for (row, accepted) in [
         (r#""id":"a""#, true),
-        (r#" "id" : "a" , "amount" : 1e-7 , "other" : [ 1 , { "a" : [ ] } , "]" ] "#, true),
-        (r#""id":"\u0061\ud83d\ude00\n","n\u006fte":"\"","amount":"\u0031""#, true),
-        (r#""id":"a","type":"\ud800","extra":{"next":"b","next":"c"},"other":"\ud800""#, true),
-        (r#""id":"a","type":7,"extra":[],"any":{"a":[1,2.5,-3,1e3,"\u00e9",null,true]}"#, true),
-        (r#""id":"a","extra":{"next":"b"},"is_new":false,"amount":12345678901234567.89"#, true),
+        (
+            r#" "id" : "a" , "amount" : 1e-7 , "other" : [ 1 , { "a" : [ ] } , "]" ] "#,
+            true,
+        ),
+        (
+            r#""id":"\u0061\ud83d\ude00\n","n\u006fte":"\"","amount":"\u0031""#,
+            true,
+        ),
+        (
+            r#""id":"a","type":"\ud800","extra":{"next":"b","next":"c"},"other":"\ud800""#,
+            true,
+        ),
+        (
+            r#""id":"a","type":7,"extra":[],"any":{"a":[1,2.5,-3,1e3,"\u00e9",null,true]}"#,
+            true,
+        ),
+        (
+            r#""id":"a","extra":{"next":"b"},"is_new":false,"amount":12345678901234567.89"#,
+            true,
+        ),
         (r#""id":"a","":"","x":{},"y":[],"z":-0.0"#, true),
         (r#""id":"a","id":"b""#, false),
         (r#""id":"a","i\u0064":"b""#, false),
@@ -91,18 +130,38 @@ fn reads_what_serde_json_reads() {
         (r#""id":"a","other":{"a":1]"#, false),
         (r#""id":"a","other":nul"#, false),
     ] {
-        assert_eq!(compare(&format!(r#"{{"rows":[{{{row}}}]}}"#)), accepted, "{row}");
+        assert_eq!(
+            compare(&format!(r#"{{"rows":[{{{row}}}]}}"#)),
+            accepted,
+            "{row}"
+        );
     }
-    for number in
-        ["01", "-", "1.", ".5", "+1", "1e", "1e+", "--1", "0x1", "1_0", "NaN", "Infinity", "1e999", "-0", "1E5"]
-    {
+    for number in [
+        "01", "-", "1.", ".5", "+1", "1e", "1e+", "--1", "0x1", "1_0", "NaN", "Infinity", "1e999",
+        "-0", "1E5",
+    ] {
         compare(number);
-        compare(&format!(r#"{{"rows":[{{"id":"a","amount":{number},"other":{number}}}]}}"#));
+        compare(&format!(
+            r#"{{"rows":[{{"id":"a","amount":{number},"other":{number}}}]}}"#
+        ));
     }
-    for text in ["", " ", "{", "}", "[]", r#"{"rows":[]} x"#, r#"{"rows":[]}{}"#, "\u{feff}{}", r#"{"rows":["#, "\""] {
+    for text in [
+        "",
+        " ",
+        "{",
+        "}",
+        "[]",
+        r#"{"rows":[]} x"#,
+        r#"{"rows":[]}{}"#,
+        "\u{feff}{}",
+        r#"{"rows":["#,
+        "\"",
+    ] {
         assert!(!compare(text), "{text}");
     }
-    assert!(compare(r#"{"rows":[["a",null,null,null,null,null,null]],"total":18446744073709551615}"#));
+    assert!(compare(
+        r#"{"rows":[["a",null,null,null,null,null,null]],"total":18446744073709551615}"#
+    ));
     assert!(!compare(r#"{"rows":[],"total":18446744073709551616}"#));
 }
 
@@ -111,7 +170,9 @@ fn string_ends_are_found_at_every_position_of_a_block() {
     for length in 0..3 * BLOCK_BYTES {
         for filling in ["a", "é", "😀", r"\n"] {
             let filling = filling.repeat(length);
-            assert!(compare(&format!(r#"{{"rows":[{{"id":"{filling}","other":"{filling}"}}],"a":"b"}}"#)));
+            assert!(compare(&format!(
+                r#"{{"rows":[{{"id":"{filling}","other":"{filling}"}}],"a":"b"}}"#
+            )));
             assert!(!compare(&format!(r#"{{"rows":[{{"id":"{filling}"#)));
         }
     }
@@ -125,15 +186,25 @@ fn depth_is_limited_where_values_are_kept() {
         compare(&nested(depth).replace('[', r#"{"a":"#).replace(']', "}"));
     }
     let skipped = nested(1_000_000);
-    assert!(from_str::<Page<'_>>(&format!(r#"{{"other":{skipped},"rows":[{{"id":"a","type":{skipped}}}]}}"#)).is_ok());
+    assert!(
+        from_str::<Page<'_>>(&format!(
+            r#"{{"other":{skipped},"rows":[{{"id":"a","type":{skipped}}}]}}"#
+        ))
+        .is_ok()
+    );
     assert!(from_str::<Page<'_>>(&"[".repeat(1_000_000)).is_err());
     assert!(from_str::<IgnoredAny>(&"[".repeat(1_000_000)).is_err());
 }
 
 #[test]
 fn errors_hold_no_text() {
-    let error = from_str::<Page<'_>>(r#"{"rows":["secret"]}"#).err().unwrap();
-    assert_eq!(format!("{error} {error:?}"), "not the expected JSON Invalid");
+    let error = from_str::<Page<'_>>(r#"{"rows":["secret"]}"#)
+        .err()
+        .unwrap();
+    assert_eq!(
+        format!("{error} {error:?}"),
+        "not the expected JSON Invalid"
+    );
 }
 
 fn space() -> impl Strategy<Value = String> {
@@ -160,11 +231,13 @@ fn scalar() -> impl Strategy<Value = String> {
 fn value() -> impl Strategy<Value = String> {
     scalar().prop_recursive(4, 24, 5, |inner| {
         let name = prop_oneof![1 => string(), 2 => Just(r#""next""#.to_owned())];
-        let member =
-            (name, space(), inner.clone(), space()).prop_map(|(name, a, value, b)| format!("{name}{a}:{value}{b}"));
+        let member = (name, space(), inner.clone(), space())
+            .prop_map(|(name, a, value, b)| format!("{name}{a}:{value}{b}"));
         prop_oneof![
-            (vec(inner, 0..5), space()).prop_map(|(items, space)| format!("[{space}{}]", items.join(","))),
-            (vec(member, 0..5), space()).prop_map(|(members, space)| format!("{{{space}{}}}", members.join(","))),
+            (vec(inner, 0..5), space())
+                .prop_map(|(items, space)| format!("[{space}{}]", items.join(","))),
+            (vec(member, 0..5), space())
+                .prop_map(|(members, space)| format!("{{{space}{}}}", members.join(","))),
         ]
     })
 }
@@ -193,8 +266,13 @@ fn row() -> impl Strategy<Value = String> {
 
 fn page() -> impl Strategy<Value = String> {
     (vec(row(), 0..5), prop::option::of(value()), space()).prop_map(|(rows, other, space)| {
-        let other = other.map(|value| format!(r#","other":{value}"#)).unwrap_or_default();
-        format!(r#"{space}{{"rows":[{}]{space}{other}}}{space}"#, rows.join(","))
+        let other = other
+            .map(|value| format!(r#","other":{value}"#))
+            .unwrap_or_default();
+        format!(
+            r#"{space}{{"rows":[{}]{space}{other}}}{space}"#,
+            rows.join(",")
+        )
     })
 }
 

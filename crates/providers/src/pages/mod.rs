@@ -1,9 +1,10 @@
 //! Reads a provider's transactions and trades page by page. All reads of rows go through here.
 //!
-//! A page reader holds where the next page begins, and no row. It passes on the rows of the query's range as each page
-//! comes in. After an error, or if the future is dropped, the next call reads the same page again, so the caller must
-//! discard the rows of the failed call. A list that cannot be read on fails for good ([`TransactionPages::is_broken`]).
-//! Deadline and budget are those of the [`CallContext`] of each call.
+//! A page reader holds where the next page begins, and no row. It passes on the rows of the query's
+//! range as each page comes in. After an error, or if the future is dropped, the next call reads
+//! the same page again, so the caller must discard the rows of the failed call. A list that cannot
+//! be read on fails for good ([`TransactionPages::is_broken`]). Deadline and budget are those of
+//! the [`CallContext`] of each call.
 
 use std::ops::ControlFlow;
 
@@ -14,11 +15,12 @@ use jiff::civil::Date;
 use secrecy::SecretString;
 
 use crate::{
-    Banking, Brokerage, CallContext, Cursor, Error, PageRequest, RowSink, TradeQuery, TradeSink, TransactionQuery,
+    Banking, Brokerage, CallContext, Cursor, Error, PageRequest, RowSink, TradeQuery, TradeSink,
+    TransactionQuery,
 };
 
-/// A list fails after this many pages. Akahu has the smallest pages, 100 rows (docs/providers/akahu.md#pages): there
-/// the limit is 200,000 rows.
+/// A list fails after this many pages. Akahu has the smallest pages, 100 rows
+/// (docs/providers/akahu.md#pages): there the limit is 200,000 rows.
 pub const PAGES_MAX: u32 = 2_000;
 
 const TOO_MANY_PAGES: Error = Error::Malformed("too many pages");
@@ -41,7 +43,8 @@ pub struct TransactionList<'l> {
     pub until: Option<Timestamp>,
 }
 
-/// Reads the pages of a list of transactions, newest first. A row that moves to the next page meanwhile comes twice.
+/// Reads the pages of a list of transactions, newest first. A row that moves to the next page
+/// meanwhile comes twice.
 #[derive(Default)]
 pub struct TransactionPages {
     /// Of the next page. `None` for the first.
@@ -54,12 +57,18 @@ pub struct TransactionPages {
 impl TransactionPages {
     /// Starts at the page of a cursor, or at the first.
     pub fn at(cursor: Option<Cursor>) -> Self {
-        Self { cursor, ..Self::default() }
+        Self {
+            cursor,
+            ..Self::default()
+        }
     }
 
     /// Behind the last row of a list. No page follows.
     pub fn at_end() -> Self {
-        Self { is_ended: true, ..Self::default() }
+        Self {
+            is_ended: true,
+            ..Self::default()
+        }
     }
 
     /// The cursor of the next page. `None` for the first page, and at the end.
@@ -76,8 +85,8 @@ impl TransactionPages {
         self.broken.is_some()
     }
 
-    /// Reads the next page, of at most `rows` rows, and passes its rows of the query's range to `sink`. Returns whether
-    /// pages may follow. A page may have no rows.
+    /// Reads the next page, of at most `rows` rows, and passes its rows of the query's range to
+    /// `sink`. Returns whether pages may follow. A page may have no rows.
     pub async fn next(
         &mut self,
         list: &TransactionList<'_>,
@@ -90,26 +99,43 @@ impl TransactionPages {
         }
         check(&mut self.broken, self.pages_read)?;
         let (range, until) = (list.query.interval, list.until);
-        let queried = DateRange { to: until.map_or(range.to, Bound::Instant), ..*range };
-        let query = TransactionQuery { interval: &queried, ..list.query };
+        let queried = DateRange {
+            to: until.map_or(range.to, Bound::Instant),
+            ..*range
+        };
+        let query = TransactionQuery {
+            interval: &queried,
+            ..list.query
+        };
         let mut days = DayFinder::new(query.zone);
         let mut in_range = |row: Transaction<'_>| {
             let day = row.day.unwrap_or_else(|| days.day_of(row.instant));
-            if until.is_none_or(|until| row.instant <= until) && range.contains(row.instant, || day) {
+            if until.is_none_or(|until| row.instant <= until) && range.contains(row.instant, || day)
+            {
                 sink(&row, day);
             }
         };
-        let page = PageRequest { cursor: self.cursor.as_ref(), rows: rows.min(list.provider.page_rows_max()) };
-        let next = list.provider.transactions(context, list.credentials, &query, page, &mut in_range).await?;
+        let page = PageRequest {
+            cursor: self.cursor.as_ref(),
+            rows: rows.min(list.provider.page_rows_max()),
+        };
+        let next = list
+            .provider
+            .transactions(context, list.credentials, &query, page, &mut in_range)
+            .await?;
         self.pages_read += 1;
         if next.is_some() && next == self.cursor {
-            return Err(self.broken.insert(Error::Malformed("the next page is the current page")).clone());
+            return Err(self
+                .broken
+                .insert(Error::Malformed("the next page is the current page"))
+                .clone());
         }
         (self.is_ended, self.cursor) = (next.is_none(), next);
         Ok(!self.is_ended)
     }
 
-    /// Reads all further pages, of the largest size. After [`ControlFlow::Break`] no row is passed and no page read.
+    /// Reads all further pages, of the largest size. After [`ControlFlow::Break`] no row is passed
+    /// and no page read.
     pub async fn read_to_end(
         &mut self,
         list: &TransactionList<'_>,
@@ -143,9 +169,9 @@ pub struct TradeList<'l> {
 
 /// Reads the pages of a list of trades, newest first.
 ///
-/// Fails for good with [`Error::Unavailable`] if the total changes between two pages, since a row was then added or
-/// removed. Equal trades have equal ids, so a row that moved to the next page could not be distinguished from a second
-/// equal trade. The caller can begin again.
+/// Fails for good with [`Error::Unavailable`] if the total changes between two pages, since a row
+/// was then added or removed. Equal trades have equal ids, so a row that moved to the next page
+/// could not be distinguished from a second equal trade. The caller can begin again.
 #[derive(Default)]
 pub struct TradePages {
     row: u64,
@@ -158,12 +184,19 @@ pub struct TradePages {
 impl TradePages {
     /// Starts at a row of the provider's list.
     pub fn at(row: u64) -> Self {
-        Self { row, ..Self::default() }
+        Self {
+            row,
+            ..Self::default()
+        }
     }
 
     /// Behind the last row of a list. No page follows.
     pub fn at_end() -> Self {
-        Self { row: u64::MAX, total: Some(u64::MAX), ..Self::default() }
+        Self {
+            row: u64::MAX,
+            total: Some(u64::MAX),
+            ..Self::default()
+        }
     }
 
     /// The number of the next row in the provider's list.
@@ -176,7 +209,8 @@ impl TradePages {
         self.total
     }
 
-    /// The total that the provider stated with the last page, which may be larger than [`Self::total`].
+    /// The total that the provider stated with the last page, which may be larger than
+    /// [`Self::total`].
     pub fn stated_total(&self) -> Option<u64> {
         self.stated_total
     }
@@ -190,8 +224,9 @@ impl TradePages {
         self.broken.is_some()
     }
 
-    /// Reads the next page, of at most `rows` rows, and passes its rows of the query's range to `sink`, with their
-    /// numbers in the provider's list. Returns whether pages may follow. A page may have no rows.
+    /// Reads the next page, of at most `rows` rows, and passes its rows of the query's range to
+    /// `sink`, with their numbers in the provider's list. Returns whether pages may follow. A page
+    /// may have no rows.
     pub async fn next(
         &mut self,
         list: &TradeList<'_>,
@@ -204,27 +239,53 @@ impl TradePages {
         }
         check(&mut self.broken, self.pages_read)?;
         let (first, range, until) = (self.row, list.query.span, list.until);
-        let queried = DateFilter { to: until.map(Bound::Instant).or(range.to), ..*range };
-        let query = TradeQuery { span: &queried, ..list.query };
+        let queried = DateFilter {
+            to: until.map(Bound::Instant).or(range.to),
+            ..*range
+        };
+        let query = TradeQuery {
+            span: &queried,
+            ..list.query
+        };
         let mut in_range = |at: u64, row: Trade<'_>| {
-            if until.is_none_or(|until| row.time.instant() <= until) && range.contains(row.time, query.zone) {
+            if until.is_none_or(|until| row.time.instant() <= until)
+                && range.contains(row.time, query.zone)
+            {
                 sink(first + at, row);
             }
         };
         let rows = rows.min(list.provider.trades_rows_max());
-        let page = list.provider.trades(context, list.credentials, &query, first, rows, &mut in_range).await?;
+        let page = list
+            .provider
+            .trades(
+                context,
+                list.credentials,
+                &query,
+                first,
+                rows,
+                &mut in_range,
+            )
+            .await?;
         self.pages_read += 1;
         self.stated_total = Some(page.total);
         if self.total.is_some_and(|total| total != page.total) {
-            return Err(self.broken.insert(Error::unavailable("the list changed while it was read")).clone());
+            return Err(self
+                .broken
+                .insert(Error::unavailable("the list changed while it was read"))
+                .clone());
         }
         self.row += page.rows;
         // A page without rows is the last page, even if the total is larger.
-        self.total = Some(if page.rows == 0 { page.total.min(first) } else { page.total.max(self.row) });
+        self.total = Some(if page.rows == 0 {
+            page.total.min(first)
+        } else {
+            page.total.max(self.row)
+        });
         Ok(!self.is_ended())
     }
 
-    /// Reads all further pages, of the largest size. After [`ControlFlow::Break`] no row is passed and no page read.
+    /// Reads all further pages, of the largest size. After [`ControlFlow::Break`] no row is passed
+    /// and no page read.
     pub async fn read_to_end(
         &mut self,
         list: &TradeList<'_>,

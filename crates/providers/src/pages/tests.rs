@@ -24,7 +24,11 @@ fn at(row: u64) -> Timestamp {
 }
 
 fn context() -> CallContext {
-    CallContext::new(Instant::now() + Duration::from_secs(20), simulated::at(NOW), crate::Cause::Schedule)
+    CallContext::new(
+        Instant::now() + Duration::from_secs(20),
+        simulated::at(NOW),
+        crate::Cause::Schedule,
+    )
 }
 
 /// Maps the number of a page to its rows and the number of the next page.
@@ -60,7 +64,8 @@ impl Banking for Bank {
     }
 }
 
-/// The result of a read to the end. `requests` holds the numbers of the requested pages, or the offsets.
+/// The result of a read to the end. `requests` holds the numbers of the requested pages, or the
+/// offsets.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     rows: Vec<String>,
@@ -69,24 +74,54 @@ struct Outcome {
 }
 
 fn outcome_of(rows: &[u64], outcome: Result<(), Error>, requests: Vec<u64>) -> Outcome {
-    Outcome { rows: rows.iter().map(u64::to_string).collect(), outcome, requests }
+    Outcome {
+        rows: rows.iter().map(u64::to_string).collect(),
+        outcome,
+        requests,
+    }
 }
 
 /// Reads the rows 2 to 100 and breaks after `rows_max` rows.
 async fn read_transactions(pages: Pages, rows_max: usize) -> Outcome {
-    let bank = Bank { pages, requested_pages: Mutex::default() };
+    let bank = Bank {
+        pages,
+        requested_pages: Mutex::default(),
+    };
     let accounts = [account("1")];
-    let interval = DateRange { from: Bound::Instant(at(100)), to: Bound::Instant(at(2)) };
-    let query = TransactionQuery { accounts: &accounts, one_account: false, interval: &interval, zone: &TimeZone::UTC };
+    let interval = DateRange {
+        from: Bound::Instant(at(100)),
+        to: Bound::Instant(at(2)),
+    };
+    let query = TransactionQuery {
+        accounts: &accounts,
+        one_account: false,
+        interval: &interval,
+        zone: &TimeZone::UTC,
+    };
     let mut rows = Vec::new();
     let mut sink = |row: &Transaction<'_>| {
         rows.push(row.id.to_string());
-        if rows.len() < rows_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if rows.len() < rows_max {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
     };
     let credentials = SecretString::from("");
-    let list = TransactionList { provider: &bank, credentials: &credentials, query, until: None };
-    let outcome = TransactionPages::default().read_to_end(&list, &context(), &mut sink).await;
-    Outcome { rows, outcome, requests: bank.requested_pages.into_inner() }
+    let list = TransactionList {
+        provider: &bank,
+        credentials: &credentials,
+        query,
+        until: None,
+    };
+    let outcome = TransactionPages::default()
+        .read_to_end(&list, &context(), &mut sink)
+        .await;
+    Outcome {
+        rows,
+        outcome,
+        requests: bank.requested_pages.into_inner(),
+    }
 }
 
 #[tokio::test]
@@ -99,16 +134,27 @@ async fn all_pages_of_the_interval_are_read() {
         _ => Ok((vec![100, 101, 102], None)),
     };
     let found = read_transactions(pages, usize::MAX).await;
-    assert_eq!(found, outcome_of(&[2, 3, 3, 4, 100], Ok(()), vec![0, 1, 2, 3]));
+    assert_eq!(
+        found,
+        outcome_of(&[2, 3, 3, 4, 100], Ok(()), vec![0, 1, 2, 3])
+    );
 }
 
 #[tokio::test]
 async fn transactions_stop_on_break() {
     let pages = |page| Ok((vec![2 * page, 2 * page + 1], Some(page + 1)));
     let found = read_transactions(pages, 3).await;
-    assert_eq!(found, outcome_of(&[2, 3, 4], Ok(()), vec![0, 1, 2]), "the rest of the page is dropped");
+    assert_eq!(
+        found,
+        outcome_of(&[2, 3, 4], Ok(()), vec![0, 1, 2]),
+        "the rest of the page is dropped"
+    );
     let found = read_transactions(pages, 2).await;
-    assert_eq!(found, outcome_of(&[2, 3], Ok(()), vec![0, 1]), "no further page is read");
+    assert_eq!(
+        found,
+        outcome_of(&[2, 3], Ok(()), vec![0, 1]),
+        "no further page is read"
+    );
 }
 
 #[tokio::test]
@@ -124,7 +170,10 @@ async fn failed_page_ends_the_read() {
 #[tokio::test]
 async fn endless_pages_fail() {
     let found = read_transactions(|page| Ok((vec![50], Some(page.max(7)))), usize::MAX).await;
-    assert_eq!(found.outcome, Err(Error::Malformed("the next page is the current page")));
+    assert_eq!(
+        found.outcome,
+        Err(Error::Malformed("the next page is the current page"))
+    );
     assert_eq!(found.requests, [0, 7]);
 
     let found = read_transactions(|page| Ok((vec![50], Some(page + 1))), usize::MAX).await;
@@ -133,12 +182,21 @@ async fn endless_pages_fail() {
 
     let last_page = u64::from(PAGES_MAX) - 1;
     assert_eq!(last_page, 1_999);
-    let found = read_transactions(|page| Ok((vec![], (page < 1_999).then_some(page + 1))), usize::MAX).await;
+    let found = read_transactions(
+        |page| Ok((vec![], (page < 1_999).then_some(page + 1))),
+        usize::MAX,
+    )
+    .await;
     assert_eq!(found.outcome, Ok(()));
-    assert_eq!(found.requests.last(), Some(&last_page), "the last allowed page");
+    assert_eq!(
+        found.requests.last(),
+        Some(&last_page),
+        "the last allowed page"
+    );
 }
 
-/// A list of trades with pages of ten. `total` maps the offset of a request to the total in the response.
+/// A list of trades with pages of ten. `total` maps the offset of a request to the total in the
+/// response.
 struct Broker {
     rows: u64,
     total: fn(u64) -> u64,
@@ -178,25 +236,54 @@ impl Brokerage for Broker {
                 rows(number - offset, row(number).trade(query.account));
             }
         }
-        Ok(TradePage { rows: end - offset, total: (self.total)(offset) })
+        Ok(TradePage {
+            rows: end - offset,
+            total: (self.total)(offset),
+        })
     }
 }
 
 /// Reads the trades from row 2 on and breaks after `rows_max` rows.
 async fn read_trades(list_rows: u64, total: fn(u64) -> u64, rows_max: usize) -> Outcome {
-    let broker = Broker { rows: list_rows, total, requested_offsets: Mutex::default() };
+    let broker = Broker {
+        rows: list_rows,
+        total,
+        requested_offsets: Mutex::default(),
+    };
     let account = account("1");
-    let span = DateFilter { from: None, to: Some(Bound::Instant(at(2))) };
-    let query = TradeQuery { account: &account, span: &span, zone: &TimeZone::UTC };
+    let span = DateFilter {
+        from: None,
+        to: Some(Bound::Instant(at(2))),
+    };
+    let query = TradeQuery {
+        account: &account,
+        span: &span,
+        zone: &TimeZone::UTC,
+    };
     let mut rows = Vec::new();
     let mut sink = |row: &Trade<'_>| {
         rows.push(row.symbol.to_string());
-        if rows.len() < rows_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if rows.len() < rows_max {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
     };
     let credentials = SecretString::from("");
-    let list = TradeList { provider: &broker, credentials: &credentials, query, until: None };
-    let outcome = TradePages::default().read_to_end(&list, &context(), &mut sink).await;
-    Outcome { rows, outcome, requests: broker.requested_offsets.into_inner() }
+    let list = TradeList {
+        provider: &broker,
+        credentials: &credentials,
+        query,
+        until: None,
+    };
+    let outcome = TradePages::default()
+        .read_to_end(&list, &context(), &mut sink)
+        .await;
+    Outcome {
+        rows,
+        outcome,
+        requests: broker.requested_offsets.into_inner(),
+    }
 }
 
 #[tokio::test]
@@ -206,7 +293,10 @@ async fn all_pages_of_trades_are_read() {
     assert_eq!(found, outcome_of(&expected, Ok(()), vec![0, 10, 20]));
     let found = read_trades(20, |_| 20, usize::MAX).await;
     assert_eq!(found.requests, [0, 10], "no page after the last row");
-    assert_eq!(read_trades(0, |_| 0, usize::MAX).await, outcome_of(&[], Ok(()), vec![0]));
+    assert_eq!(
+        read_trades(0, |_| 0, usize::MAX).await,
+        outcome_of(&[], Ok(()), vec![0])
+    );
     let found = read_trades(10, |_| 99, usize::MAX).await;
     assert_eq!(found.requests, [0, 10], "a page without rows is the end");
 }
@@ -221,7 +311,10 @@ async fn trades_stop_on_break() {
 async fn changed_total_fails() {
     for total in [|offset| 40 + offset / 10, |offset| 40 - offset / 20] {
         let found = read_trades(40, total, usize::MAX).await;
-        assert_eq!(found.outcome, Err(Error::unavailable("the list changed while it was read")));
+        assert_eq!(
+            found.outcome,
+            Err(Error::unavailable("the list changed while it was read"))
+        );
     }
 }
 

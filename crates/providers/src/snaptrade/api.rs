@@ -1,4 +1,5 @@
-//! The HTTP calls of SnapTrade's API, with request signatures, rate budgets and the mapping of errors.
+//! The HTTP calls of SnapTrade's API, with request signatures, rate budgets and the mapping of
+//! errors.
 
 use bellbird_domain::ConnectionStatus;
 use hyper::Method;
@@ -21,11 +22,18 @@ use crate::{CallContext, Error, linking};
 /// The largest page of activities (docs/providers/snaptrade.md#activities).
 pub(super) const ACTIVITIES_MAX: u32 = 1_000;
 
-/// The characters that the official Python client encodes in a value of the query. A space becomes `%20`.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+/// The characters that the official Python client encodes in a value of the query. A space becomes
+/// `%20`.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
 
 /// A signature holds the time.
-pub(super) const CREDENTIALS: &str = "snaptrade.client_id, snaptrade.consumer_key or this machine's clock";
+pub(super) const CREDENTIALS: &str =
+    "snaptrade.client_id, snaptrade.consumer_key or this machine's clock";
 
 /// SnapTrade's API with the key of one client.
 pub(super) struct Api {
@@ -66,14 +74,28 @@ struct Request<'a> {
 }
 
 impl Api {
-    pub(super) fn new(client: Client, base_url: Url, client_id: String, consumer_key: &SecretString) -> Self {
-        Self { client, base_url, client_id, signer: Signer::new(consumer_key), budgets: Mutex::default() }
+    pub(super) fn new(
+        client: Client,
+        base_url: Url,
+        client_id: String,
+        consumer_key: &SecretString,
+    ) -> Self {
+        Self {
+            client,
+            base_url,
+            client_id,
+            signer: Signer::new(consumer_key),
+            budgets: Mutex::default(),
+        }
     }
 
     /// Reads the client's own settings, to check that the provider accepts the key.
     pub(super) async fn partner(&self, context: &CallContext) -> Result<(), Error> {
         let request = get("partner", Subject::Client, &["snapTrade", "partners"], None);
-        self.send(context, &request, |response| response.success::<IgnoredAny>().map(|_| ())).await
+        self.send(context, &request, |response| {
+            response.success::<IgnoredAny>().map(|_| ())
+        })
+        .await
     }
 
     pub(super) fn is_client_id(&self, client_id: &str) -> bool {
@@ -85,16 +107,29 @@ impl Api {
         self.signer.is_signed(body, signature)
     }
 
-    /// Registers a user with an id that the caller chooses. It makes one attempt: the provider would reject a second
-    /// one, and it returns the secret only once (docs/providers/snaptrade.md#users).
-    pub(super) async fn register_user(&self, context: &CallContext, id: &str) -> Result<User, Error> {
+    /// Registers a user with an id that the caller chooses. It makes one attempt: the provider
+    /// would reject a second one, and it returns the secret only once
+    /// (docs/providers/snaptrade.md#users).
+    pub(super) async fn register_user(
+        &self,
+        context: &CallContext,
+        id: &str,
+    ) -> Result<User, Error> {
         let path = &["snapTrade", "registerUser"];
         let body = json!({"userId": id});
         let request = get("register_user", Subject::Client, path, None);
-        let request = Request { method: Method::POST, body: Some(&body), attempts: Attempts::One, ..request };
+        let request = Request {
+            method: Method::POST,
+            body: Some(&body),
+            attempts: Attempts::One,
+            ..request
+        };
         let read = |response: &Response| {
             let registered: wire::Registered = response.success()?;
-            Ok(User { id: id.to_owned(), secret: registered.user_secret })
+            Ok(User {
+                id: id.to_owned(),
+                secret: registered.user_secret,
+            })
         };
         self.send(context, &request, read).await
     }
@@ -104,14 +139,32 @@ impl Api {
         let path = &["snapTrade", "deleteUser"];
         let query = &[("userId", id)];
         let request = get("delete_user", Subject::DeletedUser, path, None);
-        self.send(context, &Request { method: Method::DELETE, query, ..request }, |_| Ok(())).await
+        self.send(
+            context,
+            &Request {
+                method: Method::DELETE,
+                query,
+                ..request
+            },
+            |_| Ok(()),
+        )
+        .await
     }
 
-    /// The URL of a connection portal page. It works for five minutes (docs/providers/snaptrade.md#connection-portal).
-    /// An unused page has no effect.
-    pub(super) async fn log_in(&self, context: &CallContext, user: Option<&User>, body: &Value) -> Result<Url, Error> {
+    /// The URL of a connection portal page. It works for five minutes
+    /// (docs/providers/snaptrade.md#connection-portal). An unused page has no effect.
+    pub(super) async fn log_in(
+        &self,
+        context: &CallContext,
+        user: Option<&User>,
+        body: &Value,
+    ) -> Result<Url, Error> {
         let path = &["snapTrade", "login"];
-        let request = Request { method: Method::POST, body: Some(body), ..get("login", Subject::User, path, user) };
+        let request = Request {
+            method: Method::POST,
+            body: Some(body),
+            ..get("login", Subject::User, path, user)
+        };
         let read = |response: &Response| {
             let login: wire::Login<'_> = response.success()?;
             linking::consent_page_url(login.redirect_uri.as_str())
@@ -125,7 +178,8 @@ impl Api {
         user: Option<&User>,
     ) -> Result<Vec<wire::Connection>, Error> {
         let request = get("connections", Subject::User, &["authorizations"], user);
-        self.send(context, &request, |response| response.success()).await
+        self.send(context, &request, |response| response.success())
+            .await
     }
 
     pub(super) async fn connection(
@@ -136,7 +190,8 @@ impl Api {
     ) -> Result<wire::Connection, Error> {
         let path = &["authorizations", id];
         let request = get("connection", Subject::Connection, path, user);
-        self.send(context, &request, |response| response.success()).await
+        self.send(context, &request, |response| response.success())
+            .await
     }
 
     /// Deletes a connection. The provider queues the deletion.
@@ -147,11 +202,15 @@ impl Api {
         id: &str,
     ) -> Result<(), Error> {
         let path = &["connection", id];
-        let request = Request { method: Method::DELETE, ..get("delete_connection", Subject::Connection, path, user) };
+        let request = Request {
+            method: Method::DELETE,
+            ..get("delete_connection", Subject::Connection, path, user)
+        };
         self.send(context, &request, |_| Ok(())).await
     }
 
-    /// The accounts of a connection. As in all calls, `read` must keep nothing if it fails: the call may be retried.
+    /// The accounts of a connection. As in all calls, `read` must keep nothing if it fails: the
+    /// call may be retried.
     pub(super) async fn accounts<T: Send>(
         &self,
         context: &CallContext,
@@ -161,7 +220,8 @@ impl Api {
     ) -> Result<T, Error> {
         let path = &["authorizations", connection_id, "accounts"];
         let request = get("accounts", Subject::Connection, path, user);
-        self.send(context, &request, |response| read(response.success()?)).await
+        self.send(context, &request, |response| read(response.success()?))
+            .await
     }
 
     /// The cash of an account in each currency.
@@ -174,7 +234,8 @@ impl Api {
     ) -> Result<T, Error> {
         let path = &["accounts", account_id, "balances"];
         let request = get("balances", Subject::Account(account_id), path, user);
-        self.send(context, &request, |response| read(response.success()?)).await
+        self.send(context, &request, |response| read(response.success()?))
+            .await
     }
 
     pub(super) async fn positions<T: Send>(
@@ -186,7 +247,8 @@ impl Api {
     ) -> Result<T, Error> {
         let path = &["accounts", account_id, "positions", "all"];
         let request = get("positions", Subject::Account(account_id), path, user);
-        self.send(context, &request, |response| read(response.success()?)).await
+        self.send(context, &request, |response| read(response.success()?))
+            .await
     }
 
     pub(super) async fn activities<T: Send>(
@@ -198,12 +260,15 @@ impl Api {
         read: impl FnMut(&Response) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let path = &["accounts", account_id, "activities"];
-        let request = Request { query, ..get("activities", Subject::Account(account_id), path, user) };
+        let request = Request {
+            query,
+            ..get("activities", Subject::Account(account_id), path, user)
+        };
         self.send(context, &request, read).await
     }
 
-    /// Makes a call unless its rate budget is used up; a request waits for that. `read` gets responses with status 2xx
-    /// only.
+    /// Makes a call unless its rate budget is used up; a request waits for that. `read` gets
+    /// responses with status 2xx only.
     async fn send<T: Send>(
         &self,
         context: &CallContext,
@@ -216,47 +281,83 @@ impl Api {
         };
         let admit = || self.budgets.lock().admit(Instant::now(), account);
         while let Err(wait) = admit() {
-            let refused = Error::RateLimited { retry_after: Some(wait) };
-            context.wait_out(refused).await.inspect_err(|_| count_rejected(NAME, "provider_budget"))?;
+            let refused = Error::RateLimited {
+                retry_after: Some(wait),
+            };
+            context
+                .wait_out(refused)
+                .await
+                .inspect_err(|_| count_rejected(NAME, "provider_budget"))?;
         }
         let build = || self.signed(request, context.wall_clock());
         let accept = |response: &Response| {
-            self.budgets.lock().update(Instant::now(), account, response);
+            self.budgets
+                .lock()
+                .update(Instant::now(), account, response);
             if let Some((calls_per_minute, remaining, reset)) = quota(&response.headers) {
-                self.client.correct_window(calls_per_minute, remaining, reset);
+                self.client
+                    .correct_window(calls_per_minute, remaining, reset);
             }
-            let outcome =
-                if response.status.is_success() { read(response) } else { Err(self.error_of(request, response)) };
+            let outcome = if response.status.is_success() {
+                read(response)
+            } else {
+                Err(self.error_of(request, response))
+            };
             outcome.map_err(|error| match admit() {
                 // The provider would reject a retry before the budget opens again.
                 Err(wait) if error.is_transient() && error.retry_after() < Some(wait) => {
-                    Error::RateLimited { retry_after: Some(wait) }
+                    Error::RateLimited {
+                        retry_after: Some(wait),
+                    }
                 }
                 _ => error,
             })
         };
-        self.client.call_in(request.attempts, context, request.operation, build, accept).await
+        self.client
+            .call_in(request.attempts, context, request.operation, build, accept)
+            .await
     }
 
-    /// Builds a signed request, again for every attempt, because the signature includes the time. Path and query are
-    /// read back from the URL, so that the signed text equals the sent one.
+    /// Builds a signed request, again for every attempt, because the signature includes the time.
+    /// Path and query are read back from the URL, so that the signed text equals the sent one.
     fn signed(&self, request: &Request<'_>, now: Timestamp) -> RequestBuilder {
         let url = self.url(request, now);
         let body = request.body.unwrap_or(&Value::Null);
-        let signature = self.signer.sign(body, url.path(), url.query().unwrap_or_default());
-        let signed = RequestBuilder::new(request.method.clone(), &url).header("Signature", signature);
-        if let Some(body) = request.body { signed.json(body) } else { signed }
+        let signature = self
+            .signer
+            .sign(body, url.path(), url.query().unwrap_or_default());
+        let signed =
+            RequestBuilder::new(request.method.clone(), &url).header("Signature", signature);
+        if let Some(body) = request.body {
+            signed.json(body)
+        } else {
+            signed
+        }
     }
 
-    /// Any order of parameters is valid (docs/providers/snaptrade.md#request-signatures). This one is that of the
-    /// official Python client.
+    /// Any order of parameters is valid (docs/providers/snaptrade.md#request-signatures). This one
+    /// is that of the official Python client.
     fn url(&self, request: &Request<'_>, now: Timestamp) -> Url {
-        let user = request.user.map(|user| [("userId", user.id.as_str()), ("userSecret", user.secret.as_str())]);
+        let user = request.user.map(|user| {
+            [
+                ("userId", user.id.as_str()),
+                ("userSecret", user.secret.as_str()),
+            ]
+        });
         let timestamp = now.as_second().to_string();
-        let client_params = [("clientId", self.client_id.as_str()), ("timestamp", timestamp.as_str())];
-        let pairs = request.query.iter().copied().chain(user.into_iter().flatten()).chain(client_params);
-        let pairs: Vec<String> =
-            pairs.map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, ENCODED))).collect();
+        let client_params = [
+            ("clientId", self.client_id.as_str()),
+            ("timestamp", timestamp.as_str()),
+        ];
+        let pairs = request
+            .query
+            .iter()
+            .copied()
+            .chain(user.into_iter().flatten())
+            .chain(client_params);
+        let pairs: Vec<String> = pairs
+            .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, ENCODED)))
+            .collect();
         let mut url = with_path(&self.base_url, request.path);
         url.set_query(Some(&pairs.join("&")));
         url
@@ -269,7 +370,10 @@ impl Api {
         tracing::debug!(provider = %NAME, operation, status, code = code.as_deref(), "provider call rejected");
         match (status, code.as_deref()) {
             (401, Some("1083")) => Error::ReconnectNeeded(ConnectionStatus::Revoked),
-            (401, _) => Error::OperatorRejected { settings: CREDENTIALS, status },
+            (401, _) => Error::OperatorRejected {
+                settings: CREDENTIALS,
+                status,
+            },
             (402, Some("3003")) => Error::ReconnectNeeded(ConnectionStatus::Invalidated),
             // A 404 that is not JSON comes from a proxy and says nothing about the resource.
             (404, _)
@@ -278,9 +382,10 @@ impl Api {
             {
                 Error::ReconnectNeeded(ConnectionStatus::Revoked)
             }
-            (409 | 425, _) => {
-                Error::Unavailable { reason: "not ready yet", retry_after: retry_after(&response.headers) }
-            }
+            (409 | 425, _) => Error::Unavailable {
+                reason: "not ready yet",
+                retry_after: retry_after(&response.headers),
+            },
             (410, _) => {
                 tracing::warn!(provider = %NAME, operation, "operation retired for this key");
                 Error::Rejected { status }
@@ -290,8 +395,22 @@ impl Api {
     }
 }
 
-fn get<'a>(operation: &'static str, subject: Subject<'a>, path: &'a [&'a str], user: Option<&'a User>) -> Request<'a> {
-    Request { operation, method: Method::GET, subject, path, query: &[], user, body: None, attempts: Attempts::Several }
+fn get<'a>(
+    operation: &'static str,
+    subject: Subject<'a>,
+    path: &'a [&'a str],
+    user: Option<&'a User>,
+) -> Request<'a> {
+    Request {
+        operation,
+        method: Method::GET,
+        subject,
+        path,
+        query: &[],
+        user,
+        body: None,
+        attempts: Attempts::Several,
+    }
 }
 
 /// The error code in a body. None if it has none, or one that is unsafe to log.
@@ -320,15 +439,30 @@ mod tests {
     fn api(base_url: &str) -> Api {
         let client = Client::new(NAME, crate::test_support::client_settings(20)).unwrap();
         let key = SecretString::from("test-consumer-key-1");
-        Api::new(client, base_url.parse().unwrap(), "TESTCLIENT".to_owned(), &key)
+        Api::new(
+            client,
+            base_url.parse().unwrap(),
+            "TESTCLIENT".to_owned(),
+            &key,
+        )
     }
 
     fn user(id: &str, secret: &str) -> User {
-        User { id: id.to_owned(), secret: secret.to_owned() }
+        User {
+            id: id.to_owned(),
+            secret: secret.to_owned(),
+        }
     }
 
-    fn request<'a>(query: &'a [(&'a str, &'a str)], path: &'a [&'a str], user: Option<&'a User>) -> Request<'a> {
-        Request { query, ..get("test", Subject::User, path, user) }
+    fn request<'a>(
+        query: &'a [(&'a str, &'a str)],
+        path: &'a [&'a str],
+        user: Option<&'a User>,
+    ) -> Request<'a> {
+        Request {
+            query,
+            ..get("test", Subject::User, path, user)
+        }
     }
 
     /// Path, query and signature of a request.
@@ -336,7 +470,11 @@ mod tests {
         let at = Timestamp::from_second(AT).unwrap();
         let built = api.signed(request, at).build().unwrap();
         let signature = built.headers()["Signature"].to_str().unwrap().to_owned();
-        (built.uri().path().to_owned(), built.uri().query().unwrap().to_owned(), signature)
+        (
+            built.uri().path().to_owned(),
+            built.uri().query().unwrap().to_owned(),
+            signature,
+        )
     }
 
     #[tokio::test]
@@ -358,15 +496,28 @@ mod tests {
             ("limit", "100"),
             ("type", "BUY,SELL"),
         ];
-        let path = ["accounts", "917c8734-8470-4a3e-a18f-57c3f2ee6631", "activities"];
+        let path = [
+            "accounts",
+            "917c8734-8470-4a3e-a18f-57c3f2ee6631",
+            "activities",
+        ];
         let (_, query, signature) = sent(&api, &request(&query, &path, Some(&odd)));
-        assert!(query.contains("&userId=user%201%2Ba%40b/%C3%A7&userSecret=s%26e%3Dc&"), "{query}");
-        assert_eq!(signature, "WeiFiyWIO4TDd6VmFxP9E07Aw7lIQnBez3x0EeQbHfQ=", "V4");
+        assert!(
+            query.contains("&userId=user%201%2Ba%40b/%C3%A7&userSecret=s%26e%3Dc&"),
+            "{query}"
+        );
+        assert_eq!(
+            signature, "WeiFiyWIO4TDd6VmFxP9E07Aw7lIQnBez3x0EeQbHfQ=",
+            "V4"
+        );
     }
 
     #[tokio::test]
     async fn a_personal_key_names_no_user() {
-        let (_, query, _) = sent(&api("https://api.snaptrade.com"), &request(&[], &["authorizations"], None));
+        let (_, query, _) = sent(
+            &api("https://api.snaptrade.com"),
+            &request(&[], &["authorizations"], None),
+        );
         assert_eq!(query, "clientId=TESTCLIENT&timestamp=1715123456");
     }
 
@@ -374,11 +525,26 @@ mod tests {
     async fn base_path_is_kept_and_ids_are_one_segment() {
         for (base, id, path) in [
             ("http://127.0.0.1:8931", "a", "/authorizations/a"),
-            ("http://127.0.0.1:8931/api/v1", "a", "/api/v1/authorizations/a"),
-            ("http://127.0.0.1:8931/api/v1/", "a", "/api/v1/authorizations/a"),
-            ("http://127.0.0.1:8931", "../x?y#z", "/authorizations/..%2Fx%3Fy%23z"),
+            (
+                "http://127.0.0.1:8931/api/v1",
+                "a",
+                "/api/v1/authorizations/a",
+            ),
+            (
+                "http://127.0.0.1:8931/api/v1/",
+                "a",
+                "/api/v1/authorizations/a",
+            ),
+            (
+                "http://127.0.0.1:8931",
+                "../x?y#z",
+                "/authorizations/..%2Fx%3Fy%23z",
+            ),
         ] {
-            assert_eq!(sent(&api(base), &request(&[], &["authorizations", id], None)).0, path);
+            assert_eq!(
+                sent(&api(base), &request(&[], &["authorizations", id], None)).0,
+                path
+            );
         }
     }
 
@@ -389,13 +555,31 @@ mod tests {
         let not_ready = Error::unavailable("not ready yet");
         let broken = Error::unavailable("server error");
         let rejected = |status| Error::Rejected { status };
-        let key_rejected = || Error::OperatorRejected { settings: CREDENTIALS, status: 401 };
+        let key_rejected = || Error::OperatorRejected {
+            settings: CREDENTIALS,
+            status: 401,
+        };
         let (connection, account) = (Subject::Connection, Subject::Account("a"));
         let api = api("https://api.snaptrade.com");
         for (status, subject, body, expected) in [
-            (401, account, r#"{"detail": "x", "status_code": 401, "code": "1083"}"#, REVOKED),
-            (401, account, r#"{"default_detail": "x", "default_code": 1083}"#, REVOKED),
-            (401, account, r#"{"code": null, "default_code": 1083}"#, REVOKED),
+            (
+                401,
+                account,
+                r#"{"detail": "x", "status_code": 401, "code": "1083"}"#,
+                REVOKED,
+            ),
+            (
+                401,
+                account,
+                r#"{"default_detail": "x", "default_code": 1083}"#,
+                REVOKED,
+            ),
+            (
+                401,
+                account,
+                r#"{"code": null, "default_code": 1083}"#,
+                REVOKED,
+            ),
             (401, account, r#"{"code": "1076"}"#, key_rejected()),
             (401, account, r#"{"code": "0000"}"#, key_rejected()),
             (401, account, "<html>", key_rejected()),
@@ -409,18 +593,34 @@ mod tests {
             (409, account, r#"{"code": "1166"}"#, not_ready.clone()),
             (425, account, r#"{"code": 3012}"#, not_ready),
             (410, account, r#"{"detail": "gone"}"#, rejected(410)),
-            (429, account, r#"{"code": "0000"}"#, Error::RateLimited { retry_after: None }),
+            (
+                429,
+                account,
+                r#"{"code": "0000"}"#,
+                Error::RateLimited { retry_after: None },
+            ),
             (500, account, r#"{"code": ["1083"]}"#, broken.clone()),
             (503, account, "[]", broken),
         ] {
-            let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+            let headers = HeaderMap::from_iter([(
+                CONTENT_TYPE,
+                HeaderValue::from_static("application/json"),
+            )]);
             let body = bytes::Bytes::from_static(body.as_bytes());
-            let mut response = Response { status: StatusCode::from_u16(status).unwrap(), headers, body };
+            let mut response = Response {
+                status: StatusCode::from_u16(status).unwrap(),
+                headers,
+                body,
+            };
             let request = get("test", subject, &[], None);
             assert_eq!(api.error_of(&request, &response), expected, "{status}");
             if status == 404 {
                 response.headers.clear();
-                assert_eq!(api.error_of(&request, &response), rejected(404), "a proxy's page proves nothing");
+                assert_eq!(
+                    api.error_of(&request, &response),
+                    rejected(404),
+                    "a proxy's page proves nothing"
+                );
             }
         }
     }

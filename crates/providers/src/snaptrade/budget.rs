@@ -1,5 +1,6 @@
-//! Rate budgets, taken from the headers of the provider's responses (docs/providers/snaptrade.md#rate-limits). Calls
-//! that the provider would certainly reject are not made.
+//! Rate budgets, taken from the headers of the provider's responses
+//! (docs/providers/snaptrade.md#rate-limits). Calls that the provider would certainly reject are
+//! not made.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,8 +11,9 @@ use tokio::time::Instant;
 
 use crate::http::{Response, retry_after, seconds};
 
-/// The longest time for which a response can close a budget. The documented period is one minute. The limit matters if
-/// the provider sends a Unix time instead of seconds, which would close the budget for years.
+/// The longest time for which a response can close a budget. The documented period is one minute.
+/// The limit matters if the provider sends a Unix time instead of seconds, which would close the
+/// budget for years.
 const CLOSED_MAX: Duration = Duration::from_secs(300);
 /// The most accounts with a closed budget that are kept in memory.
 const KEPT_MAX: usize = 1_024;
@@ -28,19 +30,25 @@ pub(super) struct Budgets {
 impl Budgets {
     /// Admits a call or returns how long to wait. `account` is set if the call reads one account.
     pub(super) fn admit(&self, now: Instant, account: Option<&str>) -> Result<(), Duration> {
-        let until = self.client.max(account.and_then(|account| self.accounts.get(account).copied()));
+        let until = self
+            .client
+            .max(account.and_then(|account| self.accounts.get(account).copied()));
         match until {
             Some(until) if now < until => Err(until - now),
             _ => Ok(()),
         }
     }
 
-    /// Updates the budgets from a response. A 429 closes the budget of the client, unless the headers say that only
-    /// that of the account is used up.
+    /// Updates the budgets from a response. A 429 closes the budget of the client, unless the
+    /// headers say that only that of the account is used up.
     pub(super) fn update(&mut self, now: Instant, account: Option<&str>, response: &Response) {
         let headers = &response.headers;
         let mut client = used_up(headers, "x-ratelimit-remaining", "x-ratelimit-reset");
-        let own = used_up(headers, "x-ratelimit-account-remaining", "x-ratelimit-account-reset");
+        let own = used_up(
+            headers,
+            "x-ratelimit-account-remaining",
+            "x-ratelimit-account-reset",
+        );
         let mut own = account.zip(own);
         if response.status == StatusCode::TOO_MANY_REQUESTS {
             let retry_after = retry_after(headers).unwrap_or_default();
@@ -79,7 +87,11 @@ fn used_up(headers: &HeaderMap, remaining: &str, reset: &str) -> Option<Duration
 pub(super) fn quota(headers: &HeaderMap) -> Option<(u32, u32, Duration)> {
     let number = |name| u32::try_from(seconds(headers, name)?.as_secs()).ok();
     let reset = seconds(headers, "x-ratelimit-reset").unwrap_or_default();
-    Some((number("x-ratelimit-limit")?, number("x-ratelimit-remaining")?, reset))
+    Some((
+        number("x-ratelimit-limit")?,
+        number("x-ratelimit-remaining")?,
+        reset,
+    ))
 }
 
 #[cfg(test)]
@@ -89,17 +101,30 @@ mod tests {
     use super::*;
 
     fn response(status: u16, headers: &[(&'static str, &str)]) -> Response {
-        let headers = headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
         let status = StatusCode::from_u16(status).unwrap();
-        Response { status, headers: headers.collect(), body: bytes::Bytes::new() }
+        Response {
+            status,
+            headers: headers.collect(),
+            body: bytes::Bytes::new(),
+        }
     }
 
-    /// For how many seconds the client, account `a` and account `b` are closed after a response about account `a`.
+    /// For how many seconds the client, account `a` and account `b` are closed after a response
+    /// about account `a`.
     fn closed(status: u16, headers: &[(&'static str, &str)]) -> (u64, u64, u64) {
         let now = Instant::now();
         let mut budgets = Budgets::default();
         budgets.update(now, Some("a"), &response(status, headers));
-        let wait = |account| budgets.admit(now, account).err().unwrap_or_default().as_secs();
+        let wait = |account| {
+            budgets
+                .admit(now, account)
+                .err()
+                .unwrap_or_default()
+                .as_secs()
+        };
         (wait(None), wait(Some("a")), wait(Some("b")))
     }
 
@@ -115,14 +140,49 @@ mod tests {
             (200, &[(REMAINING, "0"), (RESET, "30")], (30, 30, 30)),
             (200, &[(REMAINING, "0")], (0, 0, 0)),
             (200, &[(REMAINING, "none"), (RESET, "30")], (0, 0, 0)),
-            (200, &[(REMAINING, "0"), (RESET, "1790000000")], (300, 300, 300)),
+            (
+                200,
+                &[(REMAINING, "0"), (RESET, "1790000000")],
+                (300, 300, 300),
+            ),
             (200, &[(OWN_REMAINING, "0"), (OWN_RESET, "20")], (0, 20, 0)),
-            (200, &[(REMAINING, "0"), (RESET, "30"), (OWN_REMAINING, "0"), (OWN_RESET, "40")], (30, 40, 30)),
+            (
+                200,
+                &[
+                    (REMAINING, "0"),
+                    (RESET, "30"),
+                    (OWN_REMAINING, "0"),
+                    (OWN_RESET, "40"),
+                ],
+                (30, 40, 30),
+            ),
             (429, &[], (0, 0, 0)),
             (429, &[("retry-after", "7")], (7, 7, 7)),
-            (429, &[("retry-after", "7"), (REMAINING, "0"), (RESET, "9")], (9, 9, 9)),
-            (429, &[("retry-after", "7"), (REMAINING, "100"), (OWN_REMAINING, "0"), (OWN_RESET, "5")], (0, 7, 0)),
-            (429, &[("retry-after", "7"), (REMAINING, "0"), (OWN_REMAINING, "0"), (OWN_RESET, "8")], (7, 8, 7)),
+            (
+                429,
+                &[("retry-after", "7"), (REMAINING, "0"), (RESET, "9")],
+                (9, 9, 9),
+            ),
+            (
+                429,
+                &[
+                    ("retry-after", "7"),
+                    (REMAINING, "100"),
+                    (OWN_REMAINING, "0"),
+                    (OWN_RESET, "5"),
+                ],
+                (0, 7, 0),
+            ),
+            (
+                429,
+                &[
+                    ("retry-after", "7"),
+                    (REMAINING, "0"),
+                    (OWN_REMAINING, "0"),
+                    (OWN_RESET, "8"),
+                ],
+                (7, 8, 7),
+            ),
             (503, &[("retry-after", "7")], (0, 0, 0)),
         ] {
             assert_eq!(closed(status, headers), expected, "{status} {headers:?}");
@@ -132,12 +192,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn closed_budget_opens_when_its_time_is_over() {
         let mut budgets = Budgets::default();
-        budgets.update(Instant::now(), None, &response(429, &[("retry-after", "7")]));
+        budgets.update(
+            Instant::now(),
+            None,
+            &response(429, &[("retry-after", "7")]),
+        );
         tokio::time::advance(Duration::from_secs(3)).await;
         // A response that was sent before the 429 must not open the budget.
-        budgets.update(Instant::now(), None, &response(200, &[("x-ratelimit-remaining", "5")]));
-        budgets.update(Instant::now(), None, &response(429, &[("retry-after", "1")]));
-        assert_eq!(budgets.admit(Instant::now(), Some("a")), Err(Duration::from_secs(4)));
+        budgets.update(
+            Instant::now(),
+            None,
+            &response(200, &[("x-ratelimit-remaining", "5")]),
+        );
+        budgets.update(
+            Instant::now(),
+            None,
+            &response(429, &[("retry-after", "1")]),
+        );
+        assert_eq!(
+            budgets.admit(Instant::now(), Some("a")),
+            Err(Duration::from_secs(4))
+        );
         tokio::time::advance(Duration::from_secs(4)).await;
         assert_eq!(budgets.admit(Instant::now(), Some("a")), Ok(()));
     }
@@ -145,7 +220,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn closed_accounts_are_bounded() {
         let mut budgets = Budgets::default();
-        let own = response(200, &[("x-ratelimit-account-remaining", "0"), ("x-ratelimit-account-reset", "20")]);
+        let own = response(
+            200,
+            &[
+                ("x-ratelimit-account-remaining", "0"),
+                ("x-ratelimit-account-reset", "20"),
+            ],
+        );
         for number in 0..=KEPT_MAX {
             budgets.update(Instant::now(), Some(&number.to_string()), &own);
         }

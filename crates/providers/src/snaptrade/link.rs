@@ -1,4 +1,5 @@
-//! Linking at SnapTrade: users and the connection portal (docs/providers/snaptrade.md#users and #connection-portal).
+//! Linking at SnapTrade: users and the connection portal (docs/providers/snaptrade.md#users and
+//! #connection-portal).
 
 use async_trait::async_trait;
 use bellbird_domain::ConnectionStatus;
@@ -8,7 +9,9 @@ use url::Url;
 
 use super::api::User;
 use super::{ConnectionCredentials, SnapTrade, UserCredentials, user_credentials};
-use crate::linking::{AuthorizationRequest, CallbackParams, Linking, NoConsent, Purpose, find_param};
+use crate::linking::{
+    AuthorizationRequest, CallbackParams, Linking, NoConsent, Purpose, find_param,
+};
 use crate::{CallContext, Error};
 
 #[async_trait]
@@ -17,9 +20,15 @@ impl Linking for SnapTrade {
         true
     }
 
-    /// The reference becomes the user's id. If the provider rejects it because that user exists, an earlier attempt has
-    /// created the user and lost the secret. The caller must then abandon the registration.
-    async fn register(&self, context: &CallContext, reference: &str, _email: &str) -> Result<SecretString, Error> {
+    /// The reference becomes the user's id. If the provider rejects it because that user exists, an
+    /// earlier attempt has created the user and lost the secret. The caller must then abandon the
+    /// registration.
+    async fn register(
+        &self,
+        context: &CallContext,
+        reference: &str,
+        _email: &str,
+    ) -> Result<SecretString, Error> {
         let registered = self.api.register_user(context, reference).await;
         let user = registered.map_err(|error| {
             match error {
@@ -33,27 +42,44 @@ impl Linking for SnapTrade {
         })?;
         let credentials = user_credentials(Some(&user), None)?;
         // Rejects a secret that could not be read back later.
-        UserCredentials::read(&credentials).map_err(|_| Error::Malformed("the user secret is invalid"))?;
+        UserCredentials::read(&credentials)
+            .map_err(|_| Error::Malformed("the user secret is invalid"))?;
         Ok(credentials)
     }
 
     fn provider_user_id(&self, provider_user: &SecretString) -> Option<String> {
-        UserCredentials::read(provider_user).ok()?.user.map(|user| user.id)
+        UserCredentials::read(provider_user)
+            .ok()?
+            .user
+            .map(|user| user.id)
     }
 
-    async fn abandon_registration(&self, context: &CallContext, reference: &str, _email: &str) -> Result<(), Error> {
+    async fn abandon_registration(
+        &self,
+        context: &CallContext,
+        reference: &str,
+        _email: &str,
+    ) -> Result<(), Error> {
         self.delete_user(context, reference).await
     }
 
     /// Bellbird has not registered the user of a personal key, so that user is kept.
-    async fn unregister(&self, context: &CallContext, provider_user: &SecretString) -> Result<(), Error> {
+    async fn unregister(
+        &self,
+        context: &CallContext,
+        provider_user: &SecretString,
+    ) -> Result<(), Error> {
         match UserCredentials::read(provider_user)?.user {
             Some(user) => self.delete_user(context, &user.id).await,
             None => Ok(()),
         }
     }
 
-    async fn authorize(&self, context: &CallContext, request: &AuthorizationRequest<'_>) -> Result<Url, Error> {
+    async fn authorize(
+        &self,
+        context: &CallContext,
+        request: &AuthorizationRequest<'_>,
+    ) -> Result<Url, Error> {
         let redirect_uri_with_state = request.redirect_uri_with_state();
         let mut body = json!({
             "customRedirect": redirect_uri_with_state.as_str(),
@@ -67,8 +93,8 @@ impl Linking for SnapTrade {
         };
         body["reconnect"] = ConnectionCredentials::read(credentials)?.id.into();
         match self.api.log_in(context, user.as_ref(), &body).await {
-            // The connection does not exist any more, so the user has to link it again. How the provider rejects this
-            // is not documented.
+            // The connection does not exist any more, so the user has to link it again. How the
+            // provider rejects this is not documented.
             Err(Error::Rejected { status: 400 | 404 }) => {
                 if let Some(members) = body.as_object_mut() {
                     members.remove("reconnect");
@@ -79,12 +105,15 @@ impl Linking for SnapTrade {
         }
     }
 
-    /// A callback without a `status` means that the user cancelled (docs/providers/snaptrade.md#portal-results).
+    /// A callback without a `status` means that the user cancelled
+    /// (docs/providers/snaptrade.md#portal-results).
     fn hint(&self, params: &[(String, String)]) -> Result<(), NoConsent> {
         match find_param(params, "status") {
             Some("SUCCESS") => Ok(()),
             None | Some("ABANDONED") => Err(NoConsent::Declined),
-            Some(_) => Err(NoConsent::Failed(error_message(find_param(params, "error_code").unwrap_or_default()))),
+            Some(_) => Err(NoConsent::Failed(error_message(
+                find_param(params, "error_code").unwrap_or_default(),
+            ))),
         }
     }
 
@@ -93,7 +122,11 @@ impl Linking for SnapTrade {
         true
     }
 
-    async fn finish(&self, _context: &CallContext, callback: &CallbackParams<'_>) -> Result<SecretString, Error> {
+    async fn finish(
+        &self,
+        _context: &CallContext,
+        callback: &CallbackParams<'_>,
+    ) -> Result<SecretString, Error> {
         user_credentials(user_of(callback.purpose)?.as_ref(), None)
     }
 }
@@ -111,17 +144,23 @@ impl SnapTrade {
 /// The provider user of a consent session. None with a personal key.
 fn user_of(purpose: Purpose<'_>) -> Result<Option<User>, Error> {
     match purpose {
-        Purpose::Link { provider_user: None } => Ok(None),
-        Purpose::Link { provider_user: Some(credentials) } | Purpose::Repair { credentials, .. } => {
-            Ok(UserCredentials::read(credentials)?.user)
+        Purpose::Link {
+            provider_user: None,
+        } => Ok(None),
+        Purpose::Link {
+            provider_user: Some(credentials),
         }
+        | Purpose::Repair { credentials, .. } => Ok(UserCredentials::read(credentials)?.user),
     }
 }
 
-/// The message for the user, by the portal's error code (docs/providers/snaptrade.md#portal-results).
+/// The message for the user, by the portal's error code
+/// (docs/providers/snaptrade.md#portal-results).
 fn error_message(error_code: &str) -> &'static str {
     match error_code {
-        "1066" => "The broker rejected the login. Please start again and check user name and password.",
+        "1066" => {
+            "The broker rejected the login. Please start again and check user name and password."
+        }
         "3000" => "The broker is not available. Please try again later.",
         "1006" => "The consent page has expired or was already used. Please start again.",
         "1012" => "The broker could not be linked in this way. Please start again.",
@@ -134,7 +173,9 @@ fn error_message(error_code: &str) -> &'static str {
         }
         "1086" => "The security code was wrong. Please start again and use a new code.",
         "0000" => "SnapTrade did not recognise you. Please start again.",
-        _ => "The consent page reported an error. Please start again. If the error returns, try again later.",
+        _ => {
+            "The consent page reported an error. Please start again. If the error returns, try again later."
+        }
     }
 }
 
@@ -153,8 +194,7 @@ mod tests {
 
     const REGISTERED: &str = r#"{"userId": "bellbird-1", "userSecret": "s&e"}"#;
     const USER: &str = r#"{"userId":"bellbird-1","userSecret":"s&e"}"#;
-    const LOGIN: &str =
-        r#"{"redirectURI": "https://app.snaptrade.com/snapTrade/redeemToken?token=t", "sessionId": "s"}"#;
+    const LOGIN: &str = r#"{"redirectURI": "https://app.snaptrade.com/snapTrade/redeemToken?token=t", "sessionId": "s"}"#;
 
     fn snaptrade(peer: &Peer) -> Arc<dyn Provider> {
         snaptrade::tests::snaptrade(&peer.base_url, "test-consumer-key-1")
@@ -163,18 +203,43 @@ mod tests {
     /// The first request: its line up to the timestamp, and its body. Also checks the signature.
     fn recorded(peer: &Peer) -> (String, Value) {
         let recorded = peer.recorded().remove(0);
-        let body = if recorded.body.is_empty() { Value::Null } else { recorded.json() };
-        let (path, query) = recorded.line.split_once(' ').unwrap().1.split_once('?').unwrap();
+        let body = if recorded.body.is_empty() {
+            Value::Null
+        } else {
+            recorded.json()
+        };
+        let (path, query) = recorded
+            .line
+            .split_once(' ')
+            .unwrap()
+            .1
+            .split_once('?')
+            .unwrap();
         let signer = sign::Signer::new(&SecretString::from("test-consumer-key-1"));
-        assert_eq!(recorded.header("signature"), Some(signer.sign(&body, path, query).as_str()));
-        (recorded.line.split("&timestamp=").next().unwrap().to_owned(), body)
+        assert_eq!(
+            recorded.header("signature"),
+            Some(signer.sign(&body, path, query).as_str())
+        );
+        (
+            recorded
+                .line
+                .split("&timestamp=")
+                .next()
+                .unwrap()
+                .to_owned(),
+            body,
+        )
     }
 
     #[tokio::test]
     async fn a_user_is_registered_in_one_attempt() {
         let peer = Peer::always(200, REGISTERED).await;
-        let credentials =
-            snaptrade(&peer).linking().unwrap().register(&context(), "bellbird-1", "a@example.com").await.unwrap();
+        let credentials = snaptrade(&peer)
+            .linking()
+            .unwrap()
+            .register(&context(), "bellbird-1", "a@example.com")
+            .await
+            .unwrap();
         assert_eq!(credentials.expose_secret(), USER);
         let line = "POST /snapTrade/registerUser?clientId=TESTCLIENT".to_owned();
         assert_eq!(recorded(&peer), (line, json!({"userId": "bellbird-1"})));
@@ -190,8 +255,15 @@ mod tests {
         ] {
             let answer = broken.clone();
             let peer = Peer::new(move |_, _| answer.clone()).await;
-            let outcome = snaptrade(&peer).linking().unwrap().register(&context(), "bellbird-1", "a@example.com").await;
-            assert!(outcome.is_err_and(|error| error.is_transient()), "{broken:?}");
+            let outcome = snaptrade(&peer)
+                .linking()
+                .unwrap()
+                .register(&context(), "bellbird-1", "a@example.com")
+                .await;
+            assert!(
+                outcome.is_err_and(|error| error.is_transient()),
+                "{broken:?}"
+            );
             assert_eq!(peer.lines().len(), 1, "{broken:?}");
         }
     }
@@ -200,11 +272,20 @@ mod tests {
     async fn rejected_registrations_are_mapped_to_errors() {
         let register = async |status, body| {
             let peer = Peer::always(status, body).await;
-            snaptrade(&peer).linking().unwrap().register(&context(), "bellbird-1", "a@example.com").await.err()
+            snaptrade(&peer)
+                .linking()
+                .unwrap()
+                .register(&context(), "bellbird-1", "a@example.com")
+                .await
+                .err()
         };
         let taken = r#"{"detail": "User with the following userId already exist: 'bellbird-1'", "code": "1010"}"#;
-        assert_eq!(register(400, taken).await, Some(Error::Rejected { status: 400 }));
-        let Some(Error::InvalidCredentials(why)) = register(403, r#"{"code": "1141"}"#).await else {
+        assert_eq!(
+            register(400, taken).await,
+            Some(Error::Rejected { status: 400 })
+        );
+        let Some(Error::InvalidCredentials(why)) = register(403, r#"{"code": "1141"}"#).await
+        else {
             panic!("a personal key")
         };
         assert!(why.contains("connection import"), "{why}");
@@ -216,21 +297,46 @@ mod tests {
             (mock_response(200, r#"{"status": "deleted"}"#), Ok(())),
             (mock_response(404, r#"{"code": "1011"}"#), Ok(())),
             (mock_response(401, r#"{"code": "1083"}"#), Ok(())),
-            (mock_response(404, "<html>"), Err(Error::Rejected { status: 404 })),
+            (
+                mock_response(404, "<html>"),
+                Err(Error::Rejected { status: 404 }),
+            ),
             (
                 mock_response(401, r#"{"code": "1076"}"#),
-                Err(Error::OperatorRejected { settings: CREDENTIALS, status: 401 }),
+                Err(Error::OperatorRejected {
+                    settings: CREDENTIALS,
+                    status: 401,
+                }),
             ),
-            (mock_response(403, "{}"), Err(Error::Rejected { status: 403 })),
+            (
+                mock_response(403, "{}"),
+                Err(Error::Rejected { status: 403 }),
+            ),
         ] {
             let peer = Peer::new(move |_, _| answer.clone()).await;
-            let line = "DELETE /snapTrade/deleteUser?userId=bellbird-1&clientId=TESTCLIENT".to_owned();
+            let line =
+                "DELETE /snapTrade/deleteUser?userId=bellbird-1&clientId=TESTCLIENT".to_owned();
             let adapter = snaptrade(&peer);
             let linking = adapter.linking().unwrap();
-            assert_eq!(linking.abandon_registration(&context(), "bellbird-1", "a@example.com").await, expected);
+            assert_eq!(
+                linking
+                    .abandon_registration(&context(), "bellbird-1", "a@example.com")
+                    .await,
+                expected
+            );
             assert_eq!(recorded(&peer), (line, Value::Null));
-            assert_eq!(linking.unregister(&context(), &SecretString::from(USER)).await, expected);
-            assert_eq!(linking.unregister(&context(), &SecretString::from("{}")).await, Ok(()));
+            assert_eq!(
+                linking
+                    .unregister(&context(), &SecretString::from(USER))
+                    .await,
+                expected
+            );
+            assert_eq!(
+                linking
+                    .unregister(&context(), &SecretString::from("{}"))
+                    .await,
+                Ok(())
+            );
             assert_eq!(peer.lines().len(), 2);
         }
     }
@@ -238,14 +344,35 @@ mod tests {
     #[tokio::test]
     async fn portal_for_link_and_repair() {
         let provider_user = SecretString::from(USER);
-        let stored = SecretString::from(r#"{"userId":"bellbird-1","userSecret":"s&e","authorizationId":"conn"}"#);
+        let stored = SecretString::from(
+            r#"{"userId":"bellbird-1","userSecret":"s&e","authorizationId":"conn"}"#,
+        );
         let personal = SecretString::from(r#"{"authorizationId":"conn"}"#);
-        let of_user = "POST /snapTrade/login?userId=bellbird-1&userSecret=s%26e&clientId=TESTCLIENT";
+        let of_user =
+            "POST /snapTrade/login?userId=bellbird-1&userSecret=s%26e&clientId=TESTCLIENT";
         for (purpose, line, reconnect, credentials) in [
-            (Purpose::Link { provider_user: Some(&provider_user) }, of_user, None, USER),
-            (Purpose::Repair { credentials: &stored, institution_id: "x" }, of_user, Some("conn"), USER),
             (
-                Purpose::Repair { credentials: &personal, institution_id: "x" },
+                Purpose::Link {
+                    provider_user: Some(&provider_user),
+                },
+                of_user,
+                None,
+                USER,
+            ),
+            (
+                Purpose::Repair {
+                    credentials: &stored,
+                    institution_id: "x",
+                },
+                of_user,
+                Some("conn"),
+                USER,
+            ),
+            (
+                Purpose::Repair {
+                    credentials: &personal,
+                    institution_id: "x",
+                },
                 "POST /snapTrade/login?clientId=TESTCLIENT",
                 Some("conn"),
                 "{}",
@@ -255,10 +382,17 @@ mod tests {
             let adapter = snaptrade(&peer);
             let linking = adapter.linking().unwrap();
             let redirect_uri = "https://b.example/link/callback".parse().unwrap();
-            let request =
-                AuthorizationRequest { purpose, email: "a@example.com", redirect_uri: &redirect_uri, state: "s7" };
+            let request = AuthorizationRequest {
+                purpose,
+                email: "a@example.com",
+                redirect_uri: &redirect_uri,
+                state: "s7",
+            };
             let url = linking.authorize(&context(), &request).await.unwrap();
-            assert_eq!(url.as_str(), "https://app.snaptrade.com/snapTrade/redeemToken?token=t");
+            assert_eq!(
+                url.as_str(),
+                "https://app.snaptrade.com/snapTrade/redeemToken?token=t"
+            );
             let mut body = json!({
                 "customRedirect": "https://b.example/link/callback?state=s7&via=bellbird",
                 "immediateRedirect": true,
@@ -269,8 +403,19 @@ mod tests {
                 body["reconnect"] = id.into();
             }
             assert_eq!(recorded(&peer), (line.to_owned(), body));
-            let callback = CallbackParams { purpose, redirect_uri: &redirect_uri, params: &[] };
-            assert_eq!(linking.finish(&context(), &callback).await.unwrap().expose_secret(), credentials);
+            let callback = CallbackParams {
+                purpose,
+                redirect_uri: &redirect_uri,
+                params: &[],
+            };
+            assert_eq!(
+                linking
+                    .finish(&context(), &callback)
+                    .await
+                    .unwrap()
+                    .expose_secret(),
+                credentials
+            );
         }
     }
 
@@ -278,18 +423,38 @@ mod tests {
     async fn failed_portal_logins_are_mapped_to_errors() {
         const GONE: Error = Error::ReconnectNeeded(ConnectionStatus::Revoked);
         for (status, body, expected) in [
-            (200, r#"{"redirectURI": "javascript:alert(1)"}"#, Error::Malformed("the consent page is not a URL")),
-            (200, r#"{"encryptedSharedKey": "x"}"#, Error::Malformed("not the documented JSON")),
+            (
+                200,
+                r#"{"redirectURI": "javascript:alert(1)"}"#,
+                Error::Malformed("the consent page is not a URL"),
+            ),
+            (
+                200,
+                r#"{"encryptedSharedKey": "x"}"#,
+                Error::Malformed("not the documented JSON"),
+            ),
             (401, r#"{"code": "1083"}"#, GONE),
             (404, r#"{"code": "1011"}"#, Error::Rejected { status: 404 }),
         ] {
             let peer = Peer::always(status, body).await;
-            let (provider_user, redirect_uri) =
-                (SecretString::from(USER), "https://b.example/link/callback".parse().unwrap());
-            let purpose = Purpose::Link { provider_user: Some(&provider_user) };
-            let request =
-                AuthorizationRequest { purpose, email: "a@example.com", redirect_uri: &redirect_uri, state: "s7" };
-            let outcome = snaptrade(&peer).linking().unwrap().authorize(&context(), &request).await;
+            let (provider_user, redirect_uri) = (
+                SecretString::from(USER),
+                "https://b.example/link/callback".parse().unwrap(),
+            );
+            let purpose = Purpose::Link {
+                provider_user: Some(&provider_user),
+            };
+            let request = AuthorizationRequest {
+                purpose,
+                email: "a@example.com",
+                redirect_uri: &redirect_uri,
+                state: "s7",
+            };
+            let outcome = snaptrade(&peer)
+                .linking()
+                .unwrap()
+                .authorize(&context(), &request)
+                .await;
             assert_eq!(outcome.err(), Some(expected), "{body}");
         }
     }
@@ -299,7 +464,13 @@ mod tests {
         let peer = Peer::new(|_, _| None).await;
         let adapter = snaptrade(&peer);
         let linking = adapter.linking().unwrap();
-        let failed = |code| vec![("status", "ERROR"), ("status_code", "400"), ("error_code", code)];
+        let failed = |code| {
+            vec![
+                ("status", "ERROR"),
+                ("status_code", "400"),
+                ("error_code", code),
+            ]
+        };
         for (answer, declined) in [
             (vec![("status", "SUCCESS"), ("connection_id", "c")], None),
             (vec![("status", "ABANDONED")], Some(true)),
@@ -313,8 +484,11 @@ mod tests {
             assert_hint(linking, &answer, declined);
             assert!(linking.can_finish(&parameters(&answer)));
         }
-        let codes = ["1066", "3000", "1006", "1012", "1023", "1140", "1086", "0000"];
-        let sentences: std::collections::BTreeSet<&str> = codes.iter().map(|code| error_message(code)).collect();
+        let codes = [
+            "1066", "3000", "1006", "1012", "1023", "1140", "1086", "0000",
+        ];
+        let sentences: std::collections::BTreeSet<&str> =
+            codes.iter().map(|code| error_message(code)).collect();
         assert!(
             sentences.len() == codes.len() && !sentences.contains(error_message("?")),
             "each has a sentence of its own"

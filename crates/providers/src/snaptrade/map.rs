@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use bellbird_domain::holding::{Multiplier, value_position};
 use bellbird_domain::{
-    Account, AccountType, Balance, ConnectionStatus, Currency, Decimal, Holding, MaskedNumber, Trade, TradeTime,
-    TradeType,
+    Account, AccountType, Balance, ConnectionStatus, Currency, Decimal, Holding, MaskedNumber,
+    Trade, TradeTime, TradeType,
 };
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime, Time};
@@ -38,14 +38,26 @@ pub(super) fn consent_status(connection: &wire::Connection) -> ConsentStatus {
 }
 
 pub(super) fn name_and_logo(brokerage: wire::Brokerage) -> (String, Option<String>) {
-    let first = |texts: [Option<String>; 2]| texts.into_iter().flatten().find(|text| !text.trim().is_empty());
-    let name = first([brokerage.display_name, brokerage.name]).unwrap_or_else(|| "Brokerage".to_owned());
-    (name, first([brokerage.aws_s3_square_logo_url, brokerage.aws_s3_logo_url]))
+    let first = |texts: [Option<String>; 2]| {
+        texts
+            .into_iter()
+            .flatten()
+            .find(|text| !text.trim().is_empty())
+    };
+    let name =
+        first([brokerage.display_name, brokerage.name]).unwrap_or_else(|| "Brokerage".to_owned());
+    (
+        name,
+        first([brokerage.aws_s3_square_logo_url, brokerage.aws_s3_logo_url]),
+    )
 }
 
 /// Maps an account and masks its number. The full number goes no further.
 pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
-    let number = row.number.as_ref().and_then(|number| MaskedNumber::mask(number.as_str()));
+    let number = row
+        .number
+        .as_ref()
+        .and_then(|number| MaskedNumber::mask(number.as_str()));
     FoundAccount {
         provider_account_id: row.id.as_str().to_owned(),
         name: account_name(row),
@@ -55,19 +67,25 @@ pub(super) fn account(row: &wire::Account<'_>) -> FoundAccount {
     }
 }
 
-/// The name of an account, or else its institution and raw type. Some brokers put the account number into the name, so
-/// it is masked there too.
+/// The name of an account, or else its institution and raw type. Some brokers put the account
+/// number into the name, so it is masked there too.
 fn account_name(row: &wire::Account<'_>) -> String {
     let plain = |text: &Option<Text<'_>>| {
         let text = text.as_ref()?.as_str().trim();
         (!text.is_empty()).then(|| text.to_owned())
     };
     let named = plain(&row.name).or_else(|| {
-        let parts: Vec<String> = [&row.institution_name, &row.raw_type].into_iter().filter_map(plain).collect();
+        let parts: Vec<String> = [&row.institution_name, &row.raw_type]
+            .into_iter()
+            .filter_map(plain)
+            .collect();
         Some(parts.join(" ")).filter(|name| !name.is_empty())
     });
     let mut name = named.unwrap_or_else(|| "Account".to_owned());
-    for number in [&row.number, &row.institution_account_id].into_iter().filter_map(plain) {
+    for number in [&row.number, &row.institution_account_id]
+        .into_iter()
+        .filter_map(plain)
+    {
         name = MaskedNumber::hide_in(&name, &number);
     }
     name
@@ -95,30 +113,50 @@ pub(super) struct Money {
 
 /// The total value of an account. None if it is absent.
 pub(super) fn total_of(row: &wire::Account<'_>) -> Result<Option<Money>, Error> {
-    total(row).map(|total| money(total.amount.as_ref(), total.currency.as_ref())).transpose()
+    total(row)
+        .map(|total| money(total.amount.as_ref(), total.currency.as_ref()))
+        .transpose()
 }
 
 /// The cash in one currency.
 pub(super) fn cash(row: &wire::Balance<'_>) -> Result<Money, Error> {
-    money(row.cash.as_ref(), row.currency.as_ref().and_then(|currency| currency.code.as_ref()))
+    money(
+        row.cash.as_ref(),
+        row.currency
+            .as_ref()
+            .and_then(|currency| currency.code.as_ref()),
+    )
 }
 
 fn money(amount: Option<&ExactNumber<'_>>, code: Option<&Text<'_>>) -> Result<Money, Error> {
     let currency = code.filter(|code| !code.as_str().is_empty());
     let currency = currency.map(|code| Currency::parse(code.as_str()).unwrap_or(Currency::UNKNOWN));
-    Ok(Money { amount: exact::amount(amount)?.map(Decimal::into_owned), currency })
+    Ok(Money {
+        amount: exact::amount(amount)?.map(Decimal::into_owned),
+        currency,
+    })
 }
 
 /// The balance of an account: its total value, and as available the cash in its own currency.
 pub(super) fn balance(account: &Account, total: Option<Money>, cash: Vec<Money>) -> Balance {
-    let currency = total.as_ref().and_then(|total| total.currency).unwrap_or(account.currency);
+    let currency = total
+        .as_ref()
+        .and_then(|total| total.currency)
+        .unwrap_or(account.currency);
     let currency = Some(currency).filter(|currency| *currency != Currency::UNKNOWN);
-    let own = cash.into_iter().find(|cash| currency.is_some() && cash.currency == currency);
-    Balance { current: total.and_then(|total| total.amount), available: own.and_then(|cash| cash.amount), currency }
+    let own = cash
+        .into_iter()
+        .find(|cash| currency.is_some() && cash.currency == currency);
+    Balance {
+        current: total.and_then(|total| total.amount),
+        available: own.and_then(|cash| cash.amount),
+        currency,
+    }
 }
 
-/// Maps the positions of an account in their order. `skipped` gets the reason for each position that is left out. An
-/// amount that is not a decimal fails the whole response, since its other amounts cannot be trusted either.
+/// Maps the positions of an account in their order. `skipped` gets the reason for each position
+/// that is left out. An amount that is not a decimal fails the whole response, since its other
+/// amounts cannot be trusted either.
 pub(super) fn holdings<'a>(
     positions: Vec<wire::Position<'a>>,
     account: &'a Account,
@@ -143,18 +181,35 @@ pub(super) fn holdings<'a>(
     Ok(holdings)
 }
 
-fn holding<'a>(position: wire::Position<'a>, account: &'a Account) -> Result<Result<Holding<'a>, &'static str>, Error> {
+fn holding<'a>(
+    position: wire::Position<'a>,
+    account: &'a Account,
+) -> Result<Result<Holding<'a>, &'static str>, Error> {
     let quantity = exact::amount(position.units.as_ref())?;
     let current_price = exact::amount(position.price.as_ref())?;
     let average_price = exact::amount(position.cost_basis.as_ref())?;
-    let Some(quantity) = quantity else { return Ok(Err("no_units")) };
+    let Some(quantity) = quantity else {
+        return Ok(Err("no_units"));
+    };
     let instrument = position.instrument.unwrap_or_default();
     let multiplier = multiplier(&instrument)?;
-    let (market_value, unrealized_pnl) =
-        value_position(&quantity, current_price.as_ref(), average_price.as_ref(), &multiplier);
+    let (market_value, unrealized_pnl) = value_position(
+        &quantity,
+        current_price.as_ref(),
+        average_price.as_ref(),
+        &multiplier,
+    );
     let id = non_blank(instrument.id);
-    let symbols = [instrument.symbol, instrument.raw_symbol, instrument.root_symbol];
-    let Some(symbol) = symbols.into_iter().find_map(non_blank).or_else(|| id.clone()) else {
+    let symbols = [
+        instrument.symbol,
+        instrument.raw_symbol,
+        instrument.root_symbol,
+    ];
+    let Some(symbol) = symbols
+        .into_iter()
+        .find_map(non_blank)
+        .or_else(|| id.clone())
+    else {
         return Ok(Err("no_instrument"));
     };
     Ok(Ok(Holding {
@@ -175,7 +230,8 @@ fn holding<'a>(position: wire::Position<'a>, account: &'a Account) -> Result<Res
     }))
 }
 
-/// The units of the underlying in one unit of an instrument. A contract without a multiplier has no known value.
+/// The units of the underlying in one unit of an instrument. A contract without a multiplier has no
+/// known value.
 fn multiplier<'a>(instrument: &wire::Instrument<'a>) -> Result<Multiplier<'a>, Error> {
     let kind = instrument.kind.as_ref().map_or("", Text::as_str);
     Ok(match exact::amount(instrument.multiplier.as_ref())? {
@@ -186,20 +242,32 @@ fn multiplier<'a>(instrument: &wire::Instrument<'a>) -> Result<Multiplier<'a>, E
 }
 
 /// Maps one activity.
-pub(super) fn trade<'a>(row: wire::Activity<'a>, account: &'a Account) -> Result<Trade<'a>, SkippedTrade> {
+pub(super) fn trade<'a>(
+    row: wire::Activity<'a>,
+    account: &'a Account,
+) -> Result<Trade<'a>, SkippedTrade> {
     let unreadable = |reason, at| SkippedTrade::Unreadable(UnreadableRow { reason, at });
-    let time = row.trade_date.as_ref().and_then(|date| trade_time(date.as_str()));
+    let time = row
+        .trade_date
+        .as_ref()
+        .and_then(|date| trade_time(date.as_str()));
     // The amounts come first: where one is invalid, a read fails, even if the row has no date.
     let decimal = |number: &Option<ExactNumber<'a>>| {
-        exact::amount(number.as_ref())
-            .map_err(|_| unreadable(UnreadableReason::InvalidAmount, time.map(TradeTime::instant)))
+        exact::amount(number.as_ref()).map_err(|_| {
+            unreadable(
+                UnreadableReason::InvalidAmount,
+                time.map(TradeTime::instant),
+            )
+        })
     };
     let (quantity, price) = (decimal(&row.units)?, decimal(&row.price)?);
     let (total_amount, fees) = (decimal(&row.amount)?, decimal(&row.fee)?);
     let trade_date = row.trade_date.ok_or(SkippedTrade::NoDate)?;
     let time = time.ok_or(unreadable(UnreadableReason::InvalidDate, None))?;
     let (symbol, name) = security(row.option_symbol, row.symbol);
-    let quote = row.currency_universal_symbol.and_then(|symbol| non_blank(symbol.symbol));
+    let quote = row
+        .currency_universal_symbol
+        .and_then(|symbol| non_blank(symbol.symbol));
     let provider_type = row.activity_type.unwrap_or_default().0;
     Ok(Trade {
         account,
@@ -221,60 +289,87 @@ pub(super) fn trade<'a>(row: wire::Activity<'a>, account: &'a Account) -> Result
     })
 }
 
-/// Ticker and name. Some brokers send the underlying as the symbol of an option, so `option` takes precedence
-/// (docs/providers/snaptrade.md#activities).
+/// Ticker and name. Some brokers send the underlying as the symbol of an option, so `option` takes
+/// precedence (docs/providers/snaptrade.md#activities).
 fn security<'a>(
     option: Option<wire::OptionSymbol<'a>>,
     symbol: Option<wire::Symbol<'a>>,
 ) -> (Cow<'a, str>, Option<Cow<'a, str>>) {
-    let split = |symbol: wire::Symbol<'a>| (non_blank(symbol.symbol), non_blank(symbol.description));
+    let split =
+        |symbol: wire::Symbol<'a>| (non_blank(symbol.symbol), non_blank(symbol.description));
     let (ticker, name) = symbol.map(split).unwrap_or_default();
-    let (contract, underlying) =
-        option.map(|option| (non_blank(option.ticker), option.underlying_symbol)).unwrap_or_default();
+    let (contract, underlying) = option
+        .map(|option| (non_blank(option.ticker), option.underlying_symbol))
+        .unwrap_or_default();
     let underlying_name = underlying.and_then(|underlying| non_blank(underlying.description));
-    (contract.or(ticker).unwrap_or_default(), underlying_name.or(name))
+    (
+        contract.or(ticker).unwrap_or_default(),
+        underlying_name.or(name),
+    )
 }
 
 fn trade_type(provider_type: &str) -> TradeType {
     match provider_type.trim().to_ascii_uppercase().as_str() {
         "BUY" | "REI" => TradeType::Buy,
         "SELL" => TradeType::Sell,
-        "DIVIDEND" | "SUBSTITUTE_DIVIDEND" | "STOCK_DIVIDEND" | "DISTRIBUTION" | "RETURN_OF_CAPITAL" => {
-            TradeType::Dividend
-        }
+        "DIVIDEND"
+        | "SUBSTITUTE_DIVIDEND"
+        | "STOCK_DIVIDEND"
+        | "DISTRIBUTION"
+        | "RETURN_OF_CAPITAL" => TradeType::Dividend,
         "SPLIT" | "REVERSE_SPLIT" => TradeType::Split,
         "TRANSFER" | "CONTRIBUTION" | "WITHDRAWAL" => TradeType::Transfer,
         "FEE" | "TAX" => TradeType::Fee,
         "INTEREST" => TradeType::Interest,
-        kind if kind.starts_with("EXTERNAL_") || kind.starts_with("INTERNAL_") => TradeType::Transfer,
+        kind if kind.starts_with("EXTERNAL_") || kind.starts_with("INTERNAL_") => {
+            TradeType::Transfer
+        }
         _ => TradeType::Other,
     }
 }
 
-/// Parses a day or an instant. An instant has `T` or a blank before the time, and `Z`, an offset or nothing (UTC) after
-/// it. Midnight UTC counts as a day, since brokers without times write a day so
+/// Parses a day or an instant. An instant has `T` or a blank before the time, and `Z`, an offset or
+/// nothing (UTC) after it. Midnight UTC counts as a day, since brokers without times write a day so
 /// (docs/providers/snaptrade.md#activity-dates).
 pub(super) fn trade_time(text: &str) -> Option<TradeTime> {
     let (day, rest) = text.split_at_checked(10)?;
-    let shape = day
-        .bytes()
-        .enumerate()
-        .all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() });
+    let shape = day.bytes().enumerate().all(|(at, byte)| {
+        if matches!(at, 4 | 7) {
+            byte == b'-'
+        } else {
+            byte.is_ascii_digit()
+        }
+    });
     let day: Date = day.parse().ok().filter(|_| shape)?;
-    let Some(clock) = rest.strip_prefix(['T', ' ']) else { return rest.is_empty().then_some(TradeTime::Day(day)) };
-    let plain = clock.bytes().all(|byte| byte.is_ascii_digit() || b":.+-Z".contains(&byte));
+    let Some(clock) = rest.strip_prefix(['T', ' ']) else {
+        return rest.is_empty().then_some(TradeTime::Day(day));
+    };
+    let plain = clock
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || b":.+-Z".contains(&byte));
     let utc = |local: DateTime| local.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp());
-    let instant =
-        text.parse::<Timestamp>().or_else(|_| text.parse::<DateTime>().and_then(utc)).ok().filter(|_| plain)?;
+    let instant = text
+        .parse::<Timestamp>()
+        .or_else(|_| text.parse::<DateTime>().and_then(utc))
+        .ok()
+        .filter(|_| plain)?;
     // With another offset, midnight UTC is an ordinary time.
     let at_utc = TimeZone::UTC.to_datetime(instant);
     let is_day = at_utc.time() == Time::midnight() && clock.starts_with("00:00");
-    Some(if is_day { TradeTime::Day(at_utc.date()) } else { TradeTime::Instant(instant) })
+    Some(if is_day {
+        TradeTime::Day(at_utc.date())
+    } else {
+        TradeTime::Instant(instant)
+    })
 }
 
 /// The date as sent, but with `T` instead of a blank between day and time.
 fn with_t_separator(date: Cow<'_, str>) -> Cow<'_, str> {
-    if date.as_bytes().get(10) == Some(&b' ') { Cow::Owned(date.replacen(' ', "T", 1)) } else { date }
+    if date.as_bytes().get(10) == Some(&b' ') {
+        Cow::Owned(date.replacen(' ', "T", 1))
+    } else {
+        date
+    }
 }
 
 #[cfg(test)]
@@ -311,13 +406,43 @@ mod tests {
                 text("Q6542138443"),
                 "Robinhood Individual",
             ),
-            (None, text("Robinhood"), text("Margin"), text("Q6542138443"), "Robinhood Margin"),
-            (text(" "), text("Robinhood"), None, text("Q6542138443"), "Robinhood"),
+            (
+                None,
+                text("Robinhood"),
+                text("Margin"),
+                text("Q6542138443"),
+                "Robinhood Margin",
+            ),
+            (
+                text(" "),
+                text("Robinhood"),
+                None,
+                text("Q6542138443"),
+                "Robinhood",
+            ),
             (None, None, text("Margin"), text("Q6542138443"), "Margin"),
             (None, None, None, text("Q6542138443"), "Account"),
-            (text("IRA Q6542138443"), None, None, text("Q6542138443"), "IRA xxxx8443"),
-            (text("IRA ****8443"), None, None, text("****8443"), "IRA ****8443"),
-            (text("Robinhood 54953432"), None, None, text("****8443"), "Robinhood xxxx3432"),
+            (
+                text("IRA Q6542138443"),
+                None,
+                None,
+                text("Q6542138443"),
+                "IRA xxxx8443",
+            ),
+            (
+                text("IRA ****8443"),
+                None,
+                None,
+                text("****8443"),
+                "IRA ****8443",
+            ),
+            (
+                text("Robinhood 54953432"),
+                None,
+                None,
+                text("****8443"),
+                "Robinhood xxxx3432",
+            ),
             (text("Account 1"), None, None, text("1"), "Account 1"),
             (text("Account"), None, None, text(""), "Account"),
         ] {
@@ -338,21 +463,43 @@ mod tests {
         for (types, expected) in [
             ("BUY REI", TradeType::Buy),
             ("SELL", TradeType::Sell),
-            ("DIVIDEND SUBSTITUTE_DIVIDEND STOCK_DIVIDEND DISTRIBUTION RETURN_OF_CAPITAL", TradeType::Dividend),
+            (
+                "DIVIDEND SUBSTITUTE_DIVIDEND STOCK_DIVIDEND DISTRIBUTION RETURN_OF_CAPITAL",
+                TradeType::Dividend,
+            ),
             ("SPLIT REVERSE_SPLIT", TradeType::Split),
             ("TRANSFER CONTRIBUTION WITHDRAWAL", TradeType::Transfer),
-            ("EXTERNAL_ASSET_TRANSFER_IN EXTERNAL_ASSET_TRANSFER_OUT", TradeType::Transfer),
-            ("INTERNAL_CASH_TRANSFER_IN INTERNAL_CASH_TRANSFER_OUT", TradeType::Transfer),
-            ("INTERNAL_ASSET_TRANSFER_IN INTERNAL_ASSET_TRANSFER_OUT", TradeType::Transfer),
+            (
+                "EXTERNAL_ASSET_TRANSFER_IN EXTERNAL_ASSET_TRANSFER_OUT",
+                TradeType::Transfer,
+            ),
+            (
+                "INTERNAL_CASH_TRANSFER_IN INTERNAL_CASH_TRANSFER_OUT",
+                TradeType::Transfer,
+            ),
+            (
+                "INTERNAL_ASSET_TRANSFER_IN INTERNAL_ASSET_TRANSFER_OUT",
+                TradeType::Transfer,
+            ),
             ("FEE TAX", TradeType::Fee),
             ("INTEREST", TradeType::Interest),
-            ("OPTIONEXPIRATION OPTIONASSIGNMENT OPTIONEXERCISE", TradeType::Other),
+            (
+                "OPTIONEXPIRATION OPTIONASSIGNMENT OPTIONEXERCISE",
+                TradeType::Other,
+            ),
             ("SPINOFF STOCK_MERGER ADJUSTMENT REBATE", TradeType::Other),
-            ("JOURNAL CASH MERGER CORP_ACTION spend BUY_TO_COVER", TradeType::Other),
+            (
+                "JOURNAL CASH MERGER CORP_ACTION spend BUY_TO_COVER",
+                TradeType::Other,
+            ),
         ] {
             for provider_type in types.split(' ') {
                 assert_eq!(trade_type(provider_type), expected, "{provider_type}");
-                assert_eq!(trade_type(&provider_type.to_lowercase()), expected, "{provider_type}");
+                assert_eq!(
+                    trade_type(&provider_type.to_lowercase()),
+                    expected,
+                    "{provider_type}"
+                );
             }
         }
         assert_eq!(trade_type(""), TradeType::Other);
@@ -371,17 +518,32 @@ mod tests {
             ("2024-03-22T00:00:00", day("2024-03-22")),
             ("2024-03-22 00:00:00", day("2024-03-22")),
             ("2024-03-22T16:27:55Z", at("2024-03-22T16:27:55Z")),
-            ("2024-03-22T16:27:55.123456Z", at("2024-03-22T16:27:55.123456Z")),
-            ("2024-03-22T16:27:55.123456789Z", at("2024-03-22T16:27:55.123456789Z")),
-            ("2024-06-28 18:42:46.561408+00:00", at("2024-06-28T18:42:46.561408Z")),
+            (
+                "2024-03-22T16:27:55.123456Z",
+                at("2024-03-22T16:27:55.123456Z"),
+            ),
+            (
+                "2024-03-22T16:27:55.123456789Z",
+                at("2024-03-22T16:27:55.123456789Z"),
+            ),
+            (
+                "2024-06-28 18:42:46.561408+00:00",
+                at("2024-06-28T18:42:46.561408Z"),
+            ),
             ("2024-03-22T16:27:55", at("2024-03-22T16:27:55Z")),
             ("2024-03-22 16:27:55.5", at("2024-03-22T16:27:55.5Z")),
-            ("2022-01-21T15:11:19.217000-05:00", at("2022-01-21T20:11:19.217Z")),
+            (
+                "2022-01-21T15:11:19.217000-05:00",
+                at("2022-01-21T20:11:19.217Z"),
+            ),
             // Midnight in New York, and midnight UTC with the offset of New York.
             ("2026-08-27T04:00:00Z", at("2026-08-27T04:00:00Z")),
             ("2026-08-27T00:00:00-04:00", at("2026-08-27T04:00:00Z")),
             ("2026-08-26T20:00:00-04:00", at("2026-08-27T00:00:00Z")),
-            ("2026-08-27T00:00:00.000000001Z", at("2026-08-27T00:00:00.000000001Z")),
+            (
+                "2026-08-27T00:00:00.000000001Z",
+                at("2026-08-27T00:00:00.000000001Z"),
+            ),
             ("", None),
             ("2024-3-22", None),
             ("2024-02-30", None),
@@ -406,7 +568,10 @@ mod tests {
         for (sent, shown) in [
             ("2024-03-22", "2024-03-22"),
             ("2024-03-22T00:00:00.000Z", "2024-03-22T00:00:00.000Z"),
-            ("2024-06-28 18:42:46.561408+00:00", "2024-06-28T18:42:46.561408+00:00"),
+            (
+                "2024-06-28 18:42:46.561408+00:00",
+                "2024-06-28T18:42:46.561408+00:00",
+            ),
             ("soon", "soon"),
         ] {
             assert_eq!(with_t_separator(Cow::Borrowed(sent)), shown);
@@ -425,7 +590,8 @@ mod tests {
             let _ = trade_time(&text);
         }
 
-        /// The model is jiff's text of an instant, with the blank and the fraction that the provider may send.
+        /// The model is jiff's text of an instant, with the blank and the fraction that the
+        /// provider may send.
         #[test]
         fn instants_are_parsed_exactly(
             second in 0_i64..4_000_000_000,

@@ -1,5 +1,5 @@
-//! The adapter for SnapTrade: brokers, mostly in North America. `README.md` in this folder lists the provider's quirks
-//! with their sources.
+//! The adapter for SnapTrade: brokers, mostly in North America. `README.md` in this folder lists
+//! the provider's quirks with their sources.
 
 mod api;
 mod budget;
@@ -23,9 +23,9 @@ use crate::http::{Client, ClientSettings, Response, parse_json};
 use crate::rows::{MalformedRow, count_dropped, count_unreadable, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::{
-    BalancesQuery, Brokerage, CallContext, Consent, ConsentStatus, Error, FoundAccount, FoundConnection, HoldingSink,
-    Kind, Linking, Provider, ProviderHealth, TradePage, TradeQuery, TradeSink, UnreadableRow, WebhookVerifier,
-    credentials, json,
+    BalancesQuery, Brokerage, CallContext, Consent, ConsentStatus, Error, FoundAccount,
+    FoundConnection, HoldingSink, Kind, Linking, Provider, ProviderHealth, TradePage, TradeQuery,
+    TradeSink, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, User};
 use map::SkippedTrade;
@@ -52,9 +52,18 @@ pub const DECLARATION: Declaration = Declaration {
         ("default_code", "1083 3003"),
     ],
     settings: &[
-        Setting { name: "base_url", form: Form::Url("https://api.snaptrade.com") },
-        Setting { name: "client_id", form: Form::Text },
-        Setting { name: "consumer_key", form: Form::Secret },
+        Setting {
+            name: "base_url",
+            form: Form::Url("https://api.snaptrade.com"),
+        },
+        Setting {
+            name: "client_id",
+            form: Form::Text,
+        },
+        Setting {
+            name: "consumer_key",
+            form: Form::Secret,
+        },
     ],
     needs: &["client_id", "consumer_key"],
     open,
@@ -63,8 +72,16 @@ pub const DECLARATION: Declaration = Declaration {
 fn open(values: &Values, settings: ClientSettings<'_>) -> Opened {
     let consumer_key = SecretString::from(values.required("consumer_key")?);
     let client = Client::new(NAME, settings)?.with_calls_per_minute(CALLS_PER_MINUTE);
-    let api = Api::new(client, values.url("base_url")?, values.required("client_id")?.to_owned(), &consumer_key);
-    Ok(Arc::new(SnapTrade { api, consent_statuses: ConsentStatusCache::default() }))
+    let api = Api::new(
+        client,
+        values.url("base_url")?,
+        values.required("client_id")?.to_owned(),
+        &consumer_key,
+    );
+    Ok(Arc::new(SnapTrade {
+        api,
+        consent_statuses: ConsentStatusCache::default(),
+    }))
 }
 
 pub struct SnapTrade {
@@ -84,7 +101,8 @@ struct Credentials {
     authorization_id: Option<String>,
 }
 
-/// Credentials from a consent session or an import. They cover one connection, or without an id all of the user.
+/// Credentials from a consent session or an import. They cover one connection, or without an id all
+/// of the user.
 struct UserCredentials {
     user: Option<User>,
     connection_id: Option<String>,
@@ -104,14 +122,24 @@ impl UserCredentials {
         let user = match (credentials.user_id, credentials.user_secret) {
             (Some(id), Some(secret)) => Some(User { id, secret }),
             (None, None) => None,
-            _ => return Err(Error::InvalidCredentials("userId and userSecret must be given together".to_owned())),
+            _ => {
+                return Err(Error::InvalidCredentials(
+                    "userId and userSecret must be given together".to_owned(),
+                ));
+            }
         };
-        Ok(Self { user, connection_id: credentials.authorization_id })
+        Ok(Self {
+            user,
+            connection_id: credentials.authorization_id,
+        })
     }
 }
 
 /// The credentials of one connection, or without an id those of all connections of the user.
-fn user_credentials(user: Option<&User>, connection_id: Option<&str>) -> Result<SecretString, Error> {
+fn user_credentials(
+    user: Option<&User>,
+    connection_id: Option<&str>,
+) -> Result<SecretString, Error> {
     credentials::write(&Credentials {
         user_id: user.map(|user| user.id.clone()),
         user_secret: user.map(|user| user.secret.clone()),
@@ -121,8 +149,14 @@ fn user_credentials(user: Option<&User>, connection_id: Option<&str>) -> Result<
 
 impl ConnectionCredentials {
     fn read(credentials: &SecretString) -> Result<Self, Error> {
-        let UserCredentials { user, connection_id } = UserCredentials::read(credentials)?;
-        Ok(Self { user, id: credentials::stored_id(connection_id, "authorizationId")? })
+        let UserCredentials {
+            user,
+            connection_id,
+        } = UserCredentials::read(credentials)?;
+        Ok(Self {
+            user,
+            id: credentials::stored_id(connection_id, "authorizationId")?,
+        })
     }
 
     fn user(&self) -> Option<&User> {
@@ -139,18 +173,31 @@ impl SnapTrade {
         context: &CallContext,
         stored: &ConnectionCredentials,
     ) -> Result<ConsentStatus, Error> {
-        match self.api.connection(context, stored.user(), &stored.id).await {
+        match self
+            .api
+            .connection(context, stored.user(), &stored.id)
+            .await
+        {
             Ok(connection) => Ok(map::consent_status(&connection)),
             Err(Error::ReconnectNeeded(status)) => Ok(ConsentStatus::Broken(status)),
             Err(error) => Err(error),
         }
     }
 
-    /// The error for a missing account. It depends on the connection, which may have ended or need a reconnect.
-    async fn missing_account_error(&self, context: &CallContext, stored: &ConnectionCredentials) -> Error {
+    /// The error for a missing account. It depends on the connection, which may have ended or need
+    /// a reconnect.
+    async fn missing_account_error(
+        &self,
+        context: &CallContext,
+        stored: &ConnectionCredentials,
+    ) -> Error {
         match self
             .consent_statuses
-            .get_or_fetch(&stored.id, context.wall_clock(), self.fetch_consent_status(context, stored))
+            .get_or_fetch(
+                &stored.id,
+                context.wall_clock(),
+                self.fetch_consent_status(context, stored),
+            )
             .await
         {
             Ok(ConsentStatus::Broken(status)) => Error::ReconnectNeeded(status),
@@ -172,8 +219,8 @@ impl SnapTrade {
         }
     }
 
-    /// The balances of one connection's accounts. The list of accounts has their total values. The cash takes one call
-    /// per account. All calls run concurrently.
+    /// The balances of one connection's accounts. The list of accounts has their total values. The
+    /// cash takes one call per account. All calls run concurrently.
     async fn connection_balances(
         &self,
         context: &CallContext,
@@ -183,14 +230,28 @@ impl SnapTrade {
             Ok(stored) => stored,
             Err(error) => return vec![Err(error); query.accounts.len()],
         };
-        let totals = self.api.accounts(context, stored.user(), &stored.id, |rows| {
-            let find = |account: &Account| rows.iter().find(|row| row.id.as_str() == account.provider_account_id);
-            let total = |account| find(account).map_or(Ok(None), map::total_of);
-            Ok(query.accounts.iter().map(total).collect::<Vec<Result<_, Error>>>())
-        });
+        let totals = self
+            .api
+            .accounts(context, stored.user(), &stored.id, |rows| {
+                let find = |account: &Account| {
+                    rows.iter()
+                        .find(|row| row.id.as_str() == account.provider_account_id)
+                };
+                let total = |account| find(account).map_or(Ok(None), map::total_of);
+                Ok(query
+                    .accounts
+                    .iter()
+                    .map(total)
+                    .collect::<Vec<Result<_, Error>>>())
+            });
         let cash = query.accounts.iter().map(|account| {
-            let read = |rows: Vec<wire::Balance<'_>>| rows.iter().map(map::cash).collect::<Result<Vec<_>, Error>>();
-            self.api.balances(context, stored.user(), &account.provider_account_id, read)
+            let read = |rows: Vec<wire::Balance<'_>>| {
+                rows.iter()
+                    .map(map::cash)
+                    .collect::<Result<Vec<_>, Error>>()
+            };
+            self.api
+                .balances(context, stored.user(), &account.provider_account_id, read)
         });
         let (totals, cash) = join(totals, join_all(cash)).await;
         let totals = match totals {
@@ -203,12 +264,20 @@ impl SnapTrade {
         } else {
             ACCOUNT_NOT_FOUND
         };
-        let combine = |((account, total), cash): ((&Account, Result<_, Error>), Result<_, Error>)| match cash {
-            Ok(cash) => Ok(map::balance(account, total?, cash)),
-            Err(ACCOUNT_NOT_FOUND) => Err(missing_account_error.clone()),
-            Err(error) => Err(error),
-        };
-        query.accounts.iter().zip(totals).zip(cash).map(combine).collect()
+        let combine =
+            |((account, total), cash): ((&Account, Result<_, Error>), Result<_, Error>)| match cash
+            {
+                Ok(cash) => Ok(map::balance(account, total?, cash)),
+                Err(ACCOUNT_NOT_FOUND) => Err(missing_account_error.clone()),
+                Err(error) => Err(error),
+            };
+        query
+            .accounts
+            .iter()
+            .zip(totals)
+            .zip(cash)
+            .map(combine)
+            .collect()
     }
 }
 
@@ -226,7 +295,11 @@ impl Provider for SnapTrade {
         self.api.partner(context).await
     }
 
-    async fn discover(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundConnection>, Error> {
+    async fn discover(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Vec<FoundConnection>, Error> {
         let imported = UserCredentials::read(credentials)?;
         let connections = match self.api.connections(context, imported.user.as_ref()).await {
             Err(Error::OperatorRejected { .. }) if imported.user.is_none() => {
@@ -238,11 +311,16 @@ impl Provider for SnapTrade {
             connections => connections?,
         };
         let requested = |connection: &wire::Connection| {
-            imported.connection_id.as_ref().is_none_or(|requested| *requested == connection.id)
+            imported
+                .connection_id
+                .as_ref()
+                .is_none_or(|requested| *requested == connection.id)
         };
         let found = |connection: wire::Connection| {
             let consent_status = map::consent_status(&connection);
-            let brokerage = connection.brokerage.ok_or(Error::Malformed("a connection has no brokerage"))?;
+            let brokerage = connection
+                .brokerage
+                .ok_or(Error::Malformed("a connection has no brokerage"))?;
             let institution_id = brokerage.id.clone();
             let (institution_name, institution_logo) = map::name_and_logo(brokerage);
             let credentials = user_credentials(imported.user.as_ref(), Some(&connection.id))?;
@@ -257,38 +335,73 @@ impl Provider for SnapTrade {
                 credentials,
             })
         };
-        connections.into_iter().filter(requested).map(found).collect()
+        connections
+            .into_iter()
+            .filter(requested)
+            .map(found)
+            .collect()
     }
 
-    async fn consent(&self, context: &CallContext, credentials: &SecretString) -> Result<Consent, Error> {
+    async fn consent(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Consent, Error> {
         let stored = ConnectionCredentials::read(credentials)?;
         let consent_status = self.fetch_consent_status(context, &stored).await?;
-        self.consent_statuses.insert(&stored.id, context.wall_clock(), consent_status);
+        self.consent_statuses
+            .insert(&stored.id, context.wall_clock(), consent_status);
         Ok(consent_status.into())
     }
 
-    async fn accounts(&self, context: &CallContext, credentials: &SecretString) -> Result<Vec<FoundAccount>, Error> {
+    async fn accounts(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Vec<FoundAccount>, Error> {
         let stored = ConnectionCredentials::read(credentials)?;
         let read = |rows: Vec<wire::Account<'_>>| {
             let mut accounts: Vec<FoundAccount> = Vec::with_capacity(rows.len());
             for row in &rows {
-                if !accounts.iter().any(|known| known.provider_account_id == row.id.as_str()) {
+                if !accounts
+                    .iter()
+                    .any(|known| known.provider_account_id == row.id.as_str())
+                {
                     accounts.push(map::account(row));
                 }
             }
             Ok(accounts)
         };
-        self.api.accounts(context, stored.user(), &stored.id, read).await
+        self.api
+            .accounts(context, stored.user(), &stored.id, read)
+            .await
     }
 
-    async fn balances(&self, context: &CallContext, queries: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>> {
-        join_all(queries.iter().map(|query| self.connection_balances(context, query))).await
+    async fn balances(
+        &self,
+        context: &CallContext,
+        queries: &[BalancesQuery<'_>],
+    ) -> Vec<Vec<Result<Balance, Error>>> {
+        join_all(
+            queries
+                .iter()
+                .map(|query| self.connection_balances(context, query)),
+        )
+        .await
     }
 
-    async fn withdraw(&self, context: &CallContext, credentials: &SecretString) -> Result<(), Error> {
+    async fn withdraw(
+        &self,
+        context: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<(), Error> {
         let stored = ConnectionCredentials::read(credentials)?;
         self.consent_statuses.evict(&stored.id);
-        match self.api.delete_connection(context, stored.user(), &stored.id).await {
+        match self
+            .api
+            .delete_connection(context, stored.user(), &stored.id)
+            .await
+        {
             // The provider itself reports that the connection does not exist.
             Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)) => Ok(()),
             outcome => outcome,
@@ -329,14 +442,20 @@ impl Brokerage for SnapTrade {
         let stored = ConnectionCredentials::read(credentials)?;
         let outcome = self
             .api
-            .positions(context, stored.user(), &account.provider_account_id, |page| {
-                map::holdings(page.results, account, |reason| count_dropped(NAME, reason))?
-                    .into_iter()
-                    .for_each(&mut *rows);
-                Ok(())
-            })
+            .positions(
+                context,
+                stored.user(),
+                &account.provider_account_id,
+                |page| {
+                    map::holdings(page.results, account, |reason| count_dropped(NAME, reason))?
+                        .into_iter()
+                        .for_each(&mut *rows);
+                    Ok(())
+                },
+            )
             .await;
-        self.explain_missing_account(context, &stored, outcome).await
+        self.explain_missing_account(context, &stored, outcome)
+            .await
     }
 
     fn trades_rows_max(&self) -> u32 {
@@ -361,20 +480,31 @@ impl Brokerage for SnapTrade {
             ("offset", Some(offset.to_string())),
             ("limit", Some(limit.to_string())),
         ];
-        let params: Vec<(&str, &str)> =
-            params.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+        let params: Vec<(&str, &str)> = params
+            .iter()
+            .filter_map(|(name, value)| Some((*name, value.as_deref()?)))
+            .collect();
         let outcome = self
             .api
-            .activities(context, stored.user(), &query.account.provider_account_id, &params, |response| {
-                let (page, mut unreadable) = parse_page(context, response)?;
-                let counts = count_page(&page, unreadable.len() as u64, offset, limit)?;
-                let trades = trades(page, query.account, &mut unreadable);
-                context.unreadable.accept(&unreadable)?;
-                trades.into_iter().for_each(|(index, trade)| rows(index, trade));
-                Ok(counts)
-            })
+            .activities(
+                context,
+                stored.user(),
+                &query.account.provider_account_id,
+                &params,
+                |response| {
+                    let (page, mut unreadable) = parse_page(context, response)?;
+                    let counts = count_page(&page, unreadable.len() as u64, offset, limit)?;
+                    let trades = trades(page, query.account, &mut unreadable);
+                    context.unreadable.accept(&unreadable)?;
+                    trades
+                        .into_iter()
+                        .for_each(|(index, trade)| rows(index, trade));
+                    Ok(counts)
+                },
+            )
             .await;
-        self.explain_missing_account(context, &stored, outcome).await
+        self.explain_missing_account(context, &stored, outcome)
+            .await
     }
 }
 
@@ -402,19 +532,31 @@ fn parse_page<'a>(
     }
 }
 
-/// The size of the page and of the list. If the total is smaller than the rows seen, it is raised to them. `malformed`
-/// rows of the page are not in its data.
-fn count_page<T>(page: &wire::Activities<T>, malformed: u64, offset: u64, limit: u32) -> Result<TradePage, Error> {
+/// The size of the page and of the list. If the total is smaller than the rows seen, it is raised
+/// to them. `malformed` rows of the page are not in its data.
+fn count_page<T>(
+    page: &wire::Activities<T>,
+    malformed: u64,
+    offset: u64,
+    limit: u32,
+) -> Result<TradePage, Error> {
     let rows = page.data.len() as u64 + malformed;
     if rows > u64::from(limit) {
         return Err(Error::Malformed("more rows than requested"));
     }
-    let seen = if rows == 0 { 0 } else { offset.saturating_add(rows) };
-    Ok(TradePage { rows, total: page.pagination.total.max(seen).min(TRADES_TOTAL_MAX) })
+    let seen = if rows == 0 {
+        0
+    } else {
+        offset.saturating_add(rows)
+    };
+    Ok(TradePage {
+        rows,
+        total: page.pagination.total.max(seen).min(TRADES_TOTAL_MAX),
+    })
 }
 
-/// Maps the trades of a page, each with its index on the page. Those that cannot be read go to `unreadable`. The
-/// provider's order is newest first (docs/providers/snaptrade.md#activities).
+/// Maps the trades of a page, each with its index on the page. Those that cannot be read go to
+/// `unreadable`. The provider's order is newest first (docs/providers/snaptrade.md#activities).
 fn trades<'a>(
     page: wire::Activities<wire::Activity<'a>>,
     account: &'a Account,
@@ -434,38 +576,77 @@ fn trades<'a>(
     trades
 }
 
-/// Parses any bytes as a page of activities and asserts the invariants of every page, for the fuzz target.
+/// Parses any bytes as a page of activities and asserts the invariants of every page, for the fuzz
+/// target.
 #[doc(hidden)]
 pub fn fuzz_activities_page(body: &[u8], account: &Account) {
     json::fuzz::<wire::Activities<wire::Activity<'_>>>(body);
-    let Ok(page) = parse_json::<wire::Activities<wire::Activity<'_>>>(body) else { return };
-    let Ok(counts) = count_page(&page, 0, 7, api::ACTIVITIES_MAX) else { return };
+    let Ok(page) = parse_json::<wire::Activities<wire::Activity<'_>>>(body) else {
+        return;
+    };
+    let Ok(counts) = count_page(&page, 0, 7, api::ACTIVITIES_MAX) else {
+        return;
+    };
     let rows = page.data.len() as u64;
-    assert!(counts.rows == rows && (rows == 0 || counts.total >= 7 + rows), "the total includes all rows seen");
+    assert!(
+        counts.rows == rows && (rows == 0 || counts.total >= 7 + rows),
+        "the total includes all rows seen"
+    );
     let trades = trades(page, account, &mut Vec::new());
-    assert!(trades.iter().all(|(index, _)| *index < rows), "the index is on the page");
-    assert!(trades.is_sorted_by(|(index, _), (next, _)| index < next), "in the provider's order, each once");
+    assert!(
+        trades.iter().all(|(index, _)| *index < rows),
+        "the index is on the page"
+    );
+    assert!(
+        trades.is_sorted_by(|(index, _), (next, _)| index < next),
+        "in the provider's order, each once"
+    );
     for (_, trade) in &trades {
-        assert!(trade.trade_date.as_bytes().get(10).is_none_or(|byte| *byte == b'T'), "a valid date");
+        assert!(
+            trade
+                .trade_date
+                .as_bytes()
+                .get(10)
+                .is_none_or(|byte| *byte == b'T'),
+            "a valid date"
+        );
         let (id, _) = (trade.id().to_string(), trade.time.instant());
         assert!(id.starts_with(&*trade.trade_date));
     }
 }
 
-/// Parses any bytes as the positions of an account and asserts their invariants, for the fuzz target.
+/// Parses any bytes as the positions of an account and asserts their invariants, for the fuzz
+/// target.
 #[doc(hidden)]
 pub fn fuzz_positions_page(body: &[u8], account: &Account) {
     json::fuzz::<wire::Positions<'_>>(body);
-    let Ok(page) = parse_json::<wire::Positions<'_>>(body) else { return };
+    let Ok(page) = parse_json::<wire::Positions<'_>>(body) else {
+        return;
+    };
     let rows = page.results.len();
     let mut skipped = 0;
-    let Ok(holdings) = map::holdings(page.results, account, |_| skipped += 1) else { return };
-    assert_eq!(holdings.len() + skipped, rows, "every row is mapped or counted");
+    let Ok(holdings) = map::holdings(page.results, account, |_| skipped += 1) else {
+        return;
+    };
+    assert_eq!(
+        holdings.len() + skipped,
+        rows,
+        "every row is mapped or counted"
+    );
     let mut seen = std::collections::HashSet::new();
     for holding in &holdings {
-        assert!(!holding.symbol.is_empty() && !holding.currency.is_empty(), "symbol and currency are set");
-        assert!(holding.current_price.is_some() || holding.market_value.is_none(), "no value without a price");
-        assert!(seen.insert((&holding.instrument_id, holding.occurrence)), "holdings are distinct");
+        assert!(
+            !holding.symbol.is_empty() && !holding.currency.is_empty(),
+            "symbol and currency are set"
+        );
+        assert!(
+            holding.current_price.is_some() || holding.market_value.is_none(),
+            "no value without a price"
+        );
+        assert!(
+            seen.insert((&holding.instrument_id, holding.occurrence)),
+            "holdings are distinct"
+        );
     }
 }
 

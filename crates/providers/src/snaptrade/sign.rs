@@ -21,22 +21,39 @@ pub(super) struct Signer(Key);
 
 impl Signer {
     pub(super) fn new(consumer_key: &SecretString) -> Self {
-        Self(Key::new(HMAC_SHA256, consumer_key.expose_secret().as_bytes()))
+        Self(Key::new(
+            HMAC_SHA256,
+            consumer_key.expose_secret().as_bytes(),
+        ))
     }
 
-    /// The `Signature` header of a request. `body` is null if there is none, and an empty object is signed as null.
-    /// `path` and `query` must be exactly as sent.
+    /// The `Signature` header of a request. `body` is null if there is none, and an empty object is
+    /// signed as null. `path` and `query` must be exactly as sent.
     pub(super) fn sign(&self, body: &Value, path: &str, query: &str) -> String {
-        let content = if body.as_object().is_some_and(Map::is_empty) { &Value::Null } else { body };
-        self.tag(&canonical(&json!({"content": content, "path": path, "query": query})))
+        let content = if body.as_object().is_some_and(Map::is_empty) {
+            &Value::Null
+        } else {
+            body
+        };
+        self.tag(&canonical(
+            &json!({"content": content, "path": path, "query": query}),
+        ))
     }
 
-    /// Verifies the base64 signature of a webhook in constant time. It covers the canonical form of the whole body.
+    /// Verifies the base64 signature of a webhook in constant time. It covers the canonical form of
+    /// the whole body.
     pub(super) fn is_signed(&self, body: &[u8], signature: &str) -> bool {
         // Checked first, because it costs less than the body.
-        let signature = STANDARD.decode(signature).ok().filter(|signature| signature.len() == SIGNATURE_BYTES);
-        let Some(signature) = signature else { return false };
-        let Some(message) = canonical_text(body) else { return false };
+        let signature = STANDARD
+            .decode(signature)
+            .ok()
+            .filter(|signature| signature.len() == SIGNATURE_BYTES);
+        let Some(signature) = signature else {
+            return false;
+        };
+        let Some(message) = canonical_text(body) else {
+            return false;
+        };
         hmac::verify(&self.0, message.as_bytes(), &signature).is_ok()
     }
 
@@ -47,17 +64,26 @@ impl Signer {
 
 /// JSON as Python's `json.dumps(value, separators=(",", ":"), sort_keys=True)` writes it.
 ///
-/// It sorts the members itself, because another crate in the build may enable serde_json's `preserve_order`. It does
-/// not handle floats, since no request body has any.
+/// It sorts the members itself, because another crate in the build may enable serde_json's
+/// `preserve_order`. It does not handle floats, since no request body has any.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Object(members) => {
             let mut members: Vec<(&String, &Value)> = members.iter().collect();
             members.sort_unstable_by_key(|(name, _)| *name);
-            let members = members.into_iter().map(|(name, value)| format!("{}:{}", quoted(name), canonical(value)));
+            let members = members
+                .into_iter()
+                .map(|(name, value)| format!("{}:{}", quoted(name), canonical(value)));
             format!("{{{}}}", members.collect::<Vec<String>>().join(","))
         }
-        Value::Array(items) => format!("[{}]", items.iter().map(canonical).collect::<Vec<String>>().join(",")),
+        Value::Array(items) => format!(
+            "[{}]",
+            items
+                .iter()
+                .map(canonical)
+                .collect::<Vec<String>>()
+                .join(",")
+        ),
         Value::String(text) => quoted(text),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
     }
@@ -65,12 +91,17 @@ fn canonical(value: &Value) -> String {
 
 /// The canonical form of a webhook body. None if the body is not JSON or is nested too deep.
 ///
-/// Numbers keep their text. For floats that is what Python would write, if Python sent them. serde_json checks the body
-/// once, and [`Walker`] goes through it once, because anyone can send a body.
+/// Numbers keep their text. For floats that is what Python would write, if Python sent them.
+/// serde_json checks the body once, and [`Walker`] goes through it once, because anyone can send a
+/// body.
 pub(super) fn canonical_text(json: &[u8]) -> Option<String> {
     let json: &RawValue = serde_json::from_slice(json).ok()?;
     let mut out = String::with_capacity(json.get().len());
-    Walker { json: json.get(), at: 0 }.write(&mut out, DEPTH_MAX)?;
+    Walker {
+        json: json.get(),
+        at: 0,
+    }
+    .write(&mut out, DEPTH_MAX)?;
     Some(out)
 }
 
@@ -91,7 +122,9 @@ impl Walker<'_> {
             }
             _ => {
                 let rest = self.json.get(self.at..)?;
-                let end = rest.find([',', ']', '}', ' ', '\t', '\r', '\n']).unwrap_or(rest.len());
+                let end = rest
+                    .find([',', ']', '}', ' ', '\t', '\r', '\n'])
+                    .unwrap_or(rest.len());
                 out.push_str(rest.get(..end)?);
                 self.at += end;
                 Some(())
@@ -112,7 +145,9 @@ impl Walker<'_> {
             self.skip_comma()?;
         }
         self.at += 1;
-        let members = members.iter().map(|(name, value)| format!("{}:{value}", quoted(name)));
+        let members = members
+            .iter()
+            .map(|(name, value)| format!("{}:{value}", quoted(name)));
         out.push('{');
         out.push_str(&members.collect::<Vec<String>>().join(","));
         out.push('}');
@@ -173,13 +208,19 @@ impl Walker<'_> {
     }
 }
 
-/// A JSON string in which all but printable ASCII is escaped, as UTF-16 units if there is no short form.
+/// A JSON string in which all but printable ASCII is escaped, as UTF-16 units if there is no short
+/// form.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     for character in Value::from(text).to_string().chars() {
         match character {
             ' '..='~' => out.push(character),
-            _ => out.extend(character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
+            _ => out.extend(
+                character
+                    .encode_utf16(&mut [0; 2])
+                    .iter()
+                    .map(|unit| format!("\\u{unit:04x}")),
+            ),
         }
     }
     out
@@ -220,8 +261,20 @@ mod tests {
                 "clientId=TESTCLIENT&timestamp=1715123456",
                 "cb0erv/RI3PADuw28QgVot6O4IN0uPOcfr7cqBPwjOY=",
             ),
-            ("V2", Value::Null, "/accounts", P13_QUERY, "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU="),
-            ("V3", json!({}), "/snapTrade/login", P13_QUERY, "P/zG+PgUvMPM7yWywaaYfnkFgMzuuSIRQHJUgNRjGKY="),
+            (
+                "V2",
+                Value::Null,
+                "/accounts",
+                P13_QUERY,
+                "zd+TvnzVfAV6htuAqMYWr1Q8QaHXNFDnUXms8bgpFKU=",
+            ),
+            (
+                "V3",
+                json!({}),
+                "/snapTrade/login",
+                P13_QUERY,
+                "P/zG+PgUvMPM7yWywaaYfnkFgMzuuSIRQHJUgNRjGKY=",
+            ),
             (
                 "V4",
                 Value::Null,
@@ -230,7 +283,13 @@ mod tests {
                  &userId=user%201%2Ba%40b/%C3%A7&userSecret=s%26e%3Dc&clientId=TESTCLIENT&timestamp=1715123456",
                 "WeiFiyWIO4TDd6VmFxP9E07Aw7lIQnBez3x0EeQbHfQ=",
             ),
-            ("V5, accounts", Value::Null, "/accounts", T11_QUERY, "jrMb9GtWUQLFz04kVEVJpr9fXwwO0+KBmXPbih5CJMQ="),
+            (
+                "V5, accounts",
+                Value::Null,
+                "/accounts",
+                T11_QUERY,
+                "jrMb9GtWUQLFz04kVEVJpr9fXwwO0+KBmXPbih5CJMQ=",
+            ),
             (
                 "V5, activities",
                 Value::Null,
@@ -239,8 +298,20 @@ mod tests {
                  &endDate=2026-01-31&offset=0&limit=100&type=BUY%2CSELL&timestamp=1715123457",
                 "c+VG+A+GzOG7sb4pH5QFjxxGUHcmyDT05Tt4JBHbO2M=",
             ),
-            ("V6", Value::Null, "/api/v1/accounts", P13_QUERY, "qAHiialBkYWhqMP/84nj+HDDCLWtDcAD4LNSKKAneUw="),
-            ("V7, P13", login(), "/snapTrade/login", P13_QUERY, "HA5AKSAgAl/ClmGMuXfHb6tepFs+CqZYHOx/IREo4OI="),
+            (
+                "V6",
+                Value::Null,
+                "/api/v1/accounts",
+                P13_QUERY,
+                "qAHiialBkYWhqMP/84nj+HDDCLWtDcAD4LNSKKAneUw=",
+            ),
+            (
+                "V7, P13",
+                login(),
+                "/snapTrade/login",
+                P13_QUERY,
+                "HA5AKSAgAl/ClmGMuXfHb6tepFs+CqZYHOx/IREo4OI=",
+            ),
         ] {
             assert_eq!(signer().sign(&body, path, query), signature, "{vector}");
         }
@@ -252,8 +323,12 @@ mod tests {
             r#"{"broker":"ALPACA","connectionType":"read","#,
             r#""customRedirect":"https://example.com/cb?x=1&y=é/ü","immediateRedirect":true}"#,
         );
-        let message = format!(r#"{{"content":{content},"path":"/snapTrade/login","query":"{T11_QUERY}"}}"#);
-        assert_eq!(signer().tag(&message), "LBb55iXFk4c2r3t/PtqklQqqztpR4t5mGcFpnCnhSis=");
+        let message =
+            format!(r#"{{"content":{content},"path":"/snapTrade/login","query":"{T11_QUERY}"}}"#);
+        assert_eq!(
+            signer().tag(&message),
+            "LBb55iXFk4c2r3t/PtqklQqqztpR4t5mGcFpnCnhSis="
+        );
     }
 
     #[test]
@@ -267,7 +342,10 @@ mod tests {
             "clientId": "TESTCLIENT",
             "brokerageAuthorizationId": "87b24961-b51e-4db8-9226-f198f6518a89",
         });
-        assert_eq!(signer().tag(&canonical(&body)), "fef2+CuqjO/ys7fBLVGo26FwxEZomLYFwu4tcyi4YJc=");
+        assert_eq!(
+            signer().tag(&canonical(&body)),
+            "fef2+CuqjO/ys7fBLVGo26FwxEZomLYFwu4tcyi4YJc="
+        );
     }
 
     #[test]
@@ -277,8 +355,7 @@ mod tests {
             r#""é": "\u0001\u0008\f\n\r\t\"\\/\u007f😀", "a": "", "B": 0}"#,
         ))
         .unwrap();
-        let expected =
-            r#"{"B":0,"a":"","b":[1,-2,true,null,{"x":[],"y":{}}],"\u00e9":"\u0001\b\f\n\r\t\"\\/\u007f\ud83d\ude00"}"#;
+        let expected = r#"{"B":0,"a":"","b":[1,-2,true,null,{"x":[],"y":{}}],"\u00e9":"\u0001\b\f\n\r\t\"\\/\u007f\ud83d\ude00"}"#;
         assert_eq!(canonical(&value), expected);
     }
 
@@ -287,8 +364,12 @@ mod tests {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert_eq!(canonical_text(nested(8).as_bytes()), Some(nested(8)));
         assert_eq!(canonical_text(nested(9).as_bytes()), None);
-        let objects = |depth: usize| format!("{}1{}", "{\"a\" : ".repeat(depth), " }".repeat(depth));
-        assert_eq!(canonical_text(objects(8).as_bytes()), Some(objects(8).replace(' ', "")));
+        let objects =
+            |depth: usize| format!("{}1{}", "{\"a\" : ".repeat(depth), " }".repeat(depth));
+        assert_eq!(
+            canonical_text(objects(8).as_bytes()),
+            Some(objects(8).replace(' ', ""))
+        );
         assert_eq!(canonical_text(objects(9).as_bytes()), None);
     }
 
@@ -297,7 +378,10 @@ mod tests {
         let canonical = canonical_text(br#" {"b":[ 1 , "x\"]}\\" ] , "a":1,"b":{"c":-0.50e+1}} "#);
         assert_eq!(canonical.as_deref(), Some(r#"{"a":1,"b":{"c":-0.50e+1}}"#));
         let canonical = canonical_text(br#"{"a":[ 1 , "x\"]}\\" , [ ] , { } , null ]}"#);
-        assert_eq!(canonical.as_deref(), Some(r#"{"a":[1,"x\"]}\\",[],{},null]}"#));
+        assert_eq!(
+            canonical.as_deref(),
+            Some(r#"{"a":[1,"x\"]}\\",[],{},null]}"#)
+        );
     }
 
     proptest! {

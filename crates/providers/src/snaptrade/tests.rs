@@ -1,4 +1,5 @@
-//! Tests of the adapter against a mock provider that checks every signature, with fixtures and snapshots.
+//! Tests of the adapter against a mock provider that checks every signature, with fixtures and
+//! snapshots.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -21,7 +22,11 @@ use crate::unreadable::UnreadableRows;
 
 const CONNECTION: &str = "87b24961-b51e-4db8-9226-f198f6518a89";
 const ACCOUNT: &str = "917c8734-8470-4a3e-a18f-57c3f2ee6631";
-const GONE: MockResponse = (404, "", r#"{"detail": "The requested resource does not exist.", "code": "1011"}"#);
+const GONE: MockResponse = (
+    404,
+    "",
+    r#"{"detail": "The requested resource does not exist.", "code": "1011"}"#,
+);
 const ACTIVITIES: &str = include_str!("fixtures/activities.json");
 
 fn account(provider_account_id: &str) -> Account {
@@ -42,22 +47,33 @@ pub(super) fn snaptrade(base_url: &str, consumer_key: &str) -> Arc<dyn Provider>
 }
 
 fn credentials() -> SecretString {
-    SecretString::from(format!(r#"{{"userId": "u 1", "userSecret": "s&e", "authorizationId": "{CONNECTION}"}}"#))
+    SecretString::from(format!(
+        r#"{{"userId": "u 1", "userSecret": "s&e", "authorizationId": "{CONNECTION}"}}"#
+    ))
 }
 
 fn context() -> CallContext {
-    CallContext::new(Instant::now() + Duration::from_secs(10), "2026-11-21T00:00:00Z".parse().unwrap(), Cause::Schedule)
+    CallContext::new(
+        Instant::now() + Duration::from_secs(10),
+        "2026-11-21T00:00:00Z".parse().unwrap(),
+        Cause::Schedule,
+    )
 }
 
 fn request() -> CallContext {
     let deadline = Instant::now() + Duration::from_secs(10);
-    CallContext::new(deadline, "2026-11-21T00:00:00Z".parse().unwrap(), Cause::Request(UserId::new()))
+    CallContext::new(
+        deadline,
+        "2026-11-21T00:00:00Z".parse().unwrap(),
+        Cause::Request(UserId::new()),
+    )
 }
 
 /// Status, header lines, body.
 type MockResponse = (u16, &'static str, &'static str);
 
-/// A mock provider on loopback. It checks signatures with the consumer key and records all requests.
+/// A mock provider on loopback. It checks signatures with the consumer key and records all
+/// requests.
 struct Peer {
     adapter: SnapTrade,
     requests: Arc<Mutex<Vec<String>>>,
@@ -70,19 +86,39 @@ impl Peer {
     }
 
     /// Holds back all responses until `together` requests have come in.
-    async fn waiting(together: usize, answer: impl Fn(usize, &str) -> MockResponse + Send + Sync + 'static) -> Self {
+    async fn waiting(
+        together: usize,
+        answer: impl Fn(usize, &str) -> MockResponse + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut values = Values::default();
-        values.set("base_url", format!("http://{}", listener.local_addr().unwrap()).into());
+        values.set(
+            "base_url",
+            format!("http://{}", listener.local_addr().unwrap()).into(),
+        );
         let key = SecretString::from("test-consumer-key-1");
-        let client = Client::new(NAME, ClientSettings { user_calls_per_minute: 300, ..client_settings(5) })
-            .unwrap()
-            .with_calls_per_minute(CALLS_PER_MINUTE);
-        let api = Api::new(client, values.url("base_url").unwrap(), "TESTCLIENT".to_owned(), &key);
+        let client = Client::new(
+            NAME,
+            ClientSettings {
+                user_calls_per_minute: 300,
+                ..client_settings(5)
+            },
+        )
+        .unwrap()
+        .with_calls_per_minute(CALLS_PER_MINUTE);
+        let api = Api::new(
+            client,
+            values.url("base_url").unwrap(),
+            "TESTCLIENT".to_owned(),
+            &key,
+        );
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);
-        let (answer, count, barrier) =
-            (Arc::new(answer), Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(together)));
+        let (answer, count, barrier) = (
+            Arc::new(answer),
+            Arc::new(AtomicUsize::new(0)),
+            Arc::new(Barrier::new(together)),
+        );
         tokio::spawn(async move {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
@@ -96,7 +132,9 @@ impl Peer {
                     let (method, rest) = head.split_once(' ').unwrap();
                     let (path, query) = rest.split_once(' ').unwrap().0.split_once('?').unwrap();
                     let signature = signer.sign(&serde_json::Value::Null, path, query);
-                    let signed = head.lines().any(|line| line == format!("signature: {signature}"));
+                    let signed = head
+                        .lines()
+                        .any(|line| line == format!("signature: {signature}"));
                     seen.lock().push(format!("{method} {path}?{query}"));
                     barrier.wait().await;
                     let number = count.fetch_add(1, Ordering::SeqCst);
@@ -115,22 +153,46 @@ impl Peer {
                 });
             }
         });
-        Self { adapter: SnapTrade { api, consent_statuses: ConsentStatusCache::default() }, requests }
+        Self {
+            adapter: SnapTrade {
+                api,
+                consent_statuses: ConsentStatusCache::default(),
+            },
+            requests,
+        }
     }
 
     /// The recorded requests, without the parameters that every call has.
     fn recorded(&self) -> Vec<String> {
         let requests = self.requests.lock();
-        let own = |line: &String| line.split("userId=").next().unwrap().trim_end_matches(['&', '?']).to_owned();
+        let own = |line: &String| {
+            line.split("userId=")
+                .next()
+                .unwrap()
+                .trim_end_matches(['&', '?'])
+                .to_owned()
+        };
         requests.iter().map(own).collect()
     }
 
-    async fn trades(&self, span: DateFilter, offset: u64, limit: u32) -> Result<(TradePage, Vec<String>), Error> {
+    async fn trades(
+        &self,
+        span: DateFilter,
+        offset: u64,
+        limit: u32,
+    ) -> Result<(TradePage, Vec<String>), Error> {
         let (account, zone) = (account(ACCOUNT), TimeZone::get("Australia/Sydney").unwrap());
-        let query = TradeQuery { account: &account, span: &span, zone: &zone };
+        let query = TradeQuery {
+            account: &account,
+            span: &span,
+            zone: &zone,
+        };
         let mut lines = Vec::new();
         let mut sink = |at: u64, trade: Trade<'_>| lines.push(trade_line(at, &trade));
-        let page = self.adapter.trades(&context(), &credentials(), &query, offset, limit, &mut sink).await?;
+        let page = self
+            .adapter
+            .trades(&context(), &credentials(), &query, offset, limit, &mut sink)
+            .await?;
         Ok((page, lines))
     }
 
@@ -142,7 +204,9 @@ impl Peer {
         let account = account(ACCOUNT);
         let mut lines = Vec::new();
         let mut sink = |holding: bellbird_domain::Holding<'_>| lines.push(holding_line(&holding));
-        self.adapter.holdings(context, &credentials(), &account, &mut sink).await?;
+        self.adapter
+            .holdings(context, &credentials(), &account, &mut sink)
+            .await?;
         Ok(lines)
     }
 }
@@ -152,7 +216,12 @@ fn trade_line(at: u64, trade: &Trade<'_>) -> String {
         TradeTime::Day(day) => day.to_string(),
         TradeTime::Instant(instant) => instant.to_string(),
     };
-    let numbers = [&trade.quantity, &trade.price, &trade.total_amount, &trade.fees];
+    let numbers = [
+        &trade.quantity,
+        &trade.price,
+        &trade.total_amount,
+        &trade.fees,
+    ];
     let numbers = numbers.map(|number| number.as_ref().map_or("-", |number| number.as_str()));
     format!(
         "{at} {time} {:?} {:?} {} {} {} {} {:?}\n  {}",
@@ -168,7 +237,12 @@ fn trade_line(at: u64, trade: &Trade<'_>) -> String {
 }
 
 fn holding_line(holding: &bellbird_domain::Holding<'_>) -> String {
-    let numbers = [&holding.average_price, &holding.current_price, &holding.market_value, &holding.unrealized_pnl];
+    let numbers = [
+        &holding.average_price,
+        &holding.current_price,
+        &holding.market_value,
+        &holding.unrealized_pnl,
+    ];
     let numbers = numbers.map(|number| number.as_ref().map_or("-", |number| number.as_str()));
     format!(
         "{} {:?} {:?} {:?} {} {} | {}",
@@ -187,25 +261,57 @@ async fn connections_are_found() {
     let peer = Peer::new(|_, _| (200, "", include_str!("fixtures/connections.json"))).await;
     let all = SecretString::from(r#"{"userId": "u 1", "userSecret": "s&e"}"#);
     let found = peer.adapter.discover(&context(), &all).await.unwrap();
-    let all_credentials: Vec<&str> = found.iter().map(|found| found.credentials.expose_secret()).collect();
+    let all_credentials: Vec<&str> = found
+        .iter()
+        .map(|found| found.credentials.expose_secret())
+        .collect();
     assert_eq!(
         all_credentials[0],
         format!(r#"{{"userId":"u 1","userSecret":"s&e","authorizationId":"{CONNECTION}"}}"#)
     );
     insta::assert_debug_snapshot!(found);
 
-    let one = peer.adapter.discover(&context(), &credentials()).await.unwrap();
-    assert_eq!(one.iter().map(|one| one.provider_connection_id.as_str()).collect::<Vec<&str>>(), [CONNECTION]);
+    let one = peer
+        .adapter
+        .discover(&context(), &credentials())
+        .await
+        .unwrap();
+    assert_eq!(
+        one.iter()
+            .map(|one| one.provider_connection_id.as_str())
+            .collect::<Vec<&str>>(),
+        [CONNECTION]
+    );
     let other = SecretString::from(r#"{"authorizationId": "other"}"#);
-    assert!(peer.adapter.discover(&context(), &other).await.unwrap().is_empty());
-    assert!(peer.requests.lock().last().is_some_and(|line| !line.contains("user")), "a personal key names no user");
+    assert!(
+        peer.adapter
+            .discover(&context(), &other)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(
+        peer.requests
+            .lock()
+            .last()
+            .is_some_and(|line| !line.contains("user")),
+        "a personal key names no user"
+    );
 }
 
 #[test]
 fn credentials_are_parsed_strictly() {
-    let read = |text: &str| UserCredentials::read(&SecretString::from(text)).map(|imported| imported.connection_id);
-    assert_eq!(read(r#"{"userId": "u", "userSecret": "s", "authorizationId": "a"}"#), Ok(Some("a".to_owned())));
-    assert_eq!(read(r#"{"provider": "snaptrade", "userId": "u", "userSecret": "s"}"#), Ok(None));
+    let read = |text: &str| {
+        UserCredentials::read(&SecretString::from(text)).map(|imported| imported.connection_id)
+    };
+    assert_eq!(
+        read(r#"{"userId": "u", "userSecret": "s", "authorizationId": "a"}"#),
+        Ok(Some("a".to_owned()))
+    );
+    assert_eq!(
+        read(r#"{"provider": "snaptrade", "userId": "u", "userSecret": "s"}"#),
+        Ok(None)
+    );
     assert_eq!(read("{}"), Ok(None), "a personal key");
     for text in [
         "",
@@ -217,37 +323,78 @@ fn credentials_are_parsed_strictly() {
         r#"{"userId": "u", "userSecret": "s", "token": "t"}"#,
         r#"{"provider": "fiskil", "userId": "u", "userSecret": "s"}"#,
     ] {
-        assert!(matches!(read(text), Err(Error::InvalidCredentials(_))), "{text}");
+        assert!(
+            matches!(read(text), Err(Error::InvalidCredentials(_))),
+            "{text}"
+        );
     }
-    let personal = UserCredentials { user: None, connection_id: None };
+    let personal = UserCredentials {
+        user: None,
+        connection_id: None,
+    };
     assert_eq!(
-        user_credentials(personal.user.as_ref(), Some("a")).unwrap().expose_secret(),
+        user_credentials(personal.user.as_ref(), Some("a"))
+            .unwrap()
+            .expose_secret(),
         r#"{"authorizationId":"a"}"#
     );
-    assert!(matches!(ConnectionCredentials::read(&SecretString::from("{}")), Err(Error::InvalidCredentials(_))));
+    assert!(matches!(
+        ConnectionCredentials::read(&SecretString::from("{}")),
+        Err(Error::InvalidCredentials(_))
+    ));
 }
 
 #[tokio::test]
 async fn consent_status_by_answer() {
     for (answer, expected) in [
-        ((200, "", r#"{"id": "a", "disabled": false}"#), Ok(ConsentStatus::Active)),
+        (
+            (200, "", r#"{"id": "a", "disabled": false}"#),
+            Ok(ConsentStatus::Active),
+        ),
         ((200, "", r#"{"id": "a"}"#), Ok(ConsentStatus::Active)),
-        ((200, "", r#"{"id": "a", "disabled": true}"#), Ok(ConsentStatus::Broken(ConnectionStatus::Invalidated))),
+        (
+            (200, "", r#"{"id": "a", "disabled": true}"#),
+            Ok(ConsentStatus::Broken(ConnectionStatus::Invalidated)),
+        ),
         (GONE, Ok(ConsentStatus::Broken(ConnectionStatus::Revoked))),
-        ((401, "", r#"{"code": "1083"}"#), Ok(ConsentStatus::Broken(ConnectionStatus::Revoked))),
-        ((401, "", r#"{"code": "1076"}"#), Err(Error::OperatorRejected { settings: CREDENTIALS, status: 401 })),
+        (
+            (401, "", r#"{"code": "1083"}"#),
+            Ok(ConsentStatus::Broken(ConnectionStatus::Revoked)),
+        ),
+        (
+            (401, "", r#"{"code": "1076"}"#),
+            Err(Error::OperatorRejected {
+                settings: CREDENTIALS,
+                status: 401,
+            }),
+        ),
     ] {
         let peer = Peer::new(move |_, _| answer).await;
-        assert_eq!(peer.adapter.consent(&context(), &credentials()).await, expected.map(Consent::from), "{answer:?}");
-        assert_eq!(peer.recorded(), [format!("GET /authorizations/{CONNECTION}")]);
+        assert_eq!(
+            peer.adapter.consent(&context(), &credentials()).await,
+            expected.map(Consent::from),
+            "{answer:?}"
+        );
+        assert_eq!(
+            peer.recorded(),
+            [format!("GET /authorizations/{CONNECTION}")]
+        );
     }
 }
 
 #[tokio::test]
 async fn accounts_are_masked_and_named() {
     let peer = Peer::new(|_, _| (200, "", include_str!("fixtures/accounts.json"))).await;
-    insta::assert_debug_snapshot!(peer.adapter.accounts(&context(), &credentials()).await.unwrap());
-    assert_eq!(peer.recorded(), [format!("GET /authorizations/{CONNECTION}/accounts")]);
+    insta::assert_debug_snapshot!(
+        peer.adapter
+            .accounts(&context(), &credentials())
+            .await
+            .unwrap()
+    );
+    assert_eq!(
+        peer.recorded(),
+        [format!("GET /authorizations/{CONNECTION}/accounts")]
+    );
 }
 
 #[tokio::test]
@@ -264,23 +411,42 @@ async fn balance_calls_run_concurrently() {
         _ => (200, "", CASH),
     })
     .await;
-    let other = SecretString::from(r#"{"userId": "u 1", "userSecret": "s&e", "authorizationId": "other"}"#);
-    let (first, second) = ([account("a1"), account("a2"), account("failing")], [account("a3"), account("unlisted")]);
+    let other =
+        SecretString::from(r#"{"userId": "u 1", "userSecret": "s&e", "authorizationId": "other"}"#);
+    let (first, second) = (
+        [account("a1"), account("a2"), account("failing")],
+        [account("a3"), account("unlisted")],
+    );
     let context = context();
     let queries = [
-        BalancesQuery { credentials: &credentials(), accounts: &first },
-        BalancesQuery { credentials: &other, accounts: &second },
+        BalancesQuery {
+            credentials: &credentials(),
+            accounts: &first,
+        },
+        BalancesQuery {
+            credentials: &other,
+            accounts: &second,
+        },
     ];
     let found = peer.adapter.balances(&context, &queries).await;
     let shown = |outcome: &Result<Balance, Error>| {
         outcome.clone().map(|balance| {
-            let text = |amount: &Option<bellbird_domain::Decimal<'_>>| amount.as_ref().map(ToString::to_string);
-            (text(&balance.current), text(&balance.available), balance.currency.map(|currency| currency.to_string()))
+            let text = |amount: &Option<bellbird_domain::Decimal<'_>>| {
+                amount.as_ref().map(ToString::to_string)
+            };
+            (
+                text(&balance.current),
+                text(&balance.available),
+                balance.currency.map(|currency| currency.to_string()),
+            )
         })
     };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(
-        found.iter().map(|list| list.iter().map(shown).collect::<Vec<_>>()).collect::<Vec<_>>(),
+        found
+            .iter()
+            .map(|list| list.iter().map(shown).collect::<Vec<_>>())
+            .collect::<Vec<_>>(),
         [
             vec![
                 Ok((some("15363.230"), some("300.71"), some("USD"))),
@@ -288,7 +454,10 @@ async fn balance_calls_run_concurrently() {
                 Err(Error::Rejected { status: 403 }),
             ],
             // A total in an unknown currency is not shown in the stored one.
-            vec![Ok((some("7"), None, None)), Ok((None, some("-1.10"), some("AUD")))],
+            vec![
+                Ok((some("7"), None, None)),
+                Ok((None, some("-1.10"), some("AUD")))
+            ],
         ]
     );
     assert_eq!(context.calls(), 7);
@@ -301,23 +470,45 @@ async fn missing_list_fails_its_own_accounts_only() {
         _ => (200, "", "[]"),
     })
     .await;
-    let (own, other) = (credentials(), SecretString::from(r#"{"authorizationId": "other"}"#));
+    let (own, other) = (
+        credentials(),
+        SecretString::from(r#"{"authorizationId": "other"}"#),
+    );
     let accounts = [account("a1"), account("a2")];
     let broken = SecretString::from("{}");
-    let queries = [&own, &other, &broken].map(|credentials| BalancesQuery { credentials, accounts: &accounts });
+    let queries = [&own, &other, &broken].map(|credentials| BalancesQuery {
+        credentials,
+        accounts: &accounts,
+    });
     let found = peer.adapter.balances(&context(), &queries).await;
-    let nothing = Balance { currency: Currency::parse("AUD"), ..Balance::default() };
+    let nothing = Balance {
+        currency: Currency::parse("AUD"),
+        ..Balance::default()
+    };
     assert_eq!(found[0], vec![Ok(nothing); 2]);
-    assert_eq!(found[1], vec![Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)); 2]);
-    assert!(found[2].iter().all(|outcome| matches!(outcome, Err(Error::InvalidCredentials(_)))));
+    assert_eq!(
+        found[1],
+        vec![Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)); 2]
+    );
+    assert!(
+        found[2]
+            .iter()
+            .all(|outcome| matches!(outcome, Err(Error::InvalidCredentials(_))))
+    );
 }
 
 #[tokio::test]
 async fn missing_account_checks_consent_once() {
     for (connection, expected) in [
         (GONE, Error::ReconnectNeeded(ConnectionStatus::Revoked)),
-        ((200, "", r#"{"id": "a", "disabled": true}"#), Error::ReconnectNeeded(ConnectionStatus::Invalidated)),
-        ((200, "", r#"{"id": "a", "disabled": false}"#), Error::Rejected { status: 404 }),
+        (
+            (200, "", r#"{"id": "a", "disabled": true}"#),
+            Error::ReconnectNeeded(ConnectionStatus::Invalidated),
+        ),
+        (
+            (200, "", r#"{"id": "a", "disabled": false}"#),
+            Error::Rejected { status: 404 },
+        ),
     ] {
         let peer = Peer::new(move |_, line| match line {
             line if line.ends_with(CONNECTION) => connection,
@@ -326,11 +517,24 @@ async fn missing_account_checks_consent_once() {
         })
         .await;
         assert_eq!(peer.holdings().await, Err(expected.clone()));
-        assert_eq!(peer.trades(DateFilter::default(), 0, 10).await, Err(expected.clone()));
-        assert_eq!(peer.requests.lock().len(), 3, "the status is cached for a minute");
+        assert_eq!(
+            peer.trades(DateFilter::default(), 0, 10).await,
+            Err(expected.clone())
+        );
+        assert_eq!(
+            peer.requests.lock().len(),
+            3,
+            "the status is cached for a minute"
+        );
         let accounts = [account("a1"), account("a2")];
-        let queries = [BalancesQuery { credentials: &credentials(), accounts: &accounts }];
-        assert_eq!(peer.adapter.balances(&context(), &queries).await, [vec![Err(expected); 2]]);
+        let queries = [BalancesQuery {
+            credentials: &credentials(),
+            accounts: &accounts,
+        }];
+        assert_eq!(
+            peer.adapter.balances(&context(), &queries).await,
+            [vec![Err(expected); 2]]
+        );
         assert_eq!(peer.requests.lock().len(), 6, "a list and two accounts");
     }
 }
@@ -339,16 +543,30 @@ async fn missing_account_checks_consent_once() {
 async fn positions_with_their_quirks() {
     let peer = Peer::new(|_, _| (200, "", include_str!("fixtures/positions.json"))).await;
     insta::assert_snapshot!(peer.holdings().await.unwrap().join("\n"));
-    assert_eq!(peer.recorded(), [format!("GET /accounts/{ACCOUNT}/positions/all")]);
+    assert_eq!(
+        peer.recorded(),
+        [format!("GET /accounts/{ACCOUNT}/positions/all")]
+    );
 }
 
 #[tokio::test]
 async fn a_page_of_activities_with_its_quirks() {
     let peer = Peer::new(|_, _| (200, "", ACTIVITIES)).await;
     let (page, lines) = peer.trades(DateFilter::default(), 0, 5_000).await.unwrap();
-    assert_eq!(page, TradePage { rows: 10, total: 10 });
+    assert_eq!(
+        page,
+        TradePage {
+            rows: 10,
+            total: 10
+        }
+    );
     insta::assert_snapshot!(lines.join("\n"));
-    assert_eq!(peer.recorded(), [format!("GET /accounts/{ACCOUNT}/activities?offset=0&limit=1000")]);
+    assert_eq!(
+        peer.recorded(),
+        [format!(
+            "GET /accounts/{ACCOUNT}/activities?offset=0&limit=1000"
+        )]
+    );
 }
 
 #[tokio::test]
@@ -358,14 +576,39 @@ async fn given_days_are_widened_by_a_day() {
         ("", "", "offset=9&limit=5"),
         ("2026-03-01", "", "startDate=2026-02-28&offset=9&limit=5"),
         // 1 March in Sydney.
-        ("", "2026-02-28T13:00:00Z", "endDate=2026-03-02&offset=9&limit=5"),
-        ("0000-01-01", "9999-12-31", "startDate=0001-01-01&endDate=9999-12-31&offset=9&limit=5"),
+        (
+            "",
+            "2026-02-28T13:00:00Z",
+            "endDate=2026-03-02&offset=9&limit=5",
+        ),
+        (
+            "0000-01-01",
+            "9999-12-31",
+            "startDate=0001-01-01&endDate=9999-12-31&offset=9&limit=5",
+        ),
     ] {
         let bound = |text: &str| (!text.is_empty()).then(|| Bound::parse(text).unwrap());
-        let (page, _) = peer.trades(DateFilter { from: bound(from), to: bound(to) }, 9, 5).await.unwrap();
-        assert_eq!(page, TradePage { rows: 0, total: 3 }, "after the end, the total is still that of the provider");
+        let (page, _) = peer
+            .trades(
+                DateFilter {
+                    from: bound(from),
+                    to: bound(to),
+                },
+                9,
+                5,
+            )
+            .await
+            .unwrap();
+        assert_eq!(
+            page,
+            TradePage { rows: 0, total: 3 },
+            "after the end, the total is still that of the provider"
+        );
         let request = peer.recorded().pop().unwrap();
-        assert_eq!(request, format!("GET /accounts/{ACCOUNT}/activities?{query}"));
+        assert_eq!(
+            request,
+            format!("GET /accounts/{ACCOUNT}/activities?{query}")
+        );
     }
 }
 
@@ -376,11 +619,26 @@ fn pages_are_counted_and_malformed_ones_rejected() {
         let counts = count_page(&page, 0, offset, limit)?;
         let mut unreadable = Vec::new();
         trades(page, &account(ACCOUNT), &mut unreadable);
-        UnreadableRows::default().accept(&unreadable).map(|()| counts)
+        UnreadableRows::default()
+            .accept(&unreadable)
+            .map(|()| counts)
     };
     let of = |total: &str| ACTIVITIES.replace("\"total\":10", total);
-    assert_eq!(count(&of("\"total\":4000"), 20, 10), Ok(TradePage { rows: 10, total: 4000 }));
-    assert_eq!(count(&of("\"total\":12"), 20, 10), Ok(TradePage { rows: 10, total: 30 }), "at least the rows seen");
+    assert_eq!(
+        count(&of("\"total\":4000"), 20, 10),
+        Ok(TradePage {
+            rows: 10,
+            total: 4000
+        })
+    );
+    assert_eq!(
+        count(&of("\"total\":12"), 20, 10),
+        Ok(TradePage {
+            rows: 10,
+            total: 30
+        }),
+        "at least the rows seen"
+    );
     let tampered = [
         (of("\"total\":-1"), 10),
         (of("\"total\":null"), 10),
@@ -392,11 +650,17 @@ fn pages_are_counted_and_malformed_ones_rejected() {
         (ACTIVITIES.replace("\"data\"", "\"results\""), 10),
     ];
     for (body, limit) in tampered {
-        assert!(matches!(count(&body, 0, limit), Err(Error::Malformed(_))), "{limit}");
+        assert!(
+            matches!(count(&body, 0, limit), Err(Error::Malformed(_))),
+            "{limit}"
+        );
     }
     let positions = include_str!("fixtures/positions.json").replace("\"10.5\"", "\"10,5\"");
     let page: wire::Positions<'_> = parse_json(positions.as_bytes()).unwrap();
-    assert!(matches!(map::holdings(page.results, &account(ACCOUNT), |_| ()), Err(Error::Malformed(_))));
+    assert!(matches!(
+        map::holdings(page.results, &account(ACCOUNT), |_| ()),
+        Err(Error::Malformed(_))
+    ));
 }
 
 #[tokio::test]
@@ -407,20 +671,36 @@ async fn every_attempt_has_its_own_time_and_signature() {
     })
     .await;
     assert_eq!(peer.holdings().await, Ok(vec![]));
-    let time = |line: &String| line.rsplit_once("timestamp=").unwrap().1.parse::<i64>().unwrap();
+    let time = |line: &String| {
+        line.rsplit_once("timestamp=")
+            .unwrap()
+            .1
+            .parse::<i64>()
+            .unwrap()
+    };
     let times: Vec<i64> = peer.requests.lock().iter().map(time).collect();
     let start: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
-    assert!(times.len() == 2 && start.as_second() <= times[0] && times[0] < times[1], "{times:?}");
+    assert!(
+        times.len() == 2 && start.as_second() <= times[0] && times[0] < times[1],
+        "{times:?}"
+    );
 }
 
 #[tokio::test]
 async fn used_up_budget_prevents_calls() {
     const USED_UP: &str = "x-ratelimit-remaining: 0\r\nx-ratelimit-reset: 30\r\n";
-    const OWN_USED_UP: &str =
-        "x-ratelimit-remaining: 9\r\nx-ratelimit-account-remaining: 0\r\nx-ratelimit-account-reset: 30\r\n";
+    const OWN_USED_UP: &str = "x-ratelimit-remaining: 9\r\nx-ratelimit-account-remaining: 0\r\nx-ratelimit-account-reset: 30\r\n";
     let assert_limited = |outcome: Result<Vec<String>, Error>| {
-        let Err(Error::RateLimited { retry_after: Some(wait) }) = outcome else { panic!("{outcome:?}") };
-        assert!(Duration::from_secs(25) < wait && wait <= Duration::from_secs(30), "{wait:?}");
+        let Err(Error::RateLimited {
+            retry_after: Some(wait),
+        }) = outcome
+        else {
+            panic!("{outcome:?}")
+        };
+        assert!(
+            Duration::from_secs(25) < wait && wait <= Duration::from_secs(30),
+            "{wait:?}"
+        );
     };
     let peer = Peer::new(|_, _| (200, USED_UP, r#"{"results": []}"#)).await;
     assert_eq!(peer.holdings().await, Ok(vec![]));
@@ -443,15 +723,26 @@ async fn used_up_budget_prevents_calls() {
 #[tokio::test]
 async fn read_waits_for_a_budget_and_a_job_does_not() {
     const USED_UP: &str = "x-ratelimit-remaining: 0\r\nx-ratelimit-reset: 1\r\n";
-    let peer = Peer::new(|number, _| (200, if number == 0 { USED_UP } else { "" }, r#"{"results": []}"#)).await;
+    let peer = Peer::new(|number, _| {
+        (
+            200,
+            if number == 0 { USED_UP } else { "" },
+            r#"{"results": []}"#,
+        )
+    })
+    .await;
     let request = request();
     assert_eq!(peer.holdings_in(&request).await, Ok(vec![]));
-    assert!(matches!(peer.holdings().await, Err(Error::RateLimited { .. })), "a job");
+    assert!(
+        matches!(peer.holdings().await, Err(Error::RateLimited { .. })),
+        "a job"
+    );
     assert_eq!(peer.holdings_in(&request).await, Ok(vec![]));
     assert_eq!(peer.recorded().len(), 2);
 }
 
-/// The headers of a provider that allows 250 calls a minute, also to another instance that has made 40.
+/// The headers of a provider that allows 250 calls a minute, also to another instance that has made
+/// 40.
 #[tokio::test]
 async fn greedy_users_leave_calls_to_ten_others() {
     let peer = Peer::new(|number, _| {
@@ -480,16 +771,39 @@ async fn greedy_users_leave_calls_to_ten_others() {
 #[tokio::test]
 async fn withdrawal_is_idempotent() {
     for (answer, expected) in [
-        ((200, "", r#"{"detail": "Connection queued for deletion", "connection_id": "a"}"#), Ok(())),
+        (
+            (
+                200,
+                "",
+                r#"{"detail": "Connection queued for deletion", "connection_id": "a"}"#,
+            ),
+            Ok(()),
+        ),
         ((204, "", ""), Ok(())),
         (GONE, Ok(())),
         ((401, "", r#"{"code": "1083"}"#), Ok(())),
-        ((401, "", r#"{"code": "1076"}"#), Err(Error::OperatorRejected { settings: CREDENTIALS, status: 401 })),
-        ((402, "", r#"{"code": "3003"}"#), Err(Error::ReconnectNeeded(ConnectionStatus::Invalidated))),
+        (
+            (401, "", r#"{"code": "1076"}"#),
+            Err(Error::OperatorRejected {
+                settings: CREDENTIALS,
+                status: 401,
+            }),
+        ),
+        (
+            (402, "", r#"{"code": "3003"}"#),
+            Err(Error::ReconnectNeeded(ConnectionStatus::Invalidated)),
+        ),
     ] {
         let peer = Peer::new(move |_, _| answer).await;
-        assert_eq!(peer.adapter.withdraw(&context(), &credentials()).await, expected, "{answer:?}");
-        assert_eq!(peer.recorded(), [format!("DELETE /connection/{CONNECTION}")]);
+        assert_eq!(
+            peer.adapter.withdraw(&context(), &credentials()).await,
+            expected,
+            "{answer:?}"
+        );
+        assert_eq!(
+            peer.recorded(),
+            [format!("DELETE /connection/{CONNECTION}")]
+        );
     }
 }
 

@@ -10,9 +10,12 @@ use jiff::Timestamp;
 use super::{SnapTrade, wire};
 use crate::CallContext;
 use crate::http::parse_json;
-use crate::webhook_verifier::{AffectedResource, ProviderEvent, Rejection, WebhookVerifier, header, id};
+use crate::webhook_verifier::{
+    AffectedResource, ProviderEvent, Rejection, WebhookVerifier, header, id,
+};
 
-/// The largest difference between an event's time and now, in either direction (docs/providers/snaptrade.md#webhooks).
+/// The largest difference between an event's time and now, in either direction
+/// (docs/providers/snaptrade.md#webhooks).
 const AGE_MAX: Duration = Duration::from_secs(300);
 
 #[async_trait]
@@ -27,7 +30,9 @@ impl WebhookVerifier for SnapTrade {
         if !self.api.is_signed(body, signature) {
             return Err(Rejection::Forged);
         }
-        parse_event(body, context.wall_clock(), |client_id| self.api.is_client_id(client_id))
+        parse_event(body, context.wall_clock(), |client_id| {
+            self.api.is_client_id(client_id)
+        })
     }
 }
 
@@ -38,25 +43,43 @@ pub(super) fn parse_event(
     is_client_id: impl Fn(&str) -> bool,
 ) -> Result<ProviderEvent, Rejection> {
     let event: wire::Event = parse_json(body).map_err(|_| Rejection::Malformed)?;
-    if !event.client_id.as_ref().is_none_or(|id| id.as_str().is_some_and(is_client_id)) {
+    if !event
+        .client_id
+        .as_ref()
+        .is_none_or(|id| id.as_str().is_some_and(is_client_id))
+    {
         return Err(Rejection::Forged);
     }
     check_age(&event, now)?;
     let id = id(event.webhook_id.as_ref()).or_else(|| id(event.webook_id.as_ref()));
-    Ok(ProviderEvent { id, affected: affected(&event), removed: None })
+    Ok(ProviderEvent {
+        id,
+        affected: affected(&event),
+        removed: None,
+    })
 }
 
 fn check_age(event: &wire::Event, now: Timestamp) -> Result<(), Rejection> {
-    let at = event.event_timestamp.as_ref().and_then(|at| at.as_str()?.parse::<Timestamp>().ok());
-    let age = now.duration_since(at.ok_or(Rejection::Malformed)?).unsigned_abs();
-    if age <= AGE_MAX { Ok(()) } else { Err(Rejection::Stale) }
+    let at = event
+        .event_timestamp
+        .as_ref()
+        .and_then(|at| at.as_str()?.parse::<Timestamp>().ok());
+    let age = now
+        .duration_since(at.ok_or(Rejection::Malformed)?)
+        .unsigned_abs();
+    if age <= AGE_MAX {
+        Ok(())
+    } else {
+        Err(Rejection::Stale)
+    }
 }
 
-/// The resources to refresh. An event about a consent can be the first about a new connection, so it affects the
-/// provider user too. Events about accounts and trades affect only their connection.
+/// The resources to refresh. An event about a consent can be the first about a new connection, so
+/// it affects the provider user too. Events about accounts and trades affect only their connection.
 fn affected(event: &wire::Event) -> Vec<AffectedResource> {
     let provider_user = || id(event.user_id.as_ref()).map(AffectedResource::ProviderUser);
-    let connection = || id(event.brokerage_authorization_id.as_ref()).map(AffectedResource::Connection);
+    let connection =
+        || id(event.brokerage_authorization_id.as_ref()).map(AffectedResource::Connection);
     let account = || id(event.account_id.as_ref()).map(AffectedResource::Account);
     let affected = match event.event_type.as_str() {
         "USER_REGISTERED"
@@ -91,7 +114,8 @@ mod tests {
     use crate::snaptrade::fuzz_event;
     use crate::snaptrade::tests::snaptrade;
 
-    /// The members of V8 (docs/providers/snaptrade.md#test-vectors), in another order and with blanks.
+    /// The members of V8 (docs/providers/snaptrade.md#test-vectors), in another order and with
+    /// blanks.
     const BODY: &str = r#"{
         "webhookSecret": "gQNuZIBwPYUVAsXvCfOA", "webhookId": "aa7a7d5a-4a12-40df-a329-feedc738eee9",
         "userId": "snaptrade-user-123", "eventType": "CONNECTION_BROKEN",
@@ -108,13 +132,22 @@ mod tests {
         )
     }
 
-    async fn read(now: &str, key: &str, signatures: &[&str], body: &[u8]) -> Result<ProviderEvent, Rejection> {
+    async fn read(
+        now: &str,
+        key: &str,
+        signatures: &[&str],
+        body: &[u8],
+    ) -> Result<ProviderEvent, Rejection> {
         let name = hyper::header::HeaderName::from_static("signature");
         let mut headers = HeaderMap::new();
         for signature in signatures {
             headers.append(name.clone(), signature.parse().unwrap());
         }
-        snaptrade("http://127.0.0.1:1", key).webhook_verifier().unwrap().verify(&context(now), &headers, body).await
+        snaptrade("http://127.0.0.1:1", key)
+            .webhook_verifier()
+            .unwrap()
+            .verify(&context(now), &headers, body)
+            .await
     }
 
     const NOW: &str = "2022-05-31T12:40:00Z";
@@ -130,15 +163,26 @@ mod tests {
     /// A signature as the provider makes it, over the given canonical text.
     fn signature(canonical: &str) -> String {
         use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
-        STANDARD.encode(sign(&Key::new(HMAC_SHA256, KEY.as_bytes()), canonical.as_bytes()))
+        STANDARD.encode(sign(
+            &Key::new(HMAC_SHA256, KEY.as_bytes()),
+            canonical.as_bytes(),
+        ))
     }
 
     #[tokio::test]
     async fn documented_vector_is_valid_in_any_order() {
         let id = Some("aa7a7d5a-4a12-40df-a329-feedc738eee9".to_owned());
-        let expected = Ok(ProviderEvent { id, affected: vec![provider_user(), connection()], removed: None });
-        assert_eq!(read(NOW, KEY, &[SIGNATURE], BODY.as_bytes()).await, expected);
-        let sorted = serde_json::from_str::<std::collections::BTreeMap<String, Value>>(BODY).unwrap();
+        let expected = Ok(ProviderEvent {
+            id,
+            affected: vec![provider_user(), connection()],
+            removed: None,
+        });
+        assert_eq!(
+            read(NOW, KEY, &[SIGNATURE], BODY.as_bytes()).await,
+            expected
+        );
+        let sorted =
+            serde_json::from_str::<std::collections::BTreeMap<String, Value>>(BODY).unwrap();
         let sorted = serde_json::to_vec(&sorted).unwrap();
         assert_eq!(read(NOW, KEY, &[SIGNATURE], &sorted).await, expected);
     }
@@ -148,19 +192,42 @@ mod tests {
         let flipped = SIGNATURE.replacen('f', "e", 1);
         // A signature over the raw bytes instead of the canonical form.
         let raw = signature(BODY);
-        for signatures in [&[][..], &[""], &["fef2"], &["***"], &[&flipped], &[&raw], &[SIGNATURE, SIGNATURE]] {
-            assert_eq!(read(NOW, KEY, signatures, BODY.as_bytes()).await, Err(Rejection::Forged), "{signatures:?}");
+        for signatures in [
+            &[][..],
+            &[""],
+            &["fef2"],
+            &["***"],
+            &[&flipped],
+            &[&raw],
+            &[SIGNATURE, SIGNATURE],
+        ] {
+            assert_eq!(
+                read(NOW, KEY, signatures, BODY.as_bytes()).await,
+                Err(Rejection::Forged),
+                "{signatures:?}"
+            );
         }
         let other = read(NOW, "test-consumer-key-2", &[SIGNATURE], BODY.as_bytes()).await;
         assert_eq!(other, Err(Rejection::Forged));
         let deep = "[".repeat(200_000);
         let nested = format!("{}{}", "[".repeat(1_000), "]".repeat(1_000));
-        for body in
-            [&BODY.replace("BROKEN", "FIXED"), &BODY.replace("\"userId\"", "\"userID\""), "", "{", &deep, &nested]
-        {
-            assert_eq!(read(NOW, KEY, &[SIGNATURE], body.as_bytes()).await, Err(Rejection::Forged));
+        for body in [
+            &BODY.replace("BROKEN", "FIXED"),
+            &BODY.replace("\"userId\"", "\"userID\""),
+            "",
+            "{",
+            &deep,
+            &nested,
+        ] {
+            assert_eq!(
+                read(NOW, KEY, &[SIGNATURE], body.as_bytes()).await,
+                Err(Rejection::Forged)
+            );
         }
-        assert_eq!(read(NOW, KEY, &[SIGNATURE], b"\xff").await, Err(Rejection::Forged));
+        assert_eq!(
+            read(NOW, KEY, &[SIGNATURE], b"\xff").await,
+            Err(Rejection::Forged)
+        );
     }
 
     #[tokio::test]
@@ -172,7 +239,14 @@ mod tests {
             r#""eventTimestamp":"2022-05-31T12:40:00Z","eventType":"XYZ","\u00e9":"/\u00fc\ud83d\ude00\u007f"}"#,
         );
         let read = read(NOW, KEY, &[&signature(canonical)], sent.as_bytes()).await;
-        assert_eq!(read, Ok(ProviderEvent { id: None, affected: vec![], removed: None }));
+        assert_eq!(
+            read,
+            Ok(ProviderEvent {
+                id: None,
+                affected: vec![],
+                removed: None
+            })
+        );
     }
 
     #[tokio::test]
@@ -187,7 +261,10 @@ mod tests {
             let read = parse_event(BODY.as_bytes(), now.parse().unwrap(), |_| true);
             assert_eq!(read.err(), stale.then_some(Rejection::Stale), "{now}");
         }
-        assert_eq!(read("2022-05-31T13:40:00Z", KEY, &[SIGNATURE], BODY.as_bytes()).await, Err(Rejection::Stale));
+        assert_eq!(
+            read("2022-05-31T13:40:00Z", KEY, &[SIGNATURE], BODY.as_bytes()).await,
+            Err(Rejection::Stale)
+        );
     }
 
     fn event(members: Value) -> Result<ProviderEvent, Rejection> {
@@ -198,8 +275,13 @@ mod tests {
             "brokerageAuthorizationId": "87b24961-b51e-4db8-9226-f198f6518a89",
             "accountId": "acc",
         });
-        event.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-        parse_event(event.to_string().as_bytes(), NOW.parse().unwrap(), |id| id == "TESTCLIENT")
+        event
+            .as_object_mut()
+            .unwrap()
+            .extend(members.as_object().unwrap().clone());
+        parse_event(event.to_string().as_bytes(), NOW.parse().unwrap(), |id| {
+            id == "TESTCLIENT"
+        })
     }
 
     #[test]
@@ -207,18 +289,44 @@ mod tests {
         let account = || AffectedResource::Account("acc".to_owned());
         for (members, affected) in [
             (json!({}), vec![provider_user(), connection()]),
-            (json!({"eventType": "USER_DELETED", "brokerageAuthorizationId": null}), vec![provider_user()]),
-            (json!({"eventType": "CONNECTION_ATTEMPTED", "brokerageAuthorizationId": 5}), vec![provider_user()]),
-            (json!({"eventType": "ACCOUNT_HOLDINGS_UPDATED"}), vec![connection(), account()]),
-            (json!({"eventType": "NEW_ACCOUNT_AVAILABLE"}), vec![connection(), account()]),
-            (json!({"eventType": "TRADE_UPDATE", "brokerageAuthorizationId": []}), vec![account()]),
+            (
+                json!({"eventType": "USER_DELETED", "brokerageAuthorizationId": null}),
+                vec![provider_user()],
+            ),
+            (
+                json!({"eventType": "CONNECTION_ATTEMPTED", "brokerageAuthorizationId": 5}),
+                vec![provider_user()],
+            ),
+            (
+                json!({"eventType": "ACCOUNT_HOLDINGS_UPDATED"}),
+                vec![connection(), account()],
+            ),
+            (
+                json!({"eventType": "NEW_ACCOUNT_AVAILABLE"}),
+                vec![connection(), account()],
+            ),
+            (
+                json!({"eventType": "TRADE_UPDATE", "brokerageAuthorizationId": []}),
+                vec![account()],
+            ),
             (json!({"eventType": "INVENTED"}), vec![]),
             (json!({"userId": ""}), vec![connection()]),
         ] {
-            assert_eq!(event(members.clone()), Ok(ProviderEvent { id: None, affected, removed: None }), "{members}");
+            assert_eq!(
+                event(members.clone()),
+                Ok(ProviderEvent {
+                    id: None,
+                    affected,
+                    removed: None
+                }),
+                "{members}"
+            );
         }
         let id = |members: Value| event(members).map(|read| read.id);
-        assert_eq!(id(json!({"webhookId": "w", "webookId": "v"})), Ok(Some("w".to_owned())));
+        assert_eq!(
+            id(json!({"webhookId": "w", "webookId": "v"})),
+            Ok(Some("w".to_owned()))
+        );
         assert_eq!(id(json!({"webookId": "v"})), Ok(Some("v".to_owned())));
         assert_eq!(id(json!({"webhookId": 5, "webookId": {}})), Ok(None));
     }
@@ -231,7 +339,10 @@ mod tests {
             (json!({"eventTimestamp": null}), Rejection::Malformed),
             (json!({"eventTimestamp": 1654000000}), Rejection::Malformed),
             (json!({"eventTimestamp": "yesterday"}), Rejection::Malformed),
-            (json!({"eventTimestamp": "2022-05-31T12:40:00"}), Rejection::Malformed),
+            (
+                json!({"eventTimestamp": "2022-05-31T12:40:00"}),
+                Rejection::Malformed,
+            ),
             (json!({"eventType": null}), Rejection::Malformed),
         ] {
             assert_eq!(event(members.clone()), Err(expected), "{members}");

@@ -1,7 +1,8 @@
-//! The JSON types of SnapTrade's API (docs/providers/snaptrade.md#users to #activities, and #webhooks).
+//! The JSON types of SnapTrade's API (docs/providers/snaptrade.md#users to #activities, and
+//! #webhooks).
 //!
-//! Unused members are left out and unknown members are ignored. A member is optional unless the documentation promises
-//! it.
+//! Unused members are left out and unknown members are ignored. A member is optional unless the
+//! documentation promises it.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -174,8 +175,8 @@ pub(super) struct OptionSymbol<'a> {
     pub(super) underlying_symbol: Option<Symbol<'a>>,
 }
 
-/// The body of an error. The documentation has two names for the code, and strings and numbers as its type
-/// (docs/providers/snaptrade.md#errors).
+/// The body of an error. The documentation has two names for the code, and strings and numbers as
+/// its type (docs/providers/snaptrade.md#errors).
 #[derive(Deserialize, Default)]
 pub(super) struct ErrorBody {
     pub(super) code: Option<Value>,

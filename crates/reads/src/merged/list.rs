@@ -65,7 +65,8 @@ pub(super) struct Item<T> {
     pub(super) value: T,
 }
 
-/// Rows that lie before the position: those that are sorted at a later time than its instant, and some at its instant.
+/// Rows that lie before the position: those that are sorted at a later time than its instant, and
+/// some at its instant.
 #[derive(Clone, Copy)]
 struct Skip {
     instant: Timestamp,
@@ -89,20 +90,33 @@ impl<T: Send> List<T> {
     pub(super) fn new(range: ListRange, after: Option<&Position>) -> Self {
         let key = range.key();
         let skip = after.map(|position| {
-            let shown = position.shown.map(|shown| (shown, key.cmp(&(shown.connection_id, shown.account_id))));
+            let shown = position
+                .shown
+                .map(|shown| (shown, key.cmp(&(shown.connection_id, shown.account_id))));
             let first = match shown {
                 Some((_, Ordering::Less)) => None,
                 Some((shown, Ordering::Equal)) => Some((shown.rows, shown.digest)),
                 Some((_, Ordering::Greater)) | None => Some((0, 0)),
             };
-            Skip { instant: position.instant, first }
+            Skip {
+                instant: position.instant,
+                first,
+            }
         });
         let range = match after {
             Some(position) => range.starting_at(position.instant.plus(LATE_MAX)),
             None => range,
         };
         let (buffered, state) = (VecDeque::new(), ListState::Reading);
-        Self { key, range, buffered, reached: None, state, skip, is_lost: false }
+        Self {
+            key,
+            range,
+            buffered,
+            reached: None,
+            state,
+            skip,
+            is_lost: false,
+        }
     }
 
     /// The time of the next row, if it is buffered.
@@ -149,26 +163,42 @@ impl<T: Send> List<T> {
 
     /// Reads a page. Buffers nothing of it if it fails.
     async fn read_page(&mut self, read: &MergedRead<'_, '_, T>) -> Result<bool, ReadError> {
-        let mut page = Page { items: Vec::new(), reached: self.reached, skip: self.skip, is_lost: false };
+        let mut page = Page {
+            items: Vec::new(),
+            reached: self.reached,
+            skip: self.skip,
+            is_lost: false,
+        };
         let more = match (&mut self.range, read.mapping) {
             (ListRange::Transactions(range), Mapping::Transactions(map)) => {
                 let mut sink = |row: &Transaction<'_>, day: Date| {
                     let value = map.lock()(row, day);
-                    page.push(row.instant, || hash_of(&(row.account.id, row.id.as_ref())), value);
+                    page.push(
+                        row.instant,
+                        || hash_of(&(row.account.id, row.id.as_ref())),
+                        value,
+                    );
                 };
                 range.next_page(read.call, &mut sink).await?
             }
             (ListRange::Trades(range), Mapping::Trades(map)) => {
                 let mut sink = |_: u64, row: Trade<'_>| {
                     let value = map.lock()(&row);
-                    page.push(row.time.instant(), || hash_of(&(row.account.id, row.id().to_string())), value);
+                    page.push(
+                        row.time.instant(),
+                        || hash_of(&(row.account.id, row.id().to_string())),
+                        value,
+                    );
                 };
                 range.next_page(read.call, &mut sink).await?
             }
             // A merged read is of one kind.
             _ => false,
         };
-        let is_cut = !more && page.skip.is_some_and(|skip| skip.first.is_some_and(|(rows, _)| rows > 0));
+        let is_cut = !more
+            && page
+                .skip
+                .is_some_and(|skip| skip.first.is_some_and(|(rows, _)| rows > 0));
         self.is_lost = page.is_lost || is_cut;
         (self.reached, self.skip) = (page.reached, page.skip);
         self.buffered.extend(page.items);
@@ -195,7 +225,11 @@ impl<T> Page<T> {
     fn push(&mut self, instant: Timestamp, hash: impl Fn() -> u64, value: Option<T>) {
         let sorted_at = self.reached.map_or(instant, |reached| reached.min(instant));
         self.reached = Some(sorted_at);
-        if let Some(Skip { instant: position, first }) = &mut self.skip {
+        if let Some(Skip {
+            instant: position,
+            first,
+        }) = &mut self.skip
+        {
             match (sorted_at.cmp(position), first) {
                 (Ordering::Greater, _) | (Ordering::Equal, None) => return,
                 (Ordering::Equal, Some((rows @ 1.., digest))) => {
@@ -212,7 +246,12 @@ impl<T> Page<T> {
             }
         }
         if let Some(value) = value {
-            self.items.push(Item { instant, sorted_at, hash: hash(), value });
+            self.items.push(Item {
+                instant,
+                sorted_at,
+                hash: hash(),
+                value,
+            });
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Merges several lists into one, newest first: transactions or trades of several accounts and connections.
+//! Merges several lists into one, newest first: transactions or trades of several accounts and
+//! connections.
 //!
-//! A merged read can end anywhere, and another continues behind its [`Position`], in any instance. The position is a
-//! time, not a number of rows: rows that are posted later shift nothing, and each list is asked only for what is
-//! older, and a few days more for rows that a provider lists late. If the rows at that very time have changed
-//! meanwhile, it fails with [`PositionLost`].
+//! A merged read can end anywhere, and another continues behind its [`Position`], in any instance.
+//! The position is a time, not a number of rows: rows that are posted later shift nothing, and each
+//! list is asked only for what is older, and a few days more for rows that a provider lists late.
+//! If the rows at that very time have changed meanwhile, it fails with [`PositionLost`].
 
 mod list;
 mod position;
@@ -59,8 +60,8 @@ pub struct Rest {
     pub is_exact: bool,
 }
 
-/// The rows of several lists, newest first. Rows of one time come by connection and account. It holds at most one page
-/// of each list.
+/// The rows of several lists, newest first. Rows of one time come by connection and account. It
+/// holds at most one page of each list.
 pub struct MergedRows<'m, T> {
     lists: Vec<List<T>>,
     mapping: Mapping<'m, T>,
@@ -71,10 +72,11 @@ pub struct MergedRows<'m, T> {
 }
 
 impl<'m, T: Send> MergedRows<'m, T> {
-    /// `map` sees each row once as it is read, which may be long before it is returned. `after` is the position of an
-    /// earlier read of the same lists with the same range and `map`.
+    /// `map` sees each row once as it is read, which may be long before it is returned. `after` is
+    /// the position of an earlier read of the same lists with the same range and `map`.
     ///
-    /// Without `from`, a range begins 30 days before the moment of its request: a caller that continues has to keep it.
+    /// Without `from`, a range begins 30 days before the moment of its request: a caller that
+    /// continues has to keep it.
     pub fn transactions(
         ranges: Vec<TransactionRange>,
         after: Option<Position>,
@@ -82,7 +84,12 @@ impl<'m, T: Send> MergedRows<'m, T> {
         map: impl for<'row> FnMut(&Transaction<'row>, Date) -> Option<T> + Send + 'm,
     ) -> Self {
         let ranges = ranges.into_iter().map(ListRange::Transactions);
-        Self::new(ranges, Mapping::Transactions(Mutex::new(Box::new(map))), after, stop_at)
+        Self::new(
+            ranges,
+            Mapping::Transactions(Mutex::new(Box::new(map))),
+            after,
+            stop_at,
+        )
     }
 
     /// As [`Self::transactions`]. A range of several accounts becomes a list for each.
@@ -92,8 +99,16 @@ impl<'m, T: Send> MergedRows<'m, T> {
         stop_at: Instant,
         map: impl for<'row> FnMut(&Trade<'row>) -> Option<T> + Send + 'm,
     ) -> Self {
-        let ranges = ranges.into_iter().flat_map(TradeRange::split).map(ListRange::Trades);
-        Self::new(ranges, Mapping::Trades(Mutex::new(Box::new(map))), after, stop_at)
+        let ranges = ranges
+            .into_iter()
+            .flat_map(TradeRange::split)
+            .map(ListRange::Trades);
+        Self::new(
+            ranges,
+            Mapping::Trades(Mutex::new(Box::new(map))),
+            after,
+            stop_at,
+        )
     }
 
     fn new(
@@ -102,14 +117,22 @@ impl<'m, T: Send> MergedRows<'m, T> {
         position: Option<Position>,
         stop_at: Instant,
     ) -> Self {
-        let mut lists: Vec<List<T>> = ranges.map(|range| List::new(range, position.as_ref())).collect();
+        let mut lists: Vec<List<T>> = ranges
+            .map(|range| List::new(range, position.as_ref()))
+            .collect();
         lists.sort_by_key(|list| list.key);
         lists.dedup_by_key(|list| list.key);
-        Self { lists, mapping, position, stop_at, slots: Semaphore::new(CALLS_MAX) }
+        Self {
+            lists,
+            mapping,
+            position,
+            stop_at,
+            slots: Semaphore::new(CALLS_MAX),
+        }
     }
 
-    /// Returns the next row. `None` at the end, and when no further row is certain to be the next because time is up
-    /// ([`Self::is_stopped`]). A list that fails ends, and the others continue.
+    /// Returns the next row. `None` at the end, and when no further row is certain to be the next
+    /// because time is up ([`Self::is_stopped`]). A list that fails ends, and the others continue.
     pub async fn next(&mut self, call: &CallContext) -> Result<Option<T>, PositionLost> {
         self.fill(call).await;
         if self.lists.iter().any(|list| list.is_lost) {
@@ -117,9 +140,14 @@ impl<'m, T: Send> MergedRows<'m, T> {
         }
         let newest = self.newest();
         // A list that was stopped may have further rows down from here.
-        let unknown_from = self.stopped().map(|list| list.reached.unwrap_or(Timestamp::MAX)).max();
+        let unknown_from = self
+            .stopped()
+            .map(|list| list.reached.unwrap_or(Timestamp::MAX))
+            .max();
         match newest {
-            Some((instant, at)) if unknown_from.is_none_or(|unknown| instant > unknown) => Ok(self.take(at)),
+            Some((instant, at)) if unknown_from.is_none_or(|unknown| instant > unknown) => {
+                Ok(self.take(at))
+            }
             _ => {
                 self.advance_to(unknown_from);
                 Ok(None)
@@ -127,29 +155,46 @@ impl<'m, T: Send> MergedRows<'m, T> {
         }
     }
 
-    /// Returns the next of the rows that were read already. For a caller that knows that no other row follows.
+    /// Returns the next of the rows that were read already. For a caller that knows that no other
+    /// row follows.
     pub fn next_read(&mut self) -> Option<T> {
         let (_, at) = self.newest()?;
         self.take(at)
     }
 
-    /// The newest row that was read and not returned, and its list. Of rows with equal times, the first list wins.
+    /// The newest row that was read and not returned, and its list. Of rows with equal times, the
+    /// first list wins.
     fn newest(&self) -> Option<(Timestamp, usize)> {
-        let heads = self.lists.iter().enumerate().filter_map(|(at, list)| Some((list.head()?, at)));
+        let heads = self
+            .lists
+            .iter()
+            .enumerate()
+            .filter_map(|(at, list)| Some((list.head()?, at)));
         heads.reduce(|best, other| if other.0 > best.0 { other } else { best })
     }
 
-    /// Counts the rows that [`Self::next`] has not returned, and drops them. It reads all lists to their ends, or until
-    /// time is up.
+    /// Counts the rows that [`Self::next`] has not returned, and drops them. It reads all lists to
+    /// their ends, or until time is up.
     pub async fn count_rest(&mut self, call: &CallContext) -> Rest {
-        let read = MergedRead { call, mapping: &self.mapping, stop_at: self.stop_at, slots: &self.slots };
+        let read = MergedRead {
+            call,
+            mapping: &self.mapping,
+            stop_at: self.stop_at,
+            slots: &self.slots,
+        };
         let counts = join_all(self.lists.iter_mut().map(|list| list.count_rest(&read))).await;
-        let is_exact = self.lists.iter().all(|list| matches!(list.state, ListState::Ended) && !list.is_lost);
-        Rest { rows: counts.into_iter().sum(), is_exact }
+        let is_exact = self
+            .lists
+            .iter()
+            .all(|list| matches!(list.state, ListState::Ended) && !list.is_lost);
+        Rest {
+            rows: counts.into_iter().sum(),
+            is_exact,
+        }
     }
 
-    /// Where another read continues: behind the last row that was returned. After [`Self::next`] has returned `None`
-    /// because time was up, behind all rows that were left out since.
+    /// Where another read continues: behind the last row that was returned. After [`Self::next`]
+    /// has returned `None` because time was up, behind all rows that were left out since.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         self.position
@@ -172,28 +217,54 @@ impl<'m, T: Send> MergedRows<'m, T> {
     }
 
     fn stopped(&self) -> impl Iterator<Item = &List<T>> {
-        self.lists.iter().filter(|list| matches!(list.state, ListState::Stopped))
+        self.lists
+            .iter()
+            .filter(|list| matches!(list.state, ListState::Stopped))
     }
 
     /// Reads on in each list whose next row is unknown.
     async fn fill(&mut self, call: &CallContext) {
-        let read = MergedRead { call, mapping: &self.mapping, stop_at: self.stop_at, slots: &self.slots };
-        join_all(self.lists.iter_mut().filter(|list| list.needs_page()).map(|list| list.fill(&read))).await;
+        let read = MergedRead {
+            call,
+            mapping: &self.mapping,
+            stop_at: self.stop_at,
+            slots: &self.slots,
+        };
+        join_all(
+            self.lists
+                .iter_mut()
+                .filter(|list| list.needs_page())
+                .map(|list| list.fill(&read)),
+        )
+        .await;
     }
 
     fn take(&mut self, at: usize) -> Option<T> {
         let list = &mut self.lists[at];
         let item = list.buffered.pop_front()?;
         let hash = (item.instant <= item.sorted_at.plus(LATE_MAX)).then_some(item.hash);
-        self.position = Some(Position::behind(self.position, list.key, item.sorted_at, hash));
+        self.position = Some(Position::behind(
+            self.position,
+            list.key,
+            item.sorted_at,
+            hash,
+        ));
         Some(item.value)
     }
 
     /// Moves the position down to a time above which no row is left.
     fn advance_to(&mut self, instant: Option<Timestamp>) {
-        let Some(instant) = instant.filter(|instant| *instant < Timestamp::MAX) else { return };
-        if self.position.is_none_or(|position| instant < position.instant) {
-            self.position = Some(Position { instant, shown: None });
+        let Some(instant) = instant.filter(|instant| *instant < Timestamp::MAX) else {
+            return;
+        };
+        if self
+            .position
+            .is_none_or(|position| instant < position.instant)
+        {
+            self.position = Some(Position {
+                instant,
+                shown: None,
+            });
         }
     }
 }

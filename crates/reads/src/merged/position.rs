@@ -10,15 +10,16 @@ use jiff::Timestamp;
 /// Sorts the lists, and so the rows of one time.
 pub(super) type AccountList = (ConnectionId, Option<AccountId>);
 
-/// How much later than an older row before it in its provider's list a row may be: a list that is sorted by another
-/// time than the row's own differs by days. A read that continues reads so much again.
+/// How much later than an older row before it in its provider's list a row may be: a list that is
+/// sorted by another time than the row's own differs by days. A read that continues reads so much
+/// again.
 pub(super) const LATE_MAX: Duration = Duration::from_secs(3 * 24 * 3_600);
 
 /// A position in a merged list. It names no row. Its text is short, for cursors.
 ///
-/// A read that continues asks for rows up to three days after `instant`, and skips those that come before a row of
-/// `instant` or an older one, as the read before did. So it passes over a row that is more than that late, if the read
-/// before ended between it and the older row.
+/// A read that continues asks for rows up to three days after `instant`, and skips those that come
+/// before a row of `instant` or an older one, as the read before did. So it passes over a row that
+/// is more than that late, if the read before ended between it and the older row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// All later rows lie before the position.
@@ -27,8 +28,8 @@ pub struct Position {
     pub shown: Option<Shown>,
 }
 
-/// Which rows of the position's instant lie before it: those of all lists before this one, and the first rows of this
-/// one.
+/// Which rows of the position's instant lie before it: those of all lists before this one, and the
+/// first rows of this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown {
     pub connection_id: ConnectionId,
@@ -39,27 +40,51 @@ pub struct Shown {
 }
 
 impl Position {
-    /// The position behind a row that follows `before`. `hash` is absent if the row is more than [`LATE_MAX`] late,
-    /// since a read that continues does not see it.
-    pub(super) fn behind(before: Option<Self>, list: AccountList, instant: Timestamp, hash: Option<u64>) -> Self {
+    /// The position behind a row that follows `before`. `hash` is absent if the row is more than
+    /// [`LATE_MAX`] late, since a read that continues does not see it.
+    pub(super) fn behind(
+        before: Option<Self>,
+        list: AccountList,
+        instant: Timestamp,
+        hash: Option<u64>,
+    ) -> Self {
         let (connection_id, account_id) = list;
-        let none_shown = Shown { connection_id, account_id, rows: 0, digest: 0 };
+        let none_shown = Shown {
+            connection_id,
+            account_id,
+            rows: 0,
+            digest: 0,
+        };
         let is_same = |shown: &Shown| (shown.connection_id, shown.account_id) == list;
-        let shown = before.filter(|before| before.instant == instant).and_then(|before| before.shown);
+        let shown = before
+            .filter(|before| before.instant == instant)
+            .and_then(|before| before.shown);
         let mut shown = shown.filter(is_same).unwrap_or(none_shown);
         if let Some(hash) = hash {
             shown.rows = shown.rows.saturating_add(1);
             shown.digest = shown.digest.wrapping_add(hash);
         }
-        Self { instant, shown: Some(shown) }
+        Self {
+            instant,
+            shown: Some(shown),
+        }
     }
 }
 
-/// Nanoseconds since 1970, then the connection, the account or `-`, the rows and the digest, separated by dots.
+/// Nanoseconds since 1970, then the connection, the account or `-`, the rows and the digest,
+/// separated by dots.
 impl fmt::Display for Position {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}", self.instant.as_nanosecond())?;
-        let Some(Shown { connection_id, account_id, rows, digest }) = &self.shown else { return Ok(()) };
+        let Some(Shown {
+            connection_id,
+            account_id,
+            rows,
+            digest,
+        }) = &self.shown
+        else {
+            return Ok(());
+        };
         write!(out, ".{connection_id}.")?;
         match account_id {
             Some(id) => write!(out, "{id}")?,
@@ -83,16 +108,26 @@ impl FromStr for Position {
         let shown = |connection: &str, account: &str, rows: &str, digest: &str| {
             Some(Shown {
                 connection_id: connection.parse().ok()?,
-                account_id: if account == "-" { None } else { Some(account.parse().ok()?) },
+                account_id: if account == "-" {
+                    None
+                } else {
+                    Some(account.parse().ok()?)
+                },
                 rows: rows.parse().ok()?,
                 digest: u64::from_str_radix(digest, 16).ok()?,
             })
         };
         let position = match parts[..] {
-            [nanos] => instant(nanos).map(|instant| Self { instant, shown: None }),
+            [nanos] => instant(nanos).map(|instant| Self {
+                instant,
+                shown: None,
+            }),
             [nanos, connection, account, rows, digest] => instant(nanos)
                 .zip(shown(connection, account, rows, digest))
-                .map(|(instant, shown)| Self { instant, shown: Some(shown) }),
+                .map(|(instant, shown)| Self {
+                    instant,
+                    shown: Some(shown),
+                }),
             _ => None,
         };
         position.ok_or(PositionError)
@@ -106,21 +141,40 @@ mod tests {
     use super::*;
 
     fn position() -> impl Strategy<Value = Position> {
-        let shown = (any::<bool>(), any::<u32>(), any::<u64>()).prop_map(|(has_account, rows, digest)| {
-            let account_id = has_account.then(AccountId::new);
-            Shown { connection_id: ConnectionId::new(), account_id, rows, digest }
-        });
-        (-9_000_000_000_i64..9_000_000_000, 0_i32..1_000_000_000, prop::option::of(shown)).prop_map(
-            |(second, nanosecond, shown)| Position { instant: Timestamp::new(second, nanosecond).unwrap(), shown },
+        let shown =
+            (any::<bool>(), any::<u32>(), any::<u64>()).prop_map(|(has_account, rows, digest)| {
+                let account_id = has_account.then(AccountId::new);
+                Shown {
+                    connection_id: ConnectionId::new(),
+                    account_id,
+                    rows,
+                    digest,
+                }
+            });
+        (
+            -9_000_000_000_i64..9_000_000_000,
+            0_i32..1_000_000_000,
+            prop::option::of(shown),
         )
+            .prop_map(|(second, nanosecond, shown)| Position {
+                instant: Timestamp::new(second, nanosecond).unwrap(),
+                shown,
+            })
     }
 
     #[test]
     fn other_texts_are_not_positions() {
         let id = ConnectionId::new();
-        for text in
-            ["", ".", "x", "1.2", "1.-.-.1.1", &format!("1.{id}.-.1"), &format!("1.{id}.-.1.1.1"), &"9".repeat(99)]
-        {
+        for text in [
+            "",
+            ".",
+            "x",
+            "1.2",
+            "1.-.-.1.1",
+            &format!("1.{id}.-.1"),
+            &format!("1.{id}.-.1.1.1"),
+            &"9".repeat(99),
+        ] {
             assert_eq!(text.parse::<Position>(), Err(PositionError), "{text}");
         }
     }

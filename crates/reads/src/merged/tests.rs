@@ -1,4 +1,5 @@
-//! Merged ranges over simulated lists, cut and continued anywhere, compared with a merge of the whole lists.
+//! Merged ranges over simulated lists, cut and continued anywhere, compared with a merge of the
+//! whole lists.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,8 +36,15 @@ impl Setup {
         };
         let banks = [bank("first", delays[0]), bank("second", delays[1])];
         let world = World::new(&[&banks[0], &banks[1]]).await;
-        let contexts = [world.connection(&banks[0], &ACCOUNTS[..1]), world.connection(&banks[1], &ACCOUNTS[1..])];
-        Self { banks, world, contexts }
+        let contexts = [
+            world.connection(&banks[0], &ACCOUNTS[..1]),
+            world.connection(&banks[1], &ACCOUNTS[1..]),
+        ];
+        Self {
+            banks,
+            world,
+            contexts,
+        }
     }
 
     async fn new(rows: Vec<Row>, rows_max: u32) -> Self {
@@ -48,9 +56,18 @@ impl Setup {
         let mut ranges = Vec::new();
         for context in self.contexts.iter().rev() {
             for account in &context.accounts {
-                let span = DateFilter { from: Some(Bound::Instant(at(0))), to: Some(Bound::Instant(at(NOW))) };
+                let span = DateFilter {
+                    from: Some(Bound::Instant(at(0))),
+                    to: Some(Bound::Instant(at(NOW))),
+                };
                 let (caller, context) = (&self.world.caller, Arc::clone(context));
-                let range = self.world.reads.transaction_range(caller, context, Some(account.id), span, at(NOW));
+                let range = self.world.reads.transaction_range(
+                    caller,
+                    context,
+                    Some(account.id),
+                    span,
+                    at(NOW),
+                );
                 ranges.push(range.unwrap());
             }
         }
@@ -58,15 +75,30 @@ impl Setup {
     }
 
     /// Reads at most so many rows. Returns their ids.
-    async fn read(&self, after: Option<Position>, rows_max: usize, stop_in: Duration) -> (Vec<String>, Outcome) {
-        let map = |row: &Transaction<'_>, _| (row.description != "left out").then(|| row.id.to_string());
-        let mut merged = MergedRows::transactions(self.ranges(), after, Instant::now() + stop_in, map);
+    async fn read(
+        &self,
+        after: Option<Position>,
+        rows_max: usize,
+        stop_in: Duration,
+    ) -> (Vec<String>, Outcome) {
+        let map =
+            |row: &Transaction<'_>, _| (row.description != "left out").then(|| row.id.to_string());
+        let mut merged =
+            MergedRows::transactions(self.ranges(), after, Instant::now() + stop_in, map);
         let (call, mut ids) = (self.world.call(), Vec::new());
         while ids.len() < rows_max {
             match merged.next(&call).await {
                 Ok(Some(id)) => ids.push(id),
                 Ok(None) => return (ids, Outcome::of(&merged, false)),
-                Err(PositionLost) => return (ids, Outcome { is_lost: true, ..Outcome::of(&merged, false) }),
+                Err(PositionLost) => {
+                    return (
+                        ids,
+                        Outcome {
+                            is_lost: true,
+                            ..Outcome::of(&merged, false)
+                        },
+                    );
+                }
             }
         }
         (ids, Outcome::of(&merged, true))
@@ -84,9 +116,20 @@ struct Outcome {
 
 impl Outcome {
     fn of(merged: &MergedRows<'_, String>, may_follow: bool) -> Self {
-        let position = merged.position().map(|position| position.to_string().parse().unwrap());
-        let failed = merged.lists().filter(|list| matches!(list.state, ListState::Failed(_))).count();
-        Self { position, may_follow, is_stopped: merged.is_stopped(), is_lost: false, failed }
+        let position = merged
+            .position()
+            .map(|position| position.to_string().parse().unwrap());
+        let failed = merged
+            .lists()
+            .filter(|list| matches!(list.state, ListState::Failed(_)))
+            .count();
+        Self {
+            position,
+            may_follow,
+            is_stopped: merged.is_stopped(),
+            is_lost: false,
+            failed,
+        }
     }
 }
 
@@ -94,7 +137,10 @@ impl Outcome {
 fn model(rows: &[Row]) -> Vec<String> {
     let mut rows = rows.to_vec();
     rows.sort_by_key(|row| (-row.second, row.account.clone()));
-    rows.into_iter().filter(|row| row.description != "left out").map(|row| row.id).collect()
+    rows.into_iter()
+        .filter(|row| row.description != "left out")
+        .map(|row| row.id)
+        .collect()
 }
 
 /// Rows of several accounts with many equal times. One in five is left out by the filter.
@@ -106,7 +152,10 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
             .enumerate()
             .map(|(number, (account, second, kind))| {
                 let description = if kind == 0 { "left out" } else { "" }.to_owned();
-                Row { description, ..Row::new(account, number, NOW - second) }
+                Row {
+                    description,
+                    ..Row::new(account, number, NOW - second)
+                }
             })
             .collect();
         newest_first(&mut rows);
@@ -115,7 +164,10 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
 }
 
 proptest! {
@@ -140,8 +192,8 @@ proptest! {
         prop_assert_eq!(seen, expected);
     }
 
-    /// Rows are posted and removed between two responses. No row comes twice and none is passed over, or the client has
-    /// to begin again.
+    /// Rows are posted and removed between two responses. No row comes twice and none is passed
+    /// over, or the client has to begin again.
     #[test]
     fn changes_never_give_wrong_rows(
         rows in rows(),
@@ -187,21 +239,35 @@ async fn next_can_run_in_a_task() {
 
 #[tokio::test]
 async fn later_pages_are_read_only_when_needed() {
-    let rows = (0..100).map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64)).collect();
+    let rows = (0..100)
+        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
+        .collect();
     let setup = Setup::new(rows, 10).await;
     let (ids, outcome) = setup.read(None, 20, FAR).await;
-    assert_eq!(ids, (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert_eq!(
+        ids,
+        (0..20).map(|number| number.to_string()).collect::<Vec<_>>()
+    );
     assert!(outcome.may_follow);
-    assert_eq!(setup.banks.each_ref().map(|bank| bank.calls.lock().len()), [1, 2]);
+    assert_eq!(
+        setup.banks.each_ref().map(|bank| bank.calls.lock().len()),
+        [1, 2]
+    );
 }
 
 #[tokio::test]
 async fn failing_list_leaves_the_others() {
-    let rows = (0..9).map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64)).collect();
+    let rows = (0..9)
+        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
+        .collect();
     let setup = Setup::new(rows, 2).await;
     setup.banks[0].fail_next([None, Some(UNAVAILABLE)]);
     let (ids, outcome) = setup.read(None, 100, FAR).await;
-    assert_eq!(ids, ["0", "1", "2", "3", "4", "5", "7", "8"], "the third row of the first account is missing");
+    assert_eq!(
+        ids,
+        ["0", "1", "2", "3", "4", "5", "7", "8"],
+        "the third row of the first account is missing"
+    );
     assert_eq!(outcome.failed, 1);
     assert!(!outcome.is_stopped);
 }
@@ -215,7 +281,16 @@ async fn at_most_four_calls_run_at_once() {
     let context = world.connection(&bank, &accounts);
     let range = |account: &bellbird_domain::Account| {
         let context = Arc::clone(&context);
-        world.reads.transaction_range(&world.caller, context, Some(account.id), DateFilter::default(), at(NOW)).unwrap()
+        world
+            .reads
+            .transaction_range(
+                &world.caller,
+                context,
+                Some(account.id),
+                DateFilter::default(),
+                at(NOW),
+            )
+            .unwrap()
     };
     let ranges = context.accounts.iter().map(range).collect();
     let mut merged = MergedRows::transactions(ranges, None, Instant::now() + FAR, |_, _| Some(()));
@@ -226,50 +301,95 @@ async fn at_most_four_calls_run_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_list_stops_the_merge_where_it_is_known() {
-    let rows = (0..30).map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64)).collect();
-    // Pages of four rows: the first account is known down to row 9 after ten seconds, and to row 21 after twenty.
+    let rows = (0..30)
+        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
+        .collect();
+    // Pages of four rows: the first account is known down to row 9 after ten seconds, and to row 21
+    // after twenty.
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
     let (ids, outcome) = setup.read(None, 100, Duration::from_secs(5)).await;
-    assert!(ids.is_empty() && outcome.is_stopped && outcome.position.is_none(), "nothing is certain");
+    assert!(
+        ids.is_empty() && outcome.is_stopped && outcome.position.is_none(),
+        "nothing is certain"
+    );
     let (ids, outcome) = setup.read(None, 100, Duration::from_secs(15)).await;
-    assert_eq!(ids, (0..10).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert_eq!(
+        ids,
+        (0..10).map(|number| number.to_string()).collect::<Vec<_>>()
+    );
     assert!(outcome.is_stopped);
     assert_eq!(outcome.failed, 0);
-    let (ids, outcome) = setup.read(outcome.position, 100, Duration::from_secs(100)).await;
-    assert_eq!(ids, (10..30).map(|number| number.to_string()).collect::<Vec<_>>());
+    let (ids, outcome) = setup
+        .read(outcome.position, 100, Duration::from_secs(100))
+        .await;
+    assert_eq!(
+        ids,
+        (10..30)
+            .map(|number| number.to_string())
+            .collect::<Vec<_>>()
+    );
     assert!(!outcome.is_stopped);
 }
 
 #[tokio::test(start_paused = true)]
 async fn stopped_list_holds_rows_of_the_same_time_back() {
-    let rows = (0..9).map(|number| Row::new(ACCOUNTS[number / 6], number, NOW)).collect();
+    let rows = (0..9)
+        .map(|number| Row::new(ACCOUNTS[number / 6], number, NOW))
+        .collect();
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
     let (ids, outcome) = setup.read(None, 100, Duration::from_secs(15)).await;
-    assert_eq!(ids, ["0", "1", "2", "3"], "more rows of the first account may be of this time");
-    let (ids, outcome) = setup.read(outcome.position, 100, Duration::from_secs(100)).await;
-    assert_eq!((ids.join(" "), outcome.is_lost), ("4 5 6 7 8".to_owned(), false));
+    assert_eq!(
+        ids,
+        ["0", "1", "2", "3"],
+        "more rows of the first account may be of this time"
+    );
+    let (ids, outcome) = setup
+        .read(outcome.position, 100, Duration::from_secs(100))
+        .await;
+    assert_eq!(
+        (ids.join(" "), outcome.is_lost),
+        ("4 5 6 7 8".to_owned(), false)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn stopped_search_continues_behind_the_rows_that_it_left_out() {
     const WEEK: i64 = 7 * 86_400;
-    let left_out = |number| Row { description: "left out".to_owned(), ..Row::new("a", number, NOW - number * WEEK) };
-    let rows = (0..20).map(left_out).chain([Row::new("a", "found", NOW - 20 * WEEK)]).collect();
+    let left_out = |number| Row {
+        description: "left out".to_owned(),
+        ..Row::new("a", number, NOW - number * WEEK)
+    };
+    let rows = (0..20)
+        .map(left_out)
+        .chain([Row::new("a", "found", NOW - 20 * WEEK)])
+        .collect();
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
     let (ids, outcome) = setup.read(None, 100, Duration::from_secs(35)).await;
     assert!(ids.is_empty() && outcome.is_stopped);
-    assert_eq!(outcome.position, Some(Position { instant: at(NOW - 11 * WEEK), shown: None }));
-    let (ids, outcome) = setup.read(outcome.position, 100, Duration::from_secs(35)).await;
+    assert_eq!(
+        outcome.position,
+        Some(Position {
+            instant: at(NOW - 11 * WEEK),
+            shown: None
+        })
+    );
+    let (ids, outcome) = setup
+        .read(outcome.position, 100, Duration::from_secs(35))
+        .await;
     assert_eq!((ids, outcome.is_stopped), (vec!["found".to_owned()], false));
 }
 
 #[tokio::test(start_paused = true)]
 async fn rest_is_counted_and_says_if_there_is_more() {
-    let rows: Vec<Row> = (0..30).map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64)).collect();
+    let rows: Vec<Row> = (0..30)
+        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64))
+        .collect();
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
     let after_three = async |stop_in: u64, fail: bool| {
         let stop_at = Instant::now() + Duration::from_secs(stop_in);
-        let mut merged = MergedRows::transactions(setup.ranges(), None, stop_at, |row, _| Some(row.id.to_string()));
+        let mut merged = MergedRows::transactions(setup.ranges(), None, stop_at, |row, _| {
+            Some(row.id.to_string())
+        });
         for _ in 0..3 {
             assert!(merged.next(&setup.world.call()).await.unwrap().is_some());
         }
@@ -278,16 +398,43 @@ async fn rest_is_counted_and_says_if_there_is_more() {
             setup.banks[0].fail_next([Some(UNAVAILABLE)]);
         }
         let rest = merged.count_rest(&setup.world.call()).await;
-        assert_eq!(merged.next(&setup.world.call()).await, Ok(None), "counted rows are dropped");
+        assert_eq!(
+            merged.next(&setup.world.call()).await,
+            Ok(None),
+            "counted rows are dropped"
+        );
         (rest, position)
     };
     let (rest, position) = after_three(100, false).await;
-    assert_eq!(rest, Rest { rows: 27, is_exact: true });
-    assert_eq!(setup.read(position, 1, FAR).await.0, ["3"], "the position of the last row is known before");
+    assert_eq!(
+        rest,
+        Rest {
+            rows: 27,
+            is_exact: true
+        }
+    );
+    assert_eq!(
+        setup.read(position, 1, FAR).await.0,
+        ["3"],
+        "the position of the last row is known before"
+    );
     let (rest, _) = after_three(15, false).await;
-    assert_eq!(rest, Rest { rows: 3 + 9 + 9, is_exact: false }, "only a page of the slow list");
+    assert_eq!(
+        rest,
+        Rest {
+            rows: 3 + 9 + 9,
+            is_exact: false
+        },
+        "only a page of the slow list"
+    );
     let (rest, _) = after_three(100, true).await;
-    assert_eq!(rest, Rest { rows: 3 + 9 + 9, is_exact: false });
+    assert_eq!(
+        rest,
+        Rest {
+            rows: 3 + 9 + 9,
+            is_exact: false
+        }
+    );
 }
 
 #[tokio::test]
@@ -296,48 +443,100 @@ async fn changed_rows_of_the_same_time_are_lost() {
     let setup = Setup::new(rows, 2).await;
     let (ids, outcome) = setup.read(None, 3, FAR).await;
     assert_eq!(ids, ["0", "1", "2"]);
-    assert_eq!(setup.read(outcome.position, 9, FAR).await.0, ["3", "4", "5"]);
+    assert_eq!(
+        setup.read(outcome.position, 9, FAR).await.0,
+        ["3", "4", "5"]
+    );
     let bank = &setup.banks[0];
     bank.rows.lock().insert(0, Row::new("a", "new", NOW));
-    assert!(setup.read(outcome.position, 9, FAR).await.1.is_lost, "another row came first");
+    assert!(
+        setup.read(outcome.position, 9, FAR).await.1.is_lost,
+        "another row came first"
+    );
     bank.rows.lock().drain(..2);
-    assert!(setup.read(outcome.position, 9, FAR).await.1.is_lost, "a row is gone");
+    assert!(
+        setup.read(outcome.position, 9, FAR).await.1.is_lost,
+        "a row is gone"
+    );
     bank.rows.lock().drain(2..);
-    assert!(setup.read(outcome.position, 9, FAR).await.1.is_lost, "the list ends before");
-    bank.rows.lock().extend((1..9).map(|older| Row::new("a", older, NOW - older)));
-    assert!(setup.read(outcome.position, 1, FAR).await.1.is_lost, "an older row comes before");
+    assert!(
+        setup.read(outcome.position, 9, FAR).await.1.is_lost,
+        "the list ends before"
+    );
+    bank.rows
+        .lock()
+        .extend((1..9).map(|older| Row::new("a", older, NOW - older)));
+    assert!(
+        setup.read(outcome.position, 1, FAR).await.1.is_lost,
+        "an older row comes before"
+    );
     bank.rows.lock().clear();
-    assert!(setup.read(outcome.position, 9, FAR).await.1.is_lost, "no row is left");
+    assert!(
+        setup.read(outcome.position, 9, FAR).await.1.is_lost,
+        "no row is left"
+    );
 }
 
 #[tokio::test]
 async fn late_row_comes_once() {
     let setup = Setup::new(vec![], 2).await;
-    let seconds = [("a", 10), ("a", 20), ("a", 15), ("a", 30), ("b", 17), ("b", 20), ("b", 21)];
+    let seconds = [
+        ("a", 10),
+        ("a", 20),
+        ("a", 15),
+        ("a", 30),
+        ("b", 17),
+        ("b", 20),
+        ("b", 21),
+    ];
     for bank in &setup.banks {
-        bank.rows
-            .lock()
-            .extend(seconds.map(|(account, second)| Row::new(account, format!("{account}{second}"), NOW - second)));
+        bank.rows.lock().extend(seconds.map(|(account, second)| {
+            Row::new(account, format!("{account}{second}"), NOW - second)
+        }));
     }
     let expected = ["a10", "b17", "a20", "a15", "b20", "b21", "a30"];
-    assert_eq!(setup.read(None, 9, FAR).await.0, expected, "a list is in its provider's order");
+    assert_eq!(
+        setup.read(None, 9, FAR).await.0,
+        expected,
+        "a list is in its provider's order"
+    );
     // The next page begins with a later row, which the first read has not seen.
     let before_late = setup.read(None, 3, FAR).await.1.position;
-    assert_eq!(setup.read(before_late, 9, FAR).await.0, expected[3..], "not passed over");
+    assert_eq!(
+        setup.read(before_late, 9, FAR).await.0,
+        expected[3..],
+        "not passed over"
+    );
     let after_late = setup.read(None, 4, FAR).await.1.position;
     let (ids, outcome) = setup.read(after_late, 9, FAR).await;
-    assert_eq!((ids, outcome.is_lost), (expected[4..].iter().map(|id| (*id).to_owned()).collect(), false));
+    assert_eq!(
+        (ids, outcome.is_lost),
+        (
+            expected[4..].iter().map(|id| (*id).to_owned()).collect(),
+            false
+        )
+    );
 }
 
 #[tokio::test]
 async fn trades_of_accounts_are_merged_and_continued() {
-    let rows = (0..20).map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64 / 4)).collect();
+    let rows = (0..20)
+        .map(|number| Row::new(ACCOUNTS[number % 3], number, NOW - number as i64 / 4))
+        .collect();
     let broker = Arc::new(Simulated::broker(3, rows));
     let world = World::new(&[&broker]).await;
     let context = world.connection(&broker, &ACCOUNTS);
     let (mut seen, mut position) = (Vec::new(), None);
     loop {
-        let range = world.reads.trade_range(&world.caller, Arc::clone(&context), None, DateFilter::default()).unwrap();
+        let range = world
+            .reads
+            .trade_range(
+                &world.caller,
+                Arc::clone(&context),
+                None,
+                DateFilter::default(),
+            )
+            .unwrap();
         let map = |row: &Trade<'_>| Some(row.symbol.to_string());
         let mut merged = MergedRows::trades(vec![range], position, Instant::now() + FAR, map);
         assert_eq!(merged.lists().count(), 3);
@@ -352,5 +551,8 @@ async fn trades_of_accounts_are_merged_and_continued() {
     }
     let mut expected: Vec<usize> = (0..20).collect();
     expected.sort_by_key(|number| (number / 4, number % 3));
-    assert_eq!(seen, expected.iter().map(usize::to_string).collect::<Vec<_>>());
+    assert_eq!(
+        seen,
+        expected.iter().map(usize::to_string).collect::<Vec<_>>()
+    );
 }

@@ -30,11 +30,16 @@ pub struct Attempts<'c> {
 }
 
 impl<'c> Attempts<'c> {
-    /// Without `give_up_at`, there is one attempt. With it, as for long reads, another follows a transient failure and
-    /// a wait for the user's budget of provider calls, until three attempts have failed, two minutes have passed for
-    /// one page, or it is `give_up_at`. A used-up budget is not a failed attempt, because no call was made.
+    /// Without `give_up_at`, there is one attempt. With it, as for long reads, another follows a
+    /// transient failure and a wait for the user's budget of provider calls, until three attempts
+    /// have failed, two minutes have passed for one page, or it is `give_up_at`. A used-up budget
+    /// is not a failed attempt, because no call was made.
     pub fn new(give_up_at: Option<Instant>, new_call: &'c mut NewCall<'c>) -> Self {
-        Self { new_call, give_up_at, calls: 0 }
+        Self {
+            new_call,
+            give_up_at,
+            calls: 0,
+        }
     }
 
     /// When a list that is read from now on gives up.
@@ -49,27 +54,40 @@ impl<'c> Attempts<'c> {
         self.calls
     }
 
-    /// Reads until an attempt succeeds or none is left. `read` borrows all it needs from `state`, because the compiler
-    /// cannot tell yet that the future of an async closure is `Send`.
+    /// Reads until an attempt succeeds or none is left. `read` borrows all it needs from `state`,
+    /// because the compiler cannot tell yet that the future of an async closure is `Send`.
     pub async fn run<S, T>(
         &mut self,
         mut state: S,
         mut read: impl for<'a> FnMut(&'a mut S, &'a CallContext) -> BoxFuture<'a, Result<T, ReadError>>,
     ) -> Result<T, ReadError> {
         let started = Instant::now();
-        if self.give_up_at.is_some_and(|give_up_at| started >= give_up_at) {
-            return Err(ReadError::Unavailable { retry_after: None, is_transient: false });
+        if self
+            .give_up_at
+            .is_some_and(|give_up_at| started >= give_up_at)
+        {
+            return Err(ReadError::Unavailable {
+                retry_after: None,
+                is_transient: false,
+            });
         }
-        let until = self.give_up_at.map(|give_up_at| give_up_at.min(started + PAGE_MAX));
+        let until = self
+            .give_up_at
+            .map(|give_up_at| give_up_at.min(started + PAGE_MAX));
         let mut failed = 0;
         loop {
             let call = (self.new_call)();
             let outcome = read(&mut state, &call).await;
             self.calls += call.calls();
-            let (Err(error), Some(until)) = (&outcome, until) else { return outcome };
+            let (Err(error), Some(until)) = (&outcome, until) else {
+                return outcome;
+            };
             let wait = match error {
                 ReadError::BudgetUsedUp { retry_after } => *retry_after,
-                ReadError::Unavailable { retry_after, is_transient: true } => {
+                ReadError::Unavailable {
+                    retry_after,
+                    is_transient: true,
+                } => {
                     failed += 1;
                     retry_after.unwrap_or(WAIT)
                 }

@@ -16,7 +16,9 @@ use crate::{Attempts, ConnectionContext, ReadError, TradeRange, TransactionRange
 
 /// A bank with rows one minute apart.
 async fn bank(rows_max: u32, rows: i64) -> (Arc<Simulated>, World, Arc<ConnectionContext>) {
-    let rows = (0..rows).map(|number| Row::new("1", number, NOW - number * 60)).collect();
+    let rows = (0..rows)
+        .map(|number| Row::new("1", number, NOW - number * 60))
+        .collect();
     let bank = Arc::new(Simulated::bank(rows_max, rows));
     let world = World::new(&[&bank]).await;
     let context = world.connection(&bank, &["1"]);
@@ -25,37 +27,72 @@ async fn bank(rows_max: u32, rows: i64) -> (Arc<Simulated>, World, Arc<Connectio
 
 impl World {
     fn range(&self, context: &Arc<ConnectionContext>) -> TransactionRange {
-        self.reads.transaction_range(&self.caller, Arc::clone(context), None, DateFilter::default(), at(NOW)).unwrap()
+        self.reads
+            .transaction_range(
+                &self.caller,
+                Arc::clone(context),
+                None,
+                DateFilter::default(),
+                at(NOW),
+            )
+            .unwrap()
     }
 
     fn trades(&self, context: &Arc<ConnectionContext>) -> TradeRange {
-        self.reads.trade_range(&self.caller, Arc::clone(context), None, DateFilter::default()).unwrap()
+        self.reads
+            .trade_range(
+                &self.caller,
+                Arc::clone(context),
+                None,
+                DateFilter::default(),
+            )
+            .unwrap()
     }
 }
 
 /// The ids of the next page, and whether pages may follow.
-async fn page(world: &World, range: &mut TransactionRange) -> Result<(Vec<String>, bool), ReadError> {
+async fn page(
+    world: &World,
+    range: &mut TransactionRange,
+) -> Result<(Vec<String>, bool), ReadError> {
     page_of(&world.call(), range).await
 }
 
-async fn page_of(call: &CallContext, range: &mut TransactionRange) -> Result<(Vec<String>, bool), ReadError> {
+async fn page_of(
+    call: &CallContext,
+    range: &mut TransactionRange,
+) -> Result<(Vec<String>, bool), ReadError> {
     let mut ids = Vec::new();
-    let more = range.next_page(call, &mut |row, _| ids.push(row.id.to_string())).await?;
+    let more = range
+        .next_page(call, &mut |row, _| ids.push(row.id.to_string()))
+        .await?;
     Ok((ids, more))
 }
 
-async fn trade_page(world: &World, range: &mut TradeRange) -> Result<(Vec<String>, bool), ReadError> {
+async fn trade_page(
+    world: &World,
+    range: &mut TradeRange,
+) -> Result<(Vec<String>, bool), ReadError> {
     trade_page_of(&world.call(), range).await
 }
 
-async fn trade_page_of(call: &CallContext, range: &mut TradeRange) -> Result<(Vec<String>, bool), ReadError> {
+async fn trade_page_of(
+    call: &CallContext,
+    range: &mut TradeRange,
+) -> Result<(Vec<String>, bool), ReadError> {
     let mut ids = Vec::new();
-    let more = range.next_page(call, &mut |_, row| ids.push(row.symbol.to_string())).await?;
+    let more = range
+        .next_page(call, &mut |_, row| ids.push(row.symbol.to_string()))
+        .await?;
     Ok((ids, more))
 }
 
-/// As [`page`], with further attempts until an hour from now. Also returns how long it took, in seconds.
-async fn retried_page(world: &World, range: &mut TransactionRange) -> (Result<Vec<String>, ReadError>, u64) {
+/// As [`page`], with further attempts until an hour from now. Also returns how long it took, in
+/// seconds.
+async fn retried_page(
+    world: &World,
+    range: &mut TransactionRange,
+) -> (Result<Vec<String>, ReadError>, u64) {
     retried_page_until(Attempts::end_of_list(), world, range).await
 }
 
@@ -67,25 +104,38 @@ async fn retried_page_until(
     let started = Instant::now();
     let mut new_call = || world.call();
     let mut attempts = Attempts::new(Some(give_up_at), &mut new_call);
-    let outcome = attempts.run(range, |range, call| page_of(call, range).map_ok(|(ids, _)| ids).boxed()).await;
+    let outcome = attempts
+        .run(range, |range, call| {
+            page_of(call, range).map_ok(|(ids, _)| ids).boxed()
+        })
+        .await;
     (outcome, started.elapsed().as_secs())
 }
 
 fn ids(numbers: impl IntoIterator<Item = i64>) -> Vec<String> {
-    numbers.into_iter().map(|number| number.to_string()).collect()
+    numbers
+        .into_iter()
+        .map(|number| number.to_string())
+        .collect()
 }
 
 #[tokio::test]
 async fn range_is_read_page_by_page_until_the_end() {
     let (bank, world, context) = bank(4, 10).await;
     let mut range = world.range(&context);
-    assert!(bank.calls.lock().is_empty(), "no call before the first page");
+    assert!(
+        bank.calls.lock().is_empty(),
+        "no call before the first page"
+    );
     assert_eq!(page(&world, &mut range).await.unwrap(), (ids(0..4), true));
     assert_eq!(page(&world, &mut range).await.unwrap(), (ids(4..8), true));
     assert_eq!(page(&world, &mut range).await.unwrap(), (ids(8..10), false));
     assert_eq!(page(&world, &mut range).await.unwrap(), (vec![], false));
     assert_eq!(bank.calls.lock().len(), 3, "no call behind the end");
-    assert_eq!(context.refreshed_us.load(Ordering::Relaxed), at(NOW).as_microsecond());
+    assert_eq!(
+        context.refreshed_us.load(Ordering::Relaxed),
+        at(NOW).as_microsecond()
+    );
 }
 
 #[tokio::test]
@@ -104,42 +154,105 @@ async fn first_page_can_be_smaller() {
 async fn range_is_that_of_the_transactions_endpoint() {
     const DAY: i64 = 86_400;
     let rows = [1, 0, -1, -30 * DAY, -30 * DAY - 1, -40 * DAY];
-    let rows = rows.map(|seconds| Row::new("1", seconds, NOW + seconds)).to_vec();
+    let rows = rows
+        .map(|seconds| Row::new("1", seconds, NOW + seconds))
+        .to_vec();
     let bank = Arc::new(Simulated::bank(100, rows));
     let world = World::new(&[&bank]).await;
     let context = world.connection(&bank, &["1"]);
-    assert_eq!(page(&world, &mut world.range(&context)).await.unwrap(), (ids([0, -1, -30 * DAY]), false));
+    assert_eq!(
+        page(&world, &mut world.range(&context)).await.unwrap(),
+        (ids([0, -1, -30 * DAY]), false)
+    );
 
-    let span = DateFilter { from: Some(Bound::Instant(at(NOW - 50 * DAY))), to: Some(Bound::Instant(at(NOW - 2))) };
+    let span = DateFilter {
+        from: Some(Bound::Instant(at(NOW - 50 * DAY))),
+        to: Some(Bound::Instant(at(NOW - 2))),
+    };
     let own = Some(context.accounts[0].id);
-    let mut range = world.reads.transaction_range(&world.caller, Arc::clone(&context), own, span, at(NOW)).unwrap();
-    assert_eq!(page(&world, &mut range).await.unwrap().0, ids([-30 * DAY, -30 * DAY - 1, -40 * DAY]));
-    assert_eq!(bank.calls.lock().last().unwrap().0.as_deref(), Some("1"), "one account is requested alone");
+    let mut range = world
+        .reads
+        .transaction_range(&world.caller, Arc::clone(&context), own, span, at(NOW))
+        .unwrap();
+    assert_eq!(
+        page(&world, &mut range).await.unwrap().0,
+        ids([-30 * DAY, -30 * DAY - 1, -40 * DAY])
+    );
+    assert_eq!(
+        bank.calls.lock().last().unwrap().0.as_deref(),
+        Some("1"),
+        "one account is requested alone"
+    );
 
-    let empty = DateFilter { from: span.to, to: span.from };
-    let mut range = world.reads.transaction_range(&world.caller, Arc::clone(&context), None, empty, at(NOW)).unwrap();
+    let empty = DateFilter {
+        from: span.to,
+        to: span.from,
+    };
+    let mut range = world
+        .reads
+        .transaction_range(&world.caller, Arc::clone(&context), None, empty, at(NOW))
+        .unwrap();
     let calls = bank.calls.lock().len();
     assert_eq!(page(&world, &mut range).await.unwrap(), (vec![], false));
-    assert_eq!(bank.calls.lock().len(), calls, "an empty range costs no call");
+    assert_eq!(
+        bank.calls.lock().len(),
+        calls,
+        "an empty range costs no call"
+    );
 }
 
 #[tokio::test]
 async fn other_accounts_and_categories_are_rejected() {
-    let (bank, broker) = (Arc::new(Simulated::bank(1, vec![])), Arc::new(Simulated::broker(1, vec![])));
+    let (bank, broker) = (
+        Arc::new(Simulated::bank(1, vec![])),
+        Arc::new(Simulated::broker(1, vec![])),
+    );
     let world = World::new(&[&bank, &broker]).await;
-    let (banking, brokerage) = (world.connection(&bank, &["1"]), world.connection(&broker, &["1"]));
+    let (banking, brokerage) = (
+        world.connection(&bank, &["1"]),
+        world.connection(&broker, &["1"]),
+    );
     let transactions = |context: &Arc<ConnectionContext>, account_id| {
         let context = Arc::clone(context);
-        world.reads.transaction_range(&world.caller, context, account_id, DateFilter::default(), at(NOW)).err()
+        world
+            .reads
+            .transaction_range(
+                &world.caller,
+                context,
+                account_id,
+                DateFilter::default(),
+                at(NOW),
+            )
+            .err()
     };
     let trades = |context: &Arc<ConnectionContext>, account_id| {
-        world.reads.trade_range(&world.caller, Arc::clone(context), account_id, DateFilter::default()).err()
+        world
+            .reads
+            .trade_range(
+                &world.caller,
+                Arc::clone(context),
+                account_id,
+                DateFilter::default(),
+            )
+            .err()
     };
     let unknown = Some(AccountId::new());
-    assert!(matches!(transactions(&banking, unknown), Some(ReadError::NotFound)));
-    assert!(matches!(trades(&brokerage, unknown), Some(ReadError::NotFound)));
-    assert!(matches!(transactions(&brokerage, None), Some(ReadError::WrongCategory)));
-    assert!(matches!(trades(&banking, None), Some(ReadError::WrongCategory)));
+    assert!(matches!(
+        transactions(&banking, unknown),
+        Some(ReadError::NotFound)
+    ));
+    assert!(matches!(
+        trades(&brokerage, unknown),
+        Some(ReadError::NotFound)
+    ));
+    assert!(matches!(
+        transactions(&brokerage, None),
+        Some(ReadError::WrongCategory)
+    ));
+    assert!(matches!(
+        trades(&banking, None),
+        Some(ReadError::WrongCategory)
+    ));
 }
 
 #[tokio::test]
@@ -162,7 +275,10 @@ async fn row_first_seen_after_the_first_page_is_left_out() {
     let mut range = world.range(&context);
     assert_eq!(page(&world, &mut range).await.unwrap().0, ids(0..4));
     for (id, seen_at) in [("late", NOW + 6), ("in time", NOW + 5)] {
-        bank.post(Row { seen_at: Some(seen_at), ..Row::new("1", id, NOW - 5 * 60) });
+        bank.post(Row {
+            seen_at: Some(seen_at),
+            ..Row::new("1", id, NOW - 5 * 60)
+        });
     }
     let second = page(&world, &mut range).await.unwrap().0;
     assert_eq!(second, ["4", "5", "in time"]);
@@ -173,7 +289,10 @@ async fn failed_page_is_read_again() {
     let (bank, world, context) = bank(4, 6).await;
     let mut range = world.range(&context);
     bank.fail_next([Some(UNAVAILABLE), None, Some(UNAVAILABLE)]);
-    assert!(matches!(page(&world, &mut range).await, Err(ReadError::Unavailable { .. })));
+    assert!(matches!(
+        page(&world, &mut range).await,
+        Err(ReadError::Unavailable { .. })
+    ));
     assert_eq!(page(&world, &mut range).await.unwrap().0, ids(0..4));
     assert!(page(&world, &mut range).await.is_err());
     assert_eq!(page(&world, &mut range).await.unwrap().0, ids(4..6));
@@ -186,12 +305,18 @@ async fn expired_cursor_fails_and_does_not_begin_again() {
     page(&world, &mut range).await.unwrap();
     bank.fail_next([Some(Error::Rejected { status: 400 })]);
     assert!(page(&world, &mut range).await.is_err());
-    assert_eq!(bank.calls.lock().last().unwrap().1, 4, "still the second page");
+    assert_eq!(
+        bank.calls.lock().last().unwrap().1,
+        4,
+        "still the second page"
+    );
     let gone = Error::ReconnectNeeded(ConnectionStatus::Revoked);
     bank.fail_next([Some(gone)]);
     assert!(matches!(
         page(&world, &mut range).await,
-        Err(ReadError::Reconnect(ConnectionStatus::Invalidated | ConnectionStatus::Revoked))
+        Err(ReadError::Reconnect(
+            ConnectionStatus::Invalidated | ConnectionStatus::Revoked
+        ))
     ));
 }
 
@@ -217,12 +342,19 @@ async fn three_attempts_are_made() {
     assert_eq!(outcome.unwrap(), ids(0..4));
     assert_eq!(seconds, 4);
 
-    let slow = Error::Unavailable { reason: "simulated", retry_after: Some(Duration::from_secs(30)) };
+    let slow = Error::Unavailable {
+        reason: "simulated",
+        retry_after: Some(Duration::from_secs(30)),
+    };
     bank.fail_next([Some(slow), Some(UNAVAILABLE), Some(UNAVAILABLE)]);
     let (outcome, seconds) = retried_page(&world, &mut range).await;
     assert!(matches!(outcome, Err(ReadError::Unavailable { .. })));
     assert_eq!(seconds, 32, "the provider's wait counts");
-    assert_eq!(retried_page(&world, &mut range).await.0.unwrap(), ids(4..6), "the same page");
+    assert_eq!(
+        retried_page(&world, &mut range).await.0.unwrap(),
+        ids(4..6),
+        "the same page"
+    );
 
     let mut range = world.range(&context);
     bank.fail_next([Some(Error::Rejected { status: 400 })]);
@@ -235,7 +367,11 @@ async fn three_attempts_are_made() {
 async fn waiting_for_the_budget_is_not_a_failed_attempt() {
     let (bank, world, context) = bank(4, 6).await;
     let mut range = world.range(&context);
-    let used_up = |seconds| Some(Error::BudgetUsedUp { retry_after: Duration::from_secs(seconds) });
+    let used_up = |seconds| {
+        Some(Error::BudgetUsedUp {
+            retry_after: Duration::from_secs(seconds),
+        })
+    };
     bank.fail_next([used_up(10), used_up(0), used_up(20), used_up(5), None]);
     let (outcome, seconds) = retried_page(&world, &mut range).await;
     assert_eq!(outcome.unwrap(), ids(0..4));
@@ -252,19 +388,34 @@ async fn retries_end_an_hour_after_the_read_began() {
     let (bank, world, context) = bank(4, 6).await;
     let (mut range, give_up_at) = (world.range(&context), Attempts::end_of_list());
     tokio::time::advance(Duration::from_secs(3_590)).await;
-    bank.fail_next([Some(Error::BudgetUsedUp { retry_after: Duration::from_secs(10) })]);
+    bank.fail_next([Some(Error::BudgetUsedUp {
+        retry_after: Duration::from_secs(10),
+    })]);
     let (outcome, seconds) = retried_page_until(give_up_at, &world, &mut range).await;
     assert!(outcome.is_err());
     assert_eq!(seconds, 0);
     tokio::time::advance(Duration::from_secs(10)).await;
     let calls = bank.calls.lock().len();
-    assert!(retried_page_until(give_up_at, &world, &mut range).await.0.is_err());
+    assert!(
+        retried_page_until(give_up_at, &world, &mut range)
+            .await
+            .0
+            .is_err()
+    );
     assert_eq!(bank.calls.lock().len(), calls);
 }
 
 #[tokio::test(start_paused = true)]
 async fn trades_come_account_after_account() {
-    let rows = (0..10).map(|number| Row::new(if number % 2 == 0 { "a" } else { "b" }, number, NOW - number)).collect();
+    let rows = (0..10)
+        .map(|number| {
+            Row::new(
+                if number % 2 == 0 { "a" } else { "b" },
+                number,
+                NOW - number,
+            )
+        })
+        .collect();
     let broker = Arc::new(Simulated::broker(4, rows));
     let world = World::new(&[&broker]).await;
     let context = world.connection(&broker, &["a", "b", "empty"]);
@@ -283,20 +434,43 @@ async fn trades_come_account_after_account() {
         }
     }
     assert_eq!(pages, ["0 2 4 6", "failed", "8", "1 3 5 7", "9", ""]);
-    assert_eq!(trade_page(&world, &mut range).await.unwrap(), (vec![], false));
+    assert_eq!(
+        trade_page(&world, &mut range).await.unwrap(),
+        (vec![], false)
+    );
 
-    let span = DateFilter { from: Some(Bound::Instant(at(NOW - 3))), to: Some(Bound::Instant(at(NOW - 1))) };
+    let span = DateFilter {
+        from: Some(Bound::Instant(at(NOW - 3))),
+        to: Some(Bound::Instant(at(NOW - 1))),
+    };
     let account_id = Some(context.accounts[1].id);
-    let mut range = world.reads.trade_range(&world.caller, Arc::clone(&context), account_id, span).unwrap();
-    assert_eq!(trade_page(&world, &mut range).await.unwrap(), (ids([1, 3]), false));
-    let empty = DateFilter { from: span.to, to: span.from };
-    let mut range = world.reads.trade_range(&world.caller, Arc::clone(&context), None, empty).unwrap();
-    assert_eq!(trade_page(&world, &mut range).await.unwrap(), (vec![], false));
+    let mut range = world
+        .reads
+        .trade_range(&world.caller, Arc::clone(&context), account_id, span)
+        .unwrap();
+    assert_eq!(
+        trade_page(&world, &mut range).await.unwrap(),
+        (ids([1, 3]), false)
+    );
+    let empty = DateFilter {
+        from: span.to,
+        to: span.from,
+    };
+    let mut range = world
+        .reads
+        .trade_range(&world.caller, Arc::clone(&context), None, empty)
+        .unwrap();
+    assert_eq!(
+        trade_page(&world, &mut range).await.unwrap(),
+        (vec![], false)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn trades_that_change_meanwhile_fail_for_good() {
-    let rows = (0..10).map(|number| Row::new("a", number, NOW - number)).collect();
+    let rows = (0..10)
+        .map(|number| Row::new("a", number, NOW - number))
+        .collect();
     let broker = Arc::new(Simulated::broker(4, rows));
     let world = World::new(&[&broker]).await;
     let context = world.connection(&broker, &["a"]);
@@ -305,12 +479,20 @@ async fn trades_that_change_meanwhile_fail_for_good() {
     let started = Instant::now();
     let mut new_call = || world.call();
     let mut attempts = Attempts::new(Some(Attempts::end_of_list()), &mut new_call);
-    let (first, _) = attempts.run(&mut range, |range, call| trade_page_of(call, range).boxed()).await.unwrap();
+    let (first, _) = attempts
+        .run(&mut range, |range, call| trade_page_of(call, range).boxed())
+        .await
+        .unwrap();
     assert_eq!((first, started.elapsed().as_secs()), (ids(0..4), 4));
     broker.post(Row::new("a", "new", NOW));
     assert!(trade_page(&world, &mut range).await.is_err());
     let started = Instant::now();
-    assert!(attempts.run(&mut range, |range, call| trade_page_of(call, range).boxed()).await.is_err());
+    assert!(
+        attempts
+            .run(&mut range, |range, call| trade_page_of(call, range).boxed())
+            .await
+            .is_err()
+    );
     assert_eq!(started.elapsed(), Duration::ZERO);
     assert_eq!(broker.calls.lock().len(), 4, "not asked again");
 }
@@ -318,7 +500,8 @@ async fn trades_that_change_meanwhile_fail_for_good() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Fewer rows than a page are posted between two pages, anywhere. Each row that was there is passed once, in order.
+    /// Fewer rows than a page are posted between two pages, anywhere. Each row that was there is
+    /// passed once, in order.
     #[test]
     fn posted_rows_neither_repeat_nor_hide_others(
         rows in 0_i64..80,

@@ -11,9 +11,11 @@ use jiff::tz::TimeZone;
 use crate::{ConnectionContext, ReadError, Reads};
 
 impl Reads {
-    /// Prepares the read of all trades of one account, or of all accounts of a connection. It calls no provider yet.
+    /// Prepares the read of all trades of one account, or of all accounts of a connection. It calls
+    /// no provider yet.
     ///
-    /// Several accounts come one after the other, sorted by id. An absent bound leaves the range open.
+    /// Several accounts come one after the other, sorted by id. An absent bound leaves the range
+    /// open.
     pub fn trade_range(
         &self,
         caller: &Caller,
@@ -61,17 +63,32 @@ pub struct TradeRange {
 impl TradeRange {
     /// Asks for a smaller first page of each account. Later pages have the largest size.
     pub fn with_first_page_rows(self, rows: u32) -> Self {
-        Self { first_page_rows: Some(rows.max(1)), ..self }
+        Self {
+            first_page_rows: Some(rows.max(1)),
+            ..self
+        }
     }
 
     /// Begins at the rows of this instant.
     pub(crate) fn starting_at(self, until: Timestamp) -> Self {
-        Self { until: Some(until), ..self }
+        Self {
+            until: Some(until),
+            ..self
+        }
     }
 
     /// The same range, as one for each account.
     pub(crate) fn split(self) -> impl Iterator<Item = Self> {
-        let Self { reads, context, accounts, zone, span, until, first_page_rows, .. } = self;
+        let Self {
+            reads,
+            context,
+            accounts,
+            zone,
+            span,
+            until,
+            first_page_rows,
+            ..
+        } = self;
         accounts.into_iter().map(move |account| Self {
             reads: reads.clone(),
             context: Arc::clone(&context),
@@ -87,7 +104,9 @@ impl TradeRange {
 
     /// The account, if it is the only one.
     pub(crate) fn account_id(&self) -> Option<AccountId> {
-        let [account] = self.accounts.as_slice() else { return None };
+        let [account] = self.accounts.as_slice() else {
+            return None;
+        };
         Some(account.id)
     }
 
@@ -95,18 +114,37 @@ impl TradeRange {
         &self.context
     }
 
-    /// Reads the next page and passes each of its rows to `rows`. Returns whether pages may follow. A page may have no
-    /// rows.
+    /// Reads the next page and passes each of its rows to `rows`. Returns whether pages may follow.
+    /// A page may have no rows.
     ///
-    /// After an error, or if the future is dropped, the caller must discard the rows of this call: the next call reads
-    /// the same page again. A list that changes while it is read fails for good: equal trades have equal ids, so a row
-    /// that moved could not be distinguished from a second equal trade.
-    pub async fn next_page(&mut self, call: &CallContext, rows: &mut TradeSink<'_>) -> Result<bool, ReadError> {
-        let Some(account) = self.accounts.get(self.at) else { return Ok(false) };
+    /// After an error, or if the future is dropped, the caller must discard the rows of this call:
+    /// the next call reads the same page again. A list that changes while it is read fails for
+    /// good: equal trades have equal ids, so a row that moved could not be distinguished from a
+    /// second equal trade.
+    pub async fn next_page(
+        &mut self,
+        call: &CallContext,
+        rows: &mut TradeSink<'_>,
+    ) -> Result<bool, ReadError> {
+        let Some(account) = self.accounts.get(self.at) else {
+            return Ok(false);
+        };
         let provider = self.reads.brokerage(&self.context.connection)?;
-        let query = TradeQuery { account, span: &self.span, zone: &self.zone };
-        let list = TradeList { provider, credentials: &self.context.credentials, query, until: self.until };
-        let page_rows = self.first_page_rows.filter(|_| self.pages.row() == 0).unwrap_or(u32::MAX);
+        let query = TradeQuery {
+            account,
+            span: &self.span,
+            zone: &self.zone,
+        };
+        let list = TradeList {
+            provider,
+            credentials: &self.context.credentials,
+            query,
+            until: self.until,
+        };
+        let page_rows = self
+            .first_page_rows
+            .filter(|_| self.pages.row() == 0)
+            .unwrap_or(u32::MAX);
         let more = self.pages.next(&list, call, page_rows, rows).await;
         let status = self.context.connection.status;
         if !more.map_err(|error| ReadError::from_page(&error, status, self.pages.is_broken()))? {

@@ -14,10 +14,11 @@ use jiff::tz::TimeZone;
 use crate::{ConnectionContext, ReadError, Reads};
 
 impl Reads {
-    /// Prepares the read of all transactions of one account, or of all accounts of a connection. It calls no provider
-    /// yet.
+    /// Prepares the read of all transactions of one account, or of all accounts of a connection. It
+    /// calls no provider yet.
     ///
-    /// Without bounds, the range is that of `/v1/transactions`: the last 30 days. `now` resolves it once.
+    /// Without bounds, the range is that of `/v1/transactions`: the last 30 days. `now` resolves it
+    /// once.
     pub fn transaction_range(
         &self,
         caller: &Caller,
@@ -39,7 +40,11 @@ impl Reads {
             until: None,
             first_page_rows: None,
             as_of: now,
-            pages: if is_empty { TransactionPages::at_end() } else { TransactionPages::default() },
+            pages: if is_empty {
+                TransactionPages::at_end()
+            } else {
+                TransactionPages::default()
+            },
             last_page: LastPage::default(),
         })
     }
@@ -56,13 +61,15 @@ pub struct TransactionRange {
     /// Leaves out later rows than this, and those outside of `interval`.
     until: Option<Timestamp>,
     first_page_rows: Option<u32>,
-    /// Rows that the provider first saw after this time are left out, as by later windows of `/v1/transactions`.
+    /// Rows that the provider first saw after this time are left out, as by later windows of
+    /// `/v1/transactions`.
     as_of: Timestamp,
     pages: TransactionPages,
     last_page: LastPage,
 }
 
-/// The ids of the rows of the last page that had rows. A row that was posted meanwhile pushes rows to the next page.
+/// The ids of the rows of the last page that had rows. A row that was posted meanwhile pushes rows
+/// to the next page.
 #[derive(Default)]
 struct LastPage {
     hasher: RandomState,
@@ -76,14 +83,21 @@ impl LastPage {
 }
 
 impl TransactionRange {
-    /// Asks for a smaller first page, where the provider lets the caller decide. Later pages have the largest size.
+    /// Asks for a smaller first page, where the provider lets the caller decide. Later pages have
+    /// the largest size.
     pub fn with_first_page_rows(self, rows: u32) -> Self {
-        Self { first_page_rows: Some(rows.max(1)), ..self }
+        Self {
+            first_page_rows: Some(rows.max(1)),
+            ..self
+        }
     }
 
     /// Begins at the rows of this instant.
     pub(crate) fn starting_at(self, until: Timestamp) -> Self {
-        Self { until: Some(until), ..self }
+        Self {
+            until: Some(until),
+            ..self
+        }
     }
 
     /// `None` for all accounts.
@@ -95,23 +109,41 @@ impl TransactionRange {
         &self.context
     }
 
-    /// Reads the next page and passes each of its rows to `rows`, with the row's day in the user's timezone. Returns
-    /// whether pages may follow. A page may have no rows.
+    /// Reads the next page and passes each of its rows to `rows`, with the row's day in the user's
+    /// timezone. Returns whether pages may follow. A page may have no rows.
     ///
-    /// After an error, or if the future is dropped, the caller must discard the rows of this call: the next call reads
-    /// the same page again. No row comes twice otherwise. A cursor that the provider does not accept any more fails,
-    /// because a new start would repeat rows. A page with an unreadable row fails, as in `/v1/transactions`.
-    pub async fn next_page(&mut self, call: &CallContext, rows: &mut RowSink<'_>) -> Result<bool, ReadError> {
+    /// After an error, or if the future is dropped, the caller must discard the rows of this call:
+    /// the next call reads the same page again. No row comes twice otherwise. A cursor that the
+    /// provider does not accept any more fails, because a new start would repeat rows. A page with
+    /// an unreadable row fails, as in `/v1/transactions`.
+    pub async fn next_page(
+        &mut self,
+        call: &CallContext,
+        rows: &mut RowSink<'_>,
+    ) -> Result<bool, ReadError> {
         if self.pages.is_ended() {
             return Ok(false);
         }
         let provider = self.reads.banking(&self.context.connection)?;
         let accounts = self.context.accounts_of(self.account_id)?;
         let one_account = self.account_id.is_some();
-        let query = TransactionQuery { accounts, one_account, interval: &self.interval, zone: &self.zone };
-        let list = TransactionList { provider, credentials: &self.context.credentials, query, until: self.until };
+        let query = TransactionQuery {
+            accounts,
+            one_account,
+            interval: &self.interval,
+            zone: &self.zone,
+        };
+        let list = TransactionList {
+            provider,
+            credentials: &self.context.credentials,
+            query,
+            until: self.until,
+        };
         let is_first = self.pages.cursor().is_none();
-        let page_rows = self.first_page_rows.filter(|_| is_first).unwrap_or(u32::MAX);
+        let page_rows = self
+            .first_page_rows
+            .filter(|_| is_first)
+            .unwrap_or(u32::MAX);
         let (last_page, as_of) = (&self.last_page, self.as_of);
         let (mut newest, mut hashes) = (as_of, HashSet::new());
         let mut sink = |row: &Transaction<'_>, day: Date| {
@@ -129,7 +161,8 @@ impl TransactionRange {
         };
         let has_next = self.pages.next(&list, call, page_rows, &mut sink).await;
         let status = self.context.connection.status;
-        let has_next = has_next.map_err(|error| ReadError::from_page(&error, status, self.pages.is_broken()))?;
+        let has_next = has_next
+            .map_err(|error| ReadError::from_page(&error, status, self.pages.is_broken()))?;
         self.as_of = newest;
         if !hashes.is_empty() {
             self.last_page.rows = hashes;

@@ -27,14 +27,21 @@ pub(super) struct AccountTrades<'a> {
     pages: TradePages,
     /// The provider's total when the position of `pages` was true.
     stated_total: Option<u64>,
-    /// Whether no row of the last page was inside the range. Then the largest page needs the fewest calls.
+    /// Whether no row of the last page was inside the range. Then the largest page needs the fewest
+    /// calls.
     is_last_page_empty: bool,
 }
 
 impl<'a> AccountTrades<'a> {
     pub(super) fn new(account: &'a Account) -> Self {
         let (buffered, pages) = (VecDeque::new(), TradePages::default());
-        Self { account, buffered, pages, stated_total: None, is_last_page_empty: false }
+        Self {
+            account,
+            buffered,
+            pages,
+            stated_total: None,
+            is_last_page_empty: false,
+        }
     }
 
     pub(super) fn account_id(&self) -> AccountId {
@@ -45,12 +52,22 @@ impl<'a> AccountTrades<'a> {
     pub(super) fn seek(&mut self, position: u64, stated_total: Option<u64>) {
         self.buffered.clear();
         self.stated_total = stated_total;
-        self.pages = if position == END { TradePages::at_end() } else { TradePages::at(position) };
+        self.pages = if position == END {
+            TradePages::at_end()
+        } else {
+            TradePages::at(position)
+        };
     }
 
     /// Number of the next row.
     pub(super) fn position(&self) -> u64 {
-        if self.is_exhausted() { END } else { self.buffered.front().map_or(self.pages.row(), |row| row.number) }
+        if self.is_exhausted() {
+            END
+        } else {
+            self.buffered
+                .front()
+                .map_or(self.pages.row(), |row| row.number)
+        }
     }
 
     /// Instant of the next row, if it is buffered.
@@ -88,26 +105,53 @@ impl<'a> AccountTrades<'a> {
 
     /// Fetches the next page and buffers the rows inside the range.
     ///
-    /// If the provider's total is smaller than before, rows before the page may be gone, and have moved it by as many.
-    /// Then the page begins so much earlier, because a row that comes twice does less harm than one that never comes.
+    /// If the provider's total is smaller than before, rows before the page may be gone, and have
+    /// moved it by as many. Then the page begins so much earlier, because a row that comes twice
+    /// does less harm than one that never comes.
     pub(super) async fn fetch(&mut self, query: &MergedQuery<'_>, rows: u32) -> Result<(), Error> {
-        let MergedQuery { brokerage: provider, call, credentials, span, zone, write } = *query;
-        let query = TradeQuery { account: self.account, span, zone };
-        let list = TradeList { provider, credentials, query, until: None };
-        let rows = if self.is_last_page_empty { u32::MAX } else { rows };
+        let MergedQuery {
+            brokerage: provider,
+            call,
+            credentials,
+            span,
+            zone,
+            write,
+        } = *query;
+        let query = TradeQuery {
+            account: self.account,
+            span,
+            zone,
+        };
+        let list = TradeList {
+            provider,
+            credentials,
+            query,
+            until: None,
+        };
+        let rows = if self.is_last_page_empty {
+            u32::MAX
+        } else {
+            rows
+        };
         let mut first = self.pages.row();
         loop {
             let buffered = &mut self.buffered;
             let mut sink = |number: u64, trade: Trade<'_>| {
                 let mut json = Vec::new();
                 write(&trade, &mut json);
-                buffered.push_back(Row { number, instant: trade.time.instant(), json });
+                buffered.push_back(Row {
+                    number,
+                    instant: trade.time.instant(),
+                    json,
+                });
             };
             // A window is read again and again, so its list may have changed since the page before.
             let mut pages = TradePages::at(first);
             pages.next(&list, call, rows, &mut sink).await?;
             let before = std::mem::replace(&mut self.stated_total, pages.stated_total());
-            let vanished = before.zip(self.stated_total).map_or(0, |(before, now)| before.saturating_sub(now));
+            let vanished = before
+                .zip(self.stated_total)
+                .map_or(0, |(before, now)| before.saturating_sub(now));
             if vanished == 0 || first == 0 {
                 self.pages = pages;
                 self.is_last_page_empty = self.buffered.is_empty();

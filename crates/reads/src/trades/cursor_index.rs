@@ -1,7 +1,8 @@
-//! Cursor index of trades: turns the public `offset` of a merged list of trades into an offset for each account.
+//! Cursor index of trades: turns the public `offset` of a merged list of trades into an offset for
+//! each account.
 //!
-//! It is kept in memory between the requests for one query, and sealed where instances share it. It holds row numbers,
-//! never a row. Pure.
+//! It is kept in memory between the requests for one query, and sealed where instances share it. It
+//! holds row numbers, never a row. Pure.
 
 use bellbird_domain::AccountId;
 use jiff::tz::TimeZone;
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cursor_cache::CachedIndex;
 
-/// Maximum number of cursors in one index. Later ones are not stored, so windows beyond start at the last stored one.
+/// Maximum number of cursors in one index. Later ones are not stored, so windows beyond start at
+/// the last stored one.
 const CURSORS_MAX: usize = 10_000;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -18,9 +20,11 @@ pub(crate) struct TradeCursorIndex {
     /// The timezone that decided which rows match.
     #[serde(with = "jiff::fmt::serde::tz::required")]
     zone: TimeZone,
-    /// Sorted by row of the merged list. Each holds the provider's row number in each account's list.
+    /// Sorted by row of the merged list. Each holds the provider's row number in each account's
+    /// list.
     cursors: Vec<(u64, Box<[u64]>)>,
-    /// The provider's total of each account's list, once a page of it was read. The cursors are true for these totals.
+    /// The provider's total of each account's list, once a page of it was read. The cursors are
+    /// true for these totals.
     totals: Vec<Option<u64>>,
 }
 
@@ -28,7 +32,12 @@ impl TradeCursorIndex {
     pub(crate) fn new(accounts: Vec<AccountId>, zone: TimeZone) -> Self {
         let start = vec![0; accounts.len()].into();
         let totals = vec![None; accounts.len()];
-        Self { accounts, zone, cursors: vec![(0, start)], totals }
+        Self {
+            accounts,
+            zone,
+            cursors: vec![(0, start)],
+            totals,
+        }
     }
 
     /// Whether the index was built for these accounts, in this order, and this timezone.
@@ -47,19 +56,22 @@ impl TradeCursorIndex {
         self.totals.clone()
     }
 
-    /// Takes over the totals of the lists that were read. If one has changed, rows have appeared or vanished, and the
-    /// cursors are forgotten.
+    /// Takes over the totals of the lists that were read. If one has changed, rows have appeared or
+    /// vanished, and the cursors are forgotten.
     pub(crate) fn set_totals(&mut self, totals: &[Option<u64>]) {
         for (known, total) in self.totals.iter_mut().zip(totals) {
-            if known.zip(*total).is_some_and(|(known, total)| known != total) {
+            if known
+                .zip(*total)
+                .is_some_and(|(known, total)| known != total)
+            {
                 self.cursors.truncate(1);
             }
             *known = total.or(*known);
         }
     }
 
-    /// Stores the positions of the lists at a row. A position that was not counted from the start is not `exact`, and
-    /// never replaces another.
+    /// Stores the positions of the lists at a row. A position that was not counted from the start
+    /// is not `exact`, and never replaces another.
     pub(crate) fn learn(&mut self, row: u64, positions: Box<[u64]>, exact: bool) {
         let at = self.cursors.partition_point(|(known, _)| *known < row);
         let full = self.cursors.len() >= CURSORS_MAX;
@@ -78,7 +90,9 @@ impl TradeCursorIndex {
 impl CachedIndex for TradeCursorIndex {
     fn bytes(&self) -> usize {
         let cursor_bytes = size_of::<(u64, Box<[u64]>)>() + self.accounts.len() * size_of::<u64>();
-        size_of::<Self>() + self.accounts.len() * size_of::<AccountId>() + self.cursors.len() * cursor_bytes
+        size_of::<Self>()
+            + self.accounts.len() * size_of::<AccountId>()
+            + self.cursors.len() * cursor_bytes
     }
 
     fn absorb(&mut self, other: Self) {

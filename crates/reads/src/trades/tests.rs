@@ -35,7 +35,9 @@ const FROM: i64 = 1_000 * DAY;
 
 /// Rows one minute apart.
 fn one(rows: i64) -> Vec<(i64, Kind)> {
-    (0..rows).map(|row| (FROM + DAY * 900 - row * 60, Kind::Matches)).collect()
+    (0..rows)
+        .map(|row| (FROM + DAY * 900 - row * 60, Kind::Matches))
+        .collect()
 }
 
 impl Broker {
@@ -57,7 +59,11 @@ impl Broker {
         }
         let mut simulated = Simulated::broker(1_000, rows);
         simulated.filters_range = false;
-        Self { accounts, lists, simulated }
+        Self {
+            accounts,
+            lists,
+            simulated,
+        }
     }
 
     /// The whole merged list.
@@ -65,11 +71,16 @@ impl Broker {
         let mut rows: Vec<(i64, usize, usize)> = Vec::new();
         for (at, list) in self.lists.iter().enumerate() {
             rows.extend(
-                list.iter().enumerate().filter(|(_, row)| row.1 == Kind::Matches).map(|(n, row)| (-row.0, at, n)),
+                list.iter()
+                    .enumerate()
+                    .filter(|(_, row)| row.1 == Kind::Matches)
+                    .map(|(n, row)| (-row.0, at, n)),
             );
         }
         rows.sort_unstable();
-        rows.into_iter().map(|(_, at, number)| format!("\"{at}.{number}\"")).collect()
+        rows.into_iter()
+            .map(|(_, at, number)| format!("\"{at}.{number}\""))
+            .collect()
     }
 
     async fn window(
@@ -79,30 +90,66 @@ impl Broker {
         page: Page,
         row_cap: u64,
     ) -> (Vec<String>, Extent) {
-        let call = CallContext::new(Instant::now() + Duration::from_secs(25), Timestamp::UNIX_EPOCH, Cause::Schedule);
+        let call = CallContext::new(
+            Instant::now() + Duration::from_secs(25),
+            Timestamp::UNIX_EPOCH,
+            Cause::Schedule,
+        );
         let credentials = SecretString::from("credentials");
-        let write: WriteTrade = |trade, out| out.extend_from_slice(format!("\"{}\"", trade.symbol).as_bytes());
+        let write: WriteTrade =
+            |trade, out| out.extend_from_slice(format!("\"{}\"", trade.symbol).as_bytes());
         let (credentials, zone) = (&credentials, &TimeZone::UTC);
-        let query = MergedQuery { brokerage: &self.simulated, call: &call, credentials, span: &span, zone, write };
-        let mut merge = Merge::new(query, self.accounts.iter().map(AccountTrades::new).collect(), page);
+        let query = MergedQuery {
+            brokerage: &self.simulated,
+            call: &call,
+            credentials,
+            span: &span,
+            zone,
+            write,
+        };
+        let mut merge = Merge::new(
+            query,
+            self.accounts.iter().map(AccountTrades::new).collect(),
+            page,
+        );
         let more = merge.run(index).await.expect("the window is read");
         let extent = merge.extent(&more, row_cap);
         let text = String::from_utf8(merge.written).expect("text");
-        assert!(text.is_empty() || text.split(',').all(|row| row.len() > 4), "broken row: {text}");
-        (text.split(',').filter(|row| !row.is_empty()).map(str::to_owned).collect(), extent)
+        assert!(
+            text.is_empty() || text.split(',').all(|row| row.len() > 4),
+            "broken row: {text}"
+        );
+        (
+            text.split(',')
+                .filter(|row| !row.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            extent,
+        )
     }
 
     fn index(&self) -> Mutex<TradeCursorIndex> {
-        Mutex::new(TradeCursorIndex::new(self.accounts.iter().map(|account| account.id).collect(), TimeZone::UTC))
+        Mutex::new(TradeCursorIndex::new(
+            self.accounts.iter().map(|account| account.id).collect(),
+            TimeZone::UTC,
+        ))
     }
 }
 
 fn from_start() -> DateFilter {
-    DateFilter { from: Some(Bound::Instant(Timestamp::from_second(FROM).expect("an instant"))), to: None }
+    DateFilter {
+        from: Some(Bound::Instant(
+            Timestamp::from_second(FROM).expect("an instant"),
+        )),
+        to: None,
+    }
 }
 
 fn both_ends() -> DateFilter {
-    DateFilter { to: Some(Bound::Instant(Timestamp::MAX)), ..from_start() }
+    DateFilter {
+        to: Some(Bound::Instant(Timestamp::MAX)),
+        ..from_start()
+    }
 }
 
 #[tokio::test]
@@ -135,12 +182,21 @@ async fn far_window_skips_rows_filtered_by_to() {
     let provider = Broker::new(vec![list]);
     let model = provider.model();
     let newest = Timestamp::from_second(FROM + DAY * 900 - 120 * 60).expect("an instant");
-    let span = DateFilter { from: None, to: Some(Bound::Instant(newest)) };
+    let span = DateFilter {
+        from: None,
+        to: Some(Bound::Instant(newest)),
+    };
     for (offset, calls) in [(0, 2), (200, 3), (10_000, 3), (19_878, 3)] {
         let index = provider.index();
-        let (rows, _) = provider.window(&index, span, Page { limit: 200, offset }, 5_000).await;
+        let (rows, _) = provider
+            .window(&index, span, Page { limit: 200, offset }, 5_000)
+            .await;
         let at = offset as usize;
-        assert_eq!(rows, model[at.min(model.len())..(at + 200).min(model.len())], "{offset}");
+        assert_eq!(
+            rows,
+            model[at.min(model.len())..(at + 200).min(model.len())],
+            "{offset}"
+        );
         assert!(provider.simulated.take_calls() <= calls, "{offset}");
     }
 }
@@ -148,8 +204,17 @@ async fn far_window_skips_rows_filtered_by_to() {
 #[tokio::test]
 async fn exactly_the_cap_is_not_truncated() {
     let provider = Broker::new(vec![one(5_000)]);
-    let (_, extent) =
-        provider.window(&provider.index(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+    let (_, extent) = provider
+        .window(
+            &provider.index(),
+            DateFilter::default(),
+            Page {
+                limit: 200,
+                offset: 0,
+            },
+            5_000,
+        )
+        .await;
     assert!(extent.has_more);
     assert!(!extent.truncated);
 }
@@ -157,12 +222,27 @@ async fn exactly_the_cap_is_not_truncated() {
 #[tokio::test]
 async fn behind_the_end_the_total_is_exact() {
     let provider = Broker::new(vec![one(300)]);
-    let page = Page { limit: 200, offset: 5_000 };
-    for (span, calls) in [(DateFilter::default(), 1), (from_start(), 3), (both_ends(), 3)] {
+    let page = Page {
+        limit: 200,
+        offset: 5_000,
+    };
+    for (span, calls) in [
+        (DateFilter::default(), 1),
+        (from_start(), 3),
+        (both_ends(), 3),
+    ] {
         for _ in 0..2 {
             let (rows, extent) = provider.window(&provider.index(), span, page, 5_000).await;
             assert!(rows.is_empty(), "{span:?}");
-            assert_eq!(extent, Extent { total: 300, has_more: false, truncated: false }, "{span:?}");
+            assert_eq!(
+                extent,
+                Extent {
+                    total: 300,
+                    has_more: false,
+                    truncated: false
+                },
+                "{span:?}"
+            );
             assert!(provider.simulated.take_calls() <= calls, "{span:?}");
         }
     }
@@ -176,17 +256,42 @@ async fn exhausted_account_costs_no_further_call() {
         (0..5).rev().map(|second| row(70_000 + second)).collect(),
     ]);
     let index = provider.index();
-    let (_, first) = provider.window(&index, DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+    let (_, first) = provider
+        .window(
+            &index,
+            DateFilter::default(),
+            Page {
+                limit: 200,
+                offset: 0,
+            },
+            5_000,
+        )
+        .await;
     assert!(first.has_more);
     assert_eq!(provider.simulated.take_calls(), 2);
-    let (rows, _) = provider.window(&index, DateFilter::default(), Page { limit: 200, offset: 200 }, 5_000).await;
+    let (rows, _) = provider
+        .window(
+            &index,
+            DateFilter::default(),
+            Page {
+                limit: 200,
+                offset: 200,
+            },
+            5_000,
+        )
+        .await;
     assert_eq!(rows, provider.model()[200..400]);
     assert_eq!(provider.simulated.take_calls(), 1);
 }
 
-/// Two accounts with rows one minute apart. All rows of the first are newer than those of the second.
+/// Two accounts with rows one minute apart. All rows of the first are newer than those of the
+/// second.
 fn stacked(above: i64, below: i64) -> Broker {
-    let list = |rows: i64, from: i64| (0..rows).map(|row| (FROM + from - row * 60, Kind::Matches)).collect();
+    let list = |rows: i64, from: i64| {
+        (0..rows)
+            .map(|row| (FROM + from - row * 60, Kind::Matches))
+            .collect()
+    };
     Broker::new(vec![list(above, DAY * 900), list(below, DAY * 400)])
 }
 
@@ -196,8 +301,15 @@ async fn far_window_over_several_accounts_is_complete() {
     let model = provider.model();
     for (offset, limit) in [(4_497, 6), (5_000, 10), (3_000, 200), (5_400, 500)] {
         let page = Page { limit, offset };
-        let (rows, _) = provider.window(&provider.index(), DateFilter::default(), page, 5_000).await;
-        let expected: Vec<String> = model.iter().skip(offset as usize).take(limit as usize).cloned().collect();
+        let (rows, _) = provider
+            .window(&provider.index(), DateFilter::default(), page, 5_000)
+            .await;
+        let expected: Vec<String> = model
+            .iter()
+            .skip(offset as usize)
+            .take(limit as usize)
+            .cloned()
+            .collect();
         assert_eq!(rows, expected, "{offset}");
     }
 }
@@ -207,8 +319,13 @@ async fn two_large_accounts_cost_two_calls_a_window() {
     let provider = stacked(20_000, 20_000);
     let index = provider.index();
     for window in 0..5 {
-        let page = Page { limit: 200, offset: window * 200 };
-        provider.window(&index, DateFilter::default(), page, 5_000).await;
+        let page = Page {
+            limit: 200,
+            offset: window * 200,
+        };
+        provider
+            .window(&index, DateFilter::default(), page, 5_000)
+            .await;
         assert!(provider.simulated.take_calls() <= 2, "{window}");
     }
 }
@@ -224,26 +341,54 @@ async fn filtered_rows_shift_no_window() {
     let index = provider.index();
     // One window is skipped and one overlaps. Neither shifts the other windows.
     for offset in [0_u64, 400, 300, 200, 400, 600, 997, 5_000, 800] {
-        let (rows, extent) = provider.window(&index, DateFilter::default(), Page { limit: 200, offset }, 5_000).await;
+        let (rows, extent) = provider
+            .window(
+                &index,
+                DateFilter::default(),
+                Page { limit: 200, offset },
+                5_000,
+            )
+            .await;
         let known = [0, 200, 997, 5_000].contains(&offset);
         let at = (offset as usize).min(model.len());
         if known {
             assert_eq!(rows, model[at..(at + 200).min(model.len())], "{offset}");
         }
         if !extent.has_more && known {
-            assert!(extent.total == 997 || offset == 5_000, "{offset}: {}", extent.total);
+            assert!(
+                extent.total == 997 || offset == 5_000,
+                "{offset}: {}",
+                extent.total
+            );
         }
     }
     let index = provider.index();
     let mut all = Vec::new();
     while all.len() < 997 {
-        let page = Page { limit: 200, offset: all.len() as u64 };
-        all.extend(provider.window(&index, DateFilter::default(), page, 5_000).await.0);
+        let page = Page {
+            limit: 200,
+            offset: all.len() as u64,
+        };
+        all.extend(
+            provider
+                .window(&index, DateFilter::default(), page, 5_000)
+                .await
+                .0,
+        );
     }
     assert_eq!(all, model);
     provider.simulated.take_calls();
-    let (rows, extent) =
-        provider.window(&index, DateFilter::default(), Page { limit: 200, offset: 5_000 }, 5_000).await;
+    let (rows, extent) = provider
+        .window(
+            &index,
+            DateFilter::default(),
+            Page {
+                limit: 200,
+                offset: 5_000,
+            },
+            5_000,
+        )
+        .await;
     assert!(rows.is_empty());
     assert_eq!(extent.total, 997);
     assert_eq!(provider.simulated.take_calls(), 0, "the end is known");
@@ -256,19 +401,37 @@ async fn window_is_served_when_has_more_is_unknown() {
     list[200].1 = Kind::Undated;
     let provider = Broker::new(vec![list]);
     provider.simulated.fail_next([None, Some(UNAVAILABLE)]);
-    let (rows, extent) =
-        provider.window(&provider.index(), DateFilter::default(), Page { limit: 200, offset: 0 }, 5_000).await;
+    let (rows, extent) = provider
+        .window(
+            &provider.index(),
+            DateFilter::default(),
+            Page {
+                limit: 200,
+                offset: 0,
+            },
+            5_000,
+        )
+        .await;
     assert_eq!(rows.len(), 200);
     assert!(extent.has_more);
     assert!(extent.truncated);
 }
 
 impl Broker {
-    /// Reads all windows, and lets a row vanish at the provider before some of them. Returns what came.
-    async fn all_while_rows_vanish(&self, span: DateFilter, limit: u32, vanish: &[Option<usize>]) -> Vec<String> {
+    /// Reads all windows, and lets a row vanish at the provider before some of them. Returns what
+    /// came.
+    async fn all_while_rows_vanish(
+        &self,
+        span: DateFilter,
+        limit: u32,
+        vanish: &[Option<usize>],
+    ) -> Vec<String> {
         let (index, mut all) = (self.index(), Vec::new());
         for window in 0.. {
-            let page = Page { limit, offset: all.len() as u64 };
+            let page = Page {
+                limit,
+                offset: all.len() as u64,
+            };
             let (rows, extent) = self.window(&index, span, page, 1_000_000).await;
             all.extend(rows);
             if !extent.has_more {
@@ -287,7 +450,12 @@ impl Broker {
 
     /// What the provider still lists.
     fn listed(&self) -> Vec<String> {
-        self.simulated.rows.lock().iter().map(|row| format!("\"{}\"", row.id)).collect()
+        self.simulated
+            .rows
+            .lock()
+            .iter()
+            .map(|row| format!("\"{}\"", row.id))
+            .collect()
     }
 }
 
@@ -297,7 +465,9 @@ async fn row_that_vanishes_between_windows_loses_no_other() {
         let provider = Broker::new(lists);
         // One that came already, two, one that is still to come, and the first one.
         let vanish = [Some(3), Some(7), None, Some(990), Some(0)];
-        let all = provider.all_while_rows_vanish(DateFilter::default(), 200, &vanish).await;
+        let all = provider
+            .all_while_rows_vanish(DateFilter::default(), 200, &vanish)
+            .await;
         assert!(provider.listed().iter().all(|row| all.contains(row)));
         assert!(all.len() <= 1_000 + vanish.len(), "{}", all.len());
         assert!(provider.simulated.take_calls() <= 2 * 6 + vanish.len());
@@ -318,8 +488,8 @@ fn list() -> impl Strategy<Value = Vec<(i64, Kind)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Paging with `offset + limit` returns every row once, in order, with the exact total at the end, for any page
-    /// size of the provider.
+    /// Paging with `offset + limit` returns every row once, in order, with the exact total at the
+    /// end, for any page size of the provider.
     #[test]
     fn windows_equal_the_merged_list(
         lists in prop::collection::vec(list(), 1..4),

@@ -1,7 +1,7 @@
 //! Cursor index: turns the public `offset` of a transaction list into a cursor of the provider.
 //!
-//! It is kept in memory between the requests for one query, and sealed where instances share it. It holds cursors and
-//! row counts, never a row. Pure.
+//! It is kept in memory between the requests for one query, and sealed where instances share it. It
+//! holds cursors and row counts, never a row. Pure.
 
 use bellbird_domain::DateRange;
 use bellbird_providers::Cursor;
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cursor_cache::CachedIndex;
 
-/// Maximum number of cursors in one index: two million rows in windows of 200. Later cursors are not stored, so windows
-/// beyond are read from the last stored cursor.
+/// Maximum number of cursors in one index: two million rows in windows of 200. Later cursors are
+/// not stored, so windows beyond are read from the last stored cursor.
 const CURSORS_MAX: usize = 10_000;
 
 /// The start of a provider page.
@@ -30,7 +30,8 @@ pub(crate) struct CursorIndex {
     /// The timezone that decided which rows match.
     #[serde(with = "jiff::fmt::serde::tz::required")]
     zone: TimeZone,
-    /// Rows first seen by the provider after this time do not match, so that all windows show one state of the list.
+    /// Rows first seen by the provider after this time do not match, so that all windows show one
+    /// state of the list.
     as_of: Timestamp,
     /// Sorted by row. The first is the start of the list.
     cursors: Vec<PageCursor>,
@@ -39,10 +40,20 @@ pub(crate) struct CursorIndex {
 }
 
 impl CursorIndex {
-    /// Creates an empty index. `interval` is resolved once, so that all windows use the same instants. `as_of` is the
-    /// current time.
+    /// Creates an empty index. `interval` is resolved once, so that all windows use the same
+    /// instants. `as_of` is the current time.
     pub(crate) fn new(interval: DateRange, zone: TimeZone, as_of: Timestamp) -> Self {
-        Self { interval, zone, as_of, cursors: vec![PageCursor { row: 0, cursor: None }], counted: 0, end: None }
+        Self {
+            interval,
+            zone,
+            as_of,
+            cursors: vec![PageCursor {
+                row: 0,
+                cursor: None,
+            }],
+            counted: 0,
+            end: None,
+        }
     }
 
     pub(crate) fn interval(&self) -> DateRange {
@@ -53,7 +64,8 @@ impl CursorIndex {
         self.as_of
     }
 
-    /// Moves `as_of` to a row of the first window: clocks differ, and a row once shown stays in the list.
+    /// Moves `as_of` to a row of the first window: clocks differ, and a row once shown stays in the
+    /// list.
     pub(crate) fn extend_as_of(&mut self, seen_at: Timestamp) {
         self.as_of = self.as_of.max(seen_at);
     }
@@ -90,12 +102,19 @@ impl CursorIndex {
         let at = self.cursors.partition_point(|known| known.row < row);
         let full = self.cursors.len() >= CURSORS_MAX;
         match self.cursors.get_mut(at) {
-            // After an empty page the cursor has moved but the row has not. The later cursor skips the empty page.
+            // After an empty page the cursor has moved but the row has not. The later cursor skips
+            // the empty page.
             Some(known) if known.row == row && row > 0 => known.cursor = Some(cursor),
             // The start of the list keeps no cursor. An empty first page is read again.
             Some(known) if known.row == row => {}
             _ if full => {}
-            _ => self.cursors.insert(at, PageCursor { row, cursor: Some(cursor) }),
+            _ => self.cursors.insert(
+                at,
+                PageCursor {
+                    row,
+                    cursor: Some(cursor),
+                },
+            ),
         }
     }
 
@@ -113,8 +132,12 @@ impl CursorIndex {
 
 impl CachedIndex for CursorIndex {
     fn bytes(&self) -> usize {
-        let cursor_bytes: usize =
-            self.cursors.iter().filter_map(|known| known.cursor.as_ref()).map(|cursor| cursor.0.len()).sum();
+        let cursor_bytes: usize = self
+            .cursors
+            .iter()
+            .filter_map(|known| known.cursor.as_ref())
+            .map(|cursor| cursor.0.len())
+            .sum();
         size_of::<Self>() + self.cursors.capacity() * size_of::<PageCursor>() + cursor_bytes
     }
 
@@ -139,7 +162,14 @@ mod tests {
 
     fn index() -> CursorIndex {
         let bound = Bound::parse("2026-01-01").unwrap();
-        CursorIndex::new(DateRange { from: bound, to: bound }, TimeZone::UTC, Timestamp::UNIX_EPOCH)
+        CursorIndex::new(
+            DateRange {
+                from: bound,
+                to: bound,
+            },
+            TimeZone::UTC,
+            Timestamp::UNIX_EPOCH,
+        )
     }
 
     fn cursor(name: impl ToString) -> Cursor {
@@ -152,7 +182,15 @@ mod tests {
         index.learn(200, cursor("a"));
         index.learn(1_200, cursor("b"));
         index.learn(400, cursor("c"));
-        for (row, expected) in [(0, 0), (199, 0), (200, 200), (399, 200), (400, 400), (1_199, 400), (9_999, 1_200)] {
+        for (row, expected) in [
+            (0, 0),
+            (199, 0),
+            (200, 200),
+            (399, 200),
+            (400, 400),
+            (1_199, 400),
+            (9_999, 1_200),
+        ] {
             assert_eq!(index.nearest(row).row, expected, "{row}");
         }
         assert_eq!(index.counted(), 1_200);
@@ -161,7 +199,13 @@ mod tests {
         assert_eq!(index.counted(), 1_250);
         assert_eq!(index.end(), Some(1_250));
         index.reset();
-        assert_eq!(index.nearest(9_999), PageCursor { row: 0, cursor: None });
+        assert_eq!(
+            index.nearest(9_999),
+            PageCursor {
+                row: 0,
+                cursor: None
+            }
+        );
         assert_eq!(index.counted(), 0);
         assert_eq!(index.end(), None);
     }
@@ -170,10 +214,19 @@ mod tests {
     fn empty_pages_move_a_cursor_but_not_the_start() {
         let mut index = index();
         index.learn(0, cursor("behind an empty first page"));
-        assert_eq!(index.nearest(0), PageCursor { row: 0, cursor: None });
+        assert_eq!(
+            index.nearest(0),
+            PageCursor {
+                row: 0,
+                cursor: None
+            }
+        );
         index.learn(200, cursor("a"));
         index.learn(200, cursor("behind an empty page"));
-        assert_eq!(index.nearest(200).cursor, Some(cursor("behind an empty page")));
+        assert_eq!(
+            index.nearest(200).cursor,
+            Some(cursor("behind an empty page"))
+        );
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! Reads one window of a connection's transactions.
 //!
-//! Providers page by cursor, the public API by offset. So a read passes on the rows of the window, counts the others,
-//! and stores the cursors of the pages in a cursor index.
+//! Providers page by cursor, the public API by offset. So a read passes on the rows of the window,
+//! counts the others, and stores the cursors of the pages in a cursor index.
 
 mod cursor_index;
 
@@ -17,14 +17,16 @@ use crate::{ConnectionContext, ReadError, Reads, WindowKey};
 pub(crate) use cursor_index::CursorIndex;
 use cursor_index::PageCursor;
 
-/// Counting stops when less than this fraction of the request's deadline is left: 5 means one fifth.
+/// Counting stops when less than this fraction of the request's deadline is left: 5 means one
+/// fifth.
 const RESERVED_TIME_SHARE: u32 = 5;
 
 impl Reads {
     /// Passes each row of the window to `rows`, newest first, and returns the pagination fields.
     ///
-    /// After an error the caller must discard the rows passed so far. The cursor index keeps the cursors, so the same
-    /// request continues from there: [`ReadError::Unavailable`] may mean that the window was not complete in time.
+    /// After an error the caller must discard the rows passed so far. The cursor index keeps the
+    /// cursors, so the same request continues from there: [`ReadError::Unavailable`] may mean that
+    /// the window was not complete in time.
     pub async fn transactions(
         &self,
         call: &CallContext,
@@ -40,7 +42,9 @@ impl Reads {
             CursorIndex::new(interval, zone.clone(), call.now)
         };
         let cursors = &self.inner.transaction_cursors;
-        let walk = cursors.find_or_insert(key, call.now, |index| index.is_in_zone(zone), new).await;
+        let walk = cursors
+            .find_or_insert(key, call.now, |index| index.is_in_zone(zone), new)
+            .await;
         let index = &walk.index;
         let interval = index.lock().interval();
         let (first, last) = interval.instants(zone);
@@ -48,10 +52,20 @@ impl Reads {
             return Ok(Window::new(page, 0).extent(0, Some(0)));
         }
         let one_account = query.account_id.is_some();
-        let listed = TransactionQuery { accounts, one_account, interval: &interval, zone };
+        let listed = TransactionQuery {
+            accounts,
+            one_account,
+            interval: &interval,
+            zone,
+        };
         let provider = self.banking(&context.connection)?;
         let mut read = WindowRead {
-            list: TransactionList { provider, credentials: &context.credentials, query: listed, until: None },
+            list: TransactionList {
+                provider,
+                credentials: &context.credentials,
+                query: listed,
+                until: None,
+            },
             call,
             pages: TransactionPages::default(),
             window: Window::new(page, self.inner.limits.row_cap),
@@ -63,7 +77,8 @@ impl Reads {
             if call.calls() > 0 {
                 self.record_refresh(context);
             }
-            read.count(call.deadline - self.inner.limits.deadline / RESERVED_TIME_SHARE).await;
+            read.count(call.deadline - self.inner.limits.deadline / RESERVED_TIME_SHARE)
+                .await;
         }
         cursors.keep(key, &walk, call.now).await;
         outcome.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
@@ -86,10 +101,12 @@ struct WindowRead<'w> {
 impl WindowRead<'_> {
     /// Reads pages until the window is complete or the list ends.
     ///
-    /// If the provider fails for a stored cursor, the cursor may have expired. Then the read restarts from the
-    /// beginning of the list, and resets the index if that succeeds.
+    /// If the provider fails for a stored cursor, the cursor may have expired. Then the read
+    /// restarts from the beginning of the list, and resets the index if that succeeds.
     async fn complete(&mut self, rows: &mut RowSink<'_>) -> Result<(), Error> {
-        let Some(start) = self.start() else { return Ok(()) };
+        let Some(start) = self.start() else {
+            return Ok(());
+        };
         let mut is_stored_cursor = start.cursor.is_some();
         self.seek(start);
         let mut page_rows = self.rows_needed();
@@ -107,7 +124,8 @@ impl WindowRead<'_> {
             }
             self.learn();
             is_stored_cursor = false;
-            // Rows did not match, or the window lies far ahead. The largest page needs the fewest calls.
+            // Rows did not match, or the window lies far ahead. The largest page needs the fewest
+            // calls.
             page_rows = self.list.provider.page_rows_max();
         }
         Ok(())
@@ -127,11 +145,13 @@ impl WindowRead<'_> {
 
     /// Page size that ends the page with the window, so that the next window starts at a cursor.
     fn rows_needed(&self) -> u32 {
-        u32::try_from(self.window.missing()).unwrap_or(u32::MAX).min(self.list.provider.page_rows_max())
+        u32::try_from(self.window.missing())
+            .unwrap_or(u32::MAX)
+            .min(self.list.provider.page_rows_max())
     }
 
-    /// Counts the rows behind the window, until enough are known, the list ends, `deadline` is reached, or a page
-    /// fails.
+    /// Counts the rows behind the window, until enough are known, the list ends, `deadline` is
+    /// reached, or a page fails.
     async fn count(&mut self, deadline: Instant) {
         while Instant::now() < deadline {
             let frontier = {
@@ -147,7 +167,8 @@ impl WindowRead<'_> {
             }
             let page_rows = self.rows_to_count(frontier.row);
             self.seek(frontier);
-            let page = tokio::time::timeout_at(deadline, self.read_page(page_rows, &mut |_, _| {})).await;
+            let page =
+                tokio::time::timeout_at(deadline, self.read_page(page_rows, &mut |_, _| {})).await;
             if !matches!(page, Ok(Ok(()))) {
                 tracing::debug!("counting stopped early");
                 return;
@@ -156,8 +177,9 @@ impl WindowRead<'_> {
         }
     }
 
-    /// Page size for counting: the largest, since that needs the fewest calls. For offset 0 the last page ends at the
-    /// cap, which distinguishes a list that ends at the cap from a longer one.
+    /// Page size for counting: the largest, since that needs the fewest calls. For offset 0 the
+    /// last page ends at the cap, which distinguishes a list that ends at the cap from a longer
+    /// one.
     fn rows_to_count(&self, row: u64) -> u32 {
         let max = self.list.provider.page_rows_max();
         if self.window.offset() > 0 {
@@ -183,7 +205,9 @@ impl WindowRead<'_> {
                 rows(row, day);
             }
         };
-        self.pages.next(&self.list, self.call, page_rows, &mut sink).await?;
+        self.pages
+            .next(&self.list, self.call, page_rows, &mut sink)
+            .await?;
         self.index.lock().extend_as_of(newest);
         Ok(())
     }

@@ -29,14 +29,23 @@ impl Bank {
             let second = NOW - 60 * i64::try_from(number).expect("small");
             let is_foreign = foreign_every > 0 && number.is_multiple_of(foreign_every);
             let own_second = is_foreign.then_some(second - 60 * 60 * 24 * 365 * 40);
-            Row { own_second, ..Row::new("1", number, second) }
+            Row {
+                own_second,
+                ..Row::new("1", number, second)
+            }
         };
-        Self { account: account("1"), simulated: Simulated::bank(1_000, (0..rows).map(row).collect()) }
+        Self {
+            account: account("1"),
+            simulated: Simulated::bank(1_000, (0..rows).map(row).collect()),
+        }
     }
 
     fn matching(&self) -> Vec<String> {
         let rows = self.simulated.rows.lock();
-        rows.iter().filter(|row| row.own_second.is_none()).map(|row| row.id.clone()).collect()
+        rows.iter()
+            .filter(|row| row.own_second.is_none())
+            .map(|row| row.id.clone())
+            .collect()
     }
 }
 
@@ -51,8 +60,16 @@ struct Client<'p> {
 impl<'p> Client<'p> {
     fn new(bank: &'p Bank) -> Self {
         let from = Bound::Instant(at(NOW - 60 * 60 * 24 * 365 * 20));
-        let interval = DateRange { from, to: Bound::Instant(at(NOW)) };
-        Self { bank, index: Mutex::new(CursorIndex::new(interval, TimeZone::UTC, at(NOW))), interval, row_cap: 5_000 }
+        let interval = DateRange {
+            from,
+            to: Bound::Instant(at(NOW)),
+        };
+        Self {
+            bank,
+            index: Mutex::new(CursorIndex::new(interval, TimeZone::UTC, at(NOW))),
+            interval,
+            row_cap: 5_000,
+        }
     }
 
     /// Reads one window. Returns its rows, the pagination fields, and the number of provider calls.
@@ -62,38 +79,61 @@ impl<'p> Client<'p> {
         let deadline = Instant::now() + Duration::from_secs(25);
         let call = CallContext::new(deadline, at(NOW), Cause::Schedule);
         let accounts = std::slice::from_ref(&self.bank.account);
-        let query = TransactionQuery { accounts, one_account: true, interval: &self.interval, zone: &TimeZone::UTC };
+        let query = TransactionQuery {
+            accounts,
+            one_account: true,
+            interval: &self.interval,
+            zone: &TimeZone::UTC,
+        };
         let mut read = WindowRead {
-            list: TransactionList { provider: &self.bank.simulated, credentials: &credentials, query, until: None },
+            list: TransactionList {
+                provider: &self.bank.simulated,
+                credentials: &credentials,
+                query,
+                until: None,
+            },
             call: &call,
             pages: TransactionPages::default(),
             window: Window::new(Page { limit, offset }, self.row_cap),
             index: &self.index,
         };
         let mut kept = Vec::new();
-        read.complete(&mut |row, _| kept.push(row.id.to_string())).await?;
+        read.complete(&mut |row, _| kept.push(row.id.to_string()))
+            .await?;
         read.count(deadline).await;
         let index = self.index.lock();
         let extent = read.window.extent(index.counted(), index.end());
-        Ok((kept, extent, self.bank.simulated.calls.lock().len() - before))
+        Ok((
+            kept,
+            extent,
+            self.bank.simulated.calls.lock().len() - before,
+        ))
     }
 
-    /// Reads windows until the list ends. Returns the rows, the most calls for one window after the first, and all
-    /// calls.
+    /// Reads windows until the list ends. Returns the rows, the most calls for one window after the
+    /// first, and all calls.
     async fn read_all(&self, limit: u32) -> (Vec<String>, usize, usize) {
         let (mut seen, mut most, mut all, mut offset) = (Vec::new(), 0, 0, 0);
         loop {
             let (rows, extent, calls) = self.window(limit, offset).await.unwrap();
             (most, all) = (most.max(if offset > 0 { calls } else { 0 }), all + calls);
             if extent.has_more {
-                assert_eq!(rows.len(), limit as usize, "a short window although more rows follow, at {offset}");
+                assert_eq!(
+                    rows.len(),
+                    limit as usize,
+                    "a short window although more rows follow, at {offset}"
+                );
             } else {
                 assert!(!extent.truncated);
             }
             assert!(extent.total >= offset + rows.len() as u64 || rows.is_empty());
             seen.extend(rows);
             if !extent.has_more {
-                assert_eq!(extent.total, seen.len() as u64, "the total is exact at the end");
+                assert_eq!(
+                    extent.total,
+                    seen.len() as u64,
+                    "the total is exact at the end"
+                );
                 return (seen, most, all);
             }
             offset += u64::from(limit);
@@ -122,7 +162,13 @@ async fn windows_lose_no_row_that_the_provider_lists_late() {
         row.own_second = Some(NOW - 60 * (number * 7_919 % 1_200));
     }
     let (seen, _, _) = Client::new(&bank).read_all(70).await;
-    assert_eq!(seen, (0..1_200).map(|number| number.to_string()).collect::<Vec<_>>(), "in the provider's order");
+    assert_eq!(
+        seen,
+        (0..1_200)
+            .map(|number| number.to_string())
+            .collect::<Vec<_>>(),
+        "in the provider's order"
+    );
 }
 
 #[tokio::test]
@@ -139,7 +185,14 @@ async fn past_the_cap_the_total_is_a_lower_bound() {
     let client = Client::new(&bank);
     let (rows, extent, calls) = client.window(200, 0).await.unwrap();
     assert_eq!(rows.len(), 200);
-    assert_eq!(extent, Extent { total: 5_000, has_more: true, truncated: true });
+    assert_eq!(
+        extent,
+        Extent {
+            total: 5_000,
+            has_more: true,
+            truncated: true
+        }
+    );
     assert_eq!(calls, 6);
     let (_, extent, calls) = client.window(200, 200).await.unwrap();
     assert_eq!(extent.total, 5_001, "the end was found");
@@ -157,7 +210,15 @@ async fn at_the_cap_the_total_is_exact() {
     let bank = Bank::new(5_000);
     for limit in [1, 200, 499, 500] {
         let (_, extent, _) = Client::new(&bank).window(limit, 0).await.unwrap();
-        assert_eq!(extent, Extent { total: 5_000, has_more: true, truncated: false }, "limit {limit}");
+        assert_eq!(
+            extent,
+            Extent {
+                total: 5_000,
+                has_more: true,
+                truncated: false
+            },
+            "limit {limit}"
+        );
     }
 }
 
@@ -168,7 +229,10 @@ async fn far_window_without_an_index_is_complete() {
     let (rows, extent, calls) = client.window(200, 7_000).await.unwrap();
     assert_eq!(rows, bank.matching()[7_000..7_200]);
     assert!(extent.truncated || extent.total == 12_000);
-    assert_eq!(calls, 12, "eight pages to the end of the window, four to the end of the list");
+    assert_eq!(
+        calls, 12,
+        "eight pages to the end of the window, four to the end of the list"
+    );
 }
 
 #[tokio::test]
@@ -187,7 +251,8 @@ async fn unavailable_provider_keeps_the_cursor_index() {
     let bank = Bank::new(3_000);
     let client = Client::new(&bank);
     client.window(200, 0).await.unwrap();
-    bank.simulated.fail_next([Some(UNAVAILABLE), Some(UNAVAILABLE)]);
+    bank.simulated
+        .fail_next([Some(UNAVAILABLE), Some(UNAVAILABLE)]);
     assert!(client.window(200, 2_000).await.is_err());
     let (rows, _, calls) = client.window(200, 2_200).await.unwrap();
     assert_eq!(rows, bank.matching()[2_200..2_400]);
@@ -200,7 +265,14 @@ async fn failure_while_counting_keeps_the_window() {
     bank.simulated.fail_next([None, Some(UNAVAILABLE)]);
     let (rows, extent, _) = Client::new(&bank).window(200, 0).await.unwrap();
     assert_eq!(rows.len(), 200);
-    assert_eq!(extent, Extent { total: 200, has_more: true, truncated: true });
+    assert_eq!(
+        extent,
+        Extent {
+            total: 200,
+            has_more: true,
+            truncated: true
+        }
+    );
 }
 
 #[tokio::test]
@@ -211,7 +283,10 @@ async fn failed_window_keeps_the_cursors_it_learned() {
     assert!(client.window(200, 2_500).await.is_err());
     let (rows, _, calls) = client.window(200, 2_500).await.unwrap();
     assert_eq!(rows, bank.matching()[2_500..2_700]);
-    assert!(calls <= 2, "the read did not continue at its last cursor: {calls} calls");
+    assert!(
+        calls <= 2,
+        "the read did not continue at its last cursor: {calls} calls"
+    );
 }
 
 proptest! {

@@ -1,5 +1,6 @@
-//! What the operator decides about a restored database. Since the backup, access may have been withdrawn, and the
-//! backup does not know of it. So a restore cuts all of it, unless the operator says that none was.
+//! What the operator decides about a restored database. Since the backup, access may have been
+//! withdrawn, and the backup does not know of it. So a restore cuts all of it, unless the operator
+//! says that none was.
 
 use bellbird_domain::Actor;
 use jiff::Timestamp;
@@ -37,7 +38,8 @@ statements! {
     /// A claimed one creates no key again, and whoever tries it is recorded.
     DELETE_SETUP_TOKENS = "DELETE FROM setup_tokens WHERE key_id IS NULL";
 
-    /// What is pending stays pending until it is due at a service. An endpoint that is enabled before gets it.
+    /// What is pending stays pending until it is due at a service. An endpoint that is enabled
+    /// before gets it.
     PAUSE_ENDPOINTS = "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = 'database restored',
             revision = revision + 1
         WHERE status = 'enabled'";
@@ -47,7 +49,8 @@ statements! {
     COUNT_CONNECTIONS = "SELECT COUNT(*) FROM connections WHERE status <> 'deleting'";
 }
 
-/// Counts of what [`Backups::cut_access`] has cut. Serialized as `bellbird restore --json` prints it.
+/// Counts of what [`Backups::cut_access`] has cut. Serialized as `bellbird restore --json` prints
+/// it.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessCut {
@@ -70,16 +73,24 @@ pub struct AccessCut {
 }
 
 impl Backups<'_> {
-    /// Decides that nothing was revoked, removed or changed since the backup: all access of the backup works.
+    /// Decides that nothing was revoked, removed or changed since the backup: all access of the
+    /// backup works.
     pub async fn keep_access(self, actor: &Actor, now: Timestamp) -> Result<()> {
         let mut tx = self.0.db.begin().await?;
         set_decided(&mut tx).await?;
-        audit::insert(&mut tx, actor, &OperatorAction::of_installation("database.keep_access"), now).await?;
+        audit::insert(
+            &mut tx,
+            actor,
+            &OperatorAction::of_installation("database.keep_access"),
+            now,
+        )
+        .await?;
         tx.commit().await
     }
 
-    /// Decides that access may have been withdrawn since the backup: nothing of the backup lets anybody in, and nothing
-    /// is sent to an endpoint. A test fails for a table that is neither cut here nor known to let nobody in.
+    /// Decides that access may have been withdrawn since the backup: nothing of the backup lets
+    /// anybody in, and nothing is sent to an endpoint. A test fails for a table that is neither cut
+    /// here nor known to let nobody in.
     pub async fn cut_access(self, actor: &Actor, now: Timestamp) -> Result<AccessCut> {
         let mut tx = self.0.db.begin().await?;
         tx.run(EXPIRE_CONSENT_SESSIONS, params![now]).await?;
@@ -90,19 +101,29 @@ impl Backups<'_> {
             sign_ins_forbidden: tx.run(FORBID_SIGN_IN, params![]).await?,
             identities_forgotten: tx.run(DELETE_IDENTITIES, params![]).await?,
             sessions_ended: tx.run(DELETE_SESSIONS, params![]).await?,
-            links_deleted: tx.run(DELETE_LINKS, params![]).await? + tx.run(DELETE_SIGN_IN_LINKS, params![]).await?,
+            links_deleted: tx.run(DELETE_LINKS, params![]).await?
+                + tx.run(DELETE_SIGN_IN_LINKS, params![]).await?,
             setup_tokens_deleted: tx.run(DELETE_SETUP_TOKENS, params![]).await?,
             endpoints_paused: tx.run(PAUSE_ENDPOINTS, params![]).await?,
             users: count(&mut tx, COUNT_USERS).await?,
             connections: count(&mut tx, COUNT_CONNECTIONS).await?,
         };
         set_decided(&mut tx).await?;
-        audit::insert(&mut tx, actor, &OperatorAction::of_installation("database.cut_access"), now).await?;
+        audit::insert(
+            &mut tx,
+            actor,
+            &OperatorAction::of_installation("database.cut_access"),
+            now,
+        )
+        .await?;
         tx.commit().await?;
         Ok(cut)
     }
 }
 
 async fn count(tx: &mut Tx, sql: Sql) -> Result<u64> {
-    Ok(tx.one(sql, params![], |row| row.number(0, "a count")).await?.unwrap_or_default())
+    Ok(tx
+        .one(sql, params![], |row| row.number(0, "a count"))
+        .await?
+        .unwrap_or_default())
 }

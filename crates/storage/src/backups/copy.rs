@@ -1,7 +1,7 @@
 //! Copies SQLite files: a database to a backup, and a backup to the place of a database.
 //!
-//! A copy is first a file with mode 0600 and a random name in the target's folder. It gets its name once it is
-//! complete and checked.
+//! A copy is first a file with mode 0600 and a random name in the target's folder. It gets its name
+//! once it is complete and checked.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
@@ -37,14 +37,16 @@ pub struct BackupContents {
 }
 
 impl Storage {
-    /// Copies this SQLite database to a new file, as it is at one moment, while others read and write it. The copy is
-    /// checked by opening it, and awaits a decision when it is restored.
+    /// Copies this SQLite database to a new file, as it is at one moment, while others read and
+    /// write it. The copy is checked by opening it, and awaits a decision when it is restored.
     ///
     /// # Errors
     /// [`StorageError::Backup`] if the file exists, or if this is PostgreSQL.
     pub async fn back_up(&self, file: &Path) -> Result<BackupContents> {
         let Db::Sqlite(db) = &self.db else {
-            return Err(StorageError::Backup("only SQLite is backed up to a file".to_owned()));
+            return Err(StorageError::Backup(
+                "only SQLite is backed up to a file".to_owned(),
+            ));
         };
         if file.exists() {
             return Err(file_exists(file));
@@ -57,10 +59,11 @@ impl Storage {
         let contents = contents?;
         leave_wal(copy.path().to_owned()).await?;
         let bytes = sync(copy.as_file())?;
-        copy.persist_noclobber(file).map_err(|error| match error.error.kind() {
-            ErrorKind::AlreadyExists => file_exists(file),
-            _ => StorageError::unavailable(error.error),
-        })?;
+        copy.persist_noclobber(file)
+            .map_err(|error| match error.error.kind() {
+                ErrorKind::AlreadyExists => file_exists(file),
+                _ => StorageError::unavailable(error.error),
+            })?;
         sync_folder_of(file)?;
         Ok(BackupContents { bytes, ..contents })
     }
@@ -70,7 +73,11 @@ impl Storage {
         // They run on the original.
         self.instances().delete_all().await?;
         self.check_backup().await?;
-        let count = async |sql| self.db.one(sql, params![], |row| row.number(0, "a count")).await;
+        let count = async |sql| {
+            self.db
+                .one(sql, params![], |row| row.number(0, "a count"))
+                .await
+        };
         Ok(BackupContents {
             bytes: 0,
             users: count(COUNT_USERS).await?.unwrap_or(0),
@@ -79,15 +86,22 @@ impl Storage {
         })
     }
 
-    /// Checks that the file is intact, and a database that this version of Bellbird can use, perhaps after a migration.
+    /// Checks that the file is intact, and a database that this version of Bellbird can use,
+    /// perhaps after a migration.
     async fn check_backup(&self) -> Result<()> {
-        let Db::Sqlite(db) = &self.db else { return Ok(()) };
+        let Db::Sqlite(db) = &self.db else {
+            return Ok(());
+        };
         if !db.is_intact().await? {
-            return Err(StorageError::Backup("the file is damaged: SQLite's integrity check failed".to_owned()));
+            return Err(StorageError::Backup(
+                "the file is damaged: SQLite's integrity check failed".to_owned(),
+            ));
         }
         match self.ping().await {
             Err(StorageError::Schema(_)) => {
-                return Err(StorageError::Backup("the file is not a database of Bellbird".to_owned()));
+                return Err(StorageError::Backup(
+                    "the file is not a database of Bellbird".to_owned(),
+                ));
             }
             other => other?,
         }
@@ -95,7 +109,15 @@ impl Storage {
     }
 
     async fn open_file(path: &Path, sealer: Sealer) -> Result<Self> {
-        Ok(Self::new(Db::Sqlite(Sqlite::open(path.to_owned(), MissingFile::Fail).await?.into()), sealer, None))
+        Ok(Self::new(
+            Db::Sqlite(
+                Sqlite::open(path.to_owned(), MissingFile::Fail)
+                    .await?
+                    .into(),
+            ),
+            sealer,
+            None,
+        ))
     }
 }
 
@@ -110,11 +132,12 @@ pub struct StagedBackup {
 }
 
 impl StagedBackup {
-    /// Copies a backup, checks the copy and applies pending migrations to it. The lock names the database, which no
-    /// other process may have open from now on.
+    /// Copies a backup, checks the copy and applies pending migrations to it. The lock names the
+    /// database, which no other process may have open from now on.
     ///
     /// # Errors
-    /// [`StorageError::Backup`] or [`StorageError::Schema`] if the file cannot be used: the message says why.
+    /// [`StorageError::Backup`] or [`StorageError::Schema`] if the file cannot be used: the message
+    /// says why.
     pub async fn new(file: &Path, lock: ServiceLock, sealer: Sealer) -> Result<Self> {
         check_header(file, lock.database())?;
         let copy = new_file_beside(lock.database())?;
@@ -123,7 +146,12 @@ impl StagedBackup {
         storage.check_backup().await?;
         storage.migrate().await?;
         let alone = OpenLock::exclude_others(lock.database())?;
-        Ok(Self { storage, copy, lock, _alone: alone })
+        Ok(Self {
+            storage,
+            copy,
+            lock,
+            _alone: alone,
+        })
     }
 
     pub fn storage(&self) -> &Storage {
@@ -135,10 +163,16 @@ impl StagedBackup {
     /// # Errors
     /// [`StorageError::Backup`] if another process has the present database open.
     pub async fn put_in_place(self, now: Timestamp) -> Result<Option<PathBuf>> {
-        let Self { storage, copy, lock, _alone } = self;
+        let Self {
+            storage,
+            copy,
+            lock,
+            _alone,
+        } = self;
         let database = lock.database();
         if database.exists() {
-            // The file then has all of its rows without its log. One that SQLite cannot read is set aside as it is.
+            // The file then has all of its rows without its log. One that SQLite cannot read is set
+            // aside as it is.
             if let Err(error @ StorageError::Backup(_)) = leave_wal(database.to_owned()).await {
                 return Err(error);
             }
@@ -149,23 +183,30 @@ impl StagedBackup {
         let replaced = set_aside(database, now)?;
         match_database(copy.as_file(), database);
         // The rename replaces the database in one step.
-        copy.persist(database).map_err(|error| StorageError::unavailable(error.error))?;
+        copy.persist(database)
+            .map_err(|error| StorageError::unavailable(error.error))?;
         sync_folder_of(database)?;
         Ok(replaced)
     }
 }
 
-/// Gives the database a second name. Its logs move along: SQLite would apply them to any file that gets its name. They
-/// are left if SQLite cannot read them, or if the database was lost. Returns None if there was no database.
+/// Gives the database a second name. Its logs move along: SQLite would apply them to any file that
+/// gets its name. They are left if SQLite cannot read them, or if the database was lost. Returns
+/// None if there was no database.
 fn set_aside(database: &Path, now: Timestamp) -> Result<Option<PathBuf>> {
     // Milliseconds, so that two restores of a second have names of their own.
-    let aside = with_suffix(database, &format!(".replaced-{}", now.strftime("%Y%m%dT%H%M%S%.3fZ")));
+    let aside = with_suffix(
+        database,
+        &format!(".replaced-{}", now.strftime("%Y%m%dT%H%M%S%.3fZ")),
+    );
     if aside.exists() {
         return Err(file_exists(&aside));
     }
     for end in ["-wal", "-shm", "-journal"] {
         match fs::rename(with_suffix(database, end), with_suffix(&aside, end)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(StorageError::unavailable(error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(StorageError::unavailable(error));
+            }
             _ => {}
         }
     }
@@ -204,11 +245,16 @@ fn check_header(file: &Path, database: &Path) -> Result<()> {
     }
 }
 
-/// An empty file with mode 0600 in the folder of `target`. Dropping it deletes it. Drop it when SQLite has closed it:
-/// closing any handle of a file drops SQLite's locks.
+/// An empty file with mode 0600 in the folder of `target`. Dropping it deletes it. Drop it when
+/// SQLite has closed it: closing any handle of a file drops SQLite's locks.
 fn new_file_beside(target: &Path) -> Result<NamedTempFile> {
     let folder = folder_of(target).canonicalize();
-    let file = folder.and_then(|folder| Builder::new().prefix(".bellbird-").suffix(".partial").tempfile_in(folder));
+    let file = folder.and_then(|folder| {
+        Builder::new()
+            .prefix(".bellbird-")
+            .suffix(".partial")
+            .tempfile_in(folder)
+    });
     file.map_err(|error| {
         let folder = folder_of(target).display();
         // The file has a random name, which says nothing to anybody.
@@ -216,16 +262,21 @@ fn new_file_beside(target: &Path) -> Result<NamedTempFile> {
             ErrorKind::NotFound => "it does not exist".to_owned(),
             other => other.to_string(),
         };
-        StorageError::Backup(format!("could not create a file in the folder {folder}: {reason}"))
+        StorageError::Backup(format!(
+            "could not create a file in the folder {folder}: {reason}"
+        ))
     })
 }
 
 fn file_exists(file: &Path) -> StorageError {
-    StorageError::Backup(format!("{} exists already, and nothing is overwritten: choose another name", file.display()))
+    StorageError::Backup(format!(
+        "{} exists already, and nothing is overwritten: choose another name",
+        file.display()
+    ))
 }
 
-/// Copies the bytes only. `fs::copy` would give the copy the mode of the file. Not to a name, which could be that of
-/// another file by now.
+/// Copies the bytes only. `fs::copy` would give the copy the mode of the file. Not to a name, which
+/// could be that of another file by now.
 fn copy_content(from: &Path, mut to: &File) -> io::Result<()> {
     io::copy(&mut File::open(from)?, &mut to).map(|_| ())
 }
@@ -255,7 +306,11 @@ mod tests {
         std::os::unix::fs::symlink(&victim, copy.path()).unwrap();
         copy_content(&backup, copy.as_file()).unwrap();
         assert_eq!(sync(copy.as_file()).unwrap(), 4);
-        assert!(Storage::open_file(copy.path(), Sealer::random()).await.is_err());
+        assert!(
+            Storage::open_file(copy.path(), Sealer::random())
+                .await
+                .is_err()
+        );
         assert!(leave_wal(copy.path().to_owned()).await.is_err());
         assert_eq!(fs::read(&victim).unwrap(), b"");
     }

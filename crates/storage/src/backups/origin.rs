@@ -1,10 +1,13 @@
-//! Knows whether a database was restored from a backup, and whether the operator has decided about that since.
+//! Knows whether a database was restored from a backup, and whether the operator has decided about
+//! that since.
 //!
-//! The table `database_origin` has one row. A backup of SQLite is marked in it. A row of PostgreSQL names its own
-//! `xmin` and `tableoid`: `pg_restore` inserts it in another transaction and another table, so they differ. `VACUUM
-//! FREEZE` and `VACUUM FULL` keep both. A physical copy has them too, so it cannot be noticed.
+//! The table `database_origin` has one row. A backup of SQLite is marked in it. A row of PostgreSQL
+//! names its own `xmin` and `tableoid`: `pg_restore` inserts it in another transaction and another
+//! table, so they differ. `VACUUM FREEZE` and `VACUUM FULL` keep both. A physical copy has them
+//! too, so it cannot be noticed.
 //!
-//! The row also names the restore by a random number. What clients keep from another history has another one.
+//! The row also names the restore by a random number. What clients keep from another history has
+//! another one.
 
 use crate::Backups;
 use crate::db::{Tx, params, statements};
@@ -13,7 +16,11 @@ use crate::error::Result;
 /// Counts all rows, and those that were written here.
 macro_rules! count_origins {
     ($here:literal) => {
-        concat!("SELECT COUNT(*), COUNT(CASE WHEN origin = ", $here, " THEN 1 END) FROM database_origin")
+        concat!(
+            "SELECT COUNT(*), COUNT(CASE WHEN origin = ",
+            $here,
+            " THEN 1 END) FROM database_origin"
+        )
     };
 }
 
@@ -33,19 +40,32 @@ statements! {
 }
 
 impl Backups<'_> {
-    /// Whether this database was restored from a backup, and the operator has not decided about that yet.
+    /// Whether this database was restored from a backup, and the operator has not decided about
+    /// that yet.
     pub async fn awaits_restore_decision(self) -> Result<bool> {
-        let counts = self.0.db.one(COUNT_ORIGINS, params![], |row| Ok((row.int(0)?, row.int(1)?))).await?;
+        let counts = self
+            .0
+            .db
+            .one(COUNT_ORIGINS, params![], |row| {
+                Ok((row.int(0)?, row.int(1)?))
+            })
+            .await?;
         Ok(counts != Some((1, 1)))
     }
 
     /// Makes the database wait for a decision.
     pub(crate) async fn set_copy(self) -> Result<()> {
-        self.0.db.batch(&[DELETE_ORIGIN, INSERT_COPY].map(|sql| sql.with(&[]))).await.map(|_| ())
+        self.0
+            .db
+            .batch(&[DELETE_ORIGIN, INSERT_COPY].map(|sql| sql.with(&[])))
+            .await
+            .map(|_| ())
     }
 }
 
 /// Ends the wait for a decision.
 pub(super) async fn set_decided(tx: &mut Tx) -> Result<()> {
-    tx.batch(&[DELETE_ORIGIN, INSERT_ORIGINAL].map(|sql| sql.with(&[]))).await.map(|_| ())
+    tx.batch(&[DELETE_ORIGIN, INSERT_ORIGINAL].map(|sql| sql.with(&[])))
+        .await
+        .map(|_| ())
 }

@@ -1,7 +1,8 @@
 //! Updates the stored accounts of a connection to match the provider's list.
 //!
-//! A list may be incomplete by mistake. So an account that is missing from it stays visible until a refresh an hour
-//! later misses it too, and is deleted only after a month. If it is listed again before, it keeps its id.
+//! A list may be incomplete by mistake. So an account that is missing from it stays visible until a
+//! refresh an hour later misses it too, and is deleted only after a month. If it is listed again
+//! before, it keeps its id.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -50,11 +51,12 @@ struct Stored {
     is_hidden: bool,
 }
 
-/// Writes the differences, and returns whether users can see any. The caller holds the lock on the user's row.
+/// Writes the differences, and returns whether users can see any. The caller holds the lock on the
+/// user's row.
 ///
-/// `missing_at` is the time of a list that should be complete: accounts that it lacks are missing since then. If the
-/// list names an account twice, the first entry counts. A listed account matches the stored one with the same provider
-/// id, or else the one in `known_as`.
+/// `missing_at` is the time of a list that should be complete: accounts that it lacks are missing
+/// since then. If the list names an account twice, the first entry counts. A listed account matches
+/// the stored one with the same provider id, or else the one in `known_as`.
 pub(crate) async fn merge_accounts(
     tx: &mut Tx,
     user: UserId,
@@ -62,22 +64,32 @@ pub(crate) async fn merge_accounts(
     accounts: &[NewAccount<'_>],
     missing_at: Option<Timestamp>,
 ) -> Result<bool> {
-    let before = tx.all(LIST_STORED, params![user, connection], stored_account).await?;
-    let keys: Vec<Cow<'_, str>> = accounts.iter().map(|account| strip_nul(account.provider_account_id)).collect();
-    // Splits the stored accounts: those listed under their provider id, and those missing from the list. Each missing
-    // one can match at most one `known_as`.
+    let before = tx
+        .all(LIST_STORED, params![user, connection], stored_account)
+        .await?;
+    let keys: Vec<Cow<'_, str>> = accounts
+        .iter()
+        .map(|account| strip_nul(account.provider_account_id))
+        .collect();
+    // Splits the stored accounts: those listed under their provider id, and those missing from the
+    // list. Each missing one can match at most one `known_as`.
     let listed: HashSet<&str> = keys.iter().map(Cow::as_ref).collect();
-    let (same, mut missing): (Vec<Stored>, Vec<Stored>) =
-        before.into_iter().partition(|stored| listed.contains(stored.provider_account_id.as_str()));
-    let mut same: HashMap<String, Stored> =
-        same.into_iter().map(|stored| (stored.provider_account_id.clone(), stored)).collect();
+    let (same, mut missing): (Vec<Stored>, Vec<Stored>) = before
+        .into_iter()
+        .partition(|stored| listed.contains(stored.provider_account_id.as_str()));
+    let mut same: HashMap<String, Stored> = same
+        .into_iter()
+        .map(|stored| (stored.provider_account_id.clone(), stored))
+        .collect();
     let mut seen = HashSet::new();
     let mut changed = false;
     for (account, key) in accounts.iter().zip(&keys) {
         if !seen.insert(key.as_ref()) {
             continue;
         }
-        let known = same.remove(key.as_ref()).or_else(|| take_known(&mut missing, account.known_as));
+        let known = same
+            .remove(key.as_ref())
+            .or_else(|| take_known(&mut missing, account.known_as));
         changed |= match known {
             Some(stored) => update(tx, user, connection, &stored, key, account).await?,
             None => insert(tx, user, connection, key, account).await?,
@@ -94,7 +106,10 @@ pub(crate) async fn merge_accounts(
 /// Handles an account that is missing from a list. Returns true if it was hidden or deleted.
 async fn miss(tx: &mut Tx, user: UserId, stored: &Stored, now: Timestamp) -> Result<bool> {
     let Some(since) = stored.missing_since else {
-        return tx.run(SET_MISSING, params![user, stored.id, now]).await.map(|_| false);
+        return tx
+            .run(SET_MISSING, params![user, stored.id, now])
+            .await
+            .map(|_| false);
     };
     let missing_for = now.duration_since(since);
     if missing_for >= HIDE_AFTER && !stored.is_hidden {
@@ -108,7 +123,9 @@ async fn miss(tx: &mut Tx, user: UserId, stored: &Stored, now: Timestamp) -> Res
 }
 
 fn take_known(missing: &mut Vec<Stored>, known_as: Option<AccountId>) -> Option<Stored> {
-    let index = missing.iter().position(|stored| Some(stored.id) == known_as)?;
+    let index = missing
+        .iter()
+        .position(|stored| Some(stored.id) == known_as)?;
     Some(missing.swap_remove(index))
 }
 
@@ -124,7 +141,16 @@ async fn insert(
     let number = account.number.map(MaskedNumber::as_str);
     let currency = account.currency.unwrap_or(Currency::UNKNOWN);
     let id = AccountId::new();
-    let values = params![user, id, connection, provider_account_id, &*name, kind, number, &currency];
+    let values = params![
+        user,
+        id,
+        connection,
+        provider_account_id,
+        &*name,
+        kind,
+        number,
+        &currency
+    ];
     tx.run(INSERT, values).await.map(|_| true)
 }
 
@@ -137,7 +163,10 @@ async fn update(
     account: &NewAccount<'_>,
 ) -> Result<bool> {
     let name = strip_nul(account.name);
-    let currency = account.currency.filter(|currency| *currency != Currency::UNKNOWN).unwrap_or(stored.currency);
+    let currency = account
+        .currency
+        .filter(|currency| *currency != Currency::UNKNOWN)
+        .unwrap_or(stored.currency);
     let same = stored.provider_account_id == provider_account_id
         && stored.name == *name
         && stored.account_type == account.account_type
@@ -151,8 +180,18 @@ async fn update(
     }
     let number = account.number.map(MaskedNumber::as_str);
     let kind = account.account_type.as_str();
-    let values = params![user, stored.id, provider_account_id, &*name, kind, number, &currency];
-    tx.run(UPDATE, values).await.map(|_| !same || stored.is_hidden)
+    let values = params![
+        user,
+        stored.id,
+        provider_account_id,
+        &*name,
+        kind,
+        number,
+        &currency
+    ];
+    tx.run(UPDATE, values)
+        .await
+        .map(|_| !same || stored.is_hidden)
 }
 
 fn stored_account(row: &Row<'_>) -> Result<Stored> {

@@ -1,11 +1,14 @@
-//! Lists and finds accounts: names, types, currencies and masked numbers, without amounts. Also fills in a currency
-//! that was unknown.
+//! Lists and finds accounts: names, types, currencies and masked numbers, without amounts. Also
+//! fills in a currency that was unknown.
 //!
-//! An account that its provider stopped listing is hidden after a while, and deleted later (`account_merge.rs`).
+//! An account that its provider stopped listing is hidden after a while, and deleted later
+//! (`account_merge.rs`).
 
 use std::collections::BTreeMap;
 
-use bellbird_domain::{Account, AccountId, AccountType, ConnectionId, Currency, MaskedNumber, UserId};
+use bellbird_domain::{
+    Account, AccountId, AccountType, ConnectionId, Currency, MaskedNumber, UserId,
+};
 
 use crate::db::{Param, Row, params, statements};
 use crate::error::Result;
@@ -29,8 +32,8 @@ macro_rules! select_accounts {
 }
 
 statements! {
-    /// `CROSS JOIN` makes SQLite read accounts by name and look up their connections, whatever its statistics say. A
-    /// page then costs one step for each row.
+    /// `CROSS JOIN` makes SQLite read accounts by name and look up their connections, whatever its
+    /// statistics say. A page then costs one step for each row.
     LIST = select_accounts!("AND a.hidden_at IS NULL ORDER BY a.name, a.id LIMIT $2 OFFSET $3");
 
     COUNT = "SELECT COUNT(*) FROM accounts a CROSS JOIN connections c
@@ -65,61 +68,104 @@ pub struct NewAccount<'a> {
     pub number: Option<&'a MaskedNumber>,
     /// None or [`Currency::UNKNOWN`] keeps a known currency.
     pub currency: Option<Currency>,
-    /// The stored account that this one continues under a new provider id. Ignored if that account belongs to another
-    /// connection, or is still listed under its old id.
+    /// The stored account that this one continues under a new provider id. Ignored if that account
+    /// belongs to another connection, or is still listed under its old id.
     pub known_as: Option<AccountId>,
 }
 
 impl Accounts<'_> {
-    /// Returns a page of the user's accounts by name (code points), then id, and the total count. Skips hidden
-    /// accounts, and accounts of connections that are being deleted.
+    /// Returns a page of the user's accounts by name (code points), then id, and the total count.
+    /// Skips hidden accounts, and accounts of connections that are being deleted.
     ///
-    /// One indexed statement reads the page. A second one counts, but only if the page does not show where the list
-    /// ends.
+    /// One indexed statement reads the page. A second one counts, but only if the page does not
+    /// show where the list ends.
     pub async fn list(self, user: UserId, limit: u32, offset: u64) -> Result<(Vec<Account>, u64)> {
         let skipped = i64::try_from(offset).unwrap_or(i64::MAX);
-        let page = self.0.db.all(LIST, params![user, i64::from(limit), skipped], account).await?;
+        let page = self
+            .0
+            .db
+            .all(LIST, params![user, i64::from(limit), skipped], account)
+            .await?;
         let end = offset.saturating_add(page.len() as u64);
         if page.len() < limit as usize && (offset == 0 || !page.is_empty()) {
             return Ok((page, end));
         }
-        let counted = self.0.db.one(COUNT, params![user], |row| row.int(0)).await?.unwrap_or(0);
-        // An account may be deleted between the statements. The count is never lower than what the page shows.
+        let counted = self
+            .0
+            .db
+            .one(COUNT, params![user], |row| row.int(0))
+            .await?
+            .unwrap_or(0);
+        // An account may be deleted between the statements. The count is never lower than what the
+        // page shows.
         let seen = if page.is_empty() { 0 } else { end };
         Ok((page, u64::try_from(counted).unwrap_or(0).max(seen)))
     }
 
-    /// The visible accounts of one connection, by name, then id. Empty if the connection belongs to another user or is
-    /// being deleted.
-    pub async fn list_of_connection(self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
-        self.0.db.all(LIST_OF_CONNECTION, params![user, connection], account).await.map(sorted)
+    /// The visible accounts of one connection, by name, then id. Empty if the connection belongs to
+    /// another user or is being deleted.
+    pub async fn list_of_connection(
+        self,
+        user: UserId,
+        connection: ConnectionId,
+    ) -> Result<Vec<Account>> {
+        self.0
+            .db
+            .all(LIST_OF_CONNECTION, params![user, connection], account)
+            .await
+            .map(sorted)
     }
 
-    /// The number of visible accounts of each connection that has some, of all users. For the command line.
+    /// The number of visible accounts of each connection that has some, of all users. For the
+    /// command line.
     pub async fn count(self) -> Result<BTreeMap<ConnectionId, u64>> {
         let count = |row: &Row<'_>| Ok((row.id(0)?, row.number(1, "a count of accounts")?));
-        Ok(self.0.db.all(COUNT_OF_CONNECTIONS, params![], count).await?.into_iter().collect())
+        Ok(self
+            .0
+            .db
+            .all(COUNT_OF_CONNECTIONS, params![], count)
+            .await?
+            .into_iter()
+            .collect())
     }
 
-    /// As [`Self::list_of_connection`], without those that the provider's last list lacks. It may reject a query that
-    /// names one of these.
-    pub async fn list_visible(self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
-        self.0.db.all(LIST_LISTED, params![user, connection], account).await.map(sorted)
+    /// As [`Self::list_of_connection`], without those that the provider's last list lacks. It may
+    /// reject a query that names one of these.
+    pub async fn list_visible(
+        self,
+        user: UserId,
+        connection: ConnectionId,
+    ) -> Result<Vec<Account>> {
+        self.0
+            .db
+            .all(LIST_LISTED, params![user, connection], account)
+            .await
+            .map(sorted)
     }
 
     /// As [`Self::list_of_connection`], and the hidden ones, which a found account may match.
-    pub async fn list_with_hidden(self, user: UserId, connection: ConnectionId) -> Result<Vec<Account>> {
-        self.0.db.all(LIST_WITH_HIDDEN, params![user, connection], account).await.map(sorted)
+    pub async fn list_with_hidden(
+        self,
+        user: UserId,
+        connection: ConnectionId,
+    ) -> Result<Vec<Account>> {
+        self.0
+            .db
+            .all(LIST_WITH_HIDDEN, params![user, connection], account)
+            .await
+            .map(sorted)
     }
 
-    /// Finds the user's accounts with these ids, each once, by name, then id. Skips hidden accounts, and accounts of
-    /// connections that are being deleted.
+    /// Finds the user's accounts with these ids, each once, by name, then id. Skips hidden
+    /// accounts, and accounts of connections that are being deleted.
     ///
-    /// Up to eight ids take one statement with eight lookups. More ids read all accounts of the user, because the
-    /// databases have no common syntax for a list of values. A caller with more than eight ids rarely has many more
-    /// accounts.
+    /// Up to eight ids take one statement with eight lookups. More ids read all accounts of the
+    /// user, because the databases have no common syntax for a list of values. A caller with more
+    /// than eight ids rarely has many more accounts.
     pub async fn find(self, user: UserId, ids: &[AccountId]) -> Result<Vec<Account>> {
-        let Some(last) = ids.last() else { return Ok(Vec::new()) };
+        let Some(last) = ids.last() else {
+            return Ok(Vec::new());
+        };
         if ids.len() <= FIND_FEW_MAX {
             let mut values = [Param::from(*last); FIND_FEW_MAX + 1];
             values[0] = Param::from(user);
@@ -133,15 +179,23 @@ impl Accounts<'_> {
         Ok(accounts)
     }
 
-    /// Stores the currency of an account whose currency is unknown. Keeps a known one. Does nothing if the account is
-    /// gone.
-    pub async fn set_currency(self, user: UserId, account: AccountId, currency: Currency) -> Result<()> {
+    /// Stores the currency of an account whose currency is unknown. Keeps a known one. Does nothing
+    /// if the account is gone.
+    pub async fn set_currency(
+        self,
+        user: UserId,
+        account: AccountId,
+        currency: Currency,
+    ) -> Result<()> {
         if currency == Currency::UNKNOWN {
             return Ok(());
         }
         let mut tx = self.0.db.begin().await?;
         if bump_revision_if_exists(&mut tx, user).await?
-            && tx.run(SET_UNKNOWN_CURRENCY, params![user, account, &currency]).await? > 0
+            && tx
+                .run(SET_UNKNOWN_CURRENCY, params![user, account, &currency])
+                .await?
+                > 0
         {
             return tx.commit().await;
         }

@@ -1,5 +1,5 @@
-//! Records each status change of a connection: ids, times, statuses and a cause. The records outlive the connection,
-//! for two years.
+//! Records each status change of a connection: ids, times, statuses and a cause. The records
+//! outlive the connection, for two years.
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -46,25 +46,46 @@ pub struct AuditRow {
 }
 
 impl Connections<'_> {
-    /// Lists the status changes of any user's connection, oldest first, even after its deletion. For the command line.
+    /// Lists the status changes of any user's connection, oldest first, even after its deletion.
+    /// For the command line.
     pub async fn list_audit(self, connection: ConnectionId) -> Result<Vec<AuditRow>> {
         self.0.db.all(LIST, params![connection], audit_row).await
     }
 
     /// Lists the last status changes of a user's connection, newest first.
-    pub async fn list_history(self, user: UserId, connection: ConnectionId, limit: u32) -> Result<Vec<AuditRow>> {
-        self.0.db.all(LIST_NEWEST, params![user, connection, i64::from(limit)], audit_row).await
+    pub async fn list_history(
+        self,
+        user: UserId,
+        connection: ConnectionId,
+        limit: u32,
+    ) -> Result<Vec<AuditRow>> {
+        self.0
+            .db
+            .all(
+                LIST_NEWEST,
+                params![user, connection, i64::from(limit)],
+                audit_row,
+            )
+            .await
     }
 
-    /// Lists the connections that were hidden or deleted since `since`, once for each of both. It shows what other
-    /// instances and the command line removed.
+    /// Lists the connections that were hidden or deleted since `since`, once for each of both. It
+    /// shows what other instances and the command line removed.
     pub async fn list_ended(self, since: Timestamp) -> Result<Vec<(UserId, ConnectionId)>> {
-        self.0.db.all(LIST_ENDS, params![since], |row| Ok((row.id(0)?, row.id(1)?))).await
+        self.0
+            .db
+            .all(LIST_ENDS, params![since], |row| {
+                Ok((row.id(0)?, row.id(1)?))
+            })
+            .await
     }
 
     /// Deletes changes that are older than two years. Returns their number.
     pub async fn delete_outdated_audit(self, now: Timestamp) -> Result<u64> {
-        self.0.db.run(DELETE_OUTDATED, params![now.minus(AUDIT_RETENTION)]).await
+        self.0
+            .db
+            .run(DELETE_OUTDATED, params![now.minus(AUDIT_RETENTION)])
+            .await
     }
 }
 
@@ -81,8 +102,24 @@ pub(crate) struct StatusChange<'a> {
 pub(crate) async fn record(tx: &mut Tx, change: &StatusChange<'_>, now: Timestamp) -> Result<()> {
     // UUIDv7 ids increase, so changes at the same time keep their order.
     let id = Param::Id(Uuid::now_v7());
-    let (from, to) = (change.from.map(ConnectionStatus::as_str), change.to.map(ConnectionStatus::as_str));
-    tx.run(INSERT, params![change.user, id, change.connection, now, from, to, change.cause]).await.map(|_| ())
+    let (from, to) = (
+        change.from.map(ConnectionStatus::as_str),
+        change.to.map(ConnectionStatus::as_str),
+    );
+    tx.run(
+        INSERT,
+        params![
+            change.user,
+            id,
+            change.connection,
+            now,
+            from,
+            to,
+            change.cause
+        ],
+    )
+    .await
+    .map(|_| ())
 }
 
 fn audit_row(row: &Row<'_>) -> Result<AuditRow> {

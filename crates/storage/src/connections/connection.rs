@@ -1,9 +1,9 @@
-//! Lists and finds connections. `imports.rs` creates and renews them, `refreshes.rs` and `removals.rs` change their
-//! status.
+//! Lists and finds connections. `imports.rs` creates and renews them, `refreshes.rs` and
+//! `removals.rs` change their status.
 //!
 //! A connection that is being deleted is hidden from its user. Its removal, the command line and
-//! `storage.secrets().find_credentials` still find it. Until it is deleted, its consent cannot be imported and its user
-//! cannot be deleted.
+//! `storage.secrets().find_credentials` still find it. Until it is deleted, its consent cannot be
+//! imported and its user cannot be deleted.
 
 use bellbird_domain::{Connection, ConnectionId, UserId};
 use jiff::Timestamp;
@@ -53,17 +53,31 @@ impl Connections<'_> {
         self.0.db.all(LIST_ALL, params![], connection).await
     }
 
-    /// Connections behind this one, oldest first, of one user or of all, including those being deleted.
+    /// Connections behind this one, oldest first, of one user or of all, including those being
+    /// deleted.
     pub async fn list_after(
         self,
         after: Option<ConnectionId>,
         user: Option<UserId>,
         limit: u32,
     ) -> Result<Vec<Connection>> {
-        let (after, limit) = (after.map_or(Param::BEFORE_ALL_IDS, Param::from), i64::from(limit));
+        let (after, limit) = (
+            after.map_or(Param::BEFORE_ALL_IDS, Param::from),
+            i64::from(limit),
+        );
         match user {
-            Some(user) => self.0.db.all(LIST_AFTER_OF_USER, params![after, limit, user], connection).await,
-            None => self.0.db.all(LIST_AFTER, params![after, limit], connection).await,
+            Some(user) => {
+                self.0
+                    .db
+                    .all(LIST_AFTER_OF_USER, params![after, limit, user], connection)
+                    .await
+            }
+            None => {
+                self.0
+                    .db
+                    .all(LIST_AFTER, params![after, limit], connection)
+                    .await
+            }
         }
     }
 
@@ -76,21 +90,34 @@ impl Connections<'_> {
         self.0.db.one(FIND_ANY, params![id], connection).await
     }
 
-    /// Records that the provider returned data. Does nothing if the connection is gone. Raises no revision, because
-    /// each read does this, and what is kept by revision would not last longer than a minute.
-    pub async fn set_last_refreshed_at(self, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
-        self.0.db.run(SET_LAST_REFRESHED_AT, params![user, connection, now]).await.map(|_| ())
+    /// Records that the provider returned data. Does nothing if the connection is gone. Raises no
+    /// revision, because each read does this, and what is kept by revision would not last longer
+    /// than a minute.
+    pub async fn set_last_refreshed_at(
+        self,
+        user: UserId,
+        connection: ConnectionId,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.0
+            .db
+            .run(SET_LAST_REFRESHED_AT, params![user, connection, now])
+            .await
+            .map(|_| ())
     }
 }
 
-/// As `storage.connections().set_last_refreshed_at`, in a transaction. The caller holds the lock on the user's row.
+/// As `storage.connections().set_last_refreshed_at`, in a transaction. The caller holds the lock on
+/// the user's row.
 pub(crate) async fn write_last_refreshed_at(
     tx: &mut Tx,
     user: UserId,
     connection: ConnectionId,
     now: Timestamp,
 ) -> Result<()> {
-    tx.run(SET_LAST_REFRESHED_AT, params![user, connection, now]).await.map(|_| ())
+    tx.run(SET_LAST_REFRESHED_AT, params![user, connection, now])
+        .await
+        .map(|_| ())
 }
 
 /// Reads a connection from the first columns of a row.

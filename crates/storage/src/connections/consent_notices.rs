@@ -15,7 +15,8 @@ const AGAIN_WITHIN: SignedDuration = SignedDuration::from_hours(3 * 24);
 /// Connections in one read.
 const BATCH_SIZE: i64 = 500;
 
-/// An active connection whose next notice is due: `$1` is now, `$2` is 14 days later and `$3` is 3 days later.
+/// An active connection whose next notice is due: `$1` is now, `$2` is 14 days later and `$3` is 3
+/// days later.
 macro_rules! is_due {
     () => {
         "status = 'active' AND consent_expires_at > $1 AND consent_expires_at <= $2
@@ -38,15 +39,18 @@ statements! {
 }
 
 impl Connections<'_> {
-    /// Stores a `connection.expiring` event for each active connection whose consent ends within 14 days, and another
-    /// within 3 days. Returns the number of connections.
+    /// Stores a `connection.expiring` event for each active connection whose consent ends within 14
+    /// days, and another within 3 days. Returns the number of connections.
     pub async fn report_expiring(self, now: Timestamp) -> Result<u64> {
         let (first, second) = (now.plus(ENDING_WITHIN), now.plus(AGAIN_WITHIN));
         let mut reported = 0;
         loop {
             let ids = |row: &Row<'_>| Ok((row.id(0)?, row.id(1)?));
-            let due: Vec<(UserId, ConnectionId)> =
-                self.0.db.all(LIST, params![now, first, second, BATCH_SIZE], ids).await?;
+            let due: Vec<(UserId, ConnectionId)> = self
+                .0
+                .db
+                .all(LIST, params![now, first, second, BATCH_SIZE], ids)
+                .await?;
             let reported_before = reported;
             for (user, id) in due {
                 let mut tx = self.0.db.begin().await?;

@@ -1,6 +1,6 @@
-//! The webhook events about connections: `connection.created`, `connection.updated`, `connection.expiring` and
-//! `connection.removed`; and about users: `user.removed`. Each belongs to the transaction that makes it true, so a
-//! crash loses neither.
+//! The webhook events about connections: `connection.created`, `connection.updated`,
+//! `connection.expiring` and `connection.removed`; and about users: `user.removed`. Each belongs to
+//! the transaction that makes it true, so a crash loses neither.
 
 use bellbird_domain::{ConnectionId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
@@ -15,8 +15,9 @@ statements! {
         FROM connections WHERE user_id = $1 AND id = $2";
 }
 
-/// Records a status change that the user sees, or a new connection: the audit row, and the event. Call this after the
-/// other writes to the connection, which the event shows. The caller holds the lock on the user's row.
+/// Records a status change that the user sees, or a new connection: the audit row, and the event.
+/// Call this after the other writes to the connection, which the event shows. The caller holds the
+/// lock on the user's row.
 pub(crate) async fn record(
     tx: &mut Tx,
     change: &StatusChange<'_>,
@@ -25,31 +26,72 @@ pub(crate) async fn record(
 ) -> Result<()> {
     audit::record(tx, change, now).await?;
     let of = (change.user, change.connection);
-    let Some(mut shown) = find(tx, of).await? else { return Ok(()) };
+    let Some(mut shown) = find(tx, of).await? else {
+        return Ok(());
+    };
     shown.previous_status = change.from;
-    let event_type = if change.from.is_some() { EventType::ConnectionUpdated } else { EventType::ConnectionCreated };
-    insert(tx, (of.0, Some(of.1)), event_type, Some(&shown), now, first_attempt_at).await
+    let event_type = if change.from.is_some() {
+        EventType::ConnectionUpdated
+    } else {
+        EventType::ConnectionCreated
+    };
+    insert(
+        tx,
+        (of.0, Some(of.1)),
+        event_type,
+        Some(&shown),
+        now,
+        first_attempt_at,
+    )
+    .await
 }
 
 /// The event that a consent ends soon. The caller holds the lock on the user's row.
-pub(crate) async fn insert_expiring(tx: &mut Tx, of: (UserId, ConnectionId), now: Timestamp) -> Result<()> {
+pub(crate) async fn insert_expiring(
+    tx: &mut Tx,
+    of: (UserId, ConnectionId),
+    now: Timestamp,
+) -> Result<()> {
     let shown = find(tx, of).await?;
-    insert(tx, (of.0, Some(of.1)), EventType::ConnectionExpiring, shown.as_ref(), now, now).await
+    insert(
+        tx,
+        (of.0, Some(of.1)),
+        EventType::ConnectionExpiring,
+        shown.as_ref(),
+        now,
+        now,
+    )
+    .await
 }
 
-/// The event that a removal has begun, which says nothing of the connection but its id. The caller holds the lock on
-/// the user's row.
-pub(crate) async fn insert_removed(tx: &mut Tx, of: (UserId, ConnectionId), now: Timestamp) -> Result<()> {
-    insert(tx, (of.0, Some(of.1)), EventType::ConnectionRemoved, None, now, now).await
+/// The event that a removal has begun, which says nothing of the connection but its id. The caller
+/// holds the lock on the user's row.
+pub(crate) async fn insert_removed(
+    tx: &mut Tx,
+    of: (UserId, ConnectionId),
+    now: Timestamp,
+) -> Result<()> {
+    insert(
+        tx,
+        (of.0, Some(of.1)),
+        EventType::ConnectionRemoved,
+        None,
+        now,
+        now,
+    )
+    .await
 }
 
-/// The event that a user is removed, which says nothing of them but their id and reference. The caller holds the lock
-/// on the user's row, and deletes it.
+/// The event that a user is removed, which says nothing of them but their id and reference. The
+/// caller holds the lock on the user's row, and deletes it.
 pub(crate) async fn insert_user_removed(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<()> {
     insert(tx, (user, None), EventType::UserRemoved, None, now, now).await
 }
 
-async fn find(tx: &mut Tx, (user, connection): (UserId, ConnectionId)) -> Result<Option<EventConnection>> {
+async fn find(
+    tx: &mut Tx,
+    (user, connection): (UserId, ConnectionId),
+) -> Result<Option<EventConnection>> {
     let shown = |row: &Row<'_>| {
         Ok(EventConnection {
             provider: row.text(0)?.to_owned(),
@@ -89,6 +131,16 @@ async fn insert(
     let new_count = u32::from(is_new);
     let is_of_user = event_type == EventType::UserRemoved;
     let updated_count = u32::from(shown.is_some() && !is_new || is_of_user);
-    let events = [NewWebhookEvent { new_count, updated_count, ..NewWebhookEvent::without_rows(id) }];
-    tx.batch(&webhook_events::insert_events(&origin, &events, first_attempt_at)).await.map(|_| ())
+    let events = [NewWebhookEvent {
+        new_count,
+        updated_count,
+        ..NewWebhookEvent::without_rows(id)
+    }];
+    tx.batch(&webhook_events::insert_events(
+        &origin,
+        &events,
+        first_attempt_at,
+    ))
+    .await
+    .map(|_| ())
 }

@@ -1,11 +1,13 @@
-//! Stores fingerprints of the transactions and trades ("rows") that syncs have seen, never a row itself. A fingerprint
-//! is digests and numbers. The digests are keyed with a secret of the connection, which is sealed in the table
-//! `secrets`. All fingerprints of a connection are one value (docs/adr/0012-fingerprints.md).
+//! Stores fingerprints of the transactions and trades ("rows") that syncs have seen, never a row
+//! itself. A fingerprint is digests and numbers. The digests are keyed with a secret of the
+//! connection, which is sealed in the table `secrets`. All fingerprints of a connection are one
+//! value (docs/adr/0012-fingerprints.md).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{
-    AccountTag, ConnectionId, ContentDigest, Digest, Fingerprint, Fingerprints, RowDigests, RowKey, UserId, UtcDay,
+    AccountTag, ConnectionId, ContentDigest, Digest, Fingerprint, Fingerprints, RowDigests, RowKey,
+    UserId, UtcDay,
 };
 use secrecy::SecretString;
 
@@ -18,8 +20,9 @@ use crate::{StorageError, Syncs, random_bytes};
 
 /// Version of the stored form, its first byte.
 const VERSION: u8 = 2;
-/// Row digest (16), content and likeness (8 each), key (8), account, occurrence, `seen_at`, `first_mark` and
-/// `changed_mark` (4 each, big endian), day (2), misses and whether the row is gone (1 each).
+/// Row digest (16), content and likeness (8 each), key (8), account, occurrence, `seen_at`,
+/// `first_mark` and `changed_mark` (4 each, big endian), day (2), misses and whether the row is
+/// gone (1 each).
 const ENTRY_BYTES: usize = 64;
 const KEY_BYTES: usize = 32;
 
@@ -39,15 +42,34 @@ statements! {
 
 impl Syncs<'_> {
     /// The fingerprints of the user's connection, as they were stored.
-    pub async fn fingerprints(self, user: UserId, connection: ConnectionId) -> Result<Fingerprints> {
-        Ok(self.0.db.one(FIND, params![user, connection], decode).await?.unwrap_or_default())
+    pub async fn fingerprints(
+        self,
+        user: UserId,
+        connection: ConnectionId,
+    ) -> Result<Fingerprints> {
+        Ok(self
+            .0
+            .db
+            .one(FIND, params![user, connection], decode)
+            .await?
+            .unwrap_or_default())
     }
 
-    /// Returns the key of a connection's fingerprints: 32 random bytes in base64. The first call generates and seals
-    /// it. None if the user has no such connection, or it is being deleted.
-    pub async fn fingerprint_key(self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
+    /// Returns the key of a connection's fingerprints: 32 random bytes in base64. The first call
+    /// generates and seals it. None if the user has no such connection, or it is being deleted.
+    pub async fn fingerprint_key(
+        self,
+        user: UserId,
+        connection: ConnectionId,
+    ) -> Result<Option<SecretString>> {
         let slot = SecretSlot::fingerprint_key(user, connection);
-        if self.0.db.one(HAS_CONNECTION, params![user, connection], |_| Ok(())).await?.is_none() {
+        if self
+            .0
+            .db
+            .one(HAS_CONNECTION, params![user, connection], |_| Ok(()))
+            .await?
+            .is_none()
+        {
             return Ok(None);
         }
         if let Some(key) = self.0.secrets().find(&slot).await? {
@@ -55,7 +77,10 @@ impl Syncs<'_> {
         }
         let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await?
-            || tx.one(HAS_CONNECTION, params![user, connection], |_| Ok(())).await?.is_none()
+            || tx
+                .one(HAS_CONNECTION, params![user, connection], |_| Ok(()))
+                .await?
+                .is_none()
         {
             tx.rollback().await;
             return Ok(None);
@@ -93,23 +118,52 @@ pub(crate) fn store<'a>(claim: &'a ClaimedJob, encoded: &'a Encoded) -> Bound<'a
 }
 
 /// The stored form of fingerprints, which must be sorted.
-pub(crate) fn encode(Fingerprints { rows, marks, forgotten_mark }: &Fingerprints) -> Encoded {
-    debug_assert!(rows.is_sorted_by(|one, other| one.id() < other.id()), "sorted, without repetitions");
+pub(crate) fn encode(
+    Fingerprints {
+        rows,
+        marks,
+        forgotten_mark,
+    }: &Fingerprints,
+) -> Encoded {
+    debug_assert!(
+        rows.is_sorted_by(|one, other| one.id() < other.id()),
+        "sorted, without repetitions"
+    );
     let mut entries = Vec::with_capacity(1 + rows.len() * ENTRY_BYTES);
     entries.push(VERSION);
-    for Fingerprint { digests, occurrence, key, seen_at, misses, is_gone, first_mark, changed_mark } in rows {
+    for Fingerprint {
+        digests,
+        occurrence,
+        key,
+        seen_at,
+        misses,
+        is_gone,
+        first_mark,
+        changed_mark,
+    } in rows
+    {
         entries.extend_from_slice(&digests.row.0);
         for digest in [digests.content.0, digests.likeness.0, key.0] {
             entries.extend_from_slice(&digest);
         }
-        for number in [&digests.account.0, occurrence, seen_at, first_mark, changed_mark] {
+        for number in [
+            &digests.account.0,
+            occurrence,
+            seen_at,
+            first_mark,
+            changed_mark,
+        ] {
             entries.extend_from_slice(&number.to_be_bytes());
         }
         entries.extend_from_slice(&digests.day.0.to_be_bytes());
         entries.extend_from_slice(&[*misses, u8::from(*is_gone)]);
     }
     let marks = marks.iter().flat_map(|mark| mark.to_be_bytes()).collect();
-    Encoded { entries, marks, forgotten_mark: *forgotten_mark }
+    Encoded {
+        entries,
+        marks,
+        forgotten_mark: *forgotten_mark,
+    }
 }
 
 fn decode(row: &Row<'_>) -> Result<Fingerprints> {
@@ -120,23 +174,40 @@ fn decode(row: &Row<'_>) -> Result<Fingerprints> {
     };
     let (marks, rest_of_marks) = row.blob(1)?.as_chunks();
     let decoded = Fingerprints {
-        rows: rows.iter().map(fingerprint).collect::<Option<_>>().ok_or(CORRUPT)?,
+        rows: rows
+            .iter()
+            .map(fingerprint)
+            .collect::<Option<_>>()
+            .ok_or(CORRUPT)?,
         marks: marks.iter().map(|mark| u32::from_be_bytes(*mark)).collect(),
         forgotten_mark: row.number(2, "a mark")?,
     };
     // A comparison of fingerprints in another order would report rows again.
-    let is_sorted = decoded.rows.is_sorted_by(|one, other| one.id() < other.id())
+    let is_sorted = decoded
+        .rows
+        .is_sorted_by(|one, other| one.id() < other.id())
         && decoded.marks.is_sorted_by(|one, other| one < other);
-    if rest.is_empty() && rest_of_marks.is_empty() && is_sorted { Ok(decoded) } else { Err(CORRUPT) }
+    if rest.is_empty() && rest_of_marks.is_empty() && is_sorted {
+        Ok(decoded)
+    } else {
+        Err(CORRUPT)
+    }
 }
 
 fn fingerprint(entry: &[u8; ENTRY_BYTES]) -> Option<Fingerprint> {
     let (row, entry) = entry.split_first_chunk()?;
     let (digests, entry) = entry.split_first_chunk::<24>()?;
-    let [content, likeness, key] = *digests.as_chunks::<8>().0 else { return None };
+    let [content, likeness, key] = *digests.as_chunks::<8>().0 else {
+        return None;
+    };
     let (numbers, entry) = entry.split_first_chunk::<20>()?;
-    let [account, occurrence, seen_at, first_mark, changed_mark] = *numbers.as_chunks::<4>().0 else { return None };
-    let [day @ .., misses, is_gone] = entry else { return None };
+    let [account, occurrence, seen_at, first_mark, changed_mark] = *numbers.as_chunks::<4>().0
+    else {
+        return None;
+    };
+    let [day @ .., misses, is_gone] = entry else {
+        return None;
+    };
     Some(Fingerprint {
         digests: RowDigests {
             row: Digest(*row),

@@ -1,7 +1,9 @@
-//! Imports connections: stores the credentials and accounts that linking obtained, or that the command line was given.
+//! Imports connections: stores the credentials and accounts that linking obtained, or that the
+//! command line was given.
 //!
-//! If no connection has the consent, the import creates one. If one has it, the import renews that connection. If the
-//! user repairs a connection with another consent, the connection keeps its id and gets that consent.
+//! If no connection has the consent, the import creates one. If one has it, the import renews that
+//! connection. If the user repairs a connection with another consent, the connection keeps its id
+//! and gets that consent.
 
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
@@ -61,7 +63,8 @@ pub struct NewConnection<'a> {
     pub provider_user_id: Option<&'a str>,
     /// When the consent ends. None forgets a known time.
     pub consent_expires_at: Option<Timestamp>,
-    /// The connection of the same user that this consent repairs. It keeps its id, and this consent replaces its own.
+    /// The connection of the same user that this consent repairs. It keeps its id, and this consent
+    /// replaces its own.
     pub repairs: Option<ConnectionId>,
     /// The next refresh. An earlier one that is planned stays. None: only on request.
     pub next_refresh_at: Option<Timestamp>,
@@ -69,7 +72,8 @@ pub struct NewConnection<'a> {
     pub backfill_ends_at: Option<Timestamp>,
     /// The first sync. If the connection exists and its next sync is earlier, that time stays.
     pub next_sync_at: Timestamp,
-    /// When the first attempts to deliver the webhook event of a new or repaired connection are due.
+    /// When the first attempts to deliver the webhook event of a new or repaired connection are
+    /// due.
     pub first_attempt_at: Timestamp,
     /// The audit cause of a new connection, as one word.
     pub cause: &'a str,
@@ -79,18 +83,19 @@ pub struct NewConnection<'a> {
 type Upserted<'a> = (ConnectionId, Option<StatusChange<'a>>);
 
 impl Connections<'_> {
-    /// Stores a new connection, or renews the user's connection with the same consent. Renewing replaces the
-    /// credentials, institution and accounts, sets the status to `active`, and keeps all ids. One transaction; no
-    /// account is deleted. If `accounts` is not empty, `last_refreshed_at` becomes `now`.
+    /// Stores a new connection, or renews the user's connection with the same consent. Renewing
+    /// replaces the credentials, institution and accounts, sets the status to `active`, and keeps
+    /// all ids. One transaction; no account is deleted. If `accounts` is not empty,
+    /// `last_refreshed_at` becomes `now`.
     ///
-    /// With `repairs`, that connection is renewed with this consent. If its former consent differs, it must be
-    /// withdrawn: it moves to a new connection with the status `deleting`, whose removal is due at once. If the
-    /// connection to repair is gone or being deleted, `repairs` is ignored.
+    /// With `repairs`, that connection is renewed with this consent. If its former consent differs,
+    /// it must be withdrawn: it moves to a new connection with the status `deleting`, whose removal
+    /// is due at once. If the connection to repair is gone or being deleted, `repairs` is ignored.
     ///
     /// # Errors
-    /// [`StorageError::Conflict`] if the consent belongs to another user or connection, if its connection is being
-    /// deleted, or if the connection to repair is at another provider. [`StorageError::NotFound`] if the user does not
-    /// exist.
+    /// [`StorageError::Conflict`] if the consent belongs to another user or connection, if its
+    /// connection is being deleted, or if the connection to repair is at another provider.
+    /// [`StorageError::NotFound`] if the user does not exist.
     pub async fn import(
         self,
         new: &NewConnection<'_>,
@@ -101,7 +106,10 @@ impl Connections<'_> {
         bump_revision(&mut tx, new.user_id).await?;
         let user = new.user_id;
         let (id, status_change) = self.upsert_connection(&mut tx, new, now).await?;
-        self.0.secrets().store(&mut tx, &SecretSlot::credentials(user, id), new.credentials).await?;
+        self.0
+            .secrets()
+            .store(&mut tx, &SecretSlot::credentials(user, id), new.credentials)
+            .await?;
         account_merge::merge_accounts(&mut tx, user, id, accounts, None).await?;
         if !accounts.is_empty() {
             write_last_refreshed_at(&mut tx, user, id, now).await?;
@@ -114,18 +122,33 @@ impl Connections<'_> {
         imported.ok_or(StorageError::NotFound("connection"))
     }
 
-    /// Stores the removal of a consent that no connection has: a hidden connection, whose removal withdraws the
-    /// consent. The audit trail records the cause of `new`. Does nothing if a connection has the consent.
+    /// Stores the removal of a consent that no connection has: a hidden connection, whose removal
+    /// withdraws the consent. The audit trail records the cause of `new`. Does nothing if a
+    /// connection has the consent.
     pub async fn withdraw_unconnected(self, new: &NewConnection<'_>, now: Timestamp) -> Result<()> {
         let mut tx = self.0.db.begin().await?;
         bump_revision(&mut tx, new.user_id).await?;
         let (user, id) = (new.user_id, ConnectionId::new());
-        let (consent, institution) = (strip_nul(new.provider_connection_id), strip_nul(new.institution_id));
-        if tx.one(FIND_BY_CONSENT, params![new.provider, &*consent], |_| Ok(())).await?.is_some() {
+        let (consent, institution) = (
+            strip_nul(new.provider_connection_id),
+            strip_nul(new.institution_id),
+        );
+        if tx
+            .one(
+                FIND_BY_CONSENT,
+                params![new.provider, &*consent],
+                |_| Ok(()),
+            )
+            .await?
+            .is_some()
+        {
             tx.rollback().await;
             return Ok(());
         }
-        let (name, logo) = (strip_nul(new.institution_name), new.institution_logo.map(strip_nul));
+        let (name, logo) = (
+            strip_nul(new.institution_name),
+            new.institution_logo.map(strip_nul),
+        );
         let provider_user = new.provider_user_id.map(provider_user_digest);
         let insert = INSERT.with(named![
             user = user,
@@ -142,25 +165,55 @@ impl Connections<'_> {
             consent_expires_at = Param::Null,
             backfill_ends_at = Param::Null,
         ]);
-        tx.batch(&[insert]).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
-        jobs::insert(&mut tx, &JobKey::new(job_kinds::REMOVAL, user, id), new.provider, Some(now)).await?;
-        self.0.secrets().store(&mut tx, &SecretSlot::credentials(user, id), new.credentials).await?;
+        tx.batch(&[insert])
+            .await
+            .map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+        jobs::insert(
+            &mut tx,
+            &JobKey::new(job_kinds::REMOVAL, user, id),
+            new.provider,
+            Some(now),
+        )
+        .await?;
+        self.0
+            .secrets()
+            .store(&mut tx, &SecretSlot::credentials(user, id), new.credentials)
+            .await?;
         let to = Some(ConnectionStatus::Deleting);
-        let change = StatusChange { user, connection: id, from: None, to, cause: new.cause };
+        let change = StatusChange {
+            user,
+            connection: id,
+            from: None,
+            to,
+            cause: new.cause,
+        };
         audit::record(&mut tx, &change, now).await?;
         tx.commit().await
     }
 
     /// Inserts or updates the connection's row, without its credentials.
-    async fn upsert_connection<'a>(self, tx: &mut Tx, new: &NewConnection<'a>, now: Timestamp) -> Result<Upserted<'a>> {
+    async fn upsert_connection<'a>(
+        self,
+        tx: &mut Tx,
+        new: &NewConnection<'a>,
+        now: Timestamp,
+    ) -> Result<Upserted<'a>> {
         let consent = strip_nul(new.provider_connection_id);
-        let existing = tx.one(FIND_BY_CONSENT, params![new.provider, &*consent], connection).await?;
+        let existing = tx
+            .one(
+                FIND_BY_CONSENT,
+                params![new.provider, &*consent],
+                connection,
+            )
+            .await?;
         let broken = match new.repairs {
             Some(id) => tx.one(FIND, params![new.user_id, id], connection).await?,
             None => None,
         };
         match (existing, broken) {
-            (Some(existing), Some(broken)) if existing.id != broken.id => Err(StorageError::Conflict(CONSENT_TAKEN)),
+            (Some(existing), Some(broken)) if existing.id != broken.id => {
+                Err(StorageError::Conflict(CONSENT_TAKEN))
+            }
             (None, Some(broken)) => self.replace(tx, &broken, &consent, new, now).await,
             (Some(existing), _) => renew(tx, &existing, &consent, new, now).await,
             (None, None) => insert(tx, &consent, new, now).await,
@@ -177,11 +230,16 @@ impl Connections<'_> {
         now: Timestamp,
     ) -> Result<Upserted<'static>> {
         if broken.provider != new.provider {
-            return Err(StorageError::Conflict("the connection to repair belongs to another provider"));
+            return Err(StorageError::Conflict(
+                "the connection to repair belongs to another provider",
+            ));
         }
         let (user, former_id) = (broken.user_id, ConnectionId::new());
-        let former = |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.opt_text(1)?.map(str::to_owned)));
-        let former = tx.one(FIND_CONSENT_OF, params![user, broken.id], former).await?;
+        let former =
+            |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.opt_text(1)?.map(str::to_owned)));
+        let former = tx
+            .one(FIND_CONSENT_OF, params![user, broken.id], former)
+            .await?;
         let (former, provider_user_digest) = former.ok_or(StorageError::NotFound("connection"))?;
         let renewed = renew(tx, broken, consent, new, now).await?;
         let insert = INSERT.with(named![
@@ -200,21 +258,53 @@ impl Connections<'_> {
             backfill_ends_at = Param::Null,
         ]);
         tx.batch(&[insert]).await?;
-        jobs::insert(tx, &JobKey::new(job_kinds::REMOVAL, user, former_id), &broken.provider, Some(now)).await?;
+        jobs::insert(
+            tx,
+            &JobKey::new(job_kinds::REMOVAL, user, former_id),
+            &broken.provider,
+            Some(now),
+        )
+        .await?;
         self.0
             .secrets()
-            .copy(tx, &SecretSlot::credentials(user, broken.id), &SecretSlot::credentials(user, former_id))
+            .copy(
+                tx,
+                &SecretSlot::credentials(user, broken.id),
+                &SecretSlot::credentials(user, former_id),
+            )
             .await?;
         let (from, to) = (Some(broken.status), Some(ConnectionStatus::Deleting));
-        audit::record(tx, &StatusChange { user, connection: former_id, from, to, cause: "replaced" }, now).await?;
+        audit::record(
+            tx,
+            &StatusChange {
+                user,
+                connection: former_id,
+                from,
+                to,
+                cause: "replaced",
+            },
+            now,
+        )
+        .await?;
         Ok(renewed)
     }
 }
 
-async fn insert<'a>(tx: &mut Tx, consent: &str, new: &NewConnection<'a>, now: Timestamp) -> Result<Upserted<'a>> {
+async fn insert<'a>(
+    tx: &mut Tx,
+    consent: &str,
+    new: &NewConnection<'a>,
+    now: Timestamp,
+) -> Result<Upserted<'a>> {
     let (user, connection) = (new.user_id, ConnectionId::new());
-    let (institution, name) = (strip_nul(new.institution_id), strip_nul(new.institution_name));
-    let (logo, provider_user) = (new.institution_logo.map(strip_nul), new.provider_user_id.map(provider_user_digest));
+    let (institution, name) = (
+        strip_nul(new.institution_id),
+        strip_nul(new.institution_name),
+    );
+    let (logo, provider_user) = (
+        new.institution_logo.map(strip_nul),
+        new.provider_user_id.map(provider_user_digest),
+    );
     let insert = INSERT.with(named![
         user = user,
         connection = connection,
@@ -231,12 +321,20 @@ async fn insert<'a>(tx: &mut Tx, consent: &str, new: &NewConnection<'a>, now: Ti
         backfill_ends_at = new.backfill_ends_at,
     ]);
     // Another user may have imported the consent since [`FIND_BY_CONSENT`].
-    tx.batch(&[insert]).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+    tx.batch(&[insert])
+        .await
+        .map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
     syncs::begin_backfill(tx, user, connection, now).await?;
     for (key, run_at) in planned_jobs(user, connection, new) {
         jobs::insert(tx, &key, new.provider, run_at).await?;
     }
-    let change = StatusChange { user, connection, from: None, to: Some(ConnectionStatus::Active), cause: new.cause };
+    let change = StatusChange {
+        user,
+        connection,
+        from: None,
+        to: Some(ConnectionStatus::Active),
+        cause: new.cause,
+    };
     Ok((connection, Some(change)))
 }
 
@@ -251,11 +349,19 @@ async fn renew(
         return Err(StorageError::Conflict(CONSENT_TAKEN));
     }
     if before.status == ConnectionStatus::Deleting {
-        return Err(StorageError::Conflict("the connection of this consent is being deleted"));
+        return Err(StorageError::Conflict(
+            "the connection of this consent is being deleted",
+        ));
     }
     let (user, connection, status) = (before.user_id, before.id, ConnectionStatus::Active);
-    let (institution, name) = (strip_nul(new.institution_id), strip_nul(new.institution_name));
-    let (logo, provider_user) = (new.institution_logo.map(strip_nul), new.provider_user_id.map(provider_user_digest));
+    let (institution, name) = (
+        strip_nul(new.institution_id),
+        strip_nul(new.institution_name),
+    );
+    let (logo, provider_user) = (
+        new.institution_logo.map(strip_nul),
+        new.provider_user_id.map(provider_user_digest),
+    );
     let update = UPDATE.with(named![
         user = user,
         connection = connection,
@@ -268,20 +374,38 @@ async fn renew(
         consent_expires_at = new.consent_expires_at,
         backfill_ends_at = new.backfill_ends_at,
     ]);
-    tx.batch(&[update]).await.map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
+    tx.batch(&[update])
+        .await
+        .map_err(|error| error.or_conflict(CONSENT_TAKEN))?;
     syncs::begin_backfill(tx, user, connection, now).await?;
-    // A running refresh or sync loses its lease: it holds the old credentials, and its result says nothing about the
-    // new ones.
+    // A running refresh or sync loses its lease: it holds the old credentials, and its result says
+    // nothing about the new ones.
     for (key, run_at) in planned_jobs(user, connection, new) {
         jobs::restart(tx, &key, run_at).await?;
     }
-    let change = StatusChange { user, connection, from: Some(before.status), to: Some(status), cause: "reconnected" };
+    let change = StatusChange {
+        user,
+        connection,
+        from: Some(before.status),
+        to: Some(status),
+        cause: "reconnected",
+    };
     Ok((connection, (before.status != status).then_some(change)))
 }
 
-fn planned_jobs(user: UserId, connection: ConnectionId, new: &NewConnection<'_>) -> [(JobKey, Option<Timestamp>); 2] {
+fn planned_jobs(
+    user: UserId,
+    connection: ConnectionId,
+    new: &NewConnection<'_>,
+) -> [(JobKey, Option<Timestamp>); 2] {
     [
-        (JobKey::new(job_kinds::REFRESH, user, connection), new.next_refresh_at),
-        (JobKey::new(job_kinds::SYNC, user, connection), Some(new.next_sync_at)),
+        (
+            JobKey::new(job_kinds::REFRESH, user, connection),
+            new.next_refresh_at,
+        ),
+        (
+            JobKey::new(job_kinds::SYNC, user, connection),
+            Some(new.next_sync_at),
+        ),
     ]
 }

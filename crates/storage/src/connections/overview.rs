@@ -31,8 +31,8 @@ statements! {
         WHERE c.consent_expires_at <= $1 AND c.status = 'active' ORDER BY c.consent_expires_at, c.id LIMIT $2";
 }
 
-/// The operator sees a consent that ends within this time, and endpoints get their first event about it: long
-/// enough for users to renew it.
+/// The operator sees a consent that ends within this time, and endpoints get their first event
+/// about it: long enough for users to renew it.
 pub(super) const ENDING_WITHIN: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// The connections of one provider with one status.
@@ -73,29 +73,58 @@ impl Connections<'_> {
     /// Counts the connections of each user from one to another, by their ids, who has any.
     pub async fn count_by_user(self, first: UserId, last: UserId) -> Result<HashMap<UserId, u64>> {
         let counted = |row: &Row<'_>| Ok((row.id(0)?, row.number(1, "a count")?));
-        Ok(self.0.db.all(COUNT_BY_USER, params![first, last], counted).await?.into_iter().collect())
+        Ok(self
+            .0
+            .db
+            .all(COUNT_BY_USER, params![first, last], counted)
+            .await?
+            .into_iter()
+            .collect())
     }
 
     /// When each provider last returned data of a connection that is there. Reads the whole table.
     pub async fn last_refreshed(self) -> Result<BTreeMap<String, Timestamp>> {
         let last = |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.time(1)?));
-        Ok(self.0.db.all(LAST_REFRESHED, params![], last).await?.into_iter().collect())
+        Ok(self
+            .0
+            .db
+            .all(LAST_REFRESHED, params![], last)
+            .await?
+            .into_iter()
+            .collect())
     }
 
     /// Lists connections that must be reconnected, those that broke last first.
     pub async fn list_broken(self, limit: u32) -> Result<Vec<BrokenConnection>> {
-        self.0.db.all(LIST_BROKEN, params![i64::from(limit)], broken).await
+        self.0
+            .db
+            .all(LIST_BROKEN, params![i64::from(limit)], broken)
+            .await
     }
 
     /// Counts, by provider, the active connections whose consent ends within 14 days.
     pub async fn count_ending(self, now: Timestamp) -> Result<BTreeMap<String, u64>> {
         let counted = |row: &Row<'_>| Ok((row.text(0)?.to_owned(), row.number(1, "a count")?));
-        Ok(self.0.db.all(COUNT_ENDING, params![now.plus(ENDING_WITHIN)], counted).await?.into_iter().collect())
+        Ok(self
+            .0
+            .db
+            .all(COUNT_ENDING, params![now.plus(ENDING_WITHIN)], counted)
+            .await?
+            .into_iter()
+            .collect())
     }
 
-    /// Lists the connections that [`Self::count_ending`] counts, those that end first before others.
+    /// Lists the connections that [`Self::count_ending`] counts, those that end first before
+    /// others.
     pub async fn list_ending(self, now: Timestamp, limit: u32) -> Result<Vec<EndingConsent>> {
-        self.0.db.all(LIST_ENDING, params![now.plus(ENDING_WITHIN), i64::from(limit)], ending).await
+        self.0
+            .db
+            .all(
+                LIST_ENDING,
+                params![now.plus(ENDING_WITHIN), i64::from(limit)],
+                ending,
+            )
+            .await
     }
 }
 

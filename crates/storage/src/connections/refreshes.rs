@@ -1,7 +1,8 @@
-//! Stores what a refresh found: the accounts and the status of a connection, and when its consent ends.
+//! Stores what a refresh found: the accounts and the status of a connection, and when its consent
+//! ends.
 //!
-//! A refresh is a job (see `jobs/mod.rs`). `last_refreshed_at`, which users see, is when the provider last returned
-//! data.
+//! A refresh is a job (see `jobs/mod.rs`). `last_refreshed_at`, which users see, is when the
+//! provider last returned data.
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use jiff::Timestamp;
@@ -32,16 +33,25 @@ statements! {
 
 impl Refreshes<'_> {
     /// Until when the accounts of a connection may still appear. None: all have appeared.
-    pub async fn find_backfill_end(self, user: UserId, id: ConnectionId) -> Result<Option<Timestamp>> {
-        Ok(self.0.db.one(FIND_BACKFILL_END, params![user, id], |row| row.opt_time(0)).await?.flatten())
+    pub async fn find_backfill_end(
+        self,
+        user: UserId,
+        id: ConnectionId,
+    ) -> Result<Option<Timestamp>> {
+        Ok(self
+            .0
+            .db
+            .one(FIND_BACKFILL_END, params![user, id], |row| row.opt_time(0))
+            .await?
+            .flatten())
     }
 
-    /// Merges the accounts that a refresh read, and records that the provider responded. The list `is_complete` unless
-    /// accounts may still appear: only a complete one makes an account missing, hides it or deletes it. The revision
-    /// grows if users can see a change.
+    /// Merges the accounts that a refresh read, and records that the provider responded. The list
+    /// `is_complete` unless accounts may still appear: only a complete one makes an account
+    /// missing, hides it or deletes it. The revision grows if users can see a change.
     ///
-    /// Returns false, and changes nothing, if the lease was lost: to another task, by an import, or because the
-    /// connection is being deleted.
+    /// Returns false, and changes nothing, if the lease was lost: to another task, by an import, or
+    /// because the connection is being deleted.
     pub async fn apply(
         self,
         claim: &ClaimedJob,
@@ -56,7 +66,9 @@ impl Refreshes<'_> {
             return Ok(false);
         }
         write_last_refreshed_at(&mut tx, user, id, now).await?;
-        if account_merge::merge_accounts(&mut tx, user, id, accounts, is_complete.then_some(now)).await? {
+        if account_merge::merge_accounts(&mut tx, user, id, accounts, is_complete.then_some(now))
+            .await?
+        {
             bump_revision(&mut tx, user).await?;
         }
         tx.commit().await?;
@@ -66,26 +78,35 @@ impl Refreshes<'_> {
     /// Stores when the consent of a connection ends. The revision grows if that is new.
     ///
     /// Returns false, and changes nothing, if the lease was lost as with [`Self::apply`].
-    pub async fn set_consent_expiry(self, claim: &ClaimedJob, expires_at: Option<Timestamp>) -> Result<bool> {
+    pub async fn set_consent_expiry(
+        self,
+        claim: &ClaimedJob,
+        expires_at: Option<Timestamp>,
+    ) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id::<ConnectionId>());
         let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? || !jobs::hold(&mut tx, claim).await? {
             tx.rollback().await;
             return Ok(false);
         }
-        if tx.run(SET_CONSENT_EXPIRY, params![user, id, expires_at]).await? > 0 {
+        if tx
+            .run(SET_CONSENT_EXPIRY, params![user, id, expires_at])
+            .await?
+            > 0
+        {
             bump_revision(&mut tx, user).await?;
         }
         tx.commit().await?;
         Ok(true)
     }
 
-    /// Changes the status of a connection from `from` to `to`, and records the change in the audit. The caller checks
-    /// that the change is allowed. Endpoints that subscribe to `connection.updated` get a webhook event, whose first
-    /// attempts are due at `first_attempt_at`.
+    /// Changes the status of a connection from `from` to `to`, and records the change in the audit.
+    /// The caller checks that the change is allowed. Endpoints that subscribe to
+    /// `connection.updated` get a webhook event, whose first attempts are due at
+    /// `first_attempt_at`.
     ///
-    /// Returns false, and changes nothing, if the status is no longer `from`, or the lease was lost as with
-    /// [`Self::apply`].
+    /// Returns false, and changes nothing, if the status is no longer `from`, or the lease was lost
+    /// as with [`Self::apply`].
     pub async fn set_status(
         self,
         claim: &ClaimedJob,
@@ -110,20 +131,36 @@ impl Refreshes<'_> {
             tx.rollback().await;
             return Ok(true);
         }
-        let change = StatusChange { user, connection, from: Some(from), to: Some(to), cause };
+        let change = StatusChange {
+            user,
+            connection,
+            from: Some(from),
+            to: Some(to),
+            cause,
+        };
         events::record(&mut tx, &change, now, first_attempt_at).await?;
         tx.commit().await?;
         Ok(true)
     }
 
     /// As `storage.jobs().finish`, and clears the end of the backfill in the same transaction.
-    pub async fn finish_backfill(self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
+    pub async fn finish_backfill(
+        self,
+        claim: &ClaimedJob,
+        next: Option<Timestamp>,
+    ) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, claim.user_id()).await? || !jobs::finish(&mut tx, claim, next).await? {
+        if !lock_user_if_exists(&mut tx, claim.user_id()).await?
+            || !jobs::finish(&mut tx, claim, next).await?
+        {
             tx.rollback().await;
             return Ok(false);
         }
-        tx.run(END_BACKFILL, params![claim.user_id(), claim.subject_id::<ConnectionId>()]).await?;
+        tx.run(
+            END_BACKFILL,
+            params![claim.user_id(), claim.subject_id::<ConnectionId>()],
+        )
+        .await?;
         tx.commit().await?;
         Ok(true)
     }

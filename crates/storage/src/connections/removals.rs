@@ -1,5 +1,5 @@
-//! Hides connections, and deletes those whose removal is complete: a job that withdraws the consent at the provider in
-//! between.
+//! Hides connections, and deletes those whose removal is complete: a job that withdraws the consent
+//! at the provider in between.
 
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -57,8 +57,9 @@ pub struct PendingRemoval {
 }
 
 impl Removals<'_> {
-    /// Hides a connection, deletes its deliveries that have not ended, and claims its removal. If the caller is killed,
-    /// the removal is due when the lease ends. None if the user has no such connection, or it is hidden already.
+    /// Hides a connection, deletes its deliveries that have not ended, and claims its removal. If
+    /// the caller is killed, the removal is due when the lease ends. None if the user has no such
+    /// connection, or it is hidden already.
     pub async fn begin(
         self,
         user: UserId,
@@ -66,10 +67,12 @@ impl Removals<'_> {
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        self.begin_because("removed", user, id, now, Some(lease_until)).await
+        self.begin_because("removed", user, id, now, Some(lease_until))
+            .await
     }
 
-    /// As [`Self::begin`], with another cause in the audit trail. Without a lease it is claimed by nobody, and due.
+    /// As [`Self::begin`], with another cause in the audit trail. Without a lease it is claimed by
+    /// nobody, and due.
     pub async fn begin_because(
         self,
         cause: &str,
@@ -85,17 +88,23 @@ impl Removals<'_> {
         }
         let removal = JobKey::new(job_kinds::REMOVAL, user, id);
         let claim = match lease_until {
-            Some(lease_until) => jobs::claim(&mut tx, self.0.holder, &removal, now, lease_until).await?,
+            Some(lease_until) => {
+                jobs::claim(&mut tx, self.0.holder, &removal, now, lease_until).await?
+            }
             None => None,
         };
         tx.commit().await?;
         Ok(claim)
     }
 
-    /// Deletes up to `limit` webhook events of a connection that is being removed, with their deliveries: months of
-    /// them would take too long for one transaction. Returns their number, which is less than `limit` at the end, or
-    /// None if the lease was lost.
-    pub async fn delete_webhook_events(self, claim: &ClaimedJob, limit: u32) -> Result<Option<u32>> {
+    /// Deletes up to `limit` webhook events of a connection that is being removed, with their
+    /// deliveries: months of them would take too long for one transaction. Returns their number,
+    /// which is less than `limit` at the end, or None if the lease was lost.
+    pub async fn delete_webhook_events(
+        self,
+        claim: &ClaimedJob,
+        limit: u32,
+    ) -> Result<Option<u32>> {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
@@ -111,9 +120,9 @@ impl Removals<'_> {
         Ok(Some(deleted))
     }
 
-    /// Deletes a connection with its credentials, accounts, fingerprints, webhook events, deliveries and repair links.
-    /// The event of its removal and the audit rows stay, and a last audit row records `cause`. Returns false, and
-    /// changes nothing, if the lease was lost.
+    /// Deletes a connection with its credentials, accounts, fingerprints, webhook events,
+    /// deliveries and repair links. The event of its removal and the audit rows stay, and a last
+    /// audit row records `cause`. Returns false, and changes nothing, if the lease was lost.
     pub async fn finish(self, claim: &ClaimedJob, cause: &str, now: Timestamp) -> Result<bool> {
         let (user, id) = (claim.user_id(), claim.subject_id());
         let mut tx = self.0.db.begin().await?;
@@ -127,23 +136,37 @@ impl Removals<'_> {
             return Ok(false);
         }
         tx.run(DELETE, params![user, id]).await?;
-        // Few or none: the removal has deleted them before, and no sync adds any to a hidden connection.
+        // Few or none: the removal has deleted them before, and no sync adds any to a hidden
+        // connection.
         webhook_events::delete_webhook_events_of(&mut tx, user, id, u32::MAX).await?;
         links::delete_links_to(&mut tx, user, id).await?;
         consent_sessions::clear_connection(&mut tx, user, id).await?;
-        let change = StatusChange { user, connection: id, from: Some(ConnectionStatus::Deleting), to: None, cause };
+        let change = StatusChange {
+            user,
+            connection: id,
+            from: Some(ConnectionStatus::Deleting),
+            to: None,
+            cause,
+        };
         audit::record(&mut tx, &change, now).await?;
         // A user who is being removed may wait for this.
-        jobs::request(&mut tx, &JobKey::new(job_kinds::USER_REMOVAL, user, user), now, SignedDuration::ZERO).await?;
-        // Secrets come last, and in the order of key rotation, which locks secrets of several users. Otherwise the two
-        // could deadlock.
+        jobs::request(
+            &mut tx,
+            &JobKey::new(job_kinds::USER_REMOVAL, user, user),
+            now,
+            SignedDuration::ZERO,
+        )
+        .await?;
+        // Secrets come last, and in the order of key rotation, which locks secrets of several
+        // users. Otherwise the two could deadlock.
         delete_secret(&mut tx, &SecretSlot::credentials(user, id)).await?;
         delete_secret(&mut tx, &SecretSlot::fingerprint_key(user, id)).await?;
         tx.commit().await?;
         Ok(true)
     }
 
-    /// All hidden connections that are not yet deleted, newest first, of all users. For the operator.
+    /// All hidden connections that are not yet deleted, newest first, of all users. For the
+    /// operator.
     pub async fn list(self) -> Result<Vec<PendingRemoval>> {
         self.0.db.all(LIST, params![], pending).await
     }
@@ -154,17 +177,26 @@ impl Removals<'_> {
     }
 }
 
-/// Hides a connection and adds its removal, which is due. Returns false, and is to be rolled back, if the user has no
-/// such connection, or it is hidden already.
-pub(crate) async fn hide(tx: &mut Tx, cause: &str, user: UserId, id: ConnectionId, now: Timestamp) -> Result<bool> {
+/// Hides a connection and adds its removal, which is due. Returns false, and is to be rolled back,
+/// if the user has no such connection, or it is hidden already.
+pub(crate) async fn hide(
+    tx: &mut Tx,
+    cause: &str,
+    user: UserId,
+    id: ConnectionId,
+    now: Timestamp,
+) -> Result<bool> {
     if !bump_revision_if_exists(tx, user).await? {
         return Ok(false);
     }
     // The user's row is locked, so the status cannot change meanwhile.
     let before = |row: &Row<'_>| Ok((row.word(0, "a connection status")?, row.text(1)?.to_owned()));
-    let before: Option<(ConnectionStatus, String)> = tx.one(FIND_STATUS, params![user, id], before).await?;
+    let before: Option<(ConnectionStatus, String)> =
+        tx.one(FIND_STATUS, params![user, id], before).await?;
     let to = ConnectionStatus::Deleting;
-    let Some((from, provider)) = before.filter(|(status, _)| *status != to) else { return Ok(false) };
+    let Some((from, provider)) = before.filter(|(status, _)| *status != to) else {
+        return Ok(false);
+    };
     // From here on, no webhook event of this connection is delivered but that of its removal.
     endpoints::lock_queues(tx, user).await?;
     tx.run(HIDE, params![user, id]).await?;
@@ -172,7 +204,13 @@ pub(crate) async fn hide(tx: &mut Tx, cause: &str, user: UserId, id: ConnectionI
     jobs::delete_of(tx, user, &removal.subject).await?;
     jobs::insert(tx, &removal, &provider, Some(now)).await?;
     webhook_events::delete_open_deliveries_of(tx, user, id).await?;
-    let change = StatusChange { user, connection: id, from: Some(from), to: Some(to), cause };
+    let change = StatusChange {
+        user,
+        connection: id,
+        from: Some(from),
+        to: Some(to),
+        cause,
+    };
     audit::record(tx, &change, now).await?;
     events::insert_removed(tx, (user, id), now).await?;
     Ok(true)

@@ -1,7 +1,10 @@
-//! Stores what is known of the syncs of a connection, and the result of each: a job (see `jobs/mod.rs`) that reads the
-//! transactions or trades of a date range, and reports new and changed ones in webhook events.
+//! Stores what is known of the syncs of a connection, and the result of each: a job (see
+//! `jobs/mod.rs`) that reads the transactions or trades of a date range, and reports new and
+//! changed ones in webhook events.
 
-use bellbird_domain::{AccountId, ConnectionId, Digest, EventType, Fingerprints, SyncRunId, UserId};
+use bellbird_domain::{
+    AccountId, ConnectionId, Digest, EventType, Fingerprints, SyncRunId, UserId,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -29,8 +32,8 @@ statements! {
             JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = CAST(c.id AS TEXT)
         WHERE c.user_id = $1 AND c.id = $2";
 
-    /// A refresh may have set `reread_from` while the sync ran, and an event of the provider `removal_hints`. Then it
-    /// stays for the next one.
+    /// A refresh may have set `reread_from` while the sync ran, and an event of the provider
+    /// `removal_hints`. Then it stays for the next one.
     SAVE = concat!(
         "UPDATE syncs SET sequence = :sequence, synced_at = :synced_at, covered_from = :covered_from,
             newest_row_at = :newest_row_at, rows_backfill_began_at = :rows_backfill_began_at,
@@ -81,8 +84,8 @@ pub struct SyncState {
     /// The newest row that a sync has read.
     #[serde(skip)]
     pub newest_row_at: Option<Timestamp>,
-    /// Since when the provider may be loading older rows: since the connection was linked or last renewed, or since a
-    /// gap ended.
+    /// Since when the provider may be loading older rows: since the connection was linked or last
+    /// renewed, or since a gap ended.
     #[serde(skip)]
     pub rows_backfill_began_at: Timestamp,
     /// Since when an account is missing from the provider's list.
@@ -94,13 +97,15 @@ pub struct SyncState {
     /// What the last sync has not read yet, because it was too large for one run.
     #[serde(skip)]
     pub unread: Option<UnreadRange>,
-    /// Names the last restore of the database from a backup. A mark of another history may be that of another run here.
+    /// Names the last restore of the database from a backup. A mark of another history may be that
+    /// of another run here.
     #[serde(skip)]
     pub restore_id: i64,
     /// The mark of the last run that found changes; 0 before the first (`Fingerprints`).
     #[serde(skip)]
     pub mark: u32,
-    /// Rows of which the provider said that they are gone, and of which no sync has read the days since.
+    /// Rows of which the provider said that they are gone, and of which no sync has read the days
+    /// since.
     #[serde(skip)]
     pub removal_hints: Vec<Digest>,
     /// When a client last asked for the changes, or a person for a sync, within a day.
@@ -108,7 +113,8 @@ pub struct SyncState {
     pub followed_at: Option<Timestamp>,
     /// Rows that the last sync could not read.
     pub unreadable: Option<UnreadableRows>,
-    /// The next sync. While one runs, this is when that one was due, or a later time that was requested meanwhile.
+    /// The next sync. While one runs, this is when that one was due, or a later time that was
+    /// requested meanwhile.
     pub next_at: Option<Timestamp>,
     /// Failures since the last success.
     #[serde(rename = "failedAttempts")]
@@ -171,7 +177,8 @@ pub struct FinishedSync<'a> {
     pub date_range: (Timestamp, Timestamp),
     /// What was known when the run began.
     pub before: &'a SyncState,
-    /// What is known now. Its `next_at` is when the job is due, unless an earlier run was requested meanwhile.
+    /// What is known now. Its `next_at` is when the job is due, unless an earlier run was requested
+    /// meanwhile.
     pub after: &'a SyncState,
     /// All fingerprints of the connection. None keeps the stored ones.
     pub fingerprints: Option<&'a Fingerprints>,
@@ -192,16 +199,37 @@ impl Syncs<'_> {
     }
 
     /// Who waits for the rows of a connection. None if it is gone.
-    pub async fn find_followers(self, user: UserId, connection: ConnectionId) -> Result<Option<Followers>> {
-        self.0.db.one(FIND_FOLLOWERS, params![user, connection, UserId::INSTALLATION], followers).await
+    pub async fn find_followers(
+        self,
+        user: UserId,
+        connection: ConnectionId,
+    ) -> Result<Option<Followers>> {
+        self.0
+            .db
+            .one(
+                FIND_FOLLOWERS,
+                params![user, connection, UserId::INSTALLATION],
+                followers,
+            )
+            .await
     }
 
     /// A client asks for the changes of the connection.
-    pub async fn set_followed(self, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
-        self.0.db.run(SET_FOLLOWED, params![user, connection, now]).await.map(|_| ())
+    pub async fn set_followed(
+        self,
+        user: UserId,
+        connection: ConnectionId,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.0
+            .db
+            .run(SET_FOLLOWED, params![user, connection, now])
+            .await
+            .map(|_| ())
     }
 
-    /// Requests a sync for a person, as `storage.jobs().request` does. Returns false if the connection is gone.
+    /// Requests a sync for a person, as `storage.jobs().request` does. Returns false if the
+    /// connection is gone.
     pub async fn request(
         self,
         user: UserId,
@@ -215,11 +243,20 @@ impl Syncs<'_> {
         Ok(is_requested)
     }
 
-    /// The provider said that these rows of the user's connection are gone. The next sync checks it.
+    /// The provider said that these rows of the user's connection are gone. The next sync checks
+    /// it.
     ///
-    /// It is only a hint: what is said at the same time, or beyond `REMOVAL_HINTS_MAX` rows, is found missing later.
-    pub async fn add_removal_hints(self, user: UserId, connection: ConnectionId, rows: &[Digest]) -> Result<()> {
-        let Some(state) = self.find(user, connection).await? else { return Ok(()) };
+    /// It is only a hint: what is said at the same time, or beyond `REMOVAL_HINTS_MAX` rows, is
+    /// found missing later.
+    pub async fn add_removal_hints(
+        self,
+        user: UserId,
+        connection: ConnectionId,
+        rows: &[Digest],
+    ) -> Result<()> {
+        let Some(state) = self.find(user, connection).await? else {
+            return Ok(());
+        };
         let (before, mut after) = (hint_bytes(&state.removal_hints), state.removal_hints);
         after.extend(rows);
         after.sort_unstable();
@@ -228,7 +265,10 @@ impl Syncs<'_> {
         let after = hint_bytes(&after);
         self.0
             .db
-            .run(ADD_REMOVAL_HINTS, params![user, connection, after.as_slice(), before.as_slice()])
+            .run(
+                ADD_REMOVAL_HINTS,
+                params![user, connection, after.as_slice(), before.as_slice()],
+            )
             .await
             .map(|_| ())
     }
@@ -239,16 +279,27 @@ impl Syncs<'_> {
             let (id, provider) = (row.id(0)?, row.text(1)?.to_owned());
             Ok(unreadable(row, 2)?.map(|rows| DegradedConnection { id, provider, rows }))
         };
-        Ok(self.0.db.all(LIST_UNREADABLE, params![i64::from(limit)], degraded).await?.into_iter().flatten().collect())
+        Ok(self
+            .0
+            .db
+            .all(LIST_UNREADABLE, params![i64::from(limit)], degraded)
+            .await?
+            .into_iter()
+            .flatten()
+            .collect())
     }
 
-    /// Finishes a successful run of a sync. What is known, fingerprints, webhook events, deliveries and the next time
-    /// commit in one transaction.
+    /// Finishes a successful run of a sync. What is known, fingerprints, webhook events, deliveries
+    /// and the next time commit in one transaction.
     ///
-    /// Returns the number of webhook events that will be sent, which is 0 if no enabled endpoint subscribes to them.
-    /// Returns None, and changes nothing, if the lease was lost: to another task, by an import, or because the
-    /// connection is being deleted.
-    pub async fn finish(self, claim: &ClaimedJob, finished: &FinishedSync<'_>) -> Result<Option<u64>> {
+    /// Returns the number of webhook events that will be sent, which is 0 if no enabled endpoint
+    /// subscribes to them. Returns None, and changes nothing, if the lease was lost: to another
+    /// task, by an import, or because the connection is being deleted.
+    pub async fn finish(
+        self,
+        claim: &ClaimedJob,
+        finished: &FinishedSync<'_>,
+    ) -> Result<Option<u64>> {
         let FinishedSync { events, after, .. } = *finished;
         let (user, connection) = (claim.user_id(), claim.subject_id());
         let encoded = finished.fingerprints.map(fingerprints::encode);
@@ -263,20 +314,40 @@ impl Syncs<'_> {
             now: finished.started_at,
         };
         let hints = [finished.before, after].map(|state| hint_bytes(&state.removal_hints));
-        let mut statements = vec![user_lock(user), jobs::held(claim), save(claim, finished, &hints)];
-        statements.extend(encoded.as_ref().map(|encoded| fingerprints::store(claim, encoded)));
+        let mut statements = vec![
+            user_lock(user),
+            jobs::held(claim),
+            save(claim, finished, &hints),
+        ];
+        statements.extend(
+            encoded
+                .as_ref()
+                .map(|encoded| fingerprints::store(claim, encoded)),
+        );
         // The events come late, because they lock the queues, which deliveries need.
         let inserted_at = statements.len();
-        statements.extend(webhook_events::insert_events(&origin, events, finished.first_attempt_at));
+        statements.extend(webhook_events::insert_events(
+            &origin,
+            events,
+            finished.first_attempt_at,
+        ));
         let removed_at = statements.len();
         let (run, removed_events) = finished.removed_events;
         let origin = EventOrigin { run, ..origin };
-        statements.extend(webhook_events::insert_events(&origin, removed_events, finished.first_attempt_at));
+        statements.extend(webhook_events::insert_events(
+            &origin,
+            removed_events,
+            finished.first_attempt_at,
+        ));
         statements.push(jobs::finished(claim, after.next_at));
         let rows = self.0.db.batch(&statements).await?;
         let inserted = rows.iter().skip(inserted_at).take(events.len());
         let removed = rows.iter().skip(removed_at).take(removed_events.len());
-        let sent = inserted.chain(removed).flatten().filter(|endpoints| **endpoints > 0).count();
+        let sent = inserted
+            .chain(removed)
+            .flatten()
+            .filter(|endpoints| **endpoints > 0)
+            .count();
         Ok(rows[1].map(|_| sent as u64))
     }
 }
@@ -290,23 +361,39 @@ pub(crate) async fn request(
 ) -> Result<bool> {
     lock_user(tx, user).await?;
     tx.run(SET_FOLLOWED, params![user, connection, now]).await?;
-    jobs::request(tx, &JobKey::new(job_kinds::SYNC, user, connection), now, at_most_every).await
+    jobs::request(
+        tx,
+        &JobKey::new(job_kinds::SYNC, user, connection),
+        now,
+        at_most_every,
+    )
+    .await
 }
 
-/// Adds what is known of the syncs of a new connection, or begins the backfill of a renewed one again.
-pub(crate) async fn begin_backfill(tx: &mut Tx, user: UserId, connection: ConnectionId, now: Timestamp) -> Result<()> {
-    tx.run(INSERT, params![user, connection, now, [].as_slice()]).await.map(|_| ())
+/// Adds what is known of the syncs of a new connection, or begins the backfill of a renewed one
+/// again.
+pub(crate) async fn begin_backfill(
+    tx: &mut Tx,
+    user: UserId,
+    connection: ConnectionId,
+    now: Timestamp,
+) -> Result<()> {
+    tx.run(INSERT, params![user, connection, now, [].as_slice()])
+        .await
+        .map(|_| ())
 }
 
-/// The next sync reads from there, because an account that was missing since then is listed again. The caller holds the
-/// lock on the user's row.
+/// The next sync reads from there, because an account that was missing since then is listed again.
+/// The caller holds the lock on the user's row.
 pub(crate) async fn reread_from(
     tx: &mut Tx,
     user: UserId,
     connection: ConnectionId,
     missing_since: Timestamp,
 ) -> Result<()> {
-    tx.run(REREAD_FROM, params![user, connection, missing_since]).await.map(|_| ())
+    tx.run(REREAD_FROM, params![user, connection, missing_since])
+        .await
+        .map(|_| ())
 }
 
 fn hint_bytes(rows: &[Digest]) -> Vec<u8> {
@@ -356,13 +443,22 @@ fn followers(row: &Row<'_>) -> Result<Followers> {
 
 fn unreadable(row: &Row<'_>, at: usize) -> Result<Option<UnreadableRows>> {
     let count = row.number::<u32>(at, "a number of rows")?;
-    let (Some(reason), Some(since)) = (row.opt_text(at + 1)?, row.opt_time(at + 2)?) else { return Ok(None) };
-    Ok((count > 0).then(|| UnreadableRows { count, reason: reason.to_owned(), since }))
+    let (Some(reason), Some(since)) = (row.opt_text(at + 1)?, row.opt_time(at + 2)?) else {
+        return Ok(None);
+    };
+    Ok((count > 0).then(|| UnreadableRows {
+        count,
+        reason: reason.to_owned(),
+        since,
+    }))
 }
 
 fn state(row: &Row<'_>) -> Result<SyncState> {
     let unread = match row.opt_time(7)? {
-        Some(to) => Some(UnreadRange { to, after_account: row.opt_id(8)? }),
+        Some(to) => Some(UnreadRange {
+            to,
+            after_account: row.opt_id(8)?,
+        }),
         None => None,
     };
     Ok(SyncState {
@@ -377,7 +473,13 @@ fn state(row: &Row<'_>) -> Result<SyncState> {
         unread,
         restore_id: row.opt_int(19)?.unwrap_or_default(),
         mark: row.number(16, "the mark of a sync")?,
-        removal_hints: row.blob(17)?.as_chunks().0.iter().map(|row| Digest(*row)).collect(),
+        removal_hints: row
+            .blob(17)?
+            .as_chunks()
+            .0
+            .iter()
+            .map(|row| Digest(*row))
+            .collect(),
         followed_at: row.opt_time(18)?,
         unreadable: unreadable(row, 9)?,
         next_at: row.opt_time(12)?,

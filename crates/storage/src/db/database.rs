@@ -20,9 +20,15 @@ pub(crate) enum Db {
 impl Db {
     /// Returns all rows of a read.
     ///
-    /// On SQLite it runs on the calling thread: it takes microseconds, bounded by the `LIMIT` or by the rows of one
-    /// user. The PostgreSQL future is boxed, because it is large and the SQLite path would carry it along.
-    pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
+    /// On SQLite it runs on the calling thread: it takes microseconds, bounded by the `LIMIT` or by
+    /// the rows of one user. The PostgreSQL future is boxed, because it is large and the SQLite
+    /// path would carry it along.
+    pub(crate) async fn all<T>(
+        &self,
+        sql: Sql,
+        params: &[Param<'_>],
+        map: ReadRow<T>,
+    ) -> Result<Vec<T>> {
         match self {
             Self::Sqlite(db) => {
                 db.wire.pass(DatabaseStep::Read).await?;
@@ -33,7 +39,12 @@ impl Db {
     }
 
     /// Returns the first row of a read, if any.
-    pub(crate) async fn one<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Option<T>> {
+    pub(crate) async fn one<T>(
+        &self,
+        sql: Sql,
+        params: &[Param<'_>],
+        map: ReadRow<T>,
+    ) -> Result<Option<T>> {
         self.all(sql, params, map).await.map(first)
     }
 
@@ -45,20 +56,24 @@ impl Db {
         }
     }
 
-    /// Begins a transaction that excludes other migrations. On PostgreSQL, it waits up to `lock_timeout` for each lock.
+    /// Begins a transaction that excludes other migrations. On PostgreSQL, it waits up to
+    /// `lock_timeout` for each lock.
     pub(crate) async fn begin_migration(&self, lock_timeout: Duration) -> Result<Tx> {
         match self {
             Self::Sqlite(db) => db.begin("BEGIN EXCLUSIVE").await.map(Tx::Sqlite),
-            Self::Postgres(db) => Box::pin(db.begin_migration(lock_timeout)).await.map(Tx::Postgres),
+            Self::Postgres(db) => Box::pin(db.begin_migration(lock_timeout))
+                .await
+                .map(Tx::Postgres),
         }
     }
 
-    /// Runs statements in one transaction, on PostgreSQL with one round trip. Returns the first number of each
-    /// statement's first row.
+    /// Runs statements in one transaction, on PostgreSQL with one round trip. Returns the first
+    /// number of each statement's first row.
     ///
-    /// All of them run, whatever the first ones find. So each write states what must hold, such as the fence of a
-    /// claim. On PostgreSQL, each statement sees what others committed before it began. So a lock comes first, as a
-    /// statement of its own, because a single one would see the moment before it waited.
+    /// All of them run, whatever the first ones find. So each write states what must hold, such as
+    /// the fence of a claim. On PostgreSQL, each statement sees what others committed before it
+    /// began. So a lock comes first, as a statement of its own, because a single one would see the
+    /// moment before it waited.
     pub(crate) async fn batch(&self, statements: &[Bound<'_>]) -> Result<Vec<Option<i64>>> {
         if let Self::Postgres(db) = self {
             return Box::pin(db.batch(statements)).await;
@@ -69,8 +84,8 @@ impl Db {
         Ok(numbers)
     }
 
-    /// Claims due rows in a transaction of its own. On SQLite, `is_due` runs first with the first value, because
-    /// `claim` takes the one writer even if nothing is due.
+    /// Claims due rows in a transaction of its own. On SQLite, `is_due` runs first with the first
+    /// value, because `claim` takes the one writer even if nothing is due.
     pub(crate) async fn claim_due<T>(
         &self,
         (is_due, claim): (Sql, Sql),
@@ -90,7 +105,12 @@ impl Db {
     }
 
     /// Runs one write in a transaction of its own. Returns the first row that it returns, if any.
-    pub(crate) async fn write_one<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Option<T>> {
+    pub(crate) async fn write_one<T>(
+        &self,
+        sql: Sql,
+        params: &[Param<'_>],
+        map: ReadRow<T>,
+    ) -> Result<Option<T>> {
         match self {
             Self::Sqlite(_) => {
                 let mut tx = self.begin().await?;
@@ -116,22 +136,32 @@ impl Db {
     }
 }
 
-/// A transaction. SQLite runs one writing transaction at a time. PostgreSQL runs them at READ COMMITTED, and the lock
-/// on the user's row puts those of one user in order.
+/// A transaction. SQLite runs one writing transaction at a time. PostgreSQL runs them at READ
+/// COMMITTED, and the lock on the user's row puts those of one user in order.
 pub(crate) enum Tx {
     Sqlite(SqliteTx),
     Postgres(Box<PooledClient>),
 }
 
 impl Tx {
-    pub(crate) async fn all<T>(&mut self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
+    pub(crate) async fn all<T>(
+        &mut self,
+        sql: Sql,
+        params: &[Param<'_>],
+        map: ReadRow<T>,
+    ) -> Result<Vec<T>> {
         match self {
             Self::Sqlite(tx) => tx.all(sql, params, map),
             Self::Postgres(tx) => Box::pin(tx.all(sql, params, map)).await,
         }
     }
 
-    pub(crate) async fn one<T>(&mut self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Option<T>> {
+    pub(crate) async fn one<T>(
+        &mut self,
+        sql: Sql,
+        params: &[Param<'_>],
+        map: ReadRow<T>,
+    ) -> Result<Option<T>> {
         self.all(sql, params, map).await.map(first)
     }
 
@@ -147,7 +177,11 @@ impl Tx {
     pub(crate) async fn batch(&mut self, statements: &[Bound<'_>]) -> Result<Vec<Option<i64>>> {
         let mut numbers = Vec::with_capacity(statements.len());
         for (sql, values) in statements {
-            numbers.push(self.one(*sql, values, |row| row.opt_int(0)).await?.flatten());
+            numbers.push(
+                self.one(*sql, values, |row| row.opt_int(0))
+                    .await?
+                    .flatten(),
+            );
         }
         Ok(numbers)
     }
@@ -167,7 +201,8 @@ impl Tx {
         }
     }
 
-    /// Rolls back when that is an expected outcome. After an error, dropping the transaction is enough.
+    /// Rolls back when that is an expected outcome. After an error, dropping the transaction is
+    /// enough.
     pub(crate) async fn rollback(self) {
         match self {
             Self::Sqlite(tx) => drop(tx),

@@ -48,7 +48,14 @@ impl Session {
         leave: Arc<Notify>,
         fault: Option<Fault>,
     ) -> Self {
-        Self { place, arrived, leave, fault, in_transaction: false.into(), has_run: false.into() }
+        Self {
+            place,
+            arrived,
+            leave,
+            fault,
+            in_transaction: false.into(),
+            has_run: false.into(),
+        }
     }
 
     /// Runs an operation that waits for leave before each statement.
@@ -60,9 +67,14 @@ impl Session {
 
     async fn wait_for_leave(&self, name: &'static str) {
         let is_inside = self.has_run.load(Ordering::Relaxed);
-        let _ = self.arrived.send((self.place, At::Statement { name, is_inside }));
+        let _ = self
+            .arrived
+            .send((self.place, At::Statement { name, is_inside }));
         self.leave.notified().await;
-        self.has_run.store(self.in_transaction.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.has_run.store(
+            self.in_transaction.load(Ordering::Relaxed),
+            Ordering::Relaxed,
+        );
     }
 }
 
@@ -82,20 +94,27 @@ pub(crate) async fn pass(sql: Sql) -> Sql {
         session.wait_for_leave(sql.name).await;
     }
     match session.fault {
-        Some(Fault { statement, from, to }) if statement == sql.name && sql.postgres.contains(from) => {
-            Sql { postgres: sql.postgres.replace(from, to).leak(), ..sql }
-        }
+        Some(Fault {
+            statement,
+            from,
+            to,
+        }) if statement == sql.name && sql.postgres.contains(from) => Sql {
+            postgres: sql.postgres.replace(from, to).leak(),
+            ..sql
+        },
         _ => sql,
     }
 }
 
-/// Waits for leave to commit. The begin of a transaction takes no lock and sees nothing yet, and its rollback shows
-/// nothing to others, so these are a part of the step before.
+/// Waits for leave to commit. The begin of a transaction takes no lock and sees nothing yet, and
+/// its rollback shows nothing to others, so these are a part of the step before.
 pub(crate) async fn pass_simple(text: &str) {
     let Some(session) = session() else { return };
     if text == "COMMIT" {
         session.wait_for_leave("COMMIT").await;
     }
-    session.in_transaction.store(text == "BEGIN", Ordering::Relaxed);
+    session
+        .in_transaction
+        .store(text == "BEGIN", Ordering::Relaxed);
     session.has_run.store(false, Ordering::Relaxed);
 }

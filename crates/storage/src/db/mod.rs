@@ -1,10 +1,11 @@
-//! Runs the same SQL on SQLite and PostgreSQL, with one way to bind parameters and one way to read rows.
+//! Runs the same SQL on SQLite and PostgreSQL, with one way to bind parameters and one way to read
+//! rows.
 //!
 //! These rules keep one SQL text valid on both:
 //!
 //! * Placeholders are `$1`, `$2` and so on. A statement with many has names instead: `:user`.
-//! * Ids are UUID on PostgreSQL and TEXT on SQLite. Words are TEXT, times and counts are BIGINT, secrets and digests
-//!   are bytes.
+//! * Ids are UUID on PostgreSQL and TEXT on SQLite. Words are TEXT, times and counts are BIGINT,
+//!   secrets and digests are bytes.
 //! * No cast with `::`, and no function that only one of them has.
 
 pub(crate) mod database;

@@ -1,5 +1,5 @@
-//! Explains why a database does not open: names the file or the server, says why, and what to do. Never shows a user's
-//! password.
+//! Explains why a database does not open: names the file or the server, says why, and what to do.
+//! Never shows a user's password.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -11,8 +11,8 @@ use crate::db::postgres::ServerError;
 use crate::db::postgres_url;
 use crate::error::StorageError;
 
-/// The path of a SQLite file as a URL names it: the text after `sqlite:`. Two slashes before it are skipped, because
-/// other programs write them.
+/// The path of a SQLite file as a URL names it: the text after `sqlite:`. Two slashes before it are
+/// skipped, because other programs write them.
 pub(crate) fn sqlite_path(url: &str) -> Option<PathBuf> {
     let text = url.strip_prefix("sqlite:")?;
     Some(PathBuf::from(text.strip_prefix("//").unwrap_or(text)))
@@ -21,8 +21,13 @@ pub(crate) fn sqlite_path(url: &str) -> Option<PathBuf> {
 /// As [`sqlite_path`]. A path that names no file is an error.
 pub(crate) fn sqlite_file(url: &str) -> Result<Option<PathBuf>, StorageError> {
     match sqlite_path(url) {
-        Some(path) if path.as_os_str().is_empty() || path.as_os_str().as_encoded_bytes().starts_with(b":memory:") => {
-            Err(StorageError::BadUrl("sqlite: needs the path of a file, as in sqlite:bellbird.db".to_owned()))
+        Some(path)
+            if path.as_os_str().is_empty()
+                || path.as_os_str().as_encoded_bytes().starts_with(b":memory:") =>
+        {
+            Err(StorageError::BadUrl(
+                "sqlite: needs the path of a file, as in sqlite:bellbird.db".to_owned(),
+            ))
         }
         path => Ok(path),
     }
@@ -31,14 +36,20 @@ pub(crate) fn sqlite_file(url: &str) -> Result<Option<PathBuf>, StorageError> {
 /// Names the database of a URL, without user and password: `SQLite database /var/lib/bellbird.db`.
 pub(crate) fn location(url: &str) -> String {
     match sqlite_path(url) {
-        Some(path) => format!("SQLite database {}", absolute(&path).unwrap_or(path).display()),
+        Some(path) => format!(
+            "SQLite database {}",
+            absolute(&path).unwrap_or(path).display()
+        ),
         None => postgres_url::location(url).unwrap_or_else(|| "database".to_owned()),
     }
 }
 
-/// Adds to an error of opening what the operator has to know. Each text ends with the setting to correct.
+/// Adds to an error of opening what the operator has to know. Each text ends with the setting to
+/// correct.
 pub(crate) fn explain(url: &str, error: StorageError) -> StorageError {
-    let StorageError::Unavailable(source) = &error else { return error };
+    let StorageError::Unavailable(source) = &error else {
+        return error;
+    };
     let (reason, advice) = match sqlite_path(url) {
         Some(path) => match sqlite_reason(&absolute(&path).unwrap_or(path), source.as_ref()) {
             Some(found) => found,
@@ -46,37 +57,53 @@ pub(crate) fn explain(url: &str, error: StorageError) -> StorageError {
         },
         None => postgres_reason(source.as_ref()),
     };
-    StorageError::Open(format!("could not open the {} ({reason}): {advice}, or correct database.url", location(url)))
+    StorageError::Open(format!(
+        "could not open the {} ({reason}): {advice}, or correct database.url",
+        location(url)
+    ))
 }
 
 /// Returns the reason, and what to do. `None` if the file does not exist.
-fn sqlite_reason(path: &Path, source: &(dyn Error + Send + Sync + 'static)) -> Option<(String, &'static str)> {
+fn sqlite_reason(
+    path: &Path,
+    source: &(dyn Error + Send + Sync + 'static),
+) -> Option<(String, &'static str)> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     if !folder.is_dir() {
-        return Some((format!("the folder {} does not exist", folder.display()), "create the folder"));
+        return Some((
+            format!("the folder {} does not exist", folder.display()),
+            "create the folder",
+        ));
     }
     if path.is_dir() {
         return Some(("it is a folder".to_owned(), "name a file in it"));
     }
-    let code = source.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
+    let code = source
+        .downcast_ref::<rusqlite::Error>()
+        .and_then(rusqlite::Error::sqlite_error_code);
     let kind = source.downcast_ref::<io::Error>().map(io::Error::kind);
     Some(match (code, kind) {
         (_, Some(ErrorKind::NotFound)) => return None,
-        (Some(ErrorCode::NotADatabase), _) => ("the file is not a SQLite database".to_owned(), "name another file"),
+        (Some(ErrorCode::NotADatabase), _) => (
+            "the file is not a SQLite database".to_owned(),
+            "name another file",
+        ),
         (Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly), _)
         | (_, Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)) => (
             "permission denied".to_owned(),
             "run the command as the user of the service, who can write to the file and its folder",
         ),
-        (Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked), _) => {
-            ("another process keeps it locked".to_owned(), "end that process")
-        }
+        (Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked), _) => (
+            "another process keeps it locked".to_owned(),
+            "end that process",
+        ),
         (Some(ErrorCode::DiskFull), _) | (_, Some(ErrorKind::StorageFull)) => {
             ("the disk is full".to_owned(), "make space")
         }
-        (Some(ErrorCode::DatabaseCorrupt), _) => {
-            (chain(source), "check the disk, and restore a backup with `bellbird restore`")
-        }
+        (Some(ErrorCode::DatabaseCorrupt), _) => (
+            chain(source),
+            "check the disk, and restore a backup with `bellbird restore`",
+        ),
         _ => (chain(source), "check the disk and its free space"),
     })
 }
@@ -98,12 +125,20 @@ fn postgres_reason(source: &(dyn Error + Send + Sync + 'static)) -> (String, &'s
         Some(ErrorKind::ConnectionRefused) => {
             return ("connection refused".to_owned(), "start the server");
         }
-        Some(ErrorKind::NotFound) => return ("no server has this socket".to_owned(), "start the server"),
+        Some(ErrorKind::NotFound) => {
+            return ("no server has this socket".to_owned(), "start the server");
+        }
         Some(ErrorKind::TimedOut) => {
-            return ("the server does not respond".to_owned(), "check the network and its firewalls");
+            return (
+                "the server does not respond".to_owned(),
+                "check the network and its firewalls",
+            );
         }
         Some(ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable) => {
-            return ("the network does not reach the host".to_owned(), "check the network");
+            return (
+                "the network does not reach the host".to_owned(),
+                "check the network",
+            );
         }
         _ => {}
     }
@@ -116,7 +151,10 @@ fn postgres_reason(source: &(dyn Error + Send + Sync + 'static)) -> (String, &'s
     } else if text.contains("lookup address") {
         "check the host name and the DNS"
     } else if text.contains("Timeout") {
-        return ("the server does not respond".to_owned(), "check the network and its firewalls");
+        return (
+            "the server does not respond".to_owned(),
+            "check the network and its firewalls",
+        );
     } else {
         "check the server"
     };
@@ -131,7 +169,13 @@ fn io_error<'e>(source: &'e (dyn Error + 'static)) -> Option<&'e io::Error> {
 fn chain(source: &(dyn Error + 'static)) -> String {
     let texts = causes(source).map(ToString::to_string);
     texts
-        .reduce(|text, cause| if text.contains(&cause) { text } else { format!("{text}: {cause}") })
+        .reduce(|text, cause| {
+            if text.contains(&cause) {
+                text
+            } else {
+                format!("{text}: {cause}")
+            }
+        })
         .unwrap_or_default()
 }
 

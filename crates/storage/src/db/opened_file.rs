@@ -1,5 +1,5 @@
-//! The file of a SQLite database that this process has open: whether it is still the one at its path, and whether its
-//! disk has space.
+//! The file of a SQLite database that this process has open: whether it is still the one at its
+//! path, and whether its disk has space.
 
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
@@ -38,18 +38,24 @@ impl OpenedFile {
         match fs::metadata(&self.path) {
             Ok(found) if id(&found) == self.id => {}
             Ok(_) => {
-                let text = format!("another file has replaced the SQLite database {path} while it was open: {RESCUE}");
+                let text = format!(
+                    "another file has replaced the SQLite database {path} while it was open: {RESCUE}"
+                );
                 return Err(StorageError::File(text));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(StorageError::File(format!("the SQLite database {path} was deleted: {RESCUE}")));
+                return Err(StorageError::File(format!(
+                    "the SQLite database {path} was deleted: {RESCUE}"
+                )));
             }
             Err(error) => return Err(StorageError::unavailable(error)),
         }
         let free = self.free_bytes()?;
         if free < FREE_BYTES_MIN {
-            let text =
-                format!("the disk of the SQLite database {path} is full ({} KiB are free): make space", free / 1024);
+            let text = format!(
+                "the disk of the SQLite database {path} is full ({} KiB are free): make space",
+                free / 1024
+            );
             return Err(StorageError::File(text));
         }
         Ok(())
@@ -78,9 +84,15 @@ mod tests {
         file.check().unwrap();
         fs::rename(&path, folder.path().join("moved.db")).unwrap();
         let error = file.check().unwrap_err().to_string();
-        assert!(error.contains("b.db was deleted: its rows are only in this process"), "{error}");
+        assert!(
+            error.contains("b.db was deleted: its rows are only in this process"),
+            "{error}"
+        );
         fs::write(&path, "").unwrap();
         let error = file.check().unwrap_err().to_string();
-        assert!(error.starts_with("another file has replaced the SQLite database "), "{error}");
+        assert!(
+            error.starts_with("another file has replaced the SQLite database "),
+            "{error}"
+        );
     }
 }

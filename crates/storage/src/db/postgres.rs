@@ -1,15 +1,17 @@
 //! Runs statements on PostgreSQL, over a pool of connections that keep their prepared statements.
 //!
-//! A pooler in transaction mode must track prepared statements, as PgBouncer does from version 1.21 on with
-//! `max_prepared_statements`. For any other, each statement is sent whole ([`PostgresOptions::prepared_statements`]),
-//! which a check at the start asks for: a name of a statement could be another process's there.
+//! A pooler in transaction mode must track prepared statements, as PgBouncer does from version 1.21
+//! on with `max_prepared_statements`. For any other, each statement is sent whole
+//! ([`PostgresOptions::prepared_statements`]), which a check at the start asks for: a name of a
+//! statement could be another process's there.
 //!
 //! # Time limits
 //!
-//! The server ends a statement, a lock wait and an idle transaction by itself ([`SESSION`]), because it may not notice
-//! for hours that a client is gone. The client's limit is a little longer, for a server that does not respond. A
-//! statement that is given up, because of that limit or because its caller left, keeps its connection out of the pool
-//! until it has ended or is cancelled. So the server never has more sessions of this process than the pool allows.
+//! The server ends a statement, a lock wait and an idle transaction by itself ([`SESSION`]),
+//! because it may not notice for hours that a client is gone. The client's limit is a little
+//! longer, for a server that does not respond. A statement that is given up, because of that limit
+//! or because its caller left, keeps its connection out of the pool until it has ended or is
+//! cancelled. So the server never has more sessions of this process than the pool allows.
 
 use std::fmt;
 use std::time::Duration;
@@ -38,19 +40,25 @@ type PgResult<T> = std::result::Result<T, tokio_postgres::Error>;
 /// The longest wait of a request for a free connection.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 const RECYCLE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Far longer than any statement takes. A server that does not respond in this time counts as unavailable. Longer than
-/// the server's own limit, which leaves the connection usable.
+/// Far longer than any statement takes. A server that does not respond in this time counts as
+/// unavailable. Longer than the server's own limit, which leaves the connection usable.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limits at the server, where a client that vanished is not noticed otherwise. docs/database.md has the same
-/// limits for a role, because a pooler does not pass settings of a session on.
+/// Time limits at the server, where a client that vanished is not noticed otherwise.
+/// docs/database.md has the same limits for a role, because a pooler does not pass settings of a
+/// session on.
 const SESSION: &str = "SET statement_timeout = '9s'; SET lock_timeout = '4s';
     SET idle_in_transaction_session_timeout = '15s'; SET tcp_user_timeout = '15s';
     SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
-/// A pooler with one connection to the server lets the check wait: then nothing is known, and nothing is lost.
+/// A pooler with one connection to the server lets the check wait: then nothing is known, and
+/// nothing is lost.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The name of a statement is unknown, or there already.
-const LOST_STATEMENT: [SqlState; 2] = [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT];
-/// How long a statement that was given up may still end by itself. Nearly all do, and their connections stay in use.
+const LOST_STATEMENT: [SqlState; 2] = [
+    SqlState::INVALID_SQL_STATEMENT_NAME,
+    SqlState::DUPLICATE_PSTATEMENT,
+];
+/// How long a statement that was given up may still end by itself. Nearly all do, and their
+/// connections stay in use.
 const SETTLE_GRACE: Duration = Duration::from_secs(1);
 /// The advisory lock of a migration. The number is arbitrary, but the same in every version.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(4279165203816401)";
@@ -60,13 +68,17 @@ const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(4279165203816401)";
 pub struct PostgresOptions {
     /// The most connections.
     pub pool_size: u32,
-    /// Whether a connection keeps its prepared statements. False for a pooler that does not track them.
+    /// Whether a connection keeps its prepared statements. False for a pooler that does not track
+    /// them.
     pub prepared_statements: bool,
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { pool_size: 16, prepared_statements: true }
+        Self {
+            pool_size: 16,
+            prepared_statements: true,
+        }
     }
 }
 
@@ -83,8 +95,8 @@ pub(crate) struct Postgres {
 struct Cancel(Option<MakeRustlsConnect>);
 
 impl Cancel {
-    /// Returns after the server has passed the request on. Without a response the server's own limits end the
-    /// statement.
+    /// Returns after the server has passed the request on. Without a response the server's own
+    /// limits end the statement.
     async fn send(&self, client: &Object) {
         let token = client.cancel_token();
         let sent = match &self.0 {
@@ -108,7 +120,12 @@ impl Postgres {
             (Manager::new(config, tls.clone()), Cancel(Some(tls)))
         };
         let set_limits = Hook::async_fn(|client, _| {
-            Box::pin(async move { client.batch_execute(SESSION).await.map_err(HookError::Backend) })
+            Box::pin(async move {
+                client
+                    .batch_execute(SESSION)
+                    .await
+                    .map_err(HookError::Backend)
+            })
         });
         let pool = Pool::builder(manager)
             .max_size(options.pool_size as usize)
@@ -121,9 +138,18 @@ impl Postgres {
             .recycle_timeout(Some(RECYCLE_TIMEOUT))
             .build()
             .map_err(StorageError::unavailable)?;
-        let db = Self { pool, cancel, prepares: options.prepared_statements };
+        let db = Self {
+            pool,
+            cancel,
+            prepares: options.prepared_statements,
+        };
         drop(db.client().await?);
-        if db.prepares && matches!(timeout(PROBE_TIMEOUT, db.loses_statements()).await, Ok(Ok(true))) {
+        if db.prepares
+            && matches!(
+                timeout(PROBE_TIMEOUT, db.loses_statements()).await,
+                Ok(Ok(true))
+            )
+        {
             return Err(StorageError::BadUrl(
                 "the PostgreSQL URL leads to a pooler that does not keep prepared statements: set \
                  database.prepared_statements = false, or its max_prepared_statements"
@@ -133,8 +159,9 @@ impl Postgres {
         Ok(db)
     }
 
-    /// Whether a statement that was prepared is not there later on the same connection. A pooler in transaction mode
-    /// gives the second connection what the first one leaves, where its name may be unknown, or another process's.
+    /// Whether a statement that was prepared is not there later on the same connection. A pooler in
+    /// transaction mode gives the second connection what the first one leaves, where its name may
+    /// be unknown, or another process's.
     async fn loses_statements(&self) -> Result<bool> {
         let (mut first, mut second) = (self.begin().await?, self.client().await?);
         let token = Uuid::new_v4().to_string();
@@ -143,27 +170,41 @@ impl Postgres {
             let prepared = client.prepare(&format!("SELECT '{token}'")).await?;
             // Whatever becomes of it, the statement shows.
             let _ = first.commit().await;
-            client.query_one(&prepared, &[]).await?.try_get::<_, String>(0)
+            client
+                .query_one(&prepared, &[])
+                .await?
+                .try_get::<_, String>(0)
         };
         let found = found.await;
         second.finish(Ok(Ok(())))?;
         Ok(match found {
             Ok(found) => found != token,
-            Err(error) => error.code().is_some_and(|code| LOST_STATEMENT.contains(code)),
+            Err(error) => error
+                .code()
+                .is_some_and(|code| LOST_STATEMENT.contains(code)),
         })
     }
 
     async fn client(&self) -> Result<PooledClient> {
         match self.pool.get().await {
-            Ok(client) => Ok(PooledClient::new(client, self.cancel.clone(), self.prepares)),
-            Err(PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error))) => {
-                Err(to_storage_error(error))
-            }
+            Ok(client) => Ok(PooledClient::new(
+                client,
+                self.cancel.clone(),
+                self.prepares,
+            )),
+            Err(
+                PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)),
+            ) => Err(to_storage_error(error)),
             Err(other) => Err(StorageError::unavailable(other.to_string())),
         }
     }
 
-    pub(crate) async fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
+    pub(crate) async fn all<T>(
+        &self,
+        sql: Sql,
+        params: &[Param<'_>],
+        map: ReadRow<T>,
+    ) -> Result<Vec<T>> {
         self.client().await?.all(sql, params, map).await
     }
 
@@ -171,19 +212,34 @@ impl Postgres {
         self.client().await?.run(sql, params).await
     }
 
-    /// Runs statements in one transaction, with one round trip. Returns the first number of each statement's first row.
+    /// Runs statements in one transaction, with one round trip. Returns the first number of each
+    /// statement's first row.
     ///
     /// A dropped future does not roll back: its COMMIT may be on the way already.
     pub(crate) async fn batch(&self, statements: &[Bound<'_>]) -> Result<Vec<Option<i64>>> {
         let mut client = self.client().await?;
-        let outcome = timeout(STATEMENT_TIMEOUT, batch(client.start()?, self.prepares, statements)).await;
+        let outcome = timeout(
+            STATEMENT_TIMEOUT,
+            batch(client.start()?, self.prepares, statements),
+        )
+        .await;
         let results = client.finish(outcome)?;
-        results.iter().map(|rows| rows.first().map_or(Ok(None), |row| Row::Postgres(row).opt_int(0))).collect()
+        results
+            .iter()
+            .map(|rows| {
+                rows.first()
+                    .map_or(Ok(None), |row| Row::Postgres(row).opt_int(0))
+            })
+            .collect()
     }
 
-    /// Calls `visit` with each value of a query while the rows arrive, and returns their number. Has no time limit: a
-    /// table may be large.
-    pub(crate) async fn visit_values(&self, select: &str, visit: &mut dyn FnMut(&[u8])) -> Result<u64> {
+    /// Calls `visit` with each value of a query while the rows arrive, and returns their number.
+    /// Has no time limit: a table may be large.
+    pub(crate) async fn visit_values(
+        &self,
+        select: &str,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<u64> {
         let mut tx = self.begin().await?;
         tx.script("SET LOCAL statement_timeout = 0").await?;
         let outcome = visit_values(tx.start()?, select, visit).await;
@@ -199,12 +255,18 @@ impl Postgres {
         Ok(tx)
     }
 
-    /// Excludes other migrations until the transaction ends, and waits for any lock up to `lock_timeout` only. Has no
-    /// other time limit: a migration may take long.
-    pub(crate) async fn begin_migration(&self, lock_timeout: Duration) -> Result<Box<PooledClient>> {
+    /// Excludes other migrations until the transaction ends, and waits for any lock up to
+    /// `lock_timeout` only. Has no other time limit: a migration may take long.
+    pub(crate) async fn begin_migration(
+        &self,
+        lock_timeout: Duration,
+    ) -> Result<Box<PooledClient>> {
         let mut tx = self.begin().await?;
         let lock_timeout = lock_timeout.as_millis();
-        tx.script(&format!("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {lock_timeout}")).await?;
+        tx.script(&format!(
+            "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {lock_timeout}"
+        ))
+        .await?;
         tx.script(MIGRATION_LOCK).await?;
         Ok(tx)
     }
@@ -214,7 +276,11 @@ impl Postgres {
         let status = self.pool.status();
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let idle = number(status.available);
-        (number(status.size).saturating_sub(idle), idle, number(status.waiting))
+        (
+            number(status.size).saturating_sub(idle),
+            idle,
+            number(status.waiting),
+        )
     }
 
     pub(crate) fn close(&self) {
@@ -225,12 +291,19 @@ impl Postgres {
     #[cfg(test)]
     pub(crate) async fn check(&self, sql: Sql) -> Result<usize> {
         let mut client = self.client().await?;
-        let outcome = timeout(STATEMENT_TIMEOUT, client.start()?.prepare(&numbered(sql.postgres))).await;
-        client.finish(outcome).map(|statement| statement.params().len())
+        let outcome = timeout(
+            STATEMENT_TIMEOUT,
+            client.start()?.prepare(&numbered(sql.postgres)),
+        )
+        .await;
+        client
+            .finish(outcome)
+            .map(|statement| statement.params().len())
     }
 }
 
-/// A pooled connection, perhaps with a transaction on it. It returns to the pool once nothing is open on it.
+/// A pooled connection, perhaps with a transaction on it. It returns to the pool once nothing is
+/// open on it.
 pub(crate) struct PooledClient {
     /// None only while it is dropped.
     client: Option<Object>,
@@ -243,18 +316,40 @@ pub(crate) struct PooledClient {
 
 impl PooledClient {
     fn new(client: Object, cancel: Cancel, prepares: bool) -> Self {
-        Self { client: Some(client), in_transaction: false, is_running: false, cancel, prepares }
+        Self {
+            client: Some(client),
+            in_transaction: false,
+            is_running: false,
+            cancel,
+            prepares,
+        }
     }
 
-    pub(crate) async fn all<T>(&mut self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
+    pub(crate) async fn all<T>(
+        &mut self,
+        sql: Sql,
+        params: &[Param<'_>],
+        map: ReadRow<T>,
+    ) -> Result<Vec<T>> {
         let prepares = self.prepares;
-        let outcome = timeout(STATEMENT_TIMEOUT, query(self.start()?, prepares, sql, params)).await;
-        self.finish(outcome)?.iter().map(|row| map(&Row::Postgres(row))).collect()
+        let outcome = timeout(
+            STATEMENT_TIMEOUT,
+            query(self.start()?, prepares, sql, params),
+        )
+        .await;
+        self.finish(outcome)?
+            .iter()
+            .map(|row| map(&Row::Postgres(row)))
+            .collect()
     }
 
     pub(crate) async fn run(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
         let prepares = self.prepares;
-        let outcome = timeout(STATEMENT_TIMEOUT, execute(self.start()?, prepares, sql, params)).await;
+        let outcome = timeout(
+            STATEMENT_TIMEOUT,
+            execute(self.start()?, prepares, sql, params),
+        )
+        .await;
         self.finish(outcome)
     }
 
@@ -284,14 +379,17 @@ impl PooledClient {
         let _ = self.simple("ROLLBACK", false).await;
     }
 
-    /// The connection for one statement. Without [`Self::finish`], because the caller left, the statement is given up.
+    /// The connection for one statement. Without [`Self::finish`], because the caller left, the
+    /// statement is given up.
     fn start(&mut self) -> Result<&Object> {
         match &self.client {
             Some(client) if !self.is_running => {
                 self.is_running = true;
                 Ok(client)
             }
-            _ => Err(StorageError::unavailable("an earlier statement of this connection was given up")),
+            _ => Err(StorageError::unavailable(
+                "an earlier statement of this connection was given up",
+            )),
         }
     }
 
@@ -305,7 +403,9 @@ impl PooledClient {
 impl Drop for PooledClient {
     fn drop(&mut self) {
         let is_open = self.is_running || self.in_transaction;
-        let Some(client) = self.client.take().filter(|_| is_open) else { return };
+        let Some(client) = self.client.take().filter(|_| is_open) else {
+            return;
+        };
         let last = if self.in_transaction { "ROLLBACK" } else { "" };
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(settle(client, last, self.cancel.clone()))),
@@ -315,21 +415,31 @@ impl Drop for PooledClient {
     }
 }
 
-/// Returns a connection to the pool once its statement has ended and its transaction is rolled back, or else cancels
-/// and closes it. Until then it counts as in use. `last` is sent after that statement, and the server responds in
-/// order.
+/// Returns a connection to the pool once its statement has ended and its transaction is rolled
+/// back, or else cancels and closes it. Until then it counts as in use. `last` is sent after that
+/// statement, and the server responds in order.
 async fn settle(client: Object, last: &'static str, cancel: Cancel) {
-    if !matches!(timeout(SETTLE_GRACE, client.batch_execute(last)).await, Ok(Ok(()))) {
+    if !matches!(
+        timeout(SETTLE_GRACE, client.batch_execute(last)).await,
+        Ok(Ok(()))
+    ) {
         cancel.send(&client).await;
         drop(Object::take(client));
     }
 }
 
-async fn query(client: &Object, prepares: bool, sql: Sql, params: &[Param<'_>]) -> PgResult<Vec<tokio_postgres::Row>> {
+async fn query(
+    client: &Object,
+    prepares: bool,
+    sql: Sql,
+    params: &[Param<'_>],
+) -> PgResult<Vec<tokio_postgres::Row>> {
     #[cfg(test)]
     let sql = crate::db::gate::pass(sql).await;
     if !prepares {
-        return client.query_typed(&numbered(sql.postgres), &typed(params)).await;
+        return client
+            .query_typed(&numbered(sql.postgres), &typed(params))
+            .await;
     }
     let statement = client.prepare_cached(&numbered(sql.postgres)).await?;
     client.query(&statement, &references(params)).await
@@ -339,14 +449,22 @@ async fn execute(client: &Object, prepares: bool, sql: Sql, params: &[Param<'_>]
     #[cfg(test)]
     let sql = crate::db::gate::pass(sql).await;
     if !prepares {
-        return client.execute_typed(&numbered(sql.postgres), &typed(params)).await;
+        return client
+            .execute_typed(&numbered(sql.postgres), &typed(params))
+            .await;
     }
     let statement = client.prepare_cached(&numbered(sql.postgres)).await?;
     client.execute(&statement, &references(params)).await
 }
 
-async fn visit_values(client: &Object, select: &str, visit: &mut dyn FnMut(&[u8])) -> PgResult<u64> {
-    let rows = client.query_typed_raw(select, std::iter::empty::<(&(dyn ToSql + Sync), Type)>()).await?;
+async fn visit_values(
+    client: &Object,
+    select: &str,
+    visit: &mut dyn FnMut(&[u8]),
+) -> PgResult<u64> {
+    let rows = client
+        .query_typed_raw(select, std::iter::empty::<(&(dyn ToSql + Sync), Type)>())
+        .await?;
     let mut rows = std::pin::pin!(rows);
     let mut count = 0;
     while let Some(row) = rows.try_next().await? {
@@ -367,7 +485,10 @@ async fn visit_values(client: &Object, select: &str, visit: &mut dyn FnMut(&[u8]
 struct AsSent<'a>(&'a [u8]);
 
 impl<'a> FromSql<'a> for AsSent<'a> {
-    fn from_sql(_: &Type, bytes: &'a [u8]) -> std::result::Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+    fn from_sql(
+        _: &Type,
+        bytes: &'a [u8],
+    ) -> std::result::Result<Self, Box<dyn std::error::Error + Sync + Send>> {
         Ok(Self(bytes))
     }
 
@@ -376,20 +497,38 @@ impl<'a> FromSql<'a> for AsSent<'a> {
     }
 }
 
-async fn batch(client: &Object, prepares: bool, statements: &[Bound<'_>]) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
+async fn batch(
+    client: &Object,
+    prepares: bool,
+    statements: &[Bound<'_>],
+) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
     #[cfg(test)]
     if crate::db::gate::is_stepped() {
         return batch_in_steps(client, prepares, statements).await;
     }
     if !prepares {
-        return in_one_transaction(client, statements.iter().map(|(sql, params)| query(client, false, *sql, params)))
-            .await;
+        return in_one_transaction(
+            client,
+            statements
+                .iter()
+                .map(|(sql, params)| query(client, false, *sql, params)),
+        )
+        .await;
     }
     let mut prepared = Vec::with_capacity(statements.len());
     for (sql, params) in statements {
-        prepared.push((client.prepare_cached(&numbered(sql.postgres)).await?, references(params)));
+        prepared.push((
+            client.prepare_cached(&numbered(sql.postgres)).await?,
+            references(params),
+        ));
     }
-    in_one_transaction(client, prepared.iter().map(|(statement, params)| client.query(statement, params))).await
+    in_one_transaction(
+        client,
+        prepared
+            .iter()
+            .map(|(statement, params)| client.query(statement, params)),
+    )
+    .await
 }
 
 /// Waits for each result, as the server does between the statements of a batch.
@@ -421,11 +560,15 @@ async fn in_one_transaction<T>(
     client: &Object,
     queries: impl IntoIterator<Item = impl Future<Output = PgResult<T>>>,
 ) -> PgResult<Vec<T>> {
-    // The first poll of each future sends its message, in this order. So no result is waited for in between, and a
-    // future that is dropped has sent nothing, or all up to the COMMIT. The server turns the COMMIT into a ROLLBACK if
-    // a statement failed.
-    let (begun, results, committed) =
-        join3(client.batch_execute("BEGIN"), join_all(queries), client.batch_execute("COMMIT")).await;
+    // The first poll of each future sends its message, in this order. So no result is waited for in
+    // between, and a future that is dropped has sent nothing, or all up to the COMMIT. The server
+    // turns the COMMIT into a ROLLBACK if a statement failed.
+    let (begun, results, committed) = join3(
+        client.batch_execute("BEGIN"),
+        join_all(queries),
+        client.batch_execute("COMMIT"),
+    )
+    .await;
     begun?;
     let results = results.into_iter().collect::<PgResult<Vec<_>>>()?;
     committed.map(|()| results)
@@ -433,13 +576,20 @@ async fn in_one_transaction<T>(
 
 /// Whether another session kept a lock for too long, so that a retry may succeed.
 pub(crate) fn is_lock_conflict(error: &StorageError) -> bool {
-    let StorageError::Unavailable(source) = error else { return false };
-    let conflicts = [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED];
-    source.downcast_ref::<ServerError>().is_some_and(|error| conflicts.iter().any(|state| state.code() == error.code))
+    let StorageError::Unavailable(source) = error else {
+        return false;
+    };
+    let conflicts = [
+        SqlState::LOCK_NOT_AVAILABLE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+    ];
+    source
+        .downcast_ref::<ServerError>()
+        .is_some_and(|error| conflicts.iter().any(|state| state.code() == error.code))
 }
 
-/// The values with the types that they have in all statements. The server finds those of NULL, and of ids, which some
-/// columns hold as text.
+/// The values with the types that they have in all statements. The server finds those of NULL, and
+/// of ids, which some columns hold as text.
 fn typed<'a>(params: &'a [Param<'_>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
     let type_of = |param: &Param<'_>| match param {
         Param::Null | Param::Id(_) => Type::UNKNOWN,
@@ -448,11 +598,17 @@ fn typed<'a>(params: &'a [Param<'_>]) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
         Param::Blob(_) => Type::BYTEA,
         Param::Blobs(_) => Type::BYTEA_ARRAY,
     };
-    params.iter().map(|param| (param as &(dyn ToSql + Sync), type_of(param))).collect()
+    params
+        .iter()
+        .map(|param| (param as &(dyn ToSql + Sync), type_of(param)))
+        .collect()
 }
 
 fn references<'a>(params: &'a [Param<'_>]) -> Vec<&'a (dyn ToSql + Sync)> {
-    params.iter().map(|param| param as &(dyn ToSql + Sync)).collect()
+    params
+        .iter()
+        .map(|param| param as &(dyn ToSql + Sync))
+        .collect()
 }
 
 impl fmt::Debug for Param<'_> {
@@ -473,20 +629,27 @@ impl ToSql for Param<'_> {
             Self::Text(text) => text.to_sql(ty, out),
             Self::Blob(bytes) => bytes.to_sql(ty, out),
             Self::Blobs(values) => values.to_sql(ty, out),
-            Self::Id(id) => (&*id.hyphenated().encode_lower(&mut Uuid::encode_buffer())).to_sql(ty, out),
+            Self::Id(id) => {
+                (&*id.hyphenated().encode_lower(&mut Uuid::encode_buffer())).to_sql(ty, out)
+            }
         }
     }
 
     /// The server reads an id from its text, for a column of either type.
     fn encode_format(&self, _: &Type) -> Format {
-        if matches!(self, Self::Id(_)) { Format::Text } else { Format::Binary }
+        if matches!(self, Self::Id(_)) {
+            Format::Text
+        } else {
+            Format::Binary
+        }
     }
 
     fn accepts(_: &Type) -> bool {
         true
     }
 
-    /// The server knows the type of each placeholder, so NULL fits all of them. Other values must fit.
+    /// The server knows the type of each placeholder, so NULL fits all of them. Other values must
+    /// fit.
     fn to_sql_checked(
         &self,
         ty: &Type,
@@ -500,7 +663,11 @@ impl ToSql for Param<'_> {
             Self::Blob(_) => <&[u8] as ToSql>::accepts(ty),
             Self::Blobs(_) => <&[&[u8]] as ToSql>::accepts(ty),
         };
-        if fits { self.to_sql(ty, out) } else { Err(Box::new(WrongType::new::<Self>(ty.clone()))) }
+        if fits {
+            self.to_sql(ty, out)
+        } else {
+            Err(Box::new(WrongType::new::<Self>(ty.clone())))
+        }
     }
 }
 
@@ -514,7 +681,9 @@ pub(crate) struct ServerError {
 
 /// Maps an error to the reaction that it needs.
 fn to_storage_error(error: tokio_postgres::Error) -> StorageError {
-    let Some(db_error) = error.as_db_error() else { return StorageError::unavailable(error) };
+    let Some(db_error) = error.as_db_error() else {
+        return StorageError::unavailable(error);
+    };
     let code = db_error.code();
     if *code == SqlState::UNIQUE_VIOLATION {
         return StorageError::Conflict("row");
@@ -525,8 +694,18 @@ fn to_storage_error(error: tokio_postgres::Error) -> StorageError {
     if [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN].contains(code) {
         return StorageError::migration_needed();
     }
-    // For data exceptions (class 22) and violated constraints (class 23), even the first line may quote a value.
-    let quotes = ["22", "23"].iter().any(|class| code.code().starts_with(class));
-    let message = if quotes { String::new() } else { format!(": {}", db_error.message()) };
-    StorageError::unavailable(ServerError { code: code.code().to_owned(), message })
+    // For data exceptions (class 22) and violated constraints (class 23), even the first line may
+    // quote a value.
+    let quotes = ["22", "23"]
+        .iter()
+        .any(|class| code.code().starts_with(class));
+    let message = if quotes {
+        String::new()
+    } else {
+        format!(": {}", db_error.message())
+    };
+    StorageError::unavailable(ServerError {
+        code: code.code().to_owned(),
+        message,
+    })
 }

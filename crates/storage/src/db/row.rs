@@ -21,9 +21,11 @@ const WRONG_TYPE: StorageError = StorageError::Corrupt("a column of an unexpecte
 impl Row<'_> {
     pub(crate) fn opt_text(&self, column: usize) -> Result<Option<&str>> {
         match self {
-            Self::Sqlite(row) => {
-                row.get_ref(column).ok().and_then(|value| value.as_str_or_null().ok()).ok_or(WRONG_TYPE)
-            }
+            Self::Sqlite(row) => row
+                .get_ref(column)
+                .ok()
+                .and_then(|value| value.as_str_or_null().ok())
+                .ok_or(WRONG_TYPE),
             Self::Postgres(row) => row.try_get(column).map_err(|_| WRONG_TYPE),
         }
     }
@@ -34,9 +36,11 @@ impl Row<'_> {
 
     pub(crate) fn opt_int(&self, column: usize) -> Result<Option<i64>> {
         match self {
-            Self::Sqlite(row) => {
-                row.get_ref(column).ok().and_then(|value| value.as_i64_or_null().ok()).ok_or(WRONG_TYPE)
-            }
+            Self::Sqlite(row) => row
+                .get_ref(column)
+                .ok()
+                .and_then(|value| value.as_i64_or_null().ok())
+                .ok_or(WRONG_TYPE),
             Self::Postgres(row) => row.try_get(column).map_err(|_| WRONG_TYPE),
         }
     }
@@ -51,7 +55,11 @@ impl Row<'_> {
     }
 
     /// As [`Self::number`], for a nullable column.
-    pub(crate) fn opt_number<T: TryFrom<i64>>(&self, column: usize, what: &'static str) -> Result<Option<T>> {
+    pub(crate) fn opt_number<T: TryFrom<i64>>(
+        &self,
+        column: usize,
+        what: &'static str,
+    ) -> Result<Option<T>> {
         let read = |value| T::try_from(value).map_err(|_| StorageError::Corrupt(what));
         self.opt_int(column)?.map(read).transpose()
     }
@@ -62,7 +70,11 @@ impl Row<'_> {
 
     pub(crate) fn blob(&self, column: usize) -> Result<&[u8]> {
         match self {
-            Self::Sqlite(row) => row.get_ref(column).ok().and_then(|value| value.as_bytes().ok()).ok_or(WRONG_TYPE),
+            Self::Sqlite(row) => row
+                .get_ref(column)
+                .ok()
+                .and_then(|value| value.as_bytes().ok())
+                .ok_or(WRONG_TYPE),
             Self::Postgres(row) => row.try_get(column).map_err(|_| WRONG_TYPE),
         }
     }
@@ -83,22 +95,40 @@ impl Row<'_> {
     /// As [`Self::id`], for a nullable column.
     pub(crate) fn opt_id<T: From<Uuid>>(&self, column: usize) -> Result<Option<T>> {
         if let Self::Postgres(row) = self
-            && row.columns().get(column).is_some_and(|column| *column.type_() == Type::UUID)
+            && row
+                .columns()
+                .get(column)
+                .is_some_and(|column| *column.type_() == Type::UUID)
         {
-            return row.try_get::<_, Option<Uuid>>(column).map(|id| id.map(T::from)).map_err(|_| WRONG_TYPE);
+            return row
+                .try_get::<_, Option<Uuid>>(column)
+                .map(|id| id.map(T::from))
+                .map_err(|_| WRONG_TYPE);
         }
-        let read = |text| Uuid::try_parse(text).map(T::from).map_err(|_| StorageError::Corrupt("an id"));
+        let read = |text| {
+            Uuid::try_parse(text)
+                .map(T::from)
+                .map_err(|_| StorageError::Corrupt("an id"))
+        };
         self.opt_text(column)?.map(read).transpose()
     }
 
     /// Parses one of a closed set of words. An unknown word is corrupt, and `what` names it.
     pub(crate) fn word<T: FromStr>(&self, column: usize, what: &'static str) -> Result<T> {
-        self.text(column)?.parse().map_err(|_| StorageError::Corrupt(what))
+        self.text(column)?
+            .parse()
+            .map_err(|_| StorageError::Corrupt(what))
     }
 
     /// As [`Self::word`], for a nullable column.
-    pub(crate) fn opt_word<T: FromStr>(&self, column: usize, what: &'static str) -> Result<Option<T>> {
-        self.opt_text(column)?.map(|word| word.parse().map_err(|_| StorageError::Corrupt(what))).transpose()
+    pub(crate) fn opt_word<T: FromStr>(
+        &self,
+        column: usize,
+        what: &'static str,
+    ) -> Result<Option<T>> {
+        self.opt_text(column)?
+            .map(|word| word.parse().map_err(|_| StorageError::Corrupt(what)))
+            .transpose()
     }
 }
 

@@ -1,7 +1,9 @@
-//! Locks on a SQLite file, held by the operating system on files of their own beside it. PostgreSQL needs none.
+//! Locks on a SQLite file, held by the operating system on files of their own beside it. PostgreSQL
+//! needs none.
 //!
-//! They are no locks on the database file itself, because closing any handle of that file would drop SQLite's own
-//! locks. The system frees a lock when its process ends, however it ends. The empty files stay.
+//! They are no locks on the database file itself, because closing any handle of that file would
+//! drop SQLite's own locks. The system frees a lock when its process ends, however it ends. The
+//! empty files stay.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -12,7 +14,8 @@ use rustix::fs::OFlags;
 use crate::db::{file_user, open_error};
 use crate::error::{Result, StorageError};
 
-/// The lock of a running service, on `NAME-lock`: one at a time. Commands beside the service do not take it.
+/// The lock of a running service, on `NAME-lock`: one at a time. Commands beside the service do not
+/// take it.
 #[derive(Debug)]
 pub struct ServiceLock {
     _file: File,
@@ -20,28 +23,37 @@ pub struct ServiceLock {
 }
 
 impl ServiceLock {
-    /// Takes the lock for the database at this URL. Returns `None` for PostgreSQL. Take it before [`crate::Storage`] is
-    /// opened: a restore holds it while it replaces the file.
+    /// Takes the lock for the database at this URL. Returns `None` for PostgreSQL. Take it before
+    /// [`crate::Storage`] is opened: a restore holds it while it replaces the file.
     ///
     /// # Errors
     /// [`StorageError::InUse`] if another process holds it.
     pub fn acquire(database_url: &str) -> Result<Option<Self>> {
-        let Some(path) = open_error::sqlite_file(database_url)? else { return Ok(None) };
+        let Some(path) = open_error::sqlite_file(database_url)? else {
+            return Ok(None);
+        };
         let explain = |error| open_error::explain(database_url, error);
         let database = file_user::resolve(&path).map_err(explain)?;
         let file = lock_file(&database, "-lock").map_err(explain)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Self { _file: file, database })),
+            Ok(()) => Ok(Some(Self {
+                _file: file,
+                database,
+            })),
             Err(TryLockError::WouldBlock) => Err(StorageError::InUse(database)),
             Err(TryLockError::Error(error)) => Err(explain(StorageError::unavailable(error))),
         }
     }
 
-    /// Whether a service has run on this database, whose file is gone or empty now. Ask before [`Self::acquire`], which
-    /// leaves the file that shows it.
+    /// Whether a service has run on this database, whose file is gone or empty now. Ask before
+    /// [`Self::acquire`], which leaves the file that shows it.
     pub fn database_is_gone(database_url: &str) -> bool {
-        let Ok(Some(path)) = open_error::sqlite_file(database_url) else { return false };
-        let Ok(database) = file_user::resolve(&path) else { return false };
+        let Ok(Some(path)) = open_error::sqlite_file(database_url) else {
+            return false;
+        };
+        let Ok(database) = file_user::resolve(&path) else {
+            return false;
+        };
         let is_empty = std::fs::metadata(&database).map_or(true, |file| file.len() == 0);
         is_empty && file_user::with_suffix(&database, "-lock").exists()
     }
@@ -52,8 +64,8 @@ impl ServiceLock {
     }
 }
 
-/// A lock on `NAME-open`. Every process that has the database open shares it, so that no restore replaces the file
-/// meanwhile: what is written to a replaced file is lost.
+/// A lock on `NAME-open`. Every process that has the database open shares it, so that no restore
+/// replaces the file meanwhile: what is written to a replaced file is lost.
 #[derive(Debug)]
 pub(crate) struct OpenLock {
     _file: File,
@@ -87,13 +99,20 @@ impl OpenLock {
 /// The error of a restore beside another process.
 pub(crate) fn in_use(database: &Path) -> StorageError {
     let database = database.display();
-    StorageError::Backup(format!("another process has {database} open: wait until it ends, and try again"))
+    StorageError::Backup(format!(
+        "another process has {database} open: wait until it ends, and try again"
+    ))
 }
 
 fn lock_file(database: &Path, end: &str) -> Result<File> {
     let path = file_user::with_suffix(database, end);
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     let file = options.open(&path).map_err(|error| {
         if path.is_symlink() {
             file_user::link_error(&path, "in the place of a lock: delete it")

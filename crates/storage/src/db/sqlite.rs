@@ -2,25 +2,32 @@
 //!
 //! # Settings of every connection
 //!
-//! * `journal_mode = WAL`: readers and the writer do not wait for each other, in one process or several.
-//! * `synchronous = FULL`: a commit is on disk before the call returns. With `NORMAL`, a power failure would keep the
-//!   file intact but lose the commits since the last checkpoint. A revoked key would work again, and renewed
-//!   credentials would be gone. Writes are rare here, so the wait for the disk is worth it.
-//! * `fullfsync`, `checkpoint_fullfsync`: on macOS, `fsync` leaves the data in the disk's own cache, and these write it
-//!   through. Other systems ignore them.
-//! * `busy_timeout = 5000`: waits up to 5 s for another process that writes, such as the command line.
+//! * `journal_mode = WAL`: readers and the writer do not wait for each other, in one process or
+//!   several.
+//! * `synchronous = FULL`: a commit is on disk before the call returns. With `NORMAL`, a power
+//!   failure would keep the file intact but lose the commits since the last checkpoint. A revoked
+//!   key would work again, and renewed credentials would be gone. Writes are rare here, so the wait
+//!   for the disk is worth it.
+//! * `fullfsync`, `checkpoint_fullfsync`: on macOS, `fsync` leaves the data in the disk's own
+//!   cache, and these write it through. Other systems ignore them.
+//! * `busy_timeout = 5000`: waits up to 5 s for another process that writes, such as the command
+//!   line.
 //! * `foreign_keys = ON`: SQLite checks them only on connections that ask for it.
-//! * `cache_size = -8000`: 8 MB of pages for each connection, which holds the whole database of most installations.
-//! * `mmap_size`: reads pages from the kernel's cache without copying them. 64 MiB is far more than the data.
+//! * `cache_size = -8000`: 8 MB of pages for each connection, which holds the whole database of
+//!   most installations.
+//! * `mmap_size`: reads pages from the kernel's cache without copying them. 64 MiB is far more than
+//!   the data.
 //! * `temp_store = MEMORY`: sorting never creates a file.
-//! * `secure_delete = ON`: deleted and overwritten bytes become zeros, so that a stolen file does not hold them in free
-//!   pages. It sometimes writes an additional page, and writes are rare.
-//! * query planner stability (`SQLITE_DBCONFIG_ENABLE_QPSG`): this build has STAT4, and would otherwise recompile a
-//!   cached statement whenever its parameters change. A read of 4 µs would take 13 µs.
+//! * `secure_delete = ON`: deleted and overwritten bytes become zeros, so that a stolen file does
+//!   not hold them in free pages. It sometimes writes an additional page, and writes are rare.
+//! * query planner stability (`SQLITE_DBCONFIG_ENABLE_QPSG`): this build has STAT4, and would
+//!   otherwise recompile a cached statement whenever its parameters change. A read of 4 µs would
+//!   take 13 µs.
 //! * `query_only = ON` on read connections: a mistake cannot write around the writer's lock.
 //!
-//! The planner gets no statistics (`ANALYZE`, `PRAGMA optimize`). Those of a small table would make it scan the table
-//! once it has grown. Without them it takes the index that a statement is written for.
+//! The planner gets no statistics (`ANALYZE`, `PRAGMA optimize`). Those of a small table would make
+//! it scan the table once it has grown. Without them it takes the index that a statement is written
+//! for.
 //!
 //! Closing the database runs a checkpoint.
 
@@ -62,8 +69,10 @@ const PRAGMAS: &str = "PRAGMA synchronous = FULL;
     PRAGMA temp_store = MEMORY;
     PRAGMA secure_delete = ON;";
 
-/// Without the URI flag, so that a path may contain any character. Paths have no symbolic links, see `file_user`.
-const OPEN_FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NOFOLLOW);
+/// Without the URI flag, so that a path may contain any character. Paths have no symbolic links,
+/// see `file_user`.
+const OPEN_FLAGS: OpenFlags =
+    OpenFlags::SQLITE_OPEN_READ_WRITE.union(OpenFlags::SQLITE_OPEN_NOFOLLOW);
 
 type Writer = OwnedMutexGuard<Connection>;
 
@@ -89,32 +98,55 @@ impl Sqlite {
             match missing {
                 MissingFile::Create => create_private(&path)?,
                 // For an error that says so: SQLite's is the same as without permission.
-                MissingFile::Fail => std::fs::metadata(&path).map(|_| ()).map_err(StorageError::unavailable)?,
+                MissingFile::Fail => std::fs::metadata(&path)
+                    .map(|_| ())
+                    .map_err(StorageError::unavailable)?,
             }
             let writer = connect(&path)?;
             let count = std::thread::available_parallelism().map_or(READERS_MIN, usize::from);
             let readers = (0..count.clamp(READERS_MIN, READERS_MAX)).map(|_| {
                 let reader = connect(&path)?;
-                reader.execute_batch("PRAGMA query_only = ON;").map_err(to_storage_error)?;
+                reader
+                    .execute_batch("PRAGMA query_only = ON;")
+                    .map_err(to_storage_error)?;
                 Ok(Mutex::new(reader))
             });
             let readers = readers.collect::<Result<_>>()?;
-            let (writer, file) = (Arc::new(tokio::sync::Mutex::new(writer)), Arc::new(OpenedFile::of(path)?));
-            Ok(Self { readers, writer, file, wire: Wire::default() })
+            let (writer, file) = (
+                Arc::new(tokio::sync::Mutex::new(writer)),
+                Arc::new(OpenedFile::of(path)?),
+            );
+            Ok(Self {
+                readers,
+                writer,
+                file,
+                wire: Wire::default(),
+            })
         })
         .await
     }
 
     /// Shares the connections of `other`.
     #[cfg(feature = "test-support")]
-    pub(crate) fn simulated_by(other: &Self, simulation: Arc<dyn crate::db::wire::DatabaseSimulation>) -> Self {
-        let wire = Wire { simulation: Some(simulation) };
+    pub(crate) fn simulated_by(
+        other: &Self,
+        simulation: Arc<dyn crate::db::wire::DatabaseSimulation>,
+    ) -> Self {
+        let wire = Wire {
+            simulation: Some(simulation),
+        };
         let (readers, writer) = (Arc::clone(&other.readers), Arc::clone(&other.writer));
-        Self { readers, writer, file: Arc::clone(&other.file), wire }
+        Self {
+            readers,
+            writer,
+            file: Arc::clone(&other.file),
+            wire,
+        }
     }
 
-    /// Each thread has a preferred reader, whose cache holds its pages and statements. If that one is busy, the thread
-    /// takes any free reader. If all are busy, it waits for the preferred one, because reads are short.
+    /// Each thread has a preferred reader, whose cache holds its pages and statements. If that one
+    /// is busy, the thread takes any free reader. If all are busy, it waits for the preferred one,
+    /// because reads are short.
     fn reader(&self) -> MutexGuard<'_, Connection> {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         std::thread_local!(static PREFERRED: usize = THREADS.fetch_add(1, Ordering::Relaxed));
@@ -149,8 +181,9 @@ impl Sqlite {
         Ok(count)
     }
 
-    /// Waits for the writer, then for other processes, and begins. `begin_statement` takes the write lock at once. A
-    /// transaction that reads first and writes later would fail without waiting for `busy_timeout`.
+    /// Waits for the writer, then for other processes, and begins. `begin_statement` takes the
+    /// write lock at once. A transaction that reads first and writes later would fail without
+    /// waiting for `busy_timeout`.
     pub(crate) async fn begin(&self, begin_statement: &'static str) -> Result<SqliteTx> {
         self.wire.pass(DatabaseStep::Begin).await?;
         let writer = Arc::clone(&self.writer).lock_owned().await;
@@ -159,9 +192,15 @@ impl Sqlite {
             if !writer.is_autocommit() {
                 writer.execute_batch("ROLLBACK").map_err(to_storage_error)?;
             }
-            writer.execute_batch(begin_statement).map_err(to_storage_error)?;
-            // Created on this thread: if the caller is cancelled meanwhile, dropping the result rolls back.
-            Ok(SqliteTx { writer: Some(writer), wire })
+            writer
+                .execute_batch(begin_statement)
+                .map_err(to_storage_error)?;
+            // Created on this thread: if the caller is cancelled meanwhile, dropping the result
+            // rolls back.
+            Ok(SqliteTx {
+                writer: Some(writer),
+                wire,
+            })
         })
         .await
     }
@@ -171,19 +210,24 @@ impl Sqlite {
         let checkpoint = async {
             let writer = Arc::clone(&self.writer).lock_owned().await;
             blocking(move || {
-                // Returns a row that says "busy" if a reader blocks the checkpoint. The next open then does it.
-                writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(to_storage_error)
+                // Returns a row that says "busy" if a reader blocks the checkpoint. The next open
+                // then does it.
+                writer
+                    .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+                    .map_err(to_storage_error)
             })
             .await
         };
-        tokio::time::timeout(CLOSE_TIMEOUT, checkpoint).await.map_err(StorageError::unavailable)?
+        tokio::time::timeout(CLOSE_TIMEOUT, checkpoint)
+            .await
+            .map_err(StorageError::unavailable)?
     }
 
-    /// Rewrites the whole file and empties the WAL, so that neither holds deleted data. Returns false if a reader kept
-    /// the WAL from being emptied.
+    /// Rewrites the whole file and empties the WAL, so that neither holds deleted data. Returns
+    /// false if a reader kept the WAL from being emptied.
     ///
-    /// `secure_delete` covers what this version deletes. Older versions left deleted bytes in free pages, and the WAL
-    /// keeps old pages until it restarts.
+    /// `secure_delete` covers what this version deletes. Older versions left deleted bytes in free
+    /// pages, and the WAL keeps old pages until it restarts.
     pub(crate) async fn compact(&self) -> Result<bool> {
         let writer = Arc::clone(&self.writer).lock_owned().await;
         blocking(move || {
@@ -192,24 +236,32 @@ impl Sqlite {
             }
             writer.execute_batch("VACUUM").map_err(to_storage_error)?;
             // Waits for readers up to `busy_timeout`.
-            let busy: i64 =
-                writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(to_storage_error)?;
+            let busy: i64 = writer
+                .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+                .map_err(to_storage_error)?;
             Ok(busy == 0)
         })
         .await
     }
 
-    /// Copies the database as it is at one moment to an empty file. Others read and write meanwhile.
+    /// Copies the database as it is at one moment to an empty file. Others read and write
+    /// meanwhile.
     pub(crate) async fn vacuum_into(&self, target: PathBuf) -> Result<()> {
-        let path = self.reader().path().map(PathBuf::from).ok_or_else(|| StorageError::unavailable("no path"))?;
-        let target = target
-            .to_str()
-            .map(str::to_owned)
-            .ok_or_else(|| StorageError::Backup("the path of the backup must be UTF-8".to_owned()))?;
+        let path = self
+            .reader()
+            .path()
+            .map(PathBuf::from)
+            .ok_or_else(|| StorageError::unavailable("no path"))?;
+        let target = target.to_str().map(str::to_owned).ok_or_else(|| {
+            StorageError::Backup("the path of the backup must be UTF-8".to_owned())
+        })?;
         blocking(move || {
             // Not on a reader, which cannot write, nor on the writer, which others wait for.
             let connection = connect(&path)?;
-            connection.execute("VACUUM INTO ?1", [target]).map(|_| ()).map_err(to_storage_error)
+            connection
+                .execute("VACUUM INTO ?1", [target])
+                .map(|_| ())
+                .map_err(to_storage_error)
         })
         .await
     }
@@ -218,8 +270,12 @@ impl Sqlite {
     pub(crate) async fn is_intact(&self) -> Result<bool> {
         let writer = Arc::clone(&self.writer).lock_owned().await;
         blocking(move || {
-            let ok = writer.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
-            let mut references = writer.prepare("PRAGMA foreign_key_check").map_err(to_storage_error)?;
+            let ok = writer.query_row("PRAGMA integrity_check(1)", [], |row| {
+                row.get::<_, String>(0)
+            });
+            let mut references = writer
+                .prepare("PRAGMA foreign_key_check")
+                .map_err(to_storage_error)?;
             let is_broken = references.exists([]).map_err(to_storage_error)?;
             Ok(ok.map_err(to_storage_error)? == "ok" && !is_broken)
         })
@@ -255,7 +311,9 @@ pub(crate) struct SqliteTx {
 
 impl SqliteTx {
     fn writer(&self) -> Result<&Connection> {
-        self.writer.as_deref().ok_or_else(|| StorageError::unavailable("the transaction has ended"))
+        self.writer
+            .as_deref()
+            .ok_or_else(|| StorageError::unavailable("the transaction has ended"))
     }
 
     pub(crate) fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
@@ -270,23 +328,37 @@ impl SqliteTx {
     }
 
     pub(crate) async fn script(&mut self, text: String) -> Result<()> {
-        let Some(writer) = self.writer.take() else { return self.writer().map(|_| ()) };
-        let mut moved = Self { writer: Some(writer), wire: self.wire.clone() };
+        let Some(writer) = self.writer.take() else {
+            return self.writer().map(|_| ());
+        };
+        let mut moved = Self {
+            writer: Some(writer),
+            wire: self.wire.clone(),
+        };
         *self = blocking(move || {
-            moved.writer()?.execute_batch(&text).map_err(to_storage_error)?;
-            Ok(Self { writer: moved.writer.take(), wire: moved.wire.clone() })
+            moved
+                .writer()?
+                .execute_batch(&text)
+                .map_err(to_storage_error)?;
+            Ok(Self {
+                writer: moved.writer.take(),
+                wire: moved.wire.clone(),
+            })
         })
         .await?;
         Ok(())
     }
 
-    /// Runs on a blocking thread, because it waits for the disk. It completes even if the caller is cancelled.
+    /// Runs on a blocking thread, because it waits for the disk. It completes even if the caller is
+    /// cancelled.
     pub(crate) async fn commit(self) -> Result<()> {
         let wire = self.wire.clone();
         wire.pass(DatabaseStep::Commit).await?;
         blocking(move || {
             let mut tx = self;
-            tx.writer()?.execute_batch("COMMIT").map_err(to_storage_error)?;
+            tx.writer()?
+                .execute_batch("COMMIT")
+                .map_err(to_storage_error)?;
             tx.writer = None;
             Ok(())
         })
@@ -298,7 +370,10 @@ impl SqliteTx {
 impl Drop for SqliteTx {
     fn drop(&mut self) {
         // SQLite has rolled back by itself after some errors, such as a full disk.
-        if let Some(writer) = self.writer.as_ref().filter(|writer| !writer.is_autocommit())
+        if let Some(writer) = self
+            .writer
+            .as_ref()
+            .filter(|writer| !writer.is_autocommit())
             && let Err(error) = writer.execute_batch("ROLLBACK")
         {
             // The next transaction rolls back again before it begins.
@@ -307,7 +382,12 @@ impl Drop for SqliteTx {
     }
 }
 
-fn all<T>(connection: &Connection, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
+fn all<T>(
+    connection: &Connection,
+    sql: Sql,
+    params: &[Param<'_>],
+    map: ReadRow<T>,
+) -> Result<Vec<T>> {
     let mut statement = prepare_and_bind(connection, sql, params)?;
     let mut rows = statement.raw_query();
     let mut values = Vec::new();
@@ -319,25 +399,46 @@ fn all<T>(connection: &Connection, sql: Sql, params: &[Param<'_>], map: ReadRow<
 
 /// Binds each value by the number in its placeholder's name, or else by its place among the names.
 ///
-/// SQLite treats `$1` as a name and numbers names by first appearance. Binding by position would swap the values of
-/// `SELECT $2, $1`. Names in a statement are distinct, so equal counts mean that every placeholder has a value.
-fn prepare_and_bind<'c>(connection: &'c Connection, sql: Sql, params: &[Param<'_>]) -> Result<CachedStatement<'c>> {
-    let mut statement = connection.prepare_cached(sql.text).map_err(to_storage_error)?;
+/// SQLite treats `$1` as a name and numbers names by first appearance. Binding by position would
+/// swap the values of `SELECT $2, $1`. Names in a statement are distinct, so equal counts mean that
+/// every placeholder has a value.
+fn prepare_and_bind<'c>(
+    connection: &'c Connection,
+    sql: Sql,
+    params: &[Param<'_>],
+) -> Result<CachedStatement<'c>> {
+    let mut statement = connection
+        .prepare_cached(sql.text)
+        .map_err(to_storage_error)?;
     let count = statement.parameter_count();
-    assert_eq!(count, params.len(), "placeholders and parameters of {}", sql.text);
+    assert_eq!(
+        count,
+        params.len(),
+        "placeholders and parameters of {}",
+        sql.text
+    );
     for index in 1..=count {
-        let number = statement.parameter_name(index).and_then(|name| match name.strip_prefix('$') {
-            Some(number) => number.parse().ok(),
-            None => Some(index),
-        });
+        let number =
+            statement
+                .parameter_name(index)
+                .and_then(|name| match name.strip_prefix('$') {
+                    Some(number) => number.parse().ok(),
+                    None => Some(index),
+                });
         let param = number.and_then(|number| params.get(number.checked_sub(1)?));
-        let Some(param) = param else { unreachable!("placeholders of {} are not $1 to ${count}", sql.text) };
+        let Some(param) = param else {
+            unreachable!("placeholders of {} are not $1 to ${count}", sql.text)
+        };
         bind(&mut statement, index, *param).map_err(to_storage_error)?;
     }
     Ok(statement)
 }
 
-fn bind(statement: &mut CachedStatement<'_>, index: usize, param: Param<'_>) -> rusqlite::Result<()> {
+fn bind(
+    statement: &mut CachedStatement<'_>,
+    index: usize,
+    param: Param<'_>,
+) -> rusqlite::Result<()> {
     let mut buffer = Uuid::encode_buffer();
     let value = match param {
         Param::Null => ValueRef::Null,
@@ -353,14 +454,22 @@ fn bind(statement: &mut CachedStatement<'_>, index: usize, param: Param<'_>) -> 
 /// Maps an error to the reaction that it needs.
 fn to_storage_error(error: rusqlite::Error) -> StorageError {
     let (code, extended, message) = match &error {
-        rusqlite::Error::SqliteFailure(error, message) => (error.code, error.extended_code, message.as_deref()),
-        rusqlite::Error::SqlInputError { error, msg, .. } => (error.code, error.extended_code, Some(msg.as_str())),
+        rusqlite::Error::SqliteFailure(error, message) => {
+            (error.code, error.extended_code, message.as_deref())
+        }
+        rusqlite::Error::SqlInputError { error, msg, .. } => {
+            (error.code, error.extended_code, Some(msg.as_str()))
+        }
         _ => return StorageError::unavailable(error),
     };
     match (code, extended) {
-        (_, ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => StorageError::Conflict("row"),
+        (_, ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => {
+            StorageError::Conflict("row")
+        }
         (_, ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => StorageError::Conflict("reference"),
-        (ErrorCode::Unknown, _) if message.is_some_and(|message| message.starts_with("no such ")) => {
+        (ErrorCode::Unknown, _)
+            if message.is_some_and(|message| message.starts_with("no such ")) =>
+        {
             StorageError::migration_needed()
         }
         // Its text has the whole statement, which of a migration are hundreds of lines.
@@ -392,16 +501,26 @@ fn create_private(path: &Path) -> Result<()> {
 
 fn connect(path: &Path) -> Result<Connection> {
     let connection =
-        Connection::open_with_flags(path, OPEN_FLAGS | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(to_storage_error)?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(to_storage_error)?;
-    // Without permission to write, SQLite opens the file for reading, and the first write would fail.
+        Connection::open_with_flags(path, OPEN_FLAGS | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+            .map_err(to_storage_error)?;
+    connection
+        .busy_timeout(BUSY_TIMEOUT)
+        .map_err(to_storage_error)?;
+    // Without permission to write, SQLite opens the file for reading, and the first write would
+    // fail.
     if connection.is_readonly(MAIN_DB).map_err(to_storage_error)? {
-        return Err(StorageError::unavailable(std::io::Error::from(std::io::ErrorKind::PermissionDenied)));
+        return Err(StorageError::unavailable(std::io::Error::from(
+            std::io::ErrorKind::PermissionDenied,
+        )));
     }
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(to_storage_error)?;
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+        .map_err(to_storage_error)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     use_wal(&connection)?;
-    connection.execute_batch(PRAGMAS).map_err(to_storage_error)?;
+    connection
+        .execute_batch(PRAGMAS)
+        .map_err(to_storage_error)?;
     Ok(connection)
 }
 
@@ -411,25 +530,32 @@ fn connect(path: &Path) -> Result<Connection> {
 /// [`StorageError::Backup`] if another process has it open.
 pub(crate) async fn leave_wal(path: PathBuf) -> Result<()> {
     blocking(move || {
-        let connection = Connection::open_with_flags(&path, OPEN_FLAGS).map_err(to_storage_error)?;
-        let mode = connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0));
+        let connection =
+            Connection::open_with_flags(&path, OPEN_FLAGS).map_err(to_storage_error)?;
+        let mode = connection.query_row("PRAGMA journal_mode = DELETE", [], |row| {
+            row.get::<_, String>(0)
+        });
         match mode {
             Ok(mode) if mode == "delete" => Ok(()),
             Ok(_) => Err(in_use(&path)),
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => Err(in_use(&path)),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                Err(in_use(&path))
+            }
             Err(error) => Err(to_storage_error(error)),
         }
     })
     .await
 }
 
-/// Enables the write-ahead log. If several processes do so on a new file at once, SQLite reports "busy" to all but one
-/// without waiting. So this function waits and retries.
+/// Enables the write-ahead log. If several processes do so on a new file at once, SQLite reports
+/// "busy" to all but one without waiting. So this function waits and retries.
 fn use_wal(connection: &Connection) -> Result<()> {
     let pause = Duration::from_millis(20);
     let mut left = BUSY_TIMEOUT;
     loop {
-        let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
+        let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| {
+            row.get::<_, String>(0)
+        });
         match mode {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(_) => {
@@ -437,7 +563,10 @@ fn use_wal(connection: &Connection) -> Result<()> {
                     "the file system does not support SQLite's write-ahead log: move the database",
                 ));
             }
-            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && !left.is_zero() => {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && !left.is_zero() =>
+            {
                 left = left.saturating_sub(pause);
                 std::thread::sleep(pause);
             }
@@ -447,7 +576,9 @@ fn use_wal(connection: &Connection) -> Result<()> {
 }
 
 /// Runs work that may wait for the disk or for another process on a blocking thread.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     #[cfg(feature = "test-support")]
     if bellbird_domain::random::simulation::is_running() {
         return work();

@@ -9,13 +9,17 @@ use bellbird_domain::{
 use jiff::Timestamp;
 use uuid::Uuid;
 
-/// A statement from the list of its module. A test prepares each listed statement on both databases.
+/// A statement from the list of its module. A test prepares each listed statement on both
+/// databases.
 ///
 /// Only [`statements!`] makes one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sql {
     /// The constant's name, for messages of that test.
-    #[cfg_attr(not(test), expect(dead_code, reason = "read by the test that prepares every statement"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "read by the test that prepares every statement")
+    )]
     pub(crate) name: &'static str,
     /// The text for SQLite, and for PostgreSQL unless [`Self::on_postgres`] replaces it.
     pub(crate) text: &'static str,
@@ -24,21 +28,35 @@ pub(crate) struct Sql {
 
 impl Sql {
     pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
-        Self { name, text, postgres: text }
+        Self {
+            name,
+            text,
+            postgres: text,
+        }
     }
 
-    /// Replaces the text for PostgreSQL, to add row locks, which SQLite does not have. A statement with an empty first
-    /// text is for PostgreSQL only.
+    /// Replaces the text for PostgreSQL, to add row locks, which SQLite does not have. A statement
+    /// with an empty first text is for PostgreSQL only.
     pub(crate) const fn on_postgres(self, postgres: &'static str) -> Self {
         Self { postgres, ..self }
     }
 
-    /// The statement with a value for each of its names: `SAVE.with(named![user = user, at = now])`.
+    /// The statement with a value for each of its names: `SAVE.with(named![user = user, at =
+    /// now])`.
     pub(crate) fn with<'a>(self, values: &[(&str, Param<'a>)]) -> Bound<'a> {
         let names = names(self.text);
-        let value_of = |name: &&str| values.iter().find(|(given, _)| given == name).map(|(_, value)| *value);
+        let value_of = |name: &&str| {
+            values
+                .iter()
+                .find(|(given, _)| given == name)
+                .map(|(_, value)| *value)
+        };
         let bound: Vec<_> = names.iter().filter_map(value_of).collect();
-        assert!(bound.len() == names.len() && bound.len() == values.len(), "names and values of {}", self.text);
+        assert!(
+            bound.len() == names.len() && bound.len() == values.len(),
+            "names and values of {}",
+            self.text
+        );
         (self, bound)
     }
 }
@@ -46,7 +64,8 @@ impl Sql {
 /// A statement with its values.
 pub(crate) type Bound<'a> = (Sql, Vec<Param<'a>>);
 
-/// The names in a text (`:user`), in the order in which they first appear. SQLite numbers them in this order.
+/// The names in a text (`:user`), in the order in which they first appear. SQLite numbers them in
+/// this order.
 pub(crate) fn names(text: &str) -> Vec<&str> {
     let mut names = Vec::new();
     for (name, _) in text.split(':').skip(1).map(split_name) {
@@ -73,10 +92,14 @@ pub(crate) fn numbered(text: &'static str) -> Cow<'static, str> {
 }
 
 fn split_name(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|c: char| c != '_' && !c.is_ascii_lowercase()).unwrap_or(text.len()))
+    text.split_at(
+        text.find(|c: char| c != '_' && !c.is_ascii_lowercase())
+            .unwrap_or(text.len()),
+    )
 }
 
-/// Declares the statements of a module, and the list of them. `lock` is added at the end on PostgreSQL.
+/// Declares the statements of a module, and the list of them. `lock` is added at the end on
+/// PostgreSQL.
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $text:expr
         $(, lock = $lock:literal)? $(, on_postgres = $postgres:expr)?;)*) => {
@@ -96,8 +119,8 @@ pub(crate) enum Param<'a> {
     Int(i64),
     Text(&'a str),
     Blob(&'a [u8]),
-    /// Sent as lower-case text with hyphens, without allocating a string. Where PostgreSQL has a column of ids, it
-    /// rejects [`Self::Text`].
+    /// Sent as lower-case text with hyphens, without allocating a string. Where PostgreSQL has a
+    /// column of ids, it rejects [`Self::Text`].
     Id(Uuid),
     /// For `= ANY($n)` on PostgreSQL. SQLite has no arrays.
     Blobs(&'a [&'a [u8]]),
@@ -170,9 +193,22 @@ macro_rules! param_ids {
         }
     )*};
 }
-param_ids!(UserId, KeyId, OperatorKeyId, ConnectionId, AccountId, EndpointId, EventId, SyncRunId);
+param_ids!(
+    UserId,
+    KeyId,
+    OperatorKeyId,
+    ConnectionId,
+    AccountId,
+    EndpointId,
+    EventId,
+    SyncRunId
+);
 
 /// Removes U+0000 from a provider's text, because PostgreSQL rejects that character.
 pub(crate) fn strip_nul(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') { Cow::Owned(text.replace('\0', "")) } else { Cow::Borrowed(text) }
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', ""))
+    } else {
+        Cow::Borrowed(text)
+    }
 }

@@ -1,4 +1,5 @@
-//! Where a simulation decides what becomes of a statement. Nothing of it is left without the feature `test-support`.
+//! Where a simulation decides what becomes of a statement. Nothing of it is left without the
+//! feature `test-support`.
 
 #[cfg(feature = "test-support")]
 pub use simulated::*;
@@ -7,7 +8,10 @@ use crate::db::statement::Sql;
 use crate::error::Result;
 
 /// What a caller is about to do, or has done.
-#[cfg_attr(not(feature = "test-support"), expect(unreachable_pub, reason = "simulations use it"))]
+#[cfg_attr(
+    not(feature = "test-support"),
+    expect(unreachable_pub, reason = "simulations use it")
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatabaseStep {
     Read,
@@ -55,12 +59,21 @@ mod simulated {
 
     impl Wire {
         pub(crate) async fn pass(&self, step: DatabaseStep) -> Result<()> {
-            let Some(simulation) = &self.simulation else { return Ok(()) };
-            if simulation.wait(step).await { Ok(()) } else { Err(StorageError::unavailable("simulated")) }
+            let Some(simulation) = &self.simulation else {
+                return Ok(());
+            };
+            if simulation.wait(step).await {
+                Ok(())
+            } else {
+                Err(StorageError::unavailable("simulated"))
+            }
         }
 
         pub(crate) fn statement(&self, sql: Sql) -> Sql {
-            let text = self.simulation.as_ref().map_or(sql.text, |simulation| simulation.statement(sql.text));
+            let text = self
+                .simulation
+                .as_ref()
+                .map_or(sql.text, |simulation| simulation.statement(sql.text));
             Sql { text, ..sql }
         }
     }

@@ -1,8 +1,8 @@
 //! Stores jobs: work that outlives a request. Any instance may claim a job that is due.
 //!
-//! A claim has a lease, after which another task may claim the job, and a fence, a random number. Whatever a job writes
-//! checks the fence in the same transaction: see [`hold`], [`finish`] and [`delete`]. So a holder whose lease was lost
-//! changes nothing.
+//! A claim has a lease, after which another task may claim the job, and a fence, a random number.
+//! Whatever a job writes checks the fence in the same transaction: see [`hold`], [`finish`] and
+//! [`delete`]. So a holder whose lease was lost changes nothing.
 //!
 //! The transaction that adds or deletes a subject also adds or deletes its jobs.
 
@@ -16,7 +16,8 @@ use crate::db::{Bound, Db, Row, Tx, params, statements};
 use crate::error::Result;
 use crate::{Jobs, StorageError};
 
-/// The kinds of jobs whose rows this crate adds and deletes. Other kinds have one job with an empty subject.
+/// The kinds of jobs whose rows this crate adds and deletes. Other kinds have one job with an empty
+/// subject.
 pub mod job_kinds {
     /// Subject: the connection's id.
     pub const REFRESH: &str = "refresh";
@@ -32,9 +33,10 @@ pub mod job_kinds {
     pub const PROVIDER_USER: &str = "provider_user";
 }
 
-/// Claims one job: with a larger or unknown number, PostgreSQL may sort the backlog or scan the table. `MATERIALIZED`
-/// makes it pick the row once, however it joins. `$lock` skips rows that another instance is claiming. A job is due at
-/// its time if no lease exists, and when a lease has expired. Its holder was killed, which counts as a failure.
+/// Claims one job: with a larger or unknown number, PostgreSQL may sort the backlog or scan the
+/// table. `MATERIALIZED` makes it pick the row once, however it joins. `$lock` skips rows that
+/// another instance is claiming. A job is due at its time if no lease exists, and when a lease has
+/// expired. Its holder was killed, which counts as a failure.
 macro_rules! claim_due {
     ($lock:literal) => {
         concat!(
@@ -135,13 +137,14 @@ statements! {
 
     DELETE_OF_USER = "DELETE FROM jobs WHERE user_id = $1";
 
-    /// Requests a run at `$4`, or `$4 - $5` after the last start if that one is after `$5`. An earlier time stays,
-    /// unless it belongs to the current run.
+    /// Requests a run at `$4`, or `$4 - $5` after the last start if that one is after `$5`. An
+    /// earlier time stays, unless it belongs to the current run.
     REQUEST = request!("");
 
     REQUEST_FOR_USER = request!("is_requested = 1, ");
 
-    /// The holder loses its lease. An earlier time stays, also that of the run that was interrupted.
+    /// The holder loses its lease. An earlier time stays, also that of the run that was
+    /// interrupted.
     RESTART = "UPDATE jobs SET run_at = CASE WHEN run_at <= $4 OR $4 IS NULL THEN run_at ELSE $4 END, attempts = 0,
             last_error = NULL, lease_until = NULL, fence = NULL
         WHERE user_id = $1 AND kind = $2 AND subject = $3";
@@ -159,7 +162,11 @@ pub struct JobKey {
 
 impl JobKey {
     pub fn new(kind: &'static str, user_id: UserId, subject: impl ToString) -> Self {
-        Self { kind, user_id, subject: subject.to_string() }
+        Self {
+            kind,
+            user_id,
+            subject: subject.to_string(),
+        }
     }
 
     /// The only job of a kind that serves all users.
@@ -176,7 +183,8 @@ pub struct ClaimedJob {
     pub provider: String,
     /// Runs since the last success.
     pub attempts: u32,
-    /// Whether the lease of the run before had expired: its process was killed. `attempts` counts that run.
+    /// Whether the lease of the run before had expired: its process was killed. `attempts` counts
+    /// that run.
     pub was_interrupted: bool,
     /// Whether a person or a program asked for this run. Known of due jobs only.
     pub is_requested: bool,
@@ -202,19 +210,29 @@ impl ClaimedJob {
 impl Jobs<'_> {
     /// Adds a job, unless it exists.
     pub async fn insert(self, key: &JobKey, provider: &str, run_at: Timestamp) -> Result<()> {
-        self.0.db.run(INSERT, job_params![key, provider, run_at]).await.map(|_| ())
+        self.0
+            .db
+            .run(INSERT, job_params![key, provider, run_at])
+            .await
+            .map(|_| ())
     }
 
-    /// Claims a job, due or not. None while another task holds its lease, or if there is no such job.
-    pub async fn claim(self, key: &JobKey, now: Timestamp, lease_until: Timestamp) -> Result<Option<ClaimedJob>> {
+    /// Claims a job, due or not. None while another task holds its lease, or if there is no such
+    /// job.
+    pub async fn claim(
+        self,
+        key: &JobKey,
+        now: Timestamp,
+        lease_until: Timestamp,
+    ) -> Result<Option<ClaimedJob>> {
         let fence = new_fence();
         let values = job_params![key, now, lease_until, fence, self.0.holder];
         let found = self.0.db.write_one(CLAIM, values, claimed).await?;
         Ok(found.map(|(provider, attempts)| by_key(key, provider, attempts, fence)))
     }
 
-    /// Claims the longest due job of a kind and provider. An expired lease counts as due, and as a failed run, because
-    /// its holder was killed.
+    /// Claims the longest due job of a kind and provider. An expired lease counts as due, and as a
+    /// failed run, because its holder was killed.
     pub async fn claim_due(
         self,
         kind: &'static str,
@@ -226,35 +244,59 @@ impl Jobs<'_> {
             return Ok(None);
         }
         let is_sqlite = matches!(self.0.db, Db::Sqlite(_));
-        if is_sqlite && self.0.db.one(IS_DUE, params![kind, provider, now], |_| Ok(())).await?.is_none() {
+        if is_sqlite
+            && self
+                .0
+                .db
+                .one(IS_DUE, params![kind, provider, now], |_| Ok(()))
+                .await?
+                .is_none()
+        {
             return Ok(None);
         }
         let fence = new_fence();
         let values = params![kind, provider, now, lease_until, fence, self.0.holder];
         let found = self.0.db.write_one(CLAIM_DUE, values, due).await?;
-        Ok(found.map(|(user_id, subject, attempts, was_interrupted, is_requested)| ClaimedJob {
-            key: JobKey { kind, user_id, subject },
-            provider: provider.to_owned(),
-            attempts,
-            was_interrupted,
-            is_requested,
-            fence,
-        }))
+        Ok(found.map(
+            |(user_id, subject, attempts, was_interrupted, is_requested)| ClaimedJob {
+                key: JobKey {
+                    kind,
+                    user_id,
+                    subject,
+                },
+                provider: provider.to_owned(),
+                attempts,
+                was_interrupted,
+                is_requested,
+                fence,
+            },
+        ))
     }
 
     /// Extends the lease. Returns false, and changes nothing, if the lease was lost.
     pub async fn renew(self, claim: &ClaimedJob, lease_until: Timestamp) -> Result<bool> {
-        Ok(self.0.db.run(RENEW, job_params![claim.key, claim.fence, lease_until]).await? > 0)
+        Ok(self
+            .0
+            .db
+            .run(RENEW, job_params![claim.key, claim.fence, lease_until])
+            .await?
+            > 0)
     }
 
-    /// Releases a job after a success, until `next` or an earlier run that was requested meanwhile. None: until it is
-    /// requested. Returns false, and changes nothing, if the lease was lost.
+    /// Releases a job after a success, until `next` or an earlier run that was requested meanwhile.
+    /// None: until it is requested. Returns false, and changes nothing, if the lease was lost.
     pub async fn finish(self, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
-        Ok(self.0.db.run(FINISH, job_params![claim.key, claim.fence, next]).await? > 0)
+        Ok(self
+            .0
+            .db
+            .run(FINISH, job_params![claim.key, claim.fence, next])
+            .await?
+            > 0)
     }
 
-    /// Releases a job after a failure, with an error for the operator, until `retry_at` or an earlier run that was
-    /// requested meanwhile. Returns false, and changes nothing, if the lease was lost.
+    /// Releases a job after a failure, with an error for the operator, until `retry_at` or an
+    /// earlier run that was requested meanwhile. Returns false, and changes nothing, if the lease
+    /// was lost.
     pub async fn fail(self, claim: &ClaimedJob, error: &str, retry_at: Timestamp) -> Result<bool> {
         self.release_unfinished(claim, Some(error), retry_at).await
     }
@@ -266,30 +308,71 @@ impl Jobs<'_> {
 
     /// Releases a claimed job until then, without a run.
     pub async fn defer(self, claim: &ClaimedJob, until: Timestamp) -> Result<bool> {
-        Ok(self.0.db.run(DEFER, job_params![claim.key, claim.fence, until]).await? > 0)
+        Ok(self
+            .0
+            .db
+            .run(DEFER, job_params![claim.key, claim.fence, until])
+            .await?
+            > 0)
     }
 
-    async fn release_unfinished(self, claim: &ClaimedJob, error: Option<&str>, until: Timestamp) -> Result<bool> {
-        Ok(self.0.db.run(FAIL, job_params![claim.key, claim.fence, until, error]).await? > 0)
+    async fn release_unfinished(
+        self,
+        claim: &ClaimedJob,
+        error: Option<&str>,
+        until: Timestamp,
+    ) -> Result<bool> {
+        Ok(self
+            .0
+            .db
+            .run(FAIL, job_params![claim.key, claim.fence, until, error])
+            .await?
+            > 0)
     }
 
-    /// Requests a run: now, or `at_most_every` after the last start if that is later. An earlier time stays. While the
-    /// job runs, the next run waits for its end. Returns false if there is no such job.
-    pub async fn request(self, key: &JobKey, now: Timestamp, at_most_every: SignedDuration) -> Result<bool> {
-        let since = now.saturating_sub(at_most_every).map_err(StorageError::unavailable)?;
+    /// Requests a run: now, or `at_most_every` after the last start if that is later. An earlier
+    /// time stays. While the job runs, the next run waits for its end. Returns false if there is no
+    /// such job.
+    pub async fn request(
+        self,
+        key: &JobKey,
+        now: Timestamp,
+        at_most_every: SignedDuration,
+    ) -> Result<bool> {
+        let since = now
+            .saturating_sub(at_most_every)
+            .map_err(StorageError::unavailable)?;
         Ok(self.0.db.run(REQUEST, job_params![key, now, since]).await? > 0)
     }
 }
 
-/// As `storage.jobs().request`, in a transaction, and for a person or a program, whose user the run is charged to.
-pub(crate) async fn request(tx: &mut Tx, key: &JobKey, now: Timestamp, at_most_every: SignedDuration) -> Result<bool> {
-    let since = now.saturating_sub(at_most_every).map_err(StorageError::unavailable)?;
-    Ok(tx.run(REQUEST_FOR_USER, job_params![key, now, since]).await? > 0)
+/// As `storage.jobs().request`, in a transaction, and for a person or a program, whose user the run
+/// is charged to.
+pub(crate) async fn request(
+    tx: &mut Tx,
+    key: &JobKey,
+    now: Timestamp,
+    at_most_every: SignedDuration,
+) -> Result<bool> {
+    let since = now
+        .saturating_sub(at_most_every)
+        .map_err(StorageError::unavailable)?;
+    Ok(tx
+        .run(REQUEST_FOR_USER, job_params![key, now, since])
+        .await?
+        > 0)
 }
 
 /// As `storage.jobs().insert`. None: due on request only.
-pub(crate) async fn insert(tx: &mut Tx, key: &JobKey, provider: &str, run_at: Option<Timestamp>) -> Result<()> {
-    tx.run(INSERT, job_params![key, provider, run_at]).await.map(|_| ())
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    key: &JobKey,
+    provider: &str,
+    run_at: Option<Timestamp>,
+) -> Result<()> {
+    tx.run(INSERT, job_params![key, provider, run_at])
+        .await
+        .map(|_| ())
 }
 
 /// As `storage.jobs().claim`.
@@ -301,12 +384,18 @@ pub(crate) async fn claim(
     lease_until: Timestamp,
 ) -> Result<Option<ClaimedJob>> {
     let fence = new_fence();
-    let found = tx.one(CLAIM, job_params![key, now, lease_until, fence, holder], claimed).await?;
+    let found = tx
+        .one(
+            CLAIM,
+            job_params![key, now, lease_until, fence, holder],
+            claimed,
+        )
+        .await?;
     Ok(found.map(|(provider, attempts)| by_key(key, provider, attempts, fence)))
 }
 
-/// The first part of a batch that writes for a claim, after the lock on the user's row: locks the job. No row if the
-/// lease was lost.
+/// The first part of a batch that writes for a claim, after the lock on the user's row: locks the
+/// job. No row if the lease was lost.
 pub(crate) fn held(claim: &ClaimedJob) -> Bound<'_> {
     (HELD, job_params![claim.key, claim.fence].to_vec())
 }
@@ -318,12 +407,22 @@ pub(crate) fn finished(claim: &ClaimedJob, next: Option<Timestamp>) -> Bound<'_>
 
 /// Locks the job until the end of the transaction. Returns false if the lease was lost.
 pub(crate) async fn hold(tx: &mut Tx, claim: &ClaimedJob) -> Result<bool> {
-    Ok(tx.one(HELD, job_params![claim.key, claim.fence], |_| Ok(())).await?.is_some())
+    Ok(tx
+        .one(HELD, job_params![claim.key, claim.fence], |_| Ok(()))
+        .await?
+        .is_some())
 }
 
 /// As `storage.jobs().finish`.
-pub(crate) async fn finish(tx: &mut Tx, claim: &ClaimedJob, next: Option<Timestamp>) -> Result<bool> {
-    Ok(tx.run(FINISH, job_params![claim.key, claim.fence, next]).await? > 0)
+pub(crate) async fn finish(
+    tx: &mut Tx,
+    claim: &ClaimedJob,
+    next: Option<Timestamp>,
+) -> Result<bool> {
+    Ok(tx
+        .run(FINISH, job_params![claim.key, claim.fence, next])
+        .await?
+        > 0)
 }
 
 /// Deletes a job that is done for good. Returns false if the lease was lost.
@@ -333,7 +432,10 @@ pub(crate) async fn delete(tx: &mut Tx, claim: &ClaimedJob) -> Result<bool> {
 
 /// As `storage.jobs().renew`.
 pub(crate) async fn renew(tx: &mut Tx, claim: &ClaimedJob, lease_until: Timestamp) -> Result<bool> {
-    Ok(tx.run(RENEW, job_params![claim.key, claim.fence, lease_until]).await? > 0)
+    Ok(tx
+        .run(RENEW, job_params![claim.key, claim.fence, lease_until])
+        .await?
+        > 0)
 }
 
 /// Deletes a job unless a task holds its lease.
@@ -348,18 +450,27 @@ pub(crate) async fn delete_of_user(tx: &mut Tx, user: UserId) -> Result<()> {
 
 /// Deletes all jobs of a subject. Their holders lose their leases.
 pub(crate) async fn delete_of(tx: &mut Tx, user: UserId, subject: &str) -> Result<()> {
-    tx.run(DELETE_OF_SUBJECT, params![user, subject]).await.map(|_| ())
+    tx.run(DELETE_OF_SUBJECT, params![user, subject])
+        .await
+        .map(|_| ())
 }
 
-/// Starts a job again, because its subject has changed: its holder loses the lease, and its failures are forgiven. It
-/// is due at `run_at` or at an earlier planned time.
+/// Starts a job again, because its subject has changed: its holder loses the lease, and its
+/// failures are forgiven. It is due at `run_at` or at an earlier planned time.
 pub(crate) async fn restart(tx: &mut Tx, key: &JobKey, run_at: Option<Timestamp>) -> Result<()> {
     tx.run(RESTART, job_params![key, run_at]).await.map(|_| ())
 }
 
 /// A claim whose caller runs the job at once, however often it was interrupted.
 fn by_key(key: &JobKey, provider: String, attempts: u32, fence: i64) -> ClaimedJob {
-    ClaimedJob { key: key.clone(), provider, attempts, was_interrupted: false, is_requested: false, fence }
+    ClaimedJob {
+        key: key.clone(),
+        provider,
+        attempts,
+        was_interrupted: false,
+        is_requested: false,
+        fence,
+    }
 }
 
 fn new_fence() -> i64 {
@@ -372,5 +483,11 @@ fn claimed(row: &Row<'_>) -> Result<(String, u32)> {
 
 fn due(row: &Row<'_>) -> Result<(UserId, String, u32, bool, bool)> {
     let was_interrupted = row.opt_text(3)? == Some("interrupted");
-    Ok((row.id(0)?, row.text(1)?.to_owned(), row.attempts(2)?, was_interrupted, row.int(4)? == 1))
+    Ok((
+        row.id(0)?,
+        row.text(1)?.to_owned(),
+        row.attempts(2)?,
+        was_interrupted,
+        row.int(4)? == 1,
+    ))
 }

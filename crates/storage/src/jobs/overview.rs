@@ -55,7 +55,10 @@ impl Jobs<'_> {
 
     /// Lists jobs whose last run failed, most failures first.
     pub async fn list_failing(self, limit: u32) -> Result<Vec<FailingJob>> {
-        self.0.db.all(LIST_FAILING, params![i64::from(limit)], failing).await
+        self.0
+            .db
+            .all(LIST_FAILING, params![i64::from(limit)], failing)
+            .await
     }
 }
 

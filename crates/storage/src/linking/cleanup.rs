@@ -13,7 +13,8 @@ use crate::linking::consent_sessions::delete_secrets;
 use crate::locks::lock_user_if_exists;
 use crate::{ConsentSessions, StorageError};
 
-/// How long an expired link or consent session is kept, so that its user can read why it no longer works.
+/// How long an expired link or consent session is kept, so that its user can read why it no longer
+/// works.
 const EXPIRED_RETENTION: SignedDuration = SignedDuration::from_hours(24);
 /// Far longer than any provider repeats an event.
 const PROVIDER_EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -22,8 +23,8 @@ const SETUP_TOKEN_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24
 /// Rows deleted in one transaction: few enough that other writers hardly wait.
 const DELETE_BATCH_SIZE: i64 = 200;
 
-/// Deletes up to `$2` rows. On PostgreSQL, `$lock` skips rows that another transaction has locked, and a later cleanup
-/// deletes them. `MATERIALIZED` picks the rows once, as in `jobs/mod.rs`.
+/// Deletes up to `$2` rows. On PostgreSQL, `$lock` skips rows that another transaction has locked,
+/// and a later cleanup deletes them. `MATERIALIZED` picks the rows once, as in `jobs/mod.rs`.
 macro_rules! delete_some {
     ($table:literal, $key:literal, $rest:literal, $lock:literal) => {
         concat!(
@@ -74,7 +75,8 @@ statements! {
     DELETE_SESSIONS = delete_some!("sessions", "user_id, id", "expires_at <= $1", ""),
         on_postgres = delete_some!("sessions", "user_id, id", "expires_at <= $1", " FOR UPDATE SKIP LOCKED");
 
-    /// A session with credentials stays until it has ended, because only its secret knows the consent.
+    /// A session with credentials stays until it has ended, because only its secret knows the
+    /// consent.
     LIST_OUTDATED_SESSIONS = "SELECT user_id, id FROM consent_sessions
         WHERE expires_at <= $1 AND phase <> 'credentials_obtained' ORDER BY expires_at LIMIT $2";
 
@@ -91,31 +93,64 @@ statements! {
 }
 
 impl ConsentSessions<'_> {
-    /// Deletes sessions, sign-in links and unclaimed setup tokens that have expired, links and consent sessions 24
-    /// hours after they expire, claimed setup tokens 30 days after that, and provider events after 30 days. A consent
-    /// session stays while it is leased, or if it has credentials and has not ended. Returns the number of deleted
-    /// rows, without secrets.
+    /// Deletes sessions, sign-in links and unclaimed setup tokens that have expired, links and
+    /// consent sessions 24 hours after they expire, claimed setup tokens 30 days after that, and
+    /// provider events after 30 days. A consent session stays while it is leased, or if it has
+    /// credentials and has not ended. Returns the number of deleted rows, without secrets.
     ///
     /// It works in small transactions, so the caller may cancel it at any time.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
-        let expired = now.saturating_sub(EXPIRED_RETENTION).map_err(StorageError::unavailable)?;
-        let received = now.saturating_sub(PROVIDER_EVENT_RETENTION).map_err(StorageError::unavailable)?;
-        let token_expired = now.saturating_sub(SETUP_TOKEN_RETENTION).map_err(StorageError::unavailable)?;
-        let links = self.delete_in_steps(HAS_OUTDATED_LINKS, DELETE_LINKS, expired).await?;
+        let expired = now
+            .saturating_sub(EXPIRED_RETENTION)
+            .map_err(StorageError::unavailable)?;
+        let received = now
+            .saturating_sub(PROVIDER_EVENT_RETENTION)
+            .map_err(StorageError::unavailable)?;
+        let token_expired = now
+            .saturating_sub(SETUP_TOKEN_RETENTION)
+            .map_err(StorageError::unavailable)?;
+        let links = self
+            .delete_in_steps(HAS_OUTDATED_LINKS, DELETE_LINKS, expired)
+            .await?;
         let sessions = self.delete_outdated_sessions(expired, now).await?;
-        let events = self.delete_in_steps(HAS_OUTDATED_EVENTS, DELETE_EVENTS, received).await?;
-        let tokens = self.delete_in_steps(HAS_OUTDATED_SETUP_TOKENS, DELETE_SETUP_TOKENS, token_expired).await?;
-        let unclaimed = self.delete_in_steps(HAS_OUTDATED_UNCLAIMED_TOKENS, DELETE_UNCLAIMED_TOKENS, now).await?;
-        let sign_in_links = self.delete_in_steps(HAS_OUTDATED_SIGN_IN_LINKS, DELETE_SIGN_IN_LINKS, now).await?;
-        let signed_in = self.delete_in_steps(HAS_OUTDATED_SESSIONS, DELETE_SESSIONS, now).await?;
+        let events = self
+            .delete_in_steps(HAS_OUTDATED_EVENTS, DELETE_EVENTS, received)
+            .await?;
+        let tokens = self
+            .delete_in_steps(
+                HAS_OUTDATED_SETUP_TOKENS,
+                DELETE_SETUP_TOKENS,
+                token_expired,
+            )
+            .await?;
+        let unclaimed = self
+            .delete_in_steps(HAS_OUTDATED_UNCLAIMED_TOKENS, DELETE_UNCLAIMED_TOKENS, now)
+            .await?;
+        let sign_in_links = self
+            .delete_in_steps(HAS_OUTDATED_SIGN_IN_LINKS, DELETE_SIGN_IN_LINKS, now)
+            .await?;
+        let signed_in = self
+            .delete_in_steps(HAS_OUTDATED_SESSIONS, DELETE_SESSIONS, now)
+            .await?;
         Ok(links + sessions + events + tokens + unclaimed + sign_in_links + signed_in)
     }
 
     /// Checks before each step whether a row is left, because a step takes SQLite's one writer.
     async fn delete_in_steps(self, has_any: Sql, delete: Sql, until: Timestamp) -> Result<u64> {
         let mut deleted = 0;
-        while self.0.db.one(has_any, params![until], |_| Ok(())).await?.is_some() {
-            match self.0.db.run(delete, params![until, DELETE_BATCH_SIZE]).await? {
+        while self
+            .0
+            .db
+            .one(has_any, params![until], |_| Ok(()))
+            .await?
+            .is_some()
+        {
+            match self
+                .0
+                .db
+                .run(delete, params![until, DELETE_BATCH_SIZE])
+                .await?
+            {
                 // Another transaction has locked the rows that are left.
                 0 => break,
                 rows => deleted += rows,
@@ -128,7 +163,15 @@ impl ConsentSessions<'_> {
         let mut deleted = 0;
         loop {
             let id = |row: &Row<'_>| Ok((row.id(0)?, row.id(1)?));
-            let outdated = self.0.db.all(LIST_OUTDATED_SESSIONS, params![expired, DELETE_BATCH_SIZE], id).await?;
+            let outdated = self
+                .0
+                .db
+                .all(
+                    LIST_OUTDATED_SESSIONS,
+                    params![expired, DELETE_BATCH_SIZE],
+                    id,
+                )
+                .await?;
             let mut by_user: BTreeMap<UserId, Vec<Uuid>> = BTreeMap::new();
             for (user, session) in outdated {
                 by_user.entry(user).or_default().push(session);
@@ -144,7 +187,12 @@ impl ConsentSessions<'_> {
         }
     }
 
-    async fn delete_sessions_of(self, user: UserId, sessions: &[Uuid], now: Timestamp) -> Result<u64> {
+    async fn delete_sessions_of(
+        self,
+        user: UserId,
+        sessions: &[Uuid],
+        now: Timestamp,
+    ) -> Result<u64> {
         let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
             tx.rollback().await;
@@ -152,8 +200,17 @@ impl ConsentSessions<'_> {
         }
         let mut deleted = Vec::with_capacity(sessions.len());
         for session in sessions {
-            jobs::delete_free(&mut tx, &JobKey::new(job_kinds::CONSENT_SESSION, user, session), now).await?;
-            if tx.run(DELETE_SESSION, params![user, Param::Id(*session)]).await? > 0 {
+            jobs::delete_free(
+                &mut tx,
+                &JobKey::new(job_kinds::CONSENT_SESSION, user, session),
+                now,
+            )
+            .await?;
+            if tx
+                .run(DELETE_SESSION, params![user, Param::Id(*session)])
+                .await?
+                > 0
+            {
                 deleted.push((user, *session));
             }
         }

@@ -1,8 +1,8 @@
-//! Records the progress of consent sessions: callback parameters become credentials, and credentials become a
-//! connection.
+//! Records the progress of consent sessions: callback parameters become credentials, and
+//! credentials become a connection.
 //!
-//! Each result is sealed and stored before the next step, so a killed program continues where it stopped. An open
-//! session has a job (see `jobs/mod.rs`), which ends with the session.
+//! Each result is sealed and stored before the next step, so a killed program continues where it
+//! stopped. An open session has a job (see `jobs/mod.rs`), which ends with the session.
 
 use bellbird_domain::{Confirmation, LinkPhase};
 use jiff::Timestamp;
@@ -41,11 +41,13 @@ statements! {
         WHERE user_id = $1 AND id = $2";
 }
 
-/// The right to work on one session, until the lease of its job ends and another instance claims it.
+/// The right to work on one session, until the lease of its job ends and another instance claims
+/// it.
 #[derive(Debug)]
 pub struct ClaimedConsentSession {
     pub session: ConsentSession,
-    /// The callback parameters, or the credentials obtained for them. None also if the secret cannot be opened.
+    /// The callback parameters, or the credentials obtained for them. None also if the secret
+    /// cannot be opened.
     pub secret: Option<SecretString>,
     pub job: ClaimedJob,
 }
@@ -53,17 +55,19 @@ pub struct ClaimedConsentSession {
 impl ClaimedConsentSession {
     /// Whether the user already had the consent with this provider id when the session started.
     pub fn had_consent(&self, consent: &str) -> bool {
-        self.session.known_consents.contains(&known_consent_digest(&self.session.state_hash, consent))
+        self.session
+            .known_consents
+            .contains(&known_consent_digest(&self.session.state_hash, consent))
     }
 }
 
 impl ConsentSessions<'_> {
-    /// Seals the parameters of the first callback, records whether the user confirmed, and claims the session. Of
-    /// several concurrent callers, exactly one gets the claim. None if the state is unknown, the session has expired,
-    /// or a callback was received before.
+    /// Seals the parameters of the first callback, records whether the user confirmed, and claims
+    /// the session. Of several concurrent callers, exactly one gets the claim. None if the state is
+    /// unknown, the session has expired, or a callback was received before.
     ///
-    /// `browser` is the cookie of the browser that confirms the session, if it is another one than that which started
-    /// it. From then on, the session is bound to this browser.
+    /// `browser` is the cookie of the browser that confirms the session, if it is another one than
+    /// that which started it. From then on, the session is bound to this browser.
     pub async fn receive_callback(
         self,
         state: &str,
@@ -73,7 +77,9 @@ impl ConsentSessions<'_> {
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedConsentSession>> {
         let found = self.find(state).await?;
-        let Some(found) = found.filter(|found| found.phase == LinkPhase::Started && found.expires_at > now) else {
+        let Some(found) =
+            found.filter(|found| found.phase == LinkPhase::Started && found.expires_at > now)
+        else {
             return Ok(None);
         };
         let mut tx = self.0.db.begin().await?;
@@ -82,29 +88,49 @@ impl ConsentSessions<'_> {
         }
         let state_hash = hash(state);
         let browser_hash = browser.map(hash);
-        let browser_hash = browser_hash.as_ref().map_or(found.browser_hash.as_slice(), AsRef::as_ref);
-        let values = params![state_hash.as_ref(), now, confirmation.as_str(), browser_hash];
+        let browser_hash = browser_hash
+            .as_ref()
+            .map_or(found.browser_hash.as_slice(), AsRef::as_ref);
+        let values = params![
+            state_hash.as_ref(),
+            now,
+            confirmation.as_str(),
+            browser_hash
+        ];
         let Some(session) = tx.one(RECEIVE_CALLBACK, values, session).await? else {
             tx.rollback().await;
             return Ok(None);
         };
-        // An earlier claim loses its lease. If this one is killed, the job is due when its lease ends.
+        // An earlier claim loses its lease. If this one is killed, the job is due when its lease
+        // ends.
         let key = session.job();
         jobs::restart(&mut tx, &key, Some(now)).await?;
         let Some(job) = jobs::claim(&mut tx, self.0.holder, &key, now, lease_until).await? else {
             tx.rollback().await;
             return Ok(None);
         };
-        self.0.secrets().store(&mut tx, &session.secret_slot(), callback_params).await?;
+        self.0
+            .secrets()
+            .store(&mut tx, &session.secret_slot(), callback_params)
+            .await?;
         tx.commit().await?;
-        Ok(Some(ClaimedConsentSession { session, secret: Some(callback_params.clone()), job }))
+        Ok(Some(ClaimedConsentSession {
+            session,
+            secret: Some(callback_params.clone()),
+            job,
+        }))
     }
 
-    /// The open session of a claimed job. If its secret cannot be opened, it has none, so that the caller can end the
-    /// session.
+    /// The open session of a claimed job. If its secret cannot be opened, it has none, so that the
+    /// caller can end the session.
     pub async fn find_claimed(self, job: &ClaimedJob) -> Result<Option<ClaimedConsentSession>> {
         let id = job.subject_id::<Uuid>();
-        let Some(session) = self.0.db.one(FIND, params![job.user_id(), Param::Id(id)], session).await? else {
+        let Some(session) = self
+            .0
+            .db
+            .one(FIND, params![job.user_id(), Param::Id(id)], session)
+            .await?
+        else {
             return Ok(None);
         };
         let secret = match self.0.secrets().find(&session.secret_slot()).await {
@@ -114,11 +140,15 @@ impl ConsentSessions<'_> {
             }
             found => found?,
         };
-        Ok(Some(ClaimedConsentSession { session, secret, job: job.clone() }))
+        Ok(Some(ClaimedConsentSession {
+            session,
+            secret,
+            job: job.clone(),
+        }))
     }
 
-    /// Seals the credentials in place of the callback parameters, and extends the lease. Returns false, and changes
-    /// nothing, if the lease was lost.
+    /// Seals the credentials in place of the callback parameters, and extends the lease. Returns
+    /// false, and changes nothing, if the lease was lost.
     pub async fn store_credentials(
         self,
         claim: &ClaimedConsentSession,
@@ -130,29 +160,55 @@ impl ConsentSessions<'_> {
         let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user_id).await?
             || !jobs::renew(&mut tx, &claim.job, lease_until).await?
-            || tx.run(STORE_CREDENTIALS, params![user_id, Param::Id(id), now]).await? == 0
+            || tx
+                .run(STORE_CREDENTIALS, params![user_id, Param::Id(id), now])
+                .await?
+                == 0
         {
             tx.rollback().await;
             return Ok(false);
         }
-        self.0.secrets().store(&mut tx, &claim.session.secret_slot(), credentials).await?;
+        self.0
+            .secrets()
+            .store(&mut tx, &claim.session.secret_slot(), credentials)
+            .await?;
         tx.commit().await?;
         Ok(true)
     }
 
-    /// Ends a session and deletes its secret. `outcome` is one word. The claim's session names the connections that it
-    /// created, repaired or renewed, after which its link session has connected, and why it failed. Returns false, and
-    /// changes nothing, if the lease was lost.
+    /// Ends a session and deletes its secret. `outcome` is one word. The claim's session names the
+    /// connections that it created, repaired or renewed, after which its link session has
+    /// connected, and why it failed. Returns false, and changes nothing, if the lease was lost.
     pub async fn end(self, claim: &ClaimedConsentSession, outcome: &str) -> Result<bool> {
         let ConsentSession { user_id, id, .. } = claim.session;
         let mut tx = self.0.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, user_id).await? || !jobs::delete(&mut tx, &claim.job).await? {
+        if !lock_user_if_exists(&mut tx, user_id).await?
+            || !jobs::delete(&mut tx, &claim.job).await?
+        {
             tx.rollback().await;
             return Ok(false);
         }
-        let connections: Vec<String> = claim.session.connections.iter().map(ToString::to_string).collect();
-        let (connections, reason) = (connections.join(" "), claim.session.failure_reason.as_deref());
-        tx.run(END, params![user_id, Param::Id(id), outcome, connections.as_str(), reason]).await?;
+        let connections: Vec<String> = claim
+            .session
+            .connections
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let (connections, reason) = (
+            connections.join(" "),
+            claim.session.failure_reason.as_deref(),
+        );
+        tx.run(
+            END,
+            params![
+                user_id,
+                Param::Id(id),
+                outcome,
+                connections.as_str(),
+                reason
+            ],
+        )
+        .await?;
         if !connections.is_empty() {
             links::set_connected(&mut tx, user_id, claim.session.link_id).await?;
         }

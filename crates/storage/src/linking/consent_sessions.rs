@@ -1,6 +1,6 @@
-//! Stores consent sessions: one visit of a user's browser to a provider's consent page, found by the SHA-256 of its
-//! OAuth
-//! `state`. `consent_session_claims.rs` continues a session after its callback.
+//! Stores consent sessions: one visit of a user's browser to a provider's consent page, found by
+//! the SHA-256 of its OAuth `state`. `consent_session_claims.rs` continues a session after its
+//! callback.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bellbird_domain::{Confirmation, ConnectionId, LinkPhase, UserId};
@@ -85,7 +85,8 @@ pub struct NewConsentSession<'a> {
     pub provider: &'a str,
     /// The connection to repair. None: a new connection.
     pub connection_id: Option<ConnectionId>,
-    /// The provider's ids of the consents that the user already has. Only salted digests of them are stored.
+    /// The provider's ids of the consents that the user already has. Only salted digests of them
+    /// are stored.
     pub known_consents: &'a [&'a str],
     /// The cookie of the browser that starts the session. Only its SHA-256 is stored.
     pub browser: &'a str,
@@ -138,29 +139,46 @@ pub struct OtherConsentSession {
 }
 
 impl ConsentSessions<'_> {
-    /// Lists other consent sessions of the same user and provider that were created at `since` or later.
-    pub async fn list_other(self, session: &ConsentSession, since: Timestamp) -> Result<Vec<OtherConsentSession>> {
-        let values = params![session.user_id, session.provider.as_str(), Param::Id(session.id), since];
+    /// Lists other consent sessions of the same user and provider that were created at `since` or
+    /// later.
+    pub async fn list_other(
+        self,
+        session: &ConsentSession,
+        since: Timestamp,
+    ) -> Result<Vec<OtherConsentSession>> {
+        let values = params![
+            session.user_id,
+            session.provider.as_str(),
+            Param::Id(session.id),
+            since
+        ];
         self.0.db.all(LIST_OTHERS, values, other_session).await
     }
 
-    /// Stores a session in the phase [`LinkPhase::Started`]. Returns false, and stores nothing, if too many are open.
+    /// Stores a session in the phase [`LinkPhase::Started`]. Returns false, and stores nothing, if
+    /// too many are open.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`](crate::StorageError::NotFound) if the user or the connection to repair does not
-    /// exist, [`StorageError::Conflict`](crate::StorageError::Conflict) if the state does.
+    /// [`StorageError::NotFound`](crate::StorageError::NotFound) if the user or the connection to
+    /// repair does not exist, [`StorageError::Conflict`](crate::StorageError::Conflict) if the
+    /// state does.
     pub async fn insert(self, new: &NewConsentSession<'_>, now: Timestamp) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
         lock_user(&mut tx, new.user_id).await?;
-        let open = tx.one(COUNT_OPEN, params![new.user_id, new.provider, now], count).await?;
+        let open = tx
+            .one(COUNT_OPEN, params![new.user_id, new.provider, now], count)
+            .await?;
         if open.is_some_and(|open| open >= new.open_max) {
             tx.rollback().await;
             return Ok(false);
         }
         require_connection(&mut tx, new.user_id, new.connection_id).await?;
         let (id, state, browser) = (Uuid::now_v7(), hash(new.state), hash(new.browser));
-        let known_consents: Vec<String> =
-            new.known_consents.iter().map(|consent| known_consent_digest(state.as_ref(), consent)).collect();
+        let known_consents: Vec<String> = new
+            .known_consents
+            .iter()
+            .map(|consent| known_consent_digest(state.as_ref(), consent))
+            .collect();
         let known_consents = known_consents.join(" ");
         let values = params![
             new.user_id,
@@ -174,7 +192,9 @@ impl ConsentSessions<'_> {
             browser.as_ref(),
             Param::Id(new.link_id)
         ];
-        tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this state"))?;
+        tx.run(INSERT, values)
+            .await
+            .map_err(|error| error.or_conflict("this state"))?;
         let job = JobKey::new(job_kinds::CONSENT_SESSION, new.user_id, id);
         jobs::insert(&mut tx, &job, new.provider, Some(new.next_attempt_at)).await?;
         tx.commit().await?;
@@ -183,32 +203,64 @@ impl ConsentSessions<'_> {
 
     /// How many sessions of a user and provider have neither ended nor expired.
     pub async fn count_open(self, user: UserId, provider: &str, now: Timestamp) -> Result<u64> {
-        Ok(self.0.db.one(COUNT_OPEN, params![user, provider, now], count).await?.unwrap_or(0))
+        Ok(self
+            .0
+            .db
+            .one(COUNT_OPEN, params![user, provider, now], count)
+            .await?
+            .unwrap_or(0))
     }
 
     /// Finds the session with this state, also an ended or expired one until cleanup deletes it.
     pub async fn find(self, state: &str) -> Result<Option<ConsentSession>> {
-        self.0.db.one(FIND, params![hash(state).as_ref()], session).await
+        self.0
+            .db
+            .one(FIND, params![hash(state).as_ref()], session)
+            .await
     }
 
-    /// Lists the user's sessions that this browser started and that wait: for a callback or a confirmation, or, once
-    /// confirmed, for the provider.
-    pub async fn list_unfinished(self, user: UserId, browser: &str, now: Timestamp) -> Result<Vec<ConsentSession>> {
-        self.0.db.all(LIST_UNFINISHED, params![user, hash(browser).as_ref(), now], session).await
+    /// Lists the user's sessions that this browser started and that wait: for a callback or a
+    /// confirmation, or, once confirmed, for the provider.
+    pub async fn list_unfinished(
+        self,
+        user: UserId,
+        browser: &str,
+        now: Timestamp,
+    ) -> Result<Vec<ConsentSession>> {
+        self.0
+            .db
+            .all(
+                LIST_UNFINISHED,
+                params![user, hash(browser).as_ref(), now],
+                session,
+            )
+            .await
     }
 
     /// Lists the sessions that a link has started, newest first.
     pub async fn list_of_link(self, user: UserId, link: Uuid) -> Result<Vec<ConsentSession>> {
-        self.0.db.all(LIST_OF_LINK, params![user, Param::Id(link)], session).await
+        self.0
+            .db
+            .all(LIST_OF_LINK, params![user, Param::Id(link)], session)
+            .await
     }
 
-    /// Confirms a session without a callback, and makes it due. Returns its job, or None unless this browser started
-    /// the session and it is open.
-    pub async fn confirm(self, user: UserId, id: Uuid, browser: &str, now: Timestamp) -> Result<Option<JobKey>> {
+    /// Confirms a session without a callback, and makes it due. Returns its job, or None unless
+    /// this browser started the session and it is open.
+    pub async fn confirm(
+        self,
+        user: UserId,
+        id: Uuid,
+        browser: &str,
+        now: Timestamp,
+    ) -> Result<Option<JobKey>> {
         let mut tx = self.0.db.begin().await?;
         let browser = hash(browser);
         if !lock_user_if_exists(&mut tx, user).await?
-            || tx.run(CONFIRM, params![user, Param::Id(id), browser.as_ref(), now]).await? == 0
+            || tx
+                .run(CONFIRM, params![user, Param::Id(id), browser.as_ref(), now])
+                .await?
+                == 0
         {
             tx.rollback().await;
             return Ok(None);
@@ -219,12 +271,15 @@ impl ConsentSessions<'_> {
         Ok(Some(job))
     }
 
-    /// Denies an open session, and makes it due. The holder of its job loses the lease. Returns false if the session
-    /// has ended or was denied before.
+    /// Denies an open session, and makes it due. The holder of its job loses the lease. Returns
+    /// false if the session has ended or was denied before.
     pub async fn deny(self, session: &ConsentSession, now: Timestamp) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, session.user_id).await?
-            || tx.run(DENY, params![session.user_id, Param::Id(session.id)]).await? == 0
+            || tx
+                .run(DENY, params![session.user_id, Param::Id(session.id)])
+                .await?
+                == 0
         {
             tx.rollback().await;
             return Ok(false);
@@ -236,12 +291,17 @@ impl ConsentSessions<'_> {
 
     /// Records that what an ended session connected is withdrawn.
     pub async fn deny_ended(self, session: &ConsentSession) -> Result<()> {
-        self.0.db.run(DENY_ENDED, params![session.user_id, Param::Id(session.id)]).await.map(|_| ())
+        self.0
+            .db
+            .run(DENY_ENDED, params![session.user_id, Param::Id(session.id)])
+            .await
+            .map(|_| ())
     }
 }
 
 impl ConsentSession {
-    /// Whether the browser with this cookie started the session, or confirmed it on the callback page.
+    /// Whether the browser with this cookie started the session, or confirmed it on the callback
+    /// page.
     pub fn is_bound_to(&self, browser: &str) -> bool {
         self.browser_hash == hash(browser).as_ref()
     }
@@ -260,15 +320,26 @@ impl ConsentSession {
     }
 }
 
-/// Clears a deleted connection from the user's sessions. The caller holds the lock on the user's row.
-pub(crate) async fn clear_connection(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
+/// Clears a deleted connection from the user's sessions. The caller holds the lock on the user's
+/// row.
+pub(crate) async fn clear_connection(
+    tx: &mut Tx,
+    user: UserId,
+    connection: ConnectionId,
+) -> Result<()> {
     tx.run(CLEAR_CONNECTION, params![user, connection]).await?;
-    tx.run(CLEAR_RESULT, params![user, connection]).await.map(|_| ())
+    tx.run(CLEAR_RESULT, params![user, connection])
+        .await
+        .map(|_| ())
 }
 
 /// Deletes the user's sessions, but not their jobs. The caller holds the lock on the user's row.
 pub(crate) async fn delete_sessions(tx: &mut Tx, user: UserId) -> Result<()> {
-    let deleted = tx.all(DELETE_OF_USER, params![user], |row| Ok((row.id(0)?, row.id(1)?))).await?;
+    let deleted = tx
+        .all(DELETE_OF_USER, params![user], |row| {
+            Ok((row.id(0)?, row.id(1)?))
+        })
+        .await?;
     delete_secrets(tx, deleted).await
 }
 
@@ -287,7 +358,11 @@ fn count(row: &Row<'_>) -> Result<u64> {
 
 fn other_session(row: &Row<'_>) -> Result<OtherConsentSession> {
     let phase = row.word(1, "the phase of a consent session")?;
-    Ok(OtherConsentSession { connection_id: row.opt_id(0)?, phase, expires_at: row.time(2)? })
+    Ok(OtherConsentSession {
+        connection_id: row.opt_id(0)?,
+        phase,
+        expires_at: row.time(2)?,
+    })
 }
 
 /// Reads a session from the first columns of a row.
@@ -304,15 +379,24 @@ pub(crate) fn session(row: &Row<'_>) -> Result<ConsentSession> {
         created_at: row.time(7)?,
         expires_at: row.time(8)?,
         state_hash: row.blob(9)?.to_vec(),
-        known_consents: row.text(10)?.split_whitespace().map(str::to_owned).collect(),
+        known_consents: row
+            .text(10)?
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
         browser_hash: row.blob(11)?.to_vec(),
         confirmation: row.word(12, "the confirmation of a consent session")?,
         link_id: row.id(15)?,
-        connections: row.text(13)?.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
+        connections: row
+            .text(13)?
+            .split_whitespace()
+            .filter_map(|id| id.parse().ok())
+            .collect(),
     })
 }
 
-/// The stored form of a consent id. The session's state salts it, so equal ids differ between sessions.
+/// The stored form of a consent id. The session's state salts it, so equal ids differ between
+/// sessions.
 pub(crate) fn known_consent_digest(state_hash: &[u8], consent: &str) -> String {
     let mut context = Context::new(&SHA256);
     context.update(state_hash);

@@ -1,6 +1,6 @@
-//! Stores links: URLs with a token whose holder may link institutions for one user. Only the SHA-256 of the token is
-//! kept. A link session is a link that an app created: it connects once, its browser returns to the app, and the app
-//! asks for its result.
+//! Stores links: URLs with a token whose holder may link institutions for one user. Only the
+//! SHA-256 of the token is kept. A link session is a link that an app created: it connects once,
+//! its browser returns to the app, and the app asks for its result.
 
 use bellbird_domain::{ConnectionId, UserId};
 use jiff::Timestamp;
@@ -70,7 +70,8 @@ pub struct NewLink<'a> {
     pub console_session: Option<Uuid>,
 }
 
-/// What an app gives for a link session. Without `Debug`, because the app may have put anything into it.
+/// What an app gives for a link session. Without `Debug`, because the app may have put anything
+/// into it.
 #[derive(Clone, Copy, Default)]
 pub struct NewLinkSession<'a> {
     /// Where the browser returns. None: nowhere.
@@ -103,8 +104,9 @@ impl Links<'_> {
     /// Stores a link, and returns its id.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] if the user or the connection to repair does not exist, [`StorageError::Conflict`] if
-    /// the token does, and [`StorageError::TooMany`] if the user has 1,000 links.
+    /// [`StorageError::NotFound`] if the user or the connection to repair does not exist,
+    /// [`StorageError::Conflict`] if the token does, and [`StorageError::TooMany`] if the user has
+    /// 1,000 links.
     pub async fn insert(self, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
         let mut tx = self.0.db.begin().await?;
         let id = insert(&mut tx, link, now).await?;
@@ -114,30 +116,47 @@ impl Links<'_> {
 
     /// Finds the link with this token, also an expired one until cleanup deletes it.
     pub async fn find(self, token: &str) -> Result<Option<Link>> {
-        self.0.db.one(FIND, params![hash(token).as_ref()], link).await
+        self.0
+            .db
+            .one(FIND, params![hash(token).as_ref()], link)
+            .await
     }
 
-    /// Finds a link session of any user, also an expired one until cleanup deletes it. For the operator.
+    /// Finds a link session of any user, also an expired one until cleanup deletes it. For the
+    /// operator.
     pub async fn find_any_session(self, id: Uuid) -> Result<Option<Link>> {
-        self.0.db.one(FIND_SESSION, params![Param::Id(id)], link).await
+        self.0
+            .db
+            .one(FIND_SESSION, params![Param::Id(id)], link)
+            .await
     }
 
-    /// Counts one opening of a link. Returns false, and counts nothing, if the link is unknown, has expired, was opened
-    /// `max_opens` times, or is a link session that has connected.
+    /// Counts one opening of a link. Returns false, and counts nothing, if the link is unknown, has
+    /// expired, was opened `max_opens` times, or is a link session that has connected.
     pub async fn open(self, token: &str, max_opens: u32, now: Timestamp) -> Result<bool> {
         // A read first: made-up tokens must not take SQLite's one writer.
         if self.find(token).await?.is_none() {
             return Ok(false);
         }
         let token = hash(token);
-        Ok(self.0.db.run(OPEN, params![token.as_ref(), now, i64::from(max_opens)]).await? > 0)
+        Ok(self
+            .0
+            .db
+            .run(OPEN, params![token.as_ref(), now, i64::from(max_opens)])
+            .await?
+            > 0)
     }
 }
 
 /// As `storage.links().insert`, in a transaction.
 pub(crate) async fn insert(tx: &mut Tx, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
     lock_user(tx, link.user_id).await?;
-    if tx.one(COUNT, params![link.user_id], |row| row.int(0)).await?.unwrap_or_default() >= LINKS_MAX {
+    if tx
+        .one(COUNT, params![link.user_id], |row| row.int(0))
+        .await?
+        .unwrap_or_default()
+        >= LINKS_MAX
+    {
         return Err(StorageError::TooMany(TOO_MANY_LINKS));
     }
     require_connection(tx, link.user_id, link.connection_id).await?;
@@ -156,21 +175,34 @@ pub(crate) async fn insert(tx: &mut Tx, link: &NewLink<'_>, now: Timestamp) -> R
         state,
         link.console_session.map(Param::Id)
     ];
-    tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this link"))?;
+    tx.run(INSERT, values)
+        .await
+        .map_err(|error| error.or_conflict("this link"))?;
     Ok(id)
 }
 
-/// Checks that the user has the connection to repair. The caller holds the lock on the user's row, so the connection
-/// stays until the commit, and a later removal finds the new row.
-pub(crate) async fn require_connection(tx: &mut Tx, user: UserId, connection: Option<ConnectionId>) -> Result<()> {
-    let Some(connection) = connection else { return Ok(()) };
-    let found = tx.one(CONNECTION_EXISTS, params![user, connection], |_| Ok(())).await?;
+/// Checks that the user has the connection to repair. The caller holds the lock on the user's row,
+/// so the connection stays until the commit, and a later removal finds the new row.
+pub(crate) async fn require_connection(
+    tx: &mut Tx,
+    user: UserId,
+    connection: Option<ConnectionId>,
+) -> Result<()> {
+    let Some(connection) = connection else {
+        return Ok(());
+    };
+    let found = tx
+        .one(CONNECTION_EXISTS, params![user, connection], |_| Ok(()))
+        .await?;
     found.ok_or(StorageError::NotFound("connection"))
 }
 
-/// Records that a link session has connected. Does nothing if the link is gone, or is no link session.
+/// Records that a link session has connected. Does nothing if the link is gone, or is no link
+/// session.
 pub(crate) async fn set_connected(tx: &mut Tx, user: UserId, id: Uuid) -> Result<()> {
-    tx.run(SET_CONNECTED, params![user, Param::Id(id)]).await.map(|_| ())
+    tx.run(SET_CONNECTED, params![user, Param::Id(id)])
+        .await
+        .map(|_| ())
 }
 
 /// The caller holds the lock on the user's row.
@@ -179,8 +211,14 @@ pub(crate) async fn delete_links(tx: &mut Tx, user: UserId) -> Result<()> {
 }
 
 /// Deletes the links that repair this connection. The caller holds the lock on the user's row.
-pub(crate) async fn delete_links_to(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
-    tx.run(DELETE_TO, params![user, connection]).await.map(|_| ())
+pub(crate) async fn delete_links_to(
+    tx: &mut Tx,
+    user: UserId,
+    connection: ConnectionId,
+) -> Result<()> {
+    tx.run(DELETE_TO, params![user, connection])
+        .await
+        .map(|_| ())
 }
 
 fn link(row: &Row<'_>) -> Result<Link> {

@@ -1,5 +1,6 @@
-//! Finds the connections and consent sessions that a provider event affects, and stores processed events to skip
-//! redeliveries. An event only triggers a refresh, so nothing but its SHA-256 is kept.
+//! Finds the connections and consent sessions that a provider event affects, and stores processed
+//! events to skip redeliveries. An event only triggers a refresh, so nothing but its SHA-256 is
+//! kept.
 
 use std::collections::BTreeSet;
 
@@ -60,22 +61,41 @@ impl ProviderEvents<'_> {
         for affected in affected {
             found.extend(match affected {
                 AffectedRef::Connection(id) => {
-                    self.0.db.all(FIND_BY_CONNECTION, params![provider, &*strip_nul(id)], ids).await?
+                    self.0
+                        .db
+                        .all(FIND_BY_CONNECTION, params![provider, &*strip_nul(id)], ids)
+                        .await?
                 }
                 AffectedRef::Account(id) => {
-                    self.0.db.all(FIND_BY_ACCOUNT, params![provider, &*strip_nul(id)], ids).await?
+                    self.0
+                        .db
+                        .all(FIND_BY_ACCOUNT, params![provider, &*strip_nul(id)], ids)
+                        .await?
                 }
                 AffectedRef::ProviderUser(id) => {
-                    self.0.db.all(FIND_BY_PROVIDER_USER, params![provider, &*provider_user_digest(id)], ids).await?
+                    self.0
+                        .db
+                        .all(
+                            FIND_BY_PROVIDER_USER,
+                            params![provider, &*provider_user_digest(id)],
+                            ids,
+                        )
+                        .await?
                 }
-                AffectedRef::User(user) => self.0.db.all(FIND_BY_USER, params![provider, *user], ids).await?,
+                AffectedRef::User(user) => {
+                    self.0
+                        .db
+                        .all(FIND_BY_USER, params![provider, *user], ids)
+                        .await?
+                }
             });
         }
         Ok(found.into_iter().collect())
     }
 
-    /// Makes consent sessions that have not ended at a provider due now: those of users with an affected connection, of
-    /// users registered under an affected provider id, and of users named directly.
+    /// Makes consent sessions that have not ended at a provider due now: those of users with an
+    /// affected connection, of users registered under an affected provider id, and of users named
+    /// directly.
     pub async fn wake_consent_sessions(
         self,
         provider: &str,
@@ -83,16 +103,27 @@ impl ProviderEvents<'_> {
         now: Timestamp,
     ) -> Result<()> {
         for user in self.find_affected_users(provider, affected).await? {
-            let sessions: Vec<Uuid> = self.0.db.all(LIST_SESSIONS, params![user, provider], |row| row.id(0)).await?;
+            let sessions: Vec<Uuid> = self
+                .0
+                .db
+                .all(LIST_SESSIONS, params![user, provider], |row| row.id(0))
+                .await?;
             for session in sessions {
                 let job = JobKey::new(job_kinds::CONSENT_SESSION, user, session);
-                self.0.jobs().request(&job, now, SignedDuration::ZERO).await?;
+                self.0
+                    .jobs()
+                    .request(&job, now, SignedDuration::ZERO)
+                    .await?;
             }
         }
         Ok(())
     }
 
-    async fn find_affected_users(self, provider: &str, affected: &[AffectedRef<'_>]) -> Result<BTreeSet<UserId>> {
+    async fn find_affected_users(
+        self,
+        provider: &str,
+        affected: &[AffectedRef<'_>],
+    ) -> Result<BTreeSet<UserId>> {
         let connections = self.find_affected(provider, affected).await?;
         let mut users: BTreeSet<UserId> = connections.into_iter().map(|(user, _)| user).collect();
         for affected in affected {
@@ -102,8 +133,13 @@ impl ProviderEvents<'_> {
                 }
                 AffectedRef::ProviderUser(id) => {
                     let provider_user = provider_user_digest(id);
-                    let found =
-                        self.0.db.all(FIND_REGISTERED, params![provider, &*provider_user], |row| row.id(0)).await?;
+                    let found = self
+                        .0
+                        .db
+                        .all(FIND_REGISTERED, params![provider, &*provider_user], |row| {
+                            row.id(0)
+                        })
+                        .await?;
                     users.extend::<Vec<UserId>>(found);
                 }
                 AffectedRef::Connection(_) | AffectedRef::Account(_) => {}
@@ -114,13 +150,23 @@ impl ProviderEvents<'_> {
 
     /// Whether an event was processed before. `event` identifies it: its provider id, or its body.
     pub async fn has(self, provider: &str, event: &str) -> Result<bool> {
-        let found = self.0.db.one(HAS_EVENT, params![provider, hash(event).as_ref()], |_| Ok(())).await?;
+        let found = self
+            .0
+            .db
+            .one(HAS_EVENT, params![provider, hash(event).as_ref()], |_| {
+                Ok(())
+            })
+            .await?;
         Ok(found.is_some())
     }
 
     /// Records a processed event. Idempotent.
     pub async fn insert(self, provider: &str, event: &str, now: Timestamp) -> Result<()> {
-        self.0.db.run(INSERT_EVENT, params![provider, hash(event).as_ref(), now]).await.map(|_| ())
+        self.0
+            .db
+            .run(INSERT_EVENT, params![provider, hash(event).as_ref(), now])
+            .await
+            .map(|_| ())
     }
 }
 

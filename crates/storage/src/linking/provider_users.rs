@@ -1,9 +1,10 @@
-//! Stores the registrations of our users at providers that require one before linking, with the credentials that the
-//! provider returned.
+//! Stores the registrations of our users at providers that require one before linking, with the
+//! credentials that the provider returned.
 //!
-//! Deleting the row here leaves the registration at the provider, so a user must not be registered twice. Registering
-//! is a job (see `jobs/mod.rs`), which ends with the registration. The reference is stored before the attempt, so that
-//! an interrupted registration can be found and undone at the provider.
+//! Deleting the row here leaves the registration at the provider, so a user must not be registered
+//! twice. Registering is a job (see `jobs/mod.rs`), which ends with the registration. The reference
+//! is stored before the attempt, so that an interrupted registration can be found and undone at the
+//! provider.
 
 use bellbird_domain::UserId;
 use jiff::Timestamp;
@@ -79,7 +80,11 @@ impl ProviderUsers<'_> {
         }
         let mut tx = self.0.db.begin().await?;
         lock_user(&mut tx, user).await?;
-        if let Some(credentials) = self.0.secrets().find_in(&mut tx, &SecretSlot::provider_user(user, provider)).await?
+        if let Some(credentials) = self
+            .0
+            .secrets()
+            .find_in(&mut tx, &SecretSlot::provider_user(user, provider))
+            .await?
         {
             tx.rollback().await;
             return Ok(ProviderUserState::Ready(credentials));
@@ -91,19 +96,30 @@ impl ProviderUsers<'_> {
             tx.rollback().await;
             return Ok(ProviderUserState::Busy);
         };
-        let abandoned_reference = tx.one(FIND_REFERENCE, params![user, provider], reference).await?.flatten();
+        let abandoned_reference = tx
+            .one(FIND_REFERENCE, params![user, provider], reference)
+            .await?
+            .flatten();
         tx.commit().await?;
-        Ok(ProviderUserState::Claimed(ClaimedProviderUser { job, abandoned_reference }))
+        Ok(ProviderUserState::Claimed(ClaimedProviderUser {
+            job,
+            abandoned_reference,
+        }))
     }
 
     /// The reference of an unfinished registration, for its claimed job.
     pub async fn find_abandoned_reference(self, job: &ClaimedJob) -> Result<Option<String>> {
         let values = params![job.user_id(), job.provider.as_str()];
-        Ok(self.0.db.one(FIND_REFERENCE, values, reference).await?.flatten())
+        Ok(self
+            .0
+            .db
+            .one(FIND_REFERENCE, values, reference)
+            .await?
+            .flatten())
     }
 
-    /// Stores the reference before the registration is attempted. Returns false, and changes nothing, if the lease was
-    /// lost.
+    /// Stores the reference before the registration is attempted. Returns false, and changes
+    /// nothing, if the lease was lost.
     pub async fn set_reference(self, claim: &ClaimedProviderUser, reference: &str) -> Result<bool> {
         let (user, provider) = (claim.job.user_id(), claim.job.provider.as_str());
         let mut tx = self.0.db.begin().await?;
@@ -111,26 +127,31 @@ impl ProviderUsers<'_> {
             tx.rollback().await;
             return Ok(false);
         }
-        tx.run(SET_REFERENCE, params![user, provider, reference]).await?;
+        tx.run(SET_REFERENCE, params![user, provider, reference])
+            .await?;
         tx.commit().await?;
         Ok(true)
     }
 
-    /// Deletes an unfinished registration, which does not exist at the provider. Returns false, and changes nothing, if
-    /// the lease was lost.
+    /// Deletes an unfinished registration, which does not exist at the provider. Returns false, and
+    /// changes nothing, if the lease was lost.
     pub async fn delete_unfinished(self, job: &ClaimedJob) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, job.user_id()).await? || !jobs::delete(&mut tx, job).await? {
+        if !lock_user_if_exists(&mut tx, job.user_id()).await?
+            || !jobs::delete(&mut tx, job).await?
+        {
             tx.rollback().await;
             return Ok(false);
         }
-        tx.run(DELETE, params![job.user_id(), job.provider.as_str()]).await?;
+        tx.run(DELETE, params![job.user_id(), job.provider.as_str()])
+            .await?;
         tx.commit().await?;
         Ok(true)
     }
 
-    /// Completes a registration: seals the credentials and deletes the job. `provider_user_id` is the provider's id
-    /// of the user, which provider events name. Returns false, and changes nothing, if the lease was lost.
+    /// Completes a registration: seals the credentials and deletes the job. `provider_user_id` is
+    /// the provider's id of the user, which provider events name. Returns false, and changes
+    /// nothing, if the lease was lost.
     pub async fn finish(
         self,
         claim: &ClaimedProviderUser,
@@ -144,15 +165,30 @@ impl ProviderUsers<'_> {
             return Ok(false);
         }
         let provider_user_id = provider_user_id.map(provider_user_digest);
-        tx.run(FINISH, params![user, provider, provider_user_id.as_deref()]).await?;
-        self.0.secrets().store(&mut tx, &SecretSlot::provider_user(user, provider), credentials).await?;
+        tx.run(FINISH, params![user, provider, provider_user_id.as_deref()])
+            .await?;
+        self.0
+            .secrets()
+            .store(
+                &mut tx,
+                &SecretSlot::provider_user(user, provider),
+                credentials,
+            )
+            .await?;
         tx.commit().await?;
         Ok(true)
     }
 
     /// The credentials of a user whom we registered at a provider.
-    pub async fn find_credentials(self, user: UserId, provider: &str) -> Result<Option<SecretString>> {
-        self.0.secrets().find(&SecretSlot::provider_user(user, provider)).await
+    pub async fn find_credentials(
+        self,
+        user: UserId,
+        provider: &str,
+    ) -> Result<Option<SecretString>> {
+        self.0
+            .secrets()
+            .find(&SecretSlot::provider_user(user, provider))
+            .await
     }
 
     /// All registrations of a user, by provider, including incomplete ones.
@@ -164,8 +200,8 @@ impl ProviderUsers<'_> {
         Ok(records)
     }
 
-    /// Deletes a registration and its credentials here, not at the provider. Idempotent. A task that holds the claim
-    /// loses its lease.
+    /// Deletes a registration and its credentials here, not at the provider. Idempotent. A task
+    /// that holds the claim loses its lease.
     pub async fn delete(self, user: UserId, provider: &str) -> Result<()> {
         let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await? {
@@ -177,13 +213,21 @@ impl ProviderUsers<'_> {
         tx.commit().await
     }
 
-    /// As [`Self::delete`], but only if the user is registered under this provider id. Otherwise returns false and
-    /// changes nothing.
-    pub async fn delete_of(self, user: UserId, provider: &str, provider_user_id: &str) -> Result<bool> {
+    /// As [`Self::delete`], but only if the user is registered under this provider id. Otherwise
+    /// returns false and changes nothing.
+    pub async fn delete_of(
+        self,
+        user: UserId,
+        provider: &str,
+        provider_user_id: &str,
+    ) -> Result<bool> {
         let digest = provider_user_digest(provider_user_id);
         let mut tx = self.0.db.begin().await?;
         if !lock_user_if_exists(&mut tx, user).await?
-            || tx.run(DELETE_REGISTERED, params![user, provider, digest.as_str()]).await? == 0
+            || tx
+                .run(DELETE_REGISTERED, params![user, provider, digest.as_str()])
+                .await?
+                == 0
         {
             tx.rollback().await;
             return Ok(false);

@@ -1,4 +1,5 @@
-//! Who changed what, when, and about whom: operators, commands, and users in the console. Kept for two years.
+//! Who changed what, when, and about whom: operators, commands, and users in the console. Kept for
+//! two years.
 
 use bellbird_domain::{Actor, TimestampExt as _, UserId};
 use jiff::Timestamp;
@@ -55,7 +56,11 @@ impl OperatorAction<'_> {
     /// An action that is about no user.
     #[must_use]
     pub const fn of_installation(name: &'static str) -> Self {
-        Self { name, user_id: UserId::INSTALLATION, subject: None }
+        Self {
+            name,
+            user_id: UserId::INSTALLATION,
+            subject: None,
+        }
     }
 }
 
@@ -71,11 +76,16 @@ pub struct OwnAction<'a> {
 }
 
 impl OwnAction<'_> {
-    /// Whether an e-mail tells the user of it: somebody else may have done it, and it reads the accounts.
+    /// Whether an e-mail tells the user of it: somebody else may have done it, and it reads the
+    /// accounts.
     fn is_reported(&self) -> bool {
         matches!(
             self.name,
-            "key.create" | "key.rotate" | "setup_token.create" | "webhook_endpoint.create" | "webhook_endpoint.update"
+            "key.create"
+                | "key.rotate"
+                | "setup_token.create"
+                | "webhook_endpoint.create"
+                | "webhook_endpoint.update"
         )
     }
 }
@@ -95,8 +105,8 @@ pub struct OperatorAuditRow {
 }
 
 impl Audit<'_> {
-    /// Rows before this one, newest first: of what operators did, or of all that was done to one user, also by that
-    /// user in the console.
+    /// Rows before this one, newest first: of what operators did, or of all that was done to one
+    /// user, also by that user in the console.
     pub async fn list_before(
         self,
         before: Option<Uuid>,
@@ -105,31 +115,71 @@ impl Audit<'_> {
     ) -> Result<Vec<OperatorAuditRow>> {
         let (before, limit) = (Param::Id(before.unwrap_or(Uuid::max())), i64::from(limit));
         match user {
-            Some(user) => self.0.db.all(LIST_OF_USER, params![before, limit, user], row).await,
-            None => self.0.db.all(LIST_OF_OPERATORS, params![before, limit], row).await,
+            Some(user) => {
+                self.0
+                    .db
+                    .all(LIST_OF_USER, params![before, limit, user], row)
+                    .await
+            }
+            None => {
+                self.0
+                    .db
+                    .all(LIST_OF_OPERATORS, params![before, limit], row)
+                    .await
+            }
         }
     }
 
     /// When the last backup was recorded. Without one, when the database was created.
     pub async fn last_backup_at(self) -> Result<Option<Timestamp>> {
-        let last = self.0.db.one(FIND_LAST_BACKUP, params![], |row| row.opt_time(0)).await?.flatten();
+        let last = self
+            .0
+            .db
+            .one(FIND_LAST_BACKUP, params![], |row| row.opt_time(0))
+            .await?
+            .flatten();
         match last {
             Some(last) => Ok(Some(last)),
-            None => Ok(self.0.db.one(FIND_CREATED_AT, params![], |row| row.opt_time(0)).await?.flatten()),
+            None => Ok(self
+                .0
+                .db
+                .one(FIND_CREATED_AT, params![], |row| row.opt_time(0))
+                .await?
+                .flatten()),
         }
     }
 
     /// Deletes rows that are older than two years. Returns their number.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<u64> {
-        self.0.db.run(DELETE_OUTDATED, params![now.minus(AUDIT_RETENTION)]).await
+        self.0
+            .db
+            .run(DELETE_OUTDATED, params![now.minus(AUDIT_RETENTION)])
+            .await
     }
 }
 
-/// Records an operator's action, in the transaction of the change. The user gets an e-mail about a sign-in link that
-/// somebody else made.
-pub(crate) async fn insert(tx: &mut Tx, by: &Actor, action: &OperatorAction<'_>, now: Timestamp) -> Result<()> {
-    let OperatorAction { name, user_id, subject } = *action;
-    insert_row(tx, by, (name, user_id, subject), None, name == "sign_in_link.create", now).await
+/// Records an operator's action, in the transaction of the change. The user gets an e-mail about a
+/// sign-in link that somebody else made.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    by: &Actor,
+    action: &OperatorAction<'_>,
+    now: Timestamp,
+) -> Result<()> {
+    let OperatorAction {
+        name,
+        user_id,
+        subject,
+    } = *action;
+    insert_row(
+        tx,
+        by,
+        (name, user_id, subject),
+        None,
+        name == "sign_in_link.create",
+        now,
+    )
+    .await
 }
 
 /// Records what a user did in the console, in the transaction of the change.
@@ -144,7 +194,8 @@ pub(crate) async fn insert_own(
     insert_row(tx, by, what, Some(action.detail), action.is_reported(), now).await
 }
 
-/// Records the begin of a session. An e-mail tells of a browser in which the user was never signed in.
+/// Records the begin of a session. An e-mail tells of a browser in which the user was never signed
+/// in.
 pub(crate) async fn insert_sign_in(
     tx: &mut Tx,
     (user, session): (UserId, Uuid),
@@ -153,7 +204,15 @@ pub(crate) async fn insert_sign_in(
     now: Timestamp,
 ) -> Result<()> {
     let what = ("session.create", user, None);
-    insert_row(tx, &Actor::user(session), what, Some(browser), is_new_browser, now).await
+    insert_row(
+        tx,
+        &Actor::user(session),
+        what,
+        Some(browser),
+        is_new_browser,
+        now,
+    )
+    .await
 }
 
 /// Deletes what a user did in the console.
@@ -171,14 +230,27 @@ async fn insert_row(
 ) -> Result<()> {
     let id = Param::Id(Uuid::now_v7());
     let (kind, actor) = (by.kind.as_str(), by.id.as_str());
-    let values = params![id, kind, actor, action, user, subject, detail, i64::from(is_reported), now];
+    let values = params![
+        id,
+        kind,
+        actor,
+        action,
+        user,
+        subject,
+        detail,
+        i64::from(is_reported),
+        now
+    ];
     tx.run(INSERT, values).await.map(|_| ())
 }
 
 fn row(row: &Row<'_>) -> Result<OperatorAuditRow> {
     Ok(OperatorAuditRow {
         id: row.id(0)?,
-        actor: Actor { kind: row.word(1, "a kind of actor")?, id: row.text(2)?.to_owned() },
+        actor: Actor {
+            kind: row.word(1, "a kind of actor")?,
+            id: row.text(2)?.to_owned(),
+        },
         action: row.text(3)?.to_owned(),
         user_id: Some(row.id(4)?).filter(|user| *user != UserId::INSTALLATION),
         subject: row.opt_text(5)?.map(str::to_owned),

@@ -1,9 +1,10 @@
-//! Changes that operators make, by API, in the console or by command, and users in the console. The change, its row in
-//! the audit, and the response to a request that may be repeated commit in one transaction, so a process that is killed
-//! leaves all of them or none.
+//! Changes that operators make, by API, in the console or by command, and users in the console. The
+//! change, its row in the audit, and the response to a request that may be repeated commit in one
+//! transaction, so a process that is killed leaves all of them or none.
 
 use bellbird_domain::{
-    Actor, ApiKey, ConnectionId, EndpointId, EventId, KeyId, OperatorKey, OperatorKeyId, User, UserId,
+    Actor, ApiKey, ConnectionId, EndpointId, EventId, KeyId, OperatorKey, OperatorKeyId, User,
+    UserId,
 };
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
@@ -20,8 +21,8 @@ use crate::operators::requests::{self, Earlier, Idempotency, StoredResponse};
 use crate::users::{identities, keys, removal, sessions, setup_tokens, user};
 use crate::webhooks::{endpoints, redeliveries};
 use crate::{
-    Endpoint, EndpointChange, KeyRecord, NewEndpoint, NewLink, NewSetupToken, NewSignInLink, NewUser,
-    OperatorKeyRecord, SecretRotation, Storage, StorageError, UserChange,
+    Endpoint, EndpointChange, KeyRecord, NewEndpoint, NewLink, NewSetupToken, NewSignInLink,
+    NewUser, OperatorKeyRecord, SecretRotation, Storage, StorageError, UserChange,
 };
 
 /// How a change begins.
@@ -33,7 +34,8 @@ pub enum BegunChange<'s> {
     KeyInUse,
 }
 
-/// A change in progress. Dropping it changes nothing. On SQLite it holds the one writer, so do not await anything else.
+/// A change in progress. Dropping it changes nothing. On SQLite it holds the one writer, so do not
+/// await anything else.
 pub struct OperatorChange<'s> {
     storage: &'s Storage,
     tx: Tx,
@@ -56,27 +58,56 @@ impl Storage {
         let mut tx = self.db.begin().await?;
         let request = match idempotency {
             None => None,
-            Some(idempotency) => match requests::begin(&mut tx, self.secrets(), operator, &idempotency, now).await? {
-                Earlier::None(id) => Some((operator, idempotency, id)),
-                Earlier::Same(response) => return Ok(BegunChange::Repeated(response)),
-                Earlier::Other => return Ok(BegunChange::KeyInUse),
-            },
+            Some(idempotency) => {
+                match requests::begin(&mut tx, self.secrets(), operator, &idempotency, now).await? {
+                    Earlier::None(id) => Some((operator, idempotency, id)),
+                    Earlier::Same(response) => return Ok(BegunChange::Repeated(response)),
+                    Earlier::Other => return Ok(BegunChange::KeyInUse),
+                }
+            }
         };
-        Ok(BegunChange::New(OperatorChange { storage: self, tx, by: Actor::operator_key(operator), now, request }))
+        Ok(BegunChange::New(OperatorChange {
+            storage: self,
+            tx,
+            by: Actor::operator_key(operator),
+            now,
+            request,
+        }))
     }
 
     /// Begins a change in the console or by command.
-    pub async fn begin_change_by(&self, actor: Actor, now: Timestamp) -> Result<OperatorChange<'_>> {
+    pub async fn begin_change_by(
+        &self,
+        actor: Actor,
+        now: Timestamp,
+    ) -> Result<OperatorChange<'_>> {
         let tx = self.db.begin().await?;
-        Ok(OperatorChange { storage: self, tx, by: actor, now, request: None })
+        Ok(OperatorChange {
+            storage: self,
+            tx,
+            by: actor,
+            now,
+            request: None,
+        })
     }
 
-    /// Begins a change by a user in a session of the console. It locks the user's row, so that a removal of the user
-    /// finds all rows of the audit.
-    pub async fn begin_own_change(&self, user: UserId, session: Uuid, now: Timestamp) -> Result<OperatorChange<'_>> {
+    /// Begins a change by a user in a session of the console. It locks the user's row, so that a
+    /// removal of the user finds all rows of the audit.
+    pub async fn begin_own_change(
+        &self,
+        user: UserId,
+        session: Uuid,
+        now: Timestamp,
+    ) -> Result<OperatorChange<'_>> {
         let mut tx = self.db.begin().await?;
         lock_user(&mut tx, user).await?;
-        Ok(OperatorChange { storage: self, tx, by: Actor::user(session), now, request: None })
+        Ok(OperatorChange {
+            storage: self,
+            tx,
+            by: Actor::user(session),
+            now,
+            request: None,
+        })
     }
 }
 
@@ -101,8 +132,8 @@ impl OperatorChange<'_> {
         user::delete(&mut self.tx, id, self.now).await
     }
 
-    /// Begins the removal of a user with their connections. The caller wakes the service. Returns false, and is not to
-    /// be committed, if it has begun already.
+    /// Begins the removal of a user with their connections. The caller wakes the service. Returns
+    /// false, and is not to be committed, if it has begun already.
     pub async fn begin_user_removal(&mut self, id: UserId) -> Result<bool> {
         removal::begin(&mut self.tx, id, self.now).await
     }
@@ -159,11 +190,16 @@ impl OperatorChange<'_> {
     }
 
     /// As `storage.sessions().insert_link`. If it returns false, the change is not to be committed.
-    pub async fn insert_sign_in_link(&mut self, link: &NewSignInLink<'_>, links_max: i64) -> Result<bool> {
+    pub async fn insert_sign_in_link(
+        &mut self,
+        link: &NewSignInLink<'_>,
+        links_max: i64,
+    ) -> Result<bool> {
         sessions::insert_link(&mut self.tx, link, links_max, self.now).await
     }
 
-    /// Forgets with which accounts of identity providers a user signs in. Returns how many there were.
+    /// Forgets with which accounts of identity providers a user signs in. Returns how many there
+    /// were.
     pub async fn forget_identities(&mut self, user: UserId) -> Result<u64> {
         identities::forget(&mut self.tx, user).await
     }
@@ -213,7 +249,11 @@ impl OperatorChange<'_> {
     }
 
     /// As `storage.endpoints().disable`.
-    pub async fn disable_endpoint(&mut self, endpoint: (UserId, EndpointId), reason: &str) -> Result<Option<u64>> {
+    pub async fn disable_endpoint(
+        &mut self,
+        endpoint: (UserId, EndpointId),
+        reason: &str,
+    ) -> Result<Option<u64>> {
         endpoints::disable(&mut self.tx, endpoint, reason, self.now).await
     }
 
@@ -224,7 +264,14 @@ impl OperatorChange<'_> {
         new: &SecretString,
         old_until: Timestamp,
     ) -> Result<Option<SecretRotation>> {
-        endpoints::rotate_secret(&mut self.tx, self.storage.secrets(), endpoint, new, old_until).await
+        endpoints::rotate_secret(
+            &mut self.tx,
+            self.storage.secrets(),
+            endpoint,
+            new,
+            old_until,
+        )
+        .await
     }
 
     /// As `storage.endpoints().delete`.
@@ -233,12 +280,20 @@ impl OperatorChange<'_> {
     }
 
     /// As `storage.deliveries().redeliver`. If it returns false, the change is not to be committed.
-    pub async fn redeliver(&mut self, endpoint: (UserId, EndpointId), event: EventId) -> Result<bool> {
+    pub async fn redeliver(
+        &mut self,
+        endpoint: (UserId, EndpointId),
+        event: EventId,
+    ) -> Result<bool> {
         redeliveries::redeliver(&mut self.tx, endpoint, event, self.now).await
     }
 
     /// As `storage.deliveries().recover`. None if there is no such endpoint, or it is disabled.
-    pub async fn recover(&mut self, endpoint: (UserId, EndpointId), since: Timestamp) -> Result<Option<u64>> {
+    pub async fn recover(
+        &mut self,
+        endpoint: (UserId, EndpointId),
+        since: Timestamp,
+    ) -> Result<Option<u64>> {
         redeliveries::recover(&mut self.tx, endpoint, since, self.now).await
     }
 
@@ -250,8 +305,8 @@ impl OperatorChange<'_> {
         Err(StorageError::NotFound("connection"))
     }
 
-    /// As `storage.removals().begin_because` without a lease: hides a connection. The caller wakes the service. Returns
-    /// false, and is not to be committed, if it is hidden or gone already.
+    /// As `storage.removals().begin_because` without a lease: hides a connection. The caller wakes
+    /// the service. Returns false, and is not to be committed, if it is hidden or gone already.
     pub async fn hide_connection(&mut self, user: UserId, id: ConnectionId) -> Result<bool> {
         removals::hide(&mut self.tx, "removed", user, id, self.now).await
     }
@@ -269,11 +324,22 @@ impl OperatorChange<'_> {
     }
 
     /// Commits the change with its audit row. `response` is what a repeated request gets.
-    pub async fn commit(mut self, action: &OperatorAction<'_>, response: &StoredResponse) -> Result<()> {
+    pub async fn commit(
+        mut self,
+        action: &OperatorAction<'_>,
+        response: &StoredResponse,
+    ) -> Result<()> {
         audit::insert(&mut self.tx, &self.by, action, self.now).await?;
         if let Some((operator, idempotency, id)) = &self.request {
             let request = (*operator, idempotency, *id);
-            requests::finish(&mut self.tx, self.storage.secrets(), request, action.user_id, response).await?;
+            requests::finish(
+                &mut self.tx,
+                self.storage.secrets(),
+                request,
+                action.user_id,
+                response,
+            )
+            .await?;
         }
         self.tx.commit().await
     }

@@ -1,5 +1,5 @@
-//! Stores operators' keys by the SHA-256 of their text, as users' keys are. They are never deleted, so that a revoked
-//! key stays known.
+//! Stores operators' keys by the SHA-256 of their text, as users' keys are. They are never deleted,
+//! so that a revoked key stays known.
 
 use bellbird_domain::{OperatorKey, OperatorKeyId};
 use jiff::Timestamp;
@@ -26,7 +26,8 @@ statements! {
         RETURNING id, name, prefix, created_at, last_used_at, expires_at, revoked_at";
 }
 
-/// What is known about an operator's key. The key itself is not stored. Serialized as commands print it with `--json`.
+/// What is known about an operator's key. The key itself is not stored. Serialized as commands
+/// print it with `--json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatorKeyRecord {
@@ -46,7 +47,8 @@ pub struct OperatorKeyRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundOperatorKey {
     pub id: OperatorKeyId,
-    /// The recorded last use. It lets the caller decide whether to call `storage.operator_keys().touch`.
+    /// The recorded last use. It lets the caller decide whether to call
+    /// `storage.operator_keys().touch`.
     pub last_used_at: Option<Timestamp>,
 }
 
@@ -74,9 +76,21 @@ impl OperatorKeys<'_> {
     }
 
     /// Finds a key that is neither revoked nor expired, as one indexed read.
-    pub async fn find_valid(self, key: &OperatorKey, now: Timestamp) -> Result<Option<FoundOperatorKey>> {
-        let found = |row: &Row<'_>| Ok(FoundOperatorKey { id: row.id(0)?, last_used_at: row.opt_time(1)? });
-        self.0.db.one(FIND_VALID, params![hash(key.expose()).as_ref(), now], found).await
+    pub async fn find_valid(
+        self,
+        key: &OperatorKey,
+        now: Timestamp,
+    ) -> Result<Option<FoundOperatorKey>> {
+        let found = |row: &Row<'_>| {
+            Ok(FoundOperatorKey {
+                id: row.id(0)?,
+                last_used_at: row.opt_time(1)?,
+            })
+        };
+        self.0
+            .db
+            .one(FIND_VALID, params![hash(key.expose()).as_ref(), now], found)
+            .await
     }
 
     /// Records the last use of a key, unless a later one is recorded.
@@ -90,7 +104,8 @@ impl OperatorKeys<'_> {
     }
 }
 
-/// Stores a key's hash, prefix and name, in a transaction. [`StorageError::Conflict`] if the key exists.
+/// Stores a key's hash, prefix and name, in a transaction. [`StorageError::Conflict`] if the key
+/// exists.
 pub(crate) async fn insert(
     tx: &mut Tx,
     key: &OperatorKey,
@@ -100,7 +115,9 @@ pub(crate) async fn insert(
 ) -> Result<OperatorKeyRecord> {
     let (id, hash) = (OperatorKeyId::new(), hash(key.expose()));
     let values = params![id, hash.as_ref(), name, key.prefix(), now, expires_at];
-    tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
+    tx.run(INSERT, values)
+        .await
+        .map_err(|error| error.or_conflict("this key"))?;
     Ok(OperatorKeyRecord {
         id,
         name: name.to_owned(),
@@ -113,8 +130,14 @@ pub(crate) async fn insert(
 }
 
 /// Revokes a key, in a transaction. Revoking it again keeps the first time.
-pub(crate) async fn revoke(tx: &mut Tx, id: OperatorKeyId, now: Timestamp) -> Result<OperatorKeyRecord> {
-    tx.one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("operator key"))
+pub(crate) async fn revoke(
+    tx: &mut Tx,
+    id: OperatorKeyId,
+    now: Timestamp,
+) -> Result<OperatorKeyRecord> {
+    tx.one(REVOKE, params![id, now], record)
+        .await?
+        .ok_or(StorageError::NotFound("operator key"))
 }
 
 fn record(row: &Row<'_>) -> Result<OperatorKeyRecord> {

@@ -1,6 +1,8 @@
-//! Remembers the responses to requests with an `Idempotency-Key`, so that a repeated request changes nothing again.
+//! Remembers the responses to requests with an `Idempotency-Key`, so that a repeated request
+//! changes nothing again.
 //!
-//! The row is inserted first, in the transaction of the change, so a request that is repeated meanwhile waits for it.
+//! The row is inserted first, in the transaction of the change, so a request that is repeated
+//! meanwhile waits for it.
 
 use bellbird_domain::{OperatorKeyId, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -79,17 +81,24 @@ struct Stored {
     status: u16,
 }
 
-/// Forgets a response that is older than 24 hours, if the cleanup has not. In a transaction of its own, because that of
-/// the change locks another user, and the locks of two users have no order.
+/// Forgets a response that is older than 24 hours, if the cleanup has not. In a transaction of its
+/// own, because that of the change locks another user, and the locks of two users have no order.
 pub(crate) async fn forget_expired(
     db: &Db,
     operator: OperatorKeyId,
     idempotency: &Idempotency,
     now: Timestamp,
 ) -> Result<()> {
-    let expired = now.saturating_sub(RETENTION).map_err(StorageError::unavailable)?;
+    let expired = now
+        .saturating_sub(RETENTION)
+        .map_err(StorageError::unavailable)?;
     let values = params![operator, &idempotency.key_hash[..], expired];
-    let Some(user) = db.one(FIND_EXPIRED, values, |row| row.opt_id::<UserId>(0)).await? else { return Ok(()) };
+    let Some(user) = db
+        .one(FIND_EXPIRED, values, |row| row.opt_id::<UserId>(0))
+        .await?
+    else {
+        return Ok(());
+    };
     let mut tx = db.begin().await?;
     if let Some(user) = user {
         lock_user_if_exists(&mut tx, user).await?;
@@ -109,7 +118,13 @@ pub(crate) async fn begin(
 ) -> Result<Earlier> {
     let key_hash = &idempotency.key_hash[..];
     let id = Uuid::now_v7();
-    let values = params![operator, key_hash, Param::Id(id), &idempotency.request_digest[..], now];
+    let values = params![
+        operator,
+        key_hash,
+        Param::Id(id),
+        &idempotency.request_digest[..],
+        now
+    ];
     if tx.run(INSERT, values).await? > 0 {
         return Ok(Earlier::None(id));
     }
@@ -121,7 +136,10 @@ pub(crate) async fn begin(
         return Ok(Earlier::Other);
     }
     match secrets.find_in(tx, &found.slot).await {
-        Ok(Some(body)) => Ok(Earlier::Same(StoredResponse { status: found.status, body })),
+        Ok(Some(body)) => Ok(Earlier::Same(StoredResponse {
+            status: found.status,
+            body,
+        })),
         Ok(None) => Err(StorageError::Corrupt("a response without its body")),
         // Its master key is lost.
         Err(StorageError::Sealed(_)) => Ok(Earlier::Other),
@@ -137,9 +155,16 @@ pub(crate) async fn finish(
     user: UserId,
     response: &StoredResponse,
 ) -> Result<()> {
-    let values = params![operator, &idempotency.key_hash[..], user, i64::from(response.status)];
+    let values = params![
+        operator,
+        &idempotency.key_hash[..],
+        user,
+        i64::from(response.status)
+    ];
     tx.run(FINISH, values).await?;
-    secrets.store(tx, &SecretSlot::operator_request(user, id), &response.body).await
+    secrets
+        .store(tx, &SecretSlot::operator_request(user, id), &response.body)
+        .await
 }
 
 /// Deletes the remembered responses about a user.
@@ -151,11 +176,21 @@ pub(crate) async fn delete_of(tx: &mut Tx, user: UserId) -> Result<()> {
 impl Audit<'_> {
     /// Deletes remembered responses that are older than 24 hours. Returns their number.
     pub async fn delete_outdated_requests(self, now: Timestamp) -> Result<u64> {
-        let until = now.saturating_sub(RETENTION).map_err(StorageError::unavailable)?;
+        let until = now
+            .saturating_sub(RETENTION)
+            .map_err(StorageError::unavailable)?;
         let mut count = 0;
-        while self.0.db.one(HAS_OUTDATED, params![until], |_| Ok(())).await?.is_some() {
+        while self
+            .0
+            .db
+            .one(HAS_OUTDATED, params![until], |_| Ok(()))
+            .await?
+            .is_some()
+        {
             let mut tx = self.0.db.begin().await?;
-            let old = tx.all(DELETE_OUTDATED, params![until, DELETE_BATCH_SIZE], deleted).await?;
+            let old = tx
+                .all(DELETE_OUTDATED, params![until, DELETE_BATCH_SIZE], deleted)
+                .await?;
             if old.is_empty() {
                 // Another transaction has locked the rows that are left.
                 tx.rollback().await;
@@ -186,5 +221,9 @@ fn deleted(row: &Row<'_>) -> Result<(Option<UserId>, Uuid)> {
 fn stored(row: &Row<'_>) -> Result<Stored> {
     let (id, user) = (row.id(0)?, row.id(1)?);
     let slot = SecretSlot::operator_request(user, id);
-    Ok(Stored { slot, request_digest: row.blob(2)?.to_vec(), status: row.number(3, "an HTTP status")? })
+    Ok(Stored {
+        slot,
+        request_digest: row.blob(2)?.to_vec(),
+        status: row.number(3, "an HTTP status")?,
+    })
 }

@@ -6,8 +6,8 @@ use zeroize::Zeroizing;
 
 use crate::Storage;
 
-/// Which part of a large installation a database is. Keys, tokens and states begin with it, so that a proxy in front of
-/// several databases can tell whose a request is: see docs/scaling.md.
+/// Which part of a large installation a database is. Keys, tokens and states begin with it, so that
+/// a proxy in front of several databases can tell whose a request is: see docs/scaling.md.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cell(u8);
 
@@ -48,14 +48,15 @@ impl Storage {
         SetupToken::from_random(self.random_base62())
     }
 
-    /// Makes a token for a link, a state, a session or another cookie: 64 hexadecimal digits, of which 62 are random.
+    /// Makes a token for a link, a state, a session or another cookie: 64 hexadecimal digits, of
+    /// which 62 are random.
     #[must_use]
     pub fn new_token(&self) -> SecretString {
         format!("{}{}", self.cell, hex::encode(*random_bytes::<31>())).into()
     }
 
-    /// Numbers for the text of a key or setup token: two of the cell, and 30 that are uniformly distributed over
-    /// `0..62`, which are 178 bits.
+    /// Numbers for the text of a key or setup token: two of the cell, and 30 that are uniformly
+    /// distributed over `0..62`, which are 178 bits.
     fn random_base62(&self) -> [u8; 32] {
         // In the alphabet of keys, letters in lower case are the numbers from 36 on.
         let digit = |digit: u8| if digit < 10 { digit } else { digit + 26 };
@@ -64,7 +65,11 @@ impl Storage {
         let mut filled = 2;
         while filled < numbers.len() {
             // 248 is a multiple of 62. Dropping larger bytes makes every number equally likely.
-            for byte in random_bytes::<64>().into_iter().filter(|byte| *byte < 248).take(numbers.len() - filled) {
+            for byte in random_bytes::<64>()
+                .into_iter()
+                .filter(|byte| *byte < 248)
+                .take(numbers.len() - filled)
+            {
                 numbers[filled] = byte % 62;
                 filled += 1;
             }

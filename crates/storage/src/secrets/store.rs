@@ -1,6 +1,8 @@
-//! Stores sealed secrets in one table, counts them by key, and seals them again when the master key changes.
+//! Stores sealed secrets in one table, counts them by key, and seals them again when the master key
+//! changes.
 //!
-//! No foreign key points from a secret to its subject. The transaction that deletes a subject also deletes its secret.
+//! No foreign key points from a secret to its subject. The transaction that deletes a subject also
+//! deletes its secret.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -40,7 +42,8 @@ statements! {
     RESEAL = "UPDATE secrets SET sealed = $5 WHERE user_id = $1 AND purpose = $2 AND subject = $3 AND sealed = $4";
 }
 
-/// The key of a secret: user, purpose and subject. All three are authenticated with the sealed value.
+/// The key of a secret: user, purpose and subject. All three are authenticated with the sealed
+/// value.
 #[derive(Debug, Clone)]
 pub(crate) struct SecretSlot {
     user: UserId,
@@ -51,41 +54,73 @@ pub(crate) struct SecretSlot {
 impl SecretSlot {
     /// What the adapter reads a connection with.
     pub(crate) fn credentials(user: UserId, connection: ConnectionId) -> Self {
-        Self { user, purpose: "credentials".to_owned(), subject: connection.to_string() }
+        Self {
+            user,
+            purpose: "credentials".to_owned(),
+            subject: connection.to_string(),
+        }
     }
 
     /// The credentials of a user whom we registered at a provider.
     pub(crate) fn provider_user(user: UserId, provider: &str) -> Self {
-        Self { user, purpose: "provider_user".to_owned(), subject: provider.to_owned() }
+        Self {
+            user,
+            purpose: "provider_user".to_owned(),
+            subject: provider.to_owned(),
+        }
     }
 
     /// The callback parameters of a consent session, then the credentials obtained for them.
     pub(crate) fn consent_session(user: UserId, session: Uuid) -> Self {
-        Self { user, purpose: "consent_session".to_owned(), subject: session.to_string() }
+        Self {
+            user,
+            purpose: "consent_session".to_owned(),
+            subject: session.to_string(),
+        }
     }
 
     /// The key of a connection's fingerprints.
     pub(crate) fn fingerprint_key(user: UserId, connection: ConnectionId) -> Self {
-        Self { user, purpose: "fingerprints".to_owned(), subject: connection.to_string() }
+        Self {
+            user,
+            purpose: "fingerprints".to_owned(),
+            subject: connection.to_string(),
+        }
     }
 
     /// The secret that signs an endpoint's messages.
     pub(crate) fn webhook(user: UserId, endpoint: EndpointId) -> Self {
-        Self { user, purpose: "webhook".to_owned(), subject: endpoint.to_string() }
+        Self {
+            user,
+            purpose: "webhook".to_owned(),
+            subject: endpoint.to_string(),
+        }
     }
 
     /// The previous secret, valid until it expires.
     pub(crate) fn old_webhook(user: UserId, endpoint: EndpointId) -> Self {
-        Self { user, purpose: "old_webhook".to_owned(), subject: endpoint.to_string() }
+        Self {
+            user,
+            purpose: "old_webhook".to_owned(),
+            subject: endpoint.to_string(),
+        }
     }
 
     /// The response to an operator's request with an `Idempotency-Key`.
     pub(crate) fn operator_request(user: UserId, request: Uuid) -> Self {
-        Self { user, purpose: "operator_request".to_owned(), subject: request.to_string() }
+        Self {
+            user,
+            purpose: "operator_request".to_owned(),
+            subject: request.to_string(),
+        }
     }
 
     fn params(&self) -> [Param<'_>; 3] {
-        [self.user.into(), self.purpose.as_str().into(), self.subject.as_str().into()]
+        [
+            self.user.into(),
+            self.purpose.as_str().into(),
+            self.subject.as_str().into(),
+        ]
     }
 }
 
@@ -103,8 +138,8 @@ pub struct SealedSecrets {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnopenableSecret {
     pub user_id: UserId,
-    /// `credentials`, `provider_user`, `consent_session`, `fingerprints`, `webhook`, `old_webhook` or
-    /// `operator_request`.
+    /// `credentials`, `provider_user`, `consent_session`, `fingerprints`, `webhook`, `old_webhook`
+    /// or `operator_request`.
     pub purpose: String,
     /// The id of a connection, consent session, endpoint or request, or the name of a provider.
     pub subject: String,
@@ -141,7 +176,11 @@ struct Stored {
 
 impl<'s> Secrets<'s> {
     /// Opens the credentials of the user's connection, even of one being deleted.
-    pub async fn find_credentials(self, user: UserId, connection: ConnectionId) -> Result<Option<SecretString>> {
+    pub async fn find_credentials(
+        self,
+        user: UserId,
+        connection: ConnectionId,
+    ) -> Result<Option<SecretString>> {
         self.find(&SecretSlot::credentials(user, connection)).await
     }
 
@@ -150,27 +189,44 @@ impl<'s> Secrets<'s> {
         let mut found = SealedSecrets::default();
         let mut after = None;
         loop {
-            let secrets = self.0.db.all(LIST, &list_params(after.as_ref(), SCAN_BATCH_SIZE), stored).await?;
-            let Some(last) = secrets.last() else { return Ok(found) };
+            let secrets = self
+                .0
+                .db
+                .all(LIST, &list_params(after.as_ref(), SCAN_BATCH_SIZE), stored)
+                .await?;
+            let Some(last) = secrets.last() else {
+                return Ok(found);
+            };
             after = Some(last.slot.clone());
             for Stored { slot, sealed } in secrets {
                 let opened = self.open_secret(&slot, &sealed);
                 if let Some(key) = key_id_of(&sealed) {
                     *found.by_key.entry(key.to_owned()).or_default() += 1;
-                    *found.opened_by.entry(key.to_owned()).or_default() += u64::from(opened.is_ok());
+                    *found.opened_by.entry(key.to_owned()).or_default() +=
+                        u64::from(opened.is_ok());
                 }
                 if let Err(why) = opened {
-                    let SecretSlot { user: user_id, purpose, subject } = slot;
-                    found.unopenable.push(UnopenableSecret { user_id, purpose, subject, why });
+                    let SecretSlot {
+                        user: user_id,
+                        purpose,
+                        subject,
+                    } = slot;
+                    found.unopenable.push(UnopenableSecret {
+                        user_id,
+                        purpose,
+                        subject,
+                        why,
+                    });
                 }
             }
         }
     }
 
-    /// Fails if the key that seals is another one than the key of the same id that sealed what is stored, because a
-    /// database with both could never be opened whole. Reads one secret, and all of them only if that one does not
-    /// open: it may be damaged alone. If nothing has the id of this key yet, each seal from now on checks it again,
-    /// until something has: another process may begin to seal with another key of this id.
+    /// Fails if the key that seals is another one than the key of the same id that sealed what is
+    /// stored, because a database with both could never be opened whole. Reads one secret, and all
+    /// of them only if that one does not open: it may be damaged alone. If nothing has the id of
+    /// this key yet, each seal from now on checks it again, until something has: another process
+    /// may begin to seal with another key of this id.
     ///
     /// # Errors
     /// [`SealError::OtherKey`] if secrets have the id of this key, and it opens none of them.
@@ -178,7 +234,8 @@ impl<'s> Secrets<'s> {
         let id = self.sealing_key_id();
         let (begin, end) = sealed_with(id);
         let range = params![begin.as_slice(), end.as_slice()];
-        let Some(Stored { slot, sealed }) = self.0.db.one(FIND_SEALED_WITH, range, stored).await? else {
+        let Some(Stored { slot, sealed }) = self.0.db.one(FIND_SEALED_WITH, range, stored).await?
+        else {
             self.0.sealing_key_is_new.store(true, Ordering::Relaxed);
             return Ok(());
         };
@@ -190,24 +247,48 @@ impl<'s> Secrets<'s> {
             return Ok(());
         }
         let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-        for secret in secrets.unopenable.iter().filter(|secret| secret.why == SealError::DoesNotOpen) {
+        for secret in secrets
+            .unopenable
+            .iter()
+            .filter(|secret| secret.why == SealError::DoesNotOpen)
+        {
             *counts.entry(&secret.purpose).or_default() += 1;
         }
-        let affected: Vec<_> = counts.iter().map(|(purpose, count)| format!("{purpose}: {count}")).collect();
-        Err(SealError::OtherKey { id: id.to_owned(), affected: affected.join(", ") }.into())
+        let affected: Vec<_> = counts
+            .iter()
+            .map(|(purpose, count)| format!("{purpose}: {count}"))
+            .collect();
+        Err(SealError::OtherKey {
+            id: id.to_owned(),
+            affected: affected.join(", "),
+        }
+        .into())
     }
 
-    /// As [`Self::check_sealing_key`], in a transaction that seals, if nothing had the id of the key then.
+    /// As [`Self::check_sealing_key`], in a transaction that seals, if nothing had the id of the
+    /// key then.
     async fn check_new_sealing_key(self, tx: &mut Tx) -> Result<()> {
         if !self.0.sealing_key_is_new.load(Ordering::Relaxed) {
             return Ok(());
         }
         let id = self.sealing_key_id();
         let (begin, end) = sealed_with(id);
-        let found = tx.one(FIND_SEALED_WITH, params![begin.as_slice(), end.as_slice()], stored).await?;
-        let Some(Stored { slot, sealed }) = found else { return Ok(()) };
+        let found = tx
+            .one(
+                FIND_SEALED_WITH,
+                params![begin.as_slice(), end.as_slice()],
+                stored,
+            )
+            .await?;
+        let Some(Stored { slot, sealed }) = found else {
+            return Ok(());
+        };
         if self.open_secret(&slot, &sealed).is_err() {
-            return Err(SealError::OtherKey { id: id.to_owned(), affected: slot.purpose }.into());
+            return Err(SealError::OtherKey {
+                id: id.to_owned(),
+                affected: slot.purpose,
+            }
+            .into());
         }
         self.0.sealing_key_is_new.store(false, Ordering::Relaxed);
         Ok(())
@@ -224,18 +305,30 @@ impl<'s> Secrets<'s> {
     }
 
     pub async fn count(self) -> Result<u64> {
-        Ok(self.0.db.one(COUNT, params![], |row| row.number(0, "a count")).await?.unwrap_or(0))
+        Ok(self
+            .0
+            .db
+            .one(COUNT, params![], |row| row.number(0, "a count"))
+            .await?
+            .unwrap_or(0))
     }
 
-    /// Seals all secrets with the first key, a few in one transaction, and reports how many of them were read. Secrets
-    /// already under that key are skipped, so an interrupted rotation can start again. A secret that changes meanwhile
-    /// is not lost: its new value is sealed. A secret that cannot be opened is counted, not an error.
+    /// Seals all secrets with the first key, a few in one transaction, and reports how many of them
+    /// were read. Secrets already under that key are skipped, so an interrupted rotation can start
+    /// again. A secret that changes meanwhile is not lost: its new value is sealed. A secret that
+    /// cannot be opened is counted, not an error.
     pub async fn reseal_all(self, mut on_progress: impl FnMut(u64)) -> Result<ResealCounts> {
         let mut counts = ResealCounts::default();
         let mut after = None;
         loop {
             let mut tx = self.0.db.begin().await?;
-            let secrets = tx.all(LIST, &list_params(after.as_ref(), RESEAL_BATCH_SIZE), stored).await?;
+            let secrets = tx
+                .all(
+                    LIST,
+                    &list_params(after.as_ref(), RESEAL_BATCH_SIZE),
+                    stored,
+                )
+                .await?;
             let Some(last) = secrets.last() else {
                 tx.rollback().await;
                 return Ok(counts);
@@ -255,7 +348,10 @@ impl<'s> Secrets<'s> {
     }
 
     async fn reseal(self, tx: &mut Tx, secret: Stored, counts: &mut ResealCounts) -> Result<()> {
-        let Stored { slot, sealed: mut before } = secret;
+        let Stored {
+            slot,
+            sealed: mut before,
+        } = secret;
         let [user, purpose, subject] = slot.params();
         loop {
             let Ok(opened) = self.open_secret(&slot, &before) else {
@@ -267,33 +363,50 @@ impl<'s> Secrets<'s> {
                 return Ok(());
             }
             let resealed = self.seal_secret(tx, &slot, &opened).await?;
-            let values = params![user, purpose, subject, before.as_slice(), resealed.as_slice()];
+            let values = params![
+                user,
+                purpose,
+                subject,
+                before.as_slice(),
+                resealed.as_slice()
+            ];
             if tx.run(RESEAL, values).await? > 0 {
                 counts.resealed += 1;
                 return Ok(());
             }
             // The secret changed meanwhile: retry with its new value, if it still exists.
-            let Some(changed) = tx.one(FIND, &slot.params(), sealed).await? else { return Ok(()) };
+            let Some(changed) = tx.one(FIND, &slot.params(), sealed).await? else {
+                return Ok(());
+            };
             before = changed;
         }
     }
 
-    /// Erases old sealed values from the database files, as far as Bellbird can. Call it after the last
-    /// [`Self::reseal_all`], even if that changed nothing: an earlier rotation may have been interrupted before this
-    /// step.
+    /// Erases old sealed values from the database files, as far as Bellbird can. Call it after the
+    /// last [`Self::reseal_all`], even if that changed nothing: an earlier rotation may have been
+    /// interrupted before this step.
     ///
     /// # Errors
-    /// [`StorageError::Unavailable`](crate::StorageError::Unavailable) also if another process writes to the SQLite
-    /// file for several seconds.
+    /// [`StorageError::Unavailable`](crate::StorageError::Unavailable) also if another process
+    /// writes to the SQLite file for several seconds.
     pub async fn erase_leftovers(self) -> Result<Leftovers> {
         match &self.0.db {
-            Db::Sqlite(db) => Ok(if db.compact().await? { Leftovers::None } else { Leftovers::InWal }),
+            Db::Sqlite(db) => Ok(if db.compact().await? {
+                Leftovers::None
+            } else {
+                Leftovers::InWal
+            }),
             Db::Postgres(_) => Ok(Leftovers::ServerManaged),
         }
     }
 
     /// Seals a secret and stores it, replacing the old one.
-    pub(crate) async fn store(self, tx: &mut Tx, slot: &SecretSlot, secret: &SecretString) -> Result<()> {
+    pub(crate) async fn store(
+        self,
+        tx: &mut Tx,
+        slot: &SecretSlot,
+        secret: &SecretString,
+    ) -> Result<()> {
         let sealed = self.seal_secret(tx, slot, secret).await?;
         store_sealed(tx, slot, &sealed).await
     }
@@ -301,19 +414,29 @@ impl<'s> Secrets<'s> {
     /// Opens the secret of a slot, if there is one.
     pub(crate) async fn find(self, slot: &SecretSlot) -> Result<Option<SecretString>> {
         let sealed = self.0.db.one(FIND, &slot.params(), sealed).await?;
-        Ok(sealed.map(|sealed| self.open_secret(slot, &sealed)).transpose()?)
+        Ok(sealed
+            .map(|sealed| self.open_secret(slot, &sealed))
+            .transpose()?)
     }
 
     /// As [`Self::find`], in a transaction.
-    pub(crate) async fn find_in(self, tx: &mut Tx, slot: &SecretSlot) -> Result<Option<SecretString>> {
+    pub(crate) async fn find_in(
+        self,
+        tx: &mut Tx,
+        slot: &SecretSlot,
+    ) -> Result<Option<SecretString>> {
         let sealed = tx.one(FIND, &slot.params(), sealed).await?;
-        Ok(sealed.map(|sealed| self.open_secret(slot, &sealed)).transpose()?)
+        Ok(sealed
+            .map(|sealed| self.open_secret(slot, &sealed))
+            .transpose()?)
     }
 
-    /// Copies a secret to another slot. A secret that cannot be opened is copied as it is: it cannot be opened there
-    /// either, and a later read reports that.
+    /// Copies a secret to another slot. A secret that cannot be opened is copied as it is: it
+    /// cannot be opened there either, and a later read reports that.
     pub(crate) async fn copy(self, tx: &mut Tx, from: &SecretSlot, to: &SecretSlot) -> Result<()> {
-        let Some(held) = tx.one(FIND, &from.params(), sealed).await? else { return Ok(()) };
+        let Some(held) = tx.one(FIND, &from.params(), sealed).await? else {
+            return Ok(());
+        };
         let resealed = match self.open_secret(from, &held) {
             Ok(secret) => self.seal_secret(tx, to, &secret).await?,
             Err(_) => held,
@@ -321,16 +444,37 @@ impl<'s> Secrets<'s> {
         store_sealed(tx, to, &resealed).await
     }
 
-    async fn seal_secret(self, tx: &mut Tx, slot: &SecretSlot, secret: &SecretString) -> Result<Vec<u8>> {
+    async fn seal_secret(
+        self,
+        tx: &mut Tx,
+        slot: &SecretSlot,
+        secret: &SecretString,
+    ) -> Result<Vec<u8>> {
         self.check_new_sealing_key(tx).await?;
         let row = (slot.user.to_string(), slot.subject.as_str());
-        let sealed_for = SealedFor { purpose: &slot.purpose, row: &[&row.0, row.1] };
-        Ok(self.0.sealer.seal(sealed_for, secret.expose_secret().as_bytes())?)
+        let sealed_for = SealedFor {
+            purpose: &slot.purpose,
+            row: &[&row.0, row.1],
+        };
+        Ok(self
+            .0
+            .sealer
+            .seal(sealed_for, secret.expose_secret().as_bytes())?)
     }
 
-    fn open_secret(self, slot: &SecretSlot, sealed: &[u8]) -> std::result::Result<SecretString, SealError> {
+    fn open_secret(
+        self,
+        slot: &SecretSlot,
+        sealed: &[u8],
+    ) -> std::result::Result<SecretString, SealError> {
         let row = (slot.user.to_string(), slot.subject.as_str());
-        let opened = self.0.sealer.open(SealedFor { purpose: &slot.purpose, row: &[&row.0, row.1] }, sealed)?;
+        let opened = self.0.sealer.open(
+            SealedFor {
+                purpose: &slot.purpose,
+                row: &[&row.0, row.1],
+            },
+            sealed,
+        )?;
         let text = std::str::from_utf8(&opened).map_err(|_| SealError::DoesNotOpen)?;
         Ok(SecretString::from(text))
     }
@@ -338,7 +482,9 @@ impl<'s> Secrets<'s> {
 
 async fn store_sealed(tx: &mut Tx, slot: &SecretSlot, sealed: &[u8]) -> Result<()> {
     let [user, purpose, subject] = slot.params();
-    tx.run(UPSERT, params![user, purpose, subject, sealed]).await.map(|_| ())
+    tx.run(UPSERT, params![user, purpose, subject, sealed])
+        .await
+        .map(|_| ())
 }
 
 /// Deletes a secret, in the transaction that deletes its subject. Idempotent.
@@ -359,7 +505,10 @@ fn sealed_with(key_id: &str) -> (Vec<u8>, Vec<u8>) {
 
 /// The parameters of [`LIST`]. The nil user without a purpose sorts before the first key.
 fn list_params(after: Option<&SecretSlot>, rows: i64) -> [Param<'_>; 4] {
-    let [user, purpose, subject] = after.map_or([Uuid::nil().into(), "".into(), "".into()], SecretSlot::params);
+    let [user, purpose, subject] = after.map_or(
+        [Uuid::nil().into(), "".into(), "".into()],
+        SecretSlot::params,
+    );
     [user, purpose, subject, rows.into()]
 }
 
@@ -368,6 +517,13 @@ fn sealed(row: &Row<'_>) -> Result<Vec<u8>> {
 }
 
 fn stored(row: &Row<'_>) -> Result<Stored> {
-    let slot = SecretSlot { user: row.id(0)?, purpose: row.text(1)?.to_owned(), subject: row.text(2)?.to_owned() };
-    Ok(Stored { slot, sealed: row.blob(3)?.to_vec() })
+    let slot = SecretSlot {
+        user: row.id(0)?,
+        purpose: row.text(1)?.to_owned(),
+        subject: row.text(2)?.to_owned(),
+    };
+    Ok(Stored {
+        slot,
+        sealed: row.blob(3)?.to_vec(),
+    })
 }

@@ -8,13 +8,15 @@ use bellbird_domain::{Actor, EndpointStatus, EventType};
 
 use crate::db::file_user::with_suffix;
 use crate::tests::fixtures::{
-    chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, insert_setup_token, new_link, new_session,
-    sealer_of, with_keys,
+    chunk, claimed_endpoint, connection_to_sync, endpoint, finish_sync_with, insert_setup_token,
+    new_link, new_session, sealer_of, with_keys,
 };
-use crate::tests::support::{TestDb, at, both, key, new_account, on_postgres, on_sqlite, operator_key, setup_token};
+use crate::tests::support::{
+    TestDb, at, both, key, new_account, on_postgres, on_sqlite, operator_key, setup_token,
+};
 use crate::{
-    AccessCut, Identity, NewSession, NewSignInLink, ServiceLock, SetupTokenClaim, StagedBackup, Storage, StorageError,
-    UserChange,
+    AccessCut, Identity, NewSession, NewSignInLink, ServiceLock, SetupTokenClaim, StagedBackup,
+    Storage, StorageError, UserChange,
 };
 
 fn operator() -> Actor {
@@ -34,7 +36,12 @@ fn mode(file: &Path) -> u32 {
 }
 
 async fn stage(db: &TestDb, file: &Path) -> Result<StagedBackup, StorageError> {
-    StagedBackup::new(file, ServiceLock::acquire(&db.url)?.unwrap(), db.sealer.clone()).await
+    StagedBackup::new(
+        file,
+        ServiceLock::acquire(&db.url)?.unwrap(),
+        db.sealer.clone(),
+    )
+    .await
 }
 
 /// The reason for which a file is rejected.
@@ -74,12 +81,17 @@ fn postgres_vacuum_is_no_restore() {
             }
             for vacuum in ["VACUUM FREEZE", "VACUUM FULL", "VACUUM (FULL, FREEZE)"] {
                 db.raw(&format!("{vacuum} database_origin")).await;
-                assert!(!db.backups().awaits_restore_decision().await.unwrap(), "{vacuum}");
+                assert!(
+                    !db.backups().awaits_restore_decision().await.unwrap(),
+                    "{vacuum}"
+                );
             }
         }
         // What pg_restore does: the same text in another row.
-        db.raw("CREATE TABLE old AS SELECT * FROM database_origin; DELETE FROM database_origin").await;
-        db.raw("INSERT INTO database_origin SELECT * FROM old").await;
+        db.raw("CREATE TABLE old AS SELECT * FROM database_origin; DELETE FROM database_origin")
+            .await;
+        db.raw("INSERT INTO database_origin SELECT * FROM old")
+            .await;
         assert!(db.backups().awaits_restore_decision().await.unwrap());
     });
 }
@@ -89,19 +101,41 @@ fn backup_is_private_complete_and_new() {
     on_sqlite(async |db| {
         let file = beside(db, "backup.db");
         let user = db.user("a@x").await.id;
-        db.connection(user, "c", &[new_account("acc", "Everyday")]).await;
+        db.connection(user, "c", &[new_account("acc", "Everyday")])
+            .await;
         let contents = db.back_up(&file).await.unwrap();
-        assert_eq!((contents.users, contents.connections, contents.bytes), (1, 1, fs::metadata(&file).unwrap().len()));
-        assert_eq!(contents.secrets.by_key.into_iter().collect::<Vec<_>>(), [("random".to_owned(), 1)]);
+        assert_eq!(
+            (contents.users, contents.connections, contents.bytes),
+            (1, 1, fs::metadata(&file).unwrap().len())
+        );
+        assert_eq!(
+            contents.secrets.by_key.into_iter().collect::<Vec<_>>(),
+            [("random".to_owned(), 1)]
+        );
         assert_eq!(mode(&file), 0o600);
         // One file that needs no other, and nothing unfinished.
-        let mut names: Vec<_> = fs::read_dir(file.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let mut names: Vec<_> = fs::read_dir(file.parent().unwrap())
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
         names.sort();
-        assert_eq!(names, ["backup.db", "test.db", "test.db-open", "test.db-shm", "test.db-wal"]);
+        assert_eq!(
+            names,
+            [
+                "backup.db",
+                "test.db",
+                "test.db-open",
+                "test.db-shm",
+                "test.db-wal"
+            ]
+        );
         let before = fs::read(&file).unwrap();
         assert!(reason(db.back_up(&file).await).contains("backup.db exists already"));
         assert_eq!(fs::read(&file).unwrap(), before);
-        assert!(reason(db.back_up(&beside(db, "no/folder.db")).await).contains("could not create a file in"));
+        assert!(
+            reason(db.back_up(&beside(db, "no/folder.db")).await)
+                .contains("could not create a file in")
+        );
     });
 }
 
@@ -128,12 +162,19 @@ fn backup_under_write_load_is_of_one_moment() {
         };
         assert!(written > 2, "{written} writes beside the backup");
         let copy = TestDb::attach(format!("sqlite:{}", file.display()), db.sealer.clone()).await;
-        let count =
-            async |table: &str| copy.texts(&format!("SELECT CAST(COUNT(*) AS TEXT) FROM {table}")).await.remove(0);
+        let count = async |table: &str| {
+            copy.texts(&format!("SELECT CAST(COUNT(*) AS TEXT) FROM {table}"))
+                .await
+                .remove(0)
+        };
         let connections = contents.connections.to_string();
         // One transaction writes a row of each.
-        for table in ["connections", "accounts", "secrets WHERE purpose = 'credentials'", "jobs WHERE kind = 'refresh'"]
-        {
+        for table in [
+            "connections",
+            "accounts",
+            "secrets WHERE purpose = 'credentials'",
+            "jobs WHERE kind = 'refresh'",
+        ] {
             assert_eq!(count(table).await, connections, "{table}");
         }
     });
@@ -147,7 +188,10 @@ fn database_in_use_is_not_replaced() {
         db.user("later@x").await;
         // The test's own handle is open, as that of another command would be.
         let error = reason(stage(db, &file).await);
-        assert!(error.contains("test.db open: wait until it ends"), "{error}");
+        assert!(
+            error.contains("test.db open: wait until it ends"),
+            "{error}"
+        );
         assert_eq!(db.users().list().await.unwrap().len(), 1);
     });
 }
@@ -158,10 +202,18 @@ fn restore_keeps_others_out() {
     block_on(async {
         let (url, file, sealer) = closed(folder.path()).await;
         let lock = ServiceLock::acquire(&url).unwrap().unwrap();
-        let staged = StagedBackup::new(&file, lock, sealer.clone()).await.unwrap();
-        assert!(matches!(ServiceLock::acquire(&url), Err(StorageError::InUse(_))), "no service starts meanwhile");
+        let staged = StagedBackup::new(&file, lock, sealer.clone())
+            .await
+            .unwrap();
+        assert!(
+            matches!(ServiceLock::acquire(&url), Err(StorageError::InUse(_))),
+            "no service starts meanwhile"
+        );
         match Storage::open(&url, sealer.clone()).await {
-            Err(StorageError::Open(text)) => assert!(text.contains("a restore replaces the SQLite database"), "{text}"),
+            Err(StorageError::Open(text)) => assert!(
+                text.contains("a restore replaces the SQLite database"),
+                "{text}"
+            ),
             _ => panic!("opened"),
         }
         staged.put_in_place(at(0)).await.unwrap();
@@ -176,7 +228,10 @@ fn log_of_a_lost_database_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     block_on(async {
         let (url, file, sealer) = closed(folder.path()).await;
-        let (database, log) = (folder.path().join("test.db"), folder.path().join("test.db-wal"));
+        let (database, log) = (
+            folder.path().join("test.db"),
+            folder.path().join("test.db-wal"),
+        );
         fs::rename(&database, folder.path().join("lost.db")).unwrap();
         fs::write(&log, "frames").unwrap();
         let lock = ServiceLock::acquire(&url).unwrap().unwrap();
@@ -186,7 +241,8 @@ fn log_of_a_lost_database_is_set_aside() {
     });
 }
 
-/// A database whose handles are closed, with its folder, and a backup of it that is older than its last user.
+/// A database whose handles are closed, with its folder, and a backup of it that is older than its
+/// last user.
 async fn closed(folder: &Path) -> (String, PathBuf, crate::Sealer) {
     let url = format!("sqlite:{}", folder.join("test.db").display());
     let db = TestDb::attach(url.clone(), sealer_of(&[1])).await;
@@ -200,7 +256,11 @@ async fn closed(folder: &Path) -> (String, PathBuf, crate::Sealer) {
 }
 
 fn block_on<T>(body: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(body)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(body)
 }
 
 #[test]
@@ -213,17 +273,35 @@ fn restored_file_is_private_and_decided_or_not() {
             fs::set_permissions(&database, fs::Permissions::from_mode(0o640)).unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
             let lock = ServiceLock::acquire(&url).unwrap().unwrap();
-            let staged = StagedBackup::new(&file, lock, sealer.clone()).await.unwrap();
+            let staged = StagedBackup::new(&file, lock, sealer.clone())
+                .await
+                .unwrap();
             if is_decided {
-                staged.storage().backups().keep_access(&operator(), at(0)).await.unwrap();
+                staged
+                    .storage()
+                    .backups()
+                    .keep_access(&operator(), at(0))
+                    .await
+                    .unwrap();
             }
             let aside = staged.put_in_place(at(0)).await.unwrap().unwrap();
-            assert_eq!(aside, folder.path().join("test.db.replaced-20270115T080000.000Z"));
-            assert!(!with_suffix(&aside, "-wal").exists(), "the file has all rows");
+            assert_eq!(
+                aside,
+                folder.path().join("test.db.replaced-20270115T080000.000Z")
+            );
+            assert!(
+                !with_suffix(&aside, "-wal").exists(),
+                "the file has all rows"
+            );
             assert_eq!((mode(&database), mode(&aside)), (0o600, 0o640));
             let users = async |file: &Path| {
-                let db = Storage::open(&format!("sqlite:{}", file.display()), sealer.clone()).await.unwrap();
-                (db.users().list().await.unwrap().len(), db.backups().awaits_restore_decision().await.unwrap())
+                let db = Storage::open(&format!("sqlite:{}", file.display()), sealer.clone())
+                    .await
+                    .unwrap();
+                (
+                    db.users().list().await.unwrap().len(),
+                    db.backups().awaits_restore_decision().await.unwrap(),
+                )
             };
             assert_eq!(users(&database).await, (1, !is_decided));
             assert_eq!(users(&aside).await, (2, false));
@@ -245,14 +323,23 @@ fn unusable_files_are_rejected() {
         let middle = damaged.len() / 2 / 4096 * 4096;
         damaged[middle..middle + 4096].fill(0xff);
         fs::write(file("damaged.db"), damaged).unwrap();
-        rusqlite::Connection::open(file("other.db")).unwrap().execute_batch("CREATE TABLE t (a)").unwrap();
+        rusqlite::Connection::open(file("other.db"))
+            .unwrap()
+            .execute_batch("CREATE TABLE t (a)")
+            .unwrap();
         fs::write(file("newer.db"), &good).unwrap();
         let newer = rusqlite::Connection::open(file("newer.db")).unwrap();
-        newer.execute_batch("INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 9999, 0)").unwrap();
+        newer
+            .execute_batch(
+                "INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 9999, 0)",
+            )
+            .unwrap();
         drop(newer);
         fs::write(file("older.db"), &good).unwrap();
         let older = rusqlite::Connection::open(file("older.db")).unwrap();
-        older.execute_batch("ALTER TABLE schema_migrations DROP COLUMN oldest_compatible").unwrap();
+        older
+            .execute_batch("ALTER TABLE schema_migrations DROP COLUMN oldest_compatible")
+            .unwrap();
         drop(older);
         fs::write(file("raw.db"), &good).unwrap();
         fs::write(file("raw.db-wal"), "committed rows").unwrap();
@@ -273,8 +360,13 @@ fn unusable_files_are_rejected() {
         // It is good, but the test has the database open.
         assert!(reason(stage(db, &file("good.db")).await).contains("another process"));
         let left = fs::read_dir(path(db).parent().unwrap()).unwrap();
-        let left: Vec<_> = left.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        assert!(!left.iter().any(|name| name.contains("partial")), "{left:?}");
+        let left: Vec<_> = left
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        assert!(
+            !left.iter().any(|name| name.contains("partial")),
+            "{left:?}"
+        );
     });
 }
 
@@ -291,7 +383,8 @@ const CUT: [&str; 9] = [
     "webhook_endpoints",
 ];
 
-/// Tables whose rows let nobody in. A user is let in by a row of another table only, unless the user is an operator.
+/// Tables whose rows let nobody in. A user is let in by a row of another table only, unless the
+/// user is an operator.
 const LET_NOBODY_IN: [&str; 23] = [
     "accounts",
     "audit",
@@ -318,13 +411,17 @@ const LET_NOBODY_IN: [&str; 23] = [
     "webhook_queues",
 ];
 
-/// Hashes in tables that let nobody in: of a cookie that signs nobody in, of an `Idempotency-Key`, of the id of an
-/// event.
-const OTHER_HASHES: [&str; 3] =
-    ["known_browsers.cookie_hash", "operator_requests.idempotency_hash", "provider_events.event_hash"];
+/// Hashes in tables that let nobody in: of a cookie that signs nobody in, of an `Idempotency-Key`,
+/// of the id of an event.
+const OTHER_HASHES: [&str; 3] = [
+    "known_browsers.cookie_hash",
+    "operator_requests.idempotency_hash",
+    "provider_events.event_hash",
+];
 
 both! {
-    // A new table belongs into one of the two lists. If it lets somebody in, `cut_access` has to cut it.
+    // A new table belongs into one of the two lists. If it lets somebody in, `cut_access` has to
+    // cut it.
     async fn every_table_is_cut_or_lets_nobody_in(db) {
         let list = if db.kind() == "sqlite" {
             "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c

@@ -129,7 +129,11 @@ async fn several_processes_can_create_the_file() {
         while let Some(count) = tasks.join_next().await {
             applied.push(count.unwrap());
         }
-        assert_eq!(applied.iter().filter(|count| **count > 0).count(), 1, "one of them migrated: {applied:?}");
+        assert_eq!(
+            applied.iter().filter(|count| **count > 0).count(),
+            1,
+            "one of them migrated: {applied:?}"
+        );
     }
 }
 
@@ -153,5 +157,9 @@ impl OwnedConnection {
 }
 
 fn new_connection_of(user: UserId, consent: &str) -> OwnedConnection {
-    OwnedConnection { user, consent: consent.to_owned(), credentials: credentials() }
+    OwnedConnection {
+        user,
+        consent: consent.to_owned(),
+        credentials: credentials(),
+    }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{
-    AccountTag, ApiVersion, Confirmation, ConnectionId, ContentDigest, DeliveryState, Digest, EndpointId, EventId,
-    EventType, Fingerprint, Fingerprints, OperatorKeyId, RowDigests, RowKey, SyncRunId, UserId, UtcDay,
+    AccountTag, ApiVersion, Confirmation, ConnectionId, ContentDigest, DeliveryState, Digest,
+    EndpointId, EventId, EventType, Fingerprint, Fingerprints, OperatorKeyId, RowDigests, RowKey,
+    SyncRunId, UserId, UtcDay,
 };
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -16,14 +17,18 @@ use crate::error::Result;
 use crate::job_kinds::SYNC;
 use crate::tests::support::{TestDb, at, credentials, new_connection, setup_token};
 use crate::{
-    AttemptOutcome, BegunChange, ClaimedConsentSession, ClaimedEndpoint, ClaimedJob, ClaimedProviderUser,
-    FinishedAttempt, FinishedSync, Idempotency, NewConnection, NewConsentSession, NewEndpoint, NewLink, NewSetupToken,
-    NewWebhookEvent, OperatorAction, ProviderUserState, Sealer, Storage, StoredResponse, SyncState,
+    AttemptOutcome, BegunChange, ClaimedConsentSession, ClaimedEndpoint, ClaimedJob,
+    ClaimedProviderUser, FinishedAttempt, FinishedSync, Idempotency, NewConnection,
+    NewConsentSession, NewEndpoint, NewLink, NewSetupToken, NewWebhookEvent, OperatorAction,
+    ProviderUserState, Sealer, Storage, StoredResponse, SyncState,
 };
 
 /// The events of syncs and of changes: not those of a new, ending or removed connection.
-pub(crate) const SYNCS_AND_CHANGES: &[EventType] =
-    &[EventType::TransactionsSynced, EventType::TradesSynced, EventType::ConnectionUpdated];
+pub(crate) const SYNCS_AND_CHANGES: &[EventType] = &[
+    EventType::TransactionsSynced,
+    EventType::TradesSynced,
+    EventType::ConnectionUpdated,
+];
 
 /// A consent session that expires after a minute and is due after two.
 pub(crate) fn new_session(user_id: UserId, state: &str) -> NewConsentSession<'_> {
@@ -46,15 +51,28 @@ pub(crate) fn secret(text: &str) -> SecretString {
 }
 
 /// A consent session whose callback was received, with a lease from 10 to 40.
-pub(crate) async fn session_with_callback(db: &Storage, user: UserId, state: &str) -> ClaimedConsentSession {
+pub(crate) async fn session_with_callback(
+    db: &Storage,
+    user: UserId,
+    state: &str,
+) -> ClaimedConsentSession {
     receive_callback(db, &new_session(user, state)).await
 }
 
 /// As [`session_with_callback`], of this session.
-pub(crate) async fn receive_callback(db: &Storage, new: &NewConsentSession<'_>) -> ClaimedConsentSession {
+pub(crate) async fn receive_callback(
+    db: &Storage,
+    new: &NewConsentSession<'_>,
+) -> ClaimedConsentSession {
     db.consent_sessions().insert(new, at(0)).await.unwrap();
     db.consent_sessions()
-        .receive_callback(new.state, &secret("code=answer"), (Confirmation::Confirmed, None), at(10), at(40))
+        .receive_callback(
+            new.state,
+            &secret("code=answer"),
+            (Confirmation::Confirmed, None),
+            at(10),
+            at(40),
+        )
         .await
         .unwrap()
         .expect("in time")
@@ -62,29 +80,71 @@ pub(crate) async fn receive_callback(db: &Storage, new: &NewConsentSession<'_>) 
 
 /// A link for any provider.
 pub(crate) fn new_link(user_id: UserId, token: &str, expires_at: Timestamp) -> NewLink<'_> {
-    NewLink { user_id, token, provider: None, connection_id: None, expires_at, session: None, console_session: None }
+    NewLink {
+        user_id,
+        token,
+        provider: None,
+        connection_id: None,
+        expires_at,
+        session: None,
+        console_session: None,
+    }
 }
 
 /// A setup token of this number.
-pub(crate) async fn insert_setup_token(db: &Storage, user_id: UserId, number: u8, expires_at: Timestamp) {
+pub(crate) async fn insert_setup_token(
+    db: &Storage,
+    user_id: UserId,
+    number: u8,
+    expires_at: Timestamp,
+) {
     let token = setup_token(number);
-    let new = NewSetupToken { user_id, token: &token, name: "Actual", expires_at };
+    let new = NewSetupToken {
+        user_id,
+        token: &token,
+        name: "Actual",
+        expires_at,
+    };
     db.setup_tokens().insert(&new, at(0)).await.unwrap();
 }
 
 /// Claims the registration of a user who is not registered at the provider.
-pub(crate) async fn claimed_registration(db: &Storage, user: UserId, now: i64) -> ClaimedProviderUser {
-    match db.provider_users().claim(user, "fiskil", at(now), at(now + 30)).await.unwrap() {
+pub(crate) async fn claimed_registration(
+    db: &Storage,
+    user: UserId,
+    now: i64,
+) -> ClaimedProviderUser {
+    match db
+        .provider_users()
+        .claim(user, "fiskil", at(now), at(now + 30))
+        .await
+        .unwrap()
+    {
         ProviderUserState::Claimed(claim) => claim,
         other => panic!("{other:?}"),
     }
 }
 
 /// Registers a user at the provider.
-pub(crate) async fn register_provider_user(db: &Storage, user: UserId, provider_user_id: &str, credentials: &str) {
+pub(crate) async fn register_provider_user(
+    db: &Storage,
+    user: UserId,
+    provider_user_id: &str,
+    credentials: &str,
+) {
     let claim = claimed_registration(db, user, 0).await;
-    assert!(db.provider_users().set_reference(&claim, "ref").await.unwrap());
-    assert!(db.provider_users().finish(&claim, Some(provider_user_id), &secret(credentials)).await.unwrap());
+    assert!(
+        db.provider_users()
+            .set_reference(&claim, "ref")
+            .await
+            .unwrap()
+    );
+    assert!(
+        db.provider_users()
+            .finish(&claim, Some(provider_user_id), &secret(credentials))
+            .await
+            .unwrap()
+    );
 }
 
 pub(crate) const SECRET: &str = "whsec_that_must_not_leak";
@@ -112,25 +172,55 @@ pub(crate) fn fingerprint(row: u8, occurrence: u32, content: u8) -> Fingerprint 
         day: UtcDay(20_000),
     };
     let (key, seen_at) = (RowKey([row; 8]), Fingerprint::seconds(at(20)));
-    Fingerprint { digests, occurrence, key, seen_at, misses: 0, is_gone: false, first_mark: 1, changed_mark: 1 }
+    Fingerprint {
+        digests,
+        occurrence,
+        key,
+        seen_at,
+        misses: 0,
+        is_gone: false,
+        first_mark: 1,
+        changed_mark: 1,
+    }
 }
 
 pub(crate) fn fingerprints(rows: &[Fingerprint]) -> Fingerprints {
-    Fingerprints { rows: rows.to_vec(), marks: vec![1, 20], forgotten_mark: 1 }
+    Fingerprints {
+        rows: rows.to_vec(),
+        marks: vec![1, 20],
+        forgotten_mark: 1,
+    }
 }
 
 /// A connection with this time of its next sync.
-pub(crate) async fn connection_to_sync(db: &Storage, user: UserId, consent: &str, next_sync_at: i64) -> ConnectionId {
+pub(crate) async fn connection_to_sync(
+    db: &Storage,
+    user: UserId,
+    consent: &str,
+    next_sync_at: i64,
+) -> ConnectionId {
     let credentials = credentials();
-    let new = NewConnection { next_sync_at: at(next_sync_at), ..new_connection(user, consent, &credentials) };
+    let new = NewConnection {
+        next_sync_at: at(next_sync_at),
+        ..new_connection(user, consent, &credentials)
+    };
     db.connections().import(&new, &[], at(0)).await.unwrap().id
 }
 
-pub(crate) async fn start_sync(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> ClaimedJob {
-    db.claim(SYNC, user, id, at(now), at(now + 30)).await.unwrap().expect("claimed")
+pub(crate) async fn start_sync(
+    db: &Storage,
+    user: UserId,
+    id: ConnectionId,
+    now: i64,
+) -> ClaimedJob {
+    db.claim(SYNC, user, id, at(now), at(now + 30))
+        .await
+        .unwrap()
+        .expect("claimed")
 }
 
-/// What is known after the first sync, which started at `now`. The next one is due 1,000 seconds later.
+/// What is known after the first sync, which started at `now`. The next one is due 1,000 seconds
+/// later.
 pub(crate) fn state_after(now: i64) -> SyncState {
     SyncState {
         linked_at: at(0),
@@ -172,7 +262,12 @@ pub(crate) fn empty_sync(now: i64) -> FinishedSync<'static> {
 
 /// An event of one new row.
 pub(crate) fn chunk(chunk: u32, total_chunks: u32) -> NewWebhookEvent {
-    NewWebhookEvent { new_count: 1, chunk, total_chunks, ..NewWebhookEvent::without_rows(EventId::new()) }
+    NewWebhookEvent {
+        new_count: 1,
+        chunk,
+        total_chunks,
+        ..NewWebhookEvent::without_rows(EventId::new())
+    }
 }
 
 /// Runs a sync that ends with these events. Returns how many of them will be sent.
@@ -183,18 +278,38 @@ pub(crate) async fn finish_sync_with(
     events: &[NewWebhookEvent],
 ) -> (SyncRunId, u64) {
     let claim = start_sync(db, user, id, now).await;
-    let finished = FinishedSync { events, ..empty_sync(now) };
-    (finished.run, db.syncs().finish(&claim, &finished).await.unwrap().expect("finished"))
+    let finished = FinishedSync {
+        events,
+        ..empty_sync(now)
+    };
+    (
+        finished.run,
+        db.syncs()
+            .finish(&claim, &finished)
+            .await
+            .unwrap()
+            .expect("finished"),
+    )
 }
 
 /// Claims the endpoint. Claims of other endpoints are released.
 pub(crate) async fn claimed_endpoint(db: &Storage, id: EndpointId, now: i64) -> ClaimedEndpoint {
     let mut found = None;
-    for claim in db.deliveries().claim_endpoints(at(now), at(now + 30), 8, false).await.unwrap() {
+    for claim in db
+        .deliveries()
+        .claim_endpoints(at(now), at(now + 30), 8, false)
+        .await
+        .unwrap()
+    {
         if claim.endpoint_id == id {
             found = Some(claim);
         } else {
-            assert!(db.deliveries().release_endpoint(&claim, at(now)).await.unwrap());
+            assert!(
+                db.deliveries()
+                    .release_endpoint(&claim, at(now))
+                    .await
+                    .unwrap()
+            );
         }
     }
     found.expect("something is due for it")
@@ -218,7 +333,11 @@ pub(crate) fn finished_attempt(
         at: at(now),
         duration_ms: 12,
         status: Some(if delivered { 204 } else { 500 }),
-        error: if delivered { None } else { Some("unexpected status") },
+        error: if delivered {
+            None
+        } else {
+            Some("unexpected status")
+        },
         exchange_failed: !delivered,
         endpoint_at_fault: !delivered,
         outcome,
@@ -232,8 +351,16 @@ pub(crate) async fn finish_attempts(
     attempts: &[FinishedAttempt],
     now: Timestamp,
 ) -> Result<bool> {
-    let deliveries = db.deliveries().list(claim.user_id, claim.endpoint_id, None, 99).await?;
-    let due_at = |id: EventId| deliveries.iter().find(|delivery| delivery.event_id == id)?.next_attempt_at;
+    let deliveries = db
+        .deliveries()
+        .list(claim.user_id, claim.endpoint_id, None, 99)
+        .await?;
+    let due_at = |id: EventId| {
+        deliveries
+            .iter()
+            .find(|delivery| delivery.event_id == id)?
+            .next_attempt_at
+    };
     let mut attempts = attempts.to_vec();
     for attempt in &mut attempts {
         attempt.due_at = due_at(attempt.event_id).unwrap_or(attempt.due_at);
@@ -243,14 +370,22 @@ pub(crate) async fn finish_attempts(
 
 /// The states of the endpoint's deliveries, oldest event first.
 pub(crate) async fn states(db: &TestDb, user: UserId, endpoint: EndpointId) -> Vec<DeliveryState> {
-    let mut deliveries = db.deliveries().list(user, endpoint, None, 99).await.unwrap();
+    let mut deliveries = db
+        .deliveries()
+        .list(user, endpoint, None, 99)
+        .await
+        .unwrap();
     deliveries.reverse();
-    deliveries.into_iter().map(|delivery| delivery.state).collect()
+    deliveries
+        .into_iter()
+        .map(|delivery| delivery.state)
+        .collect()
 }
 
 /// Waits until `count` PostgreSQL sessions wait for a lock.
 pub(crate) async fn wait_for_lock_waiters(db: &TestDb, count: usize) {
-    let waiting = "SELECT CAST(a.pid AS TEXT) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
+    let waiting =
+        "SELECT CAST(a.pid AS TEXT) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
         WHERE a.datname = current_database() AND NOT l.granted";
     while db.texts(waiting).await.len() < count {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -265,17 +400,39 @@ pub(crate) fn sealer_of(numbers: &[u8]) -> Sealer {
 
 /// Opens the same database with these keys.
 pub(crate) async fn with_keys(db: &TestDb, numbers: &[u8]) -> Storage {
-    Storage::open(&db.url, sealer_of(numbers)).await.expect("opens")
+    Storage::open(&db.url, sealer_of(numbers))
+        .await
+        .expect("opens")
 }
 
 /// An operator's request whose response is remembered. Returns the operator.
 pub(crate) async fn remembered_response(db: &Storage, user: UserId, body: &str) -> OperatorKeyId {
     let operator = OperatorKeyId::new();
-    let idempotency = Idempotency { key_hash: [7; 32], request_digest: [7; 32] };
-    let BegunChange::New(change) = db.begin_change(operator, Some(idempotency), at(1)).await.unwrap() else {
+    let idempotency = Idempotency {
+        key_hash: [7; 32],
+        request_digest: [7; 32],
+    };
+    let BegunChange::New(change) = db
+        .begin_change(operator, Some(idempotency), at(1))
+        .await
+        .unwrap()
+    else {
         panic!("a new request")
     };
-    let action = OperatorAction { name: "key.create", user_id: user, subject: None };
-    change.commit(&action, &StoredResponse { status: 201, body: body.into() }).await.unwrap();
+    let action = OperatorAction {
+        name: "key.create",
+        user_id: user,
+        subject: None,
+    };
+    change
+        .commit(
+            &action,
+            &StoredResponse {
+                status: 201,
+                body: body.into(),
+            },
+        )
+        .await
+        .unwrap();
     operator
 }

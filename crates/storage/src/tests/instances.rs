@@ -4,7 +4,9 @@ use bellbird_domain::Clock;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use crate::tests::fixtures::{SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with};
+use crate::tests::fixtures::{
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with,
+};
 use crate::tests::support::{at, both};
 use crate::{Instance, JobKey, Storage};
 
@@ -28,7 +30,13 @@ fn new_instance(number: u128) -> Instance {
 
 /// The machines of the instances that are alive.
 async fn hosts(db: &Storage, now: Timestamp) -> Vec<String> {
-    db.instances().list(now).await.unwrap().into_iter().map(|instance| instance.host).collect()
+    db.instances()
+        .list(now)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|instance| instance.host)
+        .collect()
 }
 
 both! {

@@ -9,15 +9,25 @@ use crate::tests::fixtures::wait_for_lock_waiters;
 use crate::tests::support::{TestDb, both, connect, on_empty_postgres, on_postgres, on_sqlite};
 use crate::{Sealer, Storage, StorageError};
 
-/// Table, column, type, whether it is nullable, and its position in the primary key (0: not part of it).
+/// Table, column, type, whether it is nullable, and its position in the primary key (0: not part of
+/// it).
 type Column = (String, String, String, bool, i64);
 
 async fn migrates_empty_database(storage: &Storage) {
     assert!(matches!(storage.ping().await, Err(StorageError::Schema(_))));
     let pending = storage.pending_migrations().await.unwrap();
-    assert_eq!(pending, MIGRATIONS.iter().map(|migration| migration.name).collect::<Vec<_>>());
+    assert_eq!(
+        pending,
+        MIGRATIONS
+            .iter()
+            .map(|migration| migration.name)
+            .collect::<Vec<_>>()
+    );
     assert_eq!(storage.migrate().await.unwrap(), pending);
-    assert_eq!(storage.pending_migrations().await.unwrap(), Vec::<String>::new());
+    assert_eq!(
+        storage.pending_migrations().await.unwrap(),
+        Vec::<String>::new()
+    );
     assert_eq!(storage.migrate().await.unwrap(), Vec::<String>::new());
     storage.ping().await.unwrap();
 }
@@ -51,72 +61,134 @@ fn own_version() -> i64 {
 /// A migration so many versions later, with which no older program works.
 fn later(versions: i64, name: &'static str) -> Migration {
     let text = "CREATE TABLE IF NOT EXISTS later (id TEXT NOT NULL, number INTEGER) STRICT;";
-    Migration { version: own_version() + versions, name, text }
+    Migration {
+        version: own_version() + versions,
+        name,
+        text,
+    }
 }
 
 /// The next migration. It adds what this program does not need.
 fn expand() -> Migration {
-    let text = format!("-- oldest-compatible: {}\nALTER TABLE users ADD COLUMN nickname TEXT;", own_version());
-    Migration { version: own_version() + 1, name: "expand", text: text.leak() }
+    let text = format!(
+        "-- oldest-compatible: {}\nALTER TABLE users ADD COLUMN nickname TEXT;",
+        own_version()
+    );
+    Migration {
+        version: own_version() + 1,
+        name: "expand",
+        text: text.leak(),
+    }
 }
 
 /// The one after it. It drops what this program needs.
 fn contract() -> Migration {
-    let text = format!("-- oldest-compatible: {}\nALTER TABLE users DROP COLUMN timezone;", own_version() + 1);
-    Migration { version: own_version() + 2, name: "contract", text: text.leak() }
+    let text = format!(
+        "-- oldest-compatible: {}\nALTER TABLE users DROP COLUMN timezone;",
+        own_version() + 1
+    );
+    Migration {
+        version: own_version() + 2,
+        name: "contract",
+        text: text.leak(),
+    }
 }
 
 /// Short times, so that a try fails soon.
-const RETRY_BUDGET: RetryBudget =
-    RetryBudget { lock_timeout: Duration::from_millis(50), pause: Duration::from_millis(1), tries: 2 };
+const RETRY_BUDGET: RetryBudget = RetryBudget {
+    lock_timeout: Duration::from_millis(50),
+    pause: Duration::from_millis(1),
+    tries: 2,
+};
 
 async fn migrate_to(db: &Storage, migrations: &[Migration]) -> Result<Vec<String>, StorageError> {
     db.migrate_to(migrations, RETRY_BUDGET).await
 }
 
 fn schema_error(error: StorageError) -> String {
-    let StorageError::Schema(text) = error else { panic!("{error:?}") };
+    let StorageError::Schema(text) = error else {
+        panic!("{error:?}")
+    };
     text
 }
 
 /// Nothing is applied to it, and each way to open it says the same.
 async fn assert_unknown_schema(db: &TestDb, what: &str) {
-    let shown = [db.migrate().await.map(drop), db.pending_migrations().await.map(drop)];
+    let shown = [
+        db.migrate().await.map(drop),
+        db.pending_migrations().await.map(drop),
+    ];
     for result in shown {
         let text = schema_error(result.unwrap_err());
-        assert!(text.contains("made by an unreleased or older version") && text.contains(what), "{text}");
-        assert!(text.contains("restore a backup of this version") && !text.contains("bellbird migrate"), "{text}");
+        assert!(
+            text.contains("made by an unreleased or older version") && text.contains(what),
+            "{text}"
+        );
+        assert!(
+            text.contains("restore a backup of this version") && !text.contains("bellbird migrate"),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn every_migration_says_which_programs_work_with_it() {
     for migration in MIGRATIONS {
-        assert!(migration.text.starts_with("-- oldest-compatible: "), "{}", migration.name);
-        assert!((1..=migration.version).contains(&migration.oldest_compatible()), "{}", migration.name);
+        assert!(
+            migration.text.starts_with("-- oldest-compatible: "),
+            "{}",
+            migration.name
+        );
+        assert!(
+            (1..=migration.version).contains(&migration.oldest_compatible()),
+            "{}",
+            migration.name
+        );
     }
 }
 
 /// The released migrations that are missing or were edited. `released` has lines of `sha256sum`.
 fn edited<'r>(released: &'r str, migrations: &[Migration]) -> Vec<&'r str> {
     let lines = released.lines().filter(|line| !line.starts_with('#'));
-    let files = lines.map(|line| line.split_once("  migrations/").expect("a digest and a file"));
+    let files = lines.map(|line| {
+        line.split_once("  migrations/")
+            .expect("a digest and a file")
+    });
     let is_kept = |digest: &str, file: &str| {
-        let same = |one: &Migration| format!("{}.sql", one.name) == file && hex(hash(one.text).as_ref()) == digest;
+        let same = |one: &Migration| {
+            format!("{}.sql", one.name) == file && hex(hash(one.text).as_ref()) == digest
+        };
         migrations.iter().any(same)
     };
-    files.filter(|(digest, file)| !is_kept(digest, file)).map(|(_, file)| file).collect()
+    files
+        .filter(|(digest, file)| !is_kept(digest, file))
+        .map(|(_, file)| file)
+        .collect()
 }
 
-/// `scripts/release` adds the digests. A database knows the text of its migrations, so an edited one locks it out.
+/// `scripts/release` adds the digests. A database knows the text of its migrations, so an edited
+/// one locks it out.
 #[test]
 fn released_migrations_are_never_edited() {
     let released = include_str!("../../released.sha256");
-    assert_eq!(edited(released, MIGRATIONS), [""; 0], "restore the released file, and add a migration");
+    assert_eq!(
+        edited(released, MIGRATIONS),
+        [""; 0],
+        "restore the released file, and add a migration"
+    );
     let digest = hex(hash(MIGRATIONS[0].text).as_ref());
     let frozen = format!("# Comment\n{digest}  migrations/0001_initial.sql\n");
     assert_eq!(edited(&frozen, MIGRATIONS), [""; 0]);
-    assert_eq!(edited(&frozen, &[Migration { text: "another", ..MIGRATIONS[0] }]), ["0001_initial.sql"]);
+    assert_eq!(
+        edited(
+            &frozen,
+            &[Migration {
+                text: "another",
+                ..MIGRATIONS[0]
+            }]
+        ),
+        ["0001_initial.sql"]
+    );
     assert_eq!(edited(&frozen, &[expand()]), ["0001_initial.sql"], "gone");
 }
 
@@ -126,7 +198,8 @@ both! {
         assert_unknown_schema(db, "(its migration 0001_initial is another one)").await;
     }
 
-    // As the databases of before the first release, some of which also have another text of the first migration.
+    // As the databases of before the first release, some of which also have another text of the
+    // first migration.
     async fn schema_without_a_column_is_rejected(db) {
         db.raw("ALTER TABLE schema_migrations DROP COLUMN oldest_compatible").await;
         assert_unknown_schema(db, "(schema_migrations lacks a column)").await;
@@ -196,15 +269,26 @@ both! {
     }
 }
 
-/// A URL for another role, which is dropped at the end with what it owns. The server asks for no password.
+/// A URL for another role, which is dropped at the end with what it owns. The server asks for no
+/// password.
 async fn with_role(db: &TestDb, body: impl AsyncFnOnce(&str, &str)) {
     let role = format!("role_{}", uuid::Uuid::now_v7().simple());
     let client = connect(&db.url).await;
-    client.batch_execute(&format!("CREATE ROLE {role} LOGIN")).await.unwrap();
+    client
+        .batch_execute(&format!("CREATE ROLE {role} LOGIN"))
+        .await
+        .unwrap();
     let (scheme, rest) = db.url.split_once("://").unwrap();
     let (_, address) = rest.split_once('@').unwrap();
-    let outcome = AssertUnwindSafe(body(&role, &format!("{scheme}://{role}@{address}"))).catch_unwind().await;
-    client.batch_execute(&format!("REASSIGN OWNED BY {role} TO CURRENT_USER; DROP ROLE {role}")).await.unwrap();
+    let outcome = AssertUnwindSafe(body(&role, &format!("{scheme}://{role}@{address}")))
+        .catch_unwind()
+        .await;
+    client
+        .batch_execute(&format!(
+            "REASSIGN OWNED BY {role} TO CURRENT_USER; DROP ROLE {role}"
+        ))
+        .await
+        .unwrap();
     if let Err(panic) = outcome {
         resume_unwind(panic);
     }
@@ -239,10 +323,23 @@ fn postgres_says_which_role_owns_the_tables() {
     on_postgres(async |db| {
         with_role(db, async |role, url| {
             let storage = Storage::open(url, Sealer::random()).await.unwrap();
-            for denied in [storage.migrate().await.map(drop), storage.pending_migrations().await.map(drop)] {
-                let Err(StorageError::Open(text)) = denied else { panic!("{denied:?}") };
-                let owner = db.texts("SELECT CAST(current_user AS TEXT)").await.remove(0);
-                assert!(text.contains(&format!("which {owner} owns: connect as {owner}, or run `REASSIGN")), "{text}");
+            for denied in [
+                storage.migrate().await.map(drop),
+                storage.pending_migrations().await.map(drop),
+            ] {
+                let Err(StorageError::Open(text)) = denied else {
+                    panic!("{denied:?}")
+                };
+                let owner = db
+                    .texts("SELECT CAST(current_user AS TEXT)")
+                    .await
+                    .remove(0);
+                assert!(
+                    text.contains(&format!(
+                        "which {owner} owns: connect as {owner}, or run `REASSIGN"
+                    )),
+                    "{text}"
+                );
                 assert!(text.contains(&format!(" TO {role}`")), "{text}");
             }
         })
@@ -253,7 +350,10 @@ fn postgres_says_which_role_owns_the_tables() {
 /// A session that holds a lock on `users`, as a long report does.
 async fn lock_users(db: &TestDb) -> tokio_postgres::Client {
     let holder = connect(&db.url).await;
-    holder.batch_execute("BEGIN; LOCK TABLE users IN ACCESS SHARE MODE").await.unwrap();
+    holder
+        .batch_execute("BEGIN; LOCK TABLE users IN ACCESS SHARE MODE")
+        .await
+        .unwrap();
     holder
 }
 
@@ -263,7 +363,10 @@ fn postgres_migration_gives_way_and_tries_again() {
         let holder = lock_users(db).await;
         let migrations = [MIGRATIONS, &[expand()]].concat();
         let other = db.reopen().await;
-        let budget = RetryBudget { tries: u32::MAX, ..RETRY_BUDGET };
+        let budget = RetryBudget {
+            tries: u32::MAX,
+            ..RETRY_BUDGET
+        };
         let release = async {
             wait_for_lock_waiters(db, 1).await;
             // Behind a waiting migration, this waits too, until the try ends.
@@ -279,7 +382,9 @@ fn postgres_migration_gives_way_and_tries_again() {
 fn postgres_migration_ends_after_some_tries() {
     on_postgres(async |db| {
         let _holder = lock_users(db).await;
-        let error = migrate_to(db, &[MIGRATIONS, &[expand()]].concat()).await.unwrap_err();
+        let error = migrate_to(db, &[MIGRATIONS, &[expand()]].concat())
+            .await
+            .unwrap_err();
         assert!(matches!(error, StorageError::Unavailable(_)), "{error:?}");
         db.user("a@x").await;
     });
@@ -316,10 +421,23 @@ const POSTGRES_INDEXES: &str = "SELECT n.relname || ' ' || t.relname || ' ' || C
 fn postgres_has_the_tables_of_sqlite() {
     let (mut sqlite, mut sqlite_indexes) = (Vec::new(), Vec::new());
     on_sqlite(async |db| {
-        let connection = rusqlite::Connection::open(db.url.strip_prefix("sqlite:").unwrap()).unwrap();
+        let connection =
+            rusqlite::Connection::open(db.url.strip_prefix("sqlite:").unwrap()).unwrap();
         let mut statement = connection.prepare(SQLITE_COLUMNS).unwrap();
-        let column = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?));
-        sqlite = statement.query_map([], column).unwrap().map(Result::unwrap).collect::<Vec<Column>>();
+        let column = |row: &rusqlite::Row<'_>| {
+            Ok((
+                row.get(0)?,
+                row.get(1)?,
+                row.get(2)?,
+                row.get(3)?,
+                row.get(4)?,
+            ))
+        };
+        sqlite = statement
+            .query_map([], column)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect::<Vec<Column>>();
         sqlite_indexes = db.texts(SQLITE_INDEXES).await;
         let loose = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND strict = 0
             AND name NOT LIKE 'sqlite_%'";
@@ -327,9 +445,15 @@ fn postgres_has_the_tables_of_sqlite() {
     });
     assert!(sqlite.len() > 40, "{sqlite:?}");
     on_postgres(async |db| {
-        let rows = connect(&db.url).await.query(POSTGRES_COLUMNS, &[]).await.unwrap();
-        let postgres: Vec<Column> =
-            rows.iter().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3), row.get(4))).collect();
+        let rows = connect(&db.url)
+            .await
+            .query(POSTGRES_COLUMNS, &[])
+            .await
+            .unwrap();
+        let postgres: Vec<Column> = rows
+            .iter()
+            .map(|row| (row.get(0), row.get(1), row.get(2), row.get(3), row.get(4)))
+            .collect();
         for (sqlite, postgres) in sqlite.iter().zip(&postgres) {
             assert_eq!(sqlite, postgres);
         }
@@ -337,7 +461,11 @@ fn postgres_has_the_tables_of_sqlite() {
         assert_eq!(sqlite_indexes, db.texts(POSTGRES_INDEXES).await);
         let sorted_otherwise = "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
             WHERE table_schema = 'public' AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'";
-        assert_eq!(db.texts(sorted_otherwise).await, Vec::<String>::new(), "not in the order of bytes");
+        assert_eq!(
+            db.texts(sorted_otherwise).await,
+            Vec::<String>::new(),
+            "not in the order of bytes"
+        );
         let ids_as_text = "SELECT CAST(table_name || '.' || column_name AS TEXT) FROM information_schema.columns
             WHERE table_schema = 'public' AND data_type = 'text' AND column_name ~ '(^|_)id$' ORDER BY 1";
         // Of the provider and of the machine, and an actor may be a Unix user.
@@ -356,10 +484,17 @@ fn postgres_has_the_tables_of_sqlite() {
 #[test]
 fn the_primary_key_begins_with_the_user() {
     on_sqlite(async |db| {
-        let first = "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
+        let first =
+            "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
             WHERE t.type = 'table' AND c.pk = 1 ORDER BY t.name";
         for column in db.texts(first).await {
-            let own = ["users.id", "schema_migrations.version", "provider_events.provider", "instances.id", "audit.id"];
+            let own = [
+                "users.id",
+                "schema_migrations.version",
+                "provider_events.provider",
+                "instances.id",
+                "audit.id",
+            ];
             // Of operators, who are no users.
             let own = own.contains(&column.as_str()) || column.starts_with("operator_");
             assert!(own || column.ends_with(".user_id"), "{column}");

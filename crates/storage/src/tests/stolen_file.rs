@@ -8,25 +8,33 @@ use secrecy::ExposeSecret as _;
 
 use crate::digest::provider_user_digest;
 use crate::tests::fixtures::{
-    chunk, empty_sync, endpoint, fingerprint, fingerprints, insert_setup_token, new_link, new_session,
-    register_provider_user, remembered_response, secret, session_with_callback, start_sync, with_keys,
+    chunk, empty_sync, endpoint, fingerprint, fingerprints, insert_setup_token, new_link,
+    new_session, register_provider_user, remembered_response, secret, session_with_callback,
+    start_sync, with_keys,
 };
 use crate::tests::support::{
-    CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite, operator_key, setup_token,
+    CREDENTIALS, at, credentials, key, new_account, new_connection, on_sqlite, operator_key,
+    setup_token,
 };
 use crate::{
-    FinishedSync, Leftovers, NewConsentSession, NewSession, NewSignInLink, NewWebhookEvent, SealError, Storage,
-    StorageError,
+    FinishedSync, Leftovers, NewConsentSession, NewSession, NewSignInLink, NewWebhookEvent,
+    SealError, Storage, StorageError,
 };
 
 /// All bytes of the database, its WAL and the index of the WAL.
 fn bytes(folder: &Path) -> Vec<u8> {
-    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-    files.flat_map(|file| std::fs::read(file).unwrap()).collect()
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    files
+        .flat_map(|file| std::fs::read(file).unwrap())
+        .collect()
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {
-    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    bytes
+        .windows(text.len())
+        .any(|window| window == text.as_bytes())
 }
 
 #[test]
@@ -34,24 +42,54 @@ fn file_holds_no_plain_secrets() {
     on_sqlite(async |db| {
         let user = db.user("a@x").await;
         let key = key(7);
-        db.keys().insert(user.id, &key, "laptop", None, at(0)).await.unwrap();
+        db.keys()
+            .insert(user.id, &key, "laptop", None, at(0))
+            .await
+            .unwrap();
         assert!(db.keys().find_caller(&key, at(1)).await.unwrap().is_some());
-        let connection = db.connection(user.id, "consent", &[new_account("acc", "Everyday")]).await.id;
+        let connection = db
+            .connection(user.id, "consent", &[new_account("acc", "Everyday")])
+            .await
+            .id;
         // Renewed a few times, so that the WAL also has older pages.
         for second in 0..5 {
             db.connections()
-                .import(&new_connection(user.id, "consent", &credentials()), &[], at(second))
+                .import(
+                    &new_connection(user.id, "consent", &credentials()),
+                    &[],
+                    at(second),
+                )
                 .await
                 .unwrap();
         }
-        assert!(db.secrets().find_credentials(user.id, connection).await.unwrap().is_some());
+        assert!(
+            db.secrets()
+                .find_credentials(user.id, connection)
+                .await
+                .unwrap()
+                .is_some()
+        );
         // A link, a consent session in each phase before its end, and a registered user.
-        db.links().insert(&new_link(user.id, "token_that_must_not_leak", at(60)), at(0)).await.unwrap();
+        db.links()
+            .insert(
+                &new_link(user.id, "token_that_must_not_leak", at(60)),
+                at(0),
+            )
+            .await
+            .unwrap();
         insert_setup_token(db, user.id, 6, at(60)).await;
         // A link to sign in that is used, and another that is not.
-        for token in ["used_sign_in_that_must_not_leak", "sign_in_that_must_not_leak"] {
+        for token in [
+            "used_sign_in_that_must_not_leak",
+            "sign_in_that_must_not_leak",
+        ] {
             let browser = Some("browser_that_must_not_leak");
-            let link = NewSignInLink { user_id: user.id, token, browser, expires_at: at(60) };
+            let link = NewSignInLink {
+                user_id: user.id,
+                token,
+                browser,
+                expires_at: at(60),
+            };
             db.sessions().insert_link(&link, 2, at(0)).await.unwrap();
         }
         let session = NewSession {
@@ -60,7 +98,11 @@ fn file_holds_no_plain_secrets() {
             known_browser: "browser_that_must_not_leak",
             expires_at: at(60),
         };
-        db.sessions().sign_in("used_sign_in_that_must_not_leak", &session, at(1)).await.unwrap().unwrap();
+        db.sessions()
+            .sign_in("used_sign_in_that_must_not_leak", &session, at(1))
+            .await
+            .unwrap()
+            .unwrap();
         let known_consents = ["consent_that_must_not_leak"];
         let new = NewConsentSession {
             known_consents: &known_consents,
@@ -71,30 +113,65 @@ fn file_holds_no_plain_secrets() {
         let claim = session_with_callback(db, user.id, "another_state").await;
         assert!(
             db.consent_sessions()
-                .store_credentials(&claim, &secret("link_credentials_that_must_not_leak"), at(20), at(40))
+                .store_credentials(
+                    &claim,
+                    &secret("link_credentials_that_must_not_leak"),
+                    at(20),
+                    at(40)
+                )
                 .await
                 .unwrap()
         );
-        register_provider_user(db, user.id, "provider_user_id_that_must_not_leak", "credentials_that_must_not_leak")
-            .await;
-        db.operator_keys().insert(&operator_key(8), "backend", None, at(0)).await.unwrap();
+        register_provider_user(
+            db,
+            user.id,
+            "provider_user_id_that_must_not_leak",
+            "credentials_that_must_not_leak",
+        )
+        .await;
+        db.operator_keys()
+            .insert(&operator_key(8), "backend", None, at(0))
+            .await
+            .unwrap();
         remembered_response(db, user.id, "response_that_must_not_leak").await;
-        db.provider_events().insert("akahu", "event_that_must_not_leak", at(0)).await.unwrap();
+        db.provider_events()
+            .insert("akahu", "event_that_must_not_leak", at(0))
+            .await
+            .unwrap();
         // A sync that stores a fingerprint and an event, for an endpoint with two secrets.
-        let fingerprint_key = db.syncs().fingerprint_key(user.id, connection).await.unwrap().expect("made");
+        let fingerprint_key = db
+            .syncs()
+            .fingerprint_key(user.id, connection)
+            .await
+            .unwrap()
+            .expect("made");
         let endpoint = endpoint(db, user.id, &[EventType::TransactionsSynced]).await;
         assert!(
             db.endpoints()
-                .rotate_secret(user.id, endpoint, &secret("whsec_2_that_must_not_leak"), at(99))
+                .rotate_secret(
+                    user.id,
+                    endpoint,
+                    &secret("whsec_2_that_must_not_leak"),
+                    at(99)
+                )
                 .await
                 .unwrap()
         );
         let claim = start_sync(db, user.id, connection, 30).await;
         let fingerprints = fingerprints(&[fingerprint(0x6b, 0, 0x6a)]);
-        let events = [NewWebhookEvent { row_keys: vec![0x6b; 16], ..chunk(1, 1) }];
-        let finished = FinishedSync { fingerprints: Some(&fingerprints), events: &events, ..empty_sync(30) };
+        let events = [NewWebhookEvent {
+            row_keys: vec![0x6b; 16],
+            ..chunk(1, 1)
+        }];
+        let finished = FinishedSync {
+            fingerprints: Some(&fingerprints),
+            events: &events,
+            ..empty_sync(30)
+        };
         assert_eq!(db.syncs().finish(&claim, &finished).await.unwrap(), Some(1));
-        let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
+        let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap())
+            .parent()
+            .unwrap();
         let provider_user = provider_user_digest("provider_user_id_that_must_not_leak");
         let check = |when: &str| {
             let bytes = bytes(folder);
@@ -112,11 +189,29 @@ fn file_holds_no_plain_secrets() {
                 "{when}: the search works"
             );
             assert!(!contains(&bytes, &key.expose()[3..20]), "{when}: the key");
-            assert!(!contains(&bytes, &key.expose()[20..]), "{when}: the end of the key");
-            assert!(!contains(&bytes, &operator_key(8).expose()[9..]), "{when}: the operator key");
-            assert!(!contains(&bytes, &setup_token(6).expose()[4..20]), "{when}: the setup token");
-            assert!(!contains(&bytes, &fingerprint_key.expose_secret()[..20]), "{when}: the fingerprint key");
-            for part in [CREDENTIALS, "userToken", "that_must_not_leak", "code=answer", "another_state"] {
+            assert!(
+                !contains(&bytes, &key.expose()[20..]),
+                "{when}: the end of the key"
+            );
+            assert!(
+                !contains(&bytes, &operator_key(8).expose()[9..]),
+                "{when}: the operator key"
+            );
+            assert!(
+                !contains(&bytes, &setup_token(6).expose()[4..20]),
+                "{when}: the setup token"
+            );
+            assert!(
+                !contains(&bytes, &fingerprint_key.expose_secret()[..20]),
+                "{when}: the fingerprint key"
+            );
+            for part in [
+                CREDENTIALS,
+                "userToken",
+                "that_must_not_leak",
+                "code=answer",
+                "another_state",
+            ] {
                 assert!(!contains(&bytes, part), "{when}: {part}");
             }
         };
@@ -132,7 +227,14 @@ const PART_BYTES: usize = 12;
 /// Counts the sealed values of which a part occurs in the bytes.
 fn count_present(sealed: &[Vec<u8>], bytes: &[u8]) -> usize {
     let present: HashSet<&[u8]> = bytes.windows(PART_BYTES).collect();
-    sealed.iter().filter(|sealed| sealed.windows(PART_BYTES).any(|part| present.contains(part))).count()
+    sealed
+        .iter()
+        .filter(|sealed| {
+            sealed
+                .windows(PART_BYTES)
+                .any(|part| present.contains(part))
+        })
+        .count()
 }
 
 fn all_sealed(file: &rusqlite::Connection) -> Vec<Vec<u8>> {
@@ -145,7 +247,9 @@ fn all_sealed(file: &rusqlite::Connection) -> Vec<Vec<u8>> {
 #[test]
 fn old_key_opens_nothing_after_rotation() {
     on_sqlite(async |db| {
-        let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
+        let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap())
+            .parent()
+            .unwrap();
         let user = db.user("a@x").await.id;
         let old = with_keys(db, &[1]).await;
         // As an older version wrote the file: deleted bytes stay in free pages.
@@ -155,13 +259,22 @@ fn old_key_opens_nothing_after_rotation() {
         let mut ids = Vec::new();
         for consent in &consents {
             ids.push(
-                old.connections().import(&new_connection(user, consent, &credentials()), &[], at(1)).await.unwrap().id,
+                old.connections()
+                    .import(&new_connection(user, consent, &credentials()), &[], at(1))
+                    .await
+                    .unwrap()
+                    .id,
             );
         }
         let mut sealed = all_sealed(&file);
         let claim = session_with_callback(&old, user, "state").await;
         register_provider_user(&old, user, "eu_1", "provider user credentials").await;
-        sealed.extend(all_sealed(&file).into_iter().filter(|value| !sealed.contains(value)).collect::<Vec<_>>());
+        sealed.extend(
+            all_sealed(&file)
+                .into_iter()
+                .filter(|value| !sealed.contains(value))
+                .collect::<Vec<_>>(),
+        );
         assert_eq!(sealed.len(), 62);
         file.execute_batch(
             "CREATE TABLE big (x BLOB);
@@ -170,7 +283,10 @@ fn old_key_opens_nothing_after_rotation() {
         )
         .unwrap();
         for consent in &consents {
-            old.connections().import(&new_connection(user, consent, &credentials()), &[], at(2)).await.unwrap();
+            old.connections()
+                .import(&new_connection(user, consent, &credentials()), &[], at(2))
+                .await
+                .unwrap();
         }
         assert!(
             old.consent_sessions()
@@ -178,26 +294,62 @@ fn old_key_opens_nothing_after_rotation() {
                 .await
                 .unwrap()
         );
-        sealed.extend(all_sealed(&file).into_iter().filter(|value| !sealed.contains(value)).collect::<Vec<_>>());
+        sealed.extend(
+            all_sealed(&file)
+                .into_iter()
+                .filter(|value| !sealed.contains(value))
+                .collect::<Vec<_>>(),
+        );
         drop(file);
         assert_eq!(sealed.len(), 123);
-        assert_eq!(count_present(&sealed, &bytes(folder)), 123, "the search finds current and old values");
+        assert_eq!(
+            count_present(&sealed, &bytes(folder)),
+            123,
+            "the search finds current and old values"
+        );
 
         // A service with both keys keeps running beside the command.
         let (service, command) = (with_keys(db, &[2, 1]).await, with_keys(db, &[2, 1]).await);
-        assert!(service.secrets().find_credentials(user, ids[0]).await.unwrap().is_some());
-        assert_eq!(command.secrets().reseal_all(|_| ()).await.unwrap().resealed, 62);
-        assert_eq!(command.secrets().erase_leftovers().await.unwrap(), Leftovers::None);
-        assert_eq!(count_present(&sealed, &bytes(folder)), 0, "no value of the old key is left");
+        assert!(
+            service
+                .secrets()
+                .find_credentials(user, ids[0])
+                .await
+                .unwrap()
+                .is_some()
+        );
+        assert_eq!(
+            command.secrets().reseal_all(|_| ()).await.unwrap().resealed,
+            62
+        );
+        assert_eq!(
+            command.secrets().erase_leftovers().await.unwrap(),
+            Leftovers::None
+        );
+        assert_eq!(
+            count_present(&sealed, &bytes(folder)),
+            0,
+            "no value of the old key is left"
+        );
         // The service writes again and closes.
-        service.connections().import(&new_connection(user, "c0", &credentials()), &[], at(3)).await.unwrap();
+        service
+            .connections()
+            .import(&new_connection(user, "c0", &credentials()), &[], at(3))
+            .await
+            .unwrap();
         service.close().await;
         assert_eq!(count_present(&sealed, &bytes(folder)), 0);
-        let error = old.provider_users().find_credentials(user, "fiskil").await.unwrap_err();
+        let error = old
+            .provider_users()
+            .find_credentials(user, "fiskil")
+            .await
+            .unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2"));
         for id in ids {
             let error = old.secrets().find_credentials(user, id).await.unwrap_err();
-            assert!(matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2"));
+            assert!(
+                matches!(error, StorageError::Sealed(SealError::UnknownKeyId(key)) if key == "k2")
+            );
         }
     });
 }
@@ -206,10 +358,23 @@ fn old_key_opens_nothing_after_rotation() {
 #[test]
 fn removed_connection_leaves_no_bytes() {
     on_sqlite(async |db| {
-        let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap()).parent().unwrap();
+        let folder = Path::new(db.url.strip_prefix("sqlite:").unwrap())
+            .parent()
+            .unwrap();
         let user = db.user("a@x").await.id;
-        let made = db.connection(user, "consent_gone", &[new_account("acc_gone", "Rainy Day Gone")]).await;
-        db.connection(user, "consent_kept", &[new_account("acc_kept", "Rainy Day Kept")]).await;
+        let made = db
+            .connection(
+                user,
+                "consent_gone",
+                &[new_account("acc_gone", "Rainy Day Gone")],
+            )
+            .await;
+        db.connection(
+            user,
+            "consent_kept",
+            &[new_account("acc_kept", "Rainy Day Kept")],
+        )
+        .await;
         assert!(contains(&bytes(folder), "Rainy Day Gone"));
         assert!(db.remove(user, made.id, at(20)).await);
         Storage::clone(db).close().await;
@@ -226,6 +391,9 @@ fn missing_table_error_names_the_remedy() {
     on_sqlite(async |db| {
         db.raw("DROP TABLE api_keys").await;
         let error = db.keys().find_caller(&key(1), at(0)).await.unwrap_err();
-        assert!(matches!(&error, StorageError::Schema(text) if text.contains("bellbird migrate")), "{error:?}");
+        assert!(
+            matches!(&error, StorageError::Schema(text) if text.contains("bellbird migrate")),
+            "{error:?}"
+        );
     });
 }

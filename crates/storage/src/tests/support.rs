@@ -1,4 +1,5 @@
-//! Databases for tests. Each test runs twice: on a new SQLite file and on a new PostgreSQL database.
+//! Databases for tests. Each test runs twice: on a new SQLite file and on a new PostgreSQL
+//! database.
 
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -7,8 +8,8 @@ use std::process::Command;
 use std::task::Poll;
 
 use bellbird_domain::{
-    Account, AccountType, ApiKey, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
-    MaskedNumber, OperatorKey, Plan, SetupToken, User, UserId,
+    Account, AccountType, ApiKey, Connection, ConnectionCategory, ConnectionId, ConnectionStatus,
+    Currency, MaskedNumber, OperatorKey, Plan, SetupToken, User, UserId,
 };
 use jiff::Timestamp;
 use secrecy::SecretString;
@@ -19,8 +20,8 @@ use uuid::Uuid;
 use crate::job_kinds::REFRESH;
 use crate::{NewAccount, NewConnection, NewUser, PostgresOptions, Sealer, Storage};
 
-/// Declares tests that run on both databases, as `name::sqlite` and `name::postgres`. On PostgreSQL, statements are
-/// sent whole, as through a pooler. All other tests prepare them.
+/// Declares tests that run on both databases, as `name::sqlite` and `name::postgres`. On
+/// PostgreSQL, statements are sent whole, as through a pooler. All other tests prepare them.
 macro_rules! both {
     ($(async fn $name:ident($db:ident) $body:block)*) => {$(
         mod $name {
@@ -69,7 +70,11 @@ impl TestDb {
     /// Opens a database that another handle may use too.
     pub(crate) async fn attach(url: String, sealer: Sealer) -> Self {
         let storage = Storage::open(&url, sealer.clone()).await.expect("opens");
-        Self { storage, url, sealer }
+        Self {
+            storage,
+            url,
+            sealer,
+        }
     }
 
     /// The same handle, for what takes one.
@@ -79,13 +84,18 @@ impl TestDb {
 
     /// A second handle, as another process would have it.
     pub(crate) async fn reopen(&self) -> Storage {
-        Storage::open(&self.url, self.sealer.clone()).await.expect("opens again")
+        Storage::open(&self.url, self.sealer.clone())
+            .await
+            .expect("opens again")
     }
 
     /// Runs a statement on a connection of its own.
     pub(crate) async fn raw(&self, sql: &str) {
         if let Some(path) = self.url.strip_prefix("sqlite:") {
-            rusqlite::Connection::open(path).expect("opens").execute_batch(sql).expect(sql);
+            rusqlite::Connection::open(path)
+                .expect("opens")
+                .execute_batch(sql)
+                .expect(sql);
         } else {
             execute(&self.url, sql).await;
         }
@@ -100,32 +110,63 @@ impl TestDb {
             return rows.map(|row| row.expect("text")).collect();
         }
         let client = connect(&self.url).await;
-        let text =
-            |row: &tokio_postgres::Row| row.try_get::<_, Uuid>(0).map_or_else(|_| row.get(0), |id| id.to_string());
-        client.query(sql, &[]).await.expect(sql).iter().map(text).collect()
+        let text = |row: &tokio_postgres::Row| {
+            row.try_get::<_, Uuid>(0)
+                .map_or_else(|_| row.get(0), |id| id.to_string())
+        };
+        client
+            .query(sql, &[])
+            .await
+            .expect(sql)
+            .iter()
+            .map(text)
+            .collect()
     }
 
     /// A literal for bytes in the dialect of the database.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> String {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        if self.kind() == "sqlite" { format!("x'{hex}'") } else { format!("'\\x{hex}'") }
+        if self.kind() == "sqlite" {
+            format!("x'{hex}'")
+        } else {
+            format!("'\\x{hex}'")
+        }
     }
 
     pub(crate) async fn user(&self, email: &str) -> User {
-        let new = NewUser { email, plan: Plan::Professional, timezone: None, reference: None, console_sign_in: true };
+        let new = NewUser {
+            email,
+            plan: Plan::Professional,
+            timezone: None,
+            reference: None,
+            console_sign_in: true,
+        };
         self.users().insert(&new, at(0)).await.expect("a user")
     }
 
-    pub(crate) async fn connection(&self, user: UserId, consent: &str, accounts: &[NewAccount<'_>]) -> Connection {
+    pub(crate) async fn connection(
+        &self,
+        user: UserId,
+        consent: &str,
+        accounts: &[NewAccount<'_>],
+    ) -> Connection {
         let credentials = credentials();
         self.connections()
-            .import(&new_connection(user, consent, &credentials), accounts, at(10))
+            .import(
+                &new_connection(user, consent, &credentials),
+                accounts,
+                at(10),
+            )
             .await
             .expect("a connection")
     }
 
     pub(crate) async fn visible_accounts(&self, user: UserId) -> Vec<Account> {
-        self.accounts().list(user, 1000, 0).await.expect("accounts").0
+        self.accounts()
+            .list(user, 1000, 0)
+            .await
+            .expect("accounts")
+            .0
     }
 
     /// Changes a status as a refresh does. Returns false also if the refresh cannot be claimed.
@@ -136,9 +177,16 @@ impl TestDb {
         to: ConnectionStatus,
         now: Timestamp,
     ) -> bool {
-        let claim = self.claim(REFRESH, user, connection, now, now).await.expect("claims");
+        let claim = self
+            .claim(REFRESH, user, connection, now, now)
+            .await
+            .expect("claims");
         let Some(claim) = claim else { return false };
-        let changed = self.refreshes().set_status(&claim, from, to, "refreshed", now, now).await.expect("set");
+        let changed = self
+            .refreshes()
+            .set_status(&claim, from, to, "refreshed", now, now)
+            .await
+            .expect("set");
         assert!(self.jobs().finish(&claim, None).await.expect("finished"));
         changed
     }
@@ -151,28 +199,56 @@ impl TestDb {
         is_complete: bool,
         now: Timestamp,
     ) -> bool {
-        let claim = self.claim(REFRESH, user, connection, now, now).await.expect("claims");
+        let claim = self
+            .claim(REFRESH, user, connection, now, now)
+            .await
+            .expect("claims");
         let Some(claim) = claim else { return false };
-        assert!(self.refreshes().apply(&claim, accounts, is_complete, now).await.expect("refreshed"));
+        assert!(
+            self.refreshes()
+                .apply(&claim, accounts, is_complete, now)
+                .await
+                .expect("refreshed")
+        );
         self.jobs().finish(&claim, None).await.expect("finished")
     }
 
     /// Hides and deletes a connection.
-    pub(crate) async fn remove(&self, user: UserId, connection: ConnectionId, now: Timestamp) -> bool {
-        let Some(claim) = self.removals().begin(user, connection, now, now).await.expect("hidden") else {
+    pub(crate) async fn remove(
+        &self,
+        user: UserId,
+        connection: ConnectionId,
+        now: Timestamp,
+    ) -> bool {
+        let Some(claim) = self
+            .removals()
+            .begin(user, connection, now, now)
+            .await
+            .expect("hidden")
+        else {
             return false;
         };
-        self.removals().finish(&claim, "deleted", now).await.expect("gone")
+        self.removals()
+            .finish(&claim, "deleted", now)
+            .await
+            .expect("gone")
     }
 
     /// One column of a connection's row, as text. Empty for NULL.
     pub(crate) async fn column(&self, connection: ConnectionId, column: &str) -> String {
-        let sql = format!("SELECT COALESCE(CAST({column} AS TEXT), '') FROM connections WHERE id = '{connection}'");
+        let sql = format!(
+            "SELECT COALESCE(CAST({column} AS TEXT), '') FROM connections WHERE id = '{connection}'"
+        );
         self.texts(&sql).await.remove(0)
     }
 
     /// One column of a connection's job, as text. Empty for NULL.
-    pub(crate) async fn job_column(&self, kind: &str, subject: impl ToString, column: &str) -> String {
+    pub(crate) async fn job_column(
+        &self,
+        kind: &str,
+        subject: impl ToString,
+        column: &str,
+    ) -> String {
         let sql = format!(
             "SELECT COALESCE(CAST({column} AS TEXT), '') FROM jobs WHERE kind = '{kind}' AND subject = '{}'",
             subject.to_string()
@@ -182,7 +258,11 @@ impl TestDb {
 
     /// Counts the secrets of a purpose.
     pub(crate) async fn secrets_for(&self, purpose: &str) -> usize {
-        self.texts(&format!("SELECT subject FROM secrets WHERE purpose = '{purpose}'")).await.len()
+        self.texts(&format!(
+            "SELECT subject FROM secrets WHERE purpose = '{purpose}'"
+        ))
+        .await
+        .len()
     }
 
     pub(crate) async fn revision(&self, user: UserId) -> i64 {
@@ -210,25 +290,47 @@ pub(crate) fn on_postgres(body: impl AsyncFnOnce(&TestDb)) {
 }
 
 /// Migrates by the program of a later version, if there is one: see `scripts/test-previous`.
-#[expect(clippy::disallowed_methods, reason = "the environment names the program")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the environment names the program"
+)]
 fn migrate_by_newer_program(url: &str) {
-    let Ok(program) = std::env::var("BELLBIRD_TEST_NEWER_PROGRAM") else { return };
-    let migrate = Command::new(program).arg("migrate").env_clear().env("BELLBIRD_DATABASE__URL", url).status();
+    let Ok(program) = std::env::var("BELLBIRD_TEST_NEWER_PROGRAM") else {
+        return;
+    };
+    let migrate = Command::new(program)
+        .arg("migrate")
+        .env_clear()
+        .env("BELLBIRD_DATABASE__URL", url)
+        .status();
     assert!(migrate.expect("the newer program runs").success());
 }
 
 pub(crate) fn on_postgres_unprepared(body: impl AsyncFnOnce(&TestDb)) {
     on_postgres(async |db| {
-        let options = PostgresOptions { prepared_statements: false, ..PostgresOptions::default() };
+        let options = PostgresOptions {
+            prepared_statements: false,
+            ..PostgresOptions::default()
+        };
         let (url, sealer) = (db.url.clone(), db.sealer.clone());
-        let storage = Storage::open_pooled(&url, sealer.clone(), options).await.expect("opens");
-        body(&TestDb { storage, url, sealer }).await;
+        let storage = Storage::open_pooled(&url, sealer.clone(), options)
+            .await
+            .expect("opens");
+        body(&TestDb {
+            storage,
+            url,
+            sealer,
+        })
+        .await;
     });
 }
 
-/// Runs on a new database, and drops it even after a panic. Its default collation does not sort by bytes, so that a
-/// column without an explicit collation fails a test.
-#[expect(clippy::disallowed_methods, reason = "the environment names the test server")]
+/// Runs on a new database, and drops it even after a panic. Its default collation does not sort by
+/// bytes, so that a column without an explicit collation fails a test.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the environment names the test server"
+)]
 pub(crate) fn on_empty_postgres(body: impl AsyncFnOnce(&TestDb)) {
     let Ok(server) = std::env::var(SERVER) else {
         panic!(
@@ -238,27 +340,40 @@ pub(crate) fn on_empty_postgres(body: impl AsyncFnOnce(&TestDb)) {
     };
     let name = format!("bellbird_{}", Uuid::now_v7().simple());
     let (before, parameters) = server.split_once('?').unwrap_or((&server, ""));
-    let url = format!("{}/{name}?{parameters}", before.rsplit_once('/').expect("a URL with a database").0);
+    let url = format!(
+        "{}/{name}?{parameters}",
+        before.rsplit_once('/').expect("a URL with a database").0
+    );
     let runtime = runtime();
     runtime.block_on(execute(
         &server,
-        &format!("CREATE DATABASE {name} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"),
+        &format!(
+            "CREATE DATABASE {name} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"
+        ),
     ));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async { body(&TestDb::open(url).await).await });
     }));
-    runtime.block_on(execute(&server, &format!("DROP DATABASE {name} WITH (FORCE)")));
+    runtime.block_on(execute(
+        &server,
+        &format!("DROP DATABASE {name} WITH (FORCE)"),
+    ));
     if let Err(panic) = outcome {
         resume_unwind(panic);
     }
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
 }
 
 pub(crate) async fn connect(url: &str) -> tokio_postgres::Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the test server responds");
+    let (client, connection) = tokio_postgres::connect(url, NoTls)
+        .await
+        .expect("the test server responds");
     tokio::spawn(connection);
     client
 }

@@ -1,7 +1,9 @@
-//! Finds the callers of requests: on PostgreSQL those that wait at the same moment, with one statement.
+//! Finds the callers of requests: on PostgreSQL those that wait at the same moment, with one
+//! statement.
 //!
-//! A request may use nothing older than itself. A statement that begins after it came is new enough, so what comes
-//! while one runs waits for the next, which finds all of them. Alone, a request waits for nobody.
+//! A request may use nothing older than itself. A statement that begins after it came is new
+//! enough, so what comes while one runs waits for the next, which finds all of them. Alone, a
+//! request waits for nobody.
 
 use std::collections::HashMap;
 use std::mem::take;
@@ -18,7 +20,8 @@ use crate::db::{Db, Param, Row, params, statements};
 use crate::error::Result;
 use crate::users::timezone::parse_timezone;
 
-/// Who waits longer than this for the statement before begins one beside it, because its connection may be lost.
+/// Who waits longer than this for the statement before begins one beside it, because its connection
+/// may be lost.
 const WAIT_MAX: Duration = Duration::from_millis(20);
 
 macro_rules! find_caller {
@@ -60,14 +63,20 @@ pub(crate) struct CallerLookups {
 
 impl Default for CallerLookups {
     fn default() -> Self {
-        Self { waiting: Mutex::default(), turn: Semaphore::new(1) }
+        Self {
+            waiting: Mutex::default(),
+            turn: Semaphore::new(1),
+        }
     }
 }
 
 impl CallerLookups {
     pub(crate) async fn find(&self, db: &Db, key_hash: &[u8], now: Timestamp) -> Found {
         match db {
-            Db::Sqlite(_) => db.one(FIND_CALLER, params![key_hash, now], found_caller).await,
+            Db::Sqlite(_) => {
+                db.one(FIND_CALLER, params![key_hash, now], found_caller)
+                    .await
+            }
             Db::Postgres(db) => Box::pin(self.find_with_others(db, key_hash, now)).await,
         }
     }
@@ -75,7 +84,10 @@ impl CallerLookups {
     async fn find_with_others(&self, db: &Postgres, key_hash: &[u8], now: Timestamp) -> Found {
         loop {
             let (answer, mut found) = oneshot::channel();
-            self.waiting.lock().push(Waiting { key_hash: key_hash.to_vec(), answer });
+            self.waiting.lock().push(Waiting {
+                key_hash: key_hash.to_vec(),
+                answer,
+            });
             let turn = tokio::select! {
                 received = &mut found => match received {
                     Ok(found) => return found,
@@ -98,10 +110,16 @@ async fn find_all(db: &Postgres, waiting: Vec<Waiting>, now: Timestamp) {
     if waiting.is_empty() {
         return;
     }
-    let hashes: Vec<&[u8]> = waiting.iter().map(|waiting| waiting.key_hash.as_slice()).collect();
+    let hashes: Vec<&[u8]> = waiting
+        .iter()
+        .map(|waiting| waiting.key_hash.as_slice())
+        .collect();
     let by_hash = |row: &Row<'_>| Ok((row.blob(6)?.to_vec(), found_caller(row)));
-    let rows = db.all(FIND_CALLER, params![Param::Blobs(&hashes), now], by_hash).await;
-    let rows: Result<HashMap<Vec<u8>, Result<FoundCaller>>> = rows.map(|rows| rows.into_iter().collect());
+    let rows = db
+        .all(FIND_CALLER, params![Param::Blobs(&hashes), now], by_hash)
+        .await;
+    let rows: Result<HashMap<Vec<u8>, Result<FoundCaller>>> =
+        rows.map(|rows| rows.into_iter().collect());
     for Waiting { key_hash, answer } in waiting {
         let found = match rows.as_ref().map(|rows| rows.get(&key_hash)) {
             Ok(Some(Ok(found))) => Ok(Some(found.clone())),
@@ -114,10 +132,14 @@ async fn find_all(db: &Postgres, waiting: Vec<Waiting>, now: Timestamp) {
 }
 
 pub(crate) fn found_caller(row: &Row<'_>) -> Result<FoundCaller> {
-    Ok(FoundCaller { caller: caller(row)?, last_used_at: row.opt_time(2)? })
+    Ok(FoundCaller {
+        caller: caller(row)?,
+        last_used_at: row.opt_time(2)?,
+    })
 }
 
-/// Reads the id of the key or session, the user's id, and from the column 3 on plan, timezone and revision.
+/// Reads the id of the key or session, the user's id, and from the column 3 on plan, timezone and
+/// revision.
 pub(crate) fn caller(row: &Row<'_>) -> Result<Caller> {
     Ok(Caller {
         key_id: row.id(0)?,

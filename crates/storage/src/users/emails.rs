@@ -1,6 +1,7 @@
-//! Stores which e-mails were sent. Whether one is due follows from what it is about, so that a restart forgets none. A
-//! connection or an endpoint that works again before an e-mail is sent is not mentioned. What the audit reports is
-//! mentioned whatever happens afterwards, so a thief who signs out suppresses nothing.
+//! Stores which e-mails were sent. Whether one is due follows from what it is about, so that a
+//! restart forgets none. A connection or an endpoint that works again before an e-mail is sent is
+//! not mentioned. What the audit reports is mentioned whatever happens afterwards, so a thief who
+//! signs out suppresses nothing.
 
 use bellbird_domain::{EmailKind, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -14,8 +15,8 @@ const REPORTED_FOR: SignedDuration = SignedDuration::from_hours(24);
 /// Rows in one read.
 const BATCH_SIZE: i64 = 100;
 
-/// Everything that e-mails tell of: `$1` is now, and `$2` a day before. Endpoints that somebody disabled on purpose are
-/// not among them.
+/// Everything that e-mails tell of: `$1` is now, and `$2` a day before. Endpoints that somebody
+/// disabled on purpose are not among them.
 macro_rules! reasons {
     () => {
         "(SELECT user_id, 'connection' AS kind, CAST(id AS TEXT) || '/reconnect' AS subject, institution_name AS name,
@@ -88,9 +89,17 @@ pub struct DueEmail {
 impl Emails<'_> {
     /// Up to 100 e-mails that are due, in the order of their keys, after `last`.
     pub async fn list_due(self, last: Option<&EmailKey>, now: Timestamp) -> Result<Vec<DueEmail>> {
-        let (user, kind, subject) = last
-            .map_or((UserId::from(uuid::Uuid::nil()), "", ""), |key| (key.user_id, key.kind.as_str(), &key.subject));
-        let values = params![now, now.minus(REPORTED_FOR), user, kind, subject, BATCH_SIZE];
+        let (user, kind, subject) = last.map_or((UserId::from(uuid::Uuid::nil()), "", ""), |key| {
+            (key.user_id, key.kind.as_str(), &key.subject)
+        });
+        let values = params![
+            now,
+            now.minus(REPORTED_FOR),
+            user,
+            kind,
+            subject,
+            BATCH_SIZE
+        ];
         let due = |row: &Row<'_>| {
             let key = EmailKey {
                 user_id: row.id(0)?,
@@ -111,24 +120,54 @@ impl Emails<'_> {
 
     /// Records that an e-mail was sent, or that it is due again at `retry_at`.
     pub async fn record(self, key: &EmailKey, retry_at: Option<Timestamp>) -> Result<()> {
-        self.0.db.run(RECORD, params![key.user_id, key.kind.as_str(), key.subject.as_str(), retry_at]).await?;
+        self.0
+            .db
+            .run(
+                RECORD,
+                params![
+                    key.user_id,
+                    key.kind.as_str(),
+                    key.subject.as_str(),
+                    retry_at
+                ],
+            )
+            .await?;
         Ok(())
     }
 
-    /// Forgets what was said of anything that is over, so that an e-mail tells of it when it comes again.
+    /// Forgets what was said of anything that is over, so that an e-mail tells of it when it comes
+    /// again.
     pub async fn forget_outdated(self, now: Timestamp) -> Result<()> {
-        self.0.db.run(FORGET, params![now, now.minus(REPORTED_FOR)]).await?;
+        self.0
+            .db
+            .run(FORGET, params![now, now.minus(REPORTED_FOR)])
+            .await?;
         Ok(())
     }
 
     /// The kinds that the user has switched off. None of a user who does not exist.
     pub async fn find_off(self, user: UserId) -> Result<Vec<EmailKind>> {
-        let kinds = |row: &Row<'_>| Ok(row.text(0)?.split(',').filter_map(|kind| kind.parse().ok()).collect());
-        Ok(self.0.db.one(FIND_OFF, params![user], kinds).await?.unwrap_or_default())
+        let kinds = |row: &Row<'_>| {
+            Ok(row
+                .text(0)?
+                .split(',')
+                .filter_map(|kind| kind.parse().ok())
+                .collect())
+        };
+        Ok(self
+            .0
+            .db
+            .one(FIND_OFF, params![user], kinds)
+            .await?
+            .unwrap_or_default())
     }
 
     pub async fn set_off(self, user: UserId, kinds: &[EmailKind]) -> Result<()> {
-        let off = kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(",");
+        let off = kinds
+            .iter()
+            .map(|kind| kind.as_str())
+            .collect::<Vec<_>>()
+            .join(",");
         self.0.db.run(SET_OFF, params![user, off.as_str()]).await?;
         Ok(())
     }

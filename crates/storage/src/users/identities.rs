@@ -51,8 +51,8 @@ pub enum IdentitySignIn {
 }
 
 impl Sessions<'_> {
-    /// Begins a session for the user of an identity. The e-mail address finds the user only the first time.
-    /// If no user has the address and there is a `new_plan`, adds one.
+    /// Begins a session for the user of an identity. The e-mail address finds the user only the
+    /// first time. If no user has the address and there is a `new_plan`, adds one.
     pub async fn sign_in_as(
         self,
         identity: &Identity<'_>,
@@ -62,7 +62,9 @@ impl Sessions<'_> {
     ) -> Result<IdentitySignIn> {
         match self.try_sign_in_as(identity, new_plan, session, now).await {
             // Another first sign-in has committed meanwhile, which the second attempt finds.
-            Err(StorageError::Conflict(_)) => self.try_sign_in_as(identity, new_plan, session, now).await,
+            Err(StorageError::Conflict(_)) => {
+                self.try_sign_in_as(identity, new_plan, session, now).await
+            }
             ended => ended,
         }
     }
@@ -70,7 +72,11 @@ impl Sessions<'_> {
     pub async fn list_identities(self, user: UserId) -> Result<Vec<IdentityRecord>> {
         let identity = |row: &Row<'_>| {
             let (issuer, subject) = (row.text(0)?.to_owned(), row.text(1)?.to_owned());
-            Ok(IdentityRecord { issuer, subject, created_at: row.time(2)? })
+            Ok(IdentityRecord {
+                issuer,
+                subject,
+                created_at: row.time(2)?,
+            })
         };
         self.0.db.all(LIST, params![user], identity).await
     }
@@ -94,8 +100,15 @@ impl Sessions<'_> {
             return Ok(IdentitySignIn::UnknownUser);
         }
         if is_new {
-            let Identity { issuer, subject, .. } = *identity;
-            match tx.one(FIND_SUBJECT, params![user, issuer], |row| Ok(row.text(0)?.to_owned())).await? {
+            let Identity {
+                issuer, subject, ..
+            } = *identity;
+            match tx
+                .one(FIND_SUBJECT, params![user, issuer], |row| {
+                    Ok(row.text(0)?.to_owned())
+                })
+                .await?
+            {
                 None => {
                     let added = tx.run(INSERT, params![user, issuer, subject, now]).await;
                     added.map_err(|error| error.or_conflict("this identity"))?;
@@ -111,7 +124,8 @@ impl Sessions<'_> {
     }
 }
 
-/// Deletes the identities of a user, so that the next one with the e-mail address is theirs. Returns how many.
+/// Deletes the identities of a user, so that the next one with the e-mail address is theirs.
+/// Returns how many.
 pub(crate) async fn forget(tx: &mut Tx, user: UserId) -> Result<u64> {
     tx.run(DELETE, params![user]).await
 }
@@ -123,12 +137,19 @@ async fn find_user(
     new_plan: Option<Plan>,
     now: Timestamp,
 ) -> Result<Option<(UserId, bool)>> {
-    let Identity { issuer, subject, email } = *identity;
-    let known = tx.one(FIND, params![issuer, subject], |row: &Row<'_>| row.id(0)).await?;
+    let Identity {
+        issuer,
+        subject,
+        email,
+    } = *identity;
+    let known = tx
+        .one(FIND, params![issuer, subject], |row: &Row<'_>| row.id(0))
+        .await?;
     if let Some(user) = known {
         return Ok(Some((user, false)));
     }
-    // Such as the Kelvin sign, whose lower case is a k: it makes another address, and not that of a user here.
+    // Such as the Kelvin sign, whose lower case is a k: it makes another address, and not that of a
+    // user here.
     let folds_to_ascii = |c: char| !c.is_ascii() && c.to_lowercase().any(|lower| lower.is_ascii());
     if email.chars().any(folds_to_ascii) {
         return Ok(None);
@@ -136,7 +157,15 @@ async fn find_user(
     if let Some(user) = user::find_by_email(tx, email).await? {
         return Ok(Some((user.id, true)));
     }
-    let Some(plan) = new_plan else { return Ok(None) };
-    let new = NewUser { email, plan, timezone: None, reference: None, console_sign_in: true };
+    let Some(plan) = new_plan else {
+        return Ok(None);
+    };
+    let new = NewUser {
+        email,
+        plan,
+        timezone: None,
+        reference: None,
+        console_sign_in: true,
+    };
     Ok(Some((user::insert(tx, &new, now).await?.id, true)))
 }

@@ -1,4 +1,5 @@
-//! Stores how often each key was used, by day and route. Nothing of a request or a response is stored.
+//! Stores how often each key was used, by day and route. Nothing of a request or a response is
+//! stored.
 
 use bellbird_domain::{KeyId, UserId};
 use jiff::Timestamp;
@@ -33,12 +34,17 @@ pub struct KeyReadCount<R> {
 }
 
 impl KeyReads<'_> {
-    /// Adds counts of today, in the order of the table, so that instances do not wait for each other in a circle.
+    /// Adds counts of today, in the order of the table, so that instances do not wait for each
+    /// other in a circle.
     pub async fn add(self, counts: &[KeyReadCount<&str>], now: Timestamp) -> Result<()> {
         let mut tx = self.0.db.begin().await?;
         for count in counts {
             let requests = i64::try_from(count.requests).unwrap_or(i64::MAX);
-            tx.run(ADD, params![count.user_id, count.key_id, day(now), count.route, requests]).await?;
+            tx.run(
+                ADD,
+                params![count.user_id, count.key_id, day(now), count.route, requests],
+            )
+            .await?;
         }
         tx.commit().await
     }
@@ -47,14 +53,25 @@ impl KeyReads<'_> {
     pub async fn list(self, user: UserId, now: Timestamp) -> Result<Vec<KeyReadCount<String>>> {
         let count = |row: &Row<'_>| {
             let requests = row.int(3)?.unsigned_abs();
-            Ok(KeyReadCount { user_id: row.id(0)?, key_id: row.id(1)?, route: row.text(2)?.to_owned(), requests })
+            Ok(KeyReadCount {
+                user_id: row.id(0)?,
+                key_id: row.id(1)?,
+                route: row.text(2)?.to_owned(),
+                requests,
+            })
         };
-        self.0.db.all(LIST, params![user, day(now) - DAYS], count).await
+        self.0
+            .db
+            .all(LIST, params![user, day(now) - DAYS], count)
+            .await
     }
 
     /// Deletes the counts of days before the last 30.
     pub async fn delete_outdated(self, now: Timestamp) -> Result<()> {
-        self.0.db.run(DELETE_OUTDATED, params![day(now) - DAYS]).await?;
+        self.0
+            .db
+            .run(DELETE_OUTDATED, params![day(now) - DAYS])
+            .await?;
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Stores API keys by the SHA-256 of their text, and finds the caller of a request.
 //!
-//! A key has 178 random bits, so guessing is hopeless and a fast hash is enough. A slow one would delay each request.
+//! A key has 178 random bits, so guessing is hopeless and a fast hash is enough. A slow one would
+//! delay each request.
 
 use bellbird_domain::{ApiKey, KeyId, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -59,7 +60,8 @@ statements! {
         RETURNING id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, replaced_by";
 }
 
-/// What is known about a key. The key itself is not stored. Serialized as commands print it with `--json`.
+/// What is known about a key. The key itself is not stored. Serialized as commands print it with
+/// `--json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyRecord {
@@ -85,8 +87,8 @@ impl Keys<'_> {
     /// Stores the key's hash, prefix and name.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the key does, and
-    /// [`StorageError::TooMany`] if the user has too many keys.
+    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the key
+    /// does, and [`StorageError::TooMany`] if the user has too many keys.
     pub async fn insert(
         self,
         user: UserId,
@@ -101,28 +103,49 @@ impl Keys<'_> {
         Ok(record)
     }
 
-    /// Finds the user of a key that is neither revoked nor expired. It runs for each request as one indexed read, so a
-    /// revoked key stops working at once.
+    /// Finds the user of a key that is neither revoked nor expired. It runs for each request as one
+    /// indexed read, so a revoked key stops working at once.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] if this program does not know the user's plan or timezone.
     pub async fn find_caller(self, key: &ApiKey, now: Timestamp) -> Result<Option<FoundCaller>> {
-        self.0.caller_lookups.find(&self.0.db, hash(key.expose()).as_ref(), now).await
+        self.0
+            .caller_lookups
+            .find(&self.0.db, hash(key.expose()).as_ref(), now)
+            .await
     }
 
-    /// As [`Self::find_caller`], for a key or a session that was found before: a long response checks it again.
-    pub async fn find_caller_by_id(self, user: UserId, key: KeyId, now: Timestamp) -> Result<Option<FoundCaller>> {
-        if let Some(found) = self.0.db.one(FIND_CALLER_BY_ID, params![user, key, now], found_caller).await? {
+    /// As [`Self::find_caller`], for a key or a session that was found before: a long response
+    /// checks it again.
+    pub async fn find_caller_by_id(
+        self,
+        user: UserId,
+        key: KeyId,
+        now: Timestamp,
+    ) -> Result<Option<FoundCaller>> {
+        if let Some(found) = self
+            .0
+            .db
+            .one(FIND_CALLER_BY_ID, params![user, key, now], found_caller)
+            .await?
+        {
             return Ok(Some(found));
         }
         let session = self.0.sessions().find_by_id(user, key, now).await?;
-        Ok(session.map(|session| FoundCaller { caller: session.caller, last_used_at: None }))
+        Ok(session.map(|session| FoundCaller {
+            caller: session.caller,
+            last_used_at: None,
+        }))
     }
 
-    /// Records the last use of a key, unless a later one is recorded. Does nothing if the key is gone. The revision
-    /// stays the same.
+    /// Records the last use of a key, unless a later one is recorded. Does nothing if the key is
+    /// gone. The revision stays the same.
     pub async fn touch(self, user: UserId, key: KeyId, now: Timestamp) -> Result<()> {
-        self.0.db.run(TOUCH, params![user, key, now]).await.map(|_| ())
+        self.0
+            .db
+            .run(TOUCH, params![user, key, now])
+            .await
+            .map(|_| ())
     }
 
     /// All keys of a user, oldest first, including revoked and expired ones.
@@ -135,8 +158,8 @@ impl Keys<'_> {
         self.0.db.one(FIND, params![id], record).await
     }
 
-    /// Stores a new key with the name and the expiry of an old one, which from now on expires at `ends_at` or at its
-    /// own expiry. Returns the new record and the changed old one.
+    /// Stores a new key with the name and the expiry of an old one, which from now on expires at
+    /// `ends_at` or at its own expiry. Returns the new record and the changed old one.
     /// [`StorageError::TooMany`] as for a new key.
     pub async fn rotate(
         self,
@@ -159,14 +182,18 @@ impl Keys<'_> {
         Ok(record)
     }
 
-    /// Deletes keys 90 days after they have ended, with their audit. Returns how many. It works in small transactions,
-    /// so the caller may cancel it at any time.
+    /// Deletes keys 90 days after they have ended, with their audit. Returns how many. It works in
+    /// small transactions, so the caller may cancel it at any time.
     pub async fn delete_ended(self, now: Timestamp) -> Result<u64> {
         let until = now.minus(ENDED_RETENTION);
         let mut deleted = 0;
         loop {
             let id = |row: &Row<'_>| Ok((row.id::<UserId>(0)?, row.id::<KeyId>(1)?));
-            let ended = self.0.db.all(LIST_ENDED, params![until, DELETE_BATCH_SIZE], id).await?;
+            let ended = self
+                .0
+                .db
+                .all(LIST_ENDED, params![until, DELETE_BATCH_SIZE], id)
+                .await?;
             let before = deleted;
             for (user, key) in ended {
                 let mut tx = self.0.db.begin().await?;
@@ -206,13 +233,19 @@ async fn insert_as(
     now: Timestamp,
 ) -> Result<KeyRecord> {
     lock_user(tx, user).await?;
-    let counted = tx.one(COUNT, params![user, now.minus(LATELY), now], |row| row.int(0)).await?;
+    let counted = tx
+        .one(COUNT, params![user, now.minus(LATELY), now], |row| {
+            row.int(0)
+        })
+        .await?;
     if counted.unwrap_or_default() >= KEYS_MAX {
         return Err(StorageError::TooMany(TOO_MANY_KEYS));
     }
     let hash = hash(key.expose());
     let values = params![user, id, hash.as_ref(), name, key.prefix(), now, expires_at];
-    tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this key"))?;
+    tx.run(INSERT, values)
+        .await
+        .map_err(|error| error.or_conflict("this key"))?;
     Ok(KeyRecord {
         id,
         user_id: user,
@@ -239,16 +272,22 @@ pub(crate) async fn rotate(
         return Err(StorageError::NotFound("key"));
     }
     let id = KeyId::new();
-    let replaced = tx.one(REPLACE, params![old.id, ends_at, id], record).await?;
+    let replaced = tx
+        .one(REPLACE, params![old.id, ends_at, id], record)
+        .await?;
     // It may have been revoked since it was read.
-    let replaced = replaced.filter(|old| old.revoked_at.is_none()).ok_or(StorageError::NotFound("key"))?;
+    let replaced = replaced
+        .filter(|old| old.revoked_at.is_none())
+        .ok_or(StorageError::NotFound("key"))?;
     let new = insert_as(tx, (old.user_id, id), new, &old.name, old.expires_at, now).await?;
     Ok((new, replaced))
 }
 
 /// As `storage.keys().revoke`, in a transaction.
 pub(crate) async fn revoke(tx: &mut Tx, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
-    tx.one(REVOKE, params![id, now], record).await?.ok_or(StorageError::NotFound("key"))
+    tx.one(REVOKE, params![id, now], record)
+        .await?
+        .ok_or(StorageError::NotFound("key"))
 }
 
 fn record(row: &Row<'_>) -> Result<KeyRecord> {

@@ -1,5 +1,6 @@
-//! Reads everything that is stored about a user, row by row, for a file of the user's own. What is left out, secrets
-//! and digests, has a reason here. A test compares both lists with the schema, so a new column cannot be forgotten.
+//! Reads everything that is stored about a user, row by row, for a file of the user's own. What is
+//! left out, secrets and digests, has a reason here. A test compares both lists with the schema, so
+//! a new column cannot be forgotten.
 
 use bellbird_domain::UserId;
 use jiff::Timestamp;
@@ -16,9 +17,18 @@ const PAGE_ROWS: i64 = 200;
 
 /// Tables of rows about a user that are not in the file, and why.
 pub const LEFT_OUT: [(&str, &str); 3] = [
-    ("secrets", "Secrets of connections, registrations and endpoints, encrypted."),
-    ("fingerprints", "Digests of rows, made with a key of their connection. They tell nothing without the rows."),
-    ("operator_requests", "What an operator's request got as its response, encrypted, for 24 hours."),
+    (
+        "secrets",
+        "Secrets of connections, registrations and endpoints, encrypted.",
+    ),
+    (
+        "fingerprints",
+        "Digests of rows, made with a key of their connection. They tell nothing without the rows.",
+    ),
+    (
+        "operator_requests",
+        "What an operator's request got as its response, encrypted, for 24 hours.",
+    ),
 ];
 
 /// How a column is shown.
@@ -65,7 +75,8 @@ enum Cell {
     Bytes(Vec<u8>),
 }
 
-/// Declares the tables, each with the column that names the user, the rest of its key, and what else is shown.
+/// Declares the tables, each with the column that names the user, the rest of its key, and what
+/// else is shown.
 macro_rules! own_tables {
     ($($name:ident = $table:ident.$user:ident
         [$key:ident $key_kind:ident $(, $more:ident $more_kind:ident)*] $($column:ident $kind:ident),*;)*) => {
@@ -147,7 +158,8 @@ own_tables! {
 }
 
 impl Storage {
-    /// Rows of a table about a user behind a position, and the position of the next ones, if there may be any.
+    /// Rows of a table about a user behind a position, and the position of the next ones, if there
+    /// may be any.
     pub async fn own_rows(
         &self,
         table: &OwnTable,
@@ -163,14 +175,21 @@ impl Storage {
         let rows = self.db.all(sql, &params, table.read).await?;
         let is_full = i64::try_from(rows.len()).is_ok_and(|rows| rows == PAGE_ROWS);
         let last = rows.last().filter(|_| is_full);
-        let next = last.map(|row| OwnPosition(row.cells.iter().take(table.keys).cloned().collect()));
+        let next =
+            last.map(|row| OwnPosition(row.cells.iter().take(table.keys).cloned().collect()));
         Ok((rows, next))
     }
 }
 
 fn read(row: &Row<'_>, columns: &'static [(&'static str, Kind)]) -> Result<OwnRow> {
-    let cells = columns.iter().enumerate().map(|(at, (_, kind))| kind.read(row, at));
-    Ok(OwnRow { columns, cells: cells.collect::<Result<_>>()? })
+    let cells = columns
+        .iter()
+        .enumerate()
+        .map(|(at, (_, kind))| kind.read(row, at));
+    Ok(OwnRow {
+        columns,
+        cells: cells.collect::<Result<_>>()?,
+    })
 }
 
 impl Kind {
@@ -178,7 +197,9 @@ impl Kind {
         let cell = match self {
             Self::Id => row.opt_id(at)?.map(Cell::Id),
             Self::Text => row.opt_text(at)?.map(|text| Cell::Text(text.to_owned())),
-            Self::Number | Self::Flag | Self::Time | Self::Day => row.opt_int(at)?.map(Cell::Number),
+            Self::Number | Self::Flag | Self::Time | Self::Day => {
+                row.opt_int(at)?.map(Cell::Number)
+            }
             Self::Hash => Some(Cell::Bytes(row.blob(at)?.to_vec())),
         };
         Ok(cell.unwrap_or(Cell::Null))
@@ -214,7 +235,9 @@ impl Serialize for OwnRow {
             let name = camel_case(name);
             match (kind, cell) {
                 (Kind::Hash, _) => {}
-                (Kind::Flag, Cell::Number(number)) => map.serialize_entry(&name, &(*number != 0))?,
+                (Kind::Flag, Cell::Number(number)) => {
+                    map.serialize_entry(&name, &(*number != 0))?
+                }
                 (Kind::Time, Cell::Number(number)) => map.serialize_entry(&name, &time(*number))?,
                 (Kind::Day, Cell::Number(number)) => map.serialize_entry(&name, &day(*number))?,
                 (_, Cell::Null) => map.serialize_entry(&name, &None::<()>)?,
@@ -234,7 +257,10 @@ fn time(microseconds: i64) -> Option<Timestamp> {
 }
 
 fn day(days: i64) -> Option<Date> {
-    Date::new(1970, 1, 1).ok()?.checked_add(jiff::Span::new().try_days(days).ok()?).ok()
+    Date::new(1970, 1, 1)
+        .ok()?
+        .checked_add(jiff::Span::new().try_days(days).ok()?)
+        .ok()
 }
 
 /// A name of the schema, as the file has it.

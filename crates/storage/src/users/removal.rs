@@ -1,4 +1,5 @@
-//! Removes users with their connections: a job waits until these are removed, and then deletes the user.
+//! Removes users with their connections: a job waits until these are removed, and then deletes the
+//! user.
 
 use bellbird_domain::{ConnectionId, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -16,11 +17,17 @@ statements! {
 }
 
 impl Users<'_> {
-    /// Hides the connections of a user, whose removals are due then. Returns how many connections are left, or None if
-    /// the lease was lost.
-    pub async fn hide_connections(self, claim: &ClaimedJob, now: Timestamp) -> Result<Option<usize>> {
+    /// Hides the connections of a user, whose removals are due then. Returns how many connections
+    /// are left, or None if the lease was lost.
+    pub async fn hide_connections(
+        self,
+        claim: &ClaimedJob,
+        now: Timestamp,
+    ) -> Result<Option<usize>> {
         let mut tx = self.0.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, claim.user_id()).await? || !jobs::hold(&mut tx, claim).await? {
+        if !lock_user_if_exists(&mut tx, claim.user_id()).await?
+            || !jobs::hold(&mut tx, claim).await?
+        {
             tx.rollback().await;
             return Ok(None);
         }
@@ -29,10 +36,13 @@ impl Users<'_> {
         Ok(Some(left))
     }
 
-    /// As [`Self::delete`], for the holder of a claim. Returns false, and changes nothing, if the lease was lost.
+    /// As [`Self::delete`], for the holder of a claim. Returns false, and changes nothing, if the
+    /// lease was lost.
     pub async fn finish_removal(self, claim: &ClaimedJob, now: Timestamp) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
-        if !lock_user_if_exists(&mut tx, claim.user_id()).await? || !jobs::hold(&mut tx, claim).await? {
+        if !lock_user_if_exists(&mut tx, claim.user_id()).await?
+            || !jobs::hold(&mut tx, claim).await?
+        {
             tx.rollback().await;
             return Ok(false);
         }
@@ -42,8 +52,8 @@ impl Users<'_> {
     }
 }
 
-/// Ends all access to a user's data, hides the connections, and adds the job that deletes the user. Returns false if
-/// that was done before.
+/// Ends all access to a user's data, hides the connections, and adds the job that deletes the user.
+/// Returns false if that was done before.
 pub(crate) async fn begin(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<bool> {
     bump_revision(tx, id).await?;
     let job = JobKey::new(job_kinds::USER_REMOVAL, id, id);
@@ -57,7 +67,9 @@ pub(crate) async fn begin(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<boo
 }
 
 async fn hide_connections(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<usize> {
-    let connections: Vec<ConnectionId> = tx.all(LIST_CONNECTIONS, params![id], |row: &Row<'_>| row.id(0)).await?;
+    let connections: Vec<ConnectionId> = tx
+        .all(LIST_CONNECTIONS, params![id], |row: &Row<'_>| row.id(0))
+        .await?;
     for connection in &connections {
         removals::hide(tx, "removed", id, *connection, now).await?;
     }

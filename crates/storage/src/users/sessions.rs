@@ -1,5 +1,5 @@
-//! Stores who is signed in to the console, and the links with which users sign in. Of cookies and tokens, which have
-//! 248 random bits, only the SHA-256 is kept.
+//! Stores who is signed in to the console, and the links with which users sign in. Of cookies and
+//! tokens, which have 248 random bits, only the SHA-256 is kept.
 
 use bellbird_domain::{Caller, KeyId, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
@@ -143,11 +143,18 @@ pub struct SessionRecord {
 }
 
 impl Sessions<'_> {
-    /// Stores a link. Returns false, and stores nothing, if the user has `links_max` that work already.
+    /// Stores a link. Returns false, and stores nothing, if the user has `links_max` that work
+    /// already.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the user may not sign in.
-    pub async fn insert_link(self, link: &NewSignInLink<'_>, links_max: i64, now: Timestamp) -> Result<bool> {
+    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the
+    /// user may not sign in.
+    pub async fn insert_link(
+        self,
+        link: &NewSignInLink<'_>,
+        links_max: i64,
+        now: Timestamp,
+    ) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
         let is_stored = insert_link(&mut tx, link, links_max, now).await?;
         tx.commit().await?;
@@ -155,25 +162,51 @@ impl Sessions<'_> {
     }
 
     /// Finds a link that still works. `browser` is the cookie of the browser that opens it.
-    pub async fn find_link(self, token: &str, browser: Option<&str>, now: Timestamp) -> Result<Option<SignInLink>> {
+    pub async fn find_link(
+        self,
+        token: &str,
+        browser: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Option<SignInLink>> {
         let (token, browser) = (hash(token), browser.map(hash));
         let link = |row: &Row<'_>| {
             let is_of_browser = row.text(2)? == "yes";
-            Ok(SignInLink { user_id: row.id(0)?, email: row.text(1)?.to_owned(), is_of_browser })
+            Ok(SignInLink {
+                user_id: row.id(0)?,
+                email: row.text(1)?.to_owned(),
+                is_of_browser,
+            })
         };
-        let values = params![token.as_ref(), now, browser.as_ref().map(AsRef::<[u8]>::as_ref)];
+        let values = params![
+            token.as_ref(),
+            now,
+            browser.as_ref().map(AsRef::<[u8]>::as_ref)
+        ];
         self.0.db.one(FIND_LINK, values, link).await
     }
 
     /// Begins a session with a link, which works no more. Returns None if the link does not work.
-    pub async fn sign_in(self, link: &str, session: &NewSession<'_>, now: Timestamp) -> Result<Option<BegunSession>> {
-        let Some(found) = self.find_link(link, None, now).await? else { return Ok(None) };
+    pub async fn sign_in(
+        self,
+        link: &str,
+        session: &NewSession<'_>,
+        now: Timestamp,
+    ) -> Result<Option<BegunSession>> {
+        let Some(found) = self.find_link(link, None, now).await? else {
+            return Ok(None);
+        };
         let mut tx = self.0.db.begin().await?;
         match lock_user(&mut tx, found.user_id).await {
             Err(StorageError::NotFound(_)) => return Ok(None),
             locked => locked?,
         }
-        let used = tx.one(USE_LINK, params![hash(link).as_ref(), found.user_id, now], |_| Ok(())).await?;
+        let used = tx
+            .one(
+                USE_LINK,
+                params![hash(link).as_ref(), found.user_id, now],
+                |_| Ok(()),
+            )
+            .await?;
         if used.is_none() {
             return Ok(None);
         }
@@ -182,20 +215,36 @@ impl Sessions<'_> {
         Ok(Some(begun))
     }
 
-    /// Finds who is signed in with this cookie, as one indexed read, and records the use, at most once a minute.
+    /// Finds who is signed in with this cookie, as one indexed read, and records the use, at most
+    /// once a minute.
     pub async fn find(self, token: &str, now: Timestamp) -> Result<Option<SignedIn>> {
-        let found = self.0.db.one(FIND, params![hash(token).as_ref(), now], signed_in).await?;
-        if let Some(SignedIn { caller, last_used_at, .. }) = &found
+        let found = self
+            .0
+            .db
+            .one(FIND, params![hash(token).as_ref(), now], signed_in)
+            .await?;
+        if let Some(SignedIn {
+            caller,
+            last_used_at,
+            ..
+        }) = &found
             && now.duration_since(*last_used_at) >= LAST_USED_WRITE_INTERVAL
         {
-            self.0.db.run(TOUCH, params![caller.user_id, caller.key_id, now]).await?;
+            self.0
+                .db
+                .run(TOUCH, params![caller.user_id, caller.key_id, now])
+                .await?;
         }
         Ok(found)
     }
 
-    /// Deletes browsers in which nobody has signed in for 400 days, which is as long as they keep the cookie.
+    /// Deletes browsers in which nobody has signed in for 400 days, which is as long as they keep
+    /// the cookie.
     pub async fn forget_browsers(self, now: Timestamp) -> Result<()> {
-        self.0.db.run(FORGET_BROWSERS, params![now.minus(BROWSERS_FOR)]).await?;
+        self.0
+            .db
+            .run(FORGET_BROWSERS, params![now.minus(BROWSERS_FOR)])
+            .await?;
         Ok(())
     }
 
@@ -219,18 +268,34 @@ impl Sessions<'_> {
     }
 
     /// As [`Self::find`], for a session that was found before: a long response checks it again.
-    pub(crate) async fn find_by_id(self, user: UserId, id: KeyId, now: Timestamp) -> Result<Option<SignedIn>> {
-        self.0.db.one(FIND_BY_ID, params![user, id, now], signed_in).await
+    pub(crate) async fn find_by_id(
+        self,
+        user: UserId,
+        id: KeyId,
+        now: Timestamp,
+    ) -> Result<Option<SignedIn>> {
+        self.0
+            .db
+            .one(FIND_BY_ID, params![user, id, now], signed_in)
+            .await
     }
 }
 
 /// As `storage.sessions().insert_link`, in a transaction.
-pub(crate) async fn insert_link(tx: &mut Tx, link: &NewSignInLink<'_>, links_max: i64, now: Timestamp) -> Result<bool> {
+pub(crate) async fn insert_link(
+    tx: &mut Tx,
+    link: &NewSignInLink<'_>,
+    links_max: i64,
+    now: Timestamp,
+) -> Result<bool> {
     lock_user(tx, link.user_id).await?;
     if !may_sign_in(tx, link.user_id).await? {
         return Err(StorageError::Conflict(NO_CONSOLE_SIGN_IN));
     }
-    let links = tx.one(COUNT_LINKS, params![link.user_id, now], |row| row.int(0)).await?.unwrap_or_default();
+    let links = tx
+        .one(COUNT_LINKS, params![link.user_id, now], |row| row.int(0))
+        .await?
+        .unwrap_or_default();
     if links >= links_max {
         return Ok(false);
     }
@@ -243,13 +308,18 @@ pub(crate) async fn insert_link(tx: &mut Tx, link: &NewSignInLink<'_>, links_max
         now,
         link.expires_at
     ];
-    tx.run(INSERT_LINK, values).await.map_err(|error| error.or_conflict("this link"))?;
+    tx.run(INSERT_LINK, values)
+        .await
+        .map_err(|error| error.or_conflict("this link"))?;
     Ok(true)
 }
 
 /// The caller holds the lock on the user's row.
 pub(super) async fn may_sign_in(tx: &mut Tx, user: UserId) -> Result<bool> {
-    Ok(tx.one(MAY_SIGN_IN, params![user], |_| Ok(())).await?.is_some())
+    Ok(tx
+        .one(MAY_SIGN_IN, params![user], |_| Ok(()))
+        .await?
+        .is_some())
 }
 
 /// Ends a session of the user. Returns whether there was one.
@@ -259,7 +329,9 @@ pub(crate) async fn revoke(tx: &mut Tx, user: UserId, id: Uuid) -> Result<bool> 
 
 /// Ends all sessions of the user but one.
 pub(crate) async fn revoke_others(tx: &mut Tx, user: UserId, kept: Uuid) -> Result<()> {
-    tx.run(REVOKE_OTHERS, params![user, Param::Id(kept)]).await.map(|_| ())
+    tx.run(REVOKE_OTHERS, params![user, Param::Id(kept)])
+        .await
+        .map(|_| ())
 }
 
 /// Ends all sessions of a user.
@@ -273,21 +345,52 @@ pub(super) async fn insert(
     session: &NewSession<'_>,
     now: Timestamp,
 ) -> Result<BegunSession> {
-    let (id, token, browser) = (Uuid::now_v7(), hash(session.token), hash(session.known_browser));
-    let is_new = tx.run(USE_BROWSER, params![user, browser.as_ref(), now]).await? == 0;
-    let is_first = is_new && tx.one(HAS_BROWSER, params![user], |_| Ok(())).await?.is_none();
+    let (id, token, browser) = (
+        Uuid::now_v7(),
+        hash(session.token),
+        hash(session.known_browser),
+    );
+    let is_new = tx
+        .run(USE_BROWSER, params![user, browser.as_ref(), now])
+        .await?
+        == 0;
+    let is_first = is_new
+        && tx
+            .one(HAS_BROWSER, params![user], |_| Ok(()))
+            .await?
+            .is_none();
     if is_new {
-        tx.run(INSERT_BROWSER, params![user, browser.as_ref(), now]).await?;
-        tx.run(DELETE_OLDEST_BROWSERS, params![user, BROWSERS_MAX]).await?;
+        tx.run(INSERT_BROWSER, params![user, browser.as_ref(), now])
+            .await?;
+        tx.run(DELETE_OLDEST_BROWSERS, params![user, BROWSERS_MAX])
+            .await?;
     }
-    let values = params![user, Param::Id(id), token.as_ref(), session.browser, now, session.expires_at];
-    tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this session"))?;
+    let values = params![
+        user,
+        Param::Id(id),
+        token.as_ref(),
+        session.browser,
+        now,
+        session.expires_at
+    ];
+    tx.run(INSERT, values)
+        .await
+        .map_err(|error| error.or_conflict("this session"))?;
     tx.run(DELETE_OLDEST, params![user, SESSIONS_MAX]).await?;
     audit::insert_sign_in(tx, (user, id), session.browser, is_new, now).await?;
-    Ok(BegunSession { user_id: user, id, is_first })
+    Ok(BegunSession {
+        user_id: user,
+        id,
+        is_first,
+    })
 }
 
 fn signed_in(row: &Row<'_>) -> Result<SignedIn> {
     let (email, is_operator) = (row.text(6)?.to_owned(), row.int(7)? == 1);
-    Ok(SignedIn { caller: caller(row)?, email, is_operator, last_used_at: row.time(2)? })
+    Ok(SignedIn {
+        caller: caller(row)?,
+        email,
+        is_operator,
+        last_used_at: row.time(2)?,
+    })
 }

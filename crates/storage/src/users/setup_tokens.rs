@@ -12,12 +12,14 @@ use crate::locks::{lock_user, lock_user_if_exists};
 use crate::users::keys::{self, KeyRecord};
 use crate::{SetupTokens, StorageError};
 
-/// Further rejected claims of a key's token are not recorded: anyone who has the token can repeat them.
+/// Further rejected claims of a key's token are not recorded: anyone who has the token can repeat
+/// them.
 const REJECTED_CLAIMS_MAX: i64 = 100;
 
 /// Tokens of a user that nobody has claimed.
 const UNCLAIMED_MAX: i64 = 20;
-const TOO_MANY_TOKENS: &str = "There are 20 setup tokens that no program has claimed: revoke them first";
+const TOO_MANY_TOKENS: &str =
+    "There are 20 setup tokens that no program has claimed: revoke them first";
 
 const CLAIMED: &str = "claimed";
 const CLAIM_REJECTED: &str = "claim_rejected";
@@ -84,8 +86,8 @@ impl SetupTokens<'_> {
     /// Stores a setup token, and returns its id.
     ///
     /// # Errors
-    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the token does, and
-    /// [`StorageError::TooMany`] if nobody has claimed 20 tokens of the user.
+    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the
+    /// token does, and [`StorageError::TooMany`] if nobody has claimed 20 tokens of the user.
     pub async fn insert(self, new: &NewSetupToken<'_>, now: Timestamp) -> Result<Uuid> {
         let mut tx = self.0.db.begin().await?;
         let id = insert(&mut tx, new, now).await?;
@@ -93,12 +95,23 @@ impl SetupTokens<'_> {
         Ok(id)
     }
 
-    /// Creates `key` for the user of the token. Of several concurrent claims, one succeeds. [`StorageError::TooMany`]
-    /// if the user has too many keys: the token can then still be claimed.
-    pub async fn claim(self, token: &SetupToken, key: &ApiKey, now: Timestamp) -> Result<SetupTokenClaim> {
+    /// Creates `key` for the user of the token. Of several concurrent claims, one succeeds.
+    /// [`StorageError::TooMany`] if the user has too many keys: the token can then still be
+    /// claimed.
+    pub async fn claim(
+        self,
+        token: &SetupToken,
+        key: &ApiKey,
+        now: Timestamp,
+    ) -> Result<SetupTokenClaim> {
         let hash = hash(token.expose());
         // A read first: made-up tokens must not take SQLite's one writer.
-        let Some(found) = self.0.db.one(FIND, params![hash.as_ref()], stored_token).await? else {
+        let Some(found) = self
+            .0
+            .db
+            .one(FIND, params![hash.as_ref()], stored_token)
+            .await?
+        else {
             return Ok(SetupTokenClaim::Unknown);
         };
         let mut tx = self.0.db.begin().await?;
@@ -107,13 +120,27 @@ impl SetupTokens<'_> {
             return Ok(SetupTokenClaim::Unknown);
         }
         let claim = match tx.one(FIND, params![hash.as_ref()], stored_token).await? {
-            Some(StoredToken { user, key: Some(key), .. }) => {
+            Some(StoredToken {
+                user,
+                key: Some(key),
+                ..
+            }) => {
                 record(&mut tx, user, key, CLAIM_REJECTED, now).await?;
-                SetupTokenClaim::Repeated { user_id: user, key_id: key }
+                SetupTokenClaim::Repeated {
+                    user_id: user,
+                    key_id: key,
+                }
             }
-            Some(StoredToken { user, id, name, expires_at, key: None }) if now < expires_at => {
+            Some(StoredToken {
+                user,
+                id,
+                name,
+                expires_at,
+                key: None,
+            }) if now < expires_at => {
                 let created = keys::insert(&mut tx, user, key, &name, None, now).await?;
-                tx.run(SET_KEY, params![user, Param::Id(id), created.id]).await?;
+                tx.run(SET_KEY, params![user, Param::Id(id), created.id])
+                    .await?;
                 record(&mut tx, user, created.id, CLAIMED, now).await?;
                 SetupTokenClaim::Created(created)
             }
@@ -134,9 +161,15 @@ impl SetupTokens<'_> {
         Ok(revoked)
     }
 
-    /// Lists how a key was created with a setup token, and rejected claims of that token. Oldest first.
+    /// Lists how a key was created with a setup token, and rejected claims of that token. Oldest
+    /// first.
     pub async fn list_key_audit(self, user: UserId, key: KeyId) -> Result<Vec<KeyAuditRow>> {
-        let row = |row: &Row<'_>| Ok(KeyAuditRow { at: row.time(0)?, event: row.text(1)?.to_owned() });
+        let row = |row: &Row<'_>| {
+            Ok(KeyAuditRow {
+                at: row.time(0)?,
+                event: row.text(1)?.to_owned(),
+            })
+        };
         self.0.db.all(LIST_AUDIT, params![user, key], row).await
     }
 }
@@ -144,13 +177,24 @@ impl SetupTokens<'_> {
 /// As `storage.setup_tokens().insert`, in a transaction.
 pub(crate) async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp) -> Result<Uuid> {
     lock_user(tx, new.user_id).await?;
-    let unclaimed = tx.one(COUNT_UNCLAIMED, params![new.user_id, now], |row| row.int(0)).await?;
+    let unclaimed = tx
+        .one(COUNT_UNCLAIMED, params![new.user_id, now], |row| row.int(0))
+        .await?;
     if unclaimed.unwrap_or_default() >= UNCLAIMED_MAX {
         return Err(StorageError::TooMany(TOO_MANY_TOKENS));
     }
     let (id, hash) = (Uuid::now_v7(), hash(new.token.expose()));
-    let values = params![new.user_id, Param::Id(id), hash.as_ref(), new.name, now, new.expires_at];
-    tx.run(INSERT, values).await.map_err(|error| error.or_conflict("this setup token"))?;
+    let values = params![
+        new.user_id,
+        Param::Id(id),
+        hash.as_ref(),
+        new.name,
+        now,
+        new.expires_at
+    ];
+    tx.run(INSERT, values)
+        .await
+        .map_err(|error| error.or_conflict("this setup token"))?;
     Ok(id)
 }
 
@@ -162,7 +206,12 @@ pub(crate) async fn revoke_unclaimed(tx: &mut Tx, user: UserId, now: Timestamp) 
 async fn record(tx: &mut Tx, user: UserId, key: KeyId, event: &str, now: Timestamp) -> Result<()> {
     // UUIDv7 ids increase, so events at the same time keep their order.
     let id = Param::Id(Uuid::now_v7());
-    tx.run(RECORD, params![user, id, key, now, event, REJECTED_CLAIMS_MAX]).await.map(|_| ())
+    tx.run(
+        RECORD,
+        params![user, id, key, now, event, REJECTED_CLAIMS_MAX],
+    )
+    .await
+    .map(|_| ())
 }
 
 fn stored_token(row: &Row<'_>) -> Result<StoredToken> {

@@ -75,7 +75,8 @@ pub const REFERENCE_IN_USE: &str = "a user with this reference";
 
 const STILL_CONNECTED: &str = "the user still has connections: remove them first";
 
-const STILL_REGISTERED: &str = "the user is still registered at a provider: unregister the user there first";
+const STILL_REGISTERED: &str =
+    "the user is still registered at a provider: unregister the user there first";
 
 #[derive(Debug, Clone, Copy)]
 pub struct NewUser<'a> {
@@ -106,7 +107,8 @@ pub struct UserChange<'a> {
 }
 
 impl Users<'_> {
-    /// Adds a user. [`StorageError::Conflict`] if the e-mail address, in any case, or the reference is in use.
+    /// Adds a user. [`StorageError::Conflict`] if the e-mail address, in any case, or the reference
+    /// is in use.
     pub async fn insert(self, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
         let mut tx = self.0.db.begin().await?;
         let user = insert(&mut tx, user, now).await?;
@@ -121,23 +123,33 @@ impl Users<'_> {
     /// The timezone in which the user's days begin and end. None if the user does not exist.
     pub async fn find_zone(self, id: UserId) -> Result<Option<TimeZone>> {
         let user = self.find(id).await?;
-        user.map(|user| parse_timezone(user.timezone.as_deref())).transpose()
+        user.map(|user| parse_timezone(user.timezone.as_deref()))
+            .transpose()
     }
 
     /// Finds the user with this e-mail address, without regard to case.
     pub async fn find_by_email(self, email: &str) -> Result<Option<User>> {
-        self.0.db.one(FIND_BY_EMAIL, params![fold(email).as_str()], user).await
+        self.0
+            .db
+            .one(FIND_BY_EMAIL, params![fold(email).as_str()], user)
+            .await
     }
 
     /// Finds the user with this reference of the operator's.
     pub async fn find_by_reference(self, reference: &str) -> Result<Option<User>> {
-        self.0.db.one(FIND_BY_REFERENCE, params![reference], user).await
+        self.0
+            .db
+            .one(FIND_BY_REFERENCE, params![reference], user)
+            .await
     }
 
     /// Users behind this one, oldest first.
     pub async fn list_after(self, after: Option<UserId>, limit: u32) -> Result<Vec<User>> {
         let after = after.map_or(Param::BEFORE_ALL_IDS, Param::from);
-        self.0.db.all(LIST_AFTER, params![after, i64::from(limit)], user).await
+        self.0
+            .db
+            .all(LIST_AFTER, params![after, i64::from(limit)], user)
+            .await
     }
 
     /// How many users have each plan that anybody has.
@@ -151,9 +163,9 @@ impl Users<'_> {
         self.0.db.all(LIST, params![], user).await
     }
 
-    /// Changes a user, and returns the result. Another e-mail address ends the sessions. Without `console_sign_in`, the
-    /// identities are forgotten too. The revision grows only if a value changes. [`StorageError::Conflict`]
-    /// if another user has the e-mail address or the reference.
+    /// Changes a user, and returns the result. Another e-mail address ends the sessions. Without
+    /// `console_sign_in`, the identities are forgotten too. The revision grows only if a value
+    /// changes. [`StorageError::Conflict`] if another user has the e-mail address or the reference.
     pub async fn update(self, id: UserId, change: &UserChange<'_>) -> Result<User> {
         let mut tx = self.0.db.begin().await?;
         let user = update(&mut tx, id, change).await?;
@@ -161,13 +173,15 @@ impl Users<'_> {
         Ok(user)
     }
 
-    /// Deletes a user with their keys, setup tokens, links, consent sessions, endpoints and webhook events. Events that
-    /// an endpoint of the installation has not accepted outlive the user, and `user.removed` is the last of them.
+    /// Deletes a user with their keys, setup tokens, links, consent sessions, endpoints and webhook
+    /// events. Events that an endpoint of the installation has not accepted outlive the user, and
+    /// `user.removed` is the last of them.
     ///
     /// # Errors
-    /// [`StorageError::Conflict`] while the user has connections, including those being deleted: their consents must be
-    /// withdrawn first. The same while the user is registered at a provider, because that registration must be deleted
-    /// there. [`StorageError::NotFound`] if the user does not exist.
+    /// [`StorageError::Conflict`] while the user has connections, including those being deleted:
+    /// their consents must be withdrawn first. The same while the user is registered at a provider,
+    /// because that registration must be deleted there. [`StorageError::NotFound`] if the user does
+    /// not exist.
     pub async fn delete(self, id: UserId, now: Timestamp) -> Result<()> {
         let mut tx = self.0.db.begin().await?;
         delete(&mut tx, id, now).await?;
@@ -179,9 +193,13 @@ impl Users<'_> {
 pub(crate) async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
     let id = UserId::new();
     let folded = fold(user.email);
-    // Asked first, to name what is in use. The indexes reject what another transaction inserts meanwhile.
+    // Asked first, to name what is in use. The indexes reject what another transaction inserts
+    // meanwhile.
     if let Some(reference) = user.reference
-        && tx.one(FIND_BY_REFERENCE, params![reference], self::user).await?.is_some()
+        && tx
+            .one(FIND_BY_REFERENCE, params![reference], self::user)
+            .await?
+            .is_some()
     {
         return Err(StorageError::Conflict(REFERENCE_IN_USE));
     }
@@ -195,7 +213,9 @@ pub(crate) async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> R
         now,
         i64::from(user.console_sign_in)
     ];
-    tx.run(INSERT, values).await.map_err(|error| error.or_conflict(EMAIL_IN_USE))?;
+    tx.run(INSERT, values)
+        .await
+        .map_err(|error| error.or_conflict(EMAIL_IN_USE))?;
     Ok(User {
         id,
         email: user.email.to_owned(),
@@ -210,13 +230,17 @@ pub(crate) async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> R
 
 /// As `storage.users().find_by_email`, in a transaction.
 pub(crate) async fn find_by_email(tx: &mut Tx, email: &str) -> Result<Option<User>> {
-    tx.one(FIND_BY_EMAIL, params![fold(email).as_str()], user).await
+    tx.one(FIND_BY_EMAIL, params![fold(email).as_str()], user)
+        .await
 }
 
 /// As `storage.users().update`, in a transaction.
 pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<User> {
     lock_user(tx, id).await?;
-    let before = tx.one(FIND, params![id], user).await?.ok_or(StorageError::NotFound("user"))?;
+    let before = tx
+        .one(FIND, params![id], user)
+        .await?
+        .ok_or(StorageError::NotFound("user"))?;
     let mut after = before.clone();
     if let Some(email) = change.email {
         email.clone_into(&mut after.email);
@@ -230,7 +254,9 @@ pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> 
     }
     after.is_operator = change.is_operator.unwrap_or(before.is_operator);
     let has_same_address = fold(&after.email) == fold(&before.email);
-    after.console_sign_in = change.console_sign_in.unwrap_or(before.console_sign_in && has_same_address);
+    after.console_sign_in = change
+        .console_sign_in
+        .unwrap_or(before.console_sign_in && has_same_address);
     if after == before {
         return Ok(after);
     }
@@ -243,9 +269,21 @@ pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> 
     let (folded, plan) = (fold(&after.email), after.plan.as_str());
     let (timezone, reference) = (after.timezone.as_deref(), after.reference.as_deref());
     let flags = [after.is_operator, after.console_sign_in].map(i64::from);
-    let values = params![id, after.email.as_str(), folded.as_str(), plan, timezone, reference, flags[0], flags[1]];
-    tx.run(UPDATE, values).await.map_err(|error| error.or_conflict(EMAIL_IN_USE))?;
-    // What the address has let in ends with it. An identity is known by its subject, whatever its address is now.
+    let values = params![
+        id,
+        after.email.as_str(),
+        folded.as_str(),
+        plan,
+        timezone,
+        reference,
+        flags[0],
+        flags[1]
+    ];
+    tx.run(UPDATE, values)
+        .await
+        .map_err(|error| error.or_conflict(EMAIL_IN_USE))?;
+    // What the address has let in ends with it. An identity is known by its subject, whatever its
+    // address is now.
     if !after.console_sign_in || !has_same_address {
         tx.run(DELETE_SESSIONS, params![id]).await?;
         tx.run(DELETE_SIGN_IN_LINKS, params![id]).await?;
@@ -259,11 +297,22 @@ pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> 
 /// As `storage.users().delete`, in a transaction.
 pub(crate) async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
     lock_user(tx, id).await?;
-    let reference = tx.one(FIND, params![id], user).await?.and_then(|user| user.reference);
-    if tx.one(HAS_CONNECTIONS, params![id], |_| Ok(())).await?.is_some() {
+    let reference = tx
+        .one(FIND, params![id], user)
+        .await?
+        .and_then(|user| user.reference);
+    if tx
+        .one(HAS_CONNECTIONS, params![id], |_| Ok(()))
+        .await?
+        .is_some()
+    {
         return Err(StorageError::Conflict(STILL_CONNECTED));
     }
-    if tx.one(IS_REGISTERED, params![id], |_| Ok(())).await?.is_some() {
+    if tx
+        .one(IS_REGISTERED, params![id], |_| Ok(()))
+        .await?
+        .is_some()
+    {
         return Err(StorageError::Conflict(STILL_REGISTERED));
     }
     delete_access(tx, id).await?;
@@ -284,8 +333,8 @@ pub(crate) async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()
     Ok(())
 }
 
-/// Deletes everything with which somebody acts as the user, or reads their data. The caller holds the lock on the
-/// user's row.
+/// Deletes everything with which somebody acts as the user, or reads their data. The caller holds
+/// the lock on the user's row.
 pub(crate) async fn delete_access(tx: &mut Tx, id: UserId) -> Result<()> {
     tx.run(DELETE_KEYS, params![id]).await?;
     tx.run(DELETE_SESSIONS, params![id]).await?;
@@ -296,7 +345,8 @@ pub(crate) async fn delete_access(tx: &mut Tx, id: UserId) -> Result<()> {
     links::delete_links(tx, id).await
 }
 
-/// The form in which e-mail addresses are compared. The databases disagree on lower case, so Rust computes it.
+/// The form in which e-mail addresses are compared. The databases disagree on lower case, so Rust
+/// computes it.
 fn fold(email: &str) -> String {
     email.to_lowercase()
 }

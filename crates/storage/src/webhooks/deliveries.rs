@@ -1,13 +1,16 @@
-//! Claims queues with due deliveries, and records the outcome of each attempt. A delivery is one webhook event for one
-//! endpoint, and a queue has those of one user to one endpoint.
+//! Claims queues with due deliveries, and records the outcome of each attempt. A delivery is one
+//! webhook event for one endpoint, and a queue has those of one user to one endpoint.
 //!
-//! The holder of a claim has a lease and a fence, as of a job (see `jobs/mod.rs`), so that only one instance at a time
-//! sends one user's events to an endpoint. The fence of a queue is a counter, because its row outlives all claims.
+//! The holder of a claim has a lease and a fence, as of a job (see `jobs/mod.rs`), so that only one
+//! instance at a time sends one user's events to an endpoint. The fence of a queue is a counter,
+//! because its row outlives all claims.
 //!
-//! A claim reads the endpoint's row, and checks before each message that it is still the same. So a change of the
-//! endpoint writes no queue, however many users it has.
+//! A claim reads the endpoint's row, and checks before each message that it is still the same. So a
+//! change of the endpoint writes no queue, however many users it has.
 
-use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventId, Plan, SyncRunId, UserId, random};
+use bellbird_domain::{
+    ApiVersion, EndpointId, EndpointStatus, EventId, Plan, SyncRunId, UserId, random,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Deliveries;
@@ -16,13 +19,18 @@ use crate::error::Result;
 use crate::webhooks::endpoints;
 use crate::webhooks::webhook_events::{WebhookEvent, webhook_event, webhook_event_columns};
 
-/// How exact the time of an endpoint's last success is, so that its queues seldom write the endpoint's row.
+/// How exact the time of an endpoint's last success is, so that its queues seldom write the
+/// endpoint's row.
 const DELIVERED_AT_STEP: SignedDuration = SignedDuration::from_mins(1);
 
 /// Queues that are due and have no lease.
 macro_rules! due {
     ($health:literal) => {
-        concat!("FROM webhook_queues q WHERE q.is_failing = ", $health, " AND COALESCE(q.lease_until, q.due_at) <= $1")
+        concat!(
+            "FROM webhook_queues q WHERE q.is_failing = ",
+            $health,
+            " AND COALESCE(q.lease_until, q.due_at) <= $1"
+        )
     };
 }
 
@@ -68,8 +76,8 @@ macro_rules! claim_due {
     };
 }
 
-/// Whether a claim may send: its lease lasts beyond `$4`, and neither the endpoint nor the user's plan has changed
-/// since.
+/// Whether a claim may send: its lease lasts beyond `$4`, and neither the endpoint nor the user's
+/// plan has changed since.
 macro_rules! may_send {
     () => {
         "EXISTS (SELECT 1 FROM webhook_queues q CROSS JOIN webhook_endpoints p
@@ -86,9 +94,10 @@ macro_rules! claimed {
     };
 }
 
-/// The delivery that an attempt was for, unless the lease was lost. A redelivery that was requested meanwhile is due at
-/// another time, perhaps an earlier one, by another clock. It stays requested. A delivery that was brought forward
-/// meanwhile, because the clock was set back, is sent again too.
+/// The delivery that an attempt was for, unless the lease was lost. A redelivery that was requested
+/// meanwhile is due at another time, perhaps an earlier one, by another clock. It stays requested.
+/// A delivery that was brought forward meanwhile, because the clock was set back, is sent again
+/// too.
 macro_rules! attempted {
     () => {
         concat!(
@@ -128,10 +137,11 @@ statements! {
         " ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $8"
     );
 
-    /// `:delivered` is the last success of these attempts, which clears the failures. Without one, `:failed` is their
-    /// first failure, which does not replace an earlier one. `:first` and `:last` are their first and last failed
-    /// exchange. The queue is failing once a minute, in microseconds, lies between two failed exchanges without a
-    /// success in between. What was before `:enabled` is over. Locks the queue for the statements that follow.
+    /// `:delivered` is the last success of these attempts, which clears the failures. Without one,
+    /// `:failed` is their first failure, which does not replace an earlier one. `:first` and
+    /// `:last` are their first and last failed exchange. The queue is failing once a minute, in
+    /// microseconds, lies between two failed exchanges without a success in between. What was
+    /// before `:enabled` is over. Locks the queue for the statements that follow.
     UPDATE_HEALTH = concat!(
         "UPDATE webhook_queues SET
             failing_since = CASE WHEN CAST(:delivered AS BIGINT) IS NOT NULL THEN NULL
@@ -166,8 +176,8 @@ statements! {
         attempted!()
     );
 
-    /// Makes the lowest unfinished chunk of a run pending, if it waits. Finds it by its id, because SQLite would
-    /// otherwise read all deliveries of the endpoint.
+    /// Makes the lowest unfinished chunk of a run pending, if it waits. Finds it by its id, because
+    /// SQLite would otherwise read all deliveries of the endpoint.
     UNBLOCK_NEXT = concat!(
         "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = :now
         WHERE user_id = :user AND endpoint_id = :endpoint AND state = 'waiting'
@@ -181,8 +191,8 @@ statements! {
 
     LOCK_CLAIMED = concat!("SELECT fence FROM webhook_queues WHERE ", claimed!()), lock = " FOR NO KEY UPDATE";
 
-    /// A queue that is due already goes behind those that wait longer. Runs after [`LOCK_CLAIMED`], so that it sees
-    /// deliveries that were added meanwhile.
+    /// A queue that is due already goes behind those that wait longer. Runs after [`LOCK_CLAIMED`],
+    /// so that it sees deliveries that were added meanwhile.
     RELEASE = concat!(
         "UPDATE webhook_queues SET lease_until = NULL, due_at = (
             SELECT CASE WHEN least.at < :now THEN :now ELSE least.at END
@@ -194,7 +204,8 @@ statements! {
     );
 }
 
-/// The right to send the events of one user to one endpoint, until the lease ends and another task claims it.
+/// The right to send the events of one user to one endpoint, until the lease ends and another task
+/// claims it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedEndpoint {
     /// Whose events these are.
@@ -206,7 +217,8 @@ pub struct ClaimedEndpoint {
     pub url: Option<String>,
     /// The format of its events.
     pub api_version: ApiVersion,
-    /// The first failure since the last success. Not before the endpoint's last success, of any user.
+    /// The first failure since the last success. Not before the endpoint's last success, of any
+    /// user.
     pub failing_since: Option<Timestamp>,
     /// Whether the last exchange failed, also if the endpoint was not at fault.
     pub is_unhealthy: bool,
@@ -270,9 +282,10 @@ pub struct FinishedAttempt {
 }
 
 impl Deliveries<'_> {
-    /// Claims up to `limit` queues with due deliveries and no lease, the longest due first. `failing` selects
-    /// the queues whose exchanges have failed for a minute or longer, otherwise the rest. So endpoints that are dead
-    /// do not delay the others, and a single failure does not put an endpoint behind them.
+    /// Claims up to `limit` queues with due deliveries and no lease, the longest due first.
+    /// `failing` selects the queues whose exchanges have failed for a minute or longer, otherwise
+    /// the rest. So endpoints that are dead do not delay the others, and a single failure does not
+    /// put an endpoint behind them.
     pub async fn claim_endpoints(
         self,
         now: Timestamp,
@@ -283,20 +296,33 @@ impl Deliveries<'_> {
         if self.0.claims_nothing() {
             return Ok(Vec::new());
         }
-        let statements: (Sql, Sql) =
-            if failing { (IS_FAILING_DUE, CLAIM_FAILING) } else { (IS_HEALTHY_DUE, CLAIM_HEALTHY) };
+        let statements: (Sql, Sql) = if failing {
+            (IS_FAILING_DUE, CLAIM_FAILING)
+        } else {
+            (IS_HEALTHY_DUE, CLAIM_HEALTHY)
+        };
         let values = params![now, lease_until, i64::from(limit), self.0.holder];
         self.0.db.claim_due(statements, values, claimed).await
     }
 
-    /// Lists due deliveries of a claimed endpoint, the longest due first, then in the order of their events. Empty if
-    /// the lease was lost, or the endpoint or the user's plan has changed since the claim.
-    pub async fn list_due(self, claim: &ClaimedEndpoint, now: Timestamp, limit: u32) -> Result<Vec<DueDelivery>> {
-        self.0.db.all(LIST_DUE, &claim.due(now, now, limit), due_delivery).await
+    /// Lists due deliveries of a claimed endpoint, the longest due first, then in the order of
+    /// their events. Empty if the lease was lost, or the endpoint or the user's plan has changed
+    /// since the claim.
+    pub async fn list_due(
+        self,
+        claim: &ClaimedEndpoint,
+        now: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<DueDelivery>> {
+        self.0
+            .db
+            .all(LIST_DUE, &claim.due(now, now, limit), due_delivery)
+            .await
     }
 
-    /// Lists the ids of the due deliveries of a claimed endpoint, in the order of [`Self::list_due`], and is empty as
-    /// that, or if the lease ends before `lease_after`. Costs less than listing the deliveries.
+    /// Lists the ids of the due deliveries of a claimed endpoint, in the order of
+    /// [`Self::list_due`], and is empty as that, or if the lease ends before `lease_after`. Costs
+    /// less than listing the deliveries.
     pub async fn list_due_ids(
         self,
         claim: &ClaimedEndpoint,
@@ -304,12 +330,17 @@ impl Deliveries<'_> {
         lease_after: Timestamp,
         limit: u32,
     ) -> Result<Vec<EventId>> {
-        self.0.db.all(LIST_DUE_IDS, &claim.due(now, lease_after, limit), |row| row.id(0)).await
+        self.0
+            .db
+            .all(LIST_DUE_IDS, &claim.due(now, lease_after, limit), |row| {
+                row.id(0)
+            })
+            .await
     }
 
-    /// Records attempts in one transaction. When a chunk has ended, the next chunk of its run becomes due. Skips events
-    /// that were deleted, are no longer pending, or were redelivered since the attempt was due. Returns false, and
-    /// changes nothing, if the lease was lost.
+    /// Records attempts in one transaction. When a chunk has ended, the next chunk of its run
+    /// becomes due. Skips events that were deleted, are no longer pending, or were redelivered
+    /// since the attempt was due. Returns false, and changes nothing, if the lease was lost.
     pub async fn finish_attempts(
         self,
         claim: &ClaimedEndpoint,
@@ -318,7 +349,10 @@ impl Deliveries<'_> {
     ) -> Result<bool> {
         let (user, endpoint, fence) = (claim.user_id, claim.endpoint_id, claim.fence);
         let times = |is_counted: fn(&FinishedAttempt) -> bool| {
-            attempts.iter().filter(move |attempt| is_counted(attempt)).map(|attempt| attempt.at)
+            attempts
+                .iter()
+                .filter(move |attempt| is_counted(attempt))
+                .map(|attempt| attempt.at)
         };
         let delivered = times(|attempt| attempt.outcome == AttemptOutcome::Delivered).max();
         let mut statements = vec![UPDATE_HEALTH.with(named![
@@ -334,21 +368,37 @@ impl Deliveries<'_> {
         for attempt in attempts {
             statements.extend(attempt.statements(claim, now));
         }
-        let is_news =
-            |at: &Timestamp| claim.delivered_at.is_none_or(|last| at.duration_since(last) >= DELIVERED_AT_STEP);
+        let is_news = |at: &Timestamp| {
+            claim
+                .delivered_at
+                .is_none_or(|last| at.duration_since(last) >= DELIVERED_AT_STEP)
+        };
         if let Some(at) = delivered.filter(is_news) {
-            statements.push((SET_DELIVERED_AT, params![claim.owner_id, endpoint, at].to_vec()));
+            statements.push((
+                SET_DELIVERED_AT,
+                params![claim.owner_id, endpoint, at].to_vec(),
+            ));
         }
         Ok(self.0.db.batch(&statements).await?[0].is_some())
     }
 
-    /// As `storage.endpoints().disable`, for the holder of a claim, who has sent to the endpoint as it is. Returns
-    /// false if the lease was lost, or the endpoint has changed since the claim.
-    pub async fn disable_endpoint(self, claim: &ClaimedEndpoint, reason: &str, now: Timestamp) -> Result<bool> {
+    /// As `storage.endpoints().disable`, for the holder of a claim, who has sent to the endpoint as
+    /// it is. Returns false if the lease was lost, or the endpoint has changed since the claim.
+    pub async fn disable_endpoint(
+        self,
+        claim: &ClaimedEndpoint,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
         let is_done = hold(&mut tx, claim).await?
-            && endpoints::set_disabled(&mut tx, (claim.owner_id, claim.endpoint_id), reason, Some(claim.revision))
-                .await?;
+            && endpoints::set_disabled(
+                &mut tx,
+                (claim.owner_id, claim.endpoint_id),
+                reason,
+                Some(claim.revision),
+            )
+            .await?;
         if !is_done {
             tx.rollback().await;
             return Ok(false);
@@ -358,8 +408,9 @@ impl Deliveries<'_> {
         Ok(true)
     }
 
-    /// Ends the unfinished deliveries of a claim whose endpoint gets nothing: they have failed if it is disabled, and
-    /// are deleted with their queue if it was removed. Returns false as [`Self::finish_attempts`] does.
+    /// Ends the unfinished deliveries of a claim whose endpoint gets nothing: they have failed if
+    /// it is disabled, and are deleted with their queue if it was removed. Returns false as
+    /// [`Self::finish_attempts`] does.
     pub async fn end_deliveries(self, claim: &ClaimedEndpoint, now: Timestamp) -> Result<bool> {
         let queue = (claim.user_id, claim.endpoint_id);
         let mut tx = self.0.db.begin().await?;
@@ -367,7 +418,10 @@ impl Deliveries<'_> {
             tx.rollback().await;
             return Ok(false);
         }
-        match endpoints::find(&mut tx, claim.endpoint_id).await?.map(|endpoint| endpoint.status) {
+        match endpoints::find(&mut tx, claim.endpoint_id)
+            .await?
+            .map(|endpoint| endpoint.status)
+        {
             None => endpoints::delete_queue(&mut tx, queue).await?,
             Some(EndpointStatus::Disabled) => {
                 endpoints::fail_deliveries(&mut tx, queue, now).await?;
@@ -383,14 +437,23 @@ impl Deliveries<'_> {
     pub async fn release_endpoint(self, claim: &ClaimedEndpoint, now: Timestamp) -> Result<bool> {
         let (user, endpoint, fence) = (claim.user_id, claim.endpoint_id, claim.fence);
         let lock = LOCK_CLAIMED.with(named![user = user, endpoint = endpoint, fence = fence]);
-        let release = RELEASE.with(named![user = user, endpoint = endpoint, fence = fence, now = now]);
+        let release = RELEASE.with(named![
+            user = user,
+            endpoint = endpoint,
+            fence = fence,
+            now = now
+        ]);
         Ok(self.0.db.batch(&[lock, release]).await?[1].is_some())
     }
 }
 
 /// Locks the queue of a claim. Returns false if the lease was lost.
 async fn hold(tx: &mut Tx, claim: &ClaimedEndpoint) -> Result<bool> {
-    let lock = LOCK_CLAIMED.with(named![user = claim.user_id, endpoint = claim.endpoint_id, fence = claim.fence]);
+    let lock = LOCK_CLAIMED.with(named![
+        user = claim.user_id,
+        endpoint = claim.endpoint_id,
+        fence = claim.fence
+    ]);
     Ok(tx.batch(&[lock]).await?[0].is_some())
 }
 
@@ -423,7 +486,11 @@ impl AttemptOutcome {
 
 impl FinishedAttempt {
     /// Records the attempt, and ends its delivery or plans the next attempt.
-    fn statements(&self, claim: &ClaimedEndpoint, now: Timestamp) -> impl Iterator<Item = Bound<'static>> {
+    fn statements(
+        &self,
+        claim: &ClaimedEndpoint,
+        now: Timestamp,
+    ) -> impl Iterator<Item = Bound<'static>> {
         let (user, endpoint, fence) = (claim.user_id, claim.endpoint_id, claim.fence);
         let (state, next, ended) = self.outcome.columns(now);
         // The delivery's row says all about a success at the first attempt.
@@ -475,7 +542,10 @@ impl FinishedAttempt {
 fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
     let status = row.opt_word(9, "the status of an endpoint")?;
     let is_enabled = status == Some(EndpointStatus::Enabled);
-    let (enabled_at, delivered_at) = (row.opt_time(11)?.unwrap_or(Timestamp::MIN), row.opt_time(12)?);
+    let (enabled_at, delivered_at) = (
+        row.opt_time(11)?.unwrap_or(Timestamp::MIN),
+        row.opt_time(12)?,
+    );
     // What failed before the endpoint was enabled again is over.
     let since = |at: Option<Timestamp>| at.filter(|at| *at >= enabled_at);
     let is_unhealthy = since(row.opt_time(5)?).is_some();
@@ -484,8 +554,11 @@ fn claimed(row: &Row<'_>) -> Result<ClaimedEndpoint> {
         endpoint_id: row.id(1)?,
         owner_id: row.id(2)?,
         url: row.opt_text(7)?.filter(|_| is_enabled).map(str::to_owned),
-        api_version: row.opt_word(8, "an API version")?.unwrap_or(ApiVersion::DEFAULT),
-        failing_since: since(row.opt_time(4)?).map(|at| delivered_at.map_or(at, |last| at.max(last))),
+        api_version: row
+            .opt_word(8, "an API version")?
+            .unwrap_or(ApiVersion::DEFAULT),
+        failing_since: since(row.opt_time(4)?)
+            .map(|at| delivered_at.map_or(at, |last| at.max(last))),
         is_unhealthy,
         is_failing: is_unhealthy && row.int(6)? != 0,
         user_reference: row.opt_text(14)?.map(str::to_owned),

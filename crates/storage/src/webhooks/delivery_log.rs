@@ -1,5 +1,5 @@
-//! Lists deliveries and attempts for the user, and counts them for the operator. Neither request nor response bodies
-//! are stored.
+//! Lists deliveries and attempts for the user, and counts them for the operator. Neither request
+//! nor response bodies are stored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -55,8 +55,8 @@ statements! {
         WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.event_id = $3 AND e.user_id = $1 AND e.id = $3"
     );
 
-    /// A success at the first attempt has no row of its own, and no attempt comes after it. Sorted in Rust: with ORDER
-    /// BY, SQLite would read all attempts of the endpoint.
+    /// A success at the first attempt has no row of its own, and no attempt comes after it. Sorted
+    /// in Rust: with ORDER BY, SQLite would read all attempts of the endpoint.
     LIST_ATTEMPTS = "SELECT id, attempt, attempted_at, duration_ms, status, error FROM webhook_attempts
         WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3
         UNION ALL
@@ -76,12 +76,14 @@ statements! {
                 AND e.status <> 'disabled' AND q.failing_since >= e.enabled_at)";
 }
 
-/// The state of one webhook event's delivery to one endpoint. Serialized as commands print it with `--json`.
+/// The state of one webhook event's delivery to one endpoint. Serialized as commands print it with
+/// `--json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryRecord {
     pub event_id: EventId,
-    /// Whose event it is. The installation: nobody's, because it is a ping of an endpoint for all users.
+    /// Whose event it is. The installation: nobody's, because it is a ping of an endpoint for all
+    /// users.
     #[serde(serialize_with = "user_or_null")]
     pub user_id: UserId,
     #[serde(rename = "type")]
@@ -113,7 +115,9 @@ pub struct DeliveryRecord {
 }
 
 fn user_or_null<S: Serializer>(user: &UserId, out: S) -> std::result::Result<S::Ok, S::Error> {
-    Some(user).filter(|user| **user != UserId::INSTALLATION).serialize(out)
+    Some(user)
+        .filter(|user| **user != UserId::INSTALLATION)
+        .serialize(out)
 }
 
 /// Where a page of deliveries ends: when the event was created, and its id.
@@ -131,7 +135,11 @@ impl FromStr for DeliveryPosition {
 
     fn from_str(text: &str) -> std::result::Result<Self, ()> {
         let (at, event) = text.split_once('.').ok_or(())?;
-        let at = at.parse().ok().and_then(|at| Timestamp::from_microsecond(at).ok()).ok_or(())?;
+        let at = at
+            .parse()
+            .ok()
+            .and_then(|at| Timestamp::from_microsecond(at).ok())
+            .ok_or(())?;
         Ok(Self(at, event.parse().map_err(|_| ())?))
     }
 }
@@ -175,8 +183,8 @@ pub struct DeliveryOverview {
 }
 
 impl Deliveries<'_> {
-    /// Lists deliveries to the user's endpoint, or those of all users to an endpoint of the installation, newest event
-    /// first, in one state or in all.
+    /// Lists deliveries to the user's endpoint, or those of all users to an endpoint of the
+    /// installation, newest event first, in one state or in all.
     pub async fn list(
         self,
         user: UserId,
@@ -195,37 +203,90 @@ impl Deliveries<'_> {
         state: Option<DeliveryState>,
         limit: u32,
     ) -> Result<Vec<DeliveryRecord>> {
-        let (created_at, id) = before.map_or((Timestamp::MAX, Uuid::max()), |(at, event)| (at, event.uuid()));
-        let (state, limit, id) = (state.map(DeliveryState::as_str), i64::from(limit), Param::Id(id));
+        let (created_at, id) = before.map_or((Timestamp::MAX, Uuid::max()), |(at, event)| {
+            (at, event.uuid())
+        });
+        let (state, limit, id) = (
+            state.map(DeliveryState::as_str),
+            i64::from(limit),
+            Param::Id(id),
+        );
         if user == UserId::INSTALLATION && state == Some(DeliveryState::Failed.as_str()) {
             let values = params![endpoint, limit, created_at, id];
             return self.0.db.all(LIST_FAILED_OF_QUEUES, values, delivery).await;
         }
         if user == UserId::INSTALLATION {
-            return self.0.db.all(LIST_OF_QUEUES, params![endpoint, state, limit, created_at, id], delivery).await;
+            return self
+                .0
+                .db
+                .all(
+                    LIST_OF_QUEUES,
+                    params![endpoint, state, limit, created_at, id],
+                    delivery,
+                )
+                .await;
         }
-        self.0.db.all(LIST, params![user, endpoint, state, limit, id], delivery).await
+        self.0
+            .db
+            .all(LIST, params![user, endpoint, state, limit, id], delivery)
+            .await
     }
 
     /// Finds the delivery of an event to the user's endpoint.
-    pub async fn find(self, user: UserId, endpoint: EndpointId, event: EventId) -> Result<Option<DeliveryRecord>> {
-        self.0.db.one(FIND, params![user, endpoint, event], delivery).await
+    pub async fn find(
+        self,
+        user: UserId,
+        endpoint: EndpointId,
+        event: EventId,
+    ) -> Result<Option<DeliveryRecord>> {
+        self.0
+            .db
+            .one(FIND, params![user, endpoint, event], delivery)
+            .await
     }
 
     /// Lists the attempts to deliver an event to the user's endpoint, oldest first.
-    pub async fn list_attempts(self, user: UserId, endpoint: EndpointId, event: EventId) -> Result<Vec<AttemptRecord>> {
-        let mut attempts = self.0.db.all(LIST_ATTEMPTS, params![user, endpoint, event], attempt).await?;
+    pub async fn list_attempts(
+        self,
+        user: UserId,
+        endpoint: EndpointId,
+        event: EventId,
+    ) -> Result<Vec<AttemptRecord>> {
+        let mut attempts = self
+            .0
+            .db
+            .all(LIST_ATTEMPTS, params![user, endpoint, event], attempt)
+            .await?;
         attempts.sort_unstable_by_key(|(id, _)| *id);
         // The stored number starts again with a redelivery.
-        let numbered = (1..).zip(attempts).map(|(number, (_, attempt))| AttemptRecord { attempt: number, ..attempt });
+        let numbered = (1..)
+            .zip(attempts)
+            .map(|(number, (_, attempt))| AttemptRecord {
+                attempt: number,
+                ..attempt
+            });
         Ok(numbered.collect())
     }
 
     pub async fn overview(self, now: Timestamp) -> Result<DeliveryOverview> {
-        let counted = self.0.db.one(COUNT, params![now], overview).await?.unwrap_or_default();
+        let counted = self
+            .0
+            .db
+            .one(COUNT, params![now], overview)
+            .await?
+            .unwrap_or_default();
         let endpoints = |row: &Row<'_>| Ok((row.number(0, "a count")?, row.number(1, "a count")?));
-        let (disabled, failing) = self.0.db.one(COUNT_ENDPOINTS, params![], endpoints).await?.unwrap_or_default();
-        Ok(DeliveryOverview { disabled, failing, ..counted })
+        let (disabled, failing) = self
+            .0
+            .db
+            .one(COUNT_ENDPOINTS, params![], endpoints)
+            .await?
+            .unwrap_or_default();
+        Ok(DeliveryOverview {
+            disabled,
+            failing,
+            ..counted
+        })
     }
 }
 

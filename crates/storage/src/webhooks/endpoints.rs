@@ -1,12 +1,13 @@
-//! Stores webhook endpoints: the URLs to which users want webhook events sent. Signing secrets are sealed in the table
-//! `secrets`. Those of [`UserId::INSTALLATION`] get the events of all users.
+//! Stores webhook endpoints: the URLs to which users want webhook events sent. Signing secrets are
+//! sealed in the table `secrets`. Those of [`UserId::INSTALLATION`] get the events of all users.
 //!
-//! The deliveries of a user's events to an endpoint are a queue, which the first event adds. Locks are taken in the
-//! order user, queue, endpoint, deliveries. A transaction that changes deliveries locks their queue, and one that
-//! changes those of several queues locks the user's row before that.
+//! The deliveries of a user's events to an endpoint are a queue, which the first event adds. Locks
+//! are taken in the order user, queue, endpoint, deliveries. A transaction that changes deliveries
+//! locks their queue, and one that changes those of several queues locks the user's row before
+//! that.
 //!
-//! A change of an endpoint of the installation writes no queue but the installation's own, which has its pings. Claims
-//! find out by themselves: see `webhooks/deliveries.rs`.
+//! A change of an endpoint of the installation writes no queue but the installation's own, which
+//! has its pings. Claims find out by themselves: see `webhooks/deliveries.rs`.
 
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, UserId};
 use jiff::Timestamp;
@@ -172,8 +173,8 @@ impl Endpoints<'_> {
     /// Adds an enabled endpoint.
     ///
     /// # Errors
-    /// [`StorageError::Conflict`] if the user has `max` endpoints, [`StorageError::NotFound`] if the user does not
-    /// exist.
+    /// [`StorageError::Conflict`] if the user has `max` endpoints, [`StorageError::NotFound`] if
+    /// the user does not exist.
     pub async fn insert(self, new: &NewEndpoint<'_>, max: u32, now: Timestamp) -> Result<Endpoint> {
         let mut tx = self.0.db.begin().await?;
         let endpoint = insert(&mut tx, self.0.secrets(), new, max, now).await?;
@@ -198,18 +199,38 @@ impl Endpoints<'_> {
         user: Option<UserId>,
         limit: u32,
     ) -> Result<Vec<Endpoint>> {
-        let (after, limit) = (after.map_or(Param::BEFORE_ALL_IDS, Param::from), i64::from(limit));
+        let (after, limit) = (
+            after.map_or(Param::BEFORE_ALL_IDS, Param::from),
+            i64::from(limit),
+        );
         match user {
-            Some(user) => self.0.db.all(LIST_AFTER_OF_USER, params![after, limit, user], endpoint).await,
-            None => self.0.db.all(LIST_AFTER, params![after, limit], endpoint).await,
+            Some(user) => {
+                self.0
+                    .db
+                    .all(LIST_AFTER_OF_USER, params![after, limit, user], endpoint)
+                    .await
+            }
+            None => {
+                self.0
+                    .db
+                    .all(LIST_AFTER, params![after, limit], endpoint)
+                    .await
+            }
         }
     }
 
-    /// Endpoints behind this one that are disabled, or whose last attempt failed, oldest first. One of the installation
-    /// is listed if its last attempt failed for one of the users.
-    pub async fn list_troubled_after(self, after: Option<EndpointId>, limit: u32) -> Result<Vec<Endpoint>> {
+    /// Endpoints behind this one that are disabled, or whose last attempt failed, oldest first. One
+    /// of the installation is listed if its last attempt failed for one of the users.
+    pub async fn list_troubled_after(
+        self,
+        after: Option<EndpointId>,
+        limit: u32,
+    ) -> Result<Vec<Endpoint>> {
         let after = after.map_or(Param::BEFORE_ALL_IDS, Param::from);
-        self.0.db.all(LIST_TROUBLED, params![after, i64::from(limit)], endpoint).await
+        self.0
+            .db
+            .all(LIST_TROUBLED, params![after, i64::from(limit)], endpoint)
+            .await
     }
 
     /// Finds an endpoint of any user, or of the installation. For the operator.
@@ -217,8 +238,8 @@ impl Endpoints<'_> {
         self.0.db.one(FIND_ANY, params![id], endpoint).await
     }
 
-    /// Replaces an endpoint's secret. The old one also signs until `old_until`, but is dropped at once if it cannot be
-    /// opened. Returns false if the user has no such endpoint.
+    /// Replaces an endpoint's secret. The old one also signs until `old_until`, but is dropped at
+    /// once if it cannot be opened. Returns false if the user has no such endpoint.
     pub async fn rotate_secret(
         self,
         user: UserId,
@@ -232,13 +253,37 @@ impl Endpoints<'_> {
         Ok(rotation.is_some())
     }
 
-    /// The secrets of the user's endpoint, without an old one that does not open. None if there is no such endpoint.
-    pub async fn secrets(self, user: UserId, id: EndpointId, now: Timestamp) -> Result<Option<EndpointSecrets>> {
-        let until = self.0.db.one(FIND_OLD_SECRET_EXPIRES_AT, params![user, id], |row| row.opt_time(0)).await?;
+    /// The secrets of the user's endpoint, without an old one that does not open. None if there is
+    /// no such endpoint.
+    pub async fn secrets(
+        self,
+        user: UserId,
+        id: EndpointId,
+        now: Timestamp,
+    ) -> Result<Option<EndpointSecrets>> {
+        let until = self
+            .0
+            .db
+            .one(FIND_OLD_SECRET_EXPIRES_AT, params![user, id], |row| {
+                row.opt_time(0)
+            })
+            .await?;
         let Some(until) = until else { return Ok(None) };
-        let Some(current) = self.0.secrets().find(&SecretSlot::webhook(user, id)).await? else { return Ok(None) };
+        let Some(current) = self
+            .0
+            .secrets()
+            .find(&SecretSlot::webhook(user, id))
+            .await?
+        else {
+            return Ok(None);
+        };
         let old = match until.filter(|until| *until > now) {
-            Some(_) => match self.0.secrets().find(&SecretSlot::old_webhook(user, id)).await {
+            Some(_) => match self
+                .0
+                .secrets()
+                .find(&SecretSlot::old_webhook(user, id))
+                .await
+            {
                 Err(StorageError::Sealed(_)) => None,
                 found => found?,
             },
@@ -247,24 +292,36 @@ impl Endpoints<'_> {
         Ok(Some(EndpointSecrets { current, old }))
     }
 
-    /// Changes an endpoint. Pending deliveries follow. Returns false if the user has no such endpoint.
-    pub async fn update(self, user: UserId, id: EndpointId, change: &EndpointChange<'_>) -> Result<bool> {
+    /// Changes an endpoint. Pending deliveries follow. Returns false if the user has no such
+    /// endpoint.
+    pub async fn update(
+        self,
+        user: UserId,
+        id: EndpointId,
+        change: &EndpointChange<'_>,
+    ) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
         let is_found = update(&mut tx, (user, id), change).await?;
         tx.commit().await?;
         Ok(is_found)
     }
 
-    /// Enables an endpoint and clears its failures. Failed deliveries stay failed. Returns false if the user has no
-    /// such endpoint.
+    /// Enables an endpoint and clears its failures. Failed deliveries stay failed. Returns false if
+    /// the user has no such endpoint.
     pub async fn enable(self, user: UserId, id: EndpointId, now: Timestamp) -> Result<bool> {
         Ok(self.0.db.run(ENABLE, params![user, id, now]).await? > 0)
     }
 
-    /// Disables an endpoint and fails its unfinished deliveries. `reason` is a few words. Returns the number of those
-    /// deliveries, or None if the user has no such endpoint. At an endpoint of the installation, each fails when it is
-    /// due.
-    pub async fn disable(self, user: UserId, id: EndpointId, reason: &str, now: Timestamp) -> Result<Option<u64>> {
+    /// Disables an endpoint and fails its unfinished deliveries. `reason` is a few words. Returns
+    /// the number of those deliveries, or None if the user has no such endpoint. At an endpoint of
+    /// the installation, each fails when it is due.
+    pub async fn disable(
+        self,
+        user: UserId,
+        id: EndpointId,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<Option<u64>> {
         let mut tx = self.0.db.begin().await?;
         let failed_count = disable(&mut tx, (user, id), reason, now).await?;
         tx.commit().await?;
@@ -276,9 +333,9 @@ impl Endpoints<'_> {
         self.0.db.run(DELETE_OLD_SECRETS, params![now]).await
     }
 
-    /// Deletes an endpoint with its secrets and deliveries. Returns false if the user has no such endpoint. The
-    /// deliveries of users to an endpoint of the installation are deleted when they are due, or by the cleanup
-    /// (`webhooks/queues.rs`).
+    /// Deletes an endpoint with its secrets and deliveries. Returns false if the user has no such
+    /// endpoint. The deliveries of users to an endpoint of the installation are deleted when they
+    /// are due, or by the cleanup (`webhooks/queues.rs`).
     pub async fn delete(self, user: UserId, id: EndpointId) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
         let is_found = delete(&mut tx, (user, id)).await?;
@@ -299,15 +356,28 @@ pub(crate) async fn insert(
     if !lock_owner_if_exists(tx, user).await? {
         return Err(StorageError::NotFound("user"));
     }
-    let count = tx.one(COUNT, params![user], |row| row.int(0)).await?.unwrap_or(0);
+    let count = tx
+        .one(COUNT, params![user], |row| row.int(0))
+        .await?
+        .unwrap_or(0);
     if count >= i64::from(max) {
         return Err(StorageError::Conflict("endpoints"));
     }
     let (api_version, status) = (new.api_version, EndpointStatus::Enabled);
     let event_types = joined(new.event_types);
-    let values = params![user, id, new.url, event_types.as_str(), api_version.as_str(), status.as_str(), now];
+    let values = params![
+        user,
+        id,
+        new.url,
+        event_types.as_str(),
+        api_version.as_str(),
+        status.as_str(),
+        now
+    ];
     tx.run(INSERT, values).await?;
-    secrets.store(tx, &SecretSlot::webhook(user, id), new.secret).await?;
+    secrets
+        .store(tx, &SecretSlot::webhook(user, id), new.secret)
+        .await?;
     Ok(Endpoint {
         user_id: user,
         id,
@@ -335,8 +405,13 @@ pub(crate) async fn rotate_secret(
     new: &SecretString,
     old_until: Timestamp,
 ) -> Result<Option<SecretRotation>> {
-    let (slot, old_slot) = (SecretSlot::webhook(user, id), SecretSlot::old_webhook(user, id));
-    if !lock_owner_if_exists(tx, user).await? || tx.one(LOCK, params![user, id], |_| Ok(())).await?.is_none() {
+    let (slot, old_slot) = (
+        SecretSlot::webhook(user, id),
+        SecretSlot::old_webhook(user, id),
+    );
+    if !lock_owner_if_exists(tx, user).await?
+        || tx.one(LOCK, params![user, id], |_| Ok(())).await?.is_none()
+    {
         return Ok(None);
     }
     let old = match secrets.find_in(tx, &slot).await {
@@ -344,7 +419,11 @@ pub(crate) async fn rotate_secret(
         other => other?,
     };
     let old_expires_at = old.as_ref().map(|_| old_until);
-    if tx.run(KEEP_OLD_SECRET, params![user, id, old_expires_at]).await? == 0 {
+    if tx
+        .run(KEEP_OLD_SECRET, params![user, id, old_expires_at])
+        .await?
+        == 0
+    {
         return Ok(None);
     }
     match &old {
@@ -352,20 +431,43 @@ pub(crate) async fn rotate_secret(
         None => delete_secret(tx, &old_slot).await?,
     }
     secrets.store(tx, &slot, new).await?;
-    Ok(Some(SecretRotation { old_expires_at: old_expires_at.map(as_stored) }))
+    Ok(Some(SecretRotation {
+        old_expires_at: old_expires_at.map(as_stored),
+    }))
 }
 
 /// As `storage.endpoints().update`, in a transaction.
-pub(crate) async fn update(tx: &mut Tx, (user, id): (UserId, EndpointId), change: &EndpointChange<'_>) -> Result<bool> {
-    let EndpointChange { url, event_types, api_version } = *change;
+pub(crate) async fn update(
+    tx: &mut Tx,
+    (user, id): (UserId, EndpointId),
+    change: &EndpointChange<'_>,
+) -> Result<bool> {
+    let EndpointChange {
+        url,
+        event_types,
+        api_version,
+    } = *change;
     let event_types = event_types.map(joined);
-    let values = params![user, id, url, event_types.as_deref(), api_version.map(ApiVersion::as_str)];
+    let values = params![
+        user,
+        id,
+        url,
+        event_types.as_deref(),
+        api_version.map(ApiVersion::as_str)
+    ];
     // An event is stored for its subscribers under the lock on the user's row.
-    Ok(tx.batch(&[user_lock(user), (UPDATE, values.to_vec())]).await?[1].is_some())
+    Ok(tx
+        .batch(&[user_lock(user), (UPDATE, values.to_vec())])
+        .await?[1]
+        .is_some())
 }
 
 /// As `storage.endpoints().enable`, in a transaction.
-pub(crate) async fn enable(tx: &mut Tx, (user, id): (UserId, EndpointId), now: Timestamp) -> Result<bool> {
+pub(crate) async fn enable(
+    tx: &mut Tx,
+    (user, id): (UserId, EndpointId),
+    now: Timestamp,
+) -> Result<bool> {
     Ok(tx.run(ENABLE, params![user, id, now]).await? > 0)
 }
 
@@ -380,10 +482,13 @@ pub(crate) async fn disable(
         return Ok(None);
     }
     let failed = fail_deliveries(tx, endpoint, now).await?;
-    Ok(set_disabled(tx, endpoint, reason, None).await?.then_some(failed))
+    Ok(set_disabled(tx, endpoint, reason, None)
+        .await?
+        .then_some(failed))
 }
 
-/// Disables an endpoint, with a revision only if it still has that. Returns false if it does not exist or has changed.
+/// Disables an endpoint, with a revision only if it still has that. Returns false if it does not
+/// exist or has changed.
 pub(crate) async fn set_disabled(
     tx: &mut Tx,
     (user, id): (UserId, EndpointId),
@@ -394,7 +499,10 @@ pub(crate) async fn set_disabled(
 }
 
 /// As `storage.endpoints().delete`, in a transaction.
-pub(crate) async fn delete(tx: &mut Tx, endpoint @ (user, id): (UserId, EndpointId)) -> Result<bool> {
+pub(crate) async fn delete(
+    tx: &mut Tx,
+    endpoint @ (user, id): (UserId, EndpointId),
+) -> Result<bool> {
     if !lock_owner_if_exists(tx, user).await? || !is_of(tx, endpoint).await? {
         return Ok(false);
     }
@@ -408,13 +516,17 @@ pub(crate) async fn delete(tx: &mut Tx, endpoint @ (user, id): (UserId, Endpoint
 
 /// Whether the endpoint is the user's: they may have a queue at one of the installation.
 async fn is_of(tx: &mut Tx, (user, id): (UserId, EndpointId)) -> Result<bool> {
-    Ok(find(tx, id).await?.is_some_and(|endpoint| endpoint.user_id == user))
+    Ok(find(tx, id)
+        .await?
+        .is_some_and(|endpoint| endpoint.user_id == user))
 }
 
-/// Locks all queues of a user, so that no other task changes their deliveries. The caller holds the lock on the user's
-/// row.
+/// Locks all queues of a user, so that no other task changes their deliveries. The caller holds the
+/// lock on the user's row.
 pub(crate) async fn lock_queues(tx: &mut Tx, user: UserId) -> Result<()> {
-    tx.all(LOCK_QUEUES, params![user], |_| Ok(())).await.map(|_| ())
+    tx.all(LOCK_QUEUES, params![user], |_| Ok(()))
+        .await
+        .map(|_| ())
 }
 
 /// [`lock_queues`] as a part of a batch.
@@ -422,16 +534,27 @@ pub(crate) fn queues_lock<'a>(user: UserId) -> Bound<'a> {
     (LOCK_QUEUES, params![user].to_vec())
 }
 
-/// Fails the deliveries of a queue that have not ended, and returns their number. Ends the claim of the queue.
-pub(crate) async fn fail_deliveries(tx: &mut Tx, (user, id): (UserId, EndpointId), now: Timestamp) -> Result<u64> {
+/// Fails the deliveries of a queue that have not ended, and returns their number. Ends the claim of
+/// the queue.
+pub(crate) async fn fail_deliveries(
+    tx: &mut Tx,
+    (user, id): (UserId, EndpointId),
+    now: Timestamp,
+) -> Result<u64> {
     tx.run(STOP_QUEUE, params![user, id]).await?;
-    tx.run(FAIL_UNFINISHED_DELIVERIES, params![user, id, now, ENDPOINT_DISABLED]).await
+    tx.run(
+        FAIL_UNFINISHED_DELIVERIES,
+        params![user, id, now, ENDPOINT_DISABLED],
+    )
+    .await
 }
 
-/// Deletes a user's own endpoints with their queues, but not their secrets. The caller holds the locks on the user's
-/// row and queues.
+/// Deletes a user's own endpoints with their queues, but not their secrets. The caller holds the
+/// locks on the user's row and queues.
 pub(crate) async fn delete_own_endpoints(tx: &mut Tx, user: UserId) -> Result<Vec<EndpointId>> {
-    let deleted = tx.all(DELETE_OF_USER, params![user], |row| row.id(0)).await?;
+    let deleted = tx
+        .all(DELETE_OF_USER, params![user], |row| row.id(0))
+        .await?;
     for endpoint in &deleted {
         delete_queue(tx, (user, *endpoint)).await?;
     }
@@ -439,14 +562,23 @@ pub(crate) async fn delete_own_endpoints(tx: &mut Tx, user: UserId) -> Result<Ve
 }
 
 /// Deletes a queue with its deliveries and their attempts.
-pub(crate) async fn delete_queue(tx: &mut Tx, (user, endpoint): (UserId, EndpointId)) -> Result<()> {
+pub(crate) async fn delete_queue(
+    tx: &mut Tx,
+    (user, endpoint): (UserId, EndpointId),
+) -> Result<()> {
     tx.run(DELETE_QUEUE, params![user, endpoint]).await?;
     tx.run(DELETE_DELIVERIES, params![user, endpoint]).await?;
-    tx.run(DELETE_ATTEMPTS, params![user, endpoint]).await.map(|_| ())
+    tx.run(DELETE_ATTEMPTS, params![user, endpoint])
+        .await
+        .map(|_| ())
 }
 
 /// Deletes the secrets of endpoints in the order of key rotation, so that the two cannot deadlock.
-pub(crate) async fn delete_secrets(tx: &mut Tx, user: UserId, mut endpoints: Vec<EndpointId>) -> Result<()> {
+pub(crate) async fn delete_secrets(
+    tx: &mut Tx,
+    user: UserId,
+    mut endpoints: Vec<EndpointId>,
+) -> Result<()> {
     endpoints.sort_unstable();
     for slot in [SecretSlot::old_webhook, SecretSlot::webhook] {
         for endpoint in &endpoints {
@@ -473,10 +605,19 @@ fn endpoint(row: &Row<'_>) -> Result<Endpoint> {
 
 /// The event types as the column has them.
 fn joined(event_types: &[EventType]) -> String {
-    event_types.iter().map(|event| event.as_str()).collect::<Vec<_>>().join(",")
+    event_types
+        .iter()
+        .map(|event| event.as_str())
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 fn event_types(row: &Row<'_>, column: usize) -> Result<Vec<EventType>> {
     let words = row.text(column)?.split(',').filter(|word| !word.is_empty());
-    words.map(|word| word.parse().map_err(|_| StorageError::Corrupt("the type of an event"))).collect()
+    words
+        .map(|word| {
+            word.parse()
+                .map_err(|_| StorageError::Corrupt("the type of an event"))
+        })
+        .collect()
 }

@@ -1,8 +1,9 @@
 //! Queues whose endpoint or user was removed.
 //!
-//! An event outlives its user until it is delivered, so a queue at an endpoint of the installation does, and has the
-//! reference that the user had. It ends with the last event that is not delivered: one that failed can be sent again
-//! until it is as old as the retention of events allows.
+//! An event outlives its user until it is delivered, so a queue at an endpoint of the installation
+//! does, and has the reference that the user had. It ends with the last event that is not
+//! delivered: one that failed can be sent again until it is as old as the retention of events
+//! allows.
 
 use bellbird_domain::{EndpointId, UserId};
 
@@ -44,16 +45,33 @@ impl Endpoints<'_> {
     /// Deletes the queues of removed endpoints, and those of removed users that have ended.
     pub async fn delete_ended_queues(self) -> Result<()> {
         let mut last = EndpointId::from(uuid::Uuid::nil());
-        while let Some(endpoint) = self.0.db.one(NEXT_ENDPOINT, params![last], |row| row.id(0)).await? {
+        while let Some(endpoint) = self
+            .0
+            .db
+            .one(NEXT_ENDPOINT, params![last], |row| row.id(0))
+            .await?
+        {
             last = endpoint;
-            if self.0.db.one(EXISTS, params![endpoint], |_| Ok(())).await?.is_none() {
+            if self
+                .0
+                .db
+                .one(EXISTS, params![endpoint], |_| Ok(()))
+                .await?
+                .is_none()
+            {
                 self.delete_queues_of(endpoint).await?;
             }
         }
         let mut last = UserId::INSTALLATION;
         loop {
-            let users: Vec<UserId> = self.0.db.all(LIST_OF_REMOVED, params![last, i64::from(BATCH_SIZE)], id).await?;
-            let Some(user) = users.last() else { return Ok(()) };
+            let users: Vec<UserId> = self
+                .0
+                .db
+                .all(LIST_OF_REMOVED, params![last, i64::from(BATCH_SIZE)], id)
+                .await?;
+            let Some(user) = users.last() else {
+                return Ok(());
+            };
             last = *user;
             for user in users {
                 let mut tx = self.0.db.begin().await?;
@@ -77,14 +95,23 @@ impl Endpoints<'_> {
         Ok(())
     }
 
-    /// The users with a queue at an endpoint of the installation, after `after`, in the order of their ids.
-    pub async fn list_queue_users(self, endpoint: EndpointId, after: UserId, limit: u32) -> Result<Vec<UserId>> {
-        self.0.db.all(LIST_USERS, params![endpoint, after, i64::from(limit)], id).await
+    /// The users with a queue at an endpoint of the installation, after `after`, in the order of
+    /// their ids.
+    pub async fn list_queue_users(
+        self,
+        endpoint: EndpointId,
+        after: UserId,
+        limit: u32,
+    ) -> Result<Vec<UserId>> {
+        self.0
+            .db
+            .all(LIST_USERS, params![endpoint, after, i64::from(limit)], id)
+            .await
     }
 }
 
-/// Makes the queues of a user outlive them who have events that are not delivered yet, and deletes the others with all
-/// other events. The caller holds the locks on the user's row and queues.
+/// Makes the queues of a user outlive them who have events that are not delivered yet, and deletes
+/// the others with all other events. The caller holds the locks on the user's row and queues.
 pub(crate) async fn outlive(tx: &mut Tx, user: UserId, reference: Option<&str>) -> Result<()> {
     tx.run(SET_REMOVED, params![user, reference]).await?;
     delete_ended_of(tx, user).await

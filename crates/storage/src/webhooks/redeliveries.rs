@@ -1,5 +1,5 @@
-//! Redelivers one event, or recovers all that failed since a time. Also stores the result of a ping, which is sent at
-//! once and never redelivered.
+//! Redelivers one event, or recovers all that failed since a time. Also stores the result of a
+//! ping, which is sent at once and never redelivered.
 
 use bellbird_domain::{EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
@@ -22,7 +22,8 @@ macro_rules! earlier_chunk {
     };
 }
 
-/// An event that may be sent again: no ping, and no row or status of a connection that is being removed.
+/// An event that may be sent again: no ping, and no row or status of a connection that is being
+/// removed.
 macro_rules! can_be_sent_again {
     ($event:literal) => {
         concat!(
@@ -45,7 +46,8 @@ statements! {
     LOCK_QUEUE = "SELECT fence FROM webhook_queues WHERE user_id = $1 AND endpoint_id = $2",
         lock = " FOR NO KEY UPDATE";
 
-    /// Runs after [`LOCK_QUEUE`], so that it sees whether the holder of a claim has disabled the endpoint meanwhile.
+    /// Runs after [`LOCK_QUEUE`], so that it sees whether the holder of a claim has disabled the
+    /// endpoint meanwhile.
     MAKE_DUE = "UPDATE webhook_queues SET due_at = CASE WHEN due_at <= $3 THEN due_at ELSE $3 END
         WHERE user_id = $1 AND endpoint_id = $2 AND EXISTS (SELECT 1 FROM webhook_endpoints p
             WHERE p.user_id = webhook_queues.owner_id AND p.id = $2 AND p.status = 'enabled')";
@@ -73,8 +75,8 @@ statements! {
         can_be_sent_again!("webhook_deliveries.event_id")
     );
 
-    /// Holds a chunk back while a recovered earlier one is unfinished. If it is being sent at this moment, it is sent
-    /// twice.
+    /// Holds a chunk back while a recovered earlier one is unfinished. If it is being sent at this
+    /// moment, it is sent twice.
     HOLD_BACK = concat!(
         "UPDATE webhook_deliveries SET state = 'waiting', next_attempt_at = NULL
         WHERE user_id = $1 AND endpoint_id = $2 AND state = 'pending' AND ended_at IS NULL AND EXISTS ",
@@ -103,8 +105,8 @@ pub struct PingResult<'a> {
 }
 
 impl Deliveries<'_> {
-    /// Stores the result of a ping: its event, delivery and only attempt. Returns false if the user has no such
-    /// endpoint.
+    /// Stores the result of a ping: its event, delivery and only attempt. Returns false if the user
+    /// has no such endpoint.
     pub async fn insert_ping(
         self,
         user: UserId,
@@ -113,7 +115,13 @@ impl Deliveries<'_> {
         run: SyncRunId,
         result: &PingResult<'_>,
     ) -> Result<bool> {
-        let PingResult { at, duration_ms, status, error, delivered } = *result;
+        let PingResult {
+            at,
+            duration_ms,
+            status,
+            error,
+            delivered,
+        } = *result;
         let mut tx = self.0.db.begin().await?;
         lock_user_if_exists(&mut tx, user).await?;
         if tx.run(ADD_QUEUE, params![user, endpoint]).await? == 0 {
@@ -123,7 +131,16 @@ impl Deliveries<'_> {
         let ping = NewWebhookEvent::without_rows(event);
         let event_type = EventType::Ping;
         let (connection, claim, date_range, shown) = (None, None, (at, at), None);
-        let origin = EventOrigin { user, connection, claim, run, event_type, date_range, shown, now: at };
+        let origin = EventOrigin {
+            user,
+            connection,
+            claim,
+            run,
+            event_type,
+            date_range,
+            shown,
+            now: at,
+        };
         let insert_delivery = INSERT_PING.with(named![
             user = user,
             endpoint = endpoint,
@@ -135,17 +152,29 @@ impl Deliveries<'_> {
             error = error,
             duration_ms = i64::from(duration_ms),
         ]);
-        tx.batch(&[webhook_events::insert(&origin, &ping), insert_delivery]).await?;
+        tx.batch(&[webhook_events::insert(&origin, &ping), insert_delivery])
+            .await?;
         if !delivered {
-            tx.run(KEEP_ATTEMPT, params![user, endpoint, event, Param::Id(Uuid::now_v7()), "failed"]).await?;
+            tx.run(
+                KEEP_ATTEMPT,
+                params![user, endpoint, event, Param::Id(Uuid::now_v7()), "failed"],
+            )
+            .await?;
         }
         tx.commit().await?;
         Ok(true)
     }
 
-    /// Makes the delivery of one event due now, whatever its state, with all attempts again. Returns false if there is
-    /// no such delivery, it waits for an earlier chunk, the event is a ping, or the endpoint is disabled.
-    pub async fn redeliver(self, user: UserId, endpoint: EndpointId, event: EventId, now: Timestamp) -> Result<bool> {
+    /// Makes the delivery of one event due now, whatever its state, with all attempts again.
+    /// Returns false if there is no such delivery, it waits for an earlier chunk, the event is a
+    /// ping, or the endpoint is disabled.
+    pub async fn redeliver(
+        self,
+        user: UserId,
+        endpoint: EndpointId,
+        event: EventId,
+        now: Timestamp,
+    ) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;
         if !redeliver(&mut tx, (user, endpoint), event, now).await? {
             tx.rollback().await;
@@ -155,18 +184,30 @@ impl Deliveries<'_> {
         Ok(true)
     }
 
-    /// Makes all failed deliveries of events created at `since` or later pending again, with all attempts: those of the
-    /// user, or of all users at an endpoint of the installation. The lowest chunk of each run is due now, and the
-    /// others wait for it. Pings are skipped. Returns the number of recovered deliveries, which is 0 if the endpoint is
-    /// disabled.
-    pub async fn recover(self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
+    /// Makes all failed deliveries of events created at `since` or later pending again, with all
+    /// attempts: those of the user, or of all users at an endpoint of the installation. The lowest
+    /// chunk of each run is due now, and the others wait for it. Pings are skipped. Returns the
+    /// number of recovered deliveries, which is 0 if the endpoint is disabled.
+    pub async fn recover(
+        self,
+        user: UserId,
+        endpoint: EndpointId,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Result<u64> {
         if user != UserId::INSTALLATION {
             return self.recover_of(user, endpoint, since, now).await;
         }
         let (mut recovered, mut last) = (0, user);
         loop {
-            let users = self.0.endpoints().list_queue_users(endpoint, last, QUEUES_PER_READ).await?;
-            let Some(next) = users.last() else { return Ok(recovered) };
+            let users = self
+                .0
+                .endpoints()
+                .list_queue_users(endpoint, last, QUEUES_PER_READ)
+                .await?;
+            let Some(next) = users.last() else {
+                return Ok(recovered);
+            };
             last = *next;
             for user in users {
                 recovered += self.recover_of(user, endpoint, since, now).await?;
@@ -174,7 +215,13 @@ impl Deliveries<'_> {
         }
     }
 
-    async fn recover_of(self, user: UserId, endpoint: EndpointId, since: Timestamp, now: Timestamp) -> Result<u64> {
+    async fn recover_of(
+        self,
+        user: UserId,
+        endpoint: EndpointId,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Result<u64> {
         let mut tx = self.0.db.begin().await?;
         let recovered = recover(&mut tx, (user, endpoint), since, now).await?;
         tx.commit().await?;
@@ -182,7 +229,8 @@ impl Deliveries<'_> {
     }
 }
 
-/// As `storage.deliveries().redeliver`, in a transaction, which is to be rolled back if this returns false.
+/// As `storage.deliveries().redeliver`, in a transaction, which is to be rolled back if this
+/// returns false.
 pub(crate) async fn redeliver(
     tx: &mut Tx,
     (user, endpoint): (UserId, EndpointId),
@@ -193,11 +241,19 @@ pub(crate) async fn redeliver(
         return Ok(false);
     }
     let attempt_id = Param::Id(Uuid::now_v7());
-    tx.run(KEEP_ATTEMPT, params![user, endpoint, event, attempt_id, "delivered"]).await?;
-    Ok(tx.run(REDELIVER, params![user, endpoint, event, now]).await? > 0)
+    tx.run(
+        KEEP_ATTEMPT,
+        params![user, endpoint, event, attempt_id, "delivered"],
+    )
+    .await?;
+    Ok(tx
+        .run(REDELIVER, params![user, endpoint, event, now])
+        .await?
+        > 0)
 }
 
-/// As `storage.deliveries().recover`, in a transaction. None if there is no such endpoint, or it is disabled.
+/// As `storage.deliveries().recover`, in a transaction. None if there is no such endpoint, or it is
+/// disabled.
 pub(crate) async fn recover(
     tx: &mut Tx,
     (user, endpoint): (UserId, EndpointId),
@@ -213,10 +269,15 @@ pub(crate) async fn recover(
     Ok(Some(recovered))
 }
 
-/// Locks a user's row and queue, and makes the queue due. Returns false if there is no such queue, or its endpoint is
-/// disabled. The user may be removed already.
-async fn make_due(tx: &mut Tx, (user, endpoint): (UserId, EndpointId), now: Timestamp) -> Result<bool> {
+/// Locks a user's row and queue, and makes the queue due. Returns false if there is no such queue,
+/// or its endpoint is disabled. The user may be removed already.
+async fn make_due(
+    tx: &mut Tx,
+    (user, endpoint): (UserId, EndpointId),
+    now: Timestamp,
+) -> Result<bool> {
     lock_user_if_exists(tx, user).await?;
-    tx.one(LOCK_QUEUE, params![user, endpoint], |_| Ok(())).await?;
+    tx.one(LOCK_QUEUE, params![user, endpoint], |_| Ok(()))
+        .await?;
     Ok(tx.run(MAKE_DUE, params![user, endpoint, now]).await? > 0)
 }

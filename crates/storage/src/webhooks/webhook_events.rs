@@ -1,11 +1,11 @@
-//! Stores webhook events: an envelope and the keys of its rows (transactions or trades). The rows themselves stay at
-//! the provider, where a redelivery reads them again.
+//! Stores webhook events: an envelope and the keys of its rows (transactions or trades). The rows
+//! themselves stay at the provider, where a redelivery reads them again.
 
 use std::collections::BTreeMap;
 
 use bellbird_domain::{
-    AccountId, ApiVersion, ConnectionCategory, ConnectionId, ConnectionStatus, EndpointId, EventId, EventType, Plan,
-    RemovedRow, RowKey, SyncRunId, UserId,
+    AccountId, ApiVersion, ConnectionCategory, ConnectionId, ConnectionStatus, EndpointId, EventId,
+    EventType, Plan, RemovedRow, RowKey, SyncRunId, UserId,
 };
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -87,8 +87,8 @@ macro_rules! insert_event {
     };
 }
 
-/// The endpoints of a user and of the installation that subscribe to a type of events, in a version of their body from
-/// this one on.
+/// The endpoints of a user and of the installation that subscribe to a type of events, in a version
+/// of their body from this one on.
 macro_rules! subscribers {
     ($user:literal, $event_type:literal, $version_min:literal) => {
         concat!(
@@ -105,9 +105,9 @@ macro_rules! subscribers {
 statements! {
     INSERT = insert_event!();
 
-    /// Without a fence, the caller has made sure that it may write. Stores nothing for a user who has none of `:plans`
-    /// or was removed: a sync may end later. Returns to how many endpoints the event is sent: none while all that
-    /// subscribe are disabled.
+    /// Without a fence, the caller has made sure that it may write. Stores nothing for a user who
+    /// has none of `:plans` or was removed: a sync may end later. Returns to how many endpoints the
+    /// event is sent: none while all that subscribe are disabled.
     INSERT_FOR_SUBSCRIBERS = insert_event!(
         " WHERE EXISTS (SELECT 1 ",
         subscribers!(":user", ":event_type", ":version_min"),
@@ -119,9 +119,10 @@ statements! {
         " AND p.status <> 'disabled')"
     );
 
-    /// If the event `$3` was stored, makes the user's queues at the endpoints that subscribe to its type, in version
-    /// `$5` or later, due at `$4`, unless they are due before. Adds those that are missing. Their locks last until the
-    /// deliveries are committed, so that none is released before.
+    /// If the event `$3` was stored, makes the user's queues at the endpoints that subscribe to its
+    /// type, in version `$5` or later, due at `$4`, unless they are due before. Adds those that are
+    /// missing. Their locks last until the deliveries are committed, so that none is released
+    /// before.
     NOTIFY = concat!(
         "INSERT INTO webhook_queues (user_id, endpoint_id, owner_id, due_at)
         SELECT $1, p.id, p.user_id, CASE WHEN p.status <> 'disabled' THEN CAST($4 AS BIGINT) END ",
@@ -132,8 +133,8 @@ statements! {
             ELSE excluded.due_at END"
     );
 
-    /// Inserts the deliveries of the event `$2` to endpoints of version `$5` or later, if it was stored. Those to a
-    /// disabled endpoint have failed already.
+    /// Inserts the deliveries of the event `$2` to endpoints of version `$5` or later, if it was
+    /// stored. Those to a disabled endpoint have failed already.
     INSERT_DELIVERIES = concat!(
         "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
             next_attempt_at, ended_at, last_error)
@@ -158,8 +159,8 @@ statements! {
         ORDER BY d.chunk LIMIT $5"
     );
 
-    /// Events of before `$1`, after `$3` and `$4`, and whether they are of before `$2` or all their deliveries have
-    /// succeeded.
+    /// Events of before `$1`, after `$3` and `$4`, and whether they are of before `$2` or all their
+    /// deliveries have succeeded.
     LIST_OLD = "SELECT e.user_id, e.id, e.created_at, CAST(CASE WHEN e.created_at < $2 OR NOT EXISTS (SELECT 1
                 FROM webhook_queues q CROSS JOIN webhook_deliveries d
                 WHERE q.user_id = e.user_id AND d.user_id = e.user_id AND d.endpoint_id = q.endpoint_id
@@ -169,7 +170,8 @@ statements! {
 
     DELETE = "DELETE FROM webhook_events WHERE user_id = $1 AND id = $2 RETURNING chunk";
 
-    /// Names the queues, as the keys of both tables do: an index by event alone would be one more to write.
+    /// Names the queues, as the keys of both tables do: an index by event alone would be one more
+    /// to write.
     DELETE_DELIVERIES = "DELETE FROM webhook_deliveries WHERE user_id = $1 AND event_id = $2
         AND endpoint_id IN (SELECT endpoint_id FROM webhook_queues WHERE user_id = $1)";
 
@@ -202,8 +204,8 @@ pub struct NewWebhookEvent {
     pub total_chunks: u32,
     /// Where its rows lie, sealed by the caller. Empty: unknown.
     pub hint: Vec<u8>,
-    /// Rows that are gone, by [`removed_bytes`]. Such an event has no others, and is sent only in versions of the body
-    /// that report them.
+    /// Rows that are gone, by [`removed_bytes`]. Such an event has no others, and is sent only in
+    /// versions of the body that report them.
     pub removed: Vec<u8>,
 }
 
@@ -212,12 +214,25 @@ impl NewWebhookEvent {
     #[must_use]
     pub fn without_rows(id: EventId) -> Self {
         let (row_keys, hint, removed) = (Vec::new(), Vec::new(), Vec::new());
-        Self { id, row_keys, new_count: 0, updated_count: 0, chunk: 1, total_chunks: 1, hint, removed }
+        Self {
+            id,
+            row_keys,
+            new_count: 0,
+            updated_count: 0,
+            chunk: 1,
+            total_chunks: 1,
+            hint,
+            removed,
+        }
     }
 
     /// The first version of the body in which it is sent.
     fn version_min(&self) -> &'static str {
-        if self.removed.is_empty() { "" } else { ApiVersion::V2026_12_01.as_str() }
+        if self.removed.is_empty() {
+            ""
+        } else {
+            ApiVersion::V2026_12_01.as_str()
+        }
     }
 }
 
@@ -244,7 +259,8 @@ pub struct WebhookEvent {
     pub total_chunks: u32,
     /// Where its rows lie, as [`NewWebhookEvent::hint`].
     pub hint: Vec<u8>,
-    /// What the event says of its connection. None: it has rows, or is a ping or `connection.removed`.
+    /// What the event says of its connection. None: it has rows, or is a ping or
+    /// `connection.removed`.
     pub shown: Option<EventConnection>,
     /// Rows that are gone.
     pub removed: Vec<RemovedRow>,
@@ -282,14 +298,28 @@ impl WebhookEvents<'_> {
         self.0.db.all(LIST_WAITING, values, webhook_event).await
     }
 
-    /// Deletes events with their deliveries and attempts: those of before `delivered_before` whose deliveries have all
-    /// succeeded, and all of before `before`. Looks at `batch_size` events in one transaction.
-    pub async fn delete_outdated(self, delivered_before: Timestamp, before: Timestamp, batch_size: u32) -> Result<u64> {
+    /// Deletes events with their deliveries and attempts: those of before `delivered_before` whose
+    /// deliveries have all succeeded, and all of before `before`. Looks at `batch_size` events in
+    /// one transaction.
+    pub async fn delete_outdated(
+        self,
+        delivered_before: Timestamp,
+        before: Timestamp,
+        batch_size: u32,
+    ) -> Result<u64> {
         let (mut after, mut deleted) = ((Timestamp::MIN, EventId::from(Uuid::nil())), 0);
         loop {
-            let values = params![delivered_before, before, after.0, after.1, i64::from(batch_size)];
+            let values = params![
+                delivered_before,
+                before,
+                after.0,
+                after.1,
+                i64::from(batch_size)
+            ];
             let found = self.0.db.all(LIST_OLD, values, old_event).await?;
-            let Some(last) = found.last() else { return Ok(deleted) };
+            let Some(last) = found.last() else {
+                return Ok(deleted);
+            };
             after = (last.created_at, last.id);
             let mut events_by_user: BTreeMap<UserId, Vec<EventId>> = BTreeMap::new();
             for event in found.iter().filter(|event| event.is_outdated) {
@@ -298,7 +328,10 @@ impl WebhookEvents<'_> {
             for (user, events) in events_by_user {
                 let mut statements = vec![user_lock(user), endpoints::queues_lock(user)];
                 statements.extend(events.iter().flat_map(|event| deletion(user, *event)));
-                deleted += self.0.db.batch(&statements).await?[2..].iter().flatten().count() as u64;
+                deleted += self.0.db.batch(&statements).await?[2..]
+                    .iter()
+                    .flatten()
+                    .count() as u64;
             }
         }
     }
@@ -312,14 +345,20 @@ struct OldEvent {
     is_outdated: bool,
 }
 
-/// Deletes the deliveries of a connection's events that have not ended, so that none is sent any more. The caller holds
-/// the locks on the user's endpoints.
-pub(crate) async fn delete_open_deliveries_of(tx: &mut Tx, user: UserId, connection: ConnectionId) -> Result<()> {
-    tx.run(DELETE_OPEN_DELIVERIES, params![user, connection]).await.map(|_| ())
+/// Deletes the deliveries of a connection's events that have not ended, so that none is sent any
+/// more. The caller holds the locks on the user's endpoints.
+pub(crate) async fn delete_open_deliveries_of(
+    tx: &mut Tx,
+    user: UserId,
+    connection: ConnectionId,
+) -> Result<()> {
+    tx.run(DELETE_OPEN_DELIVERIES, params![user, connection])
+        .await
+        .map(|_| ())
 }
 
-/// Deletes up to `limit` events of a connection, with their deliveries, and returns their number. The caller holds the
-/// locks on the user's endpoints.
+/// Deletes up to `limit` events of a connection, with their deliveries, and returns their number.
+/// The caller holds the locks on the user's endpoints.
 pub(crate) async fn delete_webhook_events_of(
     tx: &mut Tx,
     user: UserId,
@@ -335,7 +374,8 @@ pub(crate) async fn delete_webhook_events_of(
     Ok(deleted)
 }
 
-/// Deletes an event with its deliveries. Only the first statement returns a number, if the event existed.
+/// Deletes an event with its deliveries. Only the first statement returns a number, if the event
+/// existed.
 fn deletion<'a>(user: UserId, event: EventId) -> [Bound<'a>; 3] {
     [DELETE, DELETE_DELIVERIES, DELETE_ATTEMPTS].map(|sql| (sql, params![user, event].to_vec()))
 }
@@ -355,21 +395,26 @@ pub(crate) struct EventOrigin<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// Stores the events if an endpoint subscribes to their type, with their deliveries. The first chunk is due at
-/// `first_attempt_at`, and each later chunk waits for the one before it. For a disabled endpoint a delivery has failed
-/// already, so that it can be recovered later.
+/// Stores the events if an endpoint subscribes to their type, with their deliveries. The first
+/// chunk is due at `first_attempt_at`, and each later chunk waits for the one before it. For a
+/// disabled endpoint a delivery has failed already, so that it can be recovered later.
 ///
-/// The first statements store one event each, and return to how many endpoints it is sent. The others depend on what
-/// these stored. The transaction holds the lock on the user's row.
+/// The first statements store one event each, and return to how many endpoints it is sent. The
+/// others depend on what these stored. The transaction holds the lock on the user's row.
 pub(crate) fn insert_events<'a>(
     origin: &EventOrigin<'a>,
     events: &'a [NewWebhookEvent],
     first_attempt_at: Timestamp,
 ) -> Vec<Bound<'a>> {
-    let Some(first) = events.first() else { return Vec::new() };
+    let Some(first) = events.first() else {
+        return Vec::new();
+    };
     let bind = |new: &'a NewWebhookEvent| {
         let mut values = columns(origin, new);
-        values.push(("subject", origin.claim.map(|claim| claim.key.subject.as_str()).into()));
+        values.push((
+            "subject",
+            origin.claim.map(|claim| claim.key.subject.as_str()).into(),
+        ));
         values.push(("fence", origin.claim.map(|claim| claim.fence).into()));
         values.push(("version_min", new.version_min().into()));
         values.push(("plans", plans_from(origin.event_type.plan_min()).into()));
@@ -380,9 +425,19 @@ pub(crate) fn insert_events<'a>(
     let version_min = first.version_min();
     // What follows sees whether the holder of a claim has disabled an endpoint meanwhile.
     statements.push(endpoints::queues_lock(user));
-    statements.push((NOTIFY, params![user, event_type, first.id, first_attempt_at, version_min].to_vec()));
+    statements.push((
+        NOTIFY,
+        params![user, event_type, first.id, first_attempt_at, version_min].to_vec(),
+    ));
     statements.extend(events.iter().map(|new| {
-        let values = params![user, new.id, first_attempt_at, ENDPOINT_DISABLED, new.version_min(), event_type];
+        let values = params![
+            user,
+            new.id,
+            first_attempt_at,
+            ENDPOINT_DISABLED,
+            new.version_min(),
+            event_type
+        ];
         (INSERT_DELIVERIES, values.to_vec())
     }));
     statements
@@ -393,7 +448,10 @@ pub(crate) fn insert<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> 
     INSERT.with(&columns(origin, new))
 }
 
-fn columns<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> Vec<(&'static str, Param<'a>)> {
+fn columns<'a>(
+    origin: &EventOrigin<'a>,
+    new: &'a NewWebhookEvent,
+) -> Vec<(&'static str, Param<'a>)> {
     let shown = origin.shown;
     named![
         user = origin.user,
@@ -411,7 +469,9 @@ fn columns<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> Vec<(&'sta
         total_chunks = i64::from(new.total_chunks),
         row_hint = new.hint.as_slice(),
         connection_status = shown.map(|shown| shown.status.as_str()),
-        previous_status = shown.and_then(|shown| shown.previous_status).map(ConnectionStatus::as_str),
+        previous_status = shown
+            .and_then(|shown| shown.previous_status)
+            .map(ConnectionStatus::as_str),
         provider = shown.map(|shown| shown.provider.as_str()),
         category = shown.map(|shown| shown.category.as_str()),
         institution_id = shown.map(|shown| shown.institution_id.as_str()),
@@ -438,21 +498,39 @@ const REMOVED_BYTES: usize = 24;
 /// Rows that are gone, as an event stores them.
 #[must_use]
 pub fn removed_bytes(removed: &[RemovedRow]) -> Vec<u8> {
-    removed.iter().flat_map(|row| row.key.0.into_iter().chain(*row.account_id.uuid().as_bytes())).collect()
+    removed
+        .iter()
+        .flat_map(|row| {
+            row.key
+                .0
+                .into_iter()
+                .chain(*row.account_id.uuid().as_bytes())
+        })
+        .collect()
 }
 
 fn removed_row(bytes: &[u8; REMOVED_BYTES]) -> Option<RemovedRow> {
     let (key, account) = bytes.split_first_chunk()?;
-    Some(RemovedRow { key: RowKey(*key), account_id: AccountId::from(Uuid::from_slice(account).ok()?) })
+    Some(RemovedRow {
+        key: RowKey(*key),
+        account_id: AccountId::from(Uuid::from_slice(account).ok()?),
+    })
 }
 
 fn old_event(row: &Row<'_>) -> Result<OldEvent> {
-    Ok(OldEvent { user: row.id(0)?, id: row.id(1)?, created_at: row.time(2)?, is_outdated: row.int(3)? == 1 })
+    Ok(OldEvent {
+        user: row.id(0)?,
+        id: row.id(1)?,
+        created_at: row.time(2)?,
+        is_outdated: row.int(3)? == 1,
+    })
 }
 
 /// Reads an event from the first columns of a row.
 pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
-    let (keys, []) = row.blob(7)?.as_chunks() else { return Err(StorageError::Corrupt("the keys of an event's rows")) };
+    let (keys, []) = row.blob(7)?.as_chunks() else {
+        return Err(StorageError::Corrupt("the keys of an event's rows"));
+    };
     Ok(WebhookEvent {
         id: row.id(0)?,
         event_type: row.word(1, "the type of an event")?,
@@ -467,12 +545,20 @@ pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
         total_chunks: row.number(11, "a count of chunks")?,
         hint: row.blob(12)?.to_vec(),
         shown: shown(row)?,
-        removed: row.blob(18)?.as_chunks::<REMOVED_BYTES>().0.iter().filter_map(removed_row).collect(),
+        removed: row
+            .blob(18)?
+            .as_chunks::<REMOVED_BYTES>()
+            .0
+            .iter()
+            .filter_map(removed_row)
+            .collect(),
     })
 }
 
 fn shown(row: &Row<'_>) -> Result<Option<EventConnection>> {
-    let Some(status) = row.opt_word(13, "a connection status")? else { return Ok(None) };
+    let Some(status) = row.opt_word(13, "a connection status")? else {
+        return Ok(None);
+    };
     Ok(Some(EventConnection {
         status,
         previous_status: row.opt_word(14, "a connection status")?,

@@ -15,37 +15,71 @@ pub(crate) struct Health {
     is_unhealthy: bool,
     /// Whether exchanges have failed for a minute or longer.
     is_failing: bool,
-    /// Whether an attempt of this time slice was no success, although the endpoint was failing already.
+    /// Whether an attempt of this time slice was no success, although the endpoint was failing
+    /// already.
     has_failed_again: bool,
 }
 
 impl Health {
     pub(crate) fn of(claim: &ClaimedEndpoint) -> Self {
-        let ClaimedEndpoint { failing_since, is_unhealthy, is_failing, .. } = *claim;
-        Self { failing_since, is_unhealthy, is_failing, has_failed_again: false }
+        let ClaimedEndpoint {
+            failing_since,
+            is_unhealthy,
+            is_failing,
+            ..
+        } = *claim;
+        Self {
+            failing_since,
+            is_unhealthy,
+            is_failing,
+            has_failed_again: false,
+        }
     }
 
-    /// Zero: the rest of its deliveries waits for another time slice, so that other failing endpoints get the permit.
+    /// Zero: the rest of its deliveries waits for another time slice, so that other failing
+    /// endpoints get the permit.
     pub(crate) fn concurrent_attempts_max(&self) -> usize {
         match self {
-            Self { has_failed_again: true, .. } => 0,
-            Self { is_unhealthy: true, .. } | Self { is_failing: true, .. } => 1,
+            Self {
+                has_failed_again: true,
+                ..
+            } => 0,
+            Self {
+                is_unhealthy: true, ..
+            }
+            | Self {
+                is_failing: true, ..
+            } => 1,
             _ => CONCURRENT_ATTEMPTS_MAX,
         }
     }
 
-    /// Number of deliveries to load, at most `max`. A failing endpoint gets one before it has accepted it.
+    /// Number of deliveries to load, at most `max`. A failing endpoint gets one before it has
+    /// accepted it.
     pub(crate) fn batch_size(&self, max: u32) -> u32 {
         if self.is_failing { 1 } else { max }
     }
 
-    /// Learns from attempts that ended. Empty: they ended before an exchange and without a result to store.
+    /// Learns from attempts that ended. Empty: they ended before an exchange and without a result
+    /// to store.
     pub(crate) fn update(&mut self, finished: &[FinishedAttempt]) {
-        if finished.iter().any(|attempt| attempt.outcome == AttemptOutcome::Delivered) {
-            *self = Self { failing_since: None, is_unhealthy: false, is_failing: false, has_failed_again: false };
+        if finished
+            .iter()
+            .any(|attempt| attempt.outcome == AttemptOutcome::Delivered)
+        {
+            *self = Self {
+                failing_since: None,
+                is_unhealthy: false,
+                is_failing: false,
+                has_failed_again: false,
+            };
             return;
         }
-        let first_fault = finished.iter().filter(|attempt| attempt.endpoint_at_fault).map(|attempt| attempt.at).min();
+        let first_fault = finished
+            .iter()
+            .filter(|attempt| attempt.endpoint_at_fault)
+            .map(|attempt| attempt.at)
+            .min();
         self.failing_since = self.failing_since.or(first_fault);
         self.is_unhealthy |= finished.iter().any(|attempt| attempt.exchange_failed);
         self.has_failed_again = self.is_failing;

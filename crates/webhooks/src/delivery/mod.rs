@@ -1,15 +1,18 @@
-//! The delivery loop: claims endpoints with due deliveries, sends webhook events, stores the results in batches.
+//! The delivery loop: claims endpoints with due deliveries, sends webhook events, stores the
+//! results in batches.
 //!
-//! An instance claims an endpoint with a lease and serves it for a time slice of ten seconds. No other instance serves
-//! it meanwhile. Each endpoint has its own time slice, so a slow or dead endpoint delays only itself. An endpoint of
-//! the installation counts as one for each user whose events it gets. The number of concurrent time slices is limited,
-//! separately for endpoints that have been failing for a minute, so those cannot crowd out the others. Such an endpoint
-//! gets one event in each time slice, until it accepts one (`health.rs`).
+//! An instance claims an endpoint with a lease and serves it for a time slice of ten seconds. No
+//! other instance serves it meanwhile. Each endpoint has its own time slice, so a slow or dead
+//! endpoint delays only itself. An endpoint of the installation counts as one for each user whose
+//! events it gets. The number of concurrent time slices is limited, separately for endpoints that
+//! have been failing for a minute, so those cannot crowd out the others. Such an endpoint gets one
+//! event in each time slice, until it accepts one (`health.rs`).
 //!
-//! A time slice ends long before the lease. So no two instances send the same event, except for attempts that were
-//! running when a process was killed. Deliveries that were loaded a while ago are checked again right before they are
-//! sent: the lease may be lost, the connection removed, the event redelivered, or the endpoint or the user's plan
-//! changed. The next time slice goes on with what has changed.
+//! A time slice ends long before the lease. So no two instances send the same event, except for
+//! attempts that were running when a process was killed. Deliveries that were loaded a while ago
+//! are checked again right before they are sent: the lease may be lost, the connection removed, the
+//! event redelivered, or the endpoint or the user's plan changed. The next time slice goes on with
+//! what has changed.
 
 pub mod cleanup;
 pub mod client;
@@ -25,7 +28,9 @@ use std::time::Duration;
 
 use bellbird_domain::{Plan, TimestampExt as _};
 use bellbird_limits::jitter;
-use bellbird_storage::{AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, SealError, StorageError};
+use bellbird_storage::{
+    AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, SealError, StorageError,
+};
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use tokio::task::JoinSet;
@@ -35,7 +40,9 @@ use tracing::Instrument as _;
 use url::Url;
 
 use crate::Webhooks;
-use crate::delivery::client::delivery_error::{NAME_NOT_RESOLVED, NOT_IN_PLAN, NOT_SIGNED, PANICKED};
+use crate::delivery::client::delivery_error::{
+    NAME_NOT_RESOLVED, NOT_IN_PLAN, NOT_SIGNED, PANICKED,
+};
 use crate::delivery::client::{ConnectTime, Exchange, Message};
 use crate::delivery::health::Health;
 use crate::delivery::ping::PingError;
@@ -46,14 +53,16 @@ use crate::target::check_url;
 
 /// Maximum number of endpoints that one instance serves concurrently.
 const HEALTHY_ENDPOINTS_MAX: usize = 32;
-/// The same for endpoints that have been failing for a minute. They are served in addition to the others.
+/// The same for endpoints that have been failing for a minute. They are served in addition to the
+/// others.
 const FAILING_ENDPOINTS_MAX: usize = 32;
 /// Number of deliveries loaded in one query.
 const BATCH_SIZE: u32 = 128;
 /// Length of a time slice. It starts no attempt after that.
 const TIME_SLICE: Duration = Duration::from_secs(10);
-/// Only failures from this attempt on can disable an endpoint. It comes at least half an hour after the first attempt.
-/// From this attempt on, even a failing endpoint has the usual time to accept a connection.
+/// Only failures from this attempt on can disable an endpoint. It comes at least half an hour after
+/// the first attempt. From this attempt on, even a failing endpoint has the usual time to accept a
+/// connection.
 const LATE_ATTEMPT: u32 = 5;
 /// Time for running attempts to finish when the service stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
@@ -61,8 +70,8 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(8);
 const DATABASE_MARGIN: Duration = Duration::from_secs(20);
 /// How often the loop polls. It finds retries, and deliveries created by other instances.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Delay before endpoints are claimed, so that one claim covers several events and one time slice all events of an
-/// endpoint.
+/// Delay before endpoints are claimed, so that one claim covers several events and one time slice
+/// all events of an endpoint.
 const CLAIM_DELAY: Duration = Duration::from_millis(100);
 /// Delay before results are stored, so that one write covers several.
 const RESULTS_DELAY: Duration = Duration::from_millis(5);
@@ -78,14 +87,16 @@ struct TimeSlice {
     /// None: the secret's key is not configured here.
     signer: Option<Signer>,
     url: Url,
-    /// No request is sent after this time, because the lease could expire before the response comes.
+    /// No request is sent after this time, because the lease could expire before the response
+    /// comes.
     cutoff: Instant,
     lease_ends_at: Instant,
 }
 
 /// Why a time slice ended early.
 enum ServeError {
-    /// Another instance has claimed the endpoint, or the endpoint was disabled or removed meanwhile.
+    /// Another instance has claimed the endpoint, or the endpoint was disabled or removed
+    /// meanwhile.
     LeaseLost,
     /// This time slice disabled the endpoint.
     Disabled,
@@ -104,8 +115,11 @@ impl Webhooks {
         let (mut healthy, mut failing) = (JoinSet::new(), JoinSet::new());
         while !stop.is_cancelled() {
             self.inner.event_buffer.purge_expired_bodies();
-            let is_full = self.start_time_slices(&mut healthy, HEALTHY_ENDPOINTS_MAX, false, &stop).await;
-            self.start_time_slices(&mut failing, FAILING_ENDPOINTS_MAX, true, &stop).await;
+            let is_full = self
+                .start_time_slices(&mut healthy, HEALTHY_ENDPOINTS_MAX, false, &stop)
+                .await;
+            self.start_time_slices(&mut failing, FAILING_ENDPOINTS_MAX, true, &stop)
+                .await;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
@@ -114,7 +128,8 @@ impl Webhooks {
                 () = self.inner.event_buffer.new_events.notified() => {}
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
-            // If all permits are in use, endpoints may be waiting, so the next free permit is used without delay.
+            // If all permits are in use, endpoints may be waiting, so the next free permit is used
+            // without delay.
             if !is_full {
                 tokio::select! {
                     biased;
@@ -132,16 +147,25 @@ impl Webhooks {
         let stop = CancellationToken::new();
         let mut slices = JoinSet::new();
         loop {
-            // One set for both kinds: failing endpoints may use all permits that healthy ones leave.
-            self.start_time_slices(&mut slices, HEALTHY_ENDPOINTS_MAX, false, &stop).await;
-            self.start_time_slices(&mut slices, HEALTHY_ENDPOINTS_MAX + FAILING_ENDPOINTS_MAX, true, &stop).await;
+            // One set for both kinds: failing endpoints may use all permits that healthy ones
+            // leave.
+            self.start_time_slices(&mut slices, HEALTHY_ENDPOINTS_MAX, false, &stop)
+                .await;
+            self.start_time_slices(
+                &mut slices,
+                HEALTHY_ENDPOINTS_MAX + FAILING_ENDPOINTS_MAX,
+                true,
+                &stop,
+            )
+            .await;
             if slices.join_next().await.is_none() {
                 return;
             }
         }
     }
 
-    /// Claims an endpoint for each free permit, and starts its time slice. Returns whether all permits are in use now.
+    /// Claims an endpoint for each free permit, and starts its time slice. Returns whether all
+    /// permits are in use now.
     async fn start_time_slices(
         &self,
         slices: &mut JoinSet<()>,
@@ -156,7 +180,13 @@ impl Webhooks {
         }
         let now = self.inner.clock.now();
         let lease = now.plus(self.lease());
-        let claims = match self.inner.storage.deliveries().claim_endpoints(now, lease, free, failing).await {
+        let claims = match self
+            .inner
+            .storage
+            .deliveries()
+            .claim_endpoints(now, lease, free, failing)
+            .await
+        {
             Ok(claims) => claims,
             Err(error) => {
                 tracing::warn!(%error, "could not claim due endpoints");
@@ -184,13 +214,18 @@ impl Webhooks {
         let served = tokio::select! {
             biased;
             served = self.serve(&claim, stop) => served,
-            // Aborts the running attempts. Their deliveries stay due, so those events are sent again.
+            // Aborts the running attempts. Their deliveries stay due, so those events are sent
+            // again.
             () = shutdown_grace => Ok(()),
         };
         match served {
             Ok(()) | Err(ServeError::Disabled) => {
-                if let Err(error) =
-                    self.inner.storage.deliveries().release_endpoint(&claim, self.inner.clock.now()).await
+                if let Err(error) = self
+                    .inner
+                    .storage
+                    .deliveries()
+                    .release_endpoint(&claim, self.inner.clock.now())
+                    .await
                 {
                     tracing::warn!(endpoint_id = %id, %error, "could not release endpoint lease; it will expire");
                 }
@@ -198,15 +233,25 @@ impl Webhooks {
             Err(ServeError::LeaseLost) => {
                 tracing::info!(endpoint_id = %id, "endpoint lease lost");
             }
-            Err(ServeError::Storage(error)) => tracing::warn!(endpoint_id = %id, %error, "could not finish time slice"),
+            Err(ServeError::Storage(error)) => {
+                tracing::warn!(endpoint_id = %id, %error, "could not finish time slice")
+            }
         }
     }
 
-    async fn serve(&self, claim: &ClaimedEndpoint, stop: &CancellationToken) -> Result<(), ServeError> {
+    async fn serve(
+        &self,
+        claim: &ClaimedEndpoint,
+        stop: &CancellationToken,
+    ) -> Result<(), ServeError> {
         let started_at = Instant::now();
         let slice_ends_at = started_at + TIME_SLICE;
         let Some(url) = &claim.url else {
-            self.inner.storage.deliveries().end_deliveries(claim, self.inner.clock.now()).await?;
+            self.inner
+                .storage
+                .deliveries()
+                .end_deliveries(claim, self.inner.clock.now())
+                .await?;
             return Ok(());
         };
         let Ok(url) = check_url(url, self.inner.settings.rules) else {
@@ -216,22 +261,39 @@ impl Webhooks {
             Ok(Some(signer)) => Some(signer),
             // It was removed since the claim.
             Ok(None) => return Ok(()),
-            // The operator can configure the key again, so this disables nothing. The attempts fail.
+            // The operator can configure the key again, so this disables nothing. The attempts
+            // fail.
             Err(PingError::Storage(StorageError::Sealed(SealError::UnknownKeyId(_)))) => None,
-            Err(PingError::Storage(error)) if !matches!(error, StorageError::Sealed(_) | StorageError::Corrupt(_)) => {
+            Err(PingError::Storage(error))
+                if !matches!(error, StorageError::Sealed(_) | StorageError::Corrupt(_)) =>
+            {
                 return Err(error.into());
             }
             Err(_) => return self.disable(claim, "secret broken").await,
         };
         let (cutoff, lease_ends_at) = (slice_ends_at + REBUILD_DEADLINE, started_at + self.lease());
-        let slice = Arc::new(TimeSlice { claim: claim.clone(), signer, url, cutoff, lease_ends_at });
+        let slice = Arc::new(TimeSlice {
+            claim: claim.clone(),
+            signer,
+            url,
+            cutoff,
+            lease_ends_at,
+        });
         let mut health = Health::of(claim);
         loop {
             let limit = health.batch_size(BATCH_SIZE);
-            let due = self.inner.storage.deliveries().list_due(claim, self.inner.clock.now(), limit).await?;
-            let has_more =
-                due.len() >= limit as usize || due.iter().any(|due| due.event.chunk < due.event.total_chunks);
-            self.send_all(&slice, due, slice_ends_at, stop, &mut health).await?;
+            let due = self
+                .inner
+                .storage
+                .deliveries()
+                .list_due(claim, self.inner.clock.now(), limit)
+                .await?;
+            let has_more = due.len() >= limit as usize
+                || due
+                    .iter()
+                    .any(|due| due.event.chunk < due.event.total_chunks);
+            self.send_all(&slice, due, slice_ends_at, stop, &mut health)
+                .await?;
             // Deliveries that became due meanwhile wait for the next time slice.
             let is_over = Instant::now() >= slice_ends_at || health.concurrent_attempts_max() == 0;
             if !has_more || is_over || stop.is_cancelled() {
@@ -240,8 +302,8 @@ impl Webhooks {
         }
     }
 
-    /// Sends deliveries concurrently until none is left or the time slice is over. Stores finished results in batches
-    /// while other attempts run.
+    /// Sends deliveries concurrently until none is left or the time slice is over. Stores finished
+    /// results in batches while other attempts run.
     async fn send_all(
         &self,
         slice: &Arc<TimeSlice>,
@@ -255,8 +317,11 @@ impl Webhooks {
         let mut is_just_listed = true;
         loop {
             let is_over = Instant::now() >= slice_ends_at || stop.is_cancelled();
-            let free = health.concurrent_attempts_max().saturating_sub(attempts.len());
-            let mut next: Vec<DueDelivery> = due.by_ref().take(if is_over { 0 } else { free }).collect();
+            let free = health
+                .concurrent_attempts_max()
+                .saturating_sub(attempts.len());
+            let mut next: Vec<DueDelivery> =
+                due.by_ref().take(if is_over { 0 } else { free }).collect();
             if !is_just_listed {
                 self.retain_due(slice, &mut next).await?;
             }
@@ -269,7 +334,9 @@ impl Webhooks {
                     event_id = %delivery.event.id,
                     attempt = delivery.attempts.saturating_add(1)
                 );
-                attempts.spawn(async move { webhooks.try_attempt(&slice, &delivery).await }.instrument(span));
+                attempts.spawn(
+                    async move { webhooks.try_attempt(&slice, &delivery).await }.instrument(span),
+                );
             }
             let Some(first) = attempts.join_next().await else {
                 // If none of them was still due, the rest is checked too.
@@ -282,8 +349,11 @@ impl Webhooks {
                 tokio::time::sleep(RESULTS_DELAY).await;
             }
             let mut finished: Vec<FinishedAttempt> = Vec::new();
-            for attempt in std::iter::once(first).chain(std::iter::from_fn(|| attempts.try_join_next())) {
-                // `try_attempt` catches panics, and nothing aborts an attempt but the drop of this set.
+            for attempt in
+                std::iter::once(first).chain(std::iter::from_fn(|| attempts.try_join_next()))
+            {
+                // `try_attempt` catches panics, and nothing aborts an attempt but the drop of this
+                // set.
                 finished.extend(attempt.ok().flatten());
             }
             health.update(&finished);
@@ -293,24 +363,45 @@ impl Webhooks {
         }
     }
 
-    /// Keeps the deliveries that are still due, if the lease lasts for an exchange. A paused machine may have lost it.
-    async fn retain_due(&self, slice: &TimeSlice, deliveries: &mut Vec<DueDelivery>) -> Result<(), StorageError> {
+    /// Keeps the deliveries that are still due, if the lease lasts for an exchange. A paused
+    /// machine may have lost it.
+    async fn retain_due(
+        &self,
+        slice: &TimeSlice,
+        deliveries: &mut Vec<DueDelivery>,
+    ) -> Result<(), StorageError> {
         if deliveries.is_empty() {
             return Ok(());
         }
         let now = self.inner.clock.now();
         let lease_after = now.plus(self.inner.settings.timeout);
-        // All that one batch listed are still among the first of them, and so are those that are being sent.
-        let ids = self.inner.storage.deliveries().list_due_ids(&slice.claim, now, lease_after, 2 * BATCH_SIZE).await?;
+        // All that one batch listed are still among the first of them, and so are those that are
+        // being sent.
+        let ids = self
+            .inner
+            .storage
+            .deliveries()
+            .list_due_ids(&slice.claim, now, lease_after, 2 * BATCH_SIZE)
+            .await?;
         deliveries.retain(|delivery| ids.contains(&delivery.event.id));
         Ok(())
     }
 
-    /// Stores results, again and again while the lease lasts: events whose results are lost are sent again.
-    async fn store_results(&self, slice: &TimeSlice, finished: &[FinishedAttempt]) -> Result<bool, StorageError> {
+    /// Stores results, again and again while the lease lasts: events whose results are lost are
+    /// sent again.
+    async fn store_results(
+        &self,
+        slice: &TimeSlice,
+        finished: &[FinishedAttempt],
+    ) -> Result<bool, StorageError> {
         let mut delay = STORE_RETRY_DELAY;
         loop {
-            match self.inner.storage.deliveries().finish_attempts(&slice.claim, finished, self.inner.clock.now()).await
+            match self
+                .inner
+                .storage
+                .deliveries()
+                .finish_attempts(&slice.claim, finished, self.inner.clock.now())
+                .await
             {
                 Err(error) if Instant::now() + delay < slice.lease_ends_at => {
                     let endpoint_id = slice.claim.endpoint_id;
@@ -342,31 +433,47 @@ impl Webhooks {
             };
             metrics::counter!(ATTEMPTS, "outcome" => outcome).increment(1);
             gone |= attempt.status == Some(410);
-            // After days without events, `failing_since` is old. A single failure may then be transient, so only a
-            // late attempt counts.
+            // After days without events, `failing_since` is old. A single failure may then be
+            // transient, so only a late attempt counts.
             has_late_failure |= attempt.endpoint_at_fault
                 && (attempt.attempt >= LATE_ATTEMPT || attempt.outcome == AttemptOutcome::Failed);
             log_attempt(slice, attempt);
         }
         if gone {
-            return self.disable(&slice.claim, "gone").await.and(Err(ServeError::Disabled));
+            return self
+                .disable(&slice.claim, "gone")
+                .await
+                .and(Err(ServeError::Disabled));
         }
         if has_late_failure && has_failed_too_long(health.failing_since, now) {
-            return self.disable(&slice.claim, "failing").await.and(Err(ServeError::Disabled));
+            return self
+                .disable(&slice.claim, "failing")
+                .await
+                .and(Err(ServeError::Disabled));
         }
         Ok(())
     }
 
     async fn disable(&self, claim: &ClaimedEndpoint, reason: &str) -> Result<(), ServeError> {
-        if self.inner.storage.deliveries().disable_endpoint(claim, reason, self.inner.clock.now()).await? {
+        if self
+            .inner
+            .storage
+            .deliveries()
+            .disable_endpoint(claim, reason, self.inner.clock.now())
+            .await?
+        {
             tracing::warn!(endpoint_id = %claim.endpoint_id, reason, "endpoint disabled");
         }
         Ok(())
     }
 
-    /// As [`Self::attempt`]. A panic is a failed attempt, so that it spoils no other delivery and is not repeated at
-    /// once.
-    async fn try_attempt(&self, slice: &TimeSlice, delivery: &DueDelivery) -> Option<FinishedAttempt> {
+    /// As [`Self::attempt`]. A panic is a failed attempt, so that it spoils no other delivery and
+    /// is not repeated at once.
+    async fn try_attempt(
+        &self,
+        slice: &TimeSlice,
+        delivery: &DueDelivery,
+    ) -> Option<FinishedAttempt> {
         let started_at = self.inner.clock.now();
         let attempt = AssertUnwindSafe(self.attempt(slice, delivery)).catch_unwind();
         attempt.await.unwrap_or_else(|_| {
@@ -375,10 +482,11 @@ impl Webhooks {
         })
     }
 
-    /// Makes one attempt. Sends the body from memory if it is there. Otherwise the body is rebuilt, after a connection
-    /// to an endpoint that has failed before.
+    /// Makes one attempt. Sends the body from memory if it is there. Otherwise the body is rebuilt,
+    /// after a connection to an endpoint that has failed before.
     ///
-    /// Returns `None` if no attempt was made: no time was left, the database failed, or the connection was removed.
+    /// Returns `None` if no attempt was made: no time was left, the database failed, or the
+    /// connection was removed.
     async fn attempt(&self, slice: &TimeSlice, delivery: &DueDelivery) -> Option<FinishedAttempt> {
         let (inner, event, claim) = (&self.inner, &delivery.event, &slice.claim);
         let started_at = inner.clock.now();
@@ -391,7 +499,10 @@ impl Webhooks {
         let Some(signer) = &slice.signer else {
             return Some(self.finished_attempt(delivery, started_at, Err(NOT_SIGNED)));
         };
-        let held = inner.event_buffer.find_body(event.id, claim.into(), started_at, delivery.is_first);
+        let held =
+            inner
+                .event_buffer
+                .find_body(event.id, claim.into(), started_at, delivery.is_first);
         let is_rebuilt = held.is_none();
         let body = match held {
             Some(body) => Ok(body),
@@ -400,26 +511,46 @@ impl Webhooks {
                 let has_failed = delivery.attempts > 0 || claim.is_unhealthy;
                 if has_failed
                     && has_rows(event)
-                    && let Err(exchange) = inner.client.connect(&slice.url, connect_time(claim, delivery)).await
+                    && let Err(exchange) = inner
+                        .client
+                        .connect(&slice.url, connect_time(claim, delivery))
+                        .await
                 {
                     return Some(self.finished_attempt(delivery, started_at, Ok(exchange)));
                 }
-                self.rebuild(claim, delivery, slice.cutoff.min(Instant::now() + REBUILD_DEADLINE)).await
+                self.rebuild(
+                    claim,
+                    delivery,
+                    slice.cutoff.min(Instant::now() + REBUILD_DEADLINE),
+                )
+                .await
             }
         };
         let body = match body {
             Ok(body) => body,
             // Without a message, it was no attempt: the delivery stays due.
-            Err(error) => return Some(self.finished_attempt(delivery, started_at, Err(error.message()?))),
+            Err(error) => {
+                return Some(self.finished_attempt(delivery, started_at, Err(error.message()?)));
+            }
         };
-        if Instant::now() >= slice.cutoff || is_rebuilt && !self.is_still_due(slice, delivery).await {
+        if Instant::now() >= slice.cutoff || is_rebuilt && !self.is_still_due(slice, delivery).await
+        {
             return None;
         }
         let sent_at = inner.clock.now();
         let timestamp = sent_at.as_second();
         let signature = signer.signature(event.id, timestamp, &body);
-        let message = Message { id: event.id, timestamp, signature: &signature, endpoint: claim.endpoint_id, body };
-        let exchange = inner.client.post(&slice.url, message, connect_time(claim, delivery)).await;
+        let message = Message {
+            id: event.id,
+            timestamp,
+            signature: &signature,
+            endpoint: claim.endpoint_id,
+            body,
+        };
+        let exchange = inner
+            .client
+            .post(&slice.url, message, connect_time(claim, delivery))
+            .await;
         Some(self.finished_attempt(delivery, sent_at, Ok(exchange)))
     }
 
@@ -442,7 +573,13 @@ impl Webhooks {
             Ok(exchange) => {
                 // A failure of our own name servers is not the endpoint's fault.
                 let at_fault = exchange.error != Some(NAME_NOT_RESOLVED);
-                (exchange.status, exchange.error, exchange.duration, exchange.retry_after, at_fault)
+                (
+                    exchange.status,
+                    exchange.error,
+                    exchange.duration,
+                    exchange.retry_after,
+                    at_fault,
+                )
             }
             Err(error) => (None, Some(*error), Duration::ZERO, None, false),
         };
@@ -452,8 +589,14 @@ impl Webhooks {
             AttemptOutcome::Failed
         } else {
             let now = self.inner.clock.now();
-            let wait = self.inner.settings.schedule.after(attempt, retry_after, jitter::random());
-            wait.map_or(AttemptOutcome::Failed, |wait| AttemptOutcome::Retry(now.plus(wait)))
+            let wait = self
+                .inner
+                .settings
+                .schedule
+                .after(attempt, retry_after, jitter::random());
+            wait.map_or(AttemptOutcome::Failed, |wait| {
+                AttemptOutcome::Retry(now.plus(wait))
+            })
         };
         FinishedAttempt {
             event_id: event.id,
@@ -476,12 +619,23 @@ impl Webhooks {
 /// A dead endpoint must not hold a permit for long, but a slow one has to be reached in the end.
 fn connect_time(claim: &ClaimedEndpoint, delivery: &DueDelivery) -> ConnectTime {
     let is_short = claim.is_failing && delivery.attempts.saturating_add(1) < LATE_ATTEMPT;
-    if is_short { ConnectTime::Short } else { ConnectTime::Usual }
+    if is_short {
+        ConnectTime::Short
+    } else {
+        ConnectTime::Usual
+    }
 }
 
 /// Logs no URL and no body.
 fn log_attempt(slice: &TimeSlice, attempt: &FinishedAttempt) {
-    let FinishedAttempt { event_id, attempt: number, status, error, duration_ms, .. } = attempt;
+    let FinishedAttempt {
+        event_id,
+        attempt: number,
+        status,
+        error,
+        duration_ms,
+        ..
+    } = attempt;
     let endpoint_id = slice.claim.endpoint_id;
     match attempt.outcome {
         AttemptOutcome::Delivered => {

@@ -1,4 +1,5 @@
-//! Sends a ping: a signed event without rows, which tests whether an endpoint responds and accepts signed requests.
+//! Sends a ping: a signed event without rows, which tests whether an endpoint responds and accepts
+//! signed requests.
 
 use bellbird_domain::{EndpointId, EventId, EventType, SyncRunId, UserId};
 use bellbird_storage::{Endpoint, PingResult, StorageError};
@@ -21,7 +22,9 @@ pub enum PingError {
     #[error("the endpoint does not exist")]
     NotFound,
     /// The stored secret is not a webhook secret.
-    #[error("the endpoint secret is invalid: create a new one with `bellbird webhook rotate-secret`")]
+    #[error(
+        "the endpoint secret is invalid: create a new one with `bellbird webhook rotate-secret`"
+    )]
     Secret,
     /// The current rules reject the endpoint's URL.
     #[error(transparent)]
@@ -31,8 +34,8 @@ pub enum PingError {
 }
 
 impl Webhooks {
-    /// Sends a ping to an endpoint, enabled or disabled, and stores the outcome. A ping is never retried, and does not
-    /// count as a success or failure of the endpoint.
+    /// Sends a ping to an endpoint, enabled or disabled, and stores the outcome. A ping is never
+    /// retried, and does not count as a success or failure of the endpoint.
     ///
     /// An error means that no request was sent, or that the endpoint was removed meanwhile.
     pub async fn ping(&self, endpoint: &Endpoint) -> Result<PingOutcome, PingError> {
@@ -45,7 +48,13 @@ impl Webhooks {
         let body = body(&envelope, endpoint.api_version.into(), &[], &[]);
         let timestamp = now.as_second();
         let signature = signer.signature(event, timestamp, &body);
-        let message = Message { id: event, timestamp, signature: &signature, endpoint: id, body };
+        let message = Message {
+            id: event,
+            timestamp,
+            signature: &signature,
+            endpoint: id,
+            body,
+        };
         let exchange = inner.client.post(&url, message, ConnectTime::Usual).await;
         let result = PingResult {
             at: now,
@@ -54,23 +63,52 @@ impl Webhooks {
             error: exchange.error,
             delivered: exchange.is_success(),
         };
-        if !inner.storage.deliveries().insert_ping(user, id, event, run, &result).await? {
+        if !inner
+            .storage
+            .deliveries()
+            .insert_ping(user, id, event, run, &result)
+            .await?
+        {
             return Err(PingError::NotFound);
         }
-        Ok(PingOutcome { event_id: event, exchange })
+        Ok(PingOutcome {
+            event_id: event,
+            exchange,
+        })
     }
 
-    /// Loads the secrets that currently sign for an endpoint. `None` if the endpoint does not exist.
-    pub(crate) async fn signer(&self, user: UserId, id: EndpointId) -> Result<Option<Signer>, PingError> {
-        let Some(secrets) = self.inner.storage.endpoints().secrets(user, id, self.inner.clock.now()).await? else {
+    /// Loads the secrets that currently sign for an endpoint. `None` if the endpoint does not
+    /// exist.
+    pub(crate) async fn signer(
+        &self,
+        user: UserId,
+        id: EndpointId,
+    ) -> Result<Option<Signer>, PingError> {
+        let Some(secrets) = self
+            .inner
+            .storage
+            .endpoints()
+            .secrets(user, id, self.inner.clock.now())
+            .await?
+        else {
             return Ok(None);
         };
-        let all: Vec<_> = std::iter::once(&secrets.current).chain(&secrets.old).collect();
+        let all: Vec<_> = std::iter::once(&secrets.current)
+            .chain(&secrets.old)
+            .collect();
         Signer::new(&all).map(Some).map_err(|_| PingError::Secret)
     }
 }
 
 fn ping_envelope(id: EventId, run: SyncRunId, created: jiff::Timestamp) -> Envelope {
     let (event_type, connection_id) = (EventType::Ping, None);
-    Envelope { id, event_type, created, sync_run_id: run, connection_id, chunk: 1, total_chunks: 1 }
+    Envelope {
+        id,
+        event_type,
+        created,
+        sync_run_id: run,
+        connection_id,
+        chunk: 1,
+        total_chunks: 1,
+    }
 }

@@ -8,7 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 /// An endpoint that only fails for this many days is disabled.
 const FAILING_DAYS_MAX: i64 = 5;
 
-/// Delays before each attempt, in seconds: ten attempts over about 28 hours (docs/contract.md#webhook-retries).
+/// Delays before each attempt, in seconds: ten attempts over about 28 hours
+/// (docs/contract.md#webhook-retries).
 const DELAYS_SECONDS: [u64; 10] = [0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600];
 
 /// The delay of each attempt after the previous one. The first counts from the event.
@@ -21,11 +22,18 @@ impl Schedule {
         Self(delays)
     }
 
-    /// Returns the delay before the next attempt after `attempts` failed ones, or `None` after the last.
+    /// Returns the delay before the next attempt after `attempts` failed ones, or `None` after the
+    /// last.
     ///
-    /// The delay is never shorter than `retry_after`, which the caller must have capped. `jitter` is any random number.
-    /// It adds up to one fifth, so that deliveries that failed together are not retried together.
-    pub fn after(&self, attempts: u32, retry_after: Option<Duration>, jitter: u64) -> Option<Duration> {
+    /// The delay is never shorter than `retry_after`, which the caller must have capped. `jitter`
+    /// is any random number. It adds up to one fifth, so that deliveries that failed together are
+    /// not retried together.
+    pub fn after(
+        &self,
+        attempts: u32,
+        retry_after: Option<Duration>,
+        jitter: u64,
+    ) -> Option<Duration> {
         let delay = *self.0.get(usize::try_from(attempts).ok()?)?;
         let wait = delay.max(retry_after.unwrap_or_default());
         Some(jittered(wait, wait / 5, jitter))
@@ -38,9 +46,12 @@ impl Default for Schedule {
     }
 }
 
-/// Whether an endpoint has failed for five days or more. `failing_since` is its first failure after its last success.
+/// Whether an endpoint has failed for five days or more. `failing_since` is its first failure after
+/// its last success.
 pub fn has_failed_too_long(failing_since: Option<Timestamp>, now: Timestamp) -> bool {
-    failing_since.is_some_and(|since| now.duration_since(since) >= SignedDuration::from_hours(24 * FAILING_DAYS_MAX))
+    failing_since.is_some_and(|since| {
+        now.duration_since(since) >= SignedDuration::from_hours(24 * FAILING_DAYS_MAX)
+    })
 }
 
 #[cfg(test)]
@@ -53,9 +64,14 @@ mod tests {
     fn ten_attempts_over_about_28_hours() {
         let schedule = Schedule::default();
         assert_eq!(schedule.after(0, None, 0), Some(Duration::ZERO));
-        let waits: Vec<u64> =
-            (1..).map_while(|made| schedule.after(made, None, 0)).map(|wait| wait.as_secs()).collect();
-        assert_eq!(waits, [5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600]);
+        let waits: Vec<u64> = (1..)
+            .map_while(|made| schedule.after(made, None, 0))
+            .map(|wait| wait.as_secs())
+            .collect();
+        assert_eq!(
+            waits,
+            [5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600]
+        );
         let hours = waits.iter().sum::<u64>() / 3_600;
         assert!((27..29).contains(&hours), "{hours} hours");
         assert_eq!(
@@ -87,7 +103,11 @@ mod tests {
             ("2026-11-21T00:00:00Z", true),
             ("2027-11-21T00:00:00Z", true),
         ] {
-            assert_eq!(has_failed_too_long(Some(since), now.parse().unwrap()), expected, "{now}");
+            assert_eq!(
+                has_failed_too_long(Some(since), now.parse().unwrap()),
+                expected,
+                "{now}"
+            );
         }
         assert!(!has_failed_too_long(None, since));
     }
@@ -120,7 +140,10 @@ mod tests {
     #[test]
     fn delays_are_jittered() {
         let schedule = Schedule::default();
-        assert_eq!(schedule.after(2, None, 2_000), Some(Duration::from_secs(72)));
+        assert_eq!(
+            schedule.after(2, None, 2_000),
+            Some(Duration::from_secs(72))
+        );
         assert_ne!(schedule.after(2, None, 1), schedule.after(2, None, 2));
     }
 }

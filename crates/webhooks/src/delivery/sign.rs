@@ -1,6 +1,7 @@
 //! Endpoint secrets, and signatures over `id.timestamp.body` as Standard Webhooks specifies them.
 //!
-//! The crate `standardwebhooks` is only the reference of the tests, because it copies the body and supports one secret.
+//! The crate `standardwebhooks` is only the reference of the tests, because it copies the body and
+//! supports one secret.
 
 use aws_lc_rs::hmac::{Context, HMAC_SHA256, Key};
 use base64::Engine;
@@ -25,20 +26,28 @@ pub fn new_secret() -> SecretString {
     SecretString::from([PREFIX, &base64].concat())
 }
 
-/// Signs with all secrets of an endpoint, because during a rotation the receiver may still use the old one. Has no
-/// `Debug`, because it holds keys.
+/// Signs with all secrets of an endpoint, because during a rotation the receiver may still use the
+/// old one. Has no `Debug`, because it holds keys.
 pub struct Signer(Vec<Key>);
 
 impl Signer {
-    /// The signatures appear in the order of `secrets`. Fails if one is malformed or if the list is empty.
+    /// The signatures appear in the order of `secrets`. Fails if one is malformed or if the list is
+    /// empty.
     pub fn new(secrets: &[&SecretString]) -> Result<Self, BadSecret> {
-        let keys: Vec<Key> = secrets.iter().map(|secret| key(secret)).collect::<Result<_, _>>()?;
-        if keys.is_empty() { Err(BadSecret) } else { Ok(Self(keys)) }
+        let keys: Vec<Key> = secrets
+            .iter()
+            .map(|secret| key(secret))
+            .collect::<Result<_, _>>()?;
+        if keys.is_empty() {
+            Err(BadSecret)
+        } else {
+            Ok(Self(keys))
+        }
     }
 
-    /// Returns the header `webhook-signature`: for each secret `v1,` and the base64 of an HMAC-SHA256, separated by
-    /// spaces.
-    /// `timestamp` is the value of `webhook-timestamp`: the time of the attempt, in Unix seconds.
+    /// Returns the header `webhook-signature`: for each secret `v1,` and the base64 of an
+    /// HMAC-SHA256, separated by spaces. `timestamp` is the value of `webhook-timestamp`: the time
+    /// of the attempt, in Unix seconds.
     pub fn signature(&self, id: EventId, timestamp: i64, body: &[u8]) -> String {
         let head = format!("{id}.{timestamp}.");
         let sign = |key: &Key| {
@@ -52,9 +61,16 @@ impl Signer {
 }
 
 fn key(secret: &SecretString) -> Result<Key, BadSecret> {
-    let base64 = secret.expose_secret().strip_prefix(PREFIX).ok_or(BadSecret)?;
+    let base64 = secret
+        .expose_secret()
+        .strip_prefix(PREFIX)
+        .ok_or(BadSecret)?;
     let bytes = Zeroizing::new(STANDARD.decode(base64).map_err(|_| BadSecret)?);
-    if bytes.is_empty() { Err(BadSecret) } else { Ok(Key::new(HMAC_SHA256, &bytes)) }
+    if bytes.is_empty() {
+        Err(BadSecret)
+    } else {
+        Ok(Key::new(HMAC_SHA256, &bytes))
+    }
 }
 
 #[cfg(test)]
@@ -62,7 +78,9 @@ mod tests {
     use hyper::HeaderMap;
     use jiff::Timestamp;
     use proptest::prelude::*;
-    use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook};
+    use standardwebhooks::{
+        HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook,
+    };
 
     use super::*;
 
@@ -71,16 +89,31 @@ mod tests {
     }
 
     /// Whether the reference implementation verifies the signature with one secret.
-    fn verifies(secret: &SecretString, id: EventId, signature: &str, timestamp: i64, body: &[u8]) -> bool {
+    fn verifies(
+        secret: &SecretString,
+        id: EventId,
+        signature: &str,
+        timestamp: i64,
+        body: &[u8],
+    ) -> bool {
         let mut headers = HeaderMap::new();
         headers.insert(HEADER_WEBHOOK_ID, id.to_string().parse().unwrap());
         headers.insert(HEADER_WEBHOOK_SIGNATURE, signature.parse().unwrap());
-        headers.insert(HEADER_WEBHOOK_TIMESTAMP, timestamp.to_string().parse().unwrap());
-        Webhook::new(secret.expose_secret()).unwrap().verify(body, &headers).is_ok()
+        headers.insert(
+            HEADER_WEBHOOK_TIMESTAMP,
+            timestamp.to_string().parse().unwrap(),
+        );
+        Webhook::new(secret.expose_secret())
+            .unwrap()
+            .verify(body, &headers)
+            .is_ok()
     }
 
     /// The reference implementation reads the system clock, so the tests must too.
-    #[expect(clippy::disallowed_methods, reason = "the reference implementation reads it, too")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the reference implementation reads it, too"
+    )]
     fn now() -> i64 {
         Timestamp::now().as_second()
     }
@@ -93,14 +126,33 @@ mod tests {
         assert_eq!(STANDARD.decode(base64).unwrap().len(), 32);
         let signer = Signer::new(&[&one]).unwrap();
         let (id, now) = (EventId::new(), now());
-        assert!(verifies(&one, id, &signer.signature(id, now, b"{}"), now, b"{}"));
-        assert!(!verifies(&other, id, &signer.signature(id, now, b"{}"), now, b"{}"));
+        assert!(verifies(
+            &one,
+            id,
+            &signer.signature(id, now, b"{}"),
+            now,
+            b"{}"
+        ));
+        assert!(!verifies(
+            &other,
+            id,
+            &signer.signature(id, now, b"{}"),
+            now,
+            b"{}"
+        ));
     }
 
     #[test]
     fn malformed_secrets_are_rejected() {
         let good = secret(&[7; 32]);
-        for text in ["", "whsec_", "whsec_?", "whsec_QQ", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_ QUFB"] {
+        for text in [
+            "",
+            "whsec_",
+            "whsec_?",
+            "whsec_QQ",
+            "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "whsec_ QUFB",
+        ] {
             let bad = SecretString::from(text);
             assert!(Signer::new(&[&bad]).is_err(), "{text}");
             assert!(Signer::new(&[&good, &bad]).is_err(), "{text}");

@@ -1,10 +1,12 @@
-//! Turns the new and changed rows of a sync into webhook events, and keeps the bodies of these events in memory for the
-//! first attempt.
+//! Turns the new and changed rows of a sync into webhook events, and keeps the bodies of these
+//! events in memory for the first attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{AccountId, ConnectionId, EventId, EventType, RemovedRow, RowKey, SyncRunId, TimestampExt as _};
+use bellbird_domain::{
+    AccountId, ConnectionId, EventId, EventType, RemovedRow, RowKey, SyncRunId, TimestampExt as _,
+};
 use bellbird_limits::Expiring;
 use bellbird_storage::{NewWebhookEvent, removed_bytes};
 use bytes::Bytes;
@@ -49,7 +51,8 @@ pub struct ChangedRow {
 #[derive(Clone)]
 pub struct HeldBody {
     rows: Arc<EventRows>,
-    /// Its rows were read again. Otherwise it is for first attempts only, because later ones send current rows.
+    /// Its rows were read again. Otherwise it is for first attempts only, because later ones send
+    /// current rows.
     is_rebuilt: bool,
 }
 
@@ -69,7 +72,11 @@ impl EventRows {
     }
 
     fn bytes(&self) -> usize {
-        self.new.iter().chain(&self.updated).map(|(_, row)| row.bytes() + size_of::<(RowKey, RowJson)>()).sum()
+        self.new
+            .iter()
+            .chain(&self.updated)
+            .map(|(_, row)| row.bytes() + size_of::<(RowKey, RowJson)>())
+            .sum()
     }
 }
 
@@ -93,13 +100,21 @@ impl WebhookEventBuffer {
     pub fn new(rows_max: usize) -> Self {
         let bytes_of = |_: &EventId, held: &HeldBody| held.rows.bytes() + 64;
         let bodies = Arc::new(Expiring::new(BODY_TTL, BODIES_BYTES_MAX, bytes_of));
-        Self { rows_max, first_delay: Duration::ZERO, bodies, new_events: Arc::default() }
+        Self {
+            rows_max,
+            first_delay: Duration::ZERO,
+            bodies,
+            new_events: Arc::default(),
+        }
     }
 
     /// Sets the delay before the first attempt.
     #[must_use]
     pub fn with_first_delay(self, first_delay: Duration) -> Self {
-        Self { first_delay, ..self }
+        Self {
+            first_delay,
+            ..self
+        }
     }
 
     /// When the first attempt is due for an event created at `now`.
@@ -107,8 +122,8 @@ impl WebhookEventBuffer {
         now.plus(self.first_delay)
     }
 
-    /// Builds the events for these rows, and the bodies of those whose rows are all in memory. Takes the JSON out of
-    /// each row. `hasher` seals where the rows lie.
+    /// Builds the events for these rows, and the bodies of those whose rows are all in memory.
+    /// Takes the JSON out of each row. `hasher` seals where the rows lie.
     #[must_use]
     pub fn prepare(
         &self,
@@ -131,10 +146,18 @@ impl WebhookEventBuffer {
                 chunk: number,
                 total_chunks,
             };
-            let hint = RowLocator::of_rows(new.iter().chain(&*updated).map(|row| (row.instant, row.account)));
+            let hint = RowLocator::of_rows(
+                new.iter()
+                    .chain(&*updated)
+                    .map(|row| (row.instant, row.account)),
+            );
             events.push(NewWebhookEvent {
                 id: envelope.id,
-                row_keys: new.iter().chain(&*updated).flat_map(|row| row.key.0).collect(),
+                row_keys: new
+                    .iter()
+                    .chain(&*updated)
+                    .flat_map(|row| row.key.0)
+                    .collect(),
                 new_count: count(new.len()),
                 updated_count: count(updated.len()),
                 chunk: number,
@@ -143,22 +166,40 @@ impl WebhookEventBuffer {
                 removed: Vec::new(),
             });
             if let Some((new, updated)) = take_json(new).zip(take_json(updated)) {
-                bodies.push(EventRows { envelope, new, updated });
+                bodies.push(EventRows {
+                    envelope,
+                    new,
+                    updated,
+                });
             }
         }
         (events, bodies)
     }
 
-    /// Keeps the bodies of events for their first attempt. Call this before storing the events, because delivery may
-    /// start as soon as they are stored.
+    /// Keeps the bodies of events for their first attempt. Call this before storing the events,
+    /// because delivery may start as soon as they are stored.
     pub fn hold_bodies(&self, bodies: Vec<EventRows>, now: Timestamp) {
         for rows in bodies {
-            self.bodies.insert(rows.envelope.id, HeldBody { rows: Arc::new(rows), is_rebuilt: false }, now);
+            self.bodies.insert(
+                rows.envelope.id,
+                HeldBody {
+                    rows: Arc::new(rows),
+                    is_rebuilt: false,
+                },
+                now,
+            );
         }
     }
 
     pub(crate) fn hold_rebuilt_body(&self, rows: Arc<EventRows>, now: Timestamp) {
-        self.bodies.insert(rows.envelope.id, HeldBody { rows, is_rebuilt: true }, now);
+        self.bodies.insert(
+            rows.envelope.id,
+            HeldBody {
+                rows,
+                is_rebuilt: true,
+            },
+            now,
+        );
     }
 
     /// Frees the memory of expired bodies.
@@ -178,9 +219,15 @@ impl WebhookEventBuffer {
         }
     }
 
-    /// Returns the body of an event if this process built it recently. A later attempt gets only a body whose rows were
-    /// read again within the last minute.
-    pub fn find_body(&self, id: EventId, format: Format<'_>, now: Timestamp, is_first: bool) -> Option<Bytes> {
+    /// Returns the body of an event if this process built it recently. A later attempt gets only a
+    /// body whose rows were read again within the last minute.
+    pub fn find_body(
+        &self,
+        id: EventId,
+        format: Format<'_>,
+        now: Timestamp,
+        is_first: bool,
+    ) -> Option<Bytes> {
         let (held, age) = self.bodies.get(&id, now)?;
         (is_first || held.is_rebuilt && age < REBUILT_BODY_MAX_AGE).then(|| held.rows.body(format))
     }
@@ -188,7 +235,9 @@ impl WebhookEventBuffer {
 
 /// Takes the JSON of all rows. `None` if one of them has none.
 fn take_json(rows: &mut [ChangedRow]) -> Option<Vec<(RowKey, RowJson)>> {
-    rows.iter_mut().map(|row| Some((row.key, row.json.take()?))).collect()
+    rows.iter_mut()
+        .map(|row| Some((row.key, row.json.take()?)))
+        .collect()
 }
 
 /// The events of rows that are gone.
@@ -223,7 +272,11 @@ mod tests {
             chunk: 1,
             total_chunks: 1,
         };
-        EventRows { envelope, new: vec![(RowKey([0; 8]), RowJson::of(vec![b' '; 1024 * 1024]))], updated: Vec::new() }
+        EventRows {
+            envelope,
+            new: vec![(RowKey([0; 8]), RowJson::of(vec![b' '; 1024 * 1024]))],
+            updated: Vec::new(),
+        }
     }
 
     #[test]
@@ -236,7 +289,10 @@ mod tests {
             // Each is sent once 30 later ones wait.
             if let Some(sent) = number.checked_sub(30) {
                 assert!(is_held(&ids[sent]), "{sent}");
-                let format = Format { version: bellbird_domain::ApiVersion::DEFAULT, user: None };
+                let format = Format {
+                    version: bellbird_domain::ApiVersion::DEFAULT,
+                    user: None,
+                };
                 assert!(buffer.find_body(ids[sent], format, now, true).is_some());
             }
         }

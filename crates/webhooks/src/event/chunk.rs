@@ -11,13 +11,16 @@ pub struct Chunk {
     pub updated: Range<usize>,
 }
 
-/// Splits rows into chunks of at most `rows_max` (at least 1), new rows before updated ones. One chunk may hold the
-/// last new and the first updated rows. Without rows there is no chunk.
+/// Splits rows into chunks of at most `rows_max` (at least 1), new rows before updated ones. One
+/// chunk may hold the last new and the first updated rows. Without rows there is no chunk.
 pub fn chunks(new: usize, updated: usize, rows_max: usize) -> Vec<Chunk> {
     let (rows, size) = (new + updated, rows_max.max(1));
     let chunk = |from: usize| {
         let to = rows.min(from.saturating_add(size));
-        Chunk { new: from.min(new)..to.min(new), updated: from.max(new) - new..to.max(new) - new }
+        Chunk {
+            new: from.min(new)..to.min(new),
+            updated: from.max(new) - new..to.max(new) - new,
+        }
     };
     (0..rows).step_by(size).map(chunk).collect()
 }
@@ -33,9 +36,20 @@ mod tests {
         let chunk = |new, updated| Chunk { new, updated };
         assert_eq!(chunks(0, 0, 500), []);
         assert_eq!(chunks(500, 0, 500), [chunk(0..500, 0..0)]);
-        assert_eq!(chunks(501, 0, 500), [chunk(0..500, 0..0), chunk(500..501, 0..0)]);
+        assert_eq!(
+            chunks(501, 0, 500),
+            [chunk(0..500, 0..0), chunk(500..501, 0..0)]
+        );
         assert_eq!(chunks(0, 3, 500), [chunk(0..0, 0..3)]);
-        assert_eq!(chunks(3, 4, 2), [chunk(0..2, 0..0), chunk(2..3, 0..1), chunk(3..3, 1..3), chunk(3..3, 3..4)]);
+        assert_eq!(
+            chunks(3, 4, 2),
+            [
+                chunk(0..2, 0..0),
+                chunk(2..3, 0..1),
+                chunk(3..3, 1..3),
+                chunk(3..3, 3..4)
+            ]
+        );
         assert_eq!(chunks(2, 0, 0), chunks(2, 0, 1));
         assert_eq!(chunks(7, 7, usize::MAX), [chunk(0..7, 0..7)]);
     }

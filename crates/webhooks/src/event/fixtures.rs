@@ -1,8 +1,8 @@
 //! An account and its rows, with every member, for tests.
 
 use bellbird_domain::{
-    Account, AccountId, AccountType, Category, ConnectionId, Currency, Decimal, Trade, TradeTime, TradeType,
-    Transaction, UserId,
+    Account, AccountId, AccountType, Category, ConnectionId, Currency, Decimal, Trade, TradeTime,
+    TradeType, Transaction, UserId,
 };
 use jiff::Timestamp;
 

@@ -1,4 +1,5 @@
-//! What an event says, and how: its rows as digests, its JSON body, cut into chunks, kept in memory until it is sent.
+//! What an event says, and how: its rows as digests, its JSON body, cut into chunks, kept in memory
+//! until it is sent.
 
 pub mod buffer;
 pub mod chunk;

@@ -1,9 +1,10 @@
-//! Where the rows of an event lie: their dates and accounts. Stored with the event, so that reading its rows again
-//! takes a few pages of the provider's list.
+//! Where the rows of an event lie: their dates and accounts. Stored with the event, so that reading
+//! its rows again takes a few pages of the provider's list.
 //!
-//! A locator shows when a user spent or traded. So it is sealed with a key that follows from the connection's
-//! fingerprint key: a rotation of the master key covers it, and removing the connection makes it unreadable. A locator
-//! that is missing, does not open or is wrong costs time only, because then the whole date range is read.
+//! A locator shows when a user spent or traded. So it is sealed with a key that follows from the
+//! connection's fingerprint key: a rotation of the master key covers it, and removing the
+//! connection makes it unreadable. A locator that is missing, does not open or is wrong costs time
+//! only, because then the whole date range is read.
 
 use std::collections::BTreeSet;
 
@@ -32,8 +33,15 @@ impl RowLocator {
     /// `None` without rows.
     pub fn of_rows(rows: impl IntoIterator<Item = (Timestamp, AccountId)>) -> Option<Self> {
         let one = |(instant, account): (Timestamp, AccountId)| {
-            let (from, to) = (instant.as_second().saturating_sub(1), instant.as_second().saturating_add(1));
-            Self { from: second(from), to: second(to), accounts: BTreeSet::from([account]) }
+            let (from, to) = (
+                instant.as_second().saturating_sub(1),
+                instant.as_second().saturating_add(1),
+            );
+            Self {
+                from: second(from),
+                to: second(to),
+                accounts: BTreeSet::from([account]),
+            }
         };
         rows.into_iter().map(one).reduce(Self::and)
     }
@@ -42,26 +50,47 @@ impl RowLocator {
     #[must_use]
     pub fn and(mut self, mut other: Self) -> Self {
         self.accounts.append(&mut other.accounts);
-        Self { from: self.from.min(other.from), to: self.to.max(other.to), accounts: self.accounts }
+        Self {
+            from: self.from.min(other.from),
+            to: self.to.max(other.to),
+            accounts: self.accounts,
+        }
     }
 
     /// Returns an empty value, which is no locator, if sealing fails.
     pub fn seal(&self, hasher: &RowHasher, event: EventId) -> Vec<u8> {
-        let mut body: Vec<u8> =
-            [self.from, self.to].iter().flat_map(|instant| instant.as_second().to_be_bytes()).collect();
-        body.extend(self.accounts.iter().flat_map(|account| *account.uuid().as_bytes()));
-        let sealed = sealing_key(hasher).and_then(|key| key.seal_in_place_append_tag(bound_to(event), &mut body).ok());
-        sealed.map_or_else(Vec::new, |nonce| [nonce.as_ref().as_slice(), &body].concat())
+        let mut body: Vec<u8> = [self.from, self.to]
+            .iter()
+            .flat_map(|instant| instant.as_second().to_be_bytes())
+            .collect();
+        body.extend(
+            self.accounts
+                .iter()
+                .flat_map(|account| *account.uuid().as_bytes()),
+        );
+        let sealed = sealing_key(hasher).and_then(|key| {
+            key.seal_in_place_append_tag(bound_to(event), &mut body)
+                .ok()
+        });
+        sealed.map_or_else(Vec::new, |nonce| {
+            [nonce.as_ref().as_slice(), &body].concat()
+        })
     }
 
     pub fn open(sealed: &[u8], hasher: &RowHasher, event: EventId) -> Option<Self> {
         let (nonce, body) = sealed.split_at_checked(NONCE_BYTES)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut body = body.to_vec();
-        let opened = sealing_key(hasher)?.open_in_place(nonce, bound_to(event), &mut body).ok()?;
+        let opened = sealing_key(hasher)?
+            .open_in_place(nonce, bound_to(event), &mut body)
+            .ok()?;
         let (from, opened) = opened.split_first_chunk::<SECOND_BYTES>()?;
         let (to, accounts) = opened.split_first_chunk::<SECOND_BYTES>()?;
-        let accounts = accounts.as_chunks::<ID_BYTES>().0.iter().map(|id| AccountId::from(Uuid::from_bytes(*id)));
+        let accounts = accounts
+            .as_chunks::<ID_BYTES>()
+            .0
+            .iter()
+            .map(|id| AccountId::from(Uuid::from_bytes(*id)));
         Some(Self {
             from: second(i64::from_be_bytes(*from)),
             to: second(i64::from_be_bytes(*to)),
@@ -72,7 +101,11 @@ impl RowLocator {
 
 /// A second beyond the range of `Timestamp` is its end.
 fn second(second: i64) -> Timestamp {
-    let end = if second < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    let end = if second < 0 {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    };
     Timestamp::from_second(second).unwrap_or(end)
 }
 

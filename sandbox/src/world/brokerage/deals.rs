@@ -1,5 +1,5 @@
-//! The kinds of rows that an account at a broker has, and the plans that combine them. Texts use SnapTrade's terms
-//! (docs/providers/snaptrade.md#activities).
+//! The kinds of rows that an account at a broker has, and the plans that combine them. Texts use
+//! SnapTrade's terms (docs/providers/snaptrade.md#activities).
 
 use super::securities::{BTC, EXRB, EXRB_CALL, EXTM, EXTM_PUT, OTTR, Security, WREN_PUT};
 
@@ -57,27 +57,68 @@ pub(crate) struct Plan {
 
 impl Plan {
     const fn new(rows: u32, days: u32, daily: &'static [Deal], rotation: &'static [Deal]) -> Self {
-        Self { rows, days, style: Style::UtcMidnight, securities: &[], options: &[], daily, rotation }
+        Self {
+            rows,
+            days,
+            style: Style::UtcMidnight,
+            securities: &[],
+            options: &[],
+            daily,
+            rotation,
+        }
     }
 
     /// Shares, funds and the rows that come with them.
-    pub(crate) const fn stocks(rows: u32, days: u32, style: Style, securities: &'static [&'static Security]) -> Self {
-        Self { style, securities, ..Self::new(rows, days, SHARES, ALL) }
+    pub(crate) const fn stocks(
+        rows: u32,
+        days: u32,
+        style: Style,
+        securities: &'static [&'static Security],
+    ) -> Self {
+        Self {
+            style,
+            securities,
+            ..Self::new(rows, days, SHARES, ALL)
+        }
     }
 
     /// Adds options: every documented type, and every side of an option trade.
-    pub(crate) const fn busiest(rows: u32, days: u32, securities: &'static [&'static Security]) -> Self {
-        Self { options: OPTIONS, daily: SHARES_AND_OPTIONS, ..Self::stocks(rows, days, Style::Exact, securities) }
+    pub(crate) const fn busiest(
+        rows: u32,
+        days: u32,
+        securities: &'static [&'static Security],
+    ) -> Self {
+        Self {
+            options: OPTIONS,
+            daily: SHARES_AND_OPTIONS,
+            ..Self::stocks(rows, days, Style::Exact, securities)
+        }
     }
 
     /// Buys and sells only, with the time of day.
-    pub(crate) const fn futures(rows: u32, days: u32, securities: &'static [&'static Security]) -> Self {
-        Self { style: Style::Exact, securities, ..Self::new(rows, days, TRADES, TRADES) }
+    pub(crate) const fn futures(
+        rows: u32,
+        days: u32,
+        securities: &'static [&'static Security],
+    ) -> Self {
+        Self {
+            style: Style::Exact,
+            securities,
+            ..Self::new(rows, days, TRADES, TRADES)
+        }
     }
 
     /// Coins, which trade on every day.
-    pub(crate) const fn crypto(rows: u32, days: u32, securities: &'static [&'static Security]) -> Self {
-        Self { style: Style::Exact, securities, ..Self::new(rows, days, TRADES, COINS) }
+    pub(crate) const fn crypto(
+        rows: u32,
+        days: u32,
+        securities: &'static [&'static Security],
+    ) -> Self {
+        Self {
+            style: Style::Exact,
+            securities,
+            ..Self::new(rows, days, TRADES, COINS)
+        }
     }
 
     /// Deposits, withdrawals and interest.
@@ -97,7 +138,9 @@ impl Plan {
 
     /// Coins have many decimals, and trades of coins are paid in a coin.
     pub(crate) fn is_crypto(&self) -> bool {
-        self.securities.first().is_some_and(|first| first.symbol == BTC.symbol)
+        self.securities
+            .first()
+            .is_some_and(|first| first.symbol == BTC.symbol)
     }
 }
 
@@ -105,11 +148,26 @@ static OPTIONS: &[&Security] = &[&EXRB_CALL, &EXTM_PUT, &WREN_PUT];
 static COMMON: &[&Security] = &[&EXRB, &EXTM, &OTTR];
 
 const fn deal(kind: &'static str, flow: Flow, text: &'static str) -> Deal {
-    Deal { kind, flow, option_type: "", text }
+    Deal {
+        kind,
+        flow,
+        option_type: "",
+        text,
+    }
 }
 
-const fn option(kind: &'static str, flow: Flow, option_type: &'static str, text: &'static str) -> Deal {
-    Deal { kind, flow, option_type, text }
+const fn option(
+    kind: &'static str,
+    flow: Flow,
+    option_type: &'static str,
+    text: &'static str,
+) -> Deal {
+    Deal {
+        kind,
+        flow,
+        option_type,
+        text,
+    }
 }
 
 const BUY: Deal = deal("BUY", Flow::Buy, "BOUGHT");
@@ -122,10 +180,31 @@ const INTEREST: Deal = deal("INTEREST", Flow::MoneyIn, "CREDIT INTEREST");
 const INTEREST_OWED: Deal = deal("INTEREST", Flow::MoneyOut, "MARGIN INTEREST CHARGED");
 const FEE: Deal = deal("FEE", Flow::MoneyOut, "REGULATORY FEE");
 const TAX: Deal = deal("TAX", Flow::MoneyOut, "NON-RESIDENT TAX WITHHELD");
-const CASH_IN: Deal = deal("INTERNAL_CASH_TRANSFER_IN", Flow::MoneyIn, "TRANSFER FROM OWN ACCOUNT");
-const CASH_OUT: Deal = deal("INTERNAL_CASH_TRANSFER_OUT", Flow::MoneyOut, "TRANSFER TO OWN ACCOUNT");
+const CASH_IN: Deal = deal(
+    "INTERNAL_CASH_TRANSFER_IN",
+    Flow::MoneyIn,
+    "TRANSFER FROM OWN ACCOUNT",
+);
+const CASH_OUT: Deal = deal(
+    "INTERNAL_CASH_TRANSFER_OUT",
+    Flow::MoneyOut,
+    "TRANSFER TO OWN ACCOUNT",
+);
 
-static SHARES: &[Deal] = &[BUY, BUY, BUY, BUY, SELL, SELL, DIVIDEND, DIVIDEND, REINVESTED, CONTRIBUTION, INTEREST, FEE];
+static SHARES: &[Deal] = &[
+    BUY,
+    BUY,
+    BUY,
+    BUY,
+    SELL,
+    SELL,
+    DIVIDEND,
+    DIVIDEND,
+    REINVESTED,
+    CONTRIBUTION,
+    INTEREST,
+    FEE,
+];
 static SHARES_AND_OPTIONS: &[Deal] = &[
     BUY,
     BUY,
@@ -145,10 +224,19 @@ static SHARES_AND_OPTIONS: &[Deal] = &[
     option("SELL", Flow::OptionSell, "SELL_TO_OPEN", "SOLD TO OPEN"),
 ];
 static TRADES: &[Deal] = &[BUY, BUY, SELL];
-static COINS: &[Deal] =
-    &[BUY, SELL, deal("EXTERNAL_ASSET_TRANSFER_IN", Flow::SharesIn, "RECEIVED"), deal("REI", Flow::Buy, "STAKING")];
+static COINS: &[Deal] = &[
+    BUY,
+    SELL,
+    deal("EXTERNAL_ASSET_TRANSFER_IN", Flow::SharesIn, "RECEIVED"),
+    deal("REI", Flow::Buy, "STAKING"),
+];
 static MONEY: &[Deal] = &[CONTRIBUTION, WITHDRAWAL, INTEREST, CASH_IN, CASH_OUT, FEE];
-static LOAN: &[Deal] = &[deal("INTEREST", Flow::MoneyOut, "INTEREST CHARGED"), WITHDRAWAL, CONTRIBUTION, FEE];
+static LOAN: &[Deal] = &[
+    deal("INTEREST", Flow::MoneyOut, "INTEREST CHARGED"),
+    WITHDRAWAL,
+    CONTRIBUTION,
+    FEE,
+];
 
 /// Every documented type.
 static ALL: &[Deal] = &[
@@ -183,5 +271,9 @@ static ALL: &[Deal] = &[
     CASH_IN,
     CASH_OUT,
     deal("INTERNAL_ASSET_TRANSFER_IN", Flow::SharesIn, "JOURNALED IN"),
-    deal("INTERNAL_ASSET_TRANSFER_OUT", Flow::SharesOut, "JOURNALED OUT"),
+    deal(
+        "INTERNAL_ASSET_TRANSFER_OUT",
+        Flow::SharesOut,
+        "JOURNALED OUT",
+    ),
 ];

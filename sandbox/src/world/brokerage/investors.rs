@@ -2,8 +2,8 @@
 
 use super::deals::{Plan, Style};
 use super::securities::{
-    BTC, ETH, EXDV, EXG, EXGB, EXIF, EXIFX, EXMXX, EXPP, EXRB, EXRB_CALL, EXRB_TOKEN, EXS, EXS_CALL, EXTM, EXTM_CFD,
-    EXTM_PUT, FABL, MPL, OTTR, SOL, Security, VXB, WREN, WTL,
+    BTC, ETH, EXDV, EXG, EXGB, EXIF, EXIFX, EXMXX, EXPP, EXRB, EXRB_CALL, EXRB_TOKEN, EXS,
+    EXS_CALL, EXTM, EXTM_CFD, EXTM_PUT, FABL, MPL, OTTR, SOL, Security, VXB, WREN, WTL,
 };
 
 pub(crate) struct Broker {
@@ -48,7 +48,8 @@ static HARRIER: Broker = Broker {
     trading: true,
     real_time: true,
 };
-/// The slug is SnapTrade's own for its test brokerage (docs/providers/snaptrade.md#connection-portal).
+/// The slug is SnapTrade's own for its test brokerage
+/// (docs/providers/snaptrade.md#connection-portal).
 pub(crate) static SANDBOX: Broker = Broker {
     slug: "SANDBOX",
     name: "SnapTrade Sandbox",
@@ -71,7 +72,8 @@ pub(crate) struct Investor {
 impl Investor {
     /// Whether `name` is the e-mail address with which this investor signs in at brokers.
     pub(crate) fn signs_in_as(&self, name: &str) -> bool {
-        name.strip_suffix("@example.com").is_some_and(|local| local.replace('.', "-") == self.user_id)
+        name.strip_suffix("@example.com")
+            .is_some_and(|local| local.replace('.', "-") == self.user_id)
     }
 }
 
@@ -107,8 +109,8 @@ pub(crate) struct AccountTemplate {
     pub(crate) number: &'static str,
     /// Total value and its currency.
     pub(crate) total: (&'static str, &'static str),
-    /// Currency, cash and buying power. Values have a fraction, because the official Python models reject whole numbers
-    /// here.
+    /// Currency, cash and buying power. Values have a fraction, because the official Python models
+    /// reject whole numbers here.
     pub(crate) cash: &'static [(&'static str, &'static str, &'static str)],
     pub(crate) holdings: &'static [Holding],
     pub(crate) plan: Plan,
@@ -131,7 +133,14 @@ const fn held(
     cost: &'static str,
     currency: &'static str,
 ) -> Holding {
-    Holding { security, units, price, cost, currency, cash_equivalent: false }
+    Holding {
+        security,
+        units,
+        price,
+        cost,
+        currency,
+        cash_equivalent: false,
+    }
 }
 
 const INVESTMENT: &str = "INVESTMENT";
@@ -144,7 +153,11 @@ static AT_BLUEGUM: &[AccountTemplate] = &[
         category: INVESTMENT,
         number: "BG48213307",
         total: ("152363.23", "USD"),
-        cash: &[("USD", "-4210.71", "18400.05"), ("CAD", "300.5", "300.5"), ("AUD", "0.0", "0.0")],
+        cash: &[
+            ("USD", "-4210.71", "18400.05"),
+            ("CAD", "300.5", "300.5"),
+            ("AUD", "0.0", "0.0"),
+        ],
         holdings: &[
             held(&EXRB, "10.53817", "184.32", "118.2", "USD"),
             held(&WREN, "40", "612.75", "590.1034", "USD"),
@@ -156,9 +169,16 @@ static AT_BLUEGUM: &[AccountTemplate] = &[
             held(&EXIFX, "31.207", "488.06", "366.901", "USD"),
             held(&EXRB_CALL, "3", "6.40", "4.15", "USD"),
             held(&EXTM_PUT, "-2", "11.20", "8.75", "USD"),
-            Holding { cash_equivalent: true, ..held(&EXMXX, "2500.37", "1", "1", "USD") },
+            Holding {
+                cash_equivalent: true,
+                ..held(&EXMXX, "2500.37", "1", "1", "USD")
+            },
         ],
-        plan: Plan::busiest(1500, 1095, &[&EXRB, &WREN, &FABL, &OTTR, &EXTM, &EXDV, &EXIF, &EXIFX]),
+        plan: Plan::busiest(
+            1500,
+            1095,
+            &[&EXRB, &WREN, &FABL, &OTTR, &EXTM, &EXDV, &EXIF, &EXIFX],
+        ),
     },
     AccountTemplate {
         name: Some("Bluegum Futures"),
@@ -312,23 +332,43 @@ pub(crate) static INVESTORS: &[Investor] = &[
         user_id: "olivia-nguyen",
         role: Role::Listed,
         logins: &[
-            Login { broker: &BLUEGUM, disabled: false, accounts: Accounts::Made(AT_BLUEGUM) },
-            Login { broker: &LAKESHORE, disabled: false, accounts: Accounts::Made(AT_LAKESHORE) },
+            Login {
+                broker: &BLUEGUM,
+                disabled: false,
+                accounts: Accounts::Made(AT_BLUEGUM),
+            },
+            Login {
+                broker: &LAKESHORE,
+                disabled: false,
+                accounts: Accounts::Made(AT_LAKESHORE),
+            },
         ],
     },
     Investor {
         user_id: "priya-sharma",
         role: Role::Listed,
-        logins: &[Login { broker: &TIDEPOOL, disabled: false, accounts: Accounts::Messy }],
+        logins: &[Login {
+            broker: &TIDEPOOL,
+            disabled: false,
+            accounts: Accounts::Messy,
+        }],
     },
     Investor {
         user_id: "jack-thompson",
         role: Role::Hidden,
-        logins: &[Login { broker: &BLUEGUM, disabled: true, accounts: Accounts::Made(AT_BLUEGUM_BEFORE) }],
+        logins: &[Login {
+            broker: &BLUEGUM,
+            disabled: true,
+            accounts: Accounts::Made(AT_BLUEGUM_BEFORE),
+        }],
     },
     Investor {
         user_id: "zoe-okeefe",
         role: Role::Personal,
-        logins: &[Login { broker: &HARRIER, disabled: false, accounts: Accounts::Made(AT_HARRIER) }],
+        logins: &[Login {
+            broker: &HARRIER,
+            disabled: false,
+            accounts: Accounts::Made(AT_HARRIER),
+        }],
     },
 ];

@@ -1,4 +1,5 @@
-//! Brokers, their investors and years of trades. Everything but coins, currencies and exchanges is invented.
+//! Brokers, their investors and years of trades. Everything but coins, currencies and exchanges is
+//! invented.
 
 pub(crate) mod deals;
 pub(crate) mod investors;

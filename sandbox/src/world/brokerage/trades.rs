@@ -9,8 +9,8 @@ use super::deals::{Deal, Flow, Plan, Style};
 use super::securities::{Security, USDC};
 use crate::world::rng::Rng;
 
-/// A decimal number: `value` divided by ten to the power of `places`. Displays without trailing zeros; `{:#}` shows at
-/// least one decimal, as floats are written.
+/// A decimal number: `value` divided by ten to the power of `places`. Displays without trailing
+/// zeros; `{:#}` shows at least one decimal, as floats are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scaled {
     value: i64,
@@ -25,7 +25,10 @@ impl Scaled {
     }
 
     const fn minus(self) -> Self {
-        Self { value: -self.value, ..self }
+        Self {
+            value: -self.value,
+            ..self
+        }
     }
 
     /// The product of three factors, rounded to cents.
@@ -79,18 +82,39 @@ pub(crate) struct Trade {
 
 const DAY: i64 = 86_400;
 
-/// Draws the rows of an account in `currency`; the newest is yesterday's. `base` is the number of the first row.
-pub(crate) fn draw(plan: &Plan, currency: &'static str, seed: u64, base: u64, today: civil::Date) -> Vec<Trade> {
+/// Draws the rows of an account in `currency`; the newest is yesterday's. `base` is the number of
+/// the first row.
+pub(crate) fn draw(
+    plan: &Plan,
+    currency: &'static str,
+    seed: u64,
+    base: u64,
+    today: civil::Date,
+) -> Vec<Trade> {
     let zone = TimeZone::get("America/New_York").expect("the time zone database is built in");
     let rng = Rng::new(seed, base);
-    let mut drawing =
-        Drawing { rng, plan, currency, base, today, zone, trades: Vec::with_capacity(plan.rows as usize) };
+    let mut drawing = Drawing {
+        rng,
+        plan,
+        currency,
+        base,
+        today,
+        zone,
+        trades: Vec::with_capacity(plan.rows as usize),
+    };
     for index in 0..plan.rows {
         let back = 1 + (u64::from(index) * u64::from(plan.days) / u64::from(plan.rows)) as u32;
         // Now and then an order is filled in two equal parts, which only the id distinguishes.
-        let twin = drawing.trades.last().filter(|last| index % 20 == 7 && last.is_traded()).cloned();
+        let twin = drawing
+            .trades
+            .last()
+            .filter(|last| index % 20 == 7 && last.is_traded())
+            .cloned();
         if let Some(twin) = twin {
-            drawing.trades.push(Trade { number: base + u64::from(index), ..twin });
+            drawing.trades.push(Trade {
+                number: base + u64::from(index),
+                ..twin
+            });
             continue;
         }
         let rotated = &plan.rotation[index as usize / 4 % plan.rotation.len()];
@@ -103,7 +127,10 @@ pub(crate) fn draw(plan: &Plan, currency: &'static str, seed: u64, base: u64, to
 
 impl Trade {
     fn is_traded(&self) -> bool {
-        matches!(self.deal.flow, Flow::Buy | Flow::Sell | Flow::OptionBuy | Flow::OptionSell)
+        matches!(
+            self.deal.flow,
+            Flow::Buy | Flow::Sell | Flow::OptionBuy | Flow::OptionSell
+        )
     }
 }
 
@@ -120,11 +147,21 @@ struct Drawing<'a> {
 impl Drawing<'_> {
     fn push(&mut self, deal: &'static Deal, back: u32) {
         let day = self.today.saturating_sub(i64::from(back).days());
-        let options = matches!(deal.flow, Flow::OptionBuy | Flow::OptionSell | Flow::OptionEnd);
+        let options = matches!(
+            deal.flow,
+            Flow::OptionBuy | Flow::OptionSell | Flow::OptionEnd
+        );
         // Without options in the plan, the most common kind replaces them.
-        let deal = if options && self.plan.options.is_empty() { &self.plan.daily[0] } else { deal };
-        let securities =
-            if options && !self.plan.options.is_empty() { self.plan.options } else { self.plan.securities };
+        let deal = if options && self.plan.options.is_empty() {
+            &self.plan.daily[0]
+        } else {
+            deal
+        };
+        let securities = if options && !self.plan.options.is_empty() {
+            self.plan.options
+        } else {
+            self.plan.securities
+        };
         let money = matches!(deal.flow, Flow::MoneyIn | Flow::MoneyOut);
         let security = if money { None } else { self.pick(securities) };
         let number = self.base + self.trades.len() as u64;
@@ -150,12 +187,20 @@ impl Drawing<'_> {
     }
 
     fn pick(&mut self, securities: &'static [&'static Security]) -> Option<&'static Security> {
-        if securities.is_empty() { None } else { Some(securities[self.rng.next() as usize % securities.len()]) }
+        if securities.is_empty() {
+            None
+        } else {
+            Some(securities[self.rng.next() as usize % securities.len()])
+        }
     }
 
     fn price(&mut self, trade: &mut Trade) {
         let flow = trade.deal.flow;
-        let multiplier = if matches!(flow, Flow::OptionBuy | Flow::OptionSell) { 100 } else { 1 };
+        let multiplier = if matches!(flow, Flow::OptionBuy | Flow::OptionSell) {
+            100
+        } else {
+            1
+        };
         if matches!(flow, Flow::Income | Flow::MoneyIn | Flow::MoneyOut) {
             trade.amount = self.money(flow);
             return;
@@ -164,8 +209,13 @@ impl Drawing<'_> {
         match flow {
             Flow::Buy | Flow::Sell | Flow::OptionBuy | Flow::OptionSell => {
                 let cents = u64::from(trade.security.map_or(100, |security| security.cents));
-                trade.price = Scaled::cents(self.rng.between(cents * 7 / 10, cents * 12 / 10) as i64);
-                trade.fee = Scaled::cents(if self.rng.chance(30) { self.rng.between(1, 995) as i64 } else { 0 });
+                trade.price =
+                    Scaled::cents(self.rng.between(cents * 7 / 10, cents * 12 / 10) as i64);
+                trade.fee = Scaled::cents(if self.rng.chance(30) {
+                    self.rng.between(1, 995) as i64
+                } else {
+                    0
+                });
                 let value = trade.units.times(trade.price, multiplier);
                 trade.amount = Scaled::cents(-value - trade.fee.value);
             }
@@ -174,9 +224,17 @@ impl Drawing<'_> {
     }
 
     fn money(&mut self, flow: Flow) -> Scaled {
-        let (low, high) = if flow == Flow::Income { (40, 25_000) } else { (100, 150_000) };
+        let (low, high) = if flow == Flow::Income {
+            (40, 25_000)
+        } else {
+            (100, 150_000)
+        };
         let amount = Scaled::cents(self.rng.between(low, high) as i64);
-        if flow == Flow::MoneyOut { amount.minus() } else { amount }
+        if flow == Flow::MoneyOut {
+            amount.minus()
+        } else {
+            amount
+        }
     }
 
     fn units(&mut self, flow: Flow) -> Scaled {
@@ -187,35 +245,60 @@ impl Drawing<'_> {
             () if self.rng.chance(30) => (10_003, 4_000_003, 5),
             () => (1, 40, 0),
         };
-        let units = Scaled { value: self.rng.between(low, high) as i64, places };
-        let out = matches!(flow, Flow::Sell | Flow::SharesOut | Flow::OptionSell | Flow::OptionEnd);
+        let units = Scaled {
+            value: self.rng.between(low, high) as i64,
+            places,
+        };
+        let out = matches!(
+            flow,
+            Flow::Sell | Flow::SharesOut | Flow::OptionSell | Flow::OptionEnd
+        );
         if out { units.minus() } else { units }
     }
 
     fn date(&mut self, trade: &mut Trade, day: civil::Date) {
-        let midnight = TimeZone::UTC.to_timestamp(day.at(0, 0, 0, 0)).map_or(0, Timestamp::as_second);
+        let midnight = TimeZone::UTC
+            .to_timestamp(day.at(0, 0, 0, 0))
+            .map_or(0, Timestamp::as_second);
         let settlement_days = if trade.is_traded() { 1 } else { 0 };
         trade.settled = day.saturating_add(settlement_days.days());
         trade.at = match self.plan.style {
             // While New York's exchanges are open, both in winter and in summer.
-            Style::Exact if trade.is_traded() => midnight + self.rng.between(14 * 3600 + 1800, 20 * 3600 - 1) as i64,
+            Style::Exact if trade.is_traded() => {
+                midnight + self.rng.between(14 * 3600 + 1800, 20 * 3600 - 1) as i64
+            }
             Style::Exact | Style::UtcMidnight => midnight,
-            Style::NewYorkMidnight => self.zone.to_timestamp(day.at(0, 0, 0, 0)).map_or(midnight, Timestamp::as_second),
+            Style::NewYorkMidnight => self
+                .zone
+                .to_timestamp(day.at(0, 0, 0, 0))
+                .map_or(midnight, Timestamp::as_second),
         };
     }
 
-    /// Moves two trades to each recent clock change in New York: to the last second before it and the first second
-    /// after it.
+    /// Moves two trades to each recent clock change in New York: to the last second before it and
+    /// the first second after it.
     fn move_to_clock_changes(&mut self) {
         if self.plan.style != Style::Exact || self.trades.len() < 200 {
             return;
         }
-        let today = TimeZone::UTC.to_timestamp(self.today.at(0, 0, 0, 0)).unwrap_or_default();
-        for change in self.zone.preceding(today).take(4).map(|change| change.timestamp().as_second()) {
-            let near = self.trades.iter_mut().filter(|trade| trade.is_traded() && (trade.at - change).abs() <= 3 * DAY);
+        let today = TimeZone::UTC
+            .to_timestamp(self.today.at(0, 0, 0, 0))
+            .unwrap_or_default();
+        for change in self
+            .zone
+            .preceding(today)
+            .take(4)
+            .map(|change| change.timestamp().as_second())
+        {
+            let near = self
+                .trades
+                .iter_mut()
+                .filter(|trade| trade.is_traded() && (trade.at - change).abs() <= 3 * DAY);
             for (trade, at) in near.take(2).zip([change - 1, change]) {
                 trade.at = at;
-                let day = TimeZone::UTC.to_datetime(Timestamp::from_second(at).unwrap_or_default()).date();
+                let day = TimeZone::UTC
+                    .to_datetime(Timestamp::from_second(at).unwrap_or_default())
+                    .date();
                 trade.settled = day.saturating_add(1.days());
             }
         }
@@ -233,8 +316,20 @@ mod tests {
         assert_eq!(text(5, 9), "0.000000005");
         assert_eq!(text(4000, 2), "40");
         assert_eq!(text(0, 2), "0");
-        assert_eq!(format!("{:#}", Scaled { value: -4000, places: 2 }), "-40.0");
-        let units = Scaled { value: 1_053_817, places: 5 };
+        assert_eq!(
+            format!(
+                "{:#}",
+                Scaled {
+                    value: -4000,
+                    places: 2
+                }
+            ),
+            "-40.0"
+        );
+        let units = Scaled {
+            value: 1_053_817,
+            places: 5,
+        };
         assert_eq!(units.times(Scaled::cents(18_432), 1), 194_240);
     }
 }

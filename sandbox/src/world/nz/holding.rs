@@ -6,7 +6,8 @@ use crate::world::odd_rows::OddRows;
 pub(crate) struct Holding {
     /// The account's own members as JSON (docs/providers/akahu.md#accounts).
     pub(crate) account: &'static str,
-    /// Current balance in cents, from which the rows' balances count back; `None` leaves balances out.
+    /// Current balance in cents, from which the rows' balances count back; `None` leaves balances
+    /// out.
     pub(crate) running: Option<i64>,
     /// Whether the account shows when its rows were refreshed.
     pub(crate) synced: bool,
@@ -18,14 +19,32 @@ pub(crate) struct Holding {
 }
 
 pub(crate) const fn holding(account: &'static str, running: i64, plan: Plan) -> Holding {
-    Holding { account, running: Some(running), synced: true, plan, odd: &[], odd_rows: OddRows::None }
+    Holding {
+        account,
+        running: Some(running),
+        synced: true,
+        plan,
+        odd: &[],
+        odd_rows: OddRows::None,
+    }
 }
 
 pub(crate) const fn without_rows(account: &'static str) -> Holding {
-    Holding { account, running: None, synced: false, plan: QUIET, odd: &[], odd_rows: OddRows::None }
+    Holding {
+        account,
+        running: None,
+        synced: false,
+        plan: QUIET,
+        odd: &[],
+        odd_rows: OddRows::None,
+    }
 }
 
 /// An account with odd rows and no others.
 pub(crate) const fn with_odd_rows(account: &'static str, odd_rows: OddRows) -> Holding {
-    Holding { synced: true, odd_rows, ..without_rows(account) }
+    Holding {
+        synced: true,
+        odd_rows,
+        ..without_rows(account)
+    }
 }

@@ -1,4 +1,5 @@
-//! New Zealand's institutions. Their ids are real (docs/providers/akahu.md#institutions), their names invented.
+//! New Zealand's institutions. Their ids are real (docs/providers/akahu.md#institutions), their
+//! names invented.
 
 pub(crate) struct Institution {
     pub(crate) id: &'static str,
@@ -14,7 +15,11 @@ pub(crate) struct Official {
 }
 
 const fn classic(id: &'static str, name: &'static str) -> Institution {
-    Institution { id, name, official: None }
+    Institution {
+        id,
+        name,
+        official: None,
+    }
 }
 
 /// Olivia's everyday bank.
@@ -44,7 +49,10 @@ pub(crate) static INSTITUTIONS: &[Institution] = &[
     classic("conn_cjgaac5at000001qi2yw8ftil", "Nīkau Example Bank"),
     classic(KAHIKATEA, "Kahikatea Example Bank"),
     classic(TOTARA, "Tōtara Example Savings"),
-    classic("conn_cjgab1c8e000001pmyxrkhova", "Mānuka Example Co-operative"),
+    classic(
+        "conn_cjgab1c8e000001pmyxrkhova",
+        "Mānuka Example Co-operative",
+    ),
     classic(POHUTUKAWA, "Pōhutukawa Example Wealth"),
     classic("conn_ckydkmy3r000009mde2sx2i4d", "Harakeke Example Rural"),
 ];

@@ -1,5 +1,5 @@
-//! The accounts of every unknown user name at a New Zealand institution. Numbers, balances and holders are set when the
-//! user signs in.
+//! The accounts of every unknown user name at a New Zealand institution. Numbers, balances and
+//! holders are set when the user signs in.
 
 use super::holding::Holding;
 use super::merchants::{CARD_SPENDING, SPENDING};
@@ -26,7 +26,10 @@ pub(crate) static HOLDINGS: [(Holding, i64); 4] = [
     (
         holding(
             r#"{"name":"Saver","type":"SAVINGS","attributes":["TRANSACTIONS","PAYMENT_TO"]}"#,
-            Plan { fixed: standing_orders::SAVING, ..QUIET },
+            Plan {
+                fixed: standing_orders::SAVING,
+                ..QUIET
+            },
         ),
         1_250_000,
     ),
@@ -47,12 +50,22 @@ pub(crate) static HOLDINGS: [(Holding, i64); 4] = [
     (
         holding(
             r#"{"name":"Home Loan","type":"LOAN","attributes":["TRANSACTIONS"]}"#,
-            Plan { fixed: standing_orders::LOAN, ..QUIET },
+            Plan {
+                fixed: standing_orders::LOAN,
+                ..QUIET
+            },
         ),
         -38_000_000,
     ),
 ];
 
 const fn holding(account: &'static str, plan: Plan) -> Holding {
-    Holding { account, running: None, synced: true, plan, odd: &[], odd_rows: OddRows::None }
+    Holding {
+        account,
+        running: None,
+        synced: true,
+        plan,
+        odd: &[],
+        odd_rows: OddRows::None,
+    }
 }

@@ -1,5 +1,5 @@
-//! New Zealand, which only Akahu covers: people, logins, shops and years of rows in Akahu's terms. Every name except
-//! those of the category codes is invented.
+//! New Zealand, which only Akahu covers: people, logins, shops and years of rows in Akahu's terms.
+//! Every name except those of the category codes is invented.
 
 pub(crate) mod holding;
 pub(crate) mod institutions;

@@ -1,5 +1,6 @@
-//! NZFCC, the New Zealand Financial Category Codes. The table has every spending code with its real id, name and group
-//! (docs/providers/akahu.md#spending-codes). The ids of income codes are unknown, so none is here.
+//! NZFCC, the New Zealand Financial Category Codes. The table has every spending code with its real
+//! id, name and group (docs/providers/akahu.md#spending-codes). The ids of income codes are
+//! unknown, so none is here.
 
 /// A group of `personal_finance`, the only grouping that exists.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,16 +43,46 @@ const fn same(one: &[u8], other: &[u8]) -> bool {
     true
 }
 
-static APPEARANCE: Group = Group { id: "group_clasr0ysw0010hk4mf2dca4y8", name: "Appearance" };
-static EDUCATION: Group = Group { id: "group_clasr0ysw000zhk4m0cru14rw", name: "Education" };
-static FOOD: Group = Group { id: "group_clasr0ysw000xhk4mf7mg2j1z", name: "Food" };
-static HEALTH: Group = Group { id: "group_clasr0ysw000yhk4mddaobwu7", name: "Health" };
-static HOUSEHOLD: Group = Group { id: "group_clasr0ysw000uhk4m20nvc6m1", name: "Household" };
-static HOUSING: Group = Group { id: "group_clasr0ysw000thk4mefilhht7", name: "Housing" };
-static LIFESTYLE: Group = Group { id: "group_clasr0ysw0011hk4m6hlk9fq0", name: "Lifestyle" };
-static PROFESSIONAL_SERVICES: Group = Group { id: "group_clasr0ysw0012hk4mgru5dgy7", name: "Professional Services" };
-static TRANSPORT: Group = Group { id: "group_clasr0ysw000whk4m577xhmf3", name: "Transport" };
-static UTILITIES: Group = Group { id: "group_clasr0ysw000vhk4m46ce9nrt", name: "Utilities" };
+static APPEARANCE: Group = Group {
+    id: "group_clasr0ysw0010hk4mf2dca4y8",
+    name: "Appearance",
+};
+static EDUCATION: Group = Group {
+    id: "group_clasr0ysw000zhk4m0cru14rw",
+    name: "Education",
+};
+static FOOD: Group = Group {
+    id: "group_clasr0ysw000xhk4mf7mg2j1z",
+    name: "Food",
+};
+static HEALTH: Group = Group {
+    id: "group_clasr0ysw000yhk4mddaobwu7",
+    name: "Health",
+};
+static HOUSEHOLD: Group = Group {
+    id: "group_clasr0ysw000uhk4m20nvc6m1",
+    name: "Household",
+};
+static HOUSING: Group = Group {
+    id: "group_clasr0ysw000thk4mefilhht7",
+    name: "Housing",
+};
+static LIFESTYLE: Group = Group {
+    id: "group_clasr0ysw0011hk4m6hlk9fq0",
+    name: "Lifestyle",
+};
+static PROFESSIONAL_SERVICES: Group = Group {
+    id: "group_clasr0ysw0012hk4mgru5dgy7",
+    name: "Professional Services",
+};
+static TRANSPORT: Group = Group {
+    id: "group_clasr0ysw000whk4m577xhmf3",
+    name: "Transport",
+};
+static UTILITIES: Group = Group {
+    id: "group_clasr0ysw000vhk4m46ce9nrt",
+    name: "Utilities",
+};
 
 /// All codes, sorted by group.
 #[rustfmt::skip]

@@ -24,34 +24,54 @@ pub(crate) struct Login {
     pub(crate) accounts: &'static [Holding],
 }
 
-/// The first person is the main example. The second is spare and full of oddities; the third cannot be refreshed. The
-/// fourth has the odd rows.
+/// The first person is the main example. The second is spare and full of oddities; the third cannot
+/// be refreshed. The fourth has the odd rows.
 pub(crate) static PEOPLE: &[Person] = &[
     Person {
         name: "Olivia Nguyen",
         email: "olivia.nguyen@example.com",
         logins: &[
-            Login { connection: KAURI, active: true, accounts: KAURI_ACCOUNTS },
-            Login { connection: POHUTUKAWA, active: true, accounts: POHUTUKAWA_ACCOUNTS },
+            Login {
+                connection: KAURI,
+                active: true,
+                accounts: KAURI_ACCOUNTS,
+            },
+            Login {
+                connection: POHUTUKAWA,
+                active: true,
+                accounts: POHUTUKAWA_ACCOUNTS,
+            },
         ],
         is_listed: true,
     },
     Person {
         name: "Aroha Williams",
         email: "aroha.williams@example.com",
-        logins: &[Login { connection: RIMU, active: true, accounts: spare::ACCOUNTS }],
+        logins: &[Login {
+            connection: RIMU,
+            active: true,
+            accounts: spare::ACCOUNTS,
+        }],
         is_listed: true,
     },
     Person {
         name: "Tama Brown",
         email: "tama.brown@example.com",
-        logins: &[Login { connection: TOTARA, active: false, accounts: TOTARA_ACCOUNTS }],
+        logins: &[Login {
+            connection: TOTARA,
+            active: false,
+            accounts: TOTARA_ACCOUNTS,
+        }],
         is_listed: false,
     },
     Person {
         name: "Odette Rowe",
         email: "odette.rowe@example.com",
-        logins: &[Login { connection: KAHIKATEA, active: true, accounts: ODD_ACCOUNTS }],
+        logins: &[Login {
+            connection: KAHIKATEA,
+            active: true,
+            accounts: ODD_ACCOUNTS,
+        }],
         is_listed: true,
     },
 ];
@@ -79,7 +99,10 @@ static KAURI_ACCOUNTS: &[Holding] = &[
             "balance":{"currency":"NZD","current":25410.9,"available":25410.9,"overdrawn":false},
             "meta":{"holder":"MS O NGUYEN"}}"#,
         2_541_090,
-        Plan { fixed: standing_orders::SAVING, ..QUIET },
+        Plan {
+            fixed: standing_orders::SAVING,
+            ..QUIET
+        },
     ),
     Holding {
         running: None,
@@ -108,7 +131,10 @@ static KAURI_ACCOUNTS: &[Holding] = &[
                 "is_interest_only":false,"initial_principal":520000,
                 "repayment":{"frequency":"FORTNIGHTLY","next_amount":1214.5}}}}"#,
         -41_250_811,
-        Plan { fixed: standing_orders::LOAN, ..QUIET },
+        Plan {
+            fixed: standing_orders::LOAN,
+            ..QUIET
+        },
     ),
     holding(
         r#"{"name":"Term Deposit","type":"TERMDEPOSIT","formatted_account":"01-0842-0123456-70",
@@ -116,7 +142,10 @@ static KAURI_ACCOUNTS: &[Holding] = &[
             "balance":{"currency":"NZD","current":50000,"available":0},
             "meta":{"holder":"MS O NGUYEN"}}"#,
         5_000_000,
-        Plan { fixed: standing_orders::DEPOSIT, ..QUIET },
+        Plan {
+            fixed: standing_orders::DEPOSIT,
+            ..QUIET
+        },
     ),
     holding(
         r#"{"name":"US Dollar Account","type":"FOREIGN","formatted_account":"01-0842-0123456-45",
@@ -124,7 +153,10 @@ static KAURI_ACCOUNTS: &[Holding] = &[
             "balance":{"currency":"USD","current":3120.4,"available":3120.4,"overdrawn":false},
             "meta":{"holder":"MS O NGUYEN"}}"#,
         312_040,
-        Plan { fixed: standing_orders::FOREIGN, ..QUIET },
+        Plan {
+            fixed: standing_orders::FOREIGN,
+            ..QUIET
+        },
     ),
     without_rows(
         r#"{"name":"Kauri Rewards","type":"REWARDS","attributes":[],
@@ -142,13 +174,21 @@ static POHUTUKAWA_ACCOUNTS: &[Holding] = &[
         r#"{"name":"Index Portfolio","type":"INVESTMENT","attributes":["TRANSACTIONS"],
             "balance":{"currency":"NZD","current":15980.02},"meta":{"holder":"MS O NGUYEN"}}"#,
         1_598_002,
-        Plan { fixed: standing_orders::INVESTING, ..QUIET },
+        Plan {
+            fixed: standing_orders::INVESTING,
+            ..QUIET
+        },
     ),
     holding(
         r#"{"name":"Pocket Wallet","type":"WALLET","attributes":["TRANSACTIONS"],
             "balance":{"currency":"NZD","current":64.5},"meta":{}}"#,
         6450,
-        Plan { shops: WALLET_SPENDING, spending: 90, pending: 1, ..QUIET },
+        Plan {
+            shops: WALLET_SPENDING,
+            spending: 90,
+            pending: 1,
+            ..QUIET
+        },
     ),
     without_rows(
         r#"{"name":"Income Tax","type":"TAX","formatted_account":"049-091-850","attributes":[],
@@ -178,7 +218,13 @@ static TOTARA_ACCOUNTS: &[Holding] = &[
             "balance":{"currency":"NZD","current":182.04,"available":182.04,"overdrawn":false},
             "meta":{"holder":"MR T BROWN"}}"#,
         18_204,
-        Plan { shops: SPENDING, spending: 90, times: Times::Mixed, days: (12, 400), ..QUIET },
+        Plan {
+            shops: SPENDING,
+            spending: 90,
+            times: Times::Mixed,
+            days: (12, 400),
+            ..QUIET
+        },
     ),
     holding(
         r#"{"name":"Tōtara Saver","type":"SAVINGS","formatted_account":"15-3947-0246810-30",
@@ -186,7 +232,11 @@ static TOTARA_ACCOUNTS: &[Holding] = &[
             "balance":{"currency":"NZD","current":4025.77,"available":4025.77,"overdrawn":false},
             "meta":{"holder":"MR T BROWN"}}"#,
         402_577,
-        Plan { fixed: standing_orders::SAVING, days: (12, 400), ..QUIET },
+        Plan {
+            fixed: standing_orders::SAVING,
+            days: (12, 400),
+            ..QUIET
+        },
     ),
 ];
 

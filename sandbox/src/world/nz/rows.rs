@@ -9,7 +9,8 @@ use crate::world::rng::Rng;
 /// One settled row. Instants are Unix milliseconds, amounts are cents.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
-    /// Unique in the world, and stable for a seed. Of rows of one instant the larger number is newer.
+    /// Unique in the world, and stable for a seed. Of rows of one instant the larger number is
+    /// newer.
     pub(crate) number: u64,
     pub(crate) template: &'static Template,
     /// When it was posted; often only the start of the day.
@@ -29,7 +30,8 @@ pub(crate) struct Row {
 pub(crate) enum Times {
     /// Always exact, in milliseconds.
     Real,
-    /// Half of the rows give the day only, as midnight in New Zealand (docs/providers/akahu.md#dates).
+    /// Half of the rows give the day only, as midnight in New Zealand
+    /// (docs/providers/akahu.md#dates).
     Mixed,
     /// The day only, as midnight UTC, as one card issuer does (docs/providers/akahu.md#dates).
     UtcMidnight,
@@ -54,12 +56,20 @@ pub(crate) struct Plan {
 pub(crate) const YEARS_DAYS: u32 = 1095;
 /// How many days back rows are placed around the midnights of other zones.
 pub(crate) const BORDERS_DAYS: u32 = 720;
-/// Rows per page (docs/providers/akahu.md#pages). Page borders are placed between rows of one instant.
+/// Rows per page (docs/providers/akahu.md#pages). Page borders are placed between rows of one
+/// instant.
 const PAGE: usize = 100;
 
 /// An account without rows.
-pub(crate) const QUIET: Plan =
-    Plan { fixed: &[], shops: &[], spending: 0, times: Times::Real, edges: false, days: (1, YEARS_DAYS), pending: 0 };
+pub(crate) const QUIET: Plan = Plan {
+    fixed: &[],
+    shops: &[],
+    spending: 0,
+    times: Times::Real,
+    edges: false,
+    days: (1, YEARS_DAYS),
+    pending: 0,
+};
 
 /// The days of the three zones whose midnights matter.
 pub(crate) struct Calendars {
@@ -73,7 +83,8 @@ pub(crate) struct Calendars {
 impl Calendars {
     pub(crate) fn new(now: jiff::Timestamp) -> Self {
         Self {
-            // Two days more than the rows need, so that the calendar always has the oldest row's day.
+            // Two days more than the rows need, so that the calendar always has the oldest row's
+            // day.
             nz: Calendar::in_zone("Pacific/Auckland", now, YEARS_DAYS + 2),
             sydney: Calendar::in_zone("Australia/Sydney", now, BORDERS_DAYS),
             utc: Calendar::in_zone("UTC", now, BORDERS_DAYS),
@@ -82,10 +93,21 @@ impl Calendars {
     }
 }
 
-/// Draws the settled rows of an account, newest first. `base` is the number of the first one drawn; `running` is the
-/// balance after the newest.
-pub(crate) fn draw(plan: &Plan, seed: u64, base: u64, calendars: &Calendars, running: Option<i64>) -> Vec<Row> {
-    let mut drawing = Drawing { rng: Rng::new(seed, base), calendars, base, rows: Vec::new() };
+/// Draws the settled rows of an account, newest first. `base` is the number of the first one drawn;
+/// `running` is the balance after the newest.
+pub(crate) fn draw(
+    plan: &Plan,
+    seed: u64,
+    base: u64,
+    calendars: &Calendars,
+    running: Option<i64>,
+) -> Vec<Row> {
+    let mut drawing = Drawing {
+        rng: Rng::new(seed, base),
+        calendars,
+        base,
+        rows: Vec::new(),
+    };
     drawing.fixed(plan);
     drawing.spending(plan);
     if plan.edges {
@@ -111,7 +133,12 @@ pub(crate) fn fill(
     calendars: &Calendars,
     running: Option<i64>,
 ) -> Vec<Row> {
-    let mut drawing = Drawing { rng: Rng::new(seed, base), calendars, base, rows: Vec::with_capacity(wanted as usize) };
+    let mut drawing = Drawing {
+        rng: Rng::new(seed, base),
+        calendars,
+        base,
+        rows: Vec::with_capacity(wanted as usize),
+    };
     let newest = calendars.nz.instant(1, DAY);
     let step = i64::from(days - 1) * DAY / i64::from(wanted.max(1));
     for index in 0..wanted {
@@ -190,7 +217,8 @@ impl Drawing<'_> {
         }
     }
 
-    /// Adds rows in the first and last millisecond of days in New Zealand, Sydney and UTC, and six rows of one instant.
+    /// Adds rows in the first and last millisecond of days in New Zealand, Sydney and UTC, and six
+    /// rows of one instant.
     fn day_borders(&mut self, shops: &'static [Template]) {
         let calendars = self.calendars;
         for back in [2, 5, 28, 29, 30, 31, 90, 364, 365, 700] {
@@ -205,8 +233,8 @@ impl Drawing<'_> {
         }
     }
 
-    /// Adds rows around the last clock changes of New Zealand and Sydney: in the milliseconds before and after, and at
-    /// the midnights around. Those midnights are an hour apart in UTC.
+    /// Adds rows around the last clock changes of New Zealand and Sydney: in the milliseconds
+    /// before and after, and at the midnights around. Those midnights are an hour apart in UTC.
     fn clock_changes(&mut self, shops: &'static [Template]) {
         let calendars = self.calendars;
         for (calendar, count) in [(&calendars.nz, 6), (&calendars.sydney, 2)] {
@@ -214,7 +242,11 @@ impl Drawing<'_> {
                 self.pick(shops, change - 1);
                 self.pick(shops, change);
                 let newest = calendars.nz.instant(1, DAY);
-                for midnight in calendar.midnights_around(change).into_iter().filter(|at| *at <= newest) {
+                for midnight in calendar
+                    .midnights_around(change)
+                    .into_iter()
+                    .filter(|at| *at <= newest)
+                {
                     self.pick(shops, midnight);
                 }
             }
@@ -230,9 +262,14 @@ impl Drawing<'_> {
         let (low, high) = template.cents;
         let cents = self.rng.between(u64::from(low), u64::from(high)) as i64;
         let now = self.calendars.now;
-        let first_seen = (at + self.rng.between(4 * 3600, 30 * 3600) as i64 * SECOND + 659).min(now);
+        let first_seen =
+            (at + self.rng.between(4 * 3600, 30 * 3600) as i64 * SECOND + 659).min(now);
         // Some rows are enriched a day after Akahu first saw them.
-        let last_changed = if self.rng.chance(30) { (first_seen + DAY + 1164).min(now) } else { first_seen };
+        let last_changed = if self.rng.chance(30) {
+            (first_seen + DAY + 1164).min(now)
+        } else {
+            first_seen
+        };
         self.rows.push(Row {
             number: self.base + self.rows.len() as u64,
             template,

@@ -1,4 +1,5 @@
-//! The spare person's accounts: legal but unusual values of every kind (docs/providers/akahu.md#accounts,
+//! The spare person's accounts: legal but unusual values of every kind
+//! (docs/providers/akahu.md#accounts,
 //! #transactions, #sandbox-choices).
 
 use super::holding::Holding;
@@ -14,7 +15,14 @@ pub(crate) static ACCOUNTS: &[Holding] = &[
             "meta":{"holder":"MRS A WILLIAMS","has_unlisted_holders":true}}"#,
         running: Some(73_310),
         synced: true,
-        plan: Plan { shops: SPENDING, spending: 220, times: Times::Mixed, days: (1, 90), pending: 2, ..QUIET },
+        plan: Plan {
+            shops: SPENDING,
+            spending: 220,
+            times: Times::Mixed,
+            days: (1, 90),
+            pending: 2,
+            ..QUIET
+        },
         odd: ROWS,
         odd_rows: OddRows::None,
     },
@@ -24,7 +32,11 @@ pub(crate) static ACCOUNTS: &[Holding] = &[
             "balance":{"currency":"NZD","current":-120},"meta":{"mystery":[1.10,null]},"new_member":{"deep":true}}"#,
         running: None,
         synced: true,
-        plan: Plan { shops: SPENDING, spending: 20, ..QUIET },
+        plan: Plan {
+            shops: SPENDING,
+            spending: 20,
+            ..QUIET
+        },
         odd: &[],
         odd_rows: OddRows::None,
     },
@@ -33,7 +45,12 @@ pub(crate) static ACCOUNTS: &[Holding] = &[
             "attributes":["TRANSACTIONS"],"meta":{"holder":"MRS A WILLIAMS"}}"#,
         running: None,
         synced: true,
-        plan: Plan { shops: SPENDING, spending: 10, times: Times::Mixed, ..QUIET },
+        plan: Plan {
+            shops: SPENDING,
+            spending: 10,
+            times: Times::Mixed,
+            ..QUIET
+        },
         odd: &[],
         odd_rows: OddRows::None,
     },
@@ -42,7 +59,14 @@ pub(crate) static ACCOUNTS: &[Holding] = &[
             "balance":{"currency":"NZD","current":-4300.59,"available":561.57,"limit":5000,"overdrawn":false}}"#,
         running: None,
         synced: true,
-        plan: Plan { shops: SPENDING, spending: 40, times: Times::UtcMidnight, days: (1, 600), pending: 1, ..QUIET },
+        plan: Plan {
+            shops: SPENDING,
+            spending: 40,
+            times: Times::UtcMidnight,
+            days: (1, 600),
+            pending: 1,
+            ..QUIET
+        },
         odd: &[],
         odd_rows: OddRows::None,
     },

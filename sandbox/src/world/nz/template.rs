@@ -1,8 +1,10 @@
-//! Templates of New Zealand rows: the text, type, category and amount range that all rows of one kind share.
+//! Templates of New Zealand rows: the text, type, category and amount range that all rows of one
+//! kind share.
 
 use super::nzfcc::{Code, named};
 
-/// The enrichment of a row: it has both a merchant and a category, or neither (docs/providers/akahu.md#transactions).
+/// The enrichment of a row: it has both a merchant and a category, or neither
+/// (docs/providers/akahu.md#transactions).
 #[derive(Debug)]
 pub(crate) struct Enriched {
     pub(crate) merchant: &'static str,
@@ -24,7 +26,8 @@ pub(crate) enum Meta {
         reference: &'static str,
         other_account: Option<&'static str>,
     },
-    /// A purchase in another currency. `rate` is how much of it one dollar buys, in ten-thousandths.
+    /// A purchase in another currency. `rate` is how much of it one dollar buys, in
+    /// ten-thousandths.
     Conversion {
         currency: &'static str,
         rate: i64,
@@ -47,7 +50,12 @@ pub(crate) struct Template {
 }
 
 /// A purchase in one of a shop's branches.
-pub(super) const fn shop(text: &'static str, merchant: &'static str, category: &str, cents: (u32, u32)) -> Template {
+pub(super) const fn shop(
+    text: &'static str,
+    merchant: &'static str,
+    category: &str,
+    cents: (u32, u32),
+) -> Template {
     enriched("EFTPOS", Meta::Card, true, text, merchant, category, cents)
 }
 
@@ -67,8 +75,21 @@ pub(super) const fn online(
 }
 
 /// A bill paid by direct debit.
-pub(super) const fn bill(text: &'static str, merchant: &'static str, category: &str, cents: (u32, u32)) -> Template {
-    enriched("DIRECT DEBIT", Meta::Nothing, false, text, merchant, category, cents)
+pub(super) const fn bill(
+    text: &'static str,
+    merchant: &'static str,
+    category: &str,
+    cents: (u32, u32),
+) -> Template {
+    enriched(
+        "DIRECT DEBIT",
+        Meta::Nothing,
+        false,
+        text,
+        merchant,
+        category,
+        cents,
+    )
 }
 
 const fn enriched(
@@ -80,23 +101,60 @@ const fn enriched(
     category: &str,
     cents: (u32, u32),
 ) -> Template {
-    let enriched = Some(Enriched { merchant, website: None, nzbn: None, code: named(category) });
-    Template { text, has_place, kind, enriched, cents, incoming: false, meta }
+    let enriched = Some(Enriched {
+        merchant,
+        website: None,
+        nzbn: None,
+        code: named(category),
+    });
+    Template {
+        text,
+        has_place,
+        kind,
+        enriched,
+        cents,
+        incoming: false,
+        meta,
+    }
 }
 
 /// A debit without enrichment.
 pub(super) const fn plain(kind: &'static str, text: &'static str, cents: (u32, u32)) -> Template {
-    Template { text, has_place: false, kind, enriched: None, cents, incoming: false, meta: Meta::Nothing }
+    Template {
+        text,
+        has_place: false,
+        kind,
+        enriched: None,
+        cents,
+        incoming: false,
+        meta: Meta::Nothing,
+    }
 }
 
 /// A credit without enrichment.
-pub(super) const fn incoming(kind: &'static str, text: &'static str, cents: (u32, u32)) -> Template {
-    Template { incoming: true, ..plain(kind, text, cents) }
+pub(super) const fn incoming(
+    kind: &'static str,
+    text: &'static str,
+    cents: (u32, u32),
+) -> Template {
+    Template {
+        incoming: true,
+        ..plain(kind, text, cents)
+    }
 }
 
 /// The three fields of a payment.
-pub(super) const fn fields(particulars: &'static str, code: &'static str, reference: &'static str) -> Meta {
-    Meta::Fields { particulars, code, reference, other_account: None }
+pub(super) const fn fields(
+    particulars: &'static str,
+    code: &'static str,
+    reference: &'static str,
+) -> Meta {
+    Meta::Fields {
+        particulars,
+        code,
+        reference,
+        other_account: None,
+    }
 }
 
 /// The fields of a payment, with the other party's account.
@@ -105,5 +163,10 @@ pub(super) const fn from_account(
     reference: &'static str,
     other_account: &'static str,
 ) -> Meta {
-    Meta::Fields { particulars, code: "", reference, other_account: Some(other_account) }
+    Meta::Fields {
+        particulars,
+        code: "",
+        reference,
+        other_account: Some(other_account),
+    }
 }

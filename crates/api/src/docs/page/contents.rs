@@ -99,43 +99,68 @@ struct Header {
 }
 
 impl Contents {
-    pub(super) fn new(document: &Value, paths: &[&str], public_url: &str, docs: &DocsPaths) -> Self {
+    pub(super) fn new(
+        document: &Value,
+        paths: &[&str],
+        public_url: &str,
+        docs: &DocsPaths,
+    ) -> Self {
         let groups = document["tags"].as_array().into_iter().flatten();
-        let headers = document["components"]["headers"].as_object().into_iter().flatten();
+        let headers = document["components"]["headers"]
+            .as_object()
+            .into_iter()
+            .flatten();
         Self {
             title: heading(&string(&document["info"]["title"])),
-            document: docs.document.map(|path| path.trim_start_matches(docs.folder).trim_start_matches('/')),
+            document: docs
+                .document
+                .map(|path| path.trim_start_matches(docs.folder).trim_start_matches('/')),
             version: string(&document["info"]["version"]),
             introduction: text(&document["info"]["description"]),
-            groups: groups.map(|tag| Group::new(document, paths, tag, (public_url, docs.folder))).collect(),
+            groups: groups
+                .map(|tag| Group::new(document, paths, tag, (public_url, docs.folder)))
+                .collect(),
             errors: Body::new(document, &document["components"]["schemas"]["ErrorBody"]),
-            headers: headers.map(|(name, header)| Header::new(name, header)).collect(),
+            headers: headers
+                .map(|(name, header)| Header::new(name, header))
+                .collect(),
         }
     }
 }
 
 /// The document's title says what the API is about, which a reader of the page knows.
 fn heading(title: &str) -> String {
-    format!("API reference{}", title.strip_prefix("Bellbird API").unwrap_or_default())
+    format!(
+        "API reference{}",
+        title.strip_prefix("Bellbird API").unwrap_or_default()
+    )
 }
 
 impl Group {
     fn new(document: &Value, paths: &[&str], tag: &Value, places: (&str, &str)) -> Self {
         let name = string(&tag["name"]);
         let methods = ["get", "post", "patch", "delete"];
-        let all =
-            paths.iter().flat_map(|path| methods.map(|method| ((*path, method), &document["paths"][path][method])));
+        let all = paths.iter().flat_map(|path| {
+            methods.map(|method| ((*path, method), &document["paths"][path][method]))
+        });
         let operations = all.filter(|(_, operation)| operation["tags"][0] == tag["name"]);
         let events = webhooks::types().map(|name| (name, &document["webhooks"][name]["post"]));
-        let events: Vec<_> = events.filter(|(_, event)| event["tags"][0] == tag["name"]).collect();
+        let events: Vec<_> = events
+            .filter(|(_, event)| event["tags"][0] == tag["name"])
+            .collect();
         Self {
             id: name.to_lowercase().replace(' ', "-"),
             description: text(&tag["description"]),
             operations: operations
                 .map(|(named, operation)| Operation::new(document, named, operation, places))
                 .collect(),
-            requests: events.first().map(|(_, event)| EventRequests::new(document, event)),
-            events: events.into_iter().map(|(name, event)| Event::new(document, name, event)).collect(),
+            requests: events
+                .first()
+                .map(|(_, event)| EventRequests::new(document, event)),
+            events: events
+                .into_iter()
+                .map(|(name, event)| Event::new(document, name, event))
+                .collect(),
             name,
         }
     }
@@ -147,8 +172,12 @@ impl EventRequests {
         let headers = headers.map(|header| schema::resolve(document, header));
         let responses = event["responses"].as_object().into_iter().flatten();
         Self {
-            headers: headers.map(|header| Header::new(&string(&header["name"]), header)).collect(),
-            responses: responses.map(|(status, response)| Response::new(status, response)).collect(),
+            headers: headers
+                .map(|header| Header::new(&string(&header["name"]), header))
+                .collect(),
+            responses: responses
+                .map(|(status, response)| Response::new(status, response))
+                .collect(),
         }
     }
 }
@@ -160,7 +189,10 @@ impl Event {
             summary: string(&event["summary"]),
             name,
             description: text(&event["description"]),
-            body: Body::new(document, &event["requestBody"]["content"]["application/json"]["schema"]),
+            body: Body::new(
+                document,
+                &event["requestBody"]["content"]["application/json"]["schema"],
+            ),
         }
     }
 }
@@ -174,19 +206,37 @@ impl Operation {
     ) -> Self {
         let parameters = operation["parameters"].as_array().into_iter().flatten();
         let parameters: Vec<_> = parameters.map(Parameter::new).collect();
-        let (in_path, in_query): (Vec<_>, Vec<_>) = parameters.iter().partition(|parameter| parameter.is_in_path);
+        let (in_path, in_query): (Vec<_>, Vec<_>) = parameters
+            .iter()
+            .partition(|parameter| parameter.is_in_path);
         let url_path = in_path.iter().fold(path.to_owned(), |path, parameter| {
-            path.replace(&format!("{{{}}}", parameter.name), parameter.example.as_deref().unwrap_or_default())
+            path.replace(
+                &format!("{{{}}}", parameter.name),
+                parameter.example.as_deref().unwrap_or_default(),
+            )
         });
         let query: Vec<_> = in_query
             .iter()
             .filter(|parameter| parameter.required)
-            .map(|parameter| format!("{}={}", parameter.name, parameter.example.as_deref().unwrap_or_default()))
+            .map(|parameter| {
+                format!(
+                    "{}={}",
+                    parameter.name,
+                    parameter.example.as_deref().unwrap_or_default()
+                )
+            })
             .collect();
-        let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
+        let query = if query.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", query.join("&"))
+        };
         let responses = operation["responses"].as_object().into_iter().flatten();
-        let (successes, errors): (Vec<_>, Vec<_>) = responses.partition(|(status, _)| status.starts_with('2'));
-        let (status, success) = successes.first().map_or(("200", &Value::Null), |(status, value)| (status, *value));
+        let (successes, errors): (Vec<_>, Vec<_>) =
+            responses.partition(|(status, _)| status.starts_with('2'));
+        let (status, success) = successes
+            .first()
+            .map_or(("200", &Value::Null), |(status, value)| (status, *value));
         let request = operation["requestBody"]["content"].get("application/json");
         Self {
             id: string(&operation["operationId"]),
@@ -201,8 +251,13 @@ impl Operation {
             parameters,
             url: format!("{public_url}{url_path}{query}"),
             success: Response::new(status, success),
-            body: success["content"].get("application/json").map(|content| Body::new(document, &content["schema"])),
-            errors: errors.into_iter().map(|(status, response)| Response::new(status, response)).collect(),
+            body: success["content"]
+                .get("application/json")
+                .map(|content| Body::new(document, &content["schema"])),
+            errors: errors
+                .into_iter()
+                .map(|(status, response)| Response::new(status, response))
+                .collect(),
         }
     }
 }
@@ -215,9 +270,21 @@ impl Parameter {
         let accepted = schema::values(schema);
         facts.extend((!accepted.is_empty()).then(|| format!("one of {}", accepted.join(", "))));
         facts.extend((schema["minLength"] == 1).then(|| "not empty".to_owned()));
-        facts.extend(schema.get("minimum").map(|minimum| format!("at least {minimum}")));
-        facts.extend(schema.get("maximum").map(|maximum| format!("at most {maximum}")));
-        facts.extend(schema.get("default").map(|default| format!("default {}", string(default))));
+        facts.extend(
+            schema
+                .get("minimum")
+                .map(|minimum| format!("at least {minimum}")),
+        );
+        facts.extend(
+            schema
+                .get("maximum")
+                .map(|maximum| format!("at most {maximum}")),
+        );
+        facts.extend(
+            schema
+                .get("default")
+                .map(|default| format!("default {}", string(default))),
+        );
         Self {
             ids_from: match name.as_str() {
                 "connectionId" => Some("/v1/connections"),
@@ -228,7 +295,10 @@ impl Parameter {
             facts: facts.join(", "),
             required: parameter["required"] == true,
             is_in_path: parameter["in"] == "path",
-            example: schema.get("default").is_none().then(|| string(&parameter["example"])),
+            example: schema
+                .get("default")
+                .is_none()
+                .then(|| string(&parameter["example"])),
             description: text(&parameter["description"]),
         }
     }
@@ -247,7 +317,10 @@ impl Response {
 
 impl Body {
     fn new(document: &Value, schema: &Value) -> Self {
-        Self { example: schema::example(document, schema), members: schema::members(document, schema) }
+        Self {
+            example: schema::example(document, schema),
+            members: schema::members(document, schema),
+        }
     }
 }
 
@@ -268,5 +341,7 @@ fn text(markdown: &Value) -> Text {
 
 /// A string itself, anything else as JSON.
 fn string(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,5 +1,5 @@
-//! The reference page `/docs`, rendered once from the OpenAPI document, with its style sheet, script and logo. The page
-//! loads nothing from other servers, and its script calls this API only.
+//! The reference page `/docs`, rendered once from the OpenAPI document, with its style sheet,
+//! script and logo. The page loads nothing from other servers, and its script calls this API only.
 
 mod contents;
 mod schema;
@@ -36,11 +36,17 @@ impl File {
     /// Renders the page. `public_url` begins the URLs of the `curl` lines.
     pub(crate) fn page(document: &Document, public_url: &str, docs: &DocsPaths) -> Self {
         let contents = Contents::new(document.value(), &document.paths, public_url, docs);
-        Self::new("text/html; charset=utf-8", &contents.render().unwrap_or_default())
+        Self::new(
+            "text/html; charset=utf-8",
+            &contents.render().unwrap_or_default(),
+        )
     }
 
     pub(crate) fn style() -> Self {
-        let style = concat!(include_str!("../../../../../assets/base.css"), include_str!("docs.css"));
+        let style = concat!(
+            include_str!("../../../../../assets/base.css"),
+            include_str!("docs.css")
+        );
         Self::new("text/css; charset=utf-8", style)
     }
 
@@ -49,27 +55,43 @@ impl File {
     }
 
     pub(crate) fn logo() -> Self {
-        Self::new("image/svg+xml", include_str!("../../../../../assets/bellbird.svg"))
+        Self::new(
+            "image/svg+xml",
+            include_str!("../../../../../assets/bellbird.svg"),
+        )
     }
 
     fn new(content_type: &'static str, content: &str) -> Self {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         // Writing to memory does not fail.
-        let gzip = encoder.write_all(content.as_bytes()).and_then(|()| encoder.finish()).unwrap_or_default();
-        Self { content_type, plain: Bytes::copy_from_slice(content.as_bytes()), gzip: gzip.into() }
+        let gzip = encoder
+            .write_all(content.as_bytes())
+            .and_then(|()| encoder.finish())
+            .unwrap_or_default();
+        Self {
+            content_type,
+            plain: Bytes::copy_from_slice(content.as_bytes()),
+            gzip: gzip.into(),
+        }
     }
 
     /// The file, as gzip if the client accepts it.
     pub(crate) fn response(&self, request: &HeaderMap) -> Response {
-        let accepted = request.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or("");
-        let gzip = accepted
-            .split(',')
-            .any(|coding| coding.trim().split(';').next() == Some("gzip") && !coding.ends_with("q=0"));
+        let accepted = request
+            .get(ACCEPT_ENCODING)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or("");
+        let gzip = accepted.split(',').any(|coding| {
+            coding.trim().split(';').next() == Some("gzip") && !coding.ends_with("q=0")
+        });
         let body = if gzip { &self.gzip } else { &self.plain };
         let mut response = Response::new(Body::from(body.clone()));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+        headers.insert(
+            CACHE_CONTROL,
+            HeaderValue::from_static("public, max-age=300"),
+        );
         headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(VARY, HeaderValue::from_static("accept-encoding"));

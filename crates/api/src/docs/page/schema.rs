@@ -1,4 +1,5 @@
-//! Schemas of the document as a reader needs them: an example, a list of members, and the kind of a value in words.
+//! Schemas of the document as a reader needs them: an example, a list of members, and the kind of a
+//! value in words.
 
 use serde_json::Value;
 
@@ -15,17 +16,32 @@ pub(super) struct Member {
 
 /// Follows a `$ref`.
 pub(super) fn resolve<'d>(document: &'d Value, schema: &'d Value) -> &'d Value {
-    let target = schema["$ref"].as_str().and_then(|target| document.pointer(target.trim_start_matches('#')));
+    let target = schema["$ref"]
+        .as_str()
+        .and_then(|target| document.pointer(target.trim_start_matches('#')));
     target.unwrap_or(schema)
 }
 
-/// Members in the order in which responses have them. JSON objects of the document are sorted, `required` is not.
+/// Members in the order in which responses have them. JSON objects of the document are sorted,
+/// `required` is not.
 fn members_of(schema: &Value) -> Vec<(&str, &Value, bool)> {
-    let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     let properties = schema["properties"].as_object();
-    let optional = properties.into_iter().flatten().filter(|(name, _)| !required.contains(&name.as_str()));
-    let first = required.iter().map(|name| (*name, &schema["properties"][*name], true));
-    first.chain(optional.map(|(name, member)| (name.as_str(), member, false))).collect()
+    let optional = properties
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| !required.contains(&name.as_str()));
+    let first = required
+        .iter()
+        .map(|name| (*name, &schema["properties"][*name], true));
+    first
+        .chain(optional.map(|(name, member)| (name.as_str(), member, false)))
+        .collect()
 }
 
 /// Every member of a body. An object's own members follow it.
@@ -37,7 +53,9 @@ pub(super) fn members(document: &Value, body: &Value) -> Vec<Member> {
 
 /// The forms that an object can have.
 fn forms(object: &Value) -> Vec<&Value> {
-    object["oneOf"].as_array().map_or_else(|| vec![object], |forms| forms.iter().collect())
+    object["oneOf"]
+        .as_array()
+        .map_or_else(|| vec![object], |forms| forms.iter().collect())
 }
 
 /// Members that several forms have are listed once.
@@ -50,23 +68,44 @@ fn collect(document: &Value, object: &Value, prefix: &str, members: &mut Vec<Mem
             known.values.extend(values(member));
             continue;
         }
-        let required = all_members().filter(|(other, _, required)| *other == name && *required).count();
-        let optional = if required == forms.len() { "" } else { ", optional" };
+        let required = all_members()
+            .filter(|(other, _, required)| *other == name && *required)
+            .count();
+        let optional = if required == forms.len() {
+            ""
+        } else {
+            ", optional"
+        };
         members.push(Member {
             kind: format!("{}{optional}", kind(member)),
             values: values(member),
             description: Text::new(member["description"].as_str().unwrap_or_default()),
             path: path.clone(),
         });
-        let (inner, separator) = if member["type"] == "array" { (&member["items"], "[].") } else { (member, ".") };
-        collect(document, resolve(document, inner), &format!("{path}{separator}"), members);
+        let (inner, separator) = if member["type"] == "array" {
+            (&member["items"], "[].")
+        } else {
+            (member, ".")
+        };
+        collect(
+            document,
+            resolve(document, inner),
+            &format!("{path}{separator}"),
+            members,
+        );
     }
 }
 
 /// The accepted values, if they are listed.
 pub(super) fn values(schema: &Value) -> Vec<String> {
     let values = schema["enum"].as_array().into_iter().flatten();
-    values.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect()
+    values
+        .map(|value| {
+            value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned)
+        })
+        .collect()
 }
 
 /// The type in words, as in `string or null (uuid)`.
@@ -78,12 +117,26 @@ pub(super) fn kind(schema: &Value) -> String {
         return format!("array of {}s", kind(&schema["items"]));
     }
     let types = match &schema["type"] {
-        Value::Array(types) => types.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+        Value::Array(types) => types
+            .iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join(" or "),
         one => one.as_str().unwrap_or("object").to_owned(),
     };
-    let alternatives = schema["anyOf"].as_array().into_iter().flatten().chain([schema]);
-    let formats: Vec<&str> = alternatives.filter_map(|schema| schema["format"].as_str()).collect();
-    if formats.is_empty() { types } else { format!("{types} ({})", formats.join(" or ")) }
+    let alternatives = schema["anyOf"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .chain([schema]);
+    let formats: Vec<&str> = alternatives
+        .filter_map(|schema| schema["format"].as_str())
+        .collect();
+    if formats.is_empty() {
+        types
+    } else {
+        format!("{types} ({})", formats.join(" or "))
+    }
 }
 
 /// An example of a body, indented. Optional members are left out.
@@ -109,7 +162,10 @@ fn write_example(document: &Value, schema: &Value, line: &str, text: &mut String
         text.push(']');
     } else {
         let mut separator = "{";
-        for (name, member, _) in members_of(schema).into_iter().filter(|(_, _, required)| *required) {
+        for (name, member, _) in members_of(schema)
+            .into_iter()
+            .filter(|(_, _, required)| *required)
+        {
             text.push_str(separator);
             text.push_str(&inner);
             text.push_str(&format!("\"{name}\": "));
@@ -150,13 +206,19 @@ mod tests {
     #[test]
     fn example_has_the_order_of_the_response() {
         let text = example(&document(), &json!({"$ref": "#/components/schemas/List"}));
-        assert_eq!(text, "{\n  \"rows\": [\n    {\n      \"amount\": \"-5.00\"\n    }\n  ],\n  \"next\": \"n\"\n}");
+        assert_eq!(
+            text,
+            "{\n  \"rows\": [\n    {\n      \"amount\": \"-5.00\"\n    }\n  ],\n  \"next\": \"n\"\n}"
+        );
     }
 
     #[test]
     fn members_of_inner_objects_follow_them() {
         let members = members(&document(), &json!({"$ref": "#/components/schemas/List"}));
-        let found: Vec<_> = members.iter().map(|member| (member.path.as_str(), member.kind.as_str())).collect();
+        let found: Vec<_> = members
+            .iter()
+            .map(|member| (member.path.as_str(), member.kind.as_str()))
+            .collect();
         let expected = [
             ("rows", "array of Row objects"),
             ("rows[].amount", "string"),
@@ -171,9 +233,21 @@ mod tests {
     fn members_of_several_forms_are_listed_once() {
         let change = json!({"$ref": "#/components/schemas/Change"});
         let members = members(&document(), &change);
-        let found: Vec<_> = members.iter().map(|member| (member.path.as_str(), member.kind.as_str())).collect();
-        assert_eq!(found, [("op", "string"), ("row", "Row object, optional"), ("row.amount", "string")]);
+        let found: Vec<_> = members
+            .iter()
+            .map(|member| (member.path.as_str(), member.kind.as_str()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("op", "string"),
+                ("row", "Row object, optional"),
+                ("row.amount", "string")
+            ]
+        );
         assert_eq!(members[0].values, ["upsert", "remove"]);
-        assert!(example(&document(), &change).starts_with("{\n  \"op\": \"upsert\",\n  \"row\": {"));
+        assert!(
+            example(&document(), &change).starts_with("{\n  \"op\": \"upsert\",\n  \"row\": {")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Descriptions. They are Markdown, of which the document uses paragraphs, `code` and **strong** text.
+//! Descriptions. They are Markdown, of which the document uses paragraphs, `code` and **strong**
+//! text.
 
 /// Paragraphs of spans.
 pub(super) struct Text(pub(super) Vec<Vec<Span>>);
@@ -12,7 +13,12 @@ pub(super) enum Span {
 
 impl Text {
     pub(super) fn new(markdown: &str) -> Self {
-        Self(markdown.split("\n\n").map(|paragraph| spans(&paragraph.replace('\n', " "))).collect())
+        Self(
+            markdown
+                .split("\n\n")
+                .map(|paragraph| spans(&paragraph.replace('\n', " ")))
+                .collect(),
+        )
     }
 }
 
@@ -23,7 +29,10 @@ fn spans(paragraph: &str) -> Vec<Span> {
             spans.push(Span::Code(part.to_owned()));
             continue;
         }
-        let parts = part.split("**").enumerate().filter(|(_, part)| !part.is_empty());
+        let parts = part
+            .split("**")
+            .enumerate()
+            .filter(|(_, part)| !part.is_empty());
         spans.extend(parts.map(|(at, part)| match at % 2 {
             0 => Span::Plain(part.to_owned()),
             _ => Span::Strong(part.to_owned()),
@@ -39,7 +48,9 @@ mod tests {
     #[test]
     fn paragraphs_code_and_strong_text_are_read() {
         let text = Text::new("**Limits.** See\n`X-RateLimit-*`.\n\n`**`");
-        let [first, second] = &text.0[..] else { panic!("two paragraphs") };
+        let [first, second] = &text.0[..] else {
+            panic!("two paragraphs")
+        };
         let limits = [
             Span::Strong("Limits.".to_owned()),
             Span::Plain(" See ".to_owned()),

@@ -1,9 +1,9 @@
-//! Reads the parameters of a request into a struct, and collects every missing, repeated, invalid and unknown one. All
-//! interfaces use it: for a query string, or for the members of a JSON object. The fuzz targets `query` and
-//! `interop` include this file by path.
+//! Reads the parameters of a request into a struct, and collects every missing, repeated, invalid
+//! and unknown one. All interfaces use it: for a query string, or for the members of a JSON object.
+//! The fuzz targets `query` and `interop` include this file by path.
 //!
-//! The struct derives `Deserialize`: the names of its fields are the known parameters. The error of a field's type
-//! completes the sentence "Must be".
+//! The struct derives `Deserialize`: the names of its fields are the known parameters. The error of
+//! a field's type completes the sentence "Must be".
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -15,8 +15,8 @@ use bellbird_domain::page::{self, PageLimits};
 use bellbird_domain::{AccountId, Bound, ConnectionId, Page};
 use serde::de::value::{CowStrDeserializer, SeqDeserializer, U64Deserializer};
 use serde::de::{
-    self, Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Unexpected,
-    Visitor,
+    self, Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer,
+    MapAccess, Unexpected, Visitor,
 };
 use serde_json::{Map, Value as Json};
 
@@ -34,7 +34,8 @@ const UNKNOWN_CHARS_MAX: usize = 60;
 pub enum RawParams<'r> {
     /// The query string of a URL.
     Query(&'r str),
-    /// The arguments of a tool. Null counts as absent, because models send it for what they leave out.
+    /// The arguments of a tool. Null counts as absent, because models send it for what they leave
+    /// out.
     Arguments(&'r Map<String, Json>),
     /// The body of a request. Null is a value, which only an `Option` within an `Option` takes.
     Body(&'r Members),
@@ -95,7 +96,8 @@ pub enum Fault {
     Invalid(String),
 }
 
-/// Reads the parameters. Unknown ones are faults, because a misspelled filter would select every row.
+/// Reads the parameters. Unknown ones are faults, because a misspelled filter would select every
+/// row.
 pub fn read<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, Faults> {
     let (params, faults) = read_fields(input);
     params.filter(|_| faults.unknown.is_empty()).ok_or(faults)
@@ -104,31 +106,52 @@ pub fn read<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, Faults> {
 /// As [`read`], but ignores unknown parameters, for programs that send some of their own.
 pub fn read_known<T: DeserializeOwned>(input: RawParams<'_>) -> Result<T, Faults> {
     let (params, faults) = read_fields(input);
-    params.ok_or(Faults { unknown: Vec::new(), ..faults })
+    params.ok_or(Faults {
+        unknown: Vec::new(),
+        ..faults
+    })
 }
 
 /// The parameters are absent if one of the known ones is at fault.
 fn read_fields<T: DeserializeOwned>(input: RawParams<'_>) -> (Option<T>, Faults) {
     let seen = Seen::default();
     let (mut known, mut start) = (Vec::new(), 0);
-    // A struct stops at its first wrong field. The next attempt starts behind it, so each attempt finds one more.
+    // A struct stops at its first wrong field. The next attempt starts behind it, so each attempt
+    // finds one more.
     let params = loop {
-        match T::deserialize(Fields { input, start, seen: &seen }) {
+        match T::deserialize(Fields {
+            input,
+            start,
+            seen: &seen,
+        }) {
             Ok(params) if known.is_empty() => break Some(params),
-            Err(Error { field: Some((at, name)), fault }) => {
+            Err(Error {
+                field: Some((at, name)),
+                fault,
+            }) => {
                 known.push((name, fault));
                 start = at + 1;
             }
             Ok(_) | Err(_) => break None,
         }
     };
-    (params, Faults { known, unknown: seen.unknown.into_inner(), names: seen.names.get() })
+    (
+        params,
+        Faults {
+            known,
+            unknown: seen.unknown.into_inner(),
+            names: seen.names.get(),
+        },
+    )
 }
 
 impl Faults {
     /// One text for each fault.
     pub fn details(&self) -> Vec<String> {
-        let known = self.known.iter().map(|(name, fault)| format!("{name}: {fault}"));
+        let known = self
+            .known
+            .iter()
+            .map(|(name, fault)| format!("{name}: {fault}"));
         let unknown = self.unknown.iter().take(UNKNOWN_MAX).map(|name| {
             let shown: String = name.chars().take(UNKNOWN_CHARS_MAX).collect();
             match nearest(&shown, self.names) {
@@ -148,7 +171,8 @@ fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
     (edits * 2 <= name.chars().count().max(nearest.len())).then_some(nearest)
 }
 
-/// How many characters to insert, delete or replace, without regard to case, to turn one text into the other.
+/// How many characters to insert, delete or replace, without regard to case, to turn one text into
+/// the other.
 fn edits(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut above: Vec<usize> = (0..=other.len()).collect();
@@ -168,14 +192,20 @@ impl From<Faults> for Problem {
     fn from(faults: Faults) -> Self {
         let is_date = |(name, _): &(&str, Fault)| DATE_PARAMETERS.contains(name);
         let message = if !faults.known.iter().any(is_date) {
-            let of_fault = faults.known.iter().find_map(|(name, fault)| fault.message(name));
+            let of_fault = faults
+                .known
+                .iter()
+                .find_map(|(name, fault)| fault.message(name));
             of_fault.map_or("Invalid query parameters".into(), Cow::from)
         } else if faults.unknown.is_empty() && faults.known.iter().all(is_date) {
             "Invalid date parameters".into()
         } else {
             "Invalid date parameters, and others".into()
         };
-        Self::BadRequest { message, details: faults.details() }
+        Self::BadRequest {
+            message,
+            details: faults.details(),
+        }
     }
 }
 
@@ -305,7 +335,10 @@ impl<'de> Deserializer<'de> for Fields<'_, '_> {
                     }
                 }
             }
-            RawParams::Body(Members { values: members, repeated }) => {
+            RawParams::Body(Members {
+                values: members,
+                repeated,
+            }) => {
                 for (name, value) in members {
                     match position(name) {
                         Some(at) if repeated.contains(name) => values[at] = Value::Twice,
@@ -316,7 +349,10 @@ impl<'de> Deserializer<'de> for Fields<'_, '_> {
             }
         }
         let fields = names.iter().zip(values).enumerate().skip(self.start);
-        visitor.visit_map(FieldAccess { fields, current: None })
+        visitor.visit_map(FieldAccess {
+            fields,
+            current: None,
+        })
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
@@ -340,8 +376,13 @@ where
 {
     type Error = Error;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
-        let Some((at, (name, value))) = self.fields.next() else { return Ok(None) };
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Error> {
+        let Some((at, (name, value))) = self.fields.next() else {
+            return Ok(None);
+        };
         self.current = Some(((at, name), value));
         // A derived struct accepts the index of a field in place of its name.
         let key: U64Deserializer<Error> = (at as u64).into_deserializer();
@@ -349,8 +390,13 @@ where
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        let Some((field, value)) = self.current.take() else { return Err(Fault::Missing.into()) };
-        seed.deserialize(value).map_err(|error| Error { field: Some(field), ..error })
+        let Some((field, value)) = self.current.take() else {
+            return Err(Fault::Missing.into());
+        };
+        seed.deserialize(value).map_err(|error| Error {
+            field: Some(field),
+            ..error
+        })
     }
 }
 
@@ -380,13 +426,16 @@ impl<'de> Deserializer<'de> for Value<'_> {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self {
             Self::Absent => visitor.visit_none(),
-            Self::Once(text) => visitor.visit_some::<CowStrDeserializer<'_, Error>>(text.into_deserializer()),
+            Self::Once(text) => {
+                visitor.visit_some::<CowStrDeserializer<'_, Error>>(text.into_deserializer())
+            }
             Self::Repeated(_) | Self::Twice => Err(Fault::Repeated.into()),
             Self::Json(value) => visitor.visit_some(JsonValue(value)),
         }
     }
 
-    /// A parameter of a query that may be given several times, such as a `Vec<String>`. Absent is the empty list.
+    /// A parameter of a query that may be given several times, such as a `Vec<String>`. Absent is
+    /// the empty list.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let texts = match self {
             Self::Absent => Vec::new(),
@@ -404,7 +453,8 @@ impl<'de> Deserializer<'de> for Value<'_> {
     }
 }
 
-/// A member of a JSON object, as far as parameters have such: no objects, and no numbers with a fraction.
+/// A member of a JSON object, as far as parameters have such: no objects, and no numbers with a
+/// fraction.
 struct JsonValue<'r>(&'r Json);
 
 impl<'de> IntoDeserializer<'de, Error> for JsonValue<'_> {
@@ -422,18 +472,32 @@ impl<'de> Deserializer<'de> for JsonValue<'_> {
         match self.0 {
             Json::Bool(value) => visitor.visit_bool(*value),
             Json::String(text) => visitor.visit_str(text),
-            Json::Array(items) => visitor.visit_seq(SeqDeserializer::<_, Error>::new(items.iter().map(JsonValue))),
+            Json::Array(items) => visitor.visit_seq(SeqDeserializer::<_, Error>::new(
+                items.iter().map(JsonValue),
+            )),
             // 50.0 is an integer of JSON Schema.
-            Json::Number(number) => match number.to_string().trim_end_matches(".0").parse::<i64>() {
-                Ok(number) => visitor.visit_i64(number),
-                Err(_) => Err(de::Error::invalid_type(Unexpected::Other("a number"), &visitor)),
-            },
-            Json::Null | Json::Object(_) => Err(de::Error::invalid_type(Unexpected::Other("an object"), &visitor)),
+            Json::Number(number) => {
+                match number.to_string().trim_end_matches(".0").parse::<i64>() {
+                    Ok(number) => visitor.visit_i64(number),
+                    Err(_) => Err(de::Error::invalid_type(
+                        Unexpected::Other("a number"),
+                        &visitor,
+                    )),
+                }
+            }
+            Json::Null | Json::Object(_) => Err(de::Error::invalid_type(
+                Unexpected::Other("an object"),
+                &visitor,
+            )),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.0.is_null() {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
     }
 
     serde::forward_to_deserialize_any! {
@@ -444,15 +508,18 @@ impl<'de> Deserializer<'de> for JsonValue<'_> {
 
 /// The names and values of a query string.
 fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
-    query.split('&').filter(|pair| !pair.is_empty()).filter_map(|pair| {
-        let bytes = pair.as_bytes();
-        if bytes.contains(&b'%') || bytes.contains(&b'+') {
-            return form_urlencoded::parse(bytes).next();
-        }
-        // Decoding goes byte by byte, and a long list of ids needs none.
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        Some((name.into(), value.into()))
-    })
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .filter_map(|pair| {
+            let bytes = pair.as_bytes();
+            if bytes.contains(&b'%') || bytes.contains(&b'+') {
+                return form_urlencoded::parse(bytes).next();
+            }
+            // Decoding goes byte by byte, and a long list of ids needs none.
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Some((name.into(), value.into()))
+        })
 }
 
 /// Passes the text of a parameter to `parse`.
@@ -487,22 +554,35 @@ pub struct Offset(u64);
 
 /// The page that a request asks for.
 #[must_use]
-pub fn page<const DEFAULT: u32, const MAX: u32>(limit: Option<Limit<DEFAULT, MAX>>, offset: Option<Offset>) -> Page {
-    Page { limit: limit.map_or(DEFAULT, |limit| limit.0), offset: offset.map_or(0, |offset| offset.0) }
+pub fn page<const DEFAULT: u32, const MAX: u32>(
+    limit: Option<Limit<DEFAULT, MAX>>,
+    offset: Option<Offset>,
+) -> Page {
+    Page {
+        limit: limit.map_or(DEFAULT, |limit| limit.0),
+        offset: offset.map_or(0, |offset| offset.0),
+    }
 }
 
 impl<'de, const DEFAULT: u32, const MAX: u32> Deserialize<'de> for Limit<DEFAULT, MAX> {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         let expected = |_| de::Error::custom(format_args!("an integer between 1 and {MAX}"));
-        let limits = PageLimits { default: DEFAULT, max: MAX };
-        parse_text(input, |text| page::parse_limit(text, limits).map(Self).map_err(expected))
+        let limits = PageLimits {
+            default: DEFAULT,
+            max: MAX,
+        };
+        parse_text(input, |text| {
+            page::parse_limit(text, limits).map(Self).map_err(expected)
+        })
     }
 }
 
 impl<'de> Deserialize<'de> for Offset {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         let expected = |_| de::Error::custom("an integer of at least 0");
-        parse_text(input, |text| page::parse_offset(text).map(Self).map_err(expected))
+        parse_text(input, |text| {
+            page::parse_offset(text).map(Self).map_err(expected)
+        })
     }
 }
 
@@ -513,11 +593,16 @@ pub struct DateBound(pub Bound);
 impl<'de> Deserialize<'de> for DateBound {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         const EXPECTED: &str = "a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-DDTHH:mm:ssZ)";
-        parse_text(input, |text| Bound::parse(text).map(Self).map_err(|_| de::Error::custom(EXPECTED)))
+        parse_text(input, |text| {
+            Bound::parse(text)
+                .map(Self)
+                .map_err(|_| de::Error::custom(EXPECTED))
+        })
     }
 }
 
-/// The id of a resource. `None` is text that is not an id, which the handler treats as an unknown one.
+/// The id of a resource. `None` is text that is not an id, which the handler treats as an unknown
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Id<T>(pub Option<T>);
 
@@ -531,8 +616,8 @@ impl<'de, T: FromStr> Deserialize<'de> for Id<T> {
 pub type ConnectionParam = Id<ConnectionId>;
 pub type AccountParam = Id<AccountId>;
 
-/// A list of account ids, sorted and without repetitions, so that their order makes no difference. `None` if one of
-/// them is not an id.
+/// A list of account ids, sorted and without repetitions, so that their order makes no difference.
+/// `None` if one of them is not an id.
 #[derive(Debug, Clone)]
 pub struct AccountIds(pub Option<Vec<AccountId>>);
 
@@ -551,7 +636,9 @@ impl<'de> Deserialize<'de> for AccountIds {
                     return Err(de::Error::invalid_length(distinct, &expected.as_str()));
                 }
             }
-            let ids = texts().map(str::parse).collect::<Result<Vec<AccountId>, _>>();
+            let ids = texts()
+                .map(str::parse)
+                .collect::<Result<Vec<AccountId>, _>>();
             Ok(Self(ids.ok().map(|mut ids| {
                 ids.sort_unstable();
                 ids.dedup();

@@ -29,9 +29,10 @@ const DATE: &str = "Must be a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-
 
 #[test]
 fn valid_queries_are_accepted() {
-    for query in
-        ["connectionId=a", "connectionId=a&from=2026-01-01&to=2026-01-31T00%3A00%3A00%2B11%3A00&limit=9999&offset=-0"]
-    {
+    for query in [
+        "connectionId=a",
+        "connectionId=a&from=2026-01-01&to=2026-01-31T00%3A00%3A00%2B11%3A00&limit=9999&offset=-0",
+    ] {
         assert_eq!(rejection(query), None, "{query}");
     }
 }
@@ -55,11 +56,20 @@ fn one_rejection_lists_all_details_in_order() {
 #[test]
 fn message_names_the_most_important_error() {
     assert_eq!(rejection("limit=1").unwrap().0, "connectionId is required");
-    assert_eq!(rejection("connectionId=").unwrap().0, "connectionId is required");
-    assert_eq!(rejection("connectionId=a&limit=").unwrap().0, "Invalid query parameters");
+    assert_eq!(
+        rejection("connectionId=").unwrap().0,
+        "connectionId is required"
+    );
+    assert_eq!(
+        rejection("connectionId=a&limit=").unwrap().0,
+        "Invalid query parameters"
+    );
     assert_eq!(
         rejection("connectionId=a&to=").unwrap(),
-        ("Invalid date parameters".to_owned(), vec![format!("to: {DATE}")])
+        (
+            "Invalid date parameters".to_owned(),
+            vec![format!("to: {DATE}")]
+        )
     );
 }
 
@@ -68,19 +78,36 @@ fn repeated_known_parameter_is_rejected() {
     let rejected = |query: &str| rejection(query).unwrap();
     assert_eq!(
         rejected("connectionId=a&connectionId=a"),
-        ("Invalid query parameters".to_owned(), vec!["connectionId: Must be given once".to_owned()])
+        (
+            "Invalid query parameters".to_owned(),
+            vec!["connectionId: Must be given once".to_owned()]
+        )
     );
-    assert_eq!(rejected("connectionId=a&limit=1&limit=1").1, ["limit: Must be given once"]);
+    assert_eq!(
+        rejected("connectionId=a&limit=1&limit=1").1,
+        ["limit: Must be given once"]
+    );
     assert_eq!(
         rejected("connectionId=a&from=2026-01-01&from=2026-01-01"),
-        ("Invalid date parameters".to_owned(), vec!["from: Must be given once".to_owned()])
+        (
+            "Invalid date parameters".to_owned(),
+            vec!["from: Must be given once".to_owned()]
+        )
     );
-    assert_eq!(rejected("connectionId=a&accountId=b&accountId=b").1, ["accountId: Must be given once"]);
+    assert_eq!(
+        rejected("connectionId=a&accountId=b&accountId=b").1,
+        ["accountId: Must be given once"]
+    );
 }
 
 #[test]
 fn unencoded_plus_is_read_as_a_space() {
-    assert_eq!(rejection("connectionId=a&from=2026-01-01T00:00:00+11:00").unwrap().1, [format!("from: {DATE}")]);
+    assert_eq!(
+        rejection("connectionId=a&from=2026-01-01T00:00:00+11:00")
+            .unwrap()
+            .1,
+        [format!("from: {DATE}")]
+    );
 }
 
 #[derive(Debug, serde::Deserialize)]
@@ -90,31 +117,52 @@ struct Ids {
 }
 
 fn ids(count: usize) -> Vec<String> {
-    (0..count).map(|id| format!("0191e7a0-7c3b-7def-8000-{id:012x}")).collect()
+    (0..count)
+        .map(|id| format!("0191e7a0-7c3b-7def-8000-{id:012x}"))
+        .collect()
 }
 
 #[test]
 fn id_lists_are_sorted_and_deduplicated() {
-    let read = |list: &str| read::<Ids>(RawParams::Query(&format!("accountIds={list}"))).unwrap().account_ids.0;
+    let read = |list: &str| {
+        read::<Ids>(RawParams::Query(&format!("accountIds={list}")))
+            .unwrap()
+            .account_ids
+            .0
+    };
     let three = ids(3);
     let sorted: Vec<AccountId> = three.iter().map(|id| id.parse().unwrap()).collect();
     let [a, b, c] = &*three else { unreachable!() };
-    assert_eq!(read(&format!("{c},,+{a}+,{b},{},", a.to_uppercase())), Some(sorted));
+    assert_eq!(
+        read(&format!("{c},,+{a}+,{b},{},", a.to_uppercase())),
+        Some(sorted)
+    );
     assert_eq!(read(&format!("{a},nonsense")), None);
-    let repeated = [ids(ACCOUNT_IDS_MAX), ids(ACCOUNT_IDS_MAX)].concat().join(",");
+    let repeated = [ids(ACCOUNT_IDS_MAX), ids(ACCOUNT_IDS_MAX)]
+        .concat()
+        .join(",");
     assert_eq!(read(&repeated).unwrap().len(), ACCOUNT_IDS_MAX);
 }
 
 #[test]
 fn id_lists_are_neither_empty_nor_too_long() {
     for query in ["", "accountIds", "accountIds=", "accountIds=+,+,"] {
-        let expected = ("accountIds is required".to_owned(), vec!["accountIds: Must be given".to_owned()]);
+        let expected = (
+            "accountIds is required".to_owned(),
+            vec!["accountIds: Must be given".to_owned()],
+        );
         assert_eq!(rejection_of::<Ids>(query), Some(expected), "{query:?}");
     }
     let many = format!("accountIds={}", ids(ACCOUNT_IDS_MAX + 1).join(","));
-    let expected = ("Too many accountIds".to_owned(), vec!["accountIds: Must be at most 100 ids".to_owned()]);
+    let expected = (
+        "Too many accountIds".to_owned(),
+        vec!["accountIds: Must be at most 100 ids".to_owned()],
+    );
     assert_eq!(rejection_of::<Ids>(&many), Some(expected));
-    assert_eq!(rejection_of::<Ids>("accountIds=a&accountIds=a").unwrap().1, ["accountIds: Must be given once"]);
+    assert_eq!(
+        rejection_of::<Ids>("accountIds=a&accountIds=a").unwrap().1,
+        ["accountIds: Must be given once"]
+    );
 }
 
 #[test]
@@ -135,7 +183,11 @@ struct Mixed {
 
 #[test]
 fn repeated_parameter_is_read_into_a_list() {
-    let read = |query| read_known::<Mixed>(RawParams::Query(query)).unwrap().account;
+    let read = |query| {
+        read_known::<Mixed>(RawParams::Query(query))
+            .unwrap()
+            .account
+    };
     assert_eq!(read("account=a&x=1&account=b&account="), ["a", "b", ""]);
     assert_eq!(read("account=a"), ["a"]);
     assert_eq!(read("").len(), 0);
@@ -146,12 +198,21 @@ fn unknown_parameter_names_the_one_that_is_meant() {
     let details = |query: &str| rejection(query).unwrap().1;
     for (query, expected) in [
         ("accountID=b", "accountID: unknown; did you mean accountId?"),
-        ("account_id=b", "account_id: unknown; did you mean accountId?"),
+        (
+            "account_id=b",
+            "account_id: unknown; did you mean accountId?",
+        ),
         ("form=2026-01-01", "form: unknown; did you mean from?"),
-        ("a%41=2", "aA: unknown; known are connectionId, accountId, from, to, limit, offset"),
+        (
+            "a%41=2",
+            "aA: unknown; known are connectionId, accountId, from, to, limit, offset",
+        ),
     ] {
         let (message, details) = rejection(&format!("connectionId=a&{query}")).unwrap();
-        assert_eq!((&*message, &*details), ("Invalid query parameters", &[expected.to_owned()][..]));
+        assert_eq!(
+            (&*message, &*details),
+            ("Invalid query parameters", &[expected.to_owned()][..])
+        );
     }
     assert_eq!(
         details("limit=0&cursr=1&from=x"),
@@ -162,10 +223,19 @@ fn unknown_parameter_names_the_one_that_is_meant() {
             "cursr: unknown; known are connectionId, accountId, from, to, limit, offset".to_owned(),
         ]
     );
-    assert_eq!(rejection_of::<Nothing>("a=1").unwrap().1, ["a: unknown; none is known here"]);
+    assert_eq!(
+        rejection_of::<Nothing>("a=1").unwrap().1,
+        ["a: unknown; none is known here"]
+    );
     let long = format!("{}=1", "é".repeat(1_000));
     assert!(rejection_of::<Nothing>(&long).unwrap().1[0].len() < 200);
-    assert_eq!(rejection_of::<Nothing>(&"x=1&".repeat(1_000)).unwrap().1.len(), UNKNOWN_MAX);
+    assert_eq!(
+        rejection_of::<Nothing>(&"x=1&".repeat(1_000))
+            .unwrap()
+            .1
+            .len(),
+        UNKNOWN_MAX
+    );
     assert!(read_known::<Mixed>(RawParams::Query("b=1&account=a")).is_ok());
 }
 
@@ -176,10 +246,18 @@ struct Nothing {}
 fn json_members_are_read_by_type() {
     let members = |json: &str| serde_json::from_str::<Map<String, Json>>(json).unwrap();
     let good = members(r#"{"account": ["a", "b"], "pending": false, "limit": 50.0, "from": null}"#);
-    let expected =
-        Mixed { account: vec!["a".to_owned(), "b".to_owned()], pending: Some(false), limit: Some(50), from: None };
-    assert_eq!(read::<Mixed>(RawParams::Arguments(&good)).unwrap(), expected);
-    let bad = members(r#"{"account": ["a", 1], "pending": "yes", "limit": 1.5, "from": {}, "other": 1}"#);
+    let expected = Mixed {
+        account: vec!["a".to_owned(), "b".to_owned()],
+        pending: Some(false),
+        limit: Some(50),
+        from: None,
+    };
+    assert_eq!(
+        read::<Mixed>(RawParams::Arguments(&good)).unwrap(),
+        expected
+    );
+    let bad =
+        members(r#"{"account": ["a", 1], "pending": "yes", "limit": 1.5, "from": {}, "other": 1}"#);
     let faults = read::<Mixed>(RawParams::Arguments(&bad)).unwrap_err();
     let names: Vec<&str> = faults.known.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["account", "pending", "limit", "from"]);
@@ -200,15 +278,31 @@ fn null_and_repeated_members_of_a_body_are_faults() {
         let members: Members = serde_json::from_str(json).unwrap();
         read::<Change>(RawParams::Body(&members)).map_err(|faults| faults.details())
     };
-    let change = |reference| Change { email: None, reference, events: vec!["a".to_owned()] };
+    let change = |reference| Change {
+        email: None,
+        reference,
+        events: vec!["a".to_owned()],
+    };
     assert_eq!(read(r#"{"events": ["a"]}"#), Ok(change(None)));
-    assert_eq!(read(r#"{"events": ["a"], "reference": null}"#), Ok(change(Some(None))));
-    assert_eq!(read(r#"{"events": ["a"], "reference": "b"}"#), Ok(change(Some(Some("b".to_owned())))));
-    let wrong =
-        r#"{"email": null, "reference": "a", "events": [], "reference": null, "events": ["a"], "x": 1, "x": 2}"#;
-    let expected = ["email: Must be a string", "reference: Must be given once", "events: Must be given once"];
+    assert_eq!(
+        read(r#"{"events": ["a"], "reference": null}"#),
+        Ok(change(Some(None)))
+    );
+    assert_eq!(
+        read(r#"{"events": ["a"], "reference": "b"}"#),
+        Ok(change(Some(Some("b".to_owned()))))
+    );
+    let wrong = r#"{"email": null, "reference": "a", "events": [], "reference": null, "events": ["a"], "x": 1, "x": 2}"#;
+    let expected = [
+        "email: Must be a string",
+        "reference: Must be given once",
+        "events: Must be given once",
+    ];
     let unknown = "x: unknown; known are email, reference, events";
-    assert_eq!(read(wrong).unwrap_err(), [&expected[..], &[unknown]].concat());
+    assert_eq!(
+        read(wrong).unwrap_err(),
+        [&expected[..], &[unknown]].concat()
+    );
     assert!(serde_json::from_str::<Members>("[]").is_err());
 }
 

@@ -13,9 +13,11 @@ use uuid::Uuid;
 
 use crate::front::Problem;
 
-/// Longest cursor, in characters, none of which a URL has to encode. Proxies such as nginx take request lines of 8 KiB.
+/// Longest cursor, in characters, none of which a URL has to encode. Proxies such as nginx take
+/// request lines of 8 KiB.
 const CHARS_MAX: usize = 7 * 1024;
-/// Rows that a cursor has room for. Between a sync and the read after it, the provider may leave so many out.
+/// Rows that a cursor has room for. Between a sync and the read after it, the provider may leave so
+/// many out.
 pub(super) const PENDING_MAX: usize = 200;
 /// What the seal is for.
 const PURPOSE: &str = "changes";
@@ -25,12 +27,14 @@ const PURPOSE: &str = "changes";
 pub(super) struct Progress {
     pub(super) connection: Uuid,
     pub(super) account: Option<Uuid>,
-    /// The restore of the database whose history the marks are of ([`bellbird_storage::SyncState::restore_id`]).
+    /// The restore of the database whose history the marks are of
+    /// ([`bellbird_storage::SyncState::restore_id`]).
     pub(super) restore_id: i64,
     pub(super) since: Since,
     /// Rows that the client is still to be given.
     pub(super) pending: Vec<Pending>,
-    /// When the cursor was made, in seconds. Pending rows are looked for once after each later sync.
+    /// When the cursor was made, in seconds. Pending rows are looked for once after each later
+    /// sync.
     pub(super) at: i64,
     /// Set while pages follow.
     pub(super) page: Option<PageProgress>,
@@ -55,23 +59,30 @@ pub(super) struct PageProgress {
     pub(super) gone: Option<String>,
     /// The position behind the last row that was given, [`Position`] as text.
     pub(super) rows: Option<String>,
-    /// Which rows of the day of that position the pages so far have: their number and the sum of their keys.
+    /// Which rows of the day of that position the pages so far have: their number and the sum of
+    /// their keys.
     pub(super) given: Option<(u32, u64)>,
 }
 
-/// A row that the client is still to be given. As text, its key, with `+` if the client never got the row, and `*` if
-/// it was missed.
+/// A row that the client is still to be given. As text, its key, with `+` if the client never got
+/// the row, and `*` if it was missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(super) struct Pending {
     pub(super) row: PendingRow,
-    /// The provider did not list it when one of the pages so far was read. Otherwise it was missed before the first.
+    /// The provider did not list it when one of the pages so far was read. Otherwise it was missed
+    /// before the first.
     is_missed: bool,
 }
 
 impl From<Pending> for String {
     fn from(Pending { row, is_missed }: Pending) -> Self {
-        format!("{}{}{}", row.key, if row.is_new { "+" } else { "" }, if is_missed { "*" } else { "" })
+        format!(
+            "{}{}{}",
+            row.key,
+            if row.is_new { "+" } else { "" },
+            if is_missed { "*" } else { "" }
+        )
     }
 }
 
@@ -81,29 +92,51 @@ impl TryFrom<String> for Pending {
     fn try_from(text: String) -> Result<Self, RowKeyError> {
         let unmarked = text.trim_end_matches('*');
         let key = unmarked.trim_end_matches('+');
-        let row = PendingRow { key: key.parse()?, is_new: key.len() < unmarked.len() };
-        Ok(Self { row, is_missed: unmarked.len() < text.len() })
+        let row = PendingRow {
+            key: key.parse()?,
+            is_new: key.len() < unmarked.len(),
+        };
+        Ok(Self {
+            row,
+            is_missed: unmarked.len() < text.len(),
+        })
     }
 }
 
 impl Progress {
-    pub(super) fn begin(connection: ConnectionId, account: Option<AccountId>, from: Bound, restore_id: i64) -> Self {
+    pub(super) fn begin(
+        connection: ConnectionId,
+        account: Option<AccountId>,
+        from: Bound,
+        restore_id: i64,
+    ) -> Self {
         let from = match from {
             Bound::Day(day) => day.to_string(),
             Bound::Instant(instant) => instant.to_string(),
         };
         let (connection, account) = (connection.uuid(), account.map(AccountId::uuid));
-        Self { connection, account, restore_id, since: Since::From(from), pending: Vec::new(), at: 0, page: None }
+        Self {
+            connection,
+            account,
+            restore_id,
+            since: Since::From(from),
+            pending: Vec::new(),
+            at: 0,
+            page: None,
+        }
     }
 
-    /// Adds rows that the provider did not list when a page was read. False, and nothing is added, if there are more
-    /// than a cursor has room for.
+    /// Adds rows that the provider did not list when a page was read. False, and nothing is added,
+    /// if there are more than a cursor has room for.
     pub(super) fn miss(&mut self, rows: Vec<PendingRow>) -> bool {
         let mut pending = self.pending.clone();
         for row in rows {
             match pending.iter_mut().find(|known| known.row.key == row.key) {
                 Some(known) => known.is_missed = true,
-                None => pending.push(Pending { row, is_missed: true }),
+                None => pending.push(Pending {
+                    row,
+                    is_missed: true,
+                }),
             }
         }
         let has_room = pending.len() <= PENDING_MAX;
@@ -116,7 +149,9 @@ impl Progress {
     /// After the last page, the rows that were missed are still to be given.
     pub(super) fn keep_missed(&mut self) {
         self.pending.retain(|pending| pending.is_missed);
-        self.pending.iter_mut().for_each(|pending| pending.is_missed = false);
+        self.pending
+            .iter_mut()
+            .for_each(|pending| pending.is_missed = false);
     }
 
     /// Opens a cursor of this user, for this connection and account.
@@ -131,22 +166,41 @@ impl Progress {
             let contents = storage.secrets().open_cursor(user, PURPOSE, &sealed)?;
             serde_json::from_slice::<Self>(&contents).ok()
         };
-        let opened = if cursor.len() <= CHARS_MAX { opened() } else { None };
+        let opened = if cursor.len() <= CHARS_MAX {
+            opened()
+        } else {
+            None
+        };
         let ids = (connection.uuid(), account.map(AccountId::uuid));
-        opened.filter(|progress| (progress.connection, progress.account) == ids).ok_or(Problem::InvalidCursor)
+        opened
+            .filter(|progress| (progress.connection, progress.account) == ids)
+            .ok_or(Problem::InvalidCursor)
     }
 
     pub(super) fn seal(&self, storage: &Storage, user: UserId) -> Result<String, Problem> {
         let contents = serde_json::to_vec(self).map_err(|_| Problem::Internal)?;
-        let sealed = storage.secrets().seal_cursor(user, PURPOSE, &contents).map_err(|_| Problem::Internal)?;
+        let sealed = storage
+            .secrets()
+            .seal_cursor(user, PURPOSE, &contents)
+            .map_err(|_| Problem::Internal)?;
         let cursor = URL_SAFE_NO_PAD.encode(sealed);
-        if cursor.len() <= CHARS_MAX { Ok(cursor) } else { Err(Problem::Internal) }
+        if cursor.len() <= CHARS_MAX {
+            Ok(cursor)
+        } else {
+            Err(Problem::Internal)
+        }
     }
 }
 
 impl PageProgress {
     pub(super) fn to(target: u32) -> Self {
-        Self { target, read_account: None, gone: None, rows: None, given: None }
+        Self {
+            target,
+            read_account: None,
+            gone: None,
+            rows: None,
+            given: None,
+        }
     }
 
     pub(super) fn gone(&self) -> Option<RowKey> {
@@ -154,7 +208,9 @@ impl PageProgress {
     }
 
     pub(super) fn rows(&self) -> Option<Position> {
-        self.rows.as_deref().and_then(|position| Position::from_str(position).ok())
+        self.rows
+            .as_deref()
+            .and_then(|position| Position::from_str(position).ok())
     }
 }
 
@@ -177,16 +233,30 @@ mod tests {
         let (connection_id, account_id) = (ConnectionId::new(), AccountId::new());
         let from = Bound::Instant(Timestamp::MIN);
         let mut progress = Progress::begin(connection_id, Some(account_id), from, i64::MIN);
-        let row = |number: usize| PendingRow { key: RowKey(number.to_be_bytes()), is_new: true };
+        let row = |number: usize| PendingRow {
+            key: RowKey(number.to_be_bytes()),
+            is_new: true,
+        };
         assert!(progress.miss((0..PENDING_MAX).map(row).collect()));
         assert!(!progress.miss(vec![row(PENDING_MAX)]), "no room");
-        let shown = Shown { connection_id, account_id: Some(account_id), rows: u32::MAX, digest: u64::MAX };
+        let shown = Shown {
+            connection_id,
+            account_id: Some(account_id),
+            rows: u32::MAX,
+            digest: u64::MAX,
+        };
         progress.at = i64::MIN;
         progress.page = Some(PageProgress {
             target: u32::MAX,
             read_account: Some(account_id.uuid()),
             gone: Some(RowKey([0xff; 8]).to_string()),
-            rows: Some(Position { instant: Timestamp::MIN, shown: Some(shown) }.to_string()),
+            rows: Some(
+                Position {
+                    instant: Timestamp::MIN,
+                    shown: Some(shown),
+                }
+                .to_string(),
+            ),
             given: Some((u32::MAX, u64::MAX)),
         });
         progress
@@ -202,16 +272,33 @@ mod tests {
 
     #[test]
     fn missed_rows_are_kept_once() {
-        let row = |number: u8| PendingRow { key: RowKey([number; 8]), is_new: number > 1 };
-        let mut progress = Progress { pending: Vec::new(), page: None, ..largest() };
+        let row = |number: u8| PendingRow {
+            key: RowKey([number; 8]),
+            is_new: number > 1,
+        };
+        let mut progress = Progress {
+            pending: Vec::new(),
+            page: None,
+            ..largest()
+        };
         assert!(progress.miss(vec![row(1), row(2)]));
         progress.keep_missed();
         // The next walk finds the first one, and misses the second one again, and another.
         assert!(progress.miss(vec![row(2), row(3)]));
         let text = serde_json::to_string(&progress).unwrap();
-        assert!(text.contains("\"0101010101010101\",\"0202020202020202+*\",\"0303030303030303+*\""), "{text}");
+        assert!(
+            text.contains("\"0101010101010101\",\"0202020202020202+*\",\"0303030303030303+*\""),
+            "{text}"
+        );
         let mut progress: Progress = serde_json::from_str(&text).unwrap();
         progress.keep_missed();
-        assert_eq!(progress.pending.iter().map(|pending| pending.row).collect::<Vec<_>>(), [row(2), row(3)]);
+        assert_eq!(
+            progress
+                .pending
+                .iter()
+                .map(|pending| pending.row)
+                .collect::<Vec<_>>(),
+            [row(2), row(3)]
+        );
     }
 }

@@ -28,14 +28,16 @@ pub(super) struct ChangesQuery {
     /// The connection to follow: an `id` from `/v1/connections`.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub(super) connection_id: ConnectionParam,
-    /// One account of the connection: an `id` from `/v1/accounts`. A cursor is for the account that it was made for.
+    /// One account of the connection: an `id` from `/v1/accounts`. A cursor is for the account that
+    /// it was made for.
     #[param(inline, example = "0191e7a0-91d4-7a01-8000-00aabbccddee")]
     pub(super) account_id: Option<AccountParam>,
     /// The `cursor` of the last response. Without it, the first copy.
     #[param(inline, value_type = Option<String>, example = "dGhlIHNlYWxlZCBwbGFjZSBvZiBhIGNsaWVudA")]
     pub(super) cursor: Option<String>,
-    /// How far back the first copy reaches: a date in the user's timezone, or a timestamp. It reaches back to
-    /// `watchedFrom` at least. Ignored with a cursor. Default: 30 days (720 hours) ago.
+    /// How far back the first copy reaches: a date in the user's timezone, or a timestamp. It
+    /// reaches back to `watchedFrom` at least. Ignored with a cursor. Default: 30 days (720 hours)
+    /// ago.
     #[param(inline, example = "2026-10-01")]
     pub(super) from: Option<DateBound>,
     /// Maximum number of entries, 1 to 500. Larger values are clamped.
@@ -50,7 +52,8 @@ pub(super) struct ChangesQuery {
 pub struct TransactionChanges<'a> {
     /// The changes, to be applied in this order.
     data: Vec<TransactionChange<'a>>,
-    /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction as the rows.
+    /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction
+    /// as the rows.
     #[schema(example = "dGhlIHNlYWxlZCBwbGFjZSBvZiBhIGNsaWVudA")]
     cursor: String,
     /// Whether to ask again at once.
@@ -68,7 +71,8 @@ pub struct TransactionChanges<'a> {
 pub struct TradeChanges<'a> {
     /// The changes, to be applied in this order.
     data: Vec<TradeChange<'a>>,
-    /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction as the rows.
+    /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction
+    /// as the rows.
     #[schema(example = "dGhlIHNlYWxlZCBwbGFjZSBvZiBhIGNsaWVudA")]
     cursor: String,
     /// Whether to ask again at once.

@@ -55,7 +55,11 @@ impl Place {
         } else {
             ""
         };
-        Some(format!("{} contains {}{advice}", self.name(), counted(&self.found, "nothing")))
+        Some(format!(
+            "{} contains {}{advice}",
+            self.name(),
+            counted(&self.found, "nothing")
+        ))
     }
 }
 
@@ -71,11 +75,19 @@ pub(super) struct Gap {
 
 impl Gap {
     pub(super) fn chosen(what: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { what: what.into(), reason: reason.into(), is_chosen: true }
+        Self {
+            what: what.into(),
+            reason: reason.into(),
+            is_chosen: true,
+        }
     }
 
     pub(super) fn failed(what: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { what: what.into(), reason: reason.into(), is_chosen: false }
+        Self {
+            what: what.into(),
+            reason: reason.into(),
+            is_chosen: false,
+        }
     }
 
     pub(super) fn failure(&self) -> Option<String> {
@@ -84,12 +96,23 @@ impl Gap {
 }
 
 /// Every value of every table.
-pub(super) async fn tables(storage: &Storage, searcher: &Searcher<'_>) -> anyhow::Result<Vec<Place>> {
+pub(super) async fn tables(
+    storage: &Storage,
+    searcher: &Searcher<'_>,
+) -> anyhow::Result<Vec<Place>> {
     let mut places = Vec::new();
     for name in storage.tables().await? {
         let mut search = searcher.search();
-        let rows = storage.visit_values(&name, &mut |value| search.add(value)).await?;
-        places.push(Place { part: "table", name, rows: Some(rows), bytes: None, found: search.counts() });
+        let rows = storage
+            .visit_values(&name, &mut |value| search.add(value))
+            .await?;
+        places.push(Place {
+            part: "table",
+            name,
+            rows: Some(rows),
+            bytes: None,
+            found: search.counts(),
+        });
     }
     Ok(places)
 }
@@ -110,14 +133,22 @@ pub(super) fn database_files(
     }
 }
 
-pub(super) fn logs(paths: &[PathBuf], searcher: &Searcher<'_>, places: &mut Vec<Place>, gaps: &mut Vec<Gap>) {
+pub(super) fn logs(
+    paths: &[PathBuf],
+    searcher: &Searcher<'_>,
+    places: &mut Vec<Place>,
+    gaps: &mut Vec<Gap>,
+) {
     if paths.is_empty() {
         gaps.push(Gap::chosen("log", "no --log"));
     }
     for path in paths {
         match file("log", path, searcher) {
             Ok(place) => places.push(place),
-            Err(error) => gaps.push(Gap::failed(format!("log {}", path.display()), error.to_string())),
+            Err(error) => gaps.push(Gap::failed(
+                format!("log {}", path.display()),
+                error.to_string(),
+            )),
         }
     }
 }
@@ -126,7 +157,13 @@ fn file(part: &'static str, path: &Path, searcher: &Searcher<'_>) -> io::Result<
     let mut search = searcher.search();
     let bytes = visit_file(path, &mut |block| search.add(block))?;
     let name = path.display().to_string();
-    Ok(Place { part, name, rows: None, bytes: Some(bytes), found: search.counts() })
+    Ok(Place {
+        part,
+        name,
+        rows: None,
+        bytes: Some(bytes),
+        found: search.counts(),
+    })
 }
 
 /// The memory of the service. Fails with what to do.
@@ -137,7 +174,9 @@ pub(super) async fn memory(
     searcher: &Searcher<'_>,
 ) -> Result<Vec<Place>, String> {
     if !cfg!(target_os = "linux") {
-        return Err("only Linux shows the memory of a process: leave it out with --no-memory".to_owned());
+        return Err(
+            "only Linux shows the memory of a process: leave it out with --no-memory".to_owned(),
+        );
     }
     let pid = match pid {
         Some(pid) => pid,
@@ -145,7 +184,9 @@ pub(super) async fn memory(
     };
     let mut regions: BTreeMap<String, (u64, Search<'_>)> = BTreeMap::new();
     let visited = visit_memory(pid, &mut |name, block| {
-        let (bytes, search) = regions.entry(name.to_owned()).or_insert_with(|| (0, searcher.search()));
+        let (bytes, search) = regions
+            .entry(name.to_owned())
+            .or_insert_with(|| (0, searcher.search()));
         *bytes += block.len() as u64;
         search.add(block);
     });
@@ -159,16 +200,25 @@ pub(super) async fn memory(
     })?;
     let places = regions.into_iter().map(|(name, (bytes, search))| {
         let name = format!("of process {pid}, {name}");
-        Place { part: "memory", name, rows: None, bytes: Some(bytes), found: search.counts() }
+        Place {
+            part: "memory",
+            name,
+            rows: None,
+            bytes: Some(bytes),
+            found: search.counts(),
+        }
     });
     Ok(places.collect())
 }
 
 /// The process of the instance that was read from.
 async fn process_of_service(url: &str, storage: Option<&Storage>) -> Result<u32, String> {
-    const ADVICE: &str = "name the service's process with --pid, or leave the memory out with --no-memory";
+    const ADVICE: &str =
+        "name the service's process with --pid, or leave the memory out with --no-memory";
     let running = match storage {
-        Some(storage) => instances::running(storage).await.map_err(|error| error.to_string())?,
+        Some(storage) => instances::running(storage)
+            .await
+            .map_err(|error| error.to_string())?,
         None => Vec::new(),
     };
     let port = port_of_service(url, &running).ok_or_else(|| {
@@ -178,23 +228,33 @@ async fn process_of_service(url: &str, storage: Option<&Storage>) -> Result<u32,
     })?;
     match listener_of(port) {
         Ok(Listener::Process(pid)) => Ok(pid),
-        Ok(Listener::Nobody) => Err(format!("no process of this machine listens on port {port}: {ADVICE}")),
+        Ok(Listener::Nobody) => Err(format!(
+            "no process of this machine listens on port {port}: {ADVICE}"
+        )),
         Ok(Listener::Hidden) => Err(format!(
             "the process that listens on port {port} belongs to another user: run this command as root, or leave the \
              memory out with --no-memory"
         )),
-        Err(error) => Err(format!("could not find the process that listens on port {port} ({error}): {ADVICE}")),
+        Err(error) => Err(format!(
+            "could not find the process that listens on port {port} ({error}): {ADVICE}"
+        )),
     }
 }
 
-/// The port of an instance on this machine: the one that the URL names, or the only one that runs. A URL may be that of
-/// a proxy.
+/// The port of an instance on this machine: the one that the URL names, or the only one that runs.
+/// A URL may be that of a proxy.
 fn port_of_service(url: &str, running: &[Instance]) -> Option<u16> {
     let named = local_port(url);
-    let here = || running.iter().filter(|instance| instances::is_here(instance));
+    let here = || {
+        running
+            .iter()
+            .filter(|instance| instances::is_here(instance))
+    };
     match running {
         [] => named,
-        _ if here().any(|instance| named.is_some() && local_port(&instance.api_url) == named) => named,
+        _ if here().any(|instance| named.is_some() && local_port(&instance.api_url) == named) => {
+            named
+        }
         [only] => here().next().and_then(|_| local_port(&only.api_url)),
         _ => None,
     }
@@ -204,8 +264,18 @@ fn port_of_service(url: &str, running: &[Instance]) -> Option<u16> {
 fn local_port(url: &str) -> Option<u16> {
     let url: http::Uri = url.parse().ok()?;
     let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
-    let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    is_local.then(|| url.port_u16().unwrap_or(if url.scheme_str() == Some("https") { 443 } else { 80 }))
+    let is_local = host == "localhost"
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback());
+    is_local.then(|| {
+        url.port_u16()
+            .unwrap_or(if url.scheme_str() == Some("https") {
+                443
+            } else {
+                80
+            })
+    })
 }
 
 #[cfg(test)]
@@ -237,7 +307,11 @@ mod tests {
     #[test]
     fn process_is_that_of_an_instance() {
         let this_machine = uname().nodename().to_string_lossy().into_owned();
-        let (one, two, away) = (instance(&this_machine, 81), instance(&this_machine, 82), instance("elsewhere", 83));
+        let (one, two, away) = (
+            instance(&this_machine, 81),
+            instance(&this_machine, 82),
+            instance("elsewhere", 83),
+        );
         let (direct, proxied) = ("http://127.0.0.1:82", "https://bank.example.com");
         for (url, running, port) in [
             (direct, vec![], Some(82)),
@@ -250,7 +324,10 @@ mod tests {
             (proxied, vec![away], None),
             (proxied, vec![], None),
         ] {
-            let urls: Vec<_> = running.iter().map(|instance| instance.api_url.as_str()).collect();
+            let urls: Vec<_> = running
+                .iter()
+                .map(|instance| instance.api_url.as_str())
+                .collect();
             assert_eq!(port_of_service(url, &running), port, "{url} {urls:?}");
         }
     }

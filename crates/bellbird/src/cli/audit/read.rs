@@ -40,25 +40,46 @@ pub(super) struct Read {
 impl Service {
     pub(super) fn new(url: &str, key: &ApiKey) -> anyhow::Result<Self> {
         let (pool, authorization) = connect(key).map_err(anyhow::Error::msg)?;
-        Ok(Self { pool, url: url.to_owned(), authorization })
+        Ok(Self {
+            pool,
+            url: url.to_owned(),
+            authorization,
+        })
     }
 
-    /// Adds the strings of all rows. Names of connections and accounts are added to what is known. Closes its
-    /// connections to the service, which may hold rows.
-    pub(super) async fn read_rows(self, known: &mut Vec<String>, strings: &mut Strings) -> anyhow::Result<Read> {
+    /// Adds the strings of all rows. Names of connections and accounts are added to what is known.
+    /// Closes its connections to the service, which may hold rows.
+    pub(super) async fn read_rows(
+        self,
+        known: &mut Vec<String>,
+        strings: &mut Strings,
+    ) -> anyhow::Result<Read> {
         let connections = self.json("/v1/connections").await?;
-        let connections = connections["data"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let connections = connections["data"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         known.extend(
-            connections.iter().filter_map(|connection| connection["institutionName"].as_str()).map(str::to_owned),
+            connections
+                .iter()
+                .filter_map(|connection| connection["institutionName"].as_str())
+                .map(str::to_owned),
         );
         self.add_account_names(known).await?;
-        let mut read = Read { connections: 0, rows: 0, gaps: Vec::new() };
+        let mut read = Read {
+            connections: 0,
+            rows: 0,
+            gaps: Vec::new(),
+        };
         for connection in connections {
-            let [id, category, status] =
-                ["id", "category", "status"].map(|member| connection[member].as_str().unwrap_or_default());
+            let [id, category, status] = ["id", "category", "status"]
+                .map(|member| connection[member].as_str().unwrap_or_default());
             let what = format!("connection {id}");
             if status != "active" {
-                read.gaps.push(Gap::chosen(what, format!("it is {status}, so reconnect it to have its rows searched")));
+                read.gaps.push(Gap::chosen(
+                    what,
+                    format!("it is {status}, so reconnect it to have its rows searched"),
+                ));
                 continue;
             }
             match self.add_rows(id, category, known, strings).await {
@@ -74,9 +95,21 @@ impl Service {
 
     async fn add_account_names(&self, known: &mut Vec<String>) -> anyhow::Result<()> {
         for offset in (0..).step_by(ACCOUNTS_LIMIT as usize) {
-            let page = self.json(&format!("/v1/accounts?limit={ACCOUNTS_LIMIT}&offset={offset}")).await?;
-            let accounts = page["data"].as_array().map(Vec::as_slice).unwrap_or_default();
-            known.extend(accounts.iter().filter_map(|account| account["name"].as_str()).map(str::to_owned));
+            let page = self
+                .json(&format!(
+                    "/v1/accounts?limit={ACCOUNTS_LIMIT}&offset={offset}"
+                ))
+                .await?;
+            let accounts = page["data"]
+                .as_array()
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            known.extend(
+                accounts
+                    .iter()
+                    .filter_map(|account| account["name"].as_str())
+                    .map(str::to_owned),
+            );
             if page["pagination"]["hasMore"] != true {
                 break;
             }
@@ -85,13 +118,32 @@ impl Service {
     }
 
     /// Reads a file, because the service caches no response of that.
-    async fn add_rows(&self, id: &str, category: &str, known: &[String], strings: &mut Strings) -> anyhow::Result<u64> {
-        let list = if category == "brokerage" { "trades" } else { "transactions" };
+    async fn add_rows(
+        &self,
+        id: &str,
+        category: &str,
+        known: &[String],
+        strings: &mut Strings,
+    ) -> anyhow::Result<u64> {
+        let list = if category == "brokerage" {
+            "trades"
+        } else {
+            "transactions"
+        };
         let from = Timestamp::now().checked_sub(SignedDuration::from_hours(24 * DAYS))?;
-        let body = self.get(&format!("/v1/export/{list}.jsonl?connectionId={id}&from={from:.0}")).await?;
+        let body = self
+            .get(&format!(
+                "/v1/export/{list}.jsonl?connectionId={id}&from={from:.0}"
+            ))
+            .await?;
         let mut rows = 0;
-        for line in body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let row: Value = serde_json::from_slice(line).ok().context("the service sent a row that is not JSON")?;
+        for line in body
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
+            let row: Value = serde_json::from_slice(line)
+                .ok()
+                .context("the service sent a row that is not JSON")?;
             strings.add_row(&row, known);
             rows += 1;
         }
@@ -109,7 +161,8 @@ impl Service {
     async fn get(&self, path: &str) -> anyhow::Result<Bytes> {
         loop {
             let sent = tokio::time::timeout(TIMEOUT, self.send(path)).await;
-            let (status, retry_after, body) = sent.map_err(|_| anyhow!("the service did not respond in time"))??;
+            let (status, retry_after, body) =
+                sent.map_err(|_| anyhow!("the service did not respond in time"))??;
             match (status, retry_after) {
                 (StatusCode::OK, _) => return Ok(body),
                 (StatusCode::TOO_MANY_REQUESTS, Some(seconds)) => {
@@ -130,7 +183,8 @@ impl Service {
             .header(AUTHORIZATION, self.authorization.clone())
             .body(Full::default())?;
         let response = self.pool.send(request).await;
-        let response = response.map_err(|_| anyhow!("the service at {url} does not respond: see {URL}"))?;
+        let response =
+            response.map_err(|_| anyhow!("the service at {url} does not respond: see {URL}"))?;
         let status = response.status();
         let retry_after = response.headers().get(RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());

@@ -20,17 +20,20 @@ use crate::failure::Failure;
 
 /// Print a link URL, at which a user links an institution in the browser.
 ///
-/// The provider's consent page asks for the user's consent and redirects to the console of the running service. Keep
-/// the URL secret: anyone who opens it can link institutions for this user, and remove connections. It works for 30
-/// minutes, for up to 20 starts. Without --provider, the page offers all providers, and every connection to renew or
-/// remove.
+/// The provider's consent page asks for the user's consent and redirects to the console of the
+/// running service. Keep the URL secret: anyone who opens it can link institutions for this user,
+/// and remove connections. It works for 30 minutes, for up to 20 starts. Without --provider, the
+/// page offers all providers, and every connection to renew or remove.
 ///
-/// With --return-url, it is a link session, as an app creates it: it connects once, then the browser goes to this URL
-/// with the session's id and the state. `bellbird connection link-status ID` shows its result.
+/// With --return-url, it is a link session, as an app creates it: it connects once, then the
+/// browser goes to this URL with the session's id and the state. `bellbird connection link-status
+/// ID` shows its result.
 #[derive(Debug, Args)]
-#[command(override_usage = "bellbird connection link --user <USER> [--provider <PROVIDER>]
+#[command(
+    override_usage = "bellbird connection link --user <USER> [--provider <PROVIDER>]
        bellbird connection link --reconnect <ID>
-       bellbird connection link ... --return-url <URL> [--state <TEXT>]")]
+       bellbird connection link ... --return-url <URL> [--state <TEXT>]"
+)]
 #[command(group(ArgGroup::new("target").args(["user", "reconnect"]).required(true)))]
 #[command(after_long_help = "Examples:
   bellbird connection link --user me@example.com --provider fiskil
@@ -73,31 +76,54 @@ pub(in super::super) struct LinkStatusArgs {
     format: JsonFlag,
 }
 
-pub(super) async fn run(storage: &Storage, connections: &Connections, args: &LinkArgs) -> anyhow::Result<()> {
+pub(super) async fn run(
+    storage: &Storage,
+    connections: &Connections,
+    args: &LinkArgs,
+) -> anyhow::Result<()> {
     let (user, to) = match (args.reconnect, &args.user) {
         (Some(id), _) => {
             let user = find(storage, id).await?.user_id;
             (
-                storage.users().find(user).await?.context("the connection's user was removed meanwhile")?,
+                storage
+                    .users()
+                    .find(user)
+                    .await?
+                    .context("the connection's user was removed meanwhile")?,
                 LinkTarget::Connection(id),
             )
         }
         (None, given) => {
-            let to = args.provider.as_deref().map_or(LinkTarget::UserChoice, LinkTarget::Provider);
-            (find_user(storage, given.as_deref().unwrap_or_default()).await?, to)
+            let to = args
+                .provider
+                .as_deref()
+                .map_or(LinkTarget::UserChoice, LinkTarget::Provider);
+            (
+                find_user(storage, given.as_deref().unwrap_or_default()).await?,
+                to,
+            )
         }
     };
     let links = connections.links();
     let (new_link, mut printed) = match args.return_url.as_deref() {
         None => (links.create_link(user.id, to).await?, json!({})),
         return_url => {
-            let session = NewLinkSession { return_url, state: args.state.as_deref() };
+            let session = NewLinkSession {
+                return_url,
+                state: args.state.as_deref(),
+            };
             let new_link = links.create_link_session(user.id, to, session).await?;
             let id = json!({"id": new_link.id});
             (new_link, id)
         }
     };
-    actor::record(storage, "link.create", user.id, Some(new_link.id.to_string())).await?;
+    actor::record(
+        storage,
+        "link.create",
+        user.id,
+        Some(new_link.id.to_string()),
+    )
+    .await?;
     let url = new_link.url.expose_secret();
     (printed["url"], printed["expiresAt"]) = (json!(url), json!(new_link.expires_at));
     let mut advice = format!(
@@ -105,7 +131,10 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Lin
         user.email
     );
     if args.return_url.is_some() {
-        advice.push_str(&format!("\nIts result: bellbird connection link-status {}", new_link.id));
+        advice.push_str(&format!(
+            "\nIts result: bellbird connection link-status {}",
+            new_link.id
+        ));
     }
     output::print_secret(args.format, &printed, url, &advice)
 }
@@ -113,13 +142,30 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Lin
 pub(super) async fn status(connections: &Connections, args: &LinkStatusArgs) -> anyhow::Result<()> {
     let found = connections.links().find_link_session(args.id).await?;
     let session = found.ok_or_else(|| {
-        Failure::not_found(format!("there is no link session {}, or it expired more than a day ago", args.id))
+        Failure::not_found(format!(
+            "there is no link session {}, or it expired more than a day ago",
+            args.id
+        ))
     })?;
     output::print(args.format, &session, |session| {
-        let LinkSession { status, connection_ids, reason, expires_at, .. } = session;
+        let LinkSession {
+            status,
+            connection_ids,
+            reason,
+            expires_at,
+            ..
+        } = session;
         let mut pairs = vec![("status", status.to_string())];
-        pairs.extend(connection_ids.iter().map(|id| ("connection", id.to_string())));
-        pairs.extend(reason.as_ref().map(|reason| ("reason", format!("{}: {}", reason.code, reason.message))));
+        pairs.extend(
+            connection_ids
+                .iter()
+                .map(|id| ("connection", id.to_string())),
+        );
+        pairs.extend(
+            reason
+                .as_ref()
+                .map(|reason| ("reason", format!("{}: {}", reason.code, reason.message))),
+        );
         pairs.push(("expires", output::format_instant(Some(*expires_at))));
         output::details(&pairs)
     })

@@ -39,8 +39,8 @@ pub(super) enum ConnectionCommand {
     Import(ImportArgs),
     /// List connections with their users, including those with a pending removal.
     ///
-    /// A connection with a pending removal appears only in this list, until its consent is withdrawn at the provider.
-    /// The list shows the last error of the withdrawal.
+    /// A connection with a pending removal appears only in this list, until its consent is
+    /// withdrawn at the provider. The list shows the last error of the withdrawal.
     #[command(after_long_help = "Example:
   bellbird connection list --user me@example.com")]
     List(UserFilter),
@@ -51,12 +51,13 @@ pub(super) enum ConnectionCommand {
 
 /// Import existing consents of a user from a provider.
 ///
-/// The credentials are one JSON object with members of the provider; an error lists the expected members. Without the
-/// member that names a single consent, the command imports all consents that the credentials cover.
+/// The credentials are one JSON object with members of the provider; an error lists the expected
+/// members. Without the member that names a single consent, the command imports all consents that
+/// the credentials cover.
 ///
-/// The credentials are read from a file or standard input, because other users of the machine can see arguments. The
-/// command works while the service is running and returns when the accounts are imported. Importing the same consent
-/// again renews its credentials and keeps all ids.
+/// The credentials are read from a file or standard input, because other users of the machine can
+/// see arguments. The command works while the service is running and returns when the accounts are
+/// imported. Importing the same consent again renews its credentials and keeps all ids.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   echo '{\"endUserId\": \"eu_123\"}' |
@@ -91,8 +92,8 @@ pub(super) struct ShowArgs {
     format: JsonFlag,
 }
 
-/// A connection as `list --json` prints it: as the API shows it, with its user, the number of its accounts and its
-/// pending removal.
+/// A connection as `list --json` prints it: as the API shows it, with its user, the number of its
+/// accounts and its pending removal.
 #[derive(Serialize)]
 struct ListedConnection<'a> {
     user: &'a str,
@@ -103,8 +104,8 @@ struct ListedConnection<'a> {
     removal: Option<&'a PendingRemoval>,
 }
 
-/// What `show --json` prints: the connection as the API shows it, its user, its sync state, its accounts, and its
-/// history with the oldest change first.
+/// What `show --json` prints: the connection as the API shows it, its user, its sync state, its
+/// accounts, and its history with the oldest change first.
 #[derive(Serialize)]
 struct ShownConnection<'a> {
     user: &'a str,
@@ -115,12 +116,15 @@ struct ShownConnection<'a> {
     history: &'a [AuditRow],
 }
 
-pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    settings: &SettingArgs,
+    command: ConnectionCommand,
+) -> anyhow::Result<ExitCode> {
     let settings = settings.load(None)?;
     let storage = match &command {
-        ConnectionCommand::Import(_) | ConnectionCommand::Sync(_) | ConnectionCommand::Remove(_) => {
-            wiring::open_sealed_storage(&settings).await?
-        }
+        ConnectionCommand::Import(_)
+        | ConnectionCommand::Sync(_)
+        | ConnectionCommand::Remove(_) => wiring::open_sealed_storage(&settings).await?,
         ConnectionCommand::Link(_)
         | ConnectionCommand::LinkStatus(_)
         | ConnectionCommand::List(_)
@@ -129,9 +133,15 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
     let console = console_url(&settings, &storage).await?;
     let connections = Wiring::new(&settings, &storage)?.connections(console.as_deref());
     let result = match command {
-        ConnectionCommand::Link(args) => link::run(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
-        ConnectionCommand::LinkStatus(args) => link::status(&connections, &args).await.map(|()| ExitCode::SUCCESS),
-        ConnectionCommand::Import(args) => import(&storage, &connections, &args).await.map(|()| ExitCode::SUCCESS),
+        ConnectionCommand::Link(args) => link::run(&storage, &connections, &args)
+            .await
+            .map(|()| ExitCode::SUCCESS),
+        ConnectionCommand::LinkStatus(args) => link::status(&connections, &args)
+            .await
+            .map(|()| ExitCode::SUCCESS),
+        ConnectionCommand::Import(args) => import(&storage, &connections, &args)
+            .await
+            .map(|()| ExitCode::SUCCESS),
         ConnectionCommand::List(args) => list(&storage, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Show(args) => show(&storage, &args).await.map(|()| ExitCode::SUCCESS),
         ConnectionCommand::Sync(args) => sync::run(&storage, &connections, &args).await,
@@ -141,35 +151,69 @@ pub(super) async fn run(settings: &SettingArgs, command: ConnectionCommand) -> a
     result
 }
 
-/// The URL of the console for links: `console.public_url`, else that of an instance on this machine, which may
-/// listen elsewhere than these settings say.
-pub(super) async fn console_url(settings: &Settings, storage: &Storage) -> anyhow::Result<Option<String>> {
+/// The URL of the console for links: `console.public_url`, else that of an instance on this
+/// machine, which may listen elsewhere than these settings say.
+pub(super) async fn console_url(
+    settings: &Settings,
+    storage: &Storage,
+) -> anyhow::Result<Option<String>> {
     if settings.console.public_url.is_some() {
         return Ok(service::expected_url(&settings.console));
     }
     let here = instances::on_this_machine(storage, Role::Console).await?;
-    Ok(here.map(|instance| instance.console_url).or_else(|| service::expected_url(&settings.console)))
+    Ok(here
+        .map(|instance| instance.console_url)
+        .or_else(|| service::expected_url(&settings.console)))
 }
 
-async fn import(storage: &Storage, connections: &Connections, args: &ImportArgs) -> anyhow::Result<()> {
+async fn import(
+    storage: &Storage,
+    connections: &Connections,
+    args: &ImportArgs,
+) -> anyhow::Result<()> {
     let credentials = arguments::read_secret(&args.credentials, "the credentials")?;
     let provider = provider_of(&credentials, args.provider.as_deref())?;
     let user = find_user(storage, &args.user).await?;
-    let imported = connections.imports().import(user.id, &provider, &credentials).await?;
+    let imported = connections
+        .imports()
+        .import(user.id, &provider, &credentials)
+        .await?;
     for connection in &imported.connections {
-        actor::record(storage, "connection.import", user.id, Some(connection.id.to_string())).await?;
+        actor::record(
+            storage,
+            "connection.import",
+            user.id,
+            Some(connection.id.to_string()),
+        )
+        .await?;
     }
     for skipped in &imported.skipped {
-        output::note(&format!("{} was not imported: {}", skipped.institution_name, skipped.reason));
+        output::note(&format!(
+            "{} was not imported: {}",
+            skipped.institution_name, skipped.reason
+        ));
     }
-    let views: Vec<_> = imported.connections.iter().map(ConnectionView::from).collect();
+    let views: Vec<_> = imported
+        .connections
+        .iter()
+        .map(ConnectionView::from)
+        .collect();
     output::print(args.format, &views, |views| table(views.iter()))
 }
 
 impl ListedConnection<'_> {
     fn row(&self) -> [String; 8] {
         let [institution, provider, status, ends, refreshed, id] = row(&self.connection);
-        [self.user.to_owned(), institution, provider, self.accounts.to_string(), status, ends, refreshed, id]
+        [
+            self.user.to_owned(),
+            institution,
+            provider,
+            self.accounts.to_string(),
+            status,
+            ends,
+            refreshed,
+            id,
+        ]
     }
 }
 
@@ -184,9 +228,17 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     // Pending removals come last, and only from `removals`: the two reads are not one transaction.
     listed.retain(|connection| connection.status != ConnectionStatus::Deleting);
     let others = listed.iter().map(|connection| (connection, None));
-    let pending = removals.iter().map(|removal| (&removal.connection, Some(removal)));
+    let pending = removals
+        .iter()
+        .map(|removal| (&removal.connection, Some(removal)));
     let accounts = storage.accounts().count().await?;
-    let emails: BTreeMap<_, _> = storage.users().list().await?.into_iter().map(|user| (user.id, user.email)).collect();
+    let emails: BTreeMap<_, _> = storage
+        .users()
+        .list()
+        .await?
+        .into_iter()
+        .map(|user| (user.id, user.email))
+        .collect();
     let views: Vec<_> = others
         .chain(pending)
         .map(|(connection, removal)| ListedConnection {
@@ -202,11 +254,24 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
                 .to_owned();
         }
         let mut text = output::table(
-            ["user", "institution", "provider", "accounts", "status", "consent ends", "refreshed", "id"],
+            [
+                "user",
+                "institution",
+                "provider",
+                "accounts",
+                "status",
+                "consent ends",
+                "refreshed",
+                "id",
+            ],
             views.iter().map(ListedConnection::row),
         );
         for removal in &removals {
-            text = format!("{text}\n\n{} is being removed: {}", removal.connection.id, removal_status(removal));
+            text = format!(
+                "{text}\n\n{} is being removed: {}",
+                removal.connection.id,
+                removal_status(removal)
+            );
         }
         text
     })
@@ -226,14 +291,26 @@ fn removal_status(removal: &PendingRemoval) -> String {
 
 async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     let connection = find(storage, args.id).await?;
-    let accounts = storage.accounts().list_of_connection(connection.user_id, connection.id).await?;
+    let accounts = storage
+        .accounts()
+        .list_of_connection(connection.user_id, connection.id)
+        .await?;
     let history = storage.connections().list_audit(connection.id).await?;
-    let sync = storage.syncs().find(connection.user_id, connection.id).await?;
+    let sync = storage
+        .syncs()
+        .find(connection.user_id, connection.id)
+        .await?;
     let user = email_of(storage, connection.user_id).await?;
     if args.format.json {
         let accounts = accounts.iter().map(AccountView::from).collect();
         let (connection, sync) = (ConnectionView::from(&connection), sync.as_ref());
-        let shown = ShownConnection { user: &user, connection, sync, accounts, history: &history };
+        let shown = ShownConnection {
+            user: &user,
+            connection,
+            sync,
+            accounts,
+            history: &history,
+        };
         return output::print(args.format, &shown, |_| String::new());
     }
     let text = output::details(&[
@@ -242,52 +319,113 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         ("provider", connection.provider.clone()),
         ("institution", connection.institution_name.clone()),
         ("status", connection.status.to_string()),
-        ("consent ends", output::format_instant(connection.consent_expires_at)),
-        ("refreshed", output::format_instant(connection.last_refreshed_at)),
-        ("synced", output::format_instant(sync.as_ref().and_then(|sync| sync.synced_at))),
-        ("next sync", output::format_instant(sync.as_ref().and_then(|sync| sync.next_at))),
+        (
+            "consent ends",
+            output::format_instant(connection.consent_expires_at),
+        ),
+        (
+            "refreshed",
+            output::format_instant(connection.last_refreshed_at),
+        ),
+        (
+            "synced",
+            output::format_instant(sync.as_ref().and_then(|sync| sync.synced_at)),
+        ),
+        (
+            "next sync",
+            output::format_instant(sync.as_ref().and_then(|sync| sync.next_at)),
+        ),
         (
             "unreadable",
-            sync.as_ref().and_then(|sync| sync.unreadable.as_ref()).map_or_else(|| "-".to_owned(), unreadable),
+            sync.as_ref()
+                .and_then(|sync| sync.unreadable.as_ref())
+                .map_or_else(|| "-".to_owned(), unreadable),
         ),
-        ("last error", sync.and_then(|sync| sync.last_error).unwrap_or_else(|| "-".to_owned())),
-        ("created", output::format_instant(Some(connection.created_at))),
+        (
+            "last error",
+            sync.and_then(|sync| sync.last_error)
+                .unwrap_or_else(|| "-".to_owned()),
+        ),
+        (
+            "created",
+            output::format_instant(Some(connection.created_at)),
+        ),
     ]);
     let rows = accounts.iter().map(|account| {
-        let number = account.number.as_ref().map_or("-", |number| number.as_str()).to_owned();
+        let number = account
+            .number
+            .as_ref()
+            .map_or("-", |number| number.as_str())
+            .to_owned();
         let currency = account.currency.to_string();
-        [account.name.clone(), account.account_type.to_string(), number, currency, account.id.to_string()]
+        [
+            account.name.clone(),
+            account.account_type.to_string(),
+            number,
+            currency,
+            account.id.to_string(),
+        ]
     });
     let table = output::table(["account", "type", "number", "currency", "id"], rows);
-    let status = |status: Option<ConnectionStatus>| status.map_or_else(|| "-".to_owned(), |status| status.to_string());
-    let steps = history
-        .iter()
-        .map(|row| [output::format_instant(Some(row.at)), status(row.from), status(row.to), row.cause.clone()]);
+    let status = |status: Option<ConnectionStatus>| {
+        status.map_or_else(|| "-".to_owned(), |status| status.to_string())
+    };
+    let steps = history.iter().map(|row| {
+        [
+            output::format_instant(Some(row.at)),
+            status(row.from),
+            status(row.to),
+            row.cause.clone(),
+        ]
+    });
     let steps = output::table(["at", "from", "to", "cause"], steps);
     output::print_text(&format!("{text}\n\n{table}\n\n{steps}"))
 }
 
 /// Describes the rows that the last sync could not read.
 pub(super) fn unreadable(rows: &UnreadableRows) -> String {
-    let UnreadableRows { count, reason, since } = rows;
+    let UnreadableRows {
+        count,
+        reason,
+        since,
+    } = rows;
     let rows = output::count((*count).into(), "row", "rows");
-    format!("{rows} ({reason}), the oldest of {}", since.strftime("%Y-%m-%d"))
+    format!(
+        "{rows} ({reason}), the oldest of {}",
+        since.strftime("%Y-%m-%d")
+    )
 }
 
 pub(super) async fn find(storage: &Storage, id: ConnectionId) -> anyhow::Result<Connection> {
     let found = storage.connections().find_any(id).await?;
     found.ok_or_else(|| {
-        Failure::not_found(format!("there is no connection {id}: `bellbird connection list` shows the ids"))
+        Failure::not_found(format!(
+            "there is no connection {id}: `bellbird connection list` shows the ids"
+        ))
     })
 }
 
 /// The user's e-mail address, or a dash if the user was removed meanwhile.
 async fn email_of(storage: &Storage, user: UserId) -> anyhow::Result<String> {
-    Ok(storage.users().find(user).await?.map_or_else(|| "-".to_owned(), |user| user.email))
+    Ok(storage
+        .users()
+        .find(user)
+        .await?
+        .map_or_else(|| "-".to_owned(), |user| user.email))
 }
 
 fn table<'v>(views: impl Iterator<Item = &'v ConnectionView<'v>>) -> String {
-    output::table(["institution", "provider", "status", "consent ends", "refreshed", "id"], views.map(row))
+    output::table(
+        [
+            "institution",
+            "provider",
+            "status",
+            "consent ends",
+            "refreshed",
+            "id",
+        ],
+        views.map(row),
+    )
 }
 
 fn row(view: &ConnectionView<'_>) -> [String; 6] {
@@ -301,10 +439,14 @@ fn row(view: &ConnectionView<'_>) -> [String; 6] {
     ]
 }
 
-/// Returns the requested provider, or the one in the credentials. If both are given, they must be equal.
+/// Returns the requested provider, or the one in the credentials. If both are given, they must be
+/// equal.
 fn provider_of(credentials: &SecretString, requested: Option<&str>) -> anyhow::Result<String> {
-    let Ok(serde_json::Value::Object(object)) = serde_json::from_str(credentials.expose_secret()) else {
-        bail!("the credentials are not a JSON object: see the example in `bellbird connection import --help`");
+    let Ok(serde_json::Value::Object(object)) = serde_json::from_str(credentials.expose_secret())
+    else {
+        bail!(
+            "the credentials are not a JSON object: see the example in `bellbird connection import --help`"
+        );
     };
     let named = match object.get("provider") {
         None => None,
@@ -316,6 +458,8 @@ fn provider_of(credentials: &SecretString, requested: Option<&str>) -> anyhow::R
             bail!("the credentials are for the provider {named}, not for {requested}")
         }
         (Some(name), _) | (None, Some(name)) => Ok(name.to_owned()),
-        (None, None) => bail!("the credentials do not name their provider: pass it with --provider"),
+        (None, None) => {
+            bail!("the credentials do not name their provider: pass it with --provider")
+        }
     }
 }

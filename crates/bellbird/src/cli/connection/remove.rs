@@ -1,4 +1,5 @@
-//! `bellbird connection remove`: withdraws the consent of a connection at its provider and deletes its data.
+//! `bellbird connection remove`: withdraws the consent of a connection at its provider and deletes
+//! its data.
 
 use std::process::ExitCode;
 
@@ -18,9 +19,10 @@ use super::{email_of, find};
 
 /// Remove a connection: withdraw its consent at the provider and delete its data.
 ///
-/// The command shows what it removes, and asks. The connection is hidden immediately. If its consent cannot be
-/// withdrawn now, the command prints the error and exits with status 1. A running service then retries until it
-/// succeeds, and `connection list` shows the pending removal. Run the command again to retry immediately.
+/// The command shows what it removes, and asks. The connection is hidden immediately. If its
+/// consent cannot be withdrawn now, the command prints the error and exits with status 1. A running
+/// service then retries until it succeeds, and `connection list` shows the pending removal. Run the
+/// command again to retry immediately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird connection remove 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --dry-run
@@ -30,8 +32,9 @@ pub(in super::super) struct RemoveArgs {
     #[arg(value_parser = arguments::connection_id)]
     id: ConnectionId,
 
-    /// Remove the connection only here; the consent stays active until the user withdraws it at the provider. Use it
-    /// when a provider is permanently unreachable, or when the master key of the credentials is lost
+    /// Remove the connection only here; the consent stays active until the user withdraws it at the
+    /// provider. Use it when a provider is permanently unreachable, or when the master key of the
+    /// credentials is lost
     #[arg(long)]
     local_only: bool,
 
@@ -69,10 +72,17 @@ struct RemovedConnection<'a> {
     error: Option<ErrorView>,
 }
 
-pub(super) async fn run(storage: &Storage, connections: &Connections, args: &RemoveArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    storage: &Storage,
+    connections: &Connections,
+    args: &RemoveArgs,
+) -> anyhow::Result<ExitCode> {
     let connection = find(storage, args.id).await?;
     let user = email_of(storage, connection.user_id).await?;
-    let accounts = storage.accounts().list_of_connection(connection.user_id, connection.id).await?;
+    let accounts = storage
+        .accounts()
+        .list_of_connection(connection.user_id, connection.id)
+        .await?;
     let description = describe(&connection, &user, &accounts, args.local_only);
     let plan = PlannedRemoval {
         connection: ConnectionView::from(&connection),
@@ -103,9 +113,19 @@ fn describe(connection: &Connection, user: &str, accounts: &[Account], local_onl
         ("user", user.to_owned()),
         ("institution", connection.institution_name.clone()),
         ("status", connection.status.to_string()),
-        ("accounts", if names.is_empty() { "none".to_owned() } else { names }),
+        (
+            "accounts",
+            if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names
+            },
+        ),
         ("withdraws", withdrawn),
-        ("deletes", "the connection, its accounts, its fingerprints and its webhook events".to_owned()),
+        (
+            "deletes",
+            "the connection, its accounts, its fingerprints and its webhook events".to_owned(),
+        ),
     ])
 }
 
@@ -115,10 +135,17 @@ async fn remove(
     args: &RemoveArgs,
     connection: &Connection,
 ) -> anyhow::Result<ExitCode> {
-    // Hidden with its row in the audit, whatever becomes of the rest. A repeated command finds it hidden.
+    // Hidden with its row in the audit, whatever becomes of the rest. A repeated command finds it
+    // hidden.
     let mut change = actor::begin_change(storage, Timestamp::now()).await?;
     if change.hide_connection(connection.user_id, args.id).await? {
-        actor::commit(change, "connection.remove", connection.user_id, Some(args.id.to_string())).await?;
+        actor::commit(
+            change,
+            "connection.remove",
+            connection.user_id,
+            Some(args.id.to_string()),
+        )
+        .await?;
     } else {
         drop(change);
     }
@@ -129,7 +156,11 @@ async fn remove(
     };
     let name = &connection.institution_name;
     let (mut pending, mut error) = (None, None);
-    if let Removal::Waiting { reason, next_attempt_at } = &outcome {
+    if let Removal::Waiting {
+        reason,
+        next_attempt_at,
+    } = &outcome
+    {
         pending = storage.removals().find(connection.user_id, args.id).await?;
         let retry_at = match next_attempt_at {
             Some(next) => format!("at {}", output::format_instant(Some(*next))),
@@ -142,7 +173,11 @@ async fn remove(
     }
     let removed = outcome == Removal::Done;
     let view = RemovedConnection {
-        connection: ConnectionView::from(pending.as_ref().map_or(connection, |pending| &pending.connection)),
+        connection: ConnectionView::from(
+            pending
+                .as_ref()
+                .map_or(connection, |pending| &pending.connection),
+        ),
         removed,
         consent_withdrawn: removed && !args.local_only,
         removal: pending.as_ref(),

@@ -23,13 +23,13 @@ const CONCURRENCY_MAX: usize = 4;
 
 /// Sync connections now and create webhook events for new and changed rows.
 ///
-/// A sync refreshes the accounts and the status of a connection, and reads its recent transactions or trades. It stores
-/// keyed hashes of these rows to recognise new and changed ones later. A running service delivers the events to the
-/// user's webhook endpoints.
+/// A sync refreshes the accounts and the status of a connection, and reads its recent transactions
+/// or trades. It stores keyed hashes of these rows to recognise new and changed ones later. A
+/// running service delivers the events to the user's webhook endpoints.
 ///
-/// The command waits until the syncs are finished. If the service is already syncing a connection, the command waits
-/// for that sync first. It exits with status 1 if a sync fails or if the connection ID is not active. With --all or
-/// --user, inactive connections are only reported.
+/// The command waits until the syncs are finished. If the service is already syncing a connection,
+/// the command waits for that sync first. It exits with status 1 if a sync fails or if the
+/// connection ID is not active. With --all or --user, inactive connections are only reported.
 #[derive(Debug, Args)]
 #[command(override_usage = "bellbird connection sync <ID>
        bellbird connection sync --user <USER>
@@ -62,10 +62,19 @@ struct FailedSync<'a> {
     synced: &'a [&'a SyncReport],
 }
 
-pub(super) async fn run(storage: &Storage, connections: &Connections, args: &SyncArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    storage: &Storage,
+    connections: &Connections,
+    args: &SyncArgs,
+) -> anyhow::Result<ExitCode> {
     let targets = match (args.id, &args.user) {
         (Some(id), _) => vec![find(storage, id).await?],
-        (None, Some(user)) => storage.connections().list(find_user(storage, user).await?.id).await?,
+        (None, Some(user)) => {
+            storage
+                .connections()
+                .list(find_user(storage, user).await?.id)
+                .await?
+        }
         (None, None) => storage.connections().list_all().await?,
     };
     if let (Some(id), [one]) = (args.id, &targets[..])
@@ -73,9 +82,18 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
     {
         bail!("connection {id} is being removed and cannot be synced");
     }
-    let targets: Vec<_> = targets.into_iter().filter(|one| one.status != ConnectionStatus::Deleting).collect();
+    let targets: Vec<_> = targets
+        .into_iter()
+        .filter(|one| one.status != ConnectionStatus::Deleting)
+        .collect();
     for one in &targets {
-        actor::record(storage, "connection.sync", one.user_id, Some(one.id.to_string())).await?;
+        actor::record(
+            storage,
+            "connection.sync",
+            one.user_id,
+            Some(one.id.to_string()),
+        )
+        .await?;
     }
     let synced = sync_all(connections, &targets).await;
 
@@ -90,17 +108,31 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
                         "{name} ({}) is {} and was not synced: run `bellbird connection link --reconnect {}`",
                         connection.id, report.status, connection.id
                     );
-                    if args.id.is_some() { errors.push(text) } else { output::note(&text) }
+                    if args.id.is_some() {
+                        errors.push(text)
+                    } else {
+                        output::note(&text)
+                    }
                 }
             }
             // The connection was removed meanwhile.
             Err(ConnectionsError::NotFound) if args.id.is_none() => {}
-            Err(error) => errors.push(format!("{name} ({}) could not be synced: {error}", connection.id)),
+            Err(error) => errors.push(format!(
+                "{name} ({}) could not be synced: {error}",
+                connection.id
+            )),
         }
     }
     match ErrorView::of(&errors) {
         Some(error) if args.format.json => {
-            output::print(args.format, &FailedSync { error, synced: &reports }, |_| String::new())?;
+            output::print(
+                args.format,
+                &FailedSync {
+                    error,
+                    synced: &reports,
+                },
+                |_| String::new(),
+            )?;
         }
         _ => output::print(args.format, &reports, |reports| text(reports, &targets))?,
     }
@@ -111,12 +143,20 @@ pub(super) async fn run(storage: &Storage, connections: &Connections, args: &Syn
 }
 
 /// Says which endpoints will not get the events of these syncs.
-async fn note_undelivered(storage: &Storage, reports: &[&SyncReport], targets: &[Connection]) -> anyhow::Result<()> {
+async fn note_undelivered(
+    storage: &Storage,
+    reports: &[&SyncReport],
+    targets: &[Connection],
+) -> anyhow::Result<()> {
     let with_changes = |one: &&Connection| {
         let of_it = reports.iter().find(|report| report.connection_id == one.id);
         of_it.is_some_and(|report| report.new_count + report.updated_count > 0)
     };
-    let users: BTreeSet<_> = targets.iter().filter(with_changes).map(|one| one.user_id).collect();
+    let users: BTreeSet<_> = targets
+        .iter()
+        .filter(with_changes)
+        .map(|one| one.user_id)
+        .collect();
     for user in users {
         for obstacle in advice::obstacles(storage, user).await? {
             output::note(&obstacle);
@@ -126,12 +166,21 @@ async fn note_undelivered(storage: &Storage, reports: &[&SyncReport], targets: &
 }
 
 /// Syncs a few connections at a time. Returns the results in the order of `targets`.
-async fn sync_all(connections: &Connections, targets: &[Connection]) -> Vec<Result<SyncReport, ConnectionsError>> {
-    let mut progress = Progress::new("connections synced", u64::try_from(targets.len()).unwrap_or(u64::MAX));
+async fn sync_all(
+    connections: &Connections,
+    targets: &[Connection],
+) -> Vec<Result<SyncReport, ConnectionsError>> {
+    let mut progress = Progress::new(
+        "connections synced",
+        u64::try_from(targets.len()).unwrap_or(u64::MAX),
+    );
     progress.add(0);
     let mut running = JoinSet::new();
     let mut pending = targets.iter().enumerate();
-    let mut synced: Vec<_> = targets.iter().map(|_| Err(ConnectionsError::Busy)).collect();
+    let mut synced: Vec<_> = targets
+        .iter()
+        .map(|_| Err(ConnectionsError::Busy))
+        .collect();
     loop {
         while running.len() < CONCURRENCY_MAX
             && let Some((index, connection)) = pending.next()
@@ -139,7 +188,9 @@ async fn sync_all(connections: &Connections, targets: &[Connection]) -> Vec<Resu
             let (connections, user, id) = (connections.clone(), connection.user_id, connection.id);
             running.spawn(async move { (index, connections.syncs().run(user, id).await) });
         }
-        let Some(done) = running.join_next().await else { return synced };
+        let Some(done) = running.join_next().await else {
+            return synced;
+        };
         if let Ok((index, result)) = done {
             synced[index] = result;
         }
@@ -152,10 +203,24 @@ fn text(reports: &[&SyncReport], targets: &[Connection]) -> String {
         return "No connections to sync.".to_owned();
     }
     let rows = reports.iter().map(|report| {
-        let name = targets.iter().find(|one| one.id == report.connection_id).map_or("-", |one| &one.institution_name);
-        let counts = [report.new_count, report.updated_count, report.events].map(|count| count.to_string());
+        let name = targets
+            .iter()
+            .find(|one| one.id == report.connection_id)
+            .map_or("-", |one| &one.institution_name);
+        let counts =
+            [report.new_count, report.updated_count, report.events].map(|count| count.to_string());
         let [new, updated, events] = counts;
-        [name.to_owned(), report.status.to_string(), new, updated, events, report.connection_id.to_string()]
+        [
+            name.to_owned(),
+            report.status.to_string(),
+            new,
+            updated,
+            events,
+            report.connection_id.to_string(),
+        ]
     });
-    output::table(["institution", "status", "new", "updated", "events", "id"], rows)
+    output::table(
+        ["institution", "status", "new", "updated", "events", "id"],
+        rows,
+    )
 }

@@ -1,4 +1,5 @@
-//! Checks of the doctor for connections that users must reconnect, and consents that they should renew.
+//! Checks of the doctor for connections that users must reconnect, and consents that they should
+//! renew.
 
 use bellbird_domain::ConnectionStatus;
 use bellbird_storage::{BrokenConnection, EndingConsent, Storage, StorageError};
@@ -20,9 +21,18 @@ pub(super) async fn check(checks: &mut Checks, storage: &Storage) {
 
 async fn check_ending(checks: &mut Checks, storage: &Storage) -> Result<(), StorageError> {
     let now = Timestamp::now();
-    let count: u64 = storage.connections().count_ending(now).await?.values().sum();
-    for EndingConsent { id, user_email, institution_name, expires_at } in
-        storage.connections().list_ending(now, SHOWN_MAX).await?
+    let count: u64 = storage
+        .connections()
+        .count_ending(now)
+        .await?
+        .values()
+        .sum();
+    for EndingConsent {
+        id,
+        user_email,
+        institution_name,
+        expires_at,
+    } in storage.connections().list_ending(now, SHOWN_MAX).await?
     {
         let detail = format!(
             "the consent of {user_email} for {institution_name} ends at {}; to renew it, send the user the link of \
@@ -32,8 +42,16 @@ async fn check_ending(checks: &mut Checks, storage: &Storage) -> Result<(), Stor
         checks.add(NAME, Verdict::Note, detail);
     }
     if count > u64::from(SHOWN_MAX) {
-        let more = output::count(count - u64::from(SHOWN_MAX), "more consent ends", "more consents end");
-        checks.add(NAME, Verdict::Note, format!("{more} within 14 days; see `bellbird connection list`"));
+        let more = output::count(
+            count - u64::from(SHOWN_MAX),
+            "more consent ends",
+            "more consents end",
+        );
+        checks.add(
+            NAME,
+            Verdict::Note,
+            format!("{more} within 14 days; see `bellbird connection list`"),
+        );
     }
     Ok(())
 }
@@ -44,13 +62,21 @@ async fn check_statuses(checks: &mut Checks, storage: &Storage) -> Result<(), St
         match counted.status {
             ConnectionStatus::Active => active += counted.count,
             ConnectionStatus::Deleting => {}
-            ConnectionStatus::Invalidated | ConnectionStatus::PendingMfa | ConnectionStatus::Revoked => {
+            ConnectionStatus::Invalidated
+            | ConnectionStatus::PendingMfa
+            | ConnectionStatus::Revoked => {
                 broken += counted.count;
             }
         }
     }
-    for BrokenConnection { id, user_email, institution_name, status, since, .. } in
-        storage.connections().list_broken(SHOWN_MAX).await?
+    for BrokenConnection {
+        id,
+        user_email,
+        institution_name,
+        status,
+        since,
+        ..
+    } in storage.connections().list_broken(SHOWN_MAX).await?
     {
         let since = output::format_instant(since);
         let detail = format!(
@@ -61,7 +87,11 @@ async fn check_statuses(checks: &mut Checks, storage: &Storage) -> Result<(), St
     }
     if broken > u64::from(SHOWN_MAX) {
         let more = broken - u64::from(SHOWN_MAX);
-        checks.add(NAME, Verdict::Note, format!("{more} more must be reconnected; see `bellbird connection list`"));
+        checks.add(
+            NAME,
+            Verdict::Note,
+            format!("{more} more must be reconnected; see `bellbird connection list`"),
+        );
     }
     checks.add(NAME, Verdict::Ok, format!("{active} active"));
     Ok(())

@@ -12,7 +12,8 @@ use crate::config::{Origin, Settings};
 
 const NAME: &str = "files";
 
-/// Users to whom the file does not belong, nor to their group. A group may be the operator's choice.
+/// Users to whom the file does not belong, nor to their group. A group may be the operator's
+/// choice.
 const OTHERS: u32 = 0o007;
 
 pub(super) fn check(checks: &mut Checks, settings: &Settings) {
@@ -20,23 +21,33 @@ pub(super) fn check(checks: &mut Checks, settings: &Settings) {
     files.extend(secret_files(settings));
     let mut all_closed = true;
     for path in files {
-        let Ok(metadata) = std::fs::metadata(&path) else { continue };
+        let Ok(metadata) = std::fs::metadata(&path) else {
+            continue;
+        };
         let mode = metadata.permissions().mode() & 0o777;
         if mode & OTHERS != 0 {
             all_closed = false;
             let path = path.display();
-            let detail = format!("every user of this machine may open {path} (mode {mode:04o}): run `chmod o= {path}`");
+            let detail = format!(
+                "every user of this machine may open {path} (mode {mode:04o}): run `chmod o= {path}`"
+            );
             checks.add(NAME, Verdict::Note, detail);
         }
     }
     if all_closed {
-        checks.add(NAME, Verdict::Ok, "database, settings and keys are closed to other users of this machine");
+        checks.add(
+            NAME,
+            Verdict::Ok,
+            "database, settings and keys are closed to other users of this machine",
+        );
     }
 }
 
 /// The files of SQLite.
 pub(in crate::cli) fn database_files(settings: &Settings) -> BTreeSet<PathBuf> {
-    let Some(path) = Storage::sqlite_path(settings.database.url.expose_secret()) else { return BTreeSet::new() };
+    let Some(path) = Storage::sqlite_path(settings.database.url.expose_secret()) else {
+        return BTreeSet::new();
+    };
     let with_end = |end: &&str| {
         let mut path = path.clone().into_os_string();
         path.push(end);
@@ -48,7 +59,9 @@ pub(in crate::cli) fn database_files(settings: &Settings) -> BTreeSet<PathBuf> {
 /// Settings files with a secret in them, and files of one secret.
 fn secret_files(settings: &Settings) -> BTreeSet<PathBuf> {
     let has_password = !settings.database.url.expose_secret().starts_with("sqlite:");
-    let names = Settings::secret_names().into_iter().filter(|name| has_password || name != "database.url");
+    let names = Settings::secret_names()
+        .into_iter()
+        .filter(|name| has_password || name != "database.url");
     let origins = names.filter_map(|name| settings.origin(&name).cloned());
     let files = origins.filter_map(|origin| match origin {
         Origin::File(path, _) | Origin::SecretFile(path) => Some(path),

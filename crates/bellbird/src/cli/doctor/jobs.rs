@@ -13,7 +13,8 @@ use crate::config::Settings;
 const SHOWN_MAX: u32 = 5;
 /// Providers fail now and then; from this many failed attempts on, the operator should act.
 const ATTEMPTS_TOLERATED: u32 = 3;
-/// A running service runs due jobs within seconds, so an older one means that the service is not running.
+/// A running service runs due jobs within seconds, so an older one means that the service is not
+/// running.
 const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 pub(super) async fn check(checks: &mut Checks, settings: &Settings, storage: &Storage) {
@@ -29,19 +30,34 @@ async fn check_unreadable_rows(checks: &mut Checks, storage: &Storage) -> Result
     const NAME: &str = "rows";
     let degraded = storage.syncs().list_degraded(SHOWN_MAX + 1).await?;
     for DegradedConnection { id, provider, rows } in degraded.iter().take(SHOWN_MAX as usize) {
-        let detail = format!("connection {id} at {provider}: could not read {}", unreadable(rows));
+        let detail = format!(
+            "connection {id} at {provider}: could not read {}",
+            unreadable(rows)
+        );
         checks.add(NAME, Verdict::Note, detail);
     }
     if degraded.len() > SHOWN_MAX as usize {
-        checks.add(NAME, Verdict::Note, "more connections have unreadable rows; see `bellbird connection show ID`");
+        checks.add(
+            NAME,
+            Verdict::Note,
+            "more connections have unreadable rows; see `bellbird connection show ID`",
+        );
     }
     Ok(())
 }
 
-async fn check_jobs(checks: &mut Checks, settings: &Settings, storage: &Storage) -> Result<(), StorageError> {
+async fn check_jobs(
+    checks: &mut Checks,
+    settings: &Settings,
+    storage: &Storage,
+) -> Result<(), StorageError> {
     const NAME: &str = "jobs";
     if !settings.sync.enabled {
-        checks.add(NAME, Verdict::Note, "sync.enabled is false: only `bellbird connection sync` syncs");
+        checks.add(
+            NAME,
+            Verdict::Note,
+            "sync.enabled is false: only `bellbird connection sync` syncs",
+        );
     }
     let now = Timestamp::now();
     let mut counts = storage.jobs().count(now).await?;
@@ -49,30 +65,65 @@ async fn check_jobs(checks: &mut Checks, settings: &Settings, storage: &Storage)
     // Most failures first, so the first job that is not shown has the worst verdict of the rest.
     let failing = storage.jobs().list_failing(SHOWN_MAX + 1).await?;
     for job in failing.iter().take(SHOWN_MAX as usize) {
-        let FailingJob { kind, subject, provider, attempts, last_error, next_attempt_at } = job;
+        let FailingJob {
+            kind,
+            subject,
+            provider,
+            attempts,
+            last_error,
+            next_attempt_at,
+        } = job;
         let next = output::format_instant(*next_attempt_at);
         let times = output::times(*attempts);
-        let detail = format!("{kind} {subject} at {provider}: {last_error}. Tried {times}; next attempt at {next}");
+        let detail = format!(
+            "{kind} {subject} at {provider}: {last_error}. Tried {times}; next attempt at {next}"
+        );
         checks.add(NAME, verdict_for(*attempts), detail);
     }
     if let Some(job) = failing.get(SHOWN_MAX as usize) {
-        let more = counts.iter().map(|counts| counts.failing).sum::<u64>().saturating_sub(SHOWN_MAX.into());
-        let detail =
-            format!("{more} more are failing; see `bellbird connection list` and `bellbird connection show ID`");
+        let more = counts
+            .iter()
+            .map(|counts| counts.failing)
+            .sum::<u64>()
+            .saturating_sub(SHOWN_MAX.into());
+        let detail = format!(
+            "{more} more are failing; see `bellbird connection list` and `bellbird connection show ID`"
+        );
         checks.add(NAME, verdict_for(job.attempts), detail);
     }
-    for JobCounts { kind, due, running, next, .. } in &counts {
-        let is_overdue = *due > 0 && next.is_some_and(|next| now.duration_since(next) > OVERDUE_AFTER);
+    for JobCounts {
+        kind,
+        due,
+        running,
+        next,
+        ..
+    } in &counts
+    {
+        let is_overdue =
+            *due > 0 && next.is_some_and(|next| now.duration_since(next) > OVERDUE_AFTER);
         let next = match next {
-            Some(next) if *due == 0 && *running == 0 => format!(", next at {}", output::format_instant(Some(*next))),
+            Some(next) if *due == 0 && *running == 0 => {
+                format!(", next at {}", output::format_instant(Some(*next)))
+            }
             Some(next) if is_overdue => {
-                format!(", the oldest since {}: is the service running?", output::format_instant(Some(*next)))
+                format!(
+                    ", the oldest since {}: is the service running?",
+                    output::format_instant(Some(*next))
+                )
             }
             None if *due == 0 && *running == 0 => ", none planned".to_owned(),
             _ => String::new(),
         };
-        let verdict = if is_overdue { Verdict::Note } else { Verdict::Ok };
-        checks.add(&format!("jobs: {kind}"), verdict, format!("{due} due, {running} running{next}"));
+        let verdict = if is_overdue {
+            Verdict::Note
+        } else {
+            Verdict::Ok
+        };
+        checks.add(
+            &format!("jobs: {kind}"),
+            verdict,
+            format!("{due} due, {running} running{next}"),
+        );
     }
     if counts.is_empty() {
         checks.add(NAME, Verdict::Ok, "none");
@@ -87,7 +138,9 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
         checks.add(NAME, Verdict::Note, detail);
     }
     let now = Timestamp::now();
-    let Some(overview) = checks.value(NAME, storage.deliveries().overview(now).await) else { return };
+    let Some(overview) = checks.value(NAME, storage.deliveries().overview(now).await) else {
+        return;
+    };
     if overview.disabled > 0 {
         let detail = format!(
             "disabled endpoints: {}. See `bellbird webhook list`, and enable one with `bellbird webhook enable ID`",
@@ -102,10 +155,16 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
         );
         checks.add(NAME, Verdict::Note, detail);
     }
-    match overview.oldest_due.filter(|oldest| now.duration_since(*oldest) > OVERDUE_AFTER) {
+    match overview
+        .oldest_due
+        .filter(|oldest| now.duration_since(*oldest) > OVERDUE_AFTER)
+    {
         Some(oldest) => {
             let since = output::format_instant(Some(oldest));
-            let detail = format!("{} due, the oldest since {since}: is the service running?", overview.due);
+            let detail = format!(
+                "{} due, the oldest since {since}: is the service running?",
+                overview.due
+            );
             checks.add(NAME, Verdict::Wrong, detail);
         }
         None => {
@@ -120,5 +179,9 @@ async fn check_webhooks(checks: &mut Checks, settings: &Settings, storage: &Stor
 }
 
 fn verdict_for(attempts: u32) -> Verdict {
-    if attempts < ATTEMPTS_TOLERATED { Verdict::Note } else { Verdict::Wrong }
+    if attempts < ATTEMPTS_TOLERATED {
+        Verdict::Note
+    } else {
+        Verdict::Wrong
+    }
 }

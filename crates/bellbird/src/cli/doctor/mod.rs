@@ -31,7 +31,8 @@ use crate::instances::{self, Finding, VERSION};
 use crate::service;
 use crate::wiring::{self, NotReady};
 
-/// Signatures hold the time, and consents and keys end by it. The way to a provider takes a part of this.
+/// Signatures hold the time, and consents and keys end by it. The way to a provider takes a part of
+/// this.
 const PROVIDER_CLOCK_WRONG: SignedDuration = SignedDuration::from_secs(30);
 /// With less, the disk is full soon.
 const FREE_BYTES_NOTED: u64 = 256 * 1024 * 1024;
@@ -80,12 +81,18 @@ struct Checks(Vec<Check>);
 
 impl Checks {
     fn add(&mut self, name: &str, verdict: Verdict, detail: impl Into<String>) {
-        self.0.push(Check { name: name.to_owned(), verdict, detail: detail.into() });
+        self.0.push(Check {
+            name: name.to_owned(),
+            verdict,
+            detail: detail.into(),
+        });
     }
 
     /// The value, or else a check that failed with this error.
     fn value<T>(&mut self, name: &str, result: Result<T, impl Display>) -> Option<T> {
-        result.map_err(|error| self.add(name, Verdict::Wrong, format!("{error:#}"))).ok()
+        result
+            .map_err(|error| self.add(name, Verdict::Wrong, format!("{error:#}")))
+            .ok()
     }
 }
 
@@ -109,11 +116,29 @@ pub(super) async fn run(settings: &SettingArgs, args: &DoctorArgs) -> anyhow::Re
             ports::check(&mut checks, &settings, running.as_deref()).await;
         }
     }
-    let wrong = checks.0.iter().filter(|check| check.verdict == Verdict::Wrong);
-    let wrong: Vec<_> = wrong.map(|check| format!("{}: {}", check.name, check.detail)).collect();
+    let wrong = checks
+        .0
+        .iter()
+        .filter(|check| check.verdict == Verdict::Wrong);
+    let wrong: Vec<_> = wrong
+        .map(|check| format!("{}: {}", check.name, check.detail))
+        .collect();
     let ok = wrong.is_empty();
-    output::print(args.format, &Report { ok, version: VERSION, checks: checks.0, error: ErrorView::of(&wrong) }, text)?;
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    output::print(
+        args.format,
+        &Report {
+            ok,
+            version: VERSION,
+            checks: checks.0,
+            error: ErrorView::of(&wrong),
+        },
+        text,
+    )?;
+    Ok(if ok {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 async fn check_secrets(checks: &mut Checks, settings: &Settings) {
@@ -127,7 +152,11 @@ async fn check_secrets(checks: &mut Checks, settings: &Settings) {
             );
         }
         Ok(None) => {
-            checks.add("secrets.key", Verdict::Wrong, wiring::describe_missing_key(settings).await);
+            checks.add(
+                "secrets.key",
+                Verdict::Wrong,
+                wiring::describe_missing_key(settings).await,
+            );
         }
         Err(error) => checks.add("secrets.key", Verdict::Wrong, format!("{error:#}")),
     }
@@ -135,16 +164,26 @@ async fn check_secrets(checks: &mut Checks, settings: &Settings) {
 
 async fn check_shared_store(checks: &mut Checks, settings: &Settings) {
     const NAME: &str = "redis.url";
-    let Some(of_store) = &settings.shared_store else { return };
+    let Some(of_store) = &settings.shared_store else {
+        return;
+    };
     // Its names do not matter here.
-    let Some(store) = checks.value(NAME, SharedStore::open(of_store, &[0; 32])) else { return };
+    let Some(store) = checks.value(NAME, SharedStore::open(of_store, &[0; 32])) else {
+        return;
+    };
     let servers = of_store.servers();
     if let Err(error) = store.check().await {
-        let detail = format!("{servers}: {error}. Until this is mended, each instance counts limits for itself");
+        let detail = format!(
+            "{servers}: {error}. Until this is mended, each instance counts limits for itself"
+        );
         return checks.add(NAME, Verdict::Wrong, detail);
     }
     checks.add(NAME, Verdict::Ok, format!("{servers} responds"));
-    if let Some(policy) = store.memory_policy().await.filter(|policy| policy != "noeviction") {
+    if let Some(policy) = store
+        .memory_policy()
+        .await
+        .filter(|policy| policy != "noeviction")
+    {
         let detail = format!(
             "{servers} forgets limits when its memory is full, because its maxmemory-policy is {policy}: set noeviction"
         );
@@ -168,13 +207,19 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
         Err(error) => {
             checks.add("database", Verdict::Wrong, format!("{error:#}"));
             // None can run on a file that does not exist.
-            return Storage::sqlite_path(url).filter(|path| !path.exists()).map(|_| Vec::new());
+            return Storage::sqlite_path(url)
+                .filter(|path| !path.exists())
+                .map(|_| Vec::new());
         }
     };
     let location = wiring::database_location(settings);
     let running = match wiring::check_ready(&storage).await {
         Err(NotReady::Unreadable(error) | NotReady::UnknownSchema(error)) => {
-            checks.add("database", Verdict::Wrong, format!("{location}: {}", Chain(&error)));
+            checks.add(
+                "database",
+                Verdict::Wrong,
+                format!("{location}: {}", Chain(&error)),
+            );
             None
         }
         ready @ (Ok(()) | Err(NotReady::AwaitsDecision)) => {
@@ -182,7 +227,8 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
             check_disk(checks, &storage);
             if ready.is_err() {
                 let hint = wiring::RESTORE_DECISION;
-                let detail = format!("restored from a backup, so the service does not start: {hint}");
+                let detail =
+                    format!("restored from a backup, so the service does not start: {hint}");
                 checks.add("restore", Verdict::Wrong, detail);
             }
             if settings.master_keys.is_some() {
@@ -215,14 +261,21 @@ fn check_disk(checks: &mut Checks, storage: &Storage) {
     if let Err(error) = storage.check_file() {
         checks.add("disk", Verdict::Wrong, error.to_string());
     } else if let Some(free) = storage.free_bytes().filter(|free| *free < FREE_BYTES_NOTED) {
-        let detail = format!("{} MiB are free on the disk of the database: make space", free / (1024 * 1024));
+        let detail = format!(
+            "{} MiB are free on the disk of the database: make space",
+            free / (1024 * 1024)
+        );
         checks.add("disk", Verdict::Note, detail);
     }
 }
 
 /// The instances that run on this machine.
 async fn running_here(storage: &Storage) -> Result<Vec<Instance>, StorageError> {
-    Ok(instances::running(storage).await?.into_iter().filter(instances::is_here).collect())
+    Ok(instances::running(storage)
+        .await?
+        .into_iter()
+        .filter(instances::is_here)
+        .collect())
 }
 
 async fn check_sealed(checks: &mut Checks, storage: &Storage) {
@@ -248,17 +301,32 @@ async fn check_sealed(checks: &mut Checks, storage: &Storage) {
 /// Reports the running instances, and what differs between them and these settings.
 async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Storage) {
     const NAME: &str = "instances";
-    let Some(running) = checks.value(NAME, instances::running(storage).await) else { return };
-    let names: Vec<_> = running.iter().map(|one| format!("{one} with version {}", one.version)).collect();
+    let Some(running) = checks.value(NAME, instances::running(storage).await) else {
+        return;
+    };
+    let names: Vec<_> = running
+        .iter()
+        .map(|one| format!("{one} with version {}", one.version))
+        .collect();
     let detail = match &names[..] {
         [] => "none is running".to_owned(),
         names => format!("{} running: {}", names.len(), names.join(", ")),
     };
     checks.add(NAME, Verdict::Ok, detail);
     for Finding { is_wrong, text } in instances::compare_with(&running, settings) {
-        checks.add(NAME, if is_wrong { Verdict::Wrong } else { Verdict::Note }, text);
+        checks.add(
+            NAME,
+            if is_wrong {
+                Verdict::Wrong
+            } else {
+                Verdict::Note
+            },
+            text,
+        );
     }
-    let Some(Some(max)) = checks.value(NAME, storage.instances().connections_max().await) else { return };
+    let Some(Some(max)) = checks.value(NAME, storage.instances().connections_max().await) else {
+        return;
+    };
     let pool_size = settings.database.postgres.pool_size;
     let wanted = i64::from(pool_size) * i64::try_from(running.len().max(1)).unwrap_or(i64::MAX);
     if wanted > max {
@@ -272,22 +340,41 @@ async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Sto
 }
 
 async fn check_providers(checks: &mut Checks, settings: &Settings) {
-    let Some(providers) = checks.value("providers", wiring::providers(settings)) else { return };
+    let Some(providers) = checks.value("providers", wiring::providers(settings)) else {
+        return;
+    };
     if providers.iter().next().is_none() {
         return checks.add("providers", Verdict::Note, wiring::no_provider_hint());
     }
     for provider in providers.iter() {
-        let call = CallContext::new(Instant::now() + settings.provider_timeout, Timestamp::now(), Cause::Schedule);
-        let (name, place) = (provider.name().as_str(), place_of(settings, provider.name().as_str()));
+        let call = CallContext::new(
+            Instant::now() + settings.provider_timeout,
+            Timestamp::now(),
+            Cause::Schedule,
+        );
+        let (name, place) = (
+            provider.name().as_str(),
+            place_of(settings, provider.name().as_str()),
+        );
         match provider.check(&call).await {
-            Ok(()) => checks.add(name, Verdict::Ok, "reachable, and does not reject the credentials"),
+            Ok(()) => checks.add(
+                name,
+                Verdict::Ok,
+                "reachable, and does not reject the credentials",
+            ),
             Err(error) => checks.add(name, Verdict::Wrong, format!("{place}: {error}")),
         }
         let ahead = provider.health().clock_ahead.unwrap_or_default();
         if ahead.abs() >= PROVIDER_CLOCK_WRONG {
-            let direction = if ahead.is_positive() { "ahead of" } else { "behind" };
+            let direction = if ahead.is_positive() {
+                "ahead of"
+            } else {
+                "behind"
+            };
             let seconds = ahead.abs().as_secs();
-            let detail = format!("this machine's clock is {seconds} s {direction} that of {place}: set it by NTP");
+            let detail = format!(
+                "this machine's clock is {seconds} s {direction} that of {place}: set it by NTP"
+            );
             checks.add("clock", Verdict::Wrong, detail);
         }
     }
@@ -296,32 +383,54 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
 
 /// A provider as it writes its name, and where it is called: `Fiskil at https://api.fiskil.com`.
 fn place_of(settings: &Settings, provider: &str) -> String {
-    let Some(declared) = PROVIDERS.iter().find(|declared| declared.name.as_str() == provider) else {
+    let Some(declared) = PROVIDERS
+        .iter()
+        .find(|declared| declared.name.as_str() == provider)
+    else {
         return provider.to_owned();
     };
     let values = settings.providers.of(declared);
-    let url = declared.settings.iter().find(|setting| matches!(setting.form, Form::Url(_)));
-    let url = url.and_then(|setting| values.get(setting.name)).unwrap_or_default();
+    let url = declared
+        .settings
+        .iter()
+        .find(|setting| matches!(setting.form, Form::Url(_)));
+    let url = url
+        .and_then(|setting| values.get(setting.name))
+        .unwrap_or_default();
     format!("{} at {url}", declared.title)
 }
 
 async fn check_email(checks: &mut Checks, settings: &Settings) {
     const NAME: &str = "e-mail";
-    let Some(email) = &settings.pages.email else { return };
+    let Some(email) = &settings.pages.email else {
+        return;
+    };
     let console_url = service::expected_url(&settings.console).unwrap_or_default();
-    let Some(mailer) = checks.value(NAME, Mailer::new(email, &console_url)) else { return };
+    let Some(mailer) = checks.value(NAME, Mailer::new(email, &console_url)) else {
+        return;
+    };
     match mailer.check().await {
-        Ok(()) => checks.add(NAME, Verdict::Ok, format!("{} takes the login", email.server())),
+        Ok(()) => checks.add(
+            NAME,
+            Verdict::Ok,
+            format!("{} takes the login", email.server()),
+        ),
         Err(error) => checks.add(NAME, Verdict::Wrong, format!("console.smtp_url: {error}")),
     }
 }
 
 async fn check_identity_provider(checks: &mut Checks, settings: &Settings) {
     const NAME: &str = "identity provider";
-    let Some(oidc) = &settings.pages.oidc else { return };
+    let Some(oidc) = &settings.pages.oidc else {
+        return;
+    };
     let console_url = service::expected_url(&settings.console).unwrap_or_default();
     match bellbird_console::check_identity_provider(oidc, &console_url).await {
-        Ok(uri) => checks.add(NAME, Verdict::Ok, format!("{} responds; redirect URI {uri}", oidc.issuer)),
+        Ok(uri) => checks.add(
+            NAME,
+            Verdict::Ok,
+            format!("{} responds; redirect URI {uri}", oidc.issuer),
+        ),
         Err(reason) => checks.add(NAME, Verdict::Wrong, format!("{}: {reason}", oidc.issuer)),
     }
 }
@@ -330,20 +439,36 @@ async fn check_identity_provider(checks: &mut Checks, settings: &Settings) {
 fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry) {
     let names = |supports: fn(&dyn Provider) -> bool| -> String {
         let supporting = providers.iter().filter(|provider| {
-            supports(provider.as_ref()) && placeholders(settings, provider.name().as_str()).is_empty()
+            supports(provider.as_ref())
+                && placeholders(settings, provider.name().as_str()).is_empty()
         });
-        supporting.map(|provider| provider.name().as_str()).collect::<Vec<_>>().join(", ")
+        supporting
+            .map(|provider| provider.name().as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     let Some(url) = service::expected_url(&settings.console) else {
         let detail = "the system chooses the console's port: set console.listen or console.public_url for linking";
         return checks.add("linking", Verdict::Note, detail);
     };
     for (name, supporting, path) in [
-        ("linking", names(|provider| provider.linking().is_some()), "/link/..."),
-        ("provider events", names(|provider| provider.webhook_verifier().is_some()), "/webhooks/..."),
+        (
+            "linking",
+            names(|provider| provider.linking().is_some()),
+            "/link/...",
+        ),
+        (
+            "provider events",
+            names(|provider| provider.webhook_verifier().is_some()),
+            "/webhooks/...",
+        ),
     ] {
         if supporting.is_empty() {
-            checks.add(name, Verdict::Note, "no provider supports it with the configured credentials");
+            checks.add(
+                name,
+                Verdict::Note,
+                "no provider supports it with the configured credentials",
+            );
         } else {
             checks.add(name, Verdict::Ok, format!("{supporting}, at {url}{path}"));
         }
@@ -359,7 +484,11 @@ fn text(report: &Report) -> String {
         };
         [check.name.clone(), verdict.to_owned(), check.detail.clone()]
     });
-    let summary = if report.ok { "All checks passed." } else { "At least one check failed." };
+    let summary = if report.ok {
+        "All checks passed."
+    } else {
+        "At least one check failed."
+    };
     format!(
         "{}\n\nChecked by bellbird {}. {summary}",
         output::table(["check", "verdict", "detail"], rows),

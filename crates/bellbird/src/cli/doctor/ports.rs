@@ -1,4 +1,5 @@
-//! Checks the ports of the listeners. What uses one should be a service on the database of the settings.
+//! Checks the ports of the listeners. What uses one should be a service on the database of the
+//! settings.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -17,7 +18,10 @@ const ALIVE: &str = r#"{"status":"ok"}"#;
 
 /// `running` are the instances on this machine and the database of the settings, if they are known.
 pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Option<&[Instance]>) {
-    let (service, own) = (service_at(settings.ops_listen).await, wiring::database_location(settings));
+    let (service, own) = (
+        service_at(settings.ops_listen).await,
+        wiring::database_location(settings),
+    );
     let is_api = |instance: &Instance| port(&instance.api_url) == Some(settings.api.listen.port());
     let has_api = running.is_none_or(|running| running.iter().any(is_api));
     // No row has the port of the ops listener.
@@ -35,9 +39,15 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Opt
                     None => false,
                 };
                 if is_other {
-                    checks.add(name, Verdict::Wrong, foreign(address, settings, &own, service.as_ref()));
+                    checks.add(
+                        name,
+                        Verdict::Wrong,
+                        foreign(address, settings, &own, service.as_ref()),
+                    );
                 } else {
-                    let is_own = service.as_ref().is_some_and(|service| service.location == own && !service.is_demo);
+                    let is_own = service
+                        .as_ref()
+                        .is_some_and(|service| service.location == own && !service.is_demo);
                     let (verdict, why) = match running {
                         Some([]) if !is_own => (
                             Verdict::Wrong,
@@ -55,9 +65,16 @@ pub(super) async fn check(checks: &mut Checks, settings: &Settings, running: Opt
 }
 
 /// What to do about a Bellbird that has no row in the database of the settings.
-fn foreign(address: SocketAddr, settings: &Settings, own: &str, service: Option<&ServiceInfo>) -> String {
+fn foreign(
+    address: SocketAddr,
+    settings: &Settings,
+    own: &str,
+    service: Option<&ServiceInfo>,
+) -> String {
     match service {
-        Some(ServiceInfo { is_demo: true, .. }) => format!("the Bellbird at {address} is a demo: stop it"),
+        Some(ServiceInfo { is_demo: true, .. }) => {
+            format!("the Bellbird at {address} is a demo: stop it")
+        }
         Some(ServiceInfo { location, .. }) if location == own => format!(
             "the Bellbird at {address} uses this database, but has not written to it for 20 s: its \
              http://{}/ready says why",
@@ -82,10 +99,13 @@ fn port(url: &str) -> Option<u16> {
 /// Whether a service of this program listens there. Asks over loopback only.
 async fn is_bellbird(address: SocketAddr, path: &str) -> bool {
     listener::reachable(address).ip().is_loopback()
-        && listener::get(address, path).await.is_ok_and(|response| response == (200, ALIVE.to_owned()))
+        && listener::get(address, path)
+            .await
+            .is_ok_and(|response| response == (200, ALIVE.to_owned()))
 }
 
-/// What the service with this ops listener says about itself, ready or not. Asks over loopback only.
+/// What the service with this ops listener says about itself, ready or not. Asks over loopback
+/// only.
 async fn service_at(ops: SocketAddr) -> Option<ServiceInfo> {
     if !listener::reachable(ops).ip().is_loopback() {
         return None;

@@ -116,13 +116,33 @@ struct NewKeyView<'a> {
 
 impl<'a> NewKeyView<'a> {
     fn new(user: &'a str, key: &'a ApiKey, record: &'a KeyRecord) -> Self {
-        let KeyRecord { id, name, prefix, created_at, expires_at, .. } = record;
-        Self { id: *id, user, key: key.expose(), name, prefix, created_at: *created_at, expires_at: *expires_at }
+        let KeyRecord {
+            id,
+            name,
+            prefix,
+            created_at,
+            expires_at,
+            ..
+        } = record;
+        Self {
+            id: *id,
+            user,
+            key: key.expose(),
+            name,
+            prefix,
+            created_at: *created_at,
+            expires_at: *expires_at,
+        }
     }
 
     fn advice(&self) -> String {
-        let until = self.expires_at.map_or_else(|| "until revoked".to_owned(), |at| format!("until {at:.0}"));
-        format!("Store this key: it is not shown again. Id {}, valid {until}.", self.id)
+        let until = self
+            .expires_at
+            .map_or_else(|| "until revoked".to_owned(), |at| format!("until {at:.0}"));
+        format!(
+            "Store this key: it is not shown again. Id {}, valid {until}.",
+            self.id
+        )
     }
 
     fn print(&self, format: JsonFlag) -> anyhow::Result<()> {
@@ -159,18 +179,48 @@ struct ShownKey {
 
 impl KeyView {
     fn new(user: &str, record: KeyRecord, now: Timestamp) -> Self {
-        Self { user: user.to_owned(), status: status(record.revoked_at, record.expires_at, now), record }
+        Self {
+            user: user.to_owned(),
+            status: status(record.revoked_at, record.expires_at, now),
+            record,
+        }
     }
 
     fn row(&self) -> [String; 8] {
-        let KeyRecord { id, name, prefix, created_at, last_used_at, expires_at, .. } = &self.record;
-        let [created, used, expires] = [Some(*created_at), *last_used_at, *expires_at].map(output::format_instant);
-        let (user, prefix, status) = (self.user.clone(), format!("{prefix}..."), self.status.to_owned());
-        [user, name.clone(), prefix, status, created, used, expires, id.to_string()]
+        let KeyRecord {
+            id,
+            name,
+            prefix,
+            created_at,
+            last_used_at,
+            expires_at,
+            ..
+        } = &self.record;
+        let [created, used, expires] =
+            [Some(*created_at), *last_used_at, *expires_at].map(output::format_instant);
+        let (user, prefix, status) = (
+            self.user.clone(),
+            format!("{prefix}..."),
+            self.status.to_owned(),
+        );
+        [
+            user,
+            name.clone(),
+            prefix,
+            status,
+            created,
+            used,
+            expires,
+            id.to_string(),
+        ]
     }
 }
 
-pub(super) fn status(revoked_at: Option<Timestamp>, expires_at: Option<Timestamp>, now: Timestamp) -> &'static str {
+pub(super) fn status(
+    revoked_at: Option<Timestamp>,
+    expires_at: Option<Timestamp>,
+    now: Timestamp,
+) -> &'static str {
     if revoked_at.is_some() {
         "revoked"
     } else if expires_at.is_some_and(|at| at <= now) {
@@ -202,11 +252,16 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let (key, now) = (storage.new_key(), Timestamp::now());
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
     let mut change = actor::begin_change(storage, now).await?;
-    let record = change.insert_key(user.id, &key, &args.name, expires_at).await?;
+    let record = change
+        .insert_key(user.id, &key, &args.name, expires_at)
+        .await?;
     actor::commit(change, "key.create", user.id, Some(record.id.to_string())).await?;
     NewKeyView::new(&user.email, &key, &record).print(args.format)?;
     let keys = storage.keys().list(user.id).await?;
-    let namesakes = keys.iter().filter(|other| other.name == record.name && is_active(other, now)).count();
+    let namesakes = keys
+        .iter()
+        .filter(|other| other.name == record.name && is_active(other, now))
+        .count();
     if namesakes > 1 {
         let (email, name) = (&user.email, &record.name);
         output::note(&format!(
@@ -226,23 +281,51 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     let mut views = Vec::new();
     for user in users {
         let keys = storage.keys().list(user.id).await?;
-        views.extend(keys.into_iter().map(|record| KeyView::new(&user.email, record, now)));
+        views.extend(
+            keys.into_iter()
+                .map(|record| KeyView::new(&user.email, record, now)),
+        );
     }
     output::print(args.format, &views, |views| {
         if views.is_empty() {
-            return "No keys yet. Create one with `bellbird key create --user USER --name NAME`.".to_owned();
+            return "No keys yet. Create one with `bellbird key create --user USER --name NAME`."
+                .to_owned();
         }
-        let head = ["user", "name", "key", "status", "created", "last used", "expires", "id"];
+        let head = [
+            "user",
+            "name",
+            "key",
+            "status",
+            "created",
+            "last used",
+            "expires",
+            "id",
+        ];
         output::table(head, views.iter().map(KeyView::row))
     })
 }
 
 async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
     let record = args.key.find(storage).await?;
-    let history = storage.setup_tokens().list_key_audit(record.user_id, record.id).await?;
-    let shown = ShownKey { view: view(storage, record, Timestamp::now()).await?, history };
+    let history = storage
+        .setup_tokens()
+        .list_key_audit(record.user_id, record.id)
+        .await?;
+    let shown = ShownKey {
+        view: view(storage, record, Timestamp::now()).await?,
+        history,
+    };
     output::print(args.format, &shown, |ShownKey { view, history }| {
-        let KeyRecord { id, name, prefix, created_at, last_used_at, expires_at, revoked_at, .. } = &view.record;
+        let KeyRecord {
+            id,
+            name,
+            prefix,
+            created_at,
+            last_used_at,
+            expires_at,
+            revoked_at,
+            ..
+        } = &view.record;
         let text = output::details(&[
             ("id", id.to_string()),
             ("user", view.user.clone()),
@@ -257,7 +340,9 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
         if history.is_empty() {
             return text;
         }
-        let events = history.iter().map(|row| [output::format_instant(Some(row.at)), row.event.clone()]);
+        let events = history
+            .iter()
+            .map(|row| [output::format_instant(Some(row.at)), row.event.clone()]);
         format!("{text}\n\n{}", output::table(["at", "event"], events))
     })
 }
@@ -267,12 +352,21 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
     let now = Timestamp::now();
     match status(old.revoked_at, old.expires_at, now) {
         ACTIVE => {}
-        other => bail!("the key {} is {other}: create a new one with `bellbird key create`", old.id),
+        other => bail!(
+            "the key {} is {other}: create a new one with `bellbird key create`",
+            old.id
+        ),
     }
     let key = storage.new_key();
-    let user = storage.users().find(old.user_id).await?.context("the key's user was removed meanwhile")?;
+    let user = storage
+        .users()
+        .find(old.user_id)
+        .await?
+        .context("the key's user was removed meanwhile")?;
     let mut change = actor::begin_change(storage, now).await?;
-    let (record, replaced) = change.rotate_key(&old, &key, after(now, args.grace)?).await?;
+    let (record, replaced) = change
+        .rotate_key(&old, &key, after(now, args.grace)?)
+        .await?;
     actor::commit(change, "key.rotate", user.id, Some(old.id.to_string())).await?;
     let view = RotatedKeyView {
         new: NewKeyView::new(&user.email, &key, &record),
@@ -294,13 +388,25 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let now = Timestamp::now();
     let mut change = actor::begin_change(storage, now).await?;
     let revoked = change.revoke_key(key.id).await?;
-    actor::commit(change, "key.revoke", revoked.user_id, Some(revoked.id.to_string())).await?;
+    actor::commit(
+        change,
+        "key.revoke",
+        revoked.user_id,
+        Some(revoked.id.to_string()),
+    )
+    .await?;
     let view = view(storage, revoked, now).await?;
-    output::print(args.format, &view, |view| format!("Revoked the key {} of {}.", view.record.name, view.user))
+    output::print(args.format, &view, |view| {
+        format!("Revoked the key {} of {}.", view.record.name, view.user)
+    })
 }
 
 async fn view(storage: &Storage, record: KeyRecord, now: Timestamp) -> anyhow::Result<KeyView> {
-    let user = storage.users().find(record.user_id).await?.context("the key's user was removed meanwhile")?;
+    let user = storage
+        .users()
+        .find(record.user_id)
+        .await?
+        .context("the key's user was removed meanwhile")?;
     Ok(KeyView::new(&user.email, record, now))
 }
 

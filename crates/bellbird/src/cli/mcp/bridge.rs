@@ -28,62 +28,105 @@ impl Bridge {
     pub(super) fn new(access: &ServiceAccess) -> Result<Self, String> {
         let (pool, authorization) = connect(&access.key)?;
         // Programs that call a URL are given that of `/mcp`.
-        let url = format!("{}/mcp", access.url.strip_suffix("/mcp").unwrap_or(&access.url));
-        Ok(Self { pool, url, authorization })
+        let url = format!(
+            "{}/mcp",
+            access.url.strip_suffix("/mcp").unwrap_or(&access.url)
+        );
+        Ok(Self {
+            pool,
+            url,
+            authorization,
+        })
     }
 
-    /// Returns the response to a request, in one line. A failure of the transport is an error of the request.
+    /// Returns the response to a request, in one line. A failure of the transport is an error of
+    /// the request.
     pub(super) async fn call(&self, request: &Request, line: Vec<u8>) -> Vec<u8> {
         let response = match tokio::time::timeout(TIMEOUT, self.send(request, line)).await {
             Ok(response) => response,
-            Err(_) => Err(RpcError::of_status(StatusCode::GATEWAY_TIMEOUT, "The service did not respond in time")),
+            Err(_) => Err(RpcError::of_status(
+                StatusCode::GATEWAY_TIMEOUT,
+                "The service did not respond in time",
+            )),
         };
         response.unwrap_or_else(|error| error.body(Some(&request.id)))
     }
 
     async fn send(&self, request: &Request, line: Vec<u8>) -> Result<Vec<u8>, RpcError> {
-        let unreachable =
-            || RpcError::of_status(StatusCode::BAD_GATEWAY, format!("The service does not respond: see {URL}"));
+        let unreachable = || {
+            RpcError::of_status(
+                StatusCode::BAD_GATEWAY,
+                format!("The service does not respond: see {URL}"),
+            )
+        };
         let http_request = self.http_request(request, line)?;
-        let response = self.pool.send(http_request).await.map_err(|_| unreachable())?;
+        let response = self
+            .pool
+            .send(http_request)
+            .await
+            .map_err(|_| unreachable())?;
         let status = response.status();
-        let body = pool::read(response.into_body(), RESPONSE_BYTES_MAX).await.map_err(|_| unreachable())?;
+        let body = pool::read(response.into_body(), RESPONSE_BYTES_MAX)
+            .await
+            .map_err(|_| unreachable())?;
         as_line(request, status, &body)
     }
 
-    fn http_request(&self, request: &Request, line: Vec<u8>) -> Result<http::Request<Full<Bytes>>, RpcError> {
+    fn http_request(
+        &self,
+        request: &Request,
+        line: Vec<u8>,
+    ) -> Result<http::Request<Full<Bytes>>, RpcError> {
         let mut head = http::Request::post(&self.url)
             .header(AUTHORIZATION, self.authorization.clone())
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream");
         // Legacy requests have no such headers, or need none.
         if let Some(version) = version_in_body(request)? {
-            head = head.header(VERSION_HEADER, version).header(METHOD_HEADER, &request.method);
+            head = head
+                .header(VERSION_HEADER, version)
+                .header(METHOD_HEADER, &request.method);
             if let Some(name) = name_in_body(request) {
                 head = head.header(NAME_HEADER, encode(name));
             }
         }
-        let unsendable =
-            |_| RpcError::of_status(StatusCode::BAD_REQUEST, "A method or version has characters that no header has");
+        let unsendable = |_| {
+            RpcError::of_status(
+                StatusCode::BAD_REQUEST,
+                "A method or version has characters that no header has",
+            )
+        };
         head.body(Full::from(line)).map_err(unsendable)
     }
 }
 
-/// Returns the service's response as one line with the request's id. Anything but a message becomes an error.
+/// Returns the service's response as one line with the request's id. Anything but a message becomes
+/// an error.
 fn as_line(request: &Request, status: StatusCode, body: &[u8]) -> Result<Vec<u8>, RpcError> {
     let message: Option<Value> = serde_json::from_slice(body).ok();
-    let Some(Value::Object(mut message)) = message.filter(|message| message["jsonrpc"] == "2.0") else {
+    let Some(Value::Object(mut message)) = message.filter(|message| message["jsonrpc"] == "2.0")
+    else {
         let text = format!("The service responded with {status}, which is not MCP: see {URL}");
         return Err(RpcError::of_status(status, text));
     };
     if status == StatusCode::UNAUTHORIZED {
-        return Err(RpcError::of_status(status, format!("The service does not accept the key: see {KEY}")));
+        return Err(RpcError::of_status(
+            status,
+            format!("The service does not accept the key: see {KEY}"),
+        ));
     }
-    if message.get("error").is_some_and(|error| error["code"] == StatusCode::NOT_FOUND.as_u16()) {
-        return Err(RpcError::of_status(status, format!("The service has no MCP at this address: see {URL}")));
+    if message
+        .get("error")
+        .is_some_and(|error| error["code"] == StatusCode::NOT_FOUND.as_u16())
+    {
+        return Err(RpcError::of_status(
+            status,
+            format!("The service has no MCP at this address: see {URL}"),
+        ));
     }
     // An error of the layers around the service has no id.
     let id = serde_json::to_value(&request.id).unwrap_or_default();
     message.insert("id".to_owned(), id);
-    serde_json::to_vec(&message).map_err(|_| RpcError::of_status(status, "The service's response is not a message"))
+    serde_json::to_vec(&message)
+        .map_err(|_| RpcError::of_status(status, "The service's response is not a message"))
 }

@@ -37,10 +37,17 @@ fn next(input: &mut impl BufRead) -> Option<Line> {
     loop {
         let mut line = Vec::new();
         // One byte more, so that a line of the greatest length is distinguished from a longer one.
-        match input.take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line) {
+        match input
+            .take(LINE_BYTES_MAX as u64 + 1)
+            .read_until(b'\n', &mut line)
+        {
             Ok(0) => return None,
             Ok(_) if line.len() > LINE_BYTES_MAX && line.last() != Some(&b'\n') => {
-                return Some(input.skip_until(b'\n').map_or_else(Line::Failed, |_| Line::TooLong));
+                return Some(
+                    input
+                        .skip_until(b'\n')
+                        .map_or_else(Line::Failed, |_| Line::TooLong),
+                );
             }
             Ok(_) if line.trim_ascii().is_empty() => {}
             Ok(_) => return Some(Line::Whole(line.trim_ascii().to_vec())),
@@ -63,7 +70,11 @@ impl Output {
             let mut output = io::stdout().lock();
             while let Some(mut line) = lines.blocking_recv() {
                 line.push(b'\n');
-                if output.write_all(&line).and_then(|()| output.flush()).is_err() {
+                if output
+                    .write_all(&line)
+                    .and_then(|()| output.flush())
+                    .is_err()
+                {
                     return;
                 }
             }

@@ -1,7 +1,7 @@
 //! `bellbird mcp`: passes MCP messages between standard input and output and a running service.
 //!
-//! It writes no responses of its own, apart from failures of the transport, so it works in both eras of the protocol,
-//! as the service does.
+//! It writes no responses of its own, apart from failures of the transport, so it works in both
+//! eras of the protocol, as the service does.
 
 mod bridge;
 mod lines;
@@ -28,8 +28,12 @@ pub(super) async fn run() -> anyhow::Result<()> {
     let bridge = Arc::new(Bridge::new(&access).map_err(anyhow::Error::msg)?);
     let mut input = lines::read_stdin();
     let output = Output::open();
-    let mut requests =
-        Requests { bridge, output: output.sender.clone(), tasks: JoinSet::new(), running: HashMap::new() };
+    let mut requests = Requests {
+        bridge,
+        output: output.sender.clone(),
+        tasks: JoinSet::new(),
+        running: HashMap::new(),
+    };
     loop {
         tokio::select! {
             line = input.recv() => match line {
@@ -69,7 +73,8 @@ impl Requests {
         let request = match Message::parse(&line) {
             Ok(Message::Request(request)) => request,
             Ok(Message::Notification(notification)) => {
-                // The service keeps nothing between requests, so other notifications mean nothing to it.
+                // The service keeps nothing between requests, so other notifications mean nothing
+                // to it.
                 if notification.method == "notifications/cancelled"
                     && let Some(id) = notification.params.get("requestId").and_then(Id::of)
                     && let Some(task) = self.running.remove(&id)
@@ -83,7 +88,10 @@ impl Requests {
         };
         let id = request.id.clone();
         if self.running.len() >= REQUESTS_MAX || self.running.contains_key(&id) {
-            let error = RpcError::of_status(StatusCode::TOO_MANY_REQUESTS, "Too many requests at once, or an id twice");
+            let error = RpcError::of_status(
+                StatusCode::TOO_MANY_REQUESTS,
+                "Too many requests at once, or an id twice",
+            );
             return self.reject(Some(id), error).await;
         }
         let (bridge, output) = (Arc::clone(&self.bridge), self.output.clone());

@@ -67,11 +67,11 @@ pub(super) struct ShowArgs {
     format: JsonFlag,
 }
 
-/// Change a user's e-mail address, plan, timezone or reference, make the user an operator, or allow to sign in to the
-/// console. A running service applies the change from the next request on.
+/// Change a user's e-mail address, plan, timezone or reference, make the user an operator, or allow
+/// to sign in to the console. A running service applies the change from the next request on.
 ///
-/// A new e-mail address ends the user's sessions in the console. A provider at which the user is registered keeps the
-/// old address.
+/// A new e-mail address ends the user's sessions in the console. A provider at which the user is
+/// registered keeps the old address.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "bellbird user set <USER> [--email <EMAIL>] [--plan <PLAN>] [--timezone <TZ> | --no-timezone] \
@@ -117,11 +117,13 @@ pub(super) struct SetArgs {
     #[arg(long, conflicts_with = "operator", group = "change")]
     no_operator: bool,
 
-    /// Let the user sign in to the console and get e-mails, because the e-mail address is verified to be the user's
+    /// Let the user sign in to the console and get e-mails, because the e-mail address is verified
+    /// to be the user's
     #[arg(long, group = "change")]
     console_sign_in: bool,
 
-    /// End the user's sessions in the console, forget the account at the identity provider, and send no e-mails
+    /// End the user's sessions in the console, forget the account at the identity provider, and
+    /// send no e-mails
     #[arg(long, conflicts_with = "console_sign_in", group = "change")]
     no_console_sign_in: bool,
 
@@ -163,21 +165,34 @@ impl UserFilter {
 
 impl UserRef {
     async fn find(&self, storage: &Storage) -> anyhow::Result<User> {
-        let given = self.positional.as_deref().or(self.flag.as_deref()).unwrap_or_default();
+        let given = self
+            .positional
+            .as_deref()
+            .or(self.flag.as_deref())
+            .unwrap_or_default();
         find_user(storage, given).await
     }
 }
 
 fn details(user: &User) -> String {
-    let timezone = user.timezone.clone().unwrap_or_else(|| format!("{DEFAULT_TIMEZONE} (by default)"));
+    let timezone = user
+        .timezone
+        .clone()
+        .unwrap_or_else(|| format!("{DEFAULT_TIMEZONE} (by default)"));
     output::details(&[
         ("id", user.id.to_string()),
         ("e-mail", user.email.clone()),
         ("plan", user.plan.to_string()),
         ("timezone", timezone),
-        ("reference", user.reference.clone().unwrap_or_else(|| "-".to_owned())),
+        (
+            "reference",
+            user.reference.clone().unwrap_or_else(|| "-".to_owned()),
+        ),
         ("operator", yes_or_no(user.is_operator).to_owned()),
-        ("console sign-in", yes_or_no(user.console_sign_in).to_owned()),
+        (
+            "console sign-in",
+            yes_or_no(user.console_sign_in).to_owned(),
+        ),
         ("created", output::format_instant(Some(user.created_at))),
     ])
 }
@@ -213,12 +228,22 @@ pub(super) async fn find_user(storage: &Storage, given: &str) -> anyhow::Result<
         Ok(id) => storage.users().find(id).await?,
         Err(_) => storage.users().find_by_email(given.trim()).await?,
     };
-    found.ok_or_else(|| Failure::not_found(format!("there is no user {given}: `bellbird user list` shows all of them")))
+    found.ok_or_else(|| {
+        Failure::not_found(format!(
+            "there is no user {given}: `bellbird user list` shows all of them"
+        ))
+    })
 }
 
 async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     let (timezone, reference) = (args.timezone.as_deref(), args.reference.as_deref());
-    let new = NewUser { email: &args.email, plan: args.plan, timezone, reference, console_sign_in: true };
+    let new = NewUser {
+        email: &args.email,
+        plan: args.plan,
+        timezone,
+        reference,
+        console_sign_in: true,
+    };
     let mut change = actor::begin_change(storage, Timestamp::now()).await?;
     let user = match change.insert_user(&new).await {
         Err(StorageError::Conflict(REFERENCE_IN_USE)) => {
@@ -232,7 +257,11 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
     };
     actor::commit(change, "user.create", user.id, None).await?;
     output::print(args.format, &user, |user| {
-        format!("Added.\n\n{}\n\nNext: bellbird key create --user {} --name NAME", details(user), user.email)
+        format!(
+            "Added.\n\n{}\n\nNext: bellbird key create --user {} --name NAME",
+            details(user),
+            user.email
+        )
     })
 }
 
@@ -246,16 +275,34 @@ async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
             let timezone = user.timezone.clone().unwrap_or_else(|| "-".to_owned());
             let created = output::format_instant(Some(user.created_at));
             let operator = yes_or_no(user.is_operator).to_owned();
-            [user.email.clone(), user.plan.to_string(), timezone, operator, created, user.id.to_string()]
+            [
+                user.email.clone(),
+                user.plan.to_string(),
+                timezone,
+                operator,
+                created,
+                user.id.to_string(),
+            ]
         });
-        output::table(["e-mail", "plan", "timezone", "operator", "created", "id"], rows)
+        output::table(
+            ["e-mail", "plan", "timezone", "operator", "created", "id"],
+            rows,
+        )
     })
 }
 
 async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
-    let timezone = if args.no_timezone { Some(None) } else { args.timezone.as_deref().map(Some) };
-    let reference = if args.no_reference { Some(None) } else { args.reference.as_deref().map(Some) };
+    let timezone = if args.no_timezone {
+        Some(None)
+    } else {
+        args.timezone.as_deref().map(Some)
+    };
+    let reference = if args.no_reference {
+        Some(None)
+    } else {
+        args.reference.as_deref().map(Some)
+    };
     let is_operator = (args.operator || args.no_operator).then_some(args.operator);
     // Whoever runs the command answers for the address.
     let console_sign_in = match (args.console_sign_in, args.no_console_sign_in) {
@@ -287,5 +334,7 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
         other => other?,
     };
     actor::commit(update, action, user.id, None).await?;
-    output::print(args.format, &user, |user| format!("Changed.\n\n{}", details(user)))
+    output::print(args.format, &user, |user| {
+        format!("Changed.\n\n{}", details(user))
+    })
 }

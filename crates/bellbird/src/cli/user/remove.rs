@@ -17,8 +17,8 @@ use crate::wiring::Wiring;
 
 /// Remove a user with all API keys and webhook endpoints. Remove the user's connections first.
 ///
-/// The command shows what it removes, and asks. If linking in the browser registered the user at a provider, the
-/// registration is removed there too.
+/// The command shows what it removes, and asks. If linking in the browser registered the user at a
+/// provider, the registration is removed there too.
 #[derive(Debug, Args)]
 #[command(override_usage = "bellbird user remove [OPTIONS] <USER>")]
 #[command(after_long_help = "Examples:
@@ -28,8 +28,8 @@ pub(in super::super) struct RemoveArgs {
     #[command(flatten)]
     user: UserRef,
 
-    /// Remove the user only here and keep the registrations at providers. Use it when a provider is permanently
-    /// unreachable, or when the master key of a registration is lost
+    /// Remove the user only here and keep the registrations at providers. Use it when a provider is
+    /// permanently unreachable, or when the master key of a registration is lost
     #[arg(long)]
     local_only: bool,
 
@@ -53,7 +53,11 @@ struct PlannedRemoval<'a> {
     dry_run: bool,
 }
 
-pub(super) async fn run(settings: &Settings, storage: &Storage, args: &RemoveArgs) -> anyhow::Result<()> {
+pub(super) async fn run(
+    settings: &Settings,
+    storage: &Storage,
+    args: &RemoveArgs,
+) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
     if has_connections(storage, user.id).await? {
         return Err(still_connected(&user));
@@ -63,22 +67,42 @@ pub(super) async fn run(settings: &Settings, storage: &Storage, args: &RemoveArg
         return Ok(());
     }
     remove(settings, storage, args, &user).await?;
-    output::print(args.format, &user, |user| format!("Removed {} with all keys and webhook endpoints.", user.email))
+    output::print(args.format, &user, |user| {
+        format!(
+            "Removed {} with all keys and webhook endpoints.",
+            user.email
+        )
+    })
 }
 
-async fn plan<'a>(storage: &Storage, user: &'a User, local_only: bool) -> anyhow::Result<PlannedRemoval<'a>> {
-    let registered = if local_only { Vec::new() } else { storage.provider_users().list(user.id).await? };
+async fn plan<'a>(
+    storage: &Storage,
+    user: &'a User,
+    local_only: bool,
+) -> anyhow::Result<PlannedRemoval<'a>> {
+    let registered = if local_only {
+        Vec::new()
+    } else {
+        storage.provider_users().list(user.id).await?
+    };
     Ok(PlannedRemoval {
         user,
         keys: storage.keys().list(user.id).await?.len(),
         endpoints: storage.endpoints().list(user.id).await?.len(),
-        registrations: registered.into_iter().map(|registration| registration.provider).collect(),
+        registrations: registered
+            .into_iter()
+            .map(|registration| registration.provider)
+            .collect(),
         dry_run: true,
     })
 }
 
 fn describe(plan: &PlannedRemoval<'_>) -> String {
-    let registrations = if plan.registrations.is_empty() { "none".to_owned() } else { plan.registrations.join(", ") };
+    let registrations = if plan.registrations.is_empty() {
+        "none".to_owned()
+    } else {
+        plan.registrations.join(", ")
+    };
     output::details(&[
         ("id", plan.user.id.to_string()),
         ("e-mail", plan.user.email.clone()),
@@ -89,9 +113,17 @@ fn describe(plan: &PlannedRemoval<'_>) -> String {
     ])
 }
 
-async fn remove(settings: &Settings, storage: &Storage, args: &RemoveArgs, user: &User) -> anyhow::Result<()> {
+async fn remove(
+    settings: &Settings,
+    storage: &Storage,
+    args: &RemoveArgs,
+    user: &User,
+) -> anyhow::Result<()> {
     let connections = Wiring::new(settings, storage)?.connections(None);
-    let unregistered = connections.links().unregister_provider_users(user.id, args.local_only).await;
+    let unregistered = connections
+        .links()
+        .unregister_provider_users(user.id, args.local_only)
+        .await;
     unregistered.with_context(|| {
         format!(
             "{} could not be unregistered at a provider (use --local-only to remove the user only here)",

@@ -4,7 +4,9 @@ use anyhow::bail;
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, User, UserId};
 use bellbird_storage::{Endpoint, NewEndpoint, Storage, StorageError};
 use bellbird_webhooks::delivery::sign::new_secret;
-use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, defaults_for, in_order};
+use bellbird_webhooks::endpoint::{
+    ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, defaults_for, in_order,
+};
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -19,12 +21,12 @@ use crate::config::Settings;
 
 /// Add a webhook endpoint: a URL that receives the events of a user, or of all users.
 ///
-/// With --all-users, the endpoint belongs to the installation. It gets the events of everyone, also of users who come
-/// later, each with the user's id and the operator's reference in `metadata`.
+/// With --all-users, the endpoint belongs to the installation. It gets the events of everyone, also
+/// of users who come later, each with the user's id and the operator's reference in `metadata`.
 ///
-/// The URL must use https, a public host name, and port 443 or a port from 1024 on. Events are signed as Standard
-/// Webhooks specifies, with a secret of the endpoint that is shown only once. There can be 20
-/// endpoints of a user, and 20 for all.
+/// The URL must use https, a public host name, and port 443 or a port from 1024 on. Events are
+/// signed as Standard Webhooks specifies, with a secret of the endpoint that is shown only once.
+/// There can be 20 endpoints of a user, and 20 for all.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird webhook add --user me@example.com --url https://hooks.example.com/bellbird
@@ -33,7 +35,11 @@ use crate::config::Settings;
   bellbird webhook add --all-users --url https://hooks.example.com/bellbird")]
 pub(in super::super) struct AddArgs {
     /// E-mail address or id of the user
-    #[arg(long, required_unless_present = "all_users", conflicts_with = "all_users")]
+    #[arg(
+        long,
+        required_unless_present = "all_users",
+        conflicts_with = "all_users"
+    )]
     user: Option<String>,
 
     /// Send the events of all users
@@ -44,14 +50,15 @@ pub(in super::super) struct AddArgs {
     #[arg(long)]
     url: String,
 
-    /// Event types to send, separated by commas; those of a connection report that it is new, changed, removed, or that
-    /// its consent ends soon [default: transactions.synced,trades.synced; with --all-users all types]
+    /// Event types to send, separated by commas; those of a connection report that it is new,
+    /// changed, removed, or that its consent ends soon [default: transactions.synced,trades.synced;
+    /// with --all-users all types]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = arguments::one_of(EventType::SUBSCRIBABLE, EventType::as_str))]
     events: Option<Vec<EventType>>,
 
-    /// Version of the events' body; from 2026-12-01 on, rows have their key and exact amount, and removed rows are
-    /// reported [default: 2026-11-01; with --all-users 2026-12-01]
+    /// Version of the events' body; from 2026-12-01 on, rows have their key and exact amount, and
+    /// removed rows are reported [default: 2026-11-01; with --all-users 2026-12-01]
     #[arg(long, value_name = "VERSION")]
     #[arg(value_parser = arguments::one_of(ApiVersion::ALL, ApiVersion::as_str))]
     api_version: Option<ApiVersion>,
@@ -83,14 +90,21 @@ impl NewEndpointView<'_> {
     }
 }
 
-pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
+pub(super) async fn add(
+    settings: &Settings,
+    storage: &Storage,
+    args: &AddArgs,
+) -> anyhow::Result<()> {
     let user = match &args.user {
         Some(user) => Some(find_user(storage, user).await?),
         None => None,
     };
     let owner = user.as_ref().map_or(UserId::INSTALLATION, |user| user.id);
     let (events, api_version) = defaults_for(owner);
-    let events = args.events.as_deref().map_or_else(|| events.to_vec(), in_order);
+    let events = args
+        .events
+        .as_deref()
+        .map_or_else(|| events.to_vec(), in_order);
     check_events(owner, &events)?;
     let api_version = args.api_version.unwrap_or(api_version);
     let EndpointUrl { url, unresolved } = checked_url(settings, &args.url).await?;
@@ -105,7 +119,9 @@ pub(super) async fn add(settings: &Settings, storage: &Storage, args: &AddArgs) 
     };
     output::print_secret(args.format, &view, view.secret, &view.advice())?;
     if let Some(unresolved) = unresolved {
-        output::note(&format!("{unresolved}. The endpoint was added; each delivery resolves the name again"));
+        output::note(&format!(
+            "{unresolved}. The endpoint was added; each delivery resolves the name again"
+        ));
     }
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await
 }
@@ -121,7 +137,13 @@ pub(in super::super) async fn insert(
 ) -> anyhow::Result<(Endpoint, SecretString)> {
     let secret = new_secret();
     let user_id = user.map_or(UserId::INSTALLATION, |user| user.id);
-    let new = NewEndpoint { user_id, url, event_types: events, api_version, secret: &secret };
+    let new = NewEndpoint {
+        user_id,
+        url,
+        event_types: events,
+        api_version,
+        secret: &secret,
+    };
     let mut change = actor::begin_change(storage, Timestamp::now()).await?;
     let endpoint = match change.insert_endpoint(&new, ENDPOINTS_MAX).await {
         Err(StorageError::Conflict(_)) => bail!(
@@ -132,14 +154,25 @@ pub(in super::super) async fn insert(
         ),
         other => other?,
     };
-    actor::commit(change, "webhook_endpoint.create", user_id, Some(endpoint.id.to_string())).await?;
+    actor::commit(
+        change,
+        "webhook_endpoint.create",
+        user_id,
+        Some(endpoint.id.to_string()),
+    )
+    .await?;
     Ok((endpoint, secret))
 }
 
 /// Checks the URL of an endpoint, and says what to do about it.
-pub(in super::super) async fn checked_url(settings: &Settings, url: &str) -> anyhow::Result<EndpointUrl> {
-    EndpointUrl::check(url, settings.webhooks.rules).await.map_err(|error| match error {
-        EndpointUrlError::Target(error) => anyhow::Error::msg(advice::explain(error, url)),
-        other => other.into(),
-    })
+pub(in super::super) async fn checked_url(
+    settings: &Settings,
+    url: &str,
+) -> anyhow::Result<EndpointUrl> {
+    EndpointUrl::check(url, settings.webhooks.rules)
+        .await
+        .map_err(|error| match error {
+            EndpointUrlError::Target(error) => anyhow::Error::msg(advice::explain(error, url)),
+            other => other.into(),
+        })
 }

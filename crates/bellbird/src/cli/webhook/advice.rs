@@ -16,22 +16,40 @@ pub(super) fn disabled(endpoint: &Endpoint) -> Option<String> {
         return None;
     }
     let (id, setting) = (endpoint.id, switched_on());
-    let reason = endpoint.disabled_reason.as_deref().unwrap_or("no reason stored");
+    let reason = endpoint
+        .disabled_reason
+        .as_deref()
+        .unwrap_or("no reason stored");
     let advice = match reason {
         "address not allowed" => format!(
             "the settings of the service do not allow its URL. Change it to a public https URL with `bellbird webhook \
              set {id} --url URL`, or, for development on one machine, restart the service with {setting}. Then run \
              `bellbird webhook enable {id}`"
         ),
-        "secret broken" => format!("run `bellbird webhook rotate-secret {id}`, then `bellbird webhook enable {id}`"),
-        _ => format!("to resume, run `bellbird webhook enable {id}`, which shows how to recover missed events"),
+        "secret broken" => format!(
+            "run `bellbird webhook rotate-secret {id}`, then `bellbird webhook enable {id}`"
+        ),
+        _ => format!(
+            "to resume, run `bellbird webhook enable {id}`, which shows how to recover missed events"
+        ),
     };
-    Some(format!("The endpoint {id} is disabled ({reason}): {advice}."))
+    Some(format!(
+        "The endpoint {id} is disabled ({reason}): {advice}."
+    ))
 }
 
-/// A warning for each running instance that rejects the URL of an endpoint, although [`SETTING`] would allow it.
+/// A warning for each running instance that rejects the URL of an endpoint, although [`SETTING`]
+/// would allow it.
 pub(super) fn rejections(running: &[Instance], id: EndpointId, url: &str) -> Vec<String> {
-    if check_url(url, Rules::default()).is_ok() || check_url(url, Rules { allow_loopback: true }).is_err() {
+    if check_url(url, Rules::default()).is_ok()
+        || check_url(
+            url,
+            Rules {
+                allow_loopback: true,
+            },
+        )
+        .is_err()
+    {
         return Vec::new();
     }
     let strict = running.iter().filter(|instance| !instance.allow_loopback);
@@ -46,7 +64,10 @@ pub(super) fn rejections(running: &[Instance], id: EndpointId, url: &str) -> Vec
 }
 
 /// Everything that keeps the user's endpoints from getting events.
-pub(in super::super) async fn obstacles(storage: &Storage, user: UserId) -> anyhow::Result<Vec<String>> {
+pub(in super::super) async fn obstacles(
+    storage: &Storage,
+    user: UserId,
+) -> anyhow::Result<Vec<String>> {
     let running = instances::running(storage).await?;
     let mut found = Vec::new();
     for endpoint in storage.endpoints().list(user).await? {
@@ -60,7 +81,14 @@ pub(in super::super) async fn obstacles(storage: &Storage, user: UserId) -> anyh
 
 /// Says why the URL is rejected, and which setting would allow it.
 pub(super) fn explain(error: TargetError, url: &str) -> String {
-    if check_url(url, Rules { allow_loopback: true }).is_err() {
+    if check_url(
+        url,
+        Rules {
+            allow_loopback: true,
+        },
+    )
+    .is_err()
+    {
         return error.to_string();
     }
     let setting = switched_on();

@@ -24,8 +24,8 @@ const HEAD: [&str; 11] = [
 
 /// Show the delivery log of an endpoint, newest event first, including pending deliveries.
 ///
-/// The log covers 90 days, and 30 of events that all endpoints have accepted. It does not contain event bodies, because
-/// Bellbird does not store them.
+/// The log covers 90 days, and 30 of events that all endpoints have accepted. It does not contain
+/// event bodies, because Bellbird does not store them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird webhook deliveries 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --state failed")]
@@ -66,8 +66,16 @@ fn delivery_row(record: &DeliveryRecord) -> [String; 11] {
 }
 
 fn attempt_row(record: &AttemptRecord) -> [String; 4] {
-    let (at, duration) = (output::format_instant(Some(record.at)), format!("{} ms", record.duration_ms));
-    [record.attempt.to_string(), at, duration, response(record.status, record.error.as_deref())]
+    let (at, duration) = (
+        output::format_instant(Some(record.at)),
+        format!("{} ms", record.duration_ms),
+    );
+    [
+        record.attempt.to_string(),
+        at,
+        duration,
+        response(record.status, record.error.as_deref()),
+    ]
 }
 
 pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyhow::Result<()> {
@@ -77,14 +85,21 @@ pub(super) async fn deliveries(storage: &Storage, args: &DeliveriesArgs) -> anyh
         return attempts(storage, args.endpoint.format, (user, endpoint.id), event).await;
     }
     let user = args.user.find_or_all(storage, &endpoint).await?;
-    let records = storage.deliveries().list(user, endpoint.id, args.state, args.limit).await?;
+    let records = storage
+        .deliveries()
+        .list(user, endpoint.id, args.state, args.limit)
+        .await?;
     output::print(args.endpoint.format, &records, |records| {
         let text = match (records.is_empty(), args.state) {
             (true, None) => "No deliveries yet.".to_owned(),
             (true, Some(state)) => format!("No {state} deliveries."),
             (false, _) => output::table(HEAD, records.iter().map(delivery_row)),
         };
-        [Some(text), advice::disabled(&endpoint)].into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+        [Some(text), advice::disabled(&endpoint)]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("\n\n")
     })
 }
 
@@ -94,7 +109,10 @@ async fn attempts(
     (user, endpoint): (UserId, EndpointId),
     event: EventId,
 ) -> anyhow::Result<()> {
-    let records = storage.deliveries().list_attempts(user, endpoint, event).await?;
+    let records = storage
+        .deliveries()
+        .list_attempts(user, endpoint, event)
+        .await?;
     if records.is_empty() && storage.webhook_events().find(user, event).await?.is_none() {
         return Err(event_not_found(endpoint, event));
     }
@@ -102,7 +120,10 @@ async fn attempts(
         if records.is_empty() {
             return "No attempts yet.".to_owned();
         }
-        output::table(["attempt", "at", "duration", "response"], records.iter().map(attempt_row))
+        output::table(
+            ["attempt", "at", "duration", "response"],
+            records.iter().map(attempt_row),
+        )
     })
 }
 

@@ -1,4 +1,5 @@
-//! `bellbird webhook`: manages the webhook endpoints of users and of the installation, and their deliveries.
+//! `bellbird webhook`: manages the webhook endpoints of users and of the installation, and their
+//! deliveries.
 
 pub(super) mod add;
 pub(super) mod advice;
@@ -41,30 +42,31 @@ pub(super) enum WebhookCommand {
     Show(EndpointArgs),
     /// Send a test event to an endpoint.
     ///
-    /// The event has the type `endpoint.ping` and no rows. This command sends it once, without retries, even to a
-    /// disabled endpoint. Only the delivery log records it. Exits with status 1 if the endpoint does not accept the
-    /// event.
+    /// The event has the type `endpoint.ping` and no rows. This command sends it once, without
+    /// retries, even to a disabled endpoint. Only the delivery log records it. Exits with status 1
+    /// if the endpoint does not accept the event.
     #[command(after_long_help = "Example:
   bellbird webhook ping 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
     Ping(EndpointArgs),
     /// Create a new signing secret for an endpoint; the old one stays valid for 24 hours.
     ///
-    /// For 24 hours, each event has two signatures and verifies with either secret. The new secret is shown only once.
-    /// Rotating twice within 24 hours ends the oldest of the three secrets within a minute.
+    /// For 24 hours, each event has two signatures and verifies with either secret. The new secret
+    /// is shown only once. Rotating twice within 24 hours ends the oldest of the three secrets
+    /// within a minute.
     #[command(after_long_help = "Example:
   bellbird webhook rotate-secret 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
     RotateSecret(EndpointArgs),
     /// Enable a disabled endpoint.
     ///
-    /// Deliveries that failed while the endpoint was disabled are not sent automatically. The command prints their
-    /// number and the command that recovers them.
+    /// Deliveries that failed while the endpoint was disabled are not sent automatically. The
+    /// command prints their number and the command that recovers them.
     #[command(after_long_help = "Example:
   bellbird webhook enable 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
     Enable(EndpointArgs),
     /// Disable an endpoint: stop deliveries until it is enabled again.
     ///
-    /// Pending deliveries fail, and so do later ones. After enabling the endpoint, recover them with `bellbird webhook
-    /// recover`.
+    /// Pending deliveries fail, and so do later ones. After enabling the endpoint, recover them
+    /// with `bellbird webhook recover`.
     #[command(after_long_help = "Example:
   bellbird webhook disable 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")]
     Disable(EndpointArgs),
@@ -96,15 +98,22 @@ struct EventUserArgs {
 impl EventUserArgs {
     /// Their user, or the installation: all users.
     async fn find_or_all(&self, storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<UserId> {
-        let Some(given) = &self.user else { return Ok(endpoint.user_id) };
+        let Some(given) = &self.user else {
+            return Ok(endpoint.user_id);
+        };
         let user = match find_user(storage, given).await {
             Ok(user) => user.id,
             // Events that are not delivered outlive their user.
-            Err(unknown) if endpoint.user_id == UserId::INSTALLATION => given.parse().map_err(|_| unknown)?,
+            Err(unknown) if endpoint.user_id == UserId::INSTALLATION => {
+                given.parse().map_err(|_| unknown)?
+            }
             Err(unknown) => return Err(unknown),
         };
         if ![user, UserId::INSTALLATION].contains(&endpoint.user_id) {
-            return Err(Failure::not_found(format!("the endpoint {} belongs to another user", endpoint.id)));
+            return Err(Failure::not_found(format!(
+                "the endpoint {} belongs to another user",
+                endpoint.id
+            )));
         }
         Ok(user)
     }
@@ -124,7 +133,11 @@ impl EventUserArgs {
 fn status(endpoint: &Endpoint) -> String {
     match (&endpoint.disabled_reason, endpoint.failing_since) {
         (Some(reason), _) => format!("{} ({reason})", endpoint.status),
-        (None, Some(since)) => format!("{} (failing since {})", endpoint.status, output::format_instant(Some(since))),
+        (None, Some(since)) => format!(
+            "{} (failing since {})",
+            endpoint.status,
+            output::format_instant(Some(since))
+        ),
         (None, None) => endpoint.status.to_string(),
     }
 }
@@ -145,7 +158,11 @@ async fn user_of(storage: &Storage, endpoint: &Endpoint) -> anyhow::Result<Optio
     if endpoint.user_id == UserId::INSTALLATION {
         return Ok(Some("all users".to_owned()));
     }
-    Ok(storage.users().find(endpoint.user_id).await?.map(|user| user.email))
+    Ok(storage
+        .users()
+        .find(endpoint.user_id)
+        .await?
+        .map(|user| user.email))
 }
 
 /// All about an endpoint, with its user unless that one was removed meanwhile.
@@ -162,7 +179,10 @@ fn details(endpoint: &Endpoint, user: Option<&str>) -> String {
     ])
 }
 
-pub(super) async fn run(settings: &SettingArgs, command: WebhookCommand) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    settings: &SettingArgs,
+    command: WebhookCommand,
+) -> anyhow::Result<ExitCode> {
     let settings = settings.load(None)?;
     let storage = match &command {
         WebhookCommand::Add(_) | WebhookCommand::Ping(_) | WebhookCommand::RotateSecret(_) => {
@@ -175,7 +195,11 @@ pub(super) async fn run(settings: &SettingArgs, command: WebhookCommand) -> anyh
     result
 }
 
-async fn execute(settings: &Settings, storage: &Storage, command: WebhookCommand) -> anyhow::Result<ExitCode> {
+async fn execute(
+    settings: &Settings,
+    storage: &Storage,
+    command: WebhookCommand,
+) -> anyhow::Result<ExitCode> {
     match command {
         WebhookCommand::Add(args) => add::add(settings, storage, &args).await?,
         WebhookCommand::Set(args) => set::set(settings, storage, &args).await?,
@@ -200,11 +224,15 @@ async fn list(storage: &Storage, args: &UserFilter) -> anyhow::Result<()> {
     };
     output::print(args.format, &endpoints, |endpoints| {
         if endpoints.is_empty() {
-            return "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`.".to_owned();
+            return "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`."
+                .to_owned();
         }
         let head = ["url", "events", "status", "delivered", "created", "id"];
         let table = output::table(head, endpoints.iter().map(row));
-        std::iter::once(table).chain(endpoints.iter().filter_map(advice::disabled)).collect::<Vec<_>>().join("\n\n")
+        std::iter::once(table)
+            .chain(endpoints.iter().filter_map(advice::disabled))
+            .collect::<Vec<_>>()
+            .join("\n\n")
     })
 }
 
@@ -226,12 +254,18 @@ async fn show(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
 }
 
 async fn find(storage: &Storage, id: EndpointId) -> anyhow::Result<Endpoint> {
-    storage.endpoints().find_any(id).await?.ok_or_else(|| endpoint_not_found(id))
+    storage
+        .endpoints()
+        .find_any(id)
+        .await?
+        .ok_or_else(|| endpoint_not_found(id))
 }
 
 /// Also for an endpoint that another process removed during this command.
 fn endpoint_not_found(id: EndpointId) -> anyhow::Error {
-    Failure::not_found(format!("there is no endpoint {id}: `bellbird webhook list` shows the ids"))
+    Failure::not_found(format!(
+        "there is no endpoint {id}: `bellbird webhook list` shows the ids"
+    ))
 }
 
 fn event_not_found(endpoint: EndpointId, event: EventId) -> anyhow::Error {
@@ -242,14 +276,21 @@ fn event_not_found(endpoint: EndpointId, event: EventId) -> anyhow::Error {
 
 /// Rejects event types that are for endpoints of the installation only.
 fn check_events(owner: UserId, events: &[EventType]) -> anyhow::Result<()> {
-    match events.iter().find(|event| !event_types_for(owner).contains(event)) {
+    match events
+        .iter()
+        .find(|event| !event_types_for(owner).contains(event))
+    {
         None => Ok(()),
         Some(event) => anyhow::bail!("{event} goes to endpoints for all users only: leave it out"),
     }
 }
 
 fn names(events: &[EventType]) -> String {
-    events.iter().map(|event| event.as_str()).collect::<Vec<_>>().join(",")
+    events
+        .iter()
+        .map(|event| event.as_str())
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// Warns if a running instance rejects the URL of an endpoint.

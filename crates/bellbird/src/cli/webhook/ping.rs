@@ -27,23 +27,45 @@ struct PingView {
 }
 
 /// Describes the result, as a predicate of "the endpoint".
-fn outcome(Exchange { status, error, duration, .. }: &Exchange) -> String {
+fn outcome(
+    Exchange {
+        status,
+        error,
+        duration,
+        ..
+    }: &Exchange,
+) -> String {
     let duration_ms = duration.as_millis();
     match (status, error) {
         (Some(status), None) => format!("responded with {status} after {duration_ms} ms"),
-        (Some(status), Some(error)) => format!("responded with {status} after {duration_ms} ms ({error})"),
-        (None, error) => format!("did not respond: {} ({duration_ms} ms)", error.unwrap_or("unknown")),
+        (Some(status), Some(error)) => {
+            format!("responded with {status} after {duration_ms} ms ({error})")
+        }
+        (None, error) => format!(
+            "did not respond: {} ({duration_ms} ms)",
+            error.unwrap_or("unknown")
+        ),
     }
 }
 
-pub(super) async fn ping(settings: &Settings, storage: &Storage, args: &EndpointArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn ping(
+    settings: &Settings,
+    storage: &Storage,
+    args: &EndpointArgs,
+) -> anyhow::Result<ExitCode> {
     let endpoint = find(storage, args.id).await?;
     let webhooks = Wiring::new(settings, storage)?.webhooks()?;
     let pinged = match webhooks.ping(&endpoint).await {
         Err(PingError::NotFound) => return Err(endpoint_not_found(args.id)),
         other => other?,
     };
-    actor::record(storage, "webhook_endpoint.ping", endpoint.user_id, Some(endpoint.id.to_string())).await?;
+    actor::record(
+        storage,
+        "webhook_endpoint.ping",
+        endpoint.user_id,
+        Some(endpoint.id.to_string()),
+    )
+    .await?;
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await?;
     let exchange = &pinged.exchange;
     let view = PingView {
@@ -54,12 +76,17 @@ pub(super) async fn ping(settings: &Settings, storage: &Storage, args: &Endpoint
         error: ErrorView::of(exchange.error.map(str::to_owned).as_slice()),
     };
     if view.delivered {
-        output::print(args.format, &view, |_| format!("Delivered: the endpoint {}.", outcome(exchange)))?;
+        output::print(args.format, &view, |_| {
+            format!("Delivered: the endpoint {}.", outcome(exchange))
+        })?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.format.json {
         output::print(args.format, &view, |_| String::new())?;
     }
-    output::note(&format!("error: not delivered: the endpoint {}", outcome(exchange)));
+    output::note(&format!(
+        "error: not delivered: the endpoint {}",
+        outcome(exchange)
+    ));
     Ok(ExitCode::FAILURE)
 }

@@ -1,4 +1,5 @@
-//! `bellbird webhook redeliver` and `recover`: queue failed or delivered events for another delivery.
+//! `bellbird webhook redeliver` and `recover`: queue failed or delivered events for another
+//! delivery.
 
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ use super::{EndpointArgs, EventUserArgs, endpoint_not_found, event_not_found, fi
 
 /// Deliver an event to an endpoint again, whether it failed or was delivered before.
 ///
-/// A running service sends the event with the same id and with the provider's current rows. It retries the event as
-/// often as a new one.
+/// A running service sends the event with the same id and with the provider's current rows. It
+/// retries the event as often as a new one.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:
   bellbird webhook redeliver 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f 0198c7e3-0f4f-7d53-a1b2-4c1d2e3f7b1c")]
@@ -36,14 +37,15 @@ pub(in super::super) struct RedeliverArgs {
 
 /// Deliver all failed events of an endpoint again.
 ///
-/// A running service sends the events with the same ids and with the provider's current rows. Delivered and pending
-/// events are not affected.
+/// A running service sends the events with the same ids and with the provider's current rows.
+/// Delivered and pending events are not affected.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird webhook recover 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --since 7d
   bellbird webhook recover 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --since 2026-11-20T09:30:00Z")]
 pub(in super::super) struct RecoverArgs {
-    /// Oldest event to deliver: an instant such as 2026-11-20T09:30:00Z, or an age such as 24h or 7d
+    /// Oldest event to deliver: an instant such as 2026-11-20T09:30:00Z, or an age such as 24h or
+    /// 7d
     #[arg(long, value_name = "WHEN", value_parser = since)]
     since: Since,
 
@@ -72,7 +74,8 @@ impl Since {
 fn since(text: &str) -> Result<Since, String> {
     let ago = || arguments::duration(text).map(Since::Ago);
     text.parse().map(Since::At).or_else(|_| ago()).map_err(|_| {
-        "must be an instant such as 2026-11-20T09:30:00Z, or an age such as 30s, 15m, 24h or 7d".to_owned()
+        "must be an instant such as 2026-11-20T09:30:00Z, or an age such as 30s, 15m, 24h or 7d"
+            .to_owned()
     })
 }
 
@@ -84,20 +87,30 @@ pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow
         actor::commit(change, "delivery.redeliver", user, Some(event.to_string())).await?;
     } else {
         drop(change);
-        return Err(match why_not_redelivered(storage, (user, endpoint.id), event).await? {
-            NotRedelivered::UnknownEndpoint => endpoint_not_found(endpoint.id),
-            NotRedelivered::UnknownEvent => event_not_found(endpoint.id, event),
-            NotRedelivered::Ping => {
-                anyhow!("a ping cannot be redelivered: send another with `bellbird webhook ping {}`", endpoint.id)
-            }
-            NotRedelivered::Disabled => disabled(endpoint.id),
-            NotRedelivered::Waiting => {
-                anyhow!("the event waits for an earlier event of the same sync: redeliver that one instead")
-            }
-        });
+        return Err(
+            match why_not_redelivered(storage, (user, endpoint.id), event).await? {
+                NotRedelivered::UnknownEndpoint => endpoint_not_found(endpoint.id),
+                NotRedelivered::UnknownEvent => event_not_found(endpoint.id, event),
+                NotRedelivered::Ping => {
+                    anyhow!(
+                        "a ping cannot be redelivered: send another with `bellbird webhook ping {}`",
+                        endpoint.id
+                    )
+                }
+                NotRedelivered::Disabled => disabled(endpoint.id),
+                NotRedelivered::Waiting => {
+                    anyhow!(
+                        "the event waits for an earlier event of the same sync: redeliver that one instead"
+                    )
+                }
+            },
+        );
     }
-    let view = json!({"eventId": event, "endpointId": endpoint.id, "state": DeliveryState::Pending});
-    output::print(args.endpoint.format, &view, |_| "Queued for redelivery. A running service sends it now.".to_owned())
+    let view =
+        json!({"eventId": event, "endpointId": endpoint.id, "state": DeliveryState::Pending});
+    output::print(args.endpoint.format, &view, |_| {
+        "Queued for redelivery. A running service sends it now.".to_owned()
+    })
 }
 
 pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Result<()> {
@@ -106,15 +119,27 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     check_enabled(&endpoint)?;
     let now = Timestamp::now();
     let since = args.since.instant(now)?;
-    let recovered = storage.deliveries().recover(user, endpoint.id, since, now).await?;
-    actor::record(storage, "delivery.recover", user, Some(endpoint.id.to_string())).await?;
+    let recovered = storage
+        .deliveries()
+        .recover(user, endpoint.id, since, now)
+        .await?;
+    actor::record(
+        storage,
+        "delivery.recover",
+        user,
+        Some(endpoint.id.to_string()),
+    )
+    .await?;
     if recovered == 0 {
         // The endpoint may have been disabled meanwhile.
         check_enabled(&find(storage, args.endpoint.id).await?)?;
     }
     let view = json!({"endpointId": endpoint.id, "recovered": recovered});
     output::print(args.endpoint.format, &view, |_| match recovered {
-        0 => format!("Nothing to recover since {}.", output::format_instant(Some(since))),
+        0 => format!(
+            "Nothing to recover since {}.",
+            output::format_instant(Some(since))
+        ),
         number => format!(
             "Queued {} for redelivery. A running service sends them now.",
             count(number, "delivery", "deliveries")
@@ -147,9 +172,22 @@ mod tests {
             ("7d", "2026-11-13T09:30:00Z"),
             ("0s", "2026-11-20T09:30:00Z"),
         ] {
-            assert_eq!(since(text).unwrap().instant(now).unwrap(), expected.parse().unwrap(), "{text}");
+            assert_eq!(
+                since(text).unwrap().instant(now).unwrap(),
+                expected.parse().unwrap(),
+                "{text}"
+            );
         }
-        for wrong in ["", "yesterday", "2026-11-01", "2026-11-01T00:00:00", "7", "-7d", "1w", "36501d"] {
+        for wrong in [
+            "",
+            "yesterday",
+            "2026-11-01",
+            "2026-11-01T00:00:00",
+            "7",
+            "-7d",
+            "1w",
+            "36501d",
+        ] {
             assert!(since(wrong).is_err(), "{wrong}");
         }
     }

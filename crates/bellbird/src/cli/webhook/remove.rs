@@ -43,19 +43,40 @@ pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Resu
     let user = user_of(storage, &endpoint).await?;
     let mut cancelled_deliveries = 0;
     for state in [DeliveryState::Pending, DeliveryState::Waiting] {
-        let deliveries = storage.deliveries().list(endpoint.user_id, endpoint.id, Some(state), SCANNED_MAX).await?;
+        let deliveries = storage
+            .deliveries()
+            .list(endpoint.user_id, endpoint.id, Some(state), SCANNED_MAX)
+            .await?;
         cancelled_deliveries += deliveries.len();
     }
-    let cancels = output::details(&[("cancels", format!("pending deliveries: {cancelled_deliveries}"))]);
+    let cancels = output::details(&[(
+        "cancels",
+        format!("pending deliveries: {cancelled_deliveries}"),
+    )]);
     let description = format!("{}\n{cancels}", details(&endpoint, user.as_deref()));
-    let plan = PlannedRemoval { endpoint: &endpoint, cancelled_deliveries, dry_run: true };
+    let plan = PlannedRemoval {
+        endpoint: &endpoint,
+        cancelled_deliveries,
+        dry_run: true,
+    };
     if !args.removal.confirm(format, &plan, &description)? {
         return Ok(());
     }
     let mut change = actor::begin_change(storage, Timestamp::now()).await?;
-    if !change.delete_endpoint((endpoint.user_id, endpoint.id)).await? {
+    if !change
+        .delete_endpoint((endpoint.user_id, endpoint.id))
+        .await?
+    {
         return Err(endpoint_not_found(id));
     }
-    actor::commit(change, "webhook_endpoint.remove", endpoint.user_id, Some(id.to_string())).await?;
-    output::print(format, &json!({"id": id, "removed": true}), |_| format!("Removed the endpoint {}.", endpoint.url))
+    actor::commit(
+        change,
+        "webhook_endpoint.remove",
+        endpoint.user_id,
+        Some(id.to_string()),
+    )
+    .await?;
+    output::print(format, &json!({"id": id, "removed": true}), |_| {
+        format!("Removed the endpoint {}.", endpoint.url)
+    })
 }

@@ -24,7 +24,10 @@ struct NewSecretView<'a> {
 impl NewSecretView<'_> {
     fn advice(&self) -> String {
         let old = match self.old_secret_expires_at {
-            Some(until) => format!("The old one stays valid until {}.", output::format_instant(Some(until))),
+            Some(until) => format!(
+                "The old one stays valid until {}.",
+                output::format_instant(Some(until))
+            ),
             None => "The old one could not be opened and was deleted.".to_owned(),
         };
         format!("Store this secret: it is not shown again. {old}")
@@ -36,9 +39,21 @@ pub(super) async fn rotate(storage: &Storage, args: &EndpointArgs) -> anyhow::Re
     let (secret, now) = (new_secret(), Timestamp::now());
     let until = now.checked_add(OLD_SECRET_LIFE)?;
     let mut change = actor::begin_change(storage, now).await?;
-    let rotation = change.rotate_endpoint_secret((endpoint.user_id, endpoint.id), &secret, until).await?;
+    let rotation = change
+        .rotate_endpoint_secret((endpoint.user_id, endpoint.id), &secret, until)
+        .await?;
     let SecretRotation { old_expires_at } = rotation.ok_or_else(|| endpoint_not_found(args.id))?;
-    actor::commit(change, "webhook_endpoint.rotate_secret", endpoint.user_id, Some(endpoint.id.to_string())).await?;
-    let view = NewSecretView { id: endpoint.id, secret: secret.expose_secret(), old_secret_expires_at: old_expires_at };
+    actor::commit(
+        change,
+        "webhook_endpoint.rotate_secret",
+        endpoint.user_id,
+        Some(endpoint.id.to_string()),
+    )
+    .await?;
+    let view = NewSecretView {
+        id: endpoint.id,
+        secret: secret.expose_secret(),
+        old_secret_expires_at: old_expires_at,
+    };
     output::print_secret(args.format, &view, view.secret, &view.advice())
 }

@@ -8,14 +8,19 @@ use jiff::Timestamp;
 
 use super::super::{actor, arguments, output};
 use super::add::checked_url;
-use super::{EndpointArgs, check_events, details, endpoint_not_found, find, user_of, warn_of_rejections};
+use super::{
+    EndpointArgs, check_events, details, endpoint_not_found, find, user_of, warn_of_rejections,
+};
 use crate::config::Settings;
 
-/// Change the URL, the event types or the version of an endpoint. It keeps its id, its secret and its log.
+/// Change the URL, the event types or the version of an endpoint. It keeps its id, its secret and
+/// its log.
 ///
 /// Pending deliveries go to the new URL.
 #[derive(Debug, Args)]
-#[command(override_usage = "bellbird webhook set <ID> [--url <URL>] [--events <LIST>] [--api-version <VERSION>]")]
+#[command(
+    override_usage = "bellbird webhook set <ID> [--url <URL>] [--events <LIST>] [--api-version <VERSION>]"
+)]
 #[command(group(ArgGroup::new("change").args(["url", "events", "api_version"]).required(true).multiple(true)))]
 #[command(after_long_help = "Example:
   bellbird webhook set 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f --url https://hooks.example.com/new")]
@@ -38,7 +43,11 @@ pub(in super::super) struct SetArgs {
     endpoint: EndpointArgs,
 }
 
-pub(super) async fn set(settings: &Settings, storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
+pub(super) async fn set(
+    settings: &Settings,
+    storage: &Storage,
+    args: &SetArgs,
+) -> anyhow::Result<()> {
     let before = find(storage, args.endpoint.id).await?;
     let (url, unresolved) = match &args.url {
         Some(url) => {
@@ -49,19 +58,34 @@ pub(super) async fn set(settings: &Settings, storage: &Storage, args: &SetArgs) 
     };
     let events = args.events.as_deref().map(in_order);
     check_events(before.user_id, events.as_deref().unwrap_or_default())?;
-    let wanted = EndpointChange { url: url.as_deref(), event_types: events.as_deref(), api_version: args.api_version };
+    let wanted = EndpointChange {
+        url: url.as_deref(),
+        event_types: events.as_deref(),
+        api_version: args.api_version,
+    };
     let mut change = actor::begin_change(storage, Timestamp::now()).await?;
-    if !change.update_endpoint((before.user_id, before.id), &wanted).await? {
+    if !change
+        .update_endpoint((before.user_id, before.id), &wanted)
+        .await?
+    {
         return Err(endpoint_not_found(args.endpoint.id));
     }
-    actor::commit(change, "webhook_endpoint.update", before.user_id, Some(before.id.to_string())).await?;
+    actor::commit(
+        change,
+        "webhook_endpoint.update",
+        before.user_id,
+        Some(before.id.to_string()),
+    )
+    .await?;
     let user = user_of(storage, &before).await?;
     let endpoint = find(storage, args.endpoint.id).await?;
     output::print(args.endpoint.format, &endpoint, |endpoint| {
         format!("Changed.\n\n{}", details(endpoint, user.as_deref()))
     })?;
     if let Some(unresolved) = unresolved {
-        output::note(&format!("{unresolved}. The endpoint was changed; each delivery resolves the name again"));
+        output::note(&format!(
+            "{unresolved}. The endpoint was changed; each delivery resolves the name again"
+        ));
     }
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await
 }

@@ -52,12 +52,20 @@ on_both_databases! {
 async fn missing_connection_is_404_and_sync_may_be_off() {
     let admin = Admin::start(Database::Sqlite).await;
     let path = format!("/admin/v1/connections/{}", Uuid::now_v7());
-    for (method, path) in
-        [(Method::GET, path.clone()), (Method::DELETE, path.clone()), (Method::POST, format!("{path}/sync"))]
-    {
-        assert_eq!(error(&admin.call(method, &path).await, 404, "not_found"), "Connection not found ");
+    for (method, path) in [
+        (Method::GET, path.clone()),
+        (Method::DELETE, path.clone()),
+        (Method::POST, format!("{path}/sync")),
+    ] {
+        assert_eq!(
+            error(&admin.call(method, &path).await, 404, "not_found"),
+            "Connection not found "
+        );
     }
-    let path = format!("/admin/v1/connections/{}/sync", admin.app.ben.connections[0].id);
+    let path = format!(
+        "/admin/v1/connections/{}/sync",
+        admin.app.ben.connections[0].id
+    );
     assert!(error(&admin.post(&path, &json!({})).await, 409, "conflict").contains("sync.enabled"));
 }
 
@@ -67,15 +75,32 @@ async fn nothing_of_the_accounts_is_shown() {
     let admin = Admin::start(Database::Sqlite).await;
     let app = &admin.app;
     let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
-    let accounts = app.storage.accounts().list_of_connection(user, connection.id).await.unwrap();
+    let accounts = app
+        .storage
+        .accounts()
+        .list_of_connection(user, connection.id)
+        .await
+        .unwrap();
     assert!(!accounts.is_empty());
-    for path in ["/admin/v1/connections".to_owned(), format!("/admin/v1/connections/{}", connection.id)] {
+    for path in [
+        "/admin/v1/connections".to_owned(),
+        format!("/admin/v1/connections/{}", connection.id),
+    ] {
         let text = admin.get(&path).await.text;
         for account in &accounts {
-            assert!(!text.contains(&account.name) && !text.contains(&account.provider_account_id), "{path}");
+            assert!(
+                !text.contains(&account.name) && !text.contains(&account.provider_account_id),
+                "{path}"
+            );
             assert!(!text.contains(&account.id.to_string()), "{path}");
-            let number = account.number.as_ref().map(|number| number.as_str().trim_start_matches('*'));
-            assert!(number.is_none_or(|number| !text.contains(&format!("{number}\""))), "{path}");
+            let number = account
+                .number
+                .as_ref()
+                .map(|number| number.as_str().trim_start_matches('*'));
+            assert!(
+                number.is_none_or(|number| !text.contains(&format!("{number}\""))),
+                "{path}"
+            );
         }
     }
 }

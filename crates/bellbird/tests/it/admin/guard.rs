@@ -12,21 +12,60 @@ use crate::support::harness::{App, Database, Setup, eventually, on_both_database
 
 const PATHS: [(&str, &[&str]); 19] = [
     ("/admin/v1/users", &["GET", "POST"]),
-    ("/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee", &["GET", "PATCH", "DELETE"]),
-    ("/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee/keys", &["GET", "POST"]),
-    ("/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee/setup-tokens", &["POST", "DELETE"]),
-    ("/admin/v1/keys/0191e7a0-7c3b-7def-8000-00aabbccddee", &["DELETE"]),
-    ("/admin/v1/keys/0191e7a0-7c3b-7def-8000-00aabbccddee/rotate", &["POST"]),
+    (
+        "/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee",
+        &["GET", "PATCH", "DELETE"],
+    ),
+    (
+        "/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee/keys",
+        &["GET", "POST"],
+    ),
+    (
+        "/admin/v1/users/0191e7a0-7c3b-7def-8000-00aabbccddee/setup-tokens",
+        &["POST", "DELETE"],
+    ),
+    (
+        "/admin/v1/keys/0191e7a0-7c3b-7def-8000-00aabbccddee",
+        &["DELETE"],
+    ),
+    (
+        "/admin/v1/keys/0191e7a0-7c3b-7def-8000-00aabbccddee/rotate",
+        &["POST"],
+    ),
     ("/admin/v1/link-sessions", &["POST"]),
-    ("/admin/v1/link-sessions/0191e7a0-7c3b-7def-8000-00aabbccddee", &["GET"]),
-    ("/admin/v1/connections/0191e7a0-7c3b-7def-8000-00aabbccddee", &["GET", "DELETE"]),
-    ("/admin/v1/connections/0191e7a0-7c3b-7def-8000-00aabbccddee/sync", &["POST"]),
+    (
+        "/admin/v1/link-sessions/0191e7a0-7c3b-7def-8000-00aabbccddee",
+        &["GET"],
+    ),
+    (
+        "/admin/v1/connections/0191e7a0-7c3b-7def-8000-00aabbccddee",
+        &["GET", "DELETE"],
+    ),
+    (
+        "/admin/v1/connections/0191e7a0-7c3b-7def-8000-00aabbccddee/sync",
+        &["POST"],
+    ),
     ("/admin/v1/webhook-endpoints", &["GET", "POST"]),
-    ("/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee", &["GET", "PATCH", "DELETE"]),
-    ("/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/rotate-secret", &["POST"]),
-    ("/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/ping", &["POST"]),
-    ("/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/recover", &["POST"]),
-    ("/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/deliveries", &["GET"]),
+    (
+        "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee",
+        &["GET", "PATCH", "DELETE"],
+    ),
+    (
+        "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/rotate-secret",
+        &["POST"],
+    ),
+    (
+        "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/ping",
+        &["POST"],
+    ),
+    (
+        "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/recover",
+        &["POST"],
+    ),
+    (
+        "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee/deliveries",
+        &["GET"],
+    ),
     (
         concat!(
             "/admin/v1/webhook-endpoints/0191e7a0-7c3b-7def-8000-00aabbccddee",
@@ -88,16 +127,34 @@ async fn operator_key_is_a_wrong_key_elsewhere() {
     let admin = Admin::start(Database::Sqlite).await;
     let app = &admin.app;
     let unknown = bellbird_domain::ApiKey::from_random([7; 32]);
-    for path in ["/v1/me", "/v1/accounts", "/v1/nothing", "/v1/export/transactions.csv", "/simplefin/accounts"] {
+    for path in [
+        "/v1/me",
+        "/v1/accounts",
+        "/v1/nothing",
+        "/v1/export/transactions.csv",
+        "/simplefin/accounts",
+    ] {
         let wrong = app.get_as(unknown.expose(), path).await;
         let operators = app.get_as(&admin.key, path).await;
-        assert_eq!((operators.status, &operators.text), (wrong.status, &wrong.text), "{path}");
+        assert_eq!(
+            (operators.status, &operators.text),
+            (wrong.status, &wrong.text),
+            "{path}"
+        );
         assert!(!operators.status.is_success());
     }
-    let basic = app.http.get(format!("{}/simplefin/accounts", app.url)).basic_auth("bellbird", Some(&admin.key));
+    let basic = app
+        .http
+        .get(format!("{}/simplefin/accounts", app.url))
+        .basic_auth("bellbird", Some(&admin.key));
     assert_eq!(app.send(basic).await.status, 403);
-    let mcp = app.http.post(format!("{}/mcp", app.url)).bearer_auth(&admin.key);
-    let mcp = app.send(mcp.json(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))).await;
+    let mcp = app
+        .http
+        .post(format!("{}/mcp", app.url))
+        .bearer_auth(&admin.key);
+    let mcp = app
+        .send(mcp.json(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})))
+        .await;
     assert_eq!(mcp.status, 401);
 }
 
@@ -107,7 +164,11 @@ async fn paths_have_their_methods() {
     for (path, methods) in PATHS {
         let answer = admin.call(Method::PUT, path).await;
         error(&answer, 405, "method_not_allowed");
-        assert_eq!(answer.header("allow"), Some(methods.join(", ").replace("GET", "GET, HEAD").as_str()), "{path}");
+        assert_eq!(
+            answer.header("allow"),
+            Some(methods.join(", ").replace("GET", "GET, HEAD").as_str()),
+            "{path}"
+        );
     }
     error(&admin.get("/admin/v1/nothing").await, 404, "no_such_path");
     error(&admin.get("/admin").await, 404, "no_such_path");
@@ -117,12 +178,18 @@ async fn paths_have_their_methods() {
 
 #[tokio::test]
 async fn each_operator_key_has_a_rate_limit() {
-    let admin = Admin::start_with(Setup::with(|settings| settings.access.operator_per_minute = 2)).await;
+    let admin = Admin::start_with(Setup::with(|settings| {
+        settings.access.operator_per_minute = 2
+    }))
+    .await;
     for left in ["1", "0"] {
         let answer = admin.get("/admin/v1/audit").await;
         assert_eq!(answer.status, 200);
         assert_eq!(
-            (answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining")),
+            (
+                answer.header("x-ratelimit-limit"),
+                answer.header("x-ratelimit-remaining")
+            ),
             (Some("2"), Some(left))
         );
     }
@@ -130,7 +197,11 @@ async fn each_operator_key_has_a_rate_limit() {
     error(&rejected, 429, "rate_limited");
     assert_eq!(rejected.header("retry-after"), Some("30"));
     let other = operator_key(&admin.app, "other").await;
-    assert_eq!(admin.app.get_as(&other, "/admin/v1/audit").await.status, 200, "another key has its own bucket");
+    assert_eq!(
+        admin.app.get_as(&other, "/admin/v1/audit").await.status,
+        200,
+        "another key has its own bucket"
+    );
 }
 
 #[tokio::test]
@@ -151,13 +222,28 @@ async fn admin_is_where_the_setting_says() {
     let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = probe.local_addr().unwrap();
     drop(probe);
-    let app = App::start(Setup::with(|settings| settings.admin_listen = Some(address))).await;
+    let app = App::start(Setup::with(|settings| {
+        settings.admin_listen = Some(address)
+    }))
+    .await;
     let key = operator_key(&app, "backend").await;
-    assert_eq!(app.get_as(&key, "/admin/v1/users").await.status, 404, "not on the listener of the API");
-    let get = |path: &str, key: &str| app.http.get(format!("http://{address}{path}")).bearer_auth(key);
+    assert_eq!(
+        app.get_as(&key, "/admin/v1/users").await.status,
+        404,
+        "not on the listener of the API"
+    );
+    let get = |path: &str, key: &str| {
+        app.http
+            .get(format!("http://{address}{path}"))
+            .bearer_auth(key)
+    };
     assert_eq!(app.send(get("/admin/v1/users", &key)).await.status, 200);
     for path in ["/v1/accounts", "/docs", "/health"] {
-        assert_eq!(app.send(get(path, &app.olivia.key)).await.status, 404, "{path}");
+        assert_eq!(
+            app.send(get(path, &app.olivia.key)).await.status,
+            404,
+            "{path}"
+        );
     }
 }
 
@@ -168,10 +254,16 @@ async fn pages_in_a_browser_cannot_call() {
     let admin = Admin::start_with(setup).await;
     let app = &admin.app;
     let get = |path: &str, key: &str| {
-        app.http.get(format!("{}{path}", app.url)).bearer_auth(key).header("origin", "https://app.example.com")
+        app.http
+            .get(format!("{}{path}", app.url))
+            .bearer_auth(key)
+            .header("origin", "https://app.example.com")
     };
     let allowed = app.send(get("/v1/me", &app.olivia.key)).await;
-    assert_eq!(allowed.header("access-control-allow-origin"), Some("https://app.example.com"));
+    assert_eq!(
+        allowed.header("access-control-allow-origin"),
+        Some("https://app.example.com")
+    );
     for path in ["/admin/v1/users", "/admin", "/admin/nothing"] {
         let answer = app.send(get(path, &admin.key)).await;
         assert_eq!(answer.header("access-control-allow-origin"), None, "{path}");

@@ -67,14 +67,20 @@ fn value(random: &mut Random) -> Value {
 fn body(random: &mut Random) -> Vec<u8> {
     match random.below(12) {
         0 => Vec::new(),
-        1 => (0..random.below(300)).map(|_| u8::try_from(random.below(256)).unwrap()).collect(),
+        1 => (0..random.below(300))
+            .map(|_| u8::try_from(random.below(256)).unwrap())
+            .collect(),
         2 => "[".repeat(random.below(3_000)).into_bytes(),
         3 => value(random).to_string().into_bytes(),
         4 => vec![b' '; 16_000 + random.below(1_000)],
         _ => {
             let mut members = serde_json::Map::new();
             for name in MEMBERS[random.below(MEMBERS.len())] {
-                if random.one_in(if ["email", "userId", "url"].contains(name) { 2 } else { 7 }) {
+                if random.one_in(if ["email", "userId", "url"].contains(name) {
+                    2
+                } else {
+                    7
+                }) {
                     members.insert((*name).to_owned(), value(random));
                 }
             }
@@ -114,25 +120,50 @@ fn path(random: &mut Random, ids: &[String]) -> String {
         _ => format!("{one}/{other}"),
     };
     let mut query = Vec::new();
-    for name in ["limit", "cursor", "email", "reference", "userId", "state", "x"] {
+    for name in [
+        "limit",
+        "cursor",
+        "email",
+        "reference",
+        "userId",
+        "state",
+        "x",
+    ] {
         if random.one_in(12) {
             query.push(format!("{name}={}", TEXTS[random.below(TEXTS.len())]));
         }
     }
-    let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
+    let query = if query.is_empty() {
+        String::new()
+    } else {
+        format!("?{}", query.join("&"))
+    };
     format!("/admin/v1/{path}{query}")
 }
 
 fn request(random: &mut Random, key: &str, ids: &[String]) -> Request<Body> {
-    let method = ["GET", "GET", "POST", "POST", "POST", "PATCH", "DELETE", "PUT", "HEAD"][random.below(9)];
+    let method = [
+        "GET", "GET", "POST", "POST", "POST", "PATCH", "DELETE", "PUT", "HEAD",
+    ][random.below(9)];
     let mut request = Request::builder().method(method).uri(path(random, ids));
     request = request.header("authorization", format!("Bearer {key}"));
     if !random.one_in(20) {
         request = request.header("content-type", "application/json");
     }
     if random.one_in(3) {
-        let key = [format!("{}", random.below(200)), String::new(), "x".repeat(300)];
-        request = request.header("idempotency-key", &key[if random.one_in(10) { random.below(3) } else { 0 }]);
+        let key = [
+            format!("{}", random.below(200)),
+            String::new(),
+            "x".repeat(300),
+        ];
+        request = request.header(
+            "idempotency-key",
+            &key[if random.one_in(10) {
+                random.below(3)
+            } else {
+                0
+            }],
+        );
     }
     request.body(Body::from(body(random))).unwrap()
 }

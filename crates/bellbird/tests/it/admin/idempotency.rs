@@ -85,6 +85,9 @@ async fn idempotency_key_is_short_ascii_text() {
     let body = json!({"email": "anna@example.com"});
     for key in ["", "ä", &"x".repeat(256)] {
         let answer = admin.send(Method::POST, USERS, &body, Some(key)).await;
-        assert!(error(&answer, 400, "invalid_parameters").contains("Idempotency-Key"), "{key}");
+        assert!(
+            error(&answer, 400, "invalid_parameters").contains("Idempotency-Key"),
+            "{key}"
+        );
     }
 }

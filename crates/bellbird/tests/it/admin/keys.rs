@@ -81,16 +81,30 @@ async fn missing_users_and_wrong_values_are_named() {
     for (method, path) in [
         (Method::GET, format!("/admin/v1/users/{unknown}/keys")),
         (Method::POST, format!("/admin/v1/users/{unknown}/keys")),
-        (Method::POST, format!("/admin/v1/users/{unknown}/setup-tokens")),
-        (Method::DELETE, format!("/admin/v1/users/{unknown}/setup-tokens")),
+        (
+            Method::POST,
+            format!("/admin/v1/users/{unknown}/setup-tokens"),
+        ),
+        (
+            Method::DELETE,
+            format!("/admin/v1/users/{unknown}/setup-tokens"),
+        ),
     ] {
-        assert_eq!(error(&admin.call(method, &path).await, 404, "not_found"), "User not found ", "{path}");
+        assert_eq!(
+            error(&admin.call(method, &path).await, 404, "not_found"),
+            "User not found ",
+            "{path}"
+        );
     }
     for (method, path) in [
         (Method::DELETE, format!("/admin/v1/keys/{unknown}")),
         (Method::POST, format!("/admin/v1/keys/{unknown}/rotate")),
     ] {
-        assert_eq!(error(&admin.call(method, &path).await, 404, "not_found"), "Key not found ", "{path}");
+        assert_eq!(
+            error(&admin.call(method, &path).await, 404, "not_found"),
+            "Key not found ",
+            "{path}"
+        );
     }
     let keys = format!("/admin/v1/users/{}/keys", admin.app.ben.user.id);
     for body in [
@@ -101,9 +115,19 @@ async fn missing_users_and_wrong_values_are_named() {
     ] {
         error(&admin.post(&keys, &body).await, 400, "invalid_parameters");
     }
-    let key = &admin.app.storage.keys().list(admin.app.ben.user.id).await.unwrap()[0];
+    let key = &admin
+        .app
+        .storage
+        .keys()
+        .list(admin.app.ben.user.id)
+        .await
+        .unwrap()[0];
     for grace in [json!(-1), json!(1.5), json!("1"), json!(9_999_999_999_u64)] {
         let path = format!("/admin/v1/keys/{}/rotate", key.id);
-        error(&admin.post(&path, &json!({"graceSeconds": grace})).await, 400, "invalid_parameters");
+        error(
+            &admin.post(&path, &json!({"graceSeconds": grace})).await,
+            400,
+            "invalid_parameters",
+        );
     }
 }

@@ -12,7 +12,8 @@ const SESSIONS: &str = "/admin/v1/link-sessions";
 
 async fn admin_with_origin(database: Database) -> Admin {
     let mut setup = Setup::with(|settings| {
-        settings.return_origins = vec![bellbird_connections::ReturnOrigin::parse("https://app.example").unwrap()];
+        settings.return_origins =
+            vec![bellbird_connections::ReturnOrigin::parse("https://app.example").unwrap()];
     });
     setup.database = database;
     Admin::start_with(setup).await
@@ -72,33 +73,78 @@ async fn wrong_link_sessions_are_named() {
     for (body, expected) in [
         (json!({}), "userId: Must be given"),
         (json!({"userId": "x"}), "userId: Must be an id"),
-        (json!({"userId": user, "provider": "bank"}), "provider: Must be a provider that can be linked here: "),
-        (json!({"userId": user, "provider": "fiskil", "connectionId": of_other}), "provider: Must be absent"),
+        (
+            json!({"userId": user, "provider": "bank"}),
+            "provider: Must be a provider that can be linked here: ",
+        ),
+        (
+            json!({"userId": user, "provider": "fiskil", "connectionId": of_other}),
+            "provider: Must be absent",
+        ),
         (
             json!({"userId": user, "returnUrl": "https://evil.example/"}),
             "returnUrl: The return URL is not of an origin",
         ),
-        (json!({"userId": user, "returnUrl": ""}), "returnUrl: The return URL"),
-        (json!({"userId": user, "returnUrl": "https://app.example/", "state": "a\nb"}), "state: Must be at most 500"),
-        (json!({"userId": user, "state": "42"}), "state: Must be absent without returnUrl"),
-        (json!({"userId": user, "return": "x"}), "return: unknown; did you mean returnUrl?"),
+        (
+            json!({"userId": user, "returnUrl": ""}),
+            "returnUrl: The return URL",
+        ),
+        (
+            json!({"userId": user, "returnUrl": "https://app.example/", "state": "a\nb"}),
+            "state: Must be at most 500",
+        ),
+        (
+            json!({"userId": user, "state": "42"}),
+            "state: Must be absent without returnUrl",
+        ),
+        (
+            json!({"userId": user, "return": "x"}),
+            "return: unknown; did you mean returnUrl?",
+        ),
     ] {
-        let message = error(&admin.post(SESSIONS, &body).await, 400, "invalid_parameters");
+        let message = error(
+            &admin.post(SESSIONS, &body).await,
+            400,
+            "invalid_parameters",
+        );
         assert!(message.contains(expected), "{message}");
     }
     for (body, noun) in [
         (json!({"userId": unknown}), "User"),
-        (json!({"userId": user, "connectionId": unknown}), "Connection"),
-        (json!({"userId": user, "connectionId": of_other}), "Connection"),
+        (
+            json!({"userId": user, "connectionId": unknown}),
+            "Connection",
+        ),
+        (
+            json!({"userId": user, "connectionId": of_other}),
+            "Connection",
+        ),
     ] {
-        assert_eq!(error(&admin.post(SESSIONS, &body).await, 404, "not_found"), format!("{noun} not found "));
+        assert_eq!(
+            error(&admin.post(SESSIONS, &body).await, 404, "not_found"),
+            format!("{noun} not found ")
+        );
     }
     for id in [unknown.as_str(), "x"] {
-        let message = error(&admin.get(&format!("{SESSIONS}/{id}")).await, 404, "not_found");
+        let message = error(
+            &admin.get(&format!("{SESSIONS}/{id}")).await,
+            404,
+            "not_found",
+        );
         assert_eq!(message, "Link session not found ");
     }
     // A link that is no link session has no result.
     let links = app.connections.links();
-    let link = links.create_link(app.ben.user.id, bellbird_connections::LinkTarget::UserChoice).await.unwrap();
-    error(&admin.get(&format!("{SESSIONS}/{}", link.id)).await, 404, "not_found");
+    let link = links
+        .create_link(
+            app.ben.user.id,
+            bellbird_connections::LinkTarget::UserChoice,
+        )
+        .await
+        .unwrap();
+    error(
+        &admin.get(&format!("{SESSIONS}/{}", link.id)).await,
+        404,
+        "not_found",
+    );
 }

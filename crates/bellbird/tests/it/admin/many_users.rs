@@ -1,4 +1,5 @@
-//! An app with many users: each is created, linked and synced by API, and one endpoint gets the events of all.
+//! An app with many users: each is created, linked and synced by API, and one endpoint gets the
+//! events of all.
 //!
 //! `BELLBIRD_TEST_USERS` sets how many. docs/benchmarks.md has the figures of 500.
 
@@ -28,32 +29,80 @@ struct Customer {
 impl Admin {
     /// Signs a user up and links an institution, with calls and pages only.
     async fn sign_up(&self, number: usize) -> Customer {
-        let (email, reference) = (format!("customer{number}@example.com"), format!("customer-{number}"));
+        let (email, reference) = (
+            format!("customer{number}@example.com"),
+            format!("customer-{number}"),
+        );
         let user = json!({"email": email, "reference": reference});
         let user = id(&data(&self.post("/admin/v1/users", &user).await, 201));
-        let key = data(&self.post(&format!("/admin/v1/users/{user}/keys"), &json!({"name": "app"})).await, 201);
+        let key = data(
+            &self
+                .post(
+                    &format!("/admin/v1/users/{user}/keys"),
+                    &json!({"name": "app"}),
+                )
+                .await,
+            201,
+        );
         let state = format!("state-{number}");
-        let link = json!({"userId": user, "provider": "fiskil", "returnUrl": RETURN_URL, "state": state});
+        let link =
+            json!({"userId": user, "provider": "fiskil", "returnUrl": RETURN_URL, "state": state});
         let session = data(&self.post("/admin/v1/link-sessions", &link).await, 201);
-        let callback_url = self.app.answer_consent_page(session["url"].as_str().unwrap(), "accept").await;
+        let callback_url = self
+            .app
+            .answer_consent_page(session["url"].as_str().unwrap(), "accept")
+            .await;
         let returned: Url = open(callback_url.as_str()).await.location();
         let query: BTreeMap<_, _> = returned.query_pairs().into_owned().collect();
-        assert_eq!((&query["session"], &query["state"]), (&id(&session), &state));
-        let result = data(&self.get(&format!("/admin/v1/link-sessions/{}", id(&session))).await, 200);
+        assert_eq!(
+            (&query["session"], &query["state"]),
+            (&id(&session), &state)
+        );
+        let result = data(
+            &self
+                .get(&format!("/admin/v1/link-sessions/{}", id(&session)))
+                .await,
+            200,
+        );
         assert_eq!(result["status"], "connected", "{result}");
         let connection = result["connectionIds"][0].as_str().unwrap().to_owned();
-        data(&self.post(&format!("/admin/v1/connections/{connection}/sync"), &json!({})).await, 202);
-        Customer { id: user, key: key["key"].as_str().unwrap().to_owned(), connection }
+        data(
+            &self
+                .post(
+                    &format!("/admin/v1/connections/{connection}/sync"),
+                    &json!({}),
+                )
+                .await,
+            202,
+        );
+        Customer {
+            id: user,
+            key: key["key"].as_str().unwrap().to_owned(),
+            connection,
+        }
     }
 
     /// The ids of the rows that the API shows from this day on, with their accounts.
     async fn rows_since(&self, customer: &Customer, day: &str) -> BTreeSet<(String, String)> {
         let (mut rows, mut cursor) = (BTreeSet::new(), String::new());
         loop {
-            let path = format!("/v1/transactions?connectionId={}&from={day}&limit=500{cursor}", customer.connection);
+            let path = format!(
+                "/v1/transactions?connectionId={}&from={day}&limit=500{cursor}",
+                customer.connection
+            );
             let page = self.app.get_as(&customer.key, &path).await;
-            rows.extend(page.data().iter().filter(|row| row["status"] == "posted").map(|row| key_of(row, "accountId")));
-            let Some(next) = page.json()["pagination"]["nextCursor"].as_str().map(str::to_owned) else { return rows };
+            rows.extend(
+                page.data()
+                    .iter()
+                    .filter(|row| row["status"] == "posted")
+                    .map(|row| key_of(row, "accountId")),
+            );
+            let Some(next) = page.json()["pagination"]["nextCursor"]
+                .as_str()
+                .map(str::to_owned)
+            else {
+                return rows;
+            };
             cursor = format!("&cursor={next}");
         }
     }
@@ -61,15 +110,26 @@ impl Admin {
 
 /// An id is unique within its account.
 fn key_of(row: &Value, account: &str) -> (String, String) {
-    (row[account].as_str().unwrap().to_owned(), row["id"].as_str().unwrap().to_owned())
+    (
+        row[account].as_str().unwrap().to_owned(),
+        row["id"].as_str().unwrap().to_owned(),
+    )
 }
 
-/// Asserts that the chunks of each sync came one after the other, and that no row came twice. Returns the rows.
+/// Asserts that the chunks of each sync came one after the other, and that no row came twice.
+/// Returns the rows.
 fn rows_in_order(events: &[&ReceivedEvent]) -> BTreeSet<(String, String)> {
     let (mut rows, mut chunks) = (BTreeSet::new(), BTreeMap::new());
     for event in events {
-        let last = chunks.insert(event.body["metadata"]["sync_run_id"].to_string(), event.chunk_position().chunk);
-        assert_eq!(event.chunk_position().chunk, last.unwrap_or(0) + 1, "in order");
+        let last = chunks.insert(
+            event.body["metadata"]["sync_run_id"].to_string(),
+            event.chunk_position().chunk,
+        );
+        assert_eq!(
+            event.chunk_position().chunk,
+            last.unwrap_or(0) + 1,
+            "in order"
+        );
         for row in event.rows("new") {
             assert!(rows.insert(key_of(row, "account_id")), "{row} came twice");
         }

@@ -24,7 +24,11 @@ struct Admin {
 
 impl Admin {
     async fn start(database: Database) -> Self {
-        Self::start_with(Setup { database, ..Setup::default() }).await
+        Self::start_with(Setup {
+            database,
+            ..Setup::default()
+        })
+        .await
     }
 
     async fn start_with(mut setup: Setup) -> Self {
@@ -46,8 +50,18 @@ impl Admin {
         self.call(Method::DELETE, path).await
     }
 
-    async fn send(&self, method: Method, path: &str, body: &Value, idempotency_key: Option<&str>) -> Answer {
-        let request = self.app.http.request(method, format!("{}{path}", self.app.url)).bearer_auth(&self.key);
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+        idempotency_key: Option<&str>,
+    ) -> Answer {
+        let request = self
+            .app
+            .http
+            .request(method, format!("{}{path}", self.app.url))
+            .bearer_auth(&self.key);
         let request = match idempotency_key {
             Some(key) => request.header("idempotency-key", key),
             None => request,
@@ -65,14 +79,23 @@ impl Admin {
 
     /// The actions of the audit about this user, newest first.
     async fn actions(&self, user: &str) -> Vec<String> {
-        let rows = self.get(&format!("/admin/v1/audit?userId={user}")).await.data();
-        rows.iter().map(|row| row["action"].as_str().unwrap().to_owned()).collect()
+        let rows = self
+            .get(&format!("/admin/v1/audit?userId={user}"))
+            .await
+            .data();
+        rows.iter()
+            .map(|row| row["action"].as_str().unwrap().to_owned())
+            .collect()
     }
 }
 
 async fn operator_key(app: &App, name: &str) -> String {
     let key = app.storage.new_operator_key();
-    app.storage.operator_keys().insert(&key, name, None, app.clock.now()).await.unwrap();
+    app.storage
+        .operator_keys()
+        .insert(&key, name, None, app.clock.now())
+        .await
+        .unwrap();
     key.expose().to_owned()
 }
 
@@ -82,9 +105,19 @@ fn error(answer: &Answer, status: u16, code: &str) -> String {
     assert_eq!(answer.header("bellbird-error"), Some(code));
     let body = answer.json();
     assert_eq!(body["error"]["code"], code);
-    let details = body["error"]["details"].as_array().cloned().unwrap_or_default();
-    let details: Vec<_> = details.iter().map(|detail| detail.as_str().unwrap()).collect();
-    format!("{} {}", body["error"]["message"].as_str().unwrap(), details.join(" "))
+    let details = body["error"]["details"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let details: Vec<_> = details
+        .iter()
+        .map(|detail| detail.as_str().unwrap())
+        .collect();
+    format!(
+        "{} {}",
+        body["error"]["message"].as_str().unwrap(),
+        details.join(" ")
+    )
 }
 
 /// The `data` of a success.

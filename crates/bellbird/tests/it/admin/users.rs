@@ -68,24 +68,49 @@ on_both_databases! {
     }
 }
 
-/// Whoever has the address reads everything, so an app has to say that it verified it, also a new one.
+/// Whoever has the address reads everything, so an app has to say that it verified it, also a new
+/// one.
 #[tokio::test]
 async fn console_sign_in_is_what_the_app_says() {
     let admin = Admin::start(Database::Sqlite).await;
     let app = &admin.app;
-    let created = data(&admin.post(USERS, &json!({"email": "anna@example.com"})).await, 201);
+    let created = data(
+        &admin
+            .post(USERS, &json!({"email": "anna@example.com"}))
+            .await,
+        201,
+    );
     assert_eq!(created["consoleSignIn"], false);
     let path = format!("{USERS}/{}", id(&created));
-    let set = async |body: Value| data(&admin.patch(&path, &body).await, 200)["consoleSignIn"].clone();
+    let set =
+        async |body: Value| data(&admin.patch(&path, &body).await, 200)["consoleSignIn"].clone();
     let user = id(&created).parse().unwrap();
     let refused = create_sign_in_link(&app.storage, user, &app.console_url, app.clock.now()).await;
-    assert!(matches!(refused, Err(StorageError::Conflict(NO_CONSOLE_SIGN_IN))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StorageError::Conflict(NO_CONSOLE_SIGN_IN))),
+        "{refused:?}"
+    );
     assert_eq!(set(json!({"consoleSignIn": true})).await, true);
     app.sign_in_link(user).await;
-    assert_eq!(set(json!({"plan": "saver", "email": "Anna@example.com"})).await, true, "the same address");
+    assert_eq!(
+        set(json!({"plan": "saver", "email": "Anna@example.com"})).await,
+        true,
+        "the same address"
+    );
     assert_eq!(set(json!({"email": "anne@example.com"})).await, false);
-    assert_eq!(set(json!({"email": "ann@example.com", "consoleSignIn": true})).await, true);
-    let other = data(&admin.post(USERS, &json!({"email": "b@example.com", "consoleSignIn": true})).await, 201);
+    assert_eq!(
+        set(json!({"email": "ann@example.com", "consoleSignIn": true})).await,
+        true
+    );
+    let other = data(
+        &admin
+            .post(
+                USERS,
+                &json!({"email": "b@example.com", "consoleSignIn": true}),
+            )
+            .await,
+        201,
+    );
     assert_eq!(other["consoleSignIn"], true);
 }
 
@@ -189,13 +214,34 @@ async fn wrong_values_are_named() {
     ] {
         assert!(message.contains(part), "{part} in {message}");
     }
-    let message = error(&admin.post(USERS, &json!({"reference": 5})).await, 400, "invalid_parameters");
-    assert!(message.contains("email: Must be given") && message.contains("reference: Must be text"), "{message}");
-    for query in ["emial=x", "limit=0", "limit=x", "cursor=x", "email=a&email=b"] {
-        error(&admin.get(&format!("{USERS}?{query}")).await, 400, "invalid_parameters");
+    let message = error(
+        &admin.post(USERS, &json!({"reference": 5})).await,
+        400,
+        "invalid_parameters",
+    );
+    assert!(
+        message.contains("email: Must be given") && message.contains("reference: Must be text"),
+        "{message}"
+    );
+    for query in [
+        "emial=x",
+        "limit=0",
+        "limit=x",
+        "cursor=x",
+        "email=a&email=b",
+    ] {
+        error(
+            &admin.get(&format!("{USERS}?{query}")).await,
+            400,
+            "invalid_parameters",
+        );
     }
     let unknown = Uuid::now_v7();
-    for path in [format!("{USERS}/{unknown}"), format!("{USERS}/x"), format!("{USERS}/%00")] {
+    for path in [
+        format!("{USERS}/{unknown}"),
+        format!("{USERS}/x"),
+        format!("{USERS}/%00"),
+    ] {
         error(&admin.get(&path).await, 404, "not_found");
     }
 }
@@ -203,20 +249,50 @@ async fn wrong_values_are_named() {
 #[tokio::test]
 async fn query_says_what_it_selects() {
     let admin = Admin::start(Database::Sqlite).await;
-    let ids = ["/admin/v1/connections", "/admin/v1/audit", "/admin/v1/webhook-endpoints"];
+    let ids = [
+        "/admin/v1/connections",
+        "/admin/v1/audit",
+        "/admin/v1/webhook-endpoints",
+    ];
     for (list, value) in ids.iter().flat_map(|list| [(list, "nonsense"), (list, "")]) {
-        let message = error(&admin.get(&format!("{list}?userId={value}")).await, 400, "invalid_parameters");
-        assert!(message.contains("userId: Must be an id such as"), "{message}");
+        let message = error(
+            &admin.get(&format!("{list}?userId={value}")).await,
+            400,
+            "invalid_parameters",
+        );
+        assert!(
+            message.contains("userId: Must be an id such as"),
+            "{message}"
+        );
     }
     for list in ids {
-        assert_eq!(admin.get(&format!("{list}?userId={}", Uuid::now_v7())).await.data(), [] as [Value; 0]);
+        assert_eq!(
+            admin
+                .get(&format!("{list}?userId={}", Uuid::now_v7()))
+                .await
+                .data(),
+            [] as [Value; 0]
+        );
     }
     let first = admin.get(&format!("{USERS}?limit=1")).await.json();
     let cursor = first["nextCursor"].as_str().unwrap();
-    assert_eq!(admin.get(&format!("{USERS}?limit=1&cursor={cursor}")).await.status, 200);
+    assert_eq!(
+        admin
+            .get(&format!("{USERS}?limit=1&cursor={cursor}"))
+            .await
+            .status,
+        200
+    );
     for list in ids {
-        let message = error(&admin.get(&format!("{list}?cursor={cursor}")).await, 400, "invalid_parameters");
-        assert!(message.contains("cursor: Must be the nextCursor of the page before in this list"), "{message}");
+        let message = error(
+            &admin.get(&format!("{list}?cursor={cursor}")).await,
+            400,
+            "invalid_parameters",
+        );
+        assert!(
+            message.contains("cursor: Must be the nextCursor of the page before in this list"),
+            "{message}"
+        );
     }
 }
 
@@ -224,21 +300,68 @@ async fn query_says_what_it_selects() {
 async fn body_is_json_of_bounded_size() {
     let admin = Admin::start(Database::Sqlite).await;
     let send = async |content_type: &str, body: Vec<u8>| {
-        let request = admin.app.http.post(format!("{}{USERS}", admin.app.url)).bearer_auth(&admin.key);
-        let answer = admin.app.send(request.header("content-type", content_type).body(body)).await;
-        let (status, code) = if answer.status == 413 { (413, "body_too_large") } else { (400, "invalid_parameters") };
+        let request = admin
+            .app
+            .http
+            .post(format!("{}{USERS}", admin.app.url))
+            .bearer_auth(&admin.key);
+        let answer = admin
+            .app
+            .send(request.header("content-type", content_type).body(body))
+            .await;
+        let (status, code) = if answer.status == 413 {
+            (413, "body_too_large")
+        } else {
+            (400, "invalid_parameters")
+        };
         error(&answer, status, code)
     };
     let json = b"{\"email\": \"a@example.com\"}".to_vec();
-    assert!(send("text/plain", json.clone()).await.contains("Content-Type: application/json"));
-    assert!(send("application/x-www-form-urlencoded", b"email=a".to_vec()).await.contains("Content-Type"));
+    assert!(
+        send("text/plain", json.clone())
+            .await
+            .contains("Content-Type: application/json")
+    );
+    assert!(
+        send("application/x-www-form-urlencoded", b"email=a".to_vec())
+            .await
+            .contains("Content-Type")
+    );
     let json_type = "application/json; charset=utf-8";
-    assert!(send(json_type, vec![b' '; 16 * 1024 + 1]).await.contains("The body is too large: the limit is 16 KiB"));
+    assert!(
+        send(json_type, vec![b' '; 16 * 1024 + 1])
+            .await
+            .contains("The body is too large: the limit is 16 KiB")
+    );
     let twice = b"{\"email\": \"a@example.com\", \"email\": \"b@example.com\"}".to_vec();
-    assert!(send(json_type, twice).await.contains("email: Must be given once"));
-    assert!(send(json_type, b"{".to_vec()).await.contains("The body must be a JSON object line 1, column"));
-    assert!(send(json_type, b"[]".to_vec()).await.contains("The body must be a JSON object"));
-    assert!(send(json_type, vec![b'['; 10_000]).await.contains("The body must be a JSON object"));
-    assert!(send(json_type, vec![0xff, 0xfe]).await.contains("The body must be a JSON object"));
-    assert!(send(json_type, Vec::new()).await.contains("email: Must be given"));
+    assert!(
+        send(json_type, twice)
+            .await
+            .contains("email: Must be given once")
+    );
+    assert!(
+        send(json_type, b"{".to_vec())
+            .await
+            .contains("The body must be a JSON object line 1, column")
+    );
+    assert!(
+        send(json_type, b"[]".to_vec())
+            .await
+            .contains("The body must be a JSON object")
+    );
+    assert!(
+        send(json_type, vec![b'['; 10_000])
+            .await
+            .contains("The body must be a JSON object")
+    );
+    assert!(
+        send(json_type, vec![0xff, 0xfe])
+            .await
+            .contains("The body must be a JSON object")
+    );
+    assert!(
+        send(json_type, Vec::new())
+            .await
+            .contains("email: Must be given")
+    );
 }

@@ -21,8 +21,18 @@ impl Admin {
         (body["userId"], body["url"]) = (json!(user), json!(receiver.url));
         let created = data(&self.post(ENDPOINTS, &body).await, 201);
         let secret = SecretString::from(created["secret"].as_str().unwrap());
-        let endpoint = self.app.storage.endpoints().find_any(id(&created).parse().unwrap()).await.unwrap().unwrap();
-        (Hook::new(receiver, endpoint, secret), format!("{ENDPOINTS}/{}", id(&created)))
+        let endpoint = self
+            .app
+            .storage
+            .endpoints()
+            .find_any(id(&created).parse().unwrap())
+            .await
+            .unwrap()
+            .unwrap();
+        (
+            Hook::new(receiver, endpoint, secret),
+            format!("{ENDPOINTS}/{}", id(&created)),
+        )
     }
 }
 
@@ -202,12 +212,30 @@ async fn wrong_endpoints_are_named() {
     let (user, url) = (app.ben.user.id.to_string(), "http://127.0.0.1:1025/");
     for (body, expected) in [
         (json!({}), "url: Must be given"),
-        (json!({"url": url}), "userId: Must be the id of a user, or absent and `allUsers` true"),
-        (json!({"userId": user, "url": "http://hooks.example.com/"}), "url: the URL does not start with https://"),
-        (json!({"userId": user, "url": "https://10.0.0.1/"}), "url: the host is an IP address"),
-        (json!({"userId": user, "url": url, "events": []}), "events: Must be a list of transactions.synced"),
-        (json!({"userId": user, "url": url, "events": ["endpoint.ping"]}), "events: Must be a list of"),
-        (json!({"userId": user, "url": url, "events": "trades.synced"}), "events: Must be a list of"),
+        (
+            json!({"url": url}),
+            "userId: Must be the id of a user, or absent and `allUsers` true",
+        ),
+        (
+            json!({"userId": user, "url": "http://hooks.example.com/"}),
+            "url: the URL does not start with https://",
+        ),
+        (
+            json!({"userId": user, "url": "https://10.0.0.1/"}),
+            "url: the host is an IP address",
+        ),
+        (
+            json!({"userId": user, "url": url, "events": []}),
+            "events: Must be a list of transactions.synced",
+        ),
+        (
+            json!({"userId": user, "url": url, "events": ["endpoint.ping"]}),
+            "events: Must be a list of",
+        ),
+        (
+            json!({"userId": user, "url": url, "events": "trades.synced"}),
+            "events: Must be a list of",
+        ),
         (
             json!({"userId": user, "url": url, "events": ["trades.synced", "trades.sunk"]}),
             "connection.removed, user.removed, and entry 2 is none of these",
@@ -216,23 +244,52 @@ async fn wrong_endpoints_are_named() {
             json!({"userId": user, "url": url, "events": ["trades.synced", "user.removed"]}),
             "events: `user.removed` goes to endpoints with `allUsers` only",
         ),
-        (json!({"userId": user, "url": url, "apiVersion": "1"}), "apiVersion: Must be 2026-11-01 or 2026-12-01"),
-        (json!({"userId": user, "url": url, "enabled": true}), "enabled: unknown; known are userId"),
+        (
+            json!({"userId": user, "url": url, "apiVersion": "1"}),
+            "apiVersion: Must be 2026-11-01 or 2026-12-01",
+        ),
+        (
+            json!({"userId": user, "url": url, "enabled": true}),
+            "enabled: unknown; known are userId",
+        ),
     ] {
-        let message = error(&admin.post(ENDPOINTS, &body).await, 400, "invalid_parameters");
-        assert!(message.replace("given url", "given, url").contains(expected), "{message}");
+        let message = error(
+            &admin.post(ENDPOINTS, &body).await,
+            400,
+            "invalid_parameters",
+        );
+        assert!(
+            message
+                .replace("given url", "given, url")
+                .contains(expected),
+            "{message}"
+        );
     }
     let unknown = Uuid::now_v7();
     let body = json!({"userId": unknown, "url": url});
-    assert_eq!(error(&admin.post(ENDPOINTS, &body).await, 404, "not_found"), "User not found ");
+    assert_eq!(
+        error(&admin.post(ENDPOINTS, &body).await, 404, "not_found"),
+        "User not found "
+    );
     let body = json!({"userId": user, "url": url});
     let endpoint = id(&data(&admin.post(ENDPOINTS, &body).await, 201));
     for _ in 1..20 {
         data(&admin.post(ENDPOINTS, &body).await, 201);
     }
-    assert!(error(&admin.post(ENDPOINTS, &body).await, 409, "conflict").contains("20 endpoints already"));
-    let ping = data(&admin.post(&format!("{ENDPOINTS}/{endpoint}/ping"), &json!({})).await, 200);
-    assert_eq!((&ping["delivered"], &ping["status"]), (&json!(false), &Value::Null));
+    assert!(
+        error(&admin.post(ENDPOINTS, &body).await, 409, "conflict")
+            .contains("20 endpoints already")
+    );
+    let ping = data(
+        &admin
+            .post(&format!("{ENDPOINTS}/{endpoint}/ping"), &json!({}))
+            .await,
+        200,
+    );
+    assert_eq!(
+        (&ping["delivered"], &ping["status"]),
+        (&json!(false), &Value::Null)
+    );
 
     let since = json!({"since": "2026-01-01T00:00:00Z"});
     for (method, path, body) in [
@@ -244,24 +301,61 @@ async fn wrong_endpoints_are_named() {
         (Method::POST, "/recover", since),
         (Method::GET, "/deliveries", json!({})),
         (Method::GET, &format!("/deliveries/{unknown}"), json!({})),
-        (Method::POST, &format!("/deliveries/{unknown}/redeliver"), json!({})),
+        (
+            Method::POST,
+            &format!("/deliveries/{unknown}/redeliver"),
+            json!({}),
+        ),
     ] {
         for id in [unknown.to_string(), "x".to_owned()] {
-            let answer = admin.send(method.clone(), &format!("{ENDPOINTS}/{id}{path}"), &body, None).await;
-            assert_eq!(error(&answer, 404, "not_found"), "Webhook endpoint not found ", "{method} {path}");
+            let answer = admin
+                .send(
+                    method.clone(),
+                    &format!("{ENDPOINTS}/{id}{path}"),
+                    &body,
+                    None,
+                )
+                .await;
+            assert_eq!(
+                error(&answer, 404, "not_found"),
+                "Webhook endpoint not found ",
+                "{method} {path}"
+            );
         }
     }
     for event in [unknown.to_string(), "x".to_owned()] {
         let path = format!("{ENDPOINTS}/{endpoint}/deliveries/{event}");
-        assert_eq!(error(&admin.get(&path).await, 404, "not_found"), "Event not found ");
+        assert_eq!(
+            error(&admin.get(&path).await, 404, "not_found"),
+            "Event not found "
+        );
         let path = format!("{path}/redeliver");
-        assert_eq!(error(&admin.post(&path, &json!({})).await, 404, "not_found"), "Event not found ");
+        assert_eq!(
+            error(&admin.post(&path, &json!({})).await, 404, "not_found"),
+            "Event not found "
+        );
     }
     let path = format!("{ENDPOINTS}/{endpoint}");
-    error(&admin.patch(&path, &json!({"enabled": "yes"})).await, 400, "invalid_parameters");
-    error(&admin.patch(&path, &json!({"url": "ftp://x"})).await, 400, "invalid_parameters");
-    error(&admin.post(&format!("{path}/recover"), &json!({})).await, 400, "invalid_parameters");
-    error(&admin.get(&format!("{path}/deliveries?state=done")).await, 400, "invalid_parameters");
+    error(
+        &admin.patch(&path, &json!({"enabled": "yes"})).await,
+        400,
+        "invalid_parameters",
+    );
+    error(
+        &admin.patch(&path, &json!({"url": "ftp://x"})).await,
+        400,
+        "invalid_parameters",
+    );
+    error(
+        &admin.post(&format!("{path}/recover"), &json!({})).await,
+        400,
+        "invalid_parameters",
+    );
+    error(
+        &admin.get(&format!("{path}/deliveries?state=done")).await,
+        400,
+        "invalid_parameters",
+    );
 }
 
 on_both_databases! {
@@ -367,7 +461,8 @@ on_both_databases! {
         receiver.reply_with(Reply::Status(204));
         receiver.drain();
 
-        // Gone, so disabled for everyone; and a user who is unknown, and one without an event so far.
+        // Gone, so disabled for everyone; and a user who is unknown, and one without an event so
+        // far.
         receiver.reply_with(Reply::Status(410));
         app.sync(&app.olivia.connections[1]).await;
         app.webhooks.run_due_deliveries().await;

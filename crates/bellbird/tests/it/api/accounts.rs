@@ -7,8 +7,14 @@ use crate::support::harness::{App, Setup, on_both_databases};
 #[tokio::test]
 async fn health_needs_no_key() {
     let app = App::start(Setup::default()).await;
-    for answer in [app.get_without_key("/health").await, app.get_as("nonsense", "/health").await] {
-        assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, r#"{"status":"ok"}"#));
+    for answer in [
+        app.get_without_key("/health").await,
+        app.get_as("nonsense", "/health").await,
+    ] {
+        assert_eq!(
+            (answer.status.as_u16(), answer.text.as_str()),
+            (200, r#"{"status":"ok"}"#)
+        );
         assert_eq!(answer.header("cache-control"), Some("private, no-store"));
         assert!(answer.header("x-request-id").is_some());
         assert!(answer.header("x-ratelimit-limit").is_none());
@@ -79,16 +85,22 @@ on_both_databases! {
 #[tokio::test]
 async fn unknown_parameters_are_400_on_every_path_with_a_key() {
     let app = App::start(Setup::default()).await;
-    let document: Value = serde_json::from_str(include_str!("../../../../../docs/openapi.json")).unwrap();
+    let document: Value =
+        serde_json::from_str(include_str!("../../../../../docs/openapi.json")).unwrap();
     let paths = document["paths"].as_object().unwrap().iter();
-    let mut guarded = paths.filter(|(_, path)| path["get"]["security"].is_null()).peekable();
+    let mut guarded = paths
+        .filter(|(_, path)| path["get"]["security"].is_null())
+        .peekable();
     assert!(guarded.peek().is_some());
     for (path, _) in guarded {
         let path = path.replace("{format}", "csv");
         let answer = app.get(&format!("{path}?accountID=x")).await;
         assert_eq!(answer.status, 400, "{path}");
         let details = answer.json()["error"]["details"].to_string();
-        assert!(details.contains("accountID: unknown; "), "{path}: {details}");
+        assert!(
+            details.contains("accountID: unknown; "),
+            "{path}: {details}"
+        );
     }
 }
 
@@ -100,7 +112,9 @@ async fn accounts_are_paged() {
     let all = all.data();
     let mut seen = Vec::new();
     loop {
-        let page = app.get(&format!("/v1/accounts?limit=2&offset={}", seen.len())).await;
+        let page = app
+            .get(&format!("/v1/accounts?limit=2&offset={}", seen.len()))
+            .await;
         seen.extend(page.data());
         assert_eq!(page.json()["pagination"]["total"], all.len());
         if page.json()["pagination"]["hasMore"] == false {
@@ -119,7 +133,11 @@ async fn accounts_are_paged() {
     ] {
         let answer = app.get(&format!("/v1/accounts?{query}")).await;
         answer.error(400);
-        assert_eq!(answer.json()["error"]["details"], json!([detail]), "{query}");
+        assert_eq!(
+            answer.json()["error"]["details"],
+            json!([detail]),
+            "{query}"
+        );
     }
 }
 
@@ -152,13 +170,20 @@ async fn all_sixteen_categories_are_listed() {
     let answer = app.get("/v1/categories").await;
     let categories = answer.json()["categories"].as_array().unwrap().clone();
     assert_eq!(categories.len(), 16);
-    assert!(categories.contains(&json!({"key": "GOVERNMENT_AND_NON_PROFIT", "label": "Government & Non-Profit"})));
+    assert!(categories.contains(
+        &json!({"key": "GOVERNMENT_AND_NON_PROFIT", "label": "Government & Non-Profit"})
+    ));
 }
 
 #[tokio::test]
 async fn metadata_reads_make_no_provider_call() {
     let app = App::start(Setup::default()).await;
-    for path in ["/v1/connections", "/v1/accounts", "/v1/categories", "/health"] {
+    for path in [
+        "/v1/connections",
+        "/v1/accounts",
+        "/v1/categories",
+        "/health",
+    ] {
         app.get(path).await;
     }
     assert!(app.calls().await.is_empty());
@@ -167,11 +192,23 @@ async fn metadata_reads_make_no_provider_call() {
 #[tokio::test]
 async fn head_answers_as_get_without_a_body() {
     let app = App::start(Setup::default()).await;
-    for path in ["/health", "/v1/connections", "/v1/accounts?limit=1", "/openapi.json", "/docs"] {
+    for path in [
+        "/health",
+        "/v1/connections",
+        "/v1/accounts?limit=1",
+        "/openapi.json",
+        "/docs",
+    ] {
         let get = app.get(path).await;
-        let head = app.method_as(reqwest::Method::HEAD, &app.olivia.key, path).await;
+        let head = app
+            .method_as(reqwest::Method::HEAD, &app.olivia.key, path)
+            .await;
         assert_eq!(head.status, get.status, "{path}");
-        assert_eq!(head.header("content-length"), Some(get.text.len().to_string().as_str()), "{path}");
+        assert_eq!(
+            head.header("content-length"),
+            Some(get.text.len().to_string().as_str()),
+            "{path}"
+        );
         assert_eq!(head.header("content-type"), get.header("content-type"));
         assert_eq!(head.text, "");
     }

@@ -1,4 +1,5 @@
-//! The REST API over Akahu: New Zealand days, categories, one token for several logins, and pages of 100 rows.
+//! The REST API over Akahu: New Zealand days, categories, one token for several logins, and pages
+//! of 100 rows.
 
 use std::collections::BTreeSet;
 
@@ -14,18 +15,35 @@ const PROVIDER: &str = "akahu";
 /// A user with both logins of the sandbox's first person, which share one token.
 async fn saver(app: &App) -> Person {
     let all_credentials = app.credentials_of(PROVIDER);
-    let person =
-        app.add_person("kiri@example.com", Plan::Professional, &[&all_credentials[0], &all_credentials[1]]).await;
+    let person = app
+        .add_person(
+            "kiri@example.com",
+            Plan::Professional,
+            &[&all_credentials[0], &all_credentials[1]],
+        )
+        .await;
     app.reset_calls().await;
     person
 }
 
 /// An account of this type, as the API shows it, and its id at the provider.
 async fn account_of(app: &App, person: &Person, kind: &str) -> (Value, String) {
-    let shown = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
-    let account = shown.into_iter().find(|account| account["type"] == kind).expect(kind);
+    let shown = app
+        .get_as(&person.key, "/v1/accounts?limit=200")
+        .await
+        .data();
+    let account = shown
+        .into_iter()
+        .find(|account| account["type"] == kind)
+        .expect(kind);
     for connection in &person.connections {
-        for known in app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap() {
+        for known in app
+            .storage
+            .accounts()
+            .list_of_connection(person.user.id, connection.id)
+            .await
+            .unwrap()
+        {
             if account["id"] == known.id.to_string() {
                 return (account, known.provider_account_id);
             }
@@ -36,7 +54,10 @@ async fn account_of(app: &App, person: &Person, kind: &str) -> (Value, String) {
 
 /// The path for one account.
 fn path_of(account: &Value, rest: &str) -> String {
-    let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
+    let (connection, id) = (
+        account["connectionId"].as_str().unwrap(),
+        account["id"].as_str().unwrap(),
+    );
     format!("/v1/transactions?connectionId={connection}&accountId={id}{rest}")
 }
 
@@ -50,10 +71,19 @@ async fn page_calls(app: &App) -> u64 {
 }
 
 /// All rows of an account, read page by page.
-async fn read_all(app: &App, person: &Person, account: &Value, from: &str, limit: usize) -> Vec<Value> {
+async fn read_all(
+    app: &App,
+    person: &Person,
+    account: &Value,
+    from: &str,
+    limit: usize,
+) -> Vec<Value> {
     let mut rows: Vec<Value> = Vec::new();
     loop {
-        let path = path_of(account, &format!("&from={from}&limit={limit}&offset={}", rows.len()));
+        let path = path_of(
+            account,
+            &format!("&from={from}&limit={limit}&offset={}", rows.len()),
+        );
         let answer = app.get_as(&person.key, &path).await;
         rows.extend(answer.data());
         let page = &answer.json()["pagination"];
@@ -61,7 +91,11 @@ async fn read_all(app: &App, person: &Person, account: &Value, from: &str, limit
             assert_eq!(page["total"], rows.len());
             return rows;
         }
-        assert_eq!(answer.data().len(), limit, "a short page, though more follow");
+        assert_eq!(
+            answer.data().len(),
+            limit,
+            "a short page, though more follow"
+        );
     }
 }
 
@@ -70,25 +104,63 @@ async fn one_token_is_several_connections() {
     let app = App::start(Setup::default()).await;
     let token = app.credentials_of(PROVIDER)[0]["userToken"].clone();
     let kiri = app
-        .add_person("kiri@example.com", Plan::Professional, &[&json!({"provider": PROVIDER, "userToken": token})])
+        .add_person(
+            "kiri@example.com",
+            Plan::Professional,
+            &[&json!({"provider": PROVIDER, "userToken": token})],
+        )
         .await;
-    assert_eq!(kiri.connections.len(), 2, "every login that the token covers");
-    let institutions: BTreeSet<&str> = kiri.connections.iter().map(|known| known.institution_id.as_str()).collect();
+    assert_eq!(
+        kiri.connections.len(),
+        2,
+        "every login that the token covers"
+    );
+    let institutions: BTreeSet<&str> = kiri
+        .connections
+        .iter()
+        .map(|known| known.institution_id.as_str())
+        .collect();
     assert_eq!(institutions.len(), 2);
     let accounts = app.get_as(&kiri.key, "/v1/accounts?limit=200").await.data();
-    let types: BTreeSet<&str> = accounts.iter().map(|account| account["type"].as_str().unwrap()).collect();
-    let all = ["credit-card", "investment", "loan", "other", "savings", "term-deposit", "transaction"];
+    let types: BTreeSet<&str> = accounts
+        .iter()
+        .map(|account| account["type"].as_str().unwrap())
+        .collect();
+    let all = [
+        "credit-card",
+        "investment",
+        "loan",
+        "other",
+        "savings",
+        "term-deposit",
+        "transaction",
+    ];
     assert_eq!(types, all.into());
     for account in &accounts {
         let number = account["accountNumber"].as_str();
-        assert!(number.is_none_or(|number| number.len() == 8 && number.starts_with("xxxx")), "{number:?}");
+        assert!(
+            number.is_none_or(|number| number.len() == 8 && number.starts_with("xxxx")),
+            "{number:?}"
+        );
     }
     // One call reads all their balances.
     app.reset_calls().await;
-    let ids: Vec<&str> = accounts.iter().map(|account| account["id"].as_str().unwrap()).collect();
-    let balances = app.get_as(&kiri.key, &format!("/v1/balances?accountIds={}", ids.join(","))).await.data();
+    let ids: Vec<&str> = accounts
+        .iter()
+        .map(|account| account["id"].as_str().unwrap())
+        .collect();
+    let balances = app
+        .get_as(
+            &kiri.key,
+            &format!("/v1/balances?accountIds={}", ids.join(",")),
+        )
+        .await
+        .data();
     assert_eq!(balances.len(), accounts.len());
-    assert_eq!(app.calls_of(PROVIDER).await, [("/v1/accounts".to_owned(), 1)].into());
+    assert_eq!(
+        app.calls_of(PROVIDER).await,
+        [("/v1/accounts".to_owned(), 1)].into()
+    );
 }
 
 #[tokio::test]
@@ -96,7 +168,13 @@ async fn five_thousand_rows_cost_few_extra_calls() {
     let app = App::start(Setup::default()).await;
     let kiri = saver(&app).await;
     let (account, at_provider) = account_of(&app, &kiri, "transaction").await;
-    app.control_of(PROVIDER, Method::POST, "/fill", json!({"accountId": at_provider, "rows": 5_000})).await;
+    app.control_of(
+        PROVIDER,
+        Method::POST,
+        "/fill",
+        json!({"accountId": at_provider, "rows": 5_000}),
+    )
+    .await;
     app.reset_calls().await;
     let rows = read_all(&app, &kiri, &account, "2020-01-01", 200).await;
     let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
@@ -104,7 +182,11 @@ async fn five_thousand_rows_cost_few_extra_calls() {
     assert_eq!(ids.len(), 5_000, "each row once");
     let calls = page_calls(&app).await;
     assert!((50..=125).contains(&calls), "{calls}");
-    assert_eq!(app.calls_of(PROVIDER).await.values().sum::<u64>(), calls, "every call reads a page");
+    assert_eq!(
+        app.calls_of(PROVIDER).await.values().sum::<u64>(),
+        calls,
+        "every call reads a page"
+    );
 }
 
 #[tokio::test]
@@ -113,22 +195,36 @@ async fn an_empty_page_is_not_the_end() {
     let kiri = saver(&app).await;
     let (account, _) = account_of(&app, &kiri, "transaction").await;
     let rows = read_all(&app, &kiri, &account, "2000-01-01", 150).await;
-    app.control_of(PROVIDER, Method::POST, "/pages", json!({"emptyEvery": 2})).await;
-    assert_eq!(read_all(&app, &kiri, &account, "2000-01-01", 150).await, rows);
+    app.control_of(PROVIDER, Method::POST, "/pages", json!({"emptyEvery": 2}))
+        .await;
+    assert_eq!(
+        read_all(&app, &kiri, &account, "2000-01-01", 150).await,
+        rows
+    );
 }
 
-/// Most banks date a new row with a day that began hours ago, so it sorts among rows that the client has read already.
+/// Most banks date a new row with a day that began hours ago, so it sorts among rows that the
+/// client has read already.
 #[tokio::test]
 async fn paging_is_consistent_while_rows_appear() {
     let app = App::start(Setup::default()).await;
     let kiri = saver(&app).await;
     let (account, at_provider) = account_of(&app, &kiri, "transaction").await;
-    app.control_of(PROVIDER, Method::POST, "/fill", json!({"accountId": at_provider, "rows": 320})).await;
+    app.control_of(
+        PROVIDER,
+        Method::POST,
+        "/fill",
+        json!({"accountId": at_provider, "rows": 320}),
+    )
+    .await;
     let before: Vec<Value> = read_all(&app, &kiri, &account, "2020-01-01", 500).await;
     for limit in [10, 30, 70, 200] {
         let mut rows: Vec<Value> = Vec::new();
         loop {
-            let path = path_of(&account, &format!("&from=2020-01-01&limit={limit}&offset={}", rows.len()));
+            let path = path_of(
+                &account,
+                &format!("&from=2020-01-01&limit={limit}&offset={}", rows.len()),
+            );
             let answer = app.get_as(&kiri.key, &path).await;
             rows.extend(answer.data());
             if answer.json()["pagination"]["hasMore"] == false {
@@ -137,15 +233,25 @@ async fn paging_is_consistent_while_rows_appear() {
             }
             let row = json!({"_account": at_provider, "date": "2026-11-19T11:00:00.000Z", "amount": -1.5,
                 "description": "added meanwhile"});
-            app.control_of(PROVIDER, Method::POST, "/transactions", row).await;
+            app.control_of(PROVIDER, Method::POST, "/transactions", row)
+                .await;
         }
         let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
         assert_eq!(ids.len(), rows.len(), "{limit}: a row came twice");
-        let old: Vec<&Value> = rows.iter().filter(|row| row["description"] != "added meanwhile").collect();
+        let old: Vec<&Value> = rows
+            .iter()
+            .filter(|row| row["description"] != "added meanwhile")
+            .collect();
         assert_eq!(old, before.iter().collect::<Vec<_>>(), "{limit}");
     }
-    let fresh = app.get_as(&kiri.key, &path_of(&account, "&from=2020-01-01&limit=500")).await.data();
-    assert!(fresh.len() > before.len(), "a new reading includes the new rows");
+    let fresh = app
+        .get_as(&kiri.key, &path_of(&account, "&from=2020-01-01&limit=500"))
+        .await
+        .data();
+    assert!(
+        fresh.len() > before.len(),
+        "a new reading includes the new rows"
+    );
 }
 
 #[tokio::test]
@@ -153,7 +259,8 @@ async fn timezone_never_shifts_a_day() {
     let app = App::start(Setup::default()).await;
     let kiri = saver(&app).await;
     let (account, at_provider) = account_of(&app, &kiri, "savings").await;
-    // Midnight in New Zealand, on both sides of both changes of the clock; and 00:00 UTC, as a card issuer sends it.
+    // Midnight in New Zealand, on both sides of both changes of the clock; and 00:00 UTC, as a card
+    // issuer sends it.
     let days = [
         ("2025-09-27T12:00:00.000Z", "2025-09-28"),
         ("2025-09-28T11:00:00.000Z", "2025-09-29"),
@@ -161,20 +268,48 @@ async fn timezone_never_shifts_a_day() {
         ("2026-04-05T12:00:00.000Z", "2026-04-06"),
         ("2026-05-10T00:00:00.000Z", "2026-05-10"),
     ];
-    let template = app.get_as(&kiri.key, &path_of(&account, "&from=2000-01-01&limit=1")).await;
+    let template = app
+        .get_as(&kiri.key, &path_of(&account, "&from=2000-01-01&limit=1"))
+        .await;
     assert_eq!(template.status, 200);
     for (date, _) in days {
         let row = json!({"_account": at_provider, "date": date, "description": format!("day {date}"), "amount": -1});
-        app.control_of(PROVIDER, Method::POST, "/transactions", row).await;
+        app.control_of(PROVIDER, Method::POST, "/transactions", row)
+            .await;
     }
-    for zone in ["Australia/Sydney", "Pacific/Auckland", "America/Los_Angeles", "Pacific/Kiritimati", "UTC"] {
-        let change = UserChange { timezone: Some(Some(zone)), ..UserChange::default() };
-        app.storage.users().update(kiri.user.id, &change).await.unwrap();
+    for zone in [
+        "Australia/Sydney",
+        "Pacific/Auckland",
+        "America/Los_Angeles",
+        "Pacific/Kiritimati",
+        "UTC",
+    ] {
+        let change = UserChange {
+            timezone: Some(Some(zone)),
+            ..UserChange::default()
+        };
+        app.storage
+            .users()
+            .update(kiri.user.id, &change)
+            .await
+            .unwrap();
         for (date, day) in days {
-            let rows = app.get_as(&kiri.key, &path_of(&account, &format!("&from={day}&to={day}"))).await.data();
-            let row = rows.iter().find(|row| row["description"] == format!("day {date}"));
+            let rows = app
+                .get_as(
+                    &kiri.key,
+                    &path_of(&account, &format!("&from={day}&to={day}")),
+                )
+                .await
+                .data();
+            let row = rows
+                .iter()
+                .find(|row| row["description"] == format!("day {date}"));
             let row = row.unwrap_or_else(|| panic!("{day} is missing in {zone}"));
-            assert_eq!((&row["date"], &row["datetime"]), (&json!(day), &json!(date)), "{zone}");
+            assert_eq!(
+                (&row["date"], &row["datetime"]),
+                (&json!(day), &json!(date)),
+                "{zone}"
+            );
             assert!(rows.iter().all(|row| row["date"] == day), "{zone} {day}");
         }
     }
@@ -188,8 +323,10 @@ async fn pending_rows_are_skipped_categories_are_mapped() {
     for connection in &kiri.connections {
         let mut offset = 0;
         loop {
-            let path =
-                format!("/v1/transactions?connectionId={}&from=2000-01-01&limit=500&offset={offset}", connection.id);
+            let path = format!(
+                "/v1/transactions?connectionId={}&from=2000-01-01&limit=500&offset={offset}",
+                connection.id
+            );
             let answer = app.get_as(&kiri.key, &path).await;
             assert_eq!(answer.header("deprecation"), Some("true"));
             for row in answer.data() {
@@ -202,10 +339,17 @@ async fn pending_rows_are_skipped_categories_are_mapped() {
             }
         }
     }
-    let all: BTreeSet<String> =
-        bellbird_domain::Category::ALL.iter().map(|category| category.key().to_owned()).collect();
+    let all: BTreeSet<String> = bellbird_domain::Category::ALL
+        .iter()
+        .map(|category| category.key().to_owned())
+        .collect();
     assert_eq!(categories, all);
-    assert!(app.calls_of(PROVIDER).await.keys().all(|path| !path.contains("pending")));
+    assert!(
+        app.calls_of(PROVIDER)
+            .await
+            .keys()
+            .all(|path| !path.contains("pending"))
+    );
 }
 
 #[tokio::test]
@@ -214,7 +358,13 @@ async fn inactive_login_is_served_revoked_token_is_503() {
     let kiri = saver(&app).await;
     let all_credentials = app.credentials_of(PROVIDER);
     let authorisation = all_credentials[0]["authorisation"].as_str().unwrap();
-    app.control_of(PROVIDER, Method::POST, &format!("/consents/{authorisation}"), json!({"state": "expired"})).await;
+    app.control_of(
+        PROVIDER,
+        Method::POST,
+        &format!("/consents/{authorisation}"),
+        json!({"state": "expired"}),
+    )
+    .await;
     let (account, _) = account_of(&app, &kiri, "transaction").await;
     assert_eq!(
         app.get_as(&kiri.key, &path_of(&account, "")).await.status,
@@ -222,7 +372,9 @@ async fn inactive_login_is_served_revoked_token_is_503() {
         "a read succeeds while the provider answers"
     );
     // An import of it fails and says why.
-    let other = app.add_person("other@example.com", Plan::Developer, &[]).await;
+    let other = app
+        .add_person("other@example.com", Plan::Developer, &[])
+        .await;
     let credentials = secrecy::SecretString::from(all_credentials[0].to_string());
     let rejected = app
         .connections
@@ -234,20 +386,37 @@ async fn inactive_login_is_served_revoked_token_is_503() {
 
     // An import of the whole token imports the working login and names the other.
     let whole = json!({"userToken": all_credentials[0]["userToken"]}).to_string();
-    let renewed =
-        app.connections.imports().import(kiri.user.id, PROVIDER, &secrecy::SecretString::from(whole)).await.unwrap();
+    let renewed = app
+        .connections
+        .imports()
+        .import(kiri.user.id, PROVIDER, &secrecy::SecretString::from(whole))
+        .await
+        .unwrap();
     assert_eq!(renewed.connections.len(), 1);
     assert_eq!(renewed.skipped.len(), 1);
-    assert!(renewed.skipped[0].reason.to_string().contains("invalidated"));
+    assert!(
+        renewed.skipped[0]
+            .reason
+            .to_string()
+            .contains("invalidated")
+    );
 
     let token = all_credentials[0]["userToken"].as_str().unwrap();
-    app.control_of(PROVIDER, Method::POST, &format!("/tokens/{token}"), json!({"state": "revoked"})).await;
+    app.control_of(
+        PROVIDER,
+        Method::POST,
+        &format!("/tokens/{token}"),
+        json!({"state": "revoked"}),
+    )
+    .await;
     let answer = app.get_as(&kiri.key, &path_of(&account, "&limit=3")).await;
     assert_reconnect(&answer, "invalidated");
     eventually(async || {
         app.connections.jobs().run_due("refresh").await.unwrap();
         let shown = app.get_as(&kiri.key, "/v1/connections").await.data();
-        shown.iter().any(|connection| connection["status"] == "revoked")
+        shown
+            .iter()
+            .any(|connection| connection["status"] == "revoked")
     })
     .await;
 }

@@ -9,7 +9,10 @@ use crate::support::harness::{App, Setup, eventually, on_both_databases};
 
 async fn ids(app: &App) -> Vec<String> {
     let accounts = app.get("/v1/accounts?limit=200").await.data();
-    accounts.iter().map(|account| account["id"].as_str().unwrap().to_owned()).collect()
+    accounts
+        .iter()
+        .map(|account| account["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn path(ids: &[String]) -> String {
@@ -38,20 +41,39 @@ on_both_databases! {
 async fn unusual_digits_are_kept() {
     let app = App::start(Setup::default()).await;
     let id = &ids(&app).await[0];
-    let account = app.storage.accounts().find(app.olivia.user.id, &[id.parse().unwrap()]).await.unwrap().remove(0);
+    let account = app
+        .storage
+        .accounts()
+        .find(app.olivia.user.id, &[id.parse().unwrap()])
+        .await
+        .unwrap()
+        .remove(0);
     for (sent, shown) in [
-        ("-12345678901234567890.1234567890123456789", "-12345678901234567890.1234567890123456789"),
+        (
+            "-12345678901234567890.1234567890123456789",
+            "-12345678901234567890.1234567890123456789",
+        ),
         ("+5.50", "5.50"),
         ("-0.00", "0.00"),
         ("100", "100"),
     ] {
         let patch = json!({"current_balance": sent, "available_balance": null});
-        app.control(Method::PATCH, &format!("/balances/{}", account.provider_account_id), patch).await;
-        app.clock.set(app.clock.now() + SignedDuration::from_secs(300));
+        app.control(
+            Method::PATCH,
+            &format!("/balances/{}", account.provider_account_id),
+            patch,
+        )
+        .await;
+        app.clock
+            .set(app.clock.now() + SignedDuration::from_secs(300));
         let answer = app.get(&path(std::slice::from_ref(id))).await;
         assert_eq!(answer.data()[0]["currentBalance"], shown);
         assert_eq!(answer.data()[0]["availableBalance"], Value::Null);
-        assert_eq!(answer.header("x-cache"), Some("MISS"), "an absent value is not a failure");
+        assert_eq!(
+            answer.header("x-cache"),
+            Some("MISS"),
+            "an absent value is not a failure"
+        );
     }
 }
 
@@ -60,17 +82,28 @@ async fn cache_key_ignores_account_order() {
     let app = App::start(Setup::default()).await;
     let ids = ids(&app).await;
     let first = app.get(&path(&ids[..3])).await;
-    assert_eq!((first.header("x-cache"), first.header("age")), (Some("MISS"), None));
-    app.clock.set(app.clock.now() + SignedDuration::from_millis(41_900));
+    assert_eq!(
+        (first.header("x-cache"), first.header("age")),
+        (Some("MISS"), None)
+    );
+    app.clock
+        .set(app.clock.now() + SignedDuration::from_millis(41_900));
     let mut reordered = ids[..3].to_vec();
     reordered.reverse();
     reordered[0] = reordered[0].to_uppercase();
     reordered.push(format!(" {} ", ids[0]));
     let second = app.get(&path(&reordered).replace(' ', "%20")).await;
-    assert_eq!((second.header("x-cache"), second.header("age")), (Some("HIT"), Some("41")));
+    assert_eq!(
+        (second.header("x-cache"), second.header("age")),
+        (Some("HIT"), Some("41"))
+    );
     assert_eq!(second.text, first.text);
-    assert_eq!(app.get(&path(&ids[..2])).await.header("x-cache"), Some("MISS"));
-    app.clock.set(app.clock.now() + SignedDuration::from_millis(258_100));
+    assert_eq!(
+        app.get(&path(&ids[..2])).await.header("x-cache"),
+        Some("MISS")
+    );
+    app.clock
+        .set(app.clock.now() + SignedDuration::from_millis(258_100));
     assert_eq!(
         app.get(&path(&ids[..3])).await.header("x-cache"),
         Some("MISS"),
@@ -85,7 +118,10 @@ async fn zero_cache_time_disables_the_cache() {
     let app = App::start(setup).await;
     let ids = ids(&app).await;
     for _ in 0..2 {
-        assert_eq!(app.get(&path(&ids[..1])).await.header("x-cache"), Some("BYPASS"));
+        assert_eq!(
+            app.get(&path(&ids[..1])).await.header("x-cache"),
+            Some("BYPASS")
+        );
     }
 }
 
@@ -93,12 +129,25 @@ async fn zero_cache_time_disables_the_cache() {
 async fn concurrent_equal_requests_share_one_call() {
     let app = App::start(Setup::default()).await;
     let connection = app.olivia.connections[0].id;
-    let accounts = app.storage.accounts().list_of_connection(app.olivia.user.id, connection).await.unwrap();
-    let ids: Vec<String> = accounts.iter().map(|account| account.id.to_string()).collect();
-    app.fault(json!({"match": "/v1/banking/balances", "kind": "delay", "delayMs": 300})).await;
+    let accounts = app
+        .storage
+        .accounts()
+        .list_of_connection(app.olivia.user.id, connection)
+        .await
+        .unwrap();
+    let ids: Vec<String> = accounts
+        .iter()
+        .map(|account| account.id.to_string())
+        .collect();
+    app.fault(json!({"match": "/v1/banking/balances", "kind": "delay", "delayMs": 300}))
+        .await;
     let path = path(&ids);
     let answers = futures_util::future::join_all((0..10).map(|_| app.get(&path))).await;
-    assert!(answers.iter().all(|answer| answer.status == 200 && answer.text == answers[0].text));
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.status == 200 && answer.text == answers[0].text)
+    );
     assert_eq!(app.calls().await["/v1/banking/balances"], 1);
 }
 
@@ -107,16 +156,33 @@ async fn request_after_a_change_joins_no_earlier_read() {
     let app = App::start(Setup::default()).await;
     let path = path(&ids(&app).await[..1]);
     app.reset_calls().await;
-    app.fault(json!({"match": "/v1/banking/balances", "kind": "delay", "delayMs": 1_500})).await;
-    let calls = async || app.calls().await.get("/v1/banking/balances").copied().unwrap_or(0);
+    app.fault(json!({"match": "/v1/banking/balances", "kind": "delay", "delayMs": 1_500}))
+        .await;
+    let calls = async || {
+        app.calls()
+            .await
+            .get("/v1/banking/balances")
+            .copied()
+            .unwrap_or(0)
+    };
     let later = async {
         eventually(async || calls().await > 0).await;
-        let change = UserChange { timezone: Some(Some("America/New_York")), ..UserChange::default() };
-        app.storage.users().update(app.olivia.user.id, &change).await.unwrap();
+        let change = UserChange {
+            timezone: Some(Some("America/New_York")),
+            ..UserChange::default()
+        };
+        app.storage
+            .users()
+            .update(app.olivia.user.id, &change)
+            .await
+            .unwrap();
         app.get(&path).await
     };
     let (before, after) = tokio::join!(app.get(&path), later);
-    assert_eq!((before.status, after.status), (StatusCode::OK, StatusCode::OK));
+    assert_eq!(
+        (before.status, after.status),
+        (StatusCode::OK, StatusCode::OK)
+    );
     assert_eq!(calls().await, 2);
 }
 
@@ -125,10 +191,23 @@ async fn invalid_parameters_are_rejected() {
     let app = App::start(Setup::default()).await;
     let known = ids(&app).await;
     for query in ["", "?accountIds=", "?accountIds=%20,%20,,", "?other=1"] {
-        assert!(app.get(&format!("/v1/balances{query}")).await.error(400).contains("accountIds"), "{query}");
+        assert!(
+            app.get(&format!("/v1/balances{query}"))
+                .await
+                .error(400)
+                .contains("accountIds"),
+            "{query}"
+        );
     }
-    app.get(&format!("/v1/balances?accountIds={0}&accountIds={0}", known[0])).await.error(400);
-    let many: Vec<String> = (0..101).map(|at| format!("00000000-0000-7000-8000-{at:012}")).collect();
+    app.get(&format!(
+        "/v1/balances?accountIds={0}&accountIds={0}",
+        known[0]
+    ))
+    .await
+    .error(400);
+    let many: Vec<String> = (0..101)
+        .map(|at| format!("00000000-0000-7000-8000-{at:012}"))
+        .collect();
     app.get(&path(&many)).await.error(400);
     app.get(&path(&many[..100])).await.error(404);
     let repeated = vec![known[0].clone(); 300];
@@ -137,31 +216,70 @@ async fn invalid_parameters_are_rejected() {
 
 #[tokio::test]
 async fn a_failing_connection_is_confined_to_its_accounts() {
-    let app = App::start(Setup::with(|settings| settings.provider_timeout = std::time::Duration::from_secs(2))).await;
+    let app = App::start(Setup::with(|settings| {
+        settings.provider_timeout = std::time::Duration::from_secs(2)
+    }))
+    .await;
     let [first, second] = [app.olivia.connections[0].id, app.olivia.connections[1].id];
-    let of = |connection| app.storage.accounts().list_of_connection(app.olivia.user.id, connection);
-    let broken: Vec<String> = of(first).await.unwrap().iter().map(|account| account.id.to_string()).collect();
-    let fine: Vec<String> = of(second).await.unwrap().iter().map(|account| account.id.to_string()).collect();
-    let consent = app.credentials(0)["arrangementId"].as_str().unwrap().to_owned();
-    app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "revoked"})).await;
+    let of = |connection| {
+        app.storage
+            .accounts()
+            .list_of_connection(app.olivia.user.id, connection)
+    };
+    let broken: Vec<String> = of(first)
+        .await
+        .unwrap()
+        .iter()
+        .map(|account| account.id.to_string())
+        .collect();
+    let fine: Vec<String> = of(second)
+        .await
+        .unwrap()
+        .iter()
+        .map(|account| account.id.to_string())
+        .collect();
+    let consent = app.credentials(0)["arrangementId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    app.control(
+        Method::POST,
+        &format!("/consents/{consent}"),
+        json!({"state": "revoked"}),
+    )
+    .await;
     // These credentials may belong to either of the two connections.
     let all = [broken.clone(), fine.clone()].concat();
     let answer = app.get(&path(&all)).await;
     assert_eq!(answer.header("x-cache"), Some("BYPASS"));
-    let failed: Vec<Value> = answer.data().into_iter().filter(|balance| balance["currency"].is_null()).collect();
+    let failed: Vec<Value> = answer
+        .data()
+        .into_iter()
+        .filter(|balance| balance["currency"].is_null())
+        .collect();
     assert!(!failed.is_empty() && failed.len() < all.len());
     for balance in &failed {
-        assert_eq!((&balance["currentBalance"], &balance["availableBalance"]), (&Value::Null, &Value::Null));
+        assert_eq!(
+            (&balance["currentBalance"], &balance["availableBalance"]),
+            (&Value::Null, &Value::Null)
+        );
     }
     let again = app.get(&path(&all)).await;
-    assert_eq!(again.header("x-cache"), Some("BYPASS"), "a partial answer is not cached");
+    assert_eq!(
+        again.header("x-cache"),
+        Some("BYPASS"),
+        "a partial answer is not cached"
+    );
 }
 
 #[tokio::test]
 async fn all_accounts_failing_is_503_and_uncached() {
     let app = App::start(Setup::default()).await;
     let ids = ids(&app).await;
-    app.fault(json!({"match": "/v1/banking/balances", "kind": "status", "status": 429, "retryAfter": 7})).await;
+    app.fault(
+        json!({"match": "/v1/banking/balances", "kind": "status", "status": 429, "retryAfter": 7}),
+    )
+    .await;
     let answer = app.get(&path(&ids)).await;
     assert!(answer.error(503).contains("temporarily unavailable"));
     assert_eq!(answer.header("retry-after"), Some("7"));
@@ -173,7 +291,8 @@ async fn all_accounts_failing_is_503_and_uncached() {
 async fn permanent_provider_error_gives_null_balances() {
     let app = App::start(Setup::default()).await;
     let ids = ids(&app).await;
-    app.fault(json!({"match": "/v1/banking/balances", "kind": "status", "status": 400})).await;
+    app.fault(json!({"match": "/v1/banking/balances", "kind": "status", "status": 400}))
+        .await;
     let answer = app.get(&path(&ids[..1])).await;
     assert_eq!(answer.data()[0]["currentBalance"], Value::Null);
     assert_eq!(answer.data()[0]["error"], "provider_unavailable");

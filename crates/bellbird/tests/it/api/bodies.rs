@@ -1,4 +1,5 @@
-//! The body of every endpoint of `/v1` and of every kind of error, as snapshots. `cargo insta accept` accepts a change.
+//! The body of every endpoint of `/v1` and of every kind of error, as snapshots. `cargo insta
+//! accept` accepts a change.
 
 use bellbird_domain::Plan;
 use reqwest::Method;
@@ -10,9 +11,14 @@ use crate::support::redact::redact;
 
 /// A user of one connection at each provider, the broker last.
 async fn person_with_all(app: &App) -> Person {
-    let [fiskil, akahu, broker] =
-        [("fiskil", 4), ("akahu", 0), ("snaptrade", 0)].map(|(provider, at)| app.credentials_of(provider).remove(at));
-    app.add_person("all@example.com", Plan::Professional, &[&fiskil, &akahu, &broker]).await
+    let [fiskil, akahu, broker] = [("fiskil", 4), ("akahu", 0), ("snaptrade", 0)]
+        .map(|(provider, at)| app.credentials_of(provider).remove(at));
+    app.add_person(
+        "all@example.com",
+        Plan::Professional,
+        &[&fiskil, &akahu, &broker],
+    )
+    .await
 }
 
 /// The status and the body, with the ids replaced in both.
@@ -22,8 +28,18 @@ fn shown(path: &str, answer: &Answer) -> Value {
         _ => answer.text.lines().take(3).collect(),
     };
     let mut headers = serde_json::Map::new();
-    for name in ["content-type", "bellbird-error", "retry-after", "allow", "www-authenticate"] {
-        headers.extend(answer.header(name).map(|value| (name.to_owned(), value.into())));
+    for name in [
+        "content-type",
+        "bellbird-error",
+        "retry-after",
+        "allow",
+        "www-authenticate",
+    ] {
+        headers.extend(
+            answer
+                .header(name)
+                .map(|value| (name.to_owned(), value.into())),
+        );
     }
     json!({"path": path, "status": answer.status.as_u16(), "headers": headers, "body": body})
 }
@@ -33,26 +49,63 @@ async fn bodies_of_all_endpoints() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
     let [fiskil, akahu, broker] = [0, 1, 2].map(|at| person.connections[at].id);
-    let accounts = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
+    let accounts = app
+        .get_as(&person.key, "/v1/accounts?limit=200")
+        .await
+        .data();
     let of = |connection: bellbird_domain::ConnectionId| {
-        let found = accounts.iter().find(|account| account["connectionId"] == connection.to_string());
-        found.expect("an account")["id"].as_str().expect("an id").to_owned()
+        let found = accounts
+            .iter()
+            .find(|account| account["connectionId"] == connection.to_string());
+        found.expect("an account")["id"]
+            .as_str()
+            .expect("an id")
+            .to_owned()
     };
     let paths = [
         ("health", "/health".to_owned()),
         ("connections", "/v1/connections".to_owned()),
         ("accounts", "/v1/accounts?limit=3".to_owned()),
         ("me", "/v1/me".to_owned()),
-        ("balances", format!("/v1/balances?accountIds={},{},{}", of(fiskil), of(akahu), of(broker))),
+        (
+            "balances",
+            format!(
+                "/v1/balances?accountIds={},{},{}",
+                of(fiskil),
+                of(akahu),
+                of(broker)
+            ),
+        ),
         ("categories", "/v1/categories".to_owned()),
-        ("transactions_of_fiskil", format!("/v1/transactions?connectionId={fiskil}&limit=2")),
-        ("transactions_of_akahu", format!("/v1/transactions?connectionId={akahu}&limit=2")),
+        (
+            "transactions_of_fiskil",
+            format!("/v1/transactions?connectionId={fiskil}&limit=2"),
+        ),
+        (
+            "transactions_of_akahu",
+            format!("/v1/transactions?connectionId={akahu}&limit=2"),
+        ),
         ("holdings", format!("/v1/holdings?connectionId={broker}")),
-        ("trades", format!("/v1/trades?connectionId={broker}&limit=2")),
-        ("transactions_csv", format!("/v1/export/transactions.csv?connectionId={fiskil}&from=2026-11-01")),
-        ("transactions_jsonl", format!("/v1/export/transactions.jsonl?connectionId={akahu}&from=2026-11-01")),
-        ("holdings_csv", format!("/v1/export/holdings.csv?connectionId={broker}")),
-        ("trades_csv", format!("/v1/export/trades.csv?connectionId={broker}")),
+        (
+            "trades",
+            format!("/v1/trades?connectionId={broker}&limit=2"),
+        ),
+        (
+            "transactions_csv",
+            format!("/v1/export/transactions.csv?connectionId={fiskil}&from=2026-11-01"),
+        ),
+        (
+            "transactions_jsonl",
+            format!("/v1/export/transactions.jsonl?connectionId={akahu}&from=2026-11-01"),
+        ),
+        (
+            "holdings_csv",
+            format!("/v1/export/holdings.csv?connectionId={broker}"),
+        ),
+        (
+            "trades_csv",
+            format!("/v1/export/trades.csv?connectionId={broker}"),
+        ),
     ];
     for (name, path) in paths {
         let answer = app.get_as(&person.key, &path).await;
@@ -80,29 +133,62 @@ async fn bodies_of_all_errors() {
     ] {
         errors.push(shown(path, &app.get_as(key, path).await));
     }
-    errors.push(shown("/v1/accounts", &app.method_as(Method::POST, key, "/v1/accounts").await));
-    let long = app.get_as(key, &format!("/v1/accounts?x={}", "a".repeat(17_000))).await;
+    errors.push(shown(
+        "/v1/accounts",
+        &app.method_as(Method::POST, key, "/v1/accounts").await,
+    ));
+    let long = app
+        .get_as(key, &format!("/v1/accounts?x={}", "a".repeat(17_000)))
+        .await;
     errors.push(shown("a long path", &long));
-    let headers =
-        app.http.get(format!("{}/v1/accounts", app.url)).bearer_auth(key).header("x-long", "a".repeat(70_000));
+    let headers = app
+        .http
+        .get(format!("{}/v1/accounts", app.url))
+        .bearer_auth(key)
+        .header("x-long", "a".repeat(70_000));
     errors.push(shown("long headers", &app.send(headers).await));
 
-    app.fault(json!({"match": "/v1/banking", "kind": "status", "status": 503})).await;
-    errors.push(shown("the provider fails", &app.get_as(key, &transactions).await));
+    app.fault(json!({"match": "/v1/banking", "kind": "status", "status": 503}))
+        .await;
+    errors.push(shown(
+        "the provider fails",
+        &app.get_as(key, &transactions).await,
+    ));
     app.clear_faults().await;
     app.set_consent(&person.connections[0], "revoked").await;
-    app.connections.refreshes().run(person.user.id, connection).await.unwrap();
-    errors.push(shown("the consent ended", &app.get_as(key, &transactions).await));
+    app.connections
+        .refreshes()
+        .run(person.user.id, connection)
+        .await
+        .unwrap();
+    errors.push(shown(
+        "the consent ended",
+        &app.get_as(key, &transactions).await,
+    ));
 
     let broken = App::start(Setup::default()).await;
-    execute(&broken.shared.database, "UPDATE secrets SET sealed = x'00'", "").await;
-    let path = format!("/v1/transactions?connectionId={}", broken.olivia.connections[0].id);
-    errors.push(shown("the secret cannot be opened", &broken.get(&path).await));
+    execute(
+        &broken.shared.database,
+        "UPDATE secrets SET sealed = x'00'",
+        "",
+    )
+    .await;
+    let path = format!(
+        "/v1/transactions?connectionId={}",
+        broken.olivia.connections[0].id
+    );
+    errors.push(shown(
+        "the secret cannot be opened",
+        &broken.get(&path).await,
+    ));
 
     let mut setup = Setup::default();
     setup.settings.access.metadata_per_minute = 1;
     let limited = App::start(setup).await;
     limited.get("/v1/accounts").await;
-    errors.push(shown("too many requests", &limited.get("/v1/accounts").await));
+    errors.push(shown(
+        "too many requests",
+        &limited.get("/v1/accounts").await,
+    ));
     insta::assert_json_snapshot!("errors", redact(&errors.into()));
 }

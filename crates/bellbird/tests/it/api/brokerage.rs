@@ -7,54 +7,96 @@ use bellbird_storage::UserChange;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{Answer, App, Database, Person, Setup, assert_reconnect, eventually, on_both_databases};
+use crate::support::harness::{
+    Answer, App, Database, Person, Setup, assert_reconnect, eventually, on_both_databases,
+};
 
 const PROVIDER: &str = "snaptrade";
 
 /// A user with both connections of the sandbox's first person.
 async fn investor(app: &App) -> Person {
     let all_credentials = app.credentials_of(PROVIDER);
-    let person =
-        app.add_person("mia@example.com", Plan::Professional, &[&all_credentials[0], &all_credentials[1]]).await;
+    let person = app
+        .add_person(
+            "mia@example.com",
+            Plan::Professional,
+            &[&all_credentials[0], &all_credentials[1]],
+        )
+        .await;
     app.reset_calls().await;
     person
 }
 
 /// The accounts of a user, as the API shows them, each with its id at the provider.
 async fn accounts(app: &App, person: &Person) -> Vec<(Value, String)> {
-    let shown = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
+    let shown = app
+        .get_as(&person.key, "/v1/accounts?limit=200")
+        .await
+        .data();
     let mut known = Vec::new();
     for connection in &person.connections {
-        known.extend(app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap());
+        known.extend(
+            app.storage
+                .accounts()
+                .list_of_connection(person.user.id, connection.id)
+                .await
+                .unwrap(),
+        );
     }
     let id_at_provider = |account: &Value| {
-        let found = known.iter().find(|known| account["id"] == known.id.to_string());
+        let found = known
+            .iter()
+            .find(|known| account["id"] == known.id.to_string());
         found.expect("known").provider_account_id.clone()
     };
-    shown.into_iter().map(|account| (account.clone(), id_at_provider(&account))).collect()
+    shown
+        .into_iter()
+        .map(|account| (account.clone(), id_at_provider(&account)))
+        .collect()
 }
 
 /// The path for one account.
 fn path_of(resource: &str, account: &Value, rest: &str) -> String {
-    let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
+    let (connection, id) = (
+        account["connectionId"].as_str().unwrap(),
+        account["id"].as_str().unwrap(),
+    );
     format!("/v1/{resource}?connectionId={connection}&accountId={id}{rest}")
 }
 
 /// Advances the clocks of the service and the provider, which rejects signatures of another time.
 async fn advance_clock(app: &App, seconds: i64) {
-    app.clock.set(app.clock.now() + jiff::SignedDuration::from_secs(seconds));
-    app.control_of(PROVIDER, Method::POST, "/clock", json!({"advanceSeconds": seconds})).await;
+    app.clock
+        .set(app.clock.now() + jiff::SignedDuration::from_secs(seconds));
+    app.control_of(
+        PROVIDER,
+        Method::POST,
+        "/clock",
+        json!({"advanceSeconds": seconds}),
+    )
+    .await;
 }
 
 /// Calls to every path that contains `part`.
 async fn calls(app: &App, part: &str) -> u64 {
-    app.calls_of(PROVIDER).await.iter().filter(|(path, _)| path.contains(part)).map(|(_, count)| count).sum()
+    app.calls_of(PROVIDER)
+        .await
+        .iter()
+        .filter(|(path, _)| path.contains(part))
+        .map(|(_, count)| count)
+        .sum()
 }
 
 /// The first account, after adding `rows` trades to it.
 async fn account_with_trades(app: &App, person: &Person, rows: u64) -> Value {
     let (account, at_provider) = accounts(app, person).await.swap_remove(0);
-    app.control_of(PROVIDER, Method::POST, "/fill", json!({"accountId": at_provider, "rows": rows})).await;
+    app.control_of(
+        PROVIDER,
+        Method::POST,
+        "/fill",
+        json!({"accountId": at_provider, "rows": rows}),
+    )
+    .await;
     app.reset_calls().await;
     account
 }
@@ -92,16 +134,39 @@ async fn parameters_and_category_are_checked() {
     let get = async |path: String| app.get_as(&mia.key, &path).await;
     let (bank, broker) = (app.olivia.connections[0].id, mia.connections[0].id);
     for resource in ["holdings", "trades"] {
-        assert_eq!(get(format!("/v1/{resource}")).await.error(400), "connectionId is required");
-        assert_eq!(get(format!("/v1/{resource}?connectionId=")).await.error(400), "connectionId is required");
-        get(format!("/v1/{resource}?connectionId=1")).await.error(404);
-        get(format!("/v1/{resource}?connectionId={bank}")).await.error(404);
-        get(format!("/v1/{resource}?connectionId={broker}&accountId={broker}")).await.error(404);
-        get(format!("/v1/{resource}?connectionId={broker}&accountId=")).await.error(404);
-        let answer = app.get(&format!("/v1/{resource}?connectionId={bank}")).await;
+        assert_eq!(
+            get(format!("/v1/{resource}")).await.error(400),
+            "connectionId is required"
+        );
+        assert_eq!(
+            get(format!("/v1/{resource}?connectionId="))
+                .await
+                .error(400),
+            "connectionId is required"
+        );
+        get(format!("/v1/{resource}?connectionId=1"))
+            .await
+            .error(404);
+        get(format!("/v1/{resource}?connectionId={bank}"))
+            .await
+            .error(404);
+        get(format!(
+            "/v1/{resource}?connectionId={broker}&accountId={broker}"
+        ))
+        .await
+        .error(404);
+        get(format!("/v1/{resource}?connectionId={broker}&accountId="))
+            .await
+            .error(404);
+        let answer = app
+            .get(&format!("/v1/{resource}?connectionId={bank}"))
+            .await;
         assert!(answer.error(400).contains("must be a brokerage connection"));
-        let other =
-            get(format!("/v1/{resource}?connectionId={broker}&accountId={}", app.account("Bills").await["id"])).await;
+        let other = get(format!(
+            "/v1/{resource}?connectionId={broker}&accountId={}",
+            app.account("Bills").await["id"]
+        ))
+        .await;
         other.error(404);
     }
     assert!(
@@ -110,15 +175,30 @@ async fn parameters_and_category_are_checked() {
             .error(400)
             .contains("must be a banking connection")
     );
-    let answer = get(format!("/v1/trades?connectionId={broker}&from=2026-02-30&to=x&limit=0&offset=-1")).await;
+    let answer = get(format!(
+        "/v1/trades?connectionId={broker}&from=2026-02-30&to=x&limit=0&offset=-1"
+    ))
+    .await;
     assert!(answer.error(400).contains("date"));
-    assert_eq!(answer.json()["error"]["details"].as_array().unwrap().len(), 4);
-    assert_eq!(get(format!("/v1/trades?connectionId={broker}&limit=9999")).await.json()["pagination"]["limit"], 500);
+    assert_eq!(
+        answer.json()["error"]["details"].as_array().unwrap().len(),
+        4
+    );
+    assert_eq!(
+        get(format!("/v1/trades?connectionId={broker}&limit=9999"))
+            .await
+            .json()["pagination"]["limit"],
+        500
+    );
     assert_eq!(app.calls_of("fiskil").await.len(), 0);
 }
 
 fn decimal(value: &Value) -> bigdecimal::BigDecimal {
-    value.as_str().expect("a decimal string").parse().expect("a decimal")
+    value
+        .as_str()
+        .expect("a decimal string")
+        .parse()
+        .expect("a decimal")
 }
 
 #[tokio::test]
@@ -127,28 +207,56 @@ async fn holdings_have_documented_shape_and_exact_values() {
     let mia = investor(&app).await;
     let (mut count, mut ids, mut multipliers) = (0, BTreeSet::new(), BTreeSet::new());
     for connection in &mia.connections {
-        let answer = app.get_as(&mia.key, &format!("/v1/holdings?connectionId={}", connection.id)).await;
-        assert!(answer.json().as_object().unwrap().len() == 1, "no pagination");
+        let answer = app
+            .get_as(
+                &mia.key,
+                &format!("/v1/holdings?connectionId={}", connection.id),
+            )
+            .await;
+        assert!(
+            answer.json().as_object().unwrap().len() == 1,
+            "no pagination"
+        );
         for holding in answer.data() {
             assert_eq!(holding.as_object().unwrap().len(), 12);
-            assert!(ids.insert(holding["id"].as_str().unwrap().to_owned()), "a repeated id");
+            assert!(
+                ids.insert(holding["id"].as_str().unwrap().to_owned()),
+                "a repeated id"
+            );
             for required in ["symbol", "currency", "quantity", "accountName"] {
-                assert!(holding[required].as_str().is_some_and(|text| !text.is_empty()), "{required}");
+                assert!(
+                    holding[required]
+                        .as_str()
+                        .is_some_and(|text| !text.is_empty()),
+                    "{required}"
+                );
             }
             if !holding["marketValue"].is_null() {
                 // The value is quantity times price, times a whole multiplier, which is mostly 1.
                 let product = decimal(&holding["quantity"]) * decimal(&holding["currentPrice"]);
                 let value = decimal(&holding["marketValue"]);
                 assert!(!holding["marketValue"].as_str().unwrap().ends_with(".0"));
-                let multiplier = [1, 10, 50, 100, 1_000].into_iter().find(|times| product.clone() * *times == value);
-                multipliers.insert(multiplier.unwrap_or_else(|| panic!("not a product: {}", holding["symbol"])));
+                let multiplier = [1, 10, 50, 100, 1_000]
+                    .into_iter()
+                    .find(|times| product.clone() * *times == value);
+                multipliers.insert(
+                    multiplier.unwrap_or_else(|| panic!("not a product: {}", holding["symbol"])),
+                );
             }
             count += 1;
         }
-        let again = app.get_as(&mia.key, &format!("/v1/holdings?connectionId={}", connection.id)).await;
+        let again = app
+            .get_as(
+                &mia.key,
+                &format!("/v1/holdings?connectionId={}", connection.id),
+            )
+            .await;
         assert_eq!(again.text, answer.text, "ids are stable");
     }
-    assert!(count > 10 && multipliers.contains(&1) && multipliers.contains(&100), "{count} {multipliers:?}");
+    assert!(
+        count > 10 && multipliers.contains(&1) && multipliers.contains(&100),
+        "{count} {multipliers:?}"
+    );
 }
 
 #[tokio::test]
@@ -157,27 +265,55 @@ async fn holdings_are_cached_per_connection() {
     let mia = investor(&app).await;
     let accounts = accounts(&app, &mia).await;
     let connection = accounts[0].0["connectionId"].as_str().unwrap().to_owned();
-    let own_accounts: Vec<&(Value, String)> =
-        accounts.iter().filter(|(account, _)| account["connectionId"] == *connection).collect();
+    let own_accounts: Vec<&(Value, String)> = accounts
+        .iter()
+        .filter(|(account, _)| account["connectionId"] == *connection)
+        .collect();
     let whole = format!("/v1/holdings?connectionId={connection}");
-    let first = app.get_as(&mia.key, &path_of("holdings", &own_accounts[0].0, "")).await;
+    let first = app
+        .get_as(&mia.key, &path_of("holdings", &own_accounts[0].0, ""))
+        .await;
     assert_eq!(first.header("x-cache"), Some("MISS"));
-    assert_eq!(calls(&app, "/positions/all").await, own_accounts.len() as u64, "each account once");
+    assert_eq!(
+        calls(&app, "/positions/all").await,
+        own_accounts.len() as u64,
+        "each account once"
+    );
     advance_clock(&app, 75).await;
     let all = app.get_as(&mia.key, &whole).await;
-    assert_eq!((all.header("x-cache"), all.header("age")), (Some("HIT"), Some("75")));
+    assert_eq!(
+        (all.header("x-cache"), all.header("age")),
+        (Some("HIT"), Some("75"))
+    );
     let mut parts = Vec::new();
     for (account, _) in &own_accounts {
-        let part = app.get_as(&mia.key, &path_of("holdings", account, "")).await;
+        let part = app
+            .get_as(&mia.key, &path_of("holdings", account, ""))
+            .await;
         assert_eq!(part.header("x-cache"), Some("HIT"));
-        assert!(part.data().iter().all(|holding| holding["accountId"] == account["id"]));
+        assert!(
+            part.data()
+                .iter()
+                .all(|holding| holding["accountId"] == account["id"])
+        );
         parts.extend(part.data());
     }
-    let by_id = |rows: &[Value]| rows.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>();
+    let by_id = |rows: &[Value]| {
+        rows.iter()
+            .map(|row| row["id"].as_str().unwrap().to_owned())
+            .collect::<BTreeSet<_>>()
+    };
     assert_eq!(by_id(&parts), by_id(&all.data()));
-    assert_eq!(calls(&app, "/positions/all").await, own_accounts.len() as u64);
+    assert_eq!(
+        calls(&app, "/positions/all").await,
+        own_accounts.len() as u64
+    );
     advance_clock(&app, 526).await;
-    assert_eq!(app.get_as(&mia.key, &whole).await.header("x-cache"), Some("MISS"), "after ten minutes");
+    assert_eq!(
+        app.get_as(&mia.key, &whole).await.header("x-cache"),
+        Some("MISS"),
+        "after ten minutes"
+    );
 
     // One failing account fails reads of the whole connection, but not reads of other accounts.
     advance_clock(&app, 601).await;
@@ -187,12 +323,19 @@ async fn holdings_are_cached_per_connection() {
     answer.error(503);
     assert!(answer.header("retry-after").is_some());
     assert_eq!(
-        app.get_as(&mia.key, &path_of("holdings", &own_accounts[0].0, "")).await.header("x-cache"),
+        app.get_as(&mia.key, &path_of("holdings", &own_accounts[0].0, ""))
+            .await
+            .header("x-cache"),
         Some("BYPASS")
     );
-    app.get_as(&mia.key, &path_of("holdings", &own_accounts[1].0, "")).await.error(503);
+    app.get_as(&mia.key, &path_of("holdings", &own_accounts[1].0, ""))
+        .await
+        .error(503);
     app.clear_faults().await;
-    assert_eq!(app.get_as(&mia.key, &whole).await.header("x-cache"), Some("MISS"));
+    assert_eq!(
+        app.get_as(&mia.key, &whole).await.header("x-cache"),
+        Some("MISS")
+    );
 }
 
 #[tokio::test]
@@ -201,12 +344,27 @@ async fn concurrent_equal_reads_share_one_call() {
     let mia = investor(&app).await;
     let accounts = accounts(&app, &mia).await;
     let account = &accounts[0].0;
-    let account_count = accounts.iter().filter(|(other, _)| other["connectionId"] == account["connectionId"]).count();
-    app.fault_at(PROVIDER, json!({"match": "/accounts/", "kind": "delay", "delayMs": 300})).await;
-    for (resource, part, expected) in [("holdings", "/positions/all", account_count), ("trades", "/activities", 1)] {
+    let account_count = accounts
+        .iter()
+        .filter(|(other, _)| other["connectionId"] == account["connectionId"])
+        .count();
+    app.fault_at(
+        PROVIDER,
+        json!({"match": "/accounts/", "kind": "delay", "delayMs": 300}),
+    )
+    .await;
+    for (resource, part, expected) in [
+        ("holdings", "/positions/all", account_count),
+        ("trades", "/activities", 1),
+    ] {
         let path = path_of(resource, account, "");
-        let answers = futures_util::future::join_all((0..8).map(|_| app.get_as(&mia.key, &path))).await;
-        assert!(answers.iter().all(|answer| answer.status == 200 && answer.text == answers[0].text));
+        let answers =
+            futures_util::future::join_all((0..8).map(|_| app.get_as(&mia.key, &path))).await;
+        assert!(
+            answers
+                .iter()
+                .all(|answer| answer.status == 200 && answer.text == answers[0].text)
+        );
         assert_eq!(calls(&app, part).await, expected as u64, "{resource}");
     }
 }
@@ -219,14 +377,21 @@ async fn trades_have_the_documented_shape() {
     for (account, _) in accounts(&app, &mia).await {
         let mut offset = 0;
         loop {
-            let answer =
-                app.get_as(&mia.key, &path_of("trades", &account, &format!("&limit=500&offset={offset}"))).await;
+            let answer = app
+                .get_as(
+                    &mia.key,
+                    &path_of("trades", &account, &format!("&limit=500&offset={offset}")),
+                )
+                .await;
             for trade in answer.data() {
                 assert_eq!(trade.as_object().unwrap().len(), 14);
                 types.insert(trade["type"].as_str().unwrap().to_owned());
                 let text = |name: &str| trade[name].as_str().unwrap_or_default().to_owned();
                 let id = text("id");
-                assert!(id.starts_with(&format!("{}-{}-", text("tradeDate"), text("symbol"))), "{id}");
+                assert!(
+                    id.starts_with(&format!("{}-{}-", text("tradeDate"), text("symbol"))),
+                    "{id}"
+                );
                 assert!(id.ends_with(&format!("-{}", text("description"))), "{id}");
                 for number in ["quantity", "price", "totalAmount"] {
                     decimal(&trade[number]);
@@ -242,7 +407,10 @@ async fn trades_have_the_documented_shape() {
             offset += 500;
         }
     }
-    let all: BTreeSet<String> = TradeType::ALL.iter().map(|kind| kind.as_str().to_owned()).collect();
+    let all: BTreeSet<String> = TradeType::ALL
+        .iter()
+        .map(|kind| kind.as_str().to_owned())
+        .collect();
     assert_eq!(types, all, "all eight occur");
 }
 
@@ -252,24 +420,58 @@ async fn page_of_a_large_account_is_one_call() {
     let mia = investor(&app).await;
     let account = account_with_trades(&app, &mia, 20_000).await;
     let mut seen = BTreeSet::new();
-    for (offset, truncated) in [(0, true), (200, true), (14_800, true), (15_000, false), (19_800, false)] {
+    for (offset, truncated) in [
+        (0, true),
+        (200, true),
+        (14_800, true),
+        (15_000, false),
+        (19_800, false),
+    ] {
         app.reset_calls().await;
-        let answer = app.get_as(&mia.key, &path_of("trades", &account, &format!("&limit=200&offset={offset}"))).await;
+        let answer = app
+            .get_as(
+                &mia.key,
+                &path_of("trades", &account, &format!("&limit=200&offset={offset}")),
+            )
+            .await;
         assert_eq!(answer.data().len(), 200);
-        assert_eq!(app.calls_of(PROVIDER).await.values().sum::<u64>(), 1, "{offset}");
-        assert_eq!(answer.header("x-service-truncated").is_some(), truncated, "{offset}");
+        assert_eq!(
+            app.calls_of(PROVIDER).await.values().sum::<u64>(),
+            1,
+            "{offset}"
+        );
+        assert_eq!(
+            answer.header("x-service-truncated").is_some(),
+            truncated,
+            "{offset}"
+        );
         let last = offset == 19_800;
         let page = answer.json()["pagination"].clone();
-        assert_eq!((page["hasMore"] == false, &page["total"]), (last, &json!(if last { 20_000 } else { -1 })));
-        seen.extend(answer.data().iter().map(|trade| trade["tradeDate"].as_str().unwrap().to_owned()));
+        assert_eq!(
+            (page["hasMore"] == false, &page["total"]),
+            (last, &json!(if last { 20_000 } else { -1 }))
+        );
+        seen.extend(
+            answer
+                .data()
+                .iter()
+                .map(|trade| trade["tradeDate"].as_str().unwrap().to_owned()),
+        );
     }
     assert!(seen.len() > 100);
     // The same page is served from the cache.
     app.reset_calls().await;
-    let again = app.get_as(&mia.key, &path_of("trades", &account, "&offset=200")).await;
-    assert_eq!((again.header("x-cache"), again.header("x-service-truncated")), (Some("HIT"), Some("true")));
+    let again = app
+        .get_as(&mia.key, &path_of("trades", &account, "&offset=200"))
+        .await;
+    assert_eq!(
+        (again.header("x-cache"), again.header("x-service-truncated")),
+        (Some("HIT"), Some("true"))
+    );
     assert!(app.calls_of(PROVIDER).await.is_empty());
-    let past_end = app.get_as(&mia.key, &path_of("trades", &account, "&offset=90000000")).await;
+    let past_end = app
+        .get_as(&mia.key, &path_of("trades", &account, "&offset=90000000"))
+        .await;
     assert_eq!(past_end.data().len(), 0);
     assert_eq!(past_end.json()["pagination"]["total"], 20_000);
 }
@@ -282,7 +484,12 @@ async fn several_accounts_are_merged_newest_first() {
         let path = format!("/v1/trades?connectionId={}", connection.id);
         let mut merged: Vec<Value> = Vec::new();
         loop {
-            let answer = app.get_as(&mia.key, &format!("{path}&limit=150&offset={}", merged.len())).await;
+            let answer = app
+                .get_as(
+                    &mia.key,
+                    &format!("{path}&limit=150&offset={}", merged.len()),
+                )
+                .await;
             merged.extend(answer.data());
             if answer.json()["pagination"]["hasMore"] == false {
                 assert_eq!(answer.json()["pagination"]["total"], merged.len());
@@ -296,7 +503,10 @@ async fn several_accounts_are_merged_newest_first() {
                 let mut offset = 0;
                 loop {
                     let answer = app
-                        .get_as(&mia.key, &path_of("trades", &account, &format!("&limit=500&offset={offset}")))
+                        .get_as(
+                            &mia.key,
+                            &path_of("trades", &account, &format!("&limit=500&offset={offset}")),
+                        )
                         .await;
                     single.extend(answer.data());
                     offset += 500;
@@ -308,10 +518,15 @@ async fn several_accounts_are_merged_newest_first() {
         }
         let instant = |trade: &Value| {
             let text = trade["tradeDate"].as_str().unwrap().to_owned();
-            text.parse::<jiff::Timestamp>().unwrap_or_else(|_| format!("{text}T00:00:00Z").parse().expect("a day"))
+            text.parse::<jiff::Timestamp>()
+                .unwrap_or_else(|_| format!("{text}T00:00:00Z").parse().expect("a day"))
         };
-        single
-            .sort_by_key(|trade| (std::cmp::Reverse(instant(trade)), trade["accountId"].as_str().unwrap().to_owned()));
+        single.sort_by_key(|trade| {
+            (
+                std::cmp::Reverse(instant(trade)),
+                trade["accountId"].as_str().unwrap().to_owned(),
+            )
+        });
         assert_eq!(merged, single);
     }
 }
@@ -321,7 +536,13 @@ async fn bounds_are_user_days_or_instants() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     let (account, at_provider) = accounts(&app, &mia).await.swap_remove(0);
-    app.control_of(PROVIDER, Method::POST, "/fill", json!({"accountId": at_provider, "rows": 3})).await;
+    app.control_of(
+        PROVIDER,
+        Method::POST,
+        "/fill",
+        json!({"accountId": at_provider, "rows": 3}),
+    )
+    .await;
     for (date, text) in [
         ("2026-10-30T00:00:00Z", "day before"),
         ("2026-10-31T00:00:00.000Z", "day"),
@@ -330,23 +551,58 @@ async fn bounds_are_user_days_or_instants() {
         ("2026-10-31T13:00:00Z", "next day in Sydney"),
         ("2026-11-01T00:00:00Z", "day after"),
     ] {
-        let row = json!({"account": at_provider, "trade_date": date, "description": text, "type": "BUY"});
+        let row =
+            json!({"account": at_provider, "trade_date": date, "description": text, "type": "BUY"});
         app.control_of(PROVIDER, Method::POST, "/trades", row).await;
     }
     let found = async |bounds: &str| -> Vec<String> {
-        let answer: Answer = app.get_as(&mia.key, &path_of("trades", &account, bounds)).await;
-        answer.data().iter().map(|trade| trade["description"].as_str().unwrap().to_owned()).collect()
+        let answer: Answer = app
+            .get_as(&mia.key, &path_of("trades", &account, bounds))
+            .await;
+        answer
+            .data()
+            .iter()
+            .map(|trade| trade["description"].as_str().unwrap().to_owned())
+            .collect()
     };
     let of_the_day = ["last second in Sydney", "day", "first minutes in Sydney"];
     assert_eq!(found("&from=2026-10-31&to=2026-10-31").await, of_the_day);
-    // The two instants are on either side of midnight in Sydney. A row with a day but no time belongs to its whole day.
-    let around_midnight = ["day after", "next day in Sydney", "last second in Sydney", "day"];
-    assert_eq!(found("&from=2026-10-31T12:59:59Z&to=2026-10-31T13:00:00Z").await, around_midnight);
-    assert_eq!(found("&from=2026-11-01&to=2026-10-31").await, Vec::<String>::new());
-    let whole = app.get_as(&mia.key, &path_of("trades", &account, "&from=2026-10-31&to=2026-10-31")).await;
-    assert_eq!(whole.json()["pagination"], json!({"total": 3, "limit": 200, "offset": 0, "hasMore": false}));
-    let first = app.get_as(&mia.key, &path_of("trades", &account, "&from=2026-10-31&to=2026-10-31&limit=2")).await;
-    assert_eq!(first.json()["pagination"], json!({"total": -1, "limit": 2, "offset": 0, "hasMore": true}));
+    // The two instants are on either side of midnight in Sydney. A row with a day but no time
+    // belongs to its whole day.
+    let around_midnight = [
+        "day after",
+        "next day in Sydney",
+        "last second in Sydney",
+        "day",
+    ];
+    assert_eq!(
+        found("&from=2026-10-31T12:59:59Z&to=2026-10-31T13:00:00Z").await,
+        around_midnight
+    );
+    assert_eq!(
+        found("&from=2026-11-01&to=2026-10-31").await,
+        Vec::<String>::new()
+    );
+    let whole = app
+        .get_as(
+            &mia.key,
+            &path_of("trades", &account, "&from=2026-10-31&to=2026-10-31"),
+        )
+        .await;
+    assert_eq!(
+        whole.json()["pagination"],
+        json!({"total": 3, "limit": 200, "offset": 0, "hasMore": false})
+    );
+    let first = app
+        .get_as(
+            &mia.key,
+            &path_of("trades", &account, "&from=2026-10-31&to=2026-10-31&limit=2"),
+        )
+        .await;
+    assert_eq!(
+        first.json()["pagination"],
+        json!({"total": -1, "limit": 2, "offset": 0, "hasMore": true})
+    );
 }
 
 #[tokio::test]
@@ -354,27 +610,52 @@ async fn cache_is_per_timezone_and_key() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     let (account, at_provider) = accounts(&app, &mia).await.swap_remove(0);
-    let row =
-        json!({"account": at_provider, "trade_date": "2026-11-16T23:59:59Z", "description": "late", "type": "BUY"});
+    let row = json!({"account": at_provider, "trade_date": "2026-11-16T23:59:59Z", "description": "late", "type": "BUY"});
     app.control_of(PROVIDER, Method::POST, "/trades", row).await;
     // 17 November in Sydney, 16 November in Los Angeles.
     let path = path_of("trades", &account, "&from=2026-11-17&to=2026-11-17");
-    let has_row = |answer: &Answer| answer.data().iter().any(|trade| trade["description"] == "late");
+    let has_row = |answer: &Answer| {
+        answer
+            .data()
+            .iter()
+            .any(|trade| trade["description"] == "late")
+    };
     let first = app.get_as(&mia.key, &path).await;
     assert!(has_row(&first));
-    assert_eq!(app.get_as(&mia.key, &path).await.header("x-cache"), Some("HIT"));
-    let change = UserChange { timezone: Some(Some("America/Los_Angeles")), ..UserChange::default() };
-    app.storage.users().update(mia.user.id, &change).await.unwrap();
+    assert_eq!(
+        app.get_as(&mia.key, &path).await.header("x-cache"),
+        Some("HIT")
+    );
+    let change = UserChange {
+        timezone: Some(Some("America/Los_Angeles")),
+        ..UserChange::default()
+    };
+    app.storage
+        .users()
+        .update(mia.user.id, &change)
+        .await
+        .unwrap();
     let elsewhere = app.get_as(&mia.key, &path).await;
-    assert_eq!((elsewhere.header("x-cache"), has_row(&elsewhere)), (Some("MISS"), false));
+    assert_eq!(
+        (elsewhere.header("x-cache"), has_row(&elsewhere)),
+        (Some("MISS"), false)
+    );
     // A warm cache serves no other user and no removed connection.
     let holdings = path_of("holdings", &account, "");
     assert_eq!(app.get_as(&mia.key, &holdings).await.status, 200);
     for path in [&path, &holdings] {
         app.get(path).await.error(404);
     }
-    app.connections.removals().remove(mia.connections[0].id).await.unwrap();
-    app.connections.removals().remove(mia.connections[1].id).await.unwrap();
+    app.connections
+        .removals()
+        .remove(mia.connections[0].id)
+        .await
+        .unwrap();
+    app.connections
+        .removals()
+        .remove(mia.connections[1].id)
+        .await
+        .unwrap();
     for path in [&path, &holdings] {
         app.get_as(&mia.key, path).await.error(404);
     }
@@ -386,45 +667,101 @@ async fn category_error_precedes_account_error() {
     let mia = investor(&app).await;
     let (bank, broker) = (app.olivia.connections[0].id, mia.connections[0].id);
     for resource in ["holdings", "trades"] {
-        let answer = app.get(&format!("/v1/{resource}?connectionId={bank}&accountId=zz")).await;
+        let answer = app
+            .get(&format!("/v1/{resource}?connectionId={bank}&accountId=zz"))
+            .await;
         assert!(answer.error(400).contains("must be a brokerage connection"));
-        app.get_as(&mia.key, &format!("/v1/{resource}?connectionId={broker}&accountId=zz")).await.error(404);
-        let answer = app.send(app.http.post(format!("{}/v1/{resource}", app.url))).await;
+        app.get_as(
+            &mia.key,
+            &format!("/v1/{resource}?connectionId={broker}&accountId=zz"),
+        )
+        .await
+        .error(404);
+        let answer = app
+            .send(app.http.post(format!("{}/v1/{resource}", app.url)))
+            .await;
         answer.error(401);
-        assert_eq!(answer.header("allow"), None, "an answer without a key does not show which methods exist");
-        let answer = app.method_as(Method::POST, &mia.key, &format!("/v1/{resource}")).await;
+        assert_eq!(
+            answer.header("allow"),
+            None,
+            "an answer without a key does not show which methods exist"
+        );
+        let answer = app
+            .method_as(Method::POST, &mia.key, &format!("/v1/{resource}"))
+            .await;
         answer.error(405);
         assert_eq!(answer.header("allow"), Some("GET, HEAD"));
     }
-    let answer = app.get_as(&mia.key, &format!("/v1/transactions?connectionId={broker}&accountId=zz")).await;
+    let answer = app
+        .get_as(
+            &mia.key,
+            &format!("/v1/transactions?connectionId={broker}&accountId=zz"),
+        )
+        .await;
     assert!(answer.error(400).contains("must be a banking connection"));
 }
 
 #[tokio::test]
 async fn disabled_connection_is_served_lost_one_is_503() {
-    let app = App::start(Setup { database: Database::Sqlite, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        database: Database::Sqlite,
+        ..Setup::default()
+    })
+    .await;
     let all_credentials = app.credentials_of(PROVIDER);
-    let mia = app.add_person("mia@example.com", Plan::Professional, &[&all_credentials[0]]).await;
+    let mia = app
+        .add_person(
+            "mia@example.com",
+            Plan::Professional,
+            &[&all_credentials[0]],
+        )
+        .await;
     let connection = mia.connections[0].id;
     let authorization = all_credentials[0]["authorizationId"].as_str().unwrap();
-    app.control_of(PROVIDER, Method::POST, &format!("/consents/{authorization}"), json!({"state": "expired"})).await;
+    app.control_of(
+        PROVIDER,
+        Method::POST,
+        &format!("/consents/{authorization}"),
+        json!({"state": "expired"}),
+    )
+    .await;
     let path = format!("/v1/trades?connectionId={connection}");
-    assert_eq!(app.get_as(&mia.key, &path).await.status, 200, "a read succeeds while the provider answers");
     assert_eq!(
-        app.calls_of(PROVIDER).await.keys().filter(|path| path.starts_with("/authorizations/{")).count(),
+        app.get_as(&mia.key, &path).await.status,
+        200,
+        "a read succeeds while the provider answers"
+    );
+    assert_eq!(
+        app.calls_of(PROVIDER)
+            .await
+            .keys()
+            .filter(|path| path.starts_with("/authorizations/{"))
+            .count(),
         1,
         "only the import checked the consent"
     );
 
     let user = all_credentials[0]["userId"].as_str().unwrap();
-    app.control_of(PROVIDER, Method::POST, &format!("/users/{user}"), json!({"state": "revoked"})).await;
-    assert_reconnect(&app.get_as(&mia.key, &format!("{path}&limit=3")).await, "invalidated");
+    app.control_of(
+        PROVIDER,
+        Method::POST,
+        &format!("/users/{user}"),
+        json!({"state": "revoked"}),
+    )
+    .await;
+    assert_reconnect(
+        &app.get_as(&mia.key, &format!("{path}&limit=3")).await,
+        "invalidated",
+    );
     eventually(async || {
         app.connections.jobs().run_due("refresh").await.unwrap();
         app.get_as(&mia.key, "/v1/connections").await.data()[0]["status"] == "revoked"
     })
     .await;
-    assert_reconnect(&app.get_as(&mia.key, &format!("{path}&limit=4")).await, "revoked");
+    assert_reconnect(
+        &app.get_as(&mia.key, &format!("{path}&limit=4")).await,
+        "revoked",
+    );
     let holdings = format!("/v1/holdings?connectionId={connection}");
     assert_reconnect(&app.get_as(&mia.key, &holdings).await, "revoked");
 }
@@ -434,7 +771,11 @@ async fn retired_provider_endpoint_is_called_once() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     let account = accounts(&app, &mia).await.swap_remove(0).0;
-    app.fault_at(PROVIDER, json!({"match": "/accounts/", "kind": "status", "status": 410})).await;
+    app.fault_at(
+        PROVIDER,
+        json!({"match": "/accounts/", "kind": "status", "status": 410}),
+    )
+    .await;
     let answer = app.get_as(&mia.key, &path_of("trades", &account, "")).await;
     answer.error(503);
     assert_eq!(calls(&app, "/activities").await, 1);

@@ -51,7 +51,9 @@ async fn reference_page_is_accessible_and_opens_at_the_top() {
     let mut browser = open(&app);
     assert_eq!(browser.evaluate("[scrollY, location.hash]"), json!([0, ""]));
     browser.assert_accessible("docs");
-    browser.evaluate("document.querySelectorAll('main details').forEach(details => { details.open = true; })");
+    browser.evaluate(
+        "document.querySelectorAll('main details').forEach(details => { details.open = true; })",
+    );
     browser.assert_accessible("docs-open");
     browser.size(360, 800, false);
     browser.evaluate("document.querySelector('nav details').open = true; scrollTo(0, 0)");
@@ -67,7 +69,9 @@ async fn reference_page_for_operators_is_accessible() {
     browser.size(1280, 800, false);
     browser.open(&format!("{}/admin/docs", app.url));
     browser.assert_accessible("admin-docs");
-    browser.evaluate("document.querySelectorAll('main details').forEach(details => { details.open = true; })");
+    browser.evaluate(
+        "document.querySelectorAll('main details').forEach(details => { details.open = true; })",
+    );
     browser.assert_accessible("admin-docs-open");
 }
 
@@ -77,15 +81,23 @@ async fn menu_reaches_every_endpoint() {
     let mut browser = open(&app);
     for (width, menu) in [(360, ".narrow"), (1280, ".wide")] {
         browser.size(width, 800, false);
-        for item in bellbird::openapi::document().value()["paths"].as_object().unwrap().values() {
+        for item in bellbird::openapi::document().value()["paths"]
+            .as_object()
+            .unwrap()
+            .values()
+        {
             let id = item["get"]["operationId"].as_str().unwrap();
             let link = format!("nav {menu} a[href='#{id}']");
             if width == 360 {
                 browser.press("nav summary");
             }
-            browser.wait_for(&format!("document.querySelector(\"{link}\").checkVisibility()"));
+            browser.wait_for(&format!(
+                "document.querySelector(\"{link}\").checkVisibility()"
+            ));
             browser.press(&link);
-            browser.wait_for(&format!("location.hash === '#{id}' && !document.querySelector('nav details').open"));
+            browser.wait_for(&format!(
+                "location.hash === '#{id}' && !document.querySelector('nav details').open"
+            ));
             // The title is in the window, below the bar with the menu.
             browser.wait_for(&format!(
                 "(top => top >= 0 && top < 300 && document.elementFromPoint(innerWidth / 2, top + 8).closest('#{id}')) \
@@ -101,7 +113,10 @@ async fn keyboard_skips_the_menu_and_sends_calls() {
     let mut browser = open(&app);
     browser.press_key("Tab");
     browser.wait_for("document.activeElement.matches('.skip')");
-    assert_eq!(browser.evaluate("document.activeElement.getBoundingClientRect().top > 0"), true);
+    assert_eq!(
+        browser.evaluate("document.activeElement.getBoundingClientRect().top > 0"),
+        true
+    );
     browser.press_key("Enter");
     browser.wait_for("document.activeElement.id === 'content'");
     for _ in 0..3 {
@@ -110,7 +125,9 @@ async fn keyboard_skips_the_menu_and_sends_calls() {
     assert_eq!(browser.evaluate("document.activeElement.id"), "key-input");
     browser.write("#list_accounts-limit", "1");
     browser.press_key("Enter");
-    browser.wait_for("document.querySelector('#list_accounts [role=status]').textContent.startsWith('401')");
+    browser.wait_for(
+        "document.querySelector('#list_accounts [role=status]').textContent.startsWith('401')",
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,21 +136,38 @@ async fn calls_are_sent_with_the_key() {
     let account = app.account("").await;
     let mut browser = open(&app);
     let rejected = send(&mut browser, "list_accounts", &json!({}));
-    assert_eq!(rejected["status"], "401 Unauthorized: enter your API key above");
+    assert_eq!(
+        rejected["status"],
+        "401 Unauthorized: enter your API key above"
+    );
     browser.write("#key-input", "bb_wrong");
     let rejected = send(&mut browser, "list_accounts", &json!({}));
     assert_eq!(rejected["status"], "401 Unauthorized");
     let expected = app.get_as("bb_wrong", "/v1/accounts").await;
-    assert_eq!(compact(rejected["body"].as_str().unwrap()), expected.text.trim());
+    assert_eq!(
+        compact(rejected["body"].as_str().unwrap()),
+        expected.text.trim()
+    );
 
     browser.write("#key-input", &app.olivia.key);
     send(&mut browser, "list_accounts", &json!({}));
     let script = "[...document.querySelector('#list_balances-accountIds').list.options].map(option => option.value)";
-    assert!(browser.evaluate(script).as_array().unwrap().contains(&account["id"]));
+    assert!(
+        browser
+            .evaluate(script)
+            .as_array()
+            .unwrap()
+            .contains(&account["id"])
+    );
 
-    let fields = json!({"connectionId": account["connectionId"], "accountId": account["id"], "limit": "7"});
+    let fields =
+        json!({"connectionId": account["connectionId"], "accountId": account["id"], "limit": "7"});
     let answer = send(&mut browser, "list_transactions", &fields);
-    assert_eq!((&answer["status"], &answer["visible"]), (&json!("200 OK"), &json!(true)), "{answer}");
+    assert_eq!(
+        (&answer["status"], &answer["visible"]),
+        (&json!("200 OK"), &json!(true)),
+        "{answer}"
+    );
     let path = format!(
         "/v1/transactions?connectionId={}&accountId={}&limit=7",
         account["connectionId"].as_str().unwrap(),
@@ -141,9 +175,15 @@ async fn calls_are_sent_with_the_key() {
     );
     let expected = app.get(&path).await;
     assert_eq!(expected.data().len(), 7);
-    assert_eq!(compact(answer["body"].as_str().unwrap()), expected.text.trim());
+    assert_eq!(
+        compact(answer["body"].as_str().unwrap()),
+        expected.text.trim()
+    );
     let headers = answer["headers"].as_str().unwrap();
-    assert!(headers.contains("X-Cache") && headers.contains("X-Request-Id"), "{headers}");
+    assert!(
+        headers.contains("X-Cache") && headers.contains("X-Request-Id"),
+        "{headers}"
+    );
 
     browser.assert_accessible("docs-answer");
 
@@ -154,7 +194,10 @@ async fn calls_are_sent_with_the_key() {
     );
     assert!(!kept.as_str().unwrap().contains(&app.olivia.key));
     browser.evaluate("dispatchEvent(new Event('pagehide'))");
-    assert_eq!(browser.evaluate("document.querySelector('#key-input').value"), "");
+    assert_eq!(
+        browser.evaluate("document.querySelector('#key-input').value"),
+        ""
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -163,7 +206,10 @@ async fn curl_line_follows_the_fields() {
     let mut browser = open(&app);
     browser.write("#list_accounts-limit", "3");
     let line = browser.evaluate("document.querySelector('#list_accounts .copy').textContent");
-    let expected = format!("curl -H \"Authorization: Bearer $BELLBIRD_KEY\" \"{}/v1/accounts?limit=3\"", app.url);
+    let expected = format!(
+        "curl -H \"Authorization: Bearer $BELLBIRD_KEY\" \"{}/v1/accounts?limit=3\"",
+        app.url
+    );
     assert_eq!(line, expected);
 }
 
@@ -172,7 +218,8 @@ async fn curl_line_follows_the_fields() {
 async fn bodies_are_shown_as_sent() {
     let app = App::start(Setup::default()).await;
     let mut browser = open(&app);
-    let body = r#"{"a":[1.10,-0.0,12345678901234567890.5e-7],"b":{},"c":[ ],"d":"x \" {[,:\\","e":null}"#;
+    let body =
+        r#"{"a":[1.10,-0.0,12345678901234567890.5e-7],"b":{},"c":[ ],"d":"x \" {[,:\\","e":null}"#;
     browser.evaluate(&format!(
         "fetch = async () => new Response({}, {{headers: {{'content-type': 'application/json'}}}}), null",
         json!(body)

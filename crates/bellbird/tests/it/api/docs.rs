@@ -26,7 +26,15 @@ fn documents() -> Vec<(String, String)> {
         }
     }
     paths.sort();
-    paths.into_iter().map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
+    paths
+        .into_iter()
+        .map(|path| {
+            (
+                path.display().to_string(),
+                std::fs::read_to_string(&path).unwrap(),
+            )
+        })
+        .collect()
 }
 
 /// The shell blocks of a document that call the API with curl.
@@ -60,8 +68,14 @@ async fn every_documented_curl_works() {
         for block in curl_blocks(&document) {
             let folder = tempfile::tempdir().unwrap();
             // An error is an example too, but not instead of a file.
-            let curl = if is_export(&block) { "curl -sSf" } else { "curl -sS" };
-            let script = block.replace("http://127.0.0.1:8080", api).replace("curl -s", curl);
+            let curl = if is_export(&block) {
+                "curl -sSf"
+            } else {
+                "curl -sS"
+            };
+            let script = block
+                .replace("http://127.0.0.1:8080", api)
+                .replace("curl -s", curl);
             let output = Command::new("bash")
                 .args(["-euo", "pipefail", "-c", &script])
                 .current_dir(&folder)
@@ -72,9 +86,19 @@ async fn every_documented_curl_works() {
                 .output()
                 .expect("bash and curl are installed");
             let answer = String::from_utf8(output.stdout).unwrap();
-            assert!(output.status.success(), "{path}\n{block}\n{}", String::from_utf8_lossy(&output.stderr));
-            let files = folder.path().read_dir().unwrap().map(|file| file.unwrap().path());
-            let written: String = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+            assert!(
+                output.status.success(),
+                "{path}\n{block}\n{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            let files = folder
+                .path()
+                .read_dir()
+                .unwrap()
+                .map(|file| file.unwrap().path());
+            let written: String = files
+                .map(|file| std::fs::read_to_string(file).unwrap())
+                .collect();
             check(&path, &block, &format!("{answer}{written}"));
             run += 1;
         }
@@ -86,7 +110,8 @@ fn is_export(block: &str) -> bool {
     block.contains("/v1/export/")
 }
 
-/// Asserts one of four forms: JSON, JSON after the response head, the rows that a loop with `jq` prints, or a file.
+/// Asserts one of four forms: JSON, JSON after the response head, the rows that a loop with `jq`
+/// prints, or a file.
 fn check(path: &str, block: &str, answer: &str) {
     if is_export(block) {
         assert!(answer.lines().count() > 1, "{path}\n{block}\n{answer}");
@@ -96,11 +121,14 @@ fn check(path: &str, block: &str, answer: &str) {
         assert!(answer.lines().count() > 500, "{path}\n{block}\n{answer}");
         return;
     }
-    let body = answer.split_once("\r\n\r\n").map_or(answer, |(head, body)| {
-        assert!(head.starts_with("HTTP/1.1 200"), "{path}\n{block}\n{head}");
-        body
-    });
-    let json: Value = serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}\n{block}\n{error}: {answer}"));
+    let body = answer
+        .split_once("\r\n\r\n")
+        .map_or(answer, |(head, body)| {
+            assert!(head.starts_with("HTTP/1.1 200"), "{path}\n{block}\n{head}");
+            body
+        });
+    let json: Value = serde_json::from_str(body)
+        .unwrap_or_else(|error| panic!("{path}\n{block}\n{error}: {answer}"));
     assert_eq!(
         json.get("error").is_some(),
         !block.contains("Bearer") && block.contains("/v1/"),

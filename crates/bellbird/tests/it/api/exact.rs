@@ -1,5 +1,5 @@
-//! Decimals pass through the whole program exactly. Each keeps its value, even if no binary float can hold it, and its
-//! digits wherever the documented form allows them.
+//! Decimals pass through the whole program exactly. Each keeps its value, even if no binary float
+//! can hold it, and its digits wherever the documented form allows them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,8 @@ const RANDOM: usize = 300;
 /// Accounts whose balances are read. Each has two balances.
 const ACCOUNTS: usize = 60;
 
-/// A decimal that a provider sends. A failing test prints it whole, so that it can be added to the extreme values.
+/// A decimal that a provider sends. A failing test prints it whole, so that it can be added to the
+/// extreme values.
 #[derive(Clone)]
 struct Sent {
     name: String,
@@ -53,14 +54,26 @@ fn extremes(form: Form) -> Vec<(&'static str, String)> {
         ("zeros at the end", "84.30".to_owned()),
         ("no binary float", "0.1".to_owned()),
         ("a float rounds it up", "2.675".to_owned()),
-        ("more digits than a float has", "12345678901234567.89".to_owned()),
+        (
+            "more digits than a float has",
+            "12345678901234567.89".to_owned(),
+        ),
         ("past 2^53", "9007199254740993".to_owned()),
         ("past 64 bits", "-18446744073709551616.01".to_owned()),
-        ("past 128 bits", "340282366920938463463374607431768211456.5".to_owned()),
+        (
+            "past 128 bits",
+            "340282366920938463463374607431768211456.5".to_owned(),
+        ),
         ("the smallest step", format!("-0.{}1", zeros(199))),
         ("a one and zeros", format!("1{}", zeros(199))),
-        ("nines to be rounded", format!("{}.{}", "9".repeat(200), "9".repeat(200))),
-        ("zeros in the middle", format!("-1{}.{}1", zeros(150), zeros(150))),
+        (
+            "nines to be rounded",
+            format!("{}.{}", "9".repeat(200), "9".repeat(200)),
+        ),
+        (
+            "zeros in the middle",
+            format!("-1{}.{}1", zeros(150), zeros(150)),
+        ),
         ("past a float's range", "8".repeat(400)),
     ];
     let texts = [
@@ -87,7 +100,9 @@ fn extremes(form: Form) -> Vec<(&'static str, String)> {
         Form::Text => texts.as_slice(),
         Form::Number => numbers.as_slice(),
     };
-    both.into_iter().chain(own.iter().map(|(name, text)| (*name, (*text).to_owned()))).collect()
+    both.into_iter()
+        .chain(own.iter().map(|(name, text)| (*name, (*text).to_owned())))
+        .collect()
 }
 
 fn decimals(form: Form) -> BoxedStrategy<String> {
@@ -111,18 +126,27 @@ fn decimals(form: Form) -> BoxedStrategy<String> {
 fn values(form: Form, count: usize) -> Vec<Sent> {
     let mut runner = TestRunner::default();
     let strategy = decimals(form);
-    let mut values: Vec<Sent> =
-        extremes(form).into_iter().map(|(name, text)| Sent { name: name.to_owned(), text }).collect();
+    let mut values: Vec<Sent> = extremes(form)
+        .into_iter()
+        .map(|(name, text)| Sent {
+            name: name.to_owned(),
+            text,
+        })
+        .collect();
     values.extend((0..count).map(|number| {
         let text = strategy.new_tree(&mut runner).expect("a value").current();
-        Sent { name: format!("random {number}"), text }
+        Sent {
+            name: format!("random {number}"),
+            text,
+        }
     }));
     values
 }
 
 /// The value by `bigdecimal`, with which all results are compared.
 fn number(text: &str) -> BigDecimal {
-    text.parse().unwrap_or_else(|error| panic!("{error}: {text}"))
+    text.parse()
+        .unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 fn is_zero(text: &str) -> bool {
@@ -136,26 +160,44 @@ fn assert_plain(shown: &str) {
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     assert!(digits(whole) && digits(fraction), "not plain: {shown}");
-    assert!(unsigned.len() == shown.len() || !is_zero(shown), "a negative zero: {shown}");
+    assert!(
+        unsigned.len() == shown.len() || !is_zero(shown),
+        "a negative zero: {shown}"
+    );
 }
 
 fn assert_exact(sent: &Sent, shown: &Value) {
-    let shown = shown.as_str().unwrap_or_else(|| panic!("{sent} is shown as {shown}"));
+    let shown = shown
+        .as_str()
+        .unwrap_or_else(|| panic!("{sent} is shown as {shown}"));
     assert_plain(shown);
-    assert_eq!(number(shown), number(&sent.text), "{sent} is shown as {shown}");
+    assert_eq!(
+        number(shown),
+        number(&sent.text),
+        "{sent} is shown as {shown}"
+    );
     if !sent.text.contains(['e', 'E']) {
         let digits = sent.text.trim_start_matches('+');
-        let digits = if is_zero(digits) { digits.trim_start_matches('-') } else { digits };
+        let digits = if is_zero(digits) {
+            digits.trim_start_matches('-')
+        } else {
+            digits
+        };
         assert_eq!(shown, digits, "{}", sent.name);
     }
 }
 
 /// Asserts that a computed value is the expected one, and has no zeros at the end of its fraction.
 fn assert_computed(what: &str, expected: &BigDecimal, shown: &Value) {
-    let shown = shown.as_str().unwrap_or_else(|| panic!("{what} is shown as {shown}"));
+    let shown = shown
+        .as_str()
+        .unwrap_or_else(|| panic!("{what} is shown as {shown}"));
     assert_plain(shown);
     assert_eq!(number(shown), *expected, "{what}");
-    assert!(!shown.contains('.') || !shown.ends_with('0'), "zeros at the end of {shown}");
+    assert!(
+        !shown.contains('.') || !shown.ends_with('0'),
+        "zeros at the end of {shown}"
+    );
 }
 
 /// Method, path and body of a call to the control interface.
@@ -183,7 +225,8 @@ const FISKIL: ValueSpec = ValueSpec {
     },
     account_id: "account_id",
     balance: |account, current, available| {
-        let body = format!(r#"{{"current_balance": "{current}", "available_balance": "{available}"}}"#);
+        let body =
+            format!(r#"{{"current_balance": "{current}", "available_balance": "{available}"}}"#);
         vec![(Method::PATCH, format!("/balances/{account}"), body)]
     },
 };
@@ -198,8 +241,13 @@ const AKAHU: ValueSpec = ValueSpec {
     },
     account_id: "_id",
     balance: |account, current, available| {
-        let balance = format!(r#"{{"currency": "NZD", "current": {current}, "available": {available}}}"#);
-        vec![(Method::PATCH, format!("/accounts/{account}"), format!(r#"{{"balance": {balance}}}"#))]
+        let balance =
+            format!(r#"{{"currency": "NZD", "current": {current}, "available": {available}}}"#);
+        vec![(
+            Method::PATCH,
+            format!("/accounts/{account}"),
+            format!(r#"{{"balance": {balance}}}"#),
+        )]
     },
 };
 
@@ -210,8 +258,11 @@ const SNAPTRADE: ValueSpec = ValueSpec {
     add_account: |credentials| json!({"authorizationId": credentials["authorizationId"]}),
     account_id: "id",
     balance: |account, current, available| {
-        let total = format!(r#"{{"balance": {{"total": {{"amount": {current}, "currency": "USD"}}}}}}"#);
-        let cash = format!(r#"[{{"currency": {{"code": "USD"}}, "cash": {available}, "buying_power": 0}}]"#);
+        let total =
+            format!(r#"{{"balance": {{"total": {{"amount": {current}, "currency": "USD"}}}}}}"#);
+        let cash = format!(
+            r#"[{{"currency": {{"code": "USD"}}, "cash": {available}, "buying_power": 0}}]"#
+        );
         vec![
             (Method::PATCH, format!("/accounts/{account}"), total),
             (Method::PUT, format!("/balances/{account}"), cash),
@@ -229,16 +280,34 @@ struct Fixture {
 
 impl Fixture {
     async fn start(value_spec: ValueSpec) -> Self {
-        let app = App::start(Setup { rows: 20, ..Setup::default() }).await;
-        let credentials = app.credentials_of(value_spec.provider).swap_remove(value_spec.credentials_index);
+        let app = App::start(Setup {
+            rows: 20,
+            ..Setup::default()
+        })
+        .await;
+        let credentials = app
+            .credentials_of(value_spec.provider)
+            .swap_remove(value_spec.credentials_index);
         let description = serde_json::to_value(app.sandbox.description()).unwrap();
-        let base: reqwest::Url = description[value_spec.provider]["baseUrl"].as_str().unwrap().parse().unwrap();
-        Self { control: base.join("/__control/").unwrap(), app, value_spec, credentials }
+        let base: reqwest::Url = description[value_spec.provider]["baseUrl"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        Self {
+            control: base.join("/__control/").unwrap(),
+            app,
+            value_spec,
+            credentials,
+        }
     }
 
     async fn control(&self, method: Method, path: &str, body: String) -> Value {
         let url = self.control.join(path.trim_start_matches('/')).unwrap();
-        let answer = self.app.send(self.app.http.request(method, url).body(body)).await;
+        let answer = self
+            .app
+            .send(self.app.http.request(method, url).body(body))
+            .await;
         assert!(answer.status.is_success(), "{path}: {}", answer.text);
         serde_json::from_str(&answer.text).unwrap_or(Value::Null)
     }
@@ -246,27 +315,51 @@ impl Fixture {
     async fn add_account(&self) -> String {
         let body = (self.value_spec.add_account)(&self.credentials).to_string();
         let added = self.control(Method::POST, "/accounts", body).await;
-        added[self.value_spec.account_id].as_str().expect("an id").to_owned()
+        added[self.value_spec.account_id]
+            .as_str()
+            .expect("an id")
+            .to_owned()
     }
 
     /// A user with the connection. Accounts must be added before.
     async fn person(&self) -> Person {
-        self.app.add_person("mia@example.com", Plan::Professional, &[&self.credentials]).await
+        self.app
+            .add_person("mia@example.com", Plan::Professional, &[&self.credentials])
+            .await
     }
 
     /// The user's accounts: our id by the provider's id.
     async fn accounts(&self, person: &Person) -> BTreeMap<String, String> {
         let (user, connection) = (person.user.id, person.connections[0].id);
-        let accounts = self.app.storage.accounts().list_of_connection(user, connection).await.unwrap();
-        accounts.into_iter().map(|account| (account.provider_account_id, account.id.to_string())).collect()
+        let accounts = self
+            .app
+            .storage
+            .accounts()
+            .list_of_connection(user, connection)
+            .await
+            .unwrap();
+        accounts
+            .into_iter()
+            .map(|account| (account.provider_account_id, account.id.to_string()))
+            .collect()
     }
 
     /// All rows of one account, read at once.
     async fn read(&self, resource: &str, person: &Person, account: &str) -> Vec<Value> {
-        let (connection, account) = (person.connections[0].id, &self.accounts(person).await[account]);
-        let range = if resource == "holdings" { "" } else { "&from=2026-01-01&limit=500" };
+        let (connection, account) = (
+            person.connections[0].id,
+            &self.accounts(person).await[account],
+        );
+        let range = if resource == "holdings" {
+            ""
+        } else {
+            "&from=2026-01-01&limit=500"
+        };
         let query = format!("connectionId={connection}&accountId={account}{range}");
-        self.app.get_as(&person.key, &format!("/v1/{resource}?{query}")).await.data()
+        self.app
+            .get_as(&person.key, &format!("/v1/{resource}?{query}"))
+            .await
+            .data()
     }
 }
 
@@ -276,19 +369,34 @@ async fn balances_are_exact(value_spec: ValueSpec) {
     let mut expected = BTreeMap::new();
     for pair in sent.chunks_exact(2) {
         let account = fixture.add_account().await;
-        for (method, path, body) in (fixture.value_spec.balance)(&account, &pair[0].text, &pair[1].text) {
+        for (method, path, body) in
+            (fixture.value_spec.balance)(&account, &pair[0].text, &pair[1].text)
+        {
             fixture.control(method, &path, body).await;
         }
         expected.insert(account, pair);
     }
     let person = fixture.person().await;
     let account_ids = fixture.accounts(&person).await;
-    let requested: Vec<&str> = expected.keys().map(|account| account_ids[account].as_str()).collect();
+    let requested: Vec<&str> = expected
+        .keys()
+        .map(|account| account_ids[account].as_str())
+        .collect();
     let mut seen = 0;
     for chunk in requested.chunks(100) {
-        let answer = fixture.app.get_as(&person.key, &format!("/v1/balances?accountIds={}", chunk.join(","))).await;
+        let answer = fixture
+            .app
+            .get_as(
+                &person.key,
+                &format!("/v1/balances?accountIds={}", chunk.join(",")),
+            )
+            .await;
         for balance in answer.data() {
-            let account = account_ids.iter().find(|(_, id)| balance["accountId"] == **id).expect("a known account").0;
+            let account = account_ids
+                .iter()
+                .find(|(_, id)| balance["accountId"] == **id)
+                .expect("a known account")
+                .0;
             assert_exact(&expected[account][0], &balance["currentBalance"]);
             assert_exact(&expected[account][1], &balance["availableBalance"]);
             seen += 1;
@@ -318,16 +426,30 @@ async fn amounts_are_exact(value_spec: ValueSpec, row: impl Fn(&str, usize, &str
     let account = fixture.add_account().await;
     let sent = values(fixture.value_spec.form, RANDOM);
     for (number, value) in sent.iter().enumerate() {
-        fixture.control(Method::POST, "/transactions", row(&account, number, &value.text)).await;
+        fixture
+            .control(
+                Method::POST,
+                "/transactions",
+                row(&account, number, &value.text),
+            )
+            .await;
     }
     let person = fixture.person().await;
     let rows = fixture.read("transactions", &person, &account).await;
     assert_eq!(rows.len(), sent.len());
     for row in rows {
-        let value = &sent[row["description"].as_str().unwrap().parse::<usize>().unwrap()];
+        let value = &sent[row["description"]
+            .as_str()
+            .unwrap()
+            .parse::<usize>()
+            .unwrap()];
         assert_exact(value, &row["amount"]);
         let below_zero = number(&value.text) < BigDecimal::default();
-        assert_eq!(row["direction"], if below_zero { "debit" } else { "credit" }, "{value}");
+        assert_eq!(
+            row["direction"],
+            if below_zero { "debit" } else { "credit" },
+            "{value}"
+        );
     }
 }
 
@@ -371,13 +493,26 @@ async fn trade_values_are_exact() {
     let rows = fixture.read("trades", &person, &account).await;
     assert_eq!(rows.len(), sent.len());
     for row in rows {
-        let number = row["description"].as_str().unwrap().parse::<usize>().unwrap();
-        for (index, member) in ["price", "quantity", "totalAmount", "fees"].into_iter().enumerate() {
+        let number = row["description"]
+            .as_str()
+            .unwrap()
+            .parse::<usize>()
+            .unwrap();
+        for (index, member) in ["price", "quantity", "totalAmount", "fees"]
+            .into_iter()
+            .enumerate()
+        {
             assert_exact(value_at(number, index), &row[member]);
         }
         // The id contains the digits that the row shows.
         for member in ["quantity", "totalAmount", "fees"] {
-            assert!(row["id"].as_str().unwrap().contains(row[member].as_str().unwrap()), "{member} in {row}");
+            assert!(
+                row["id"]
+                    .as_str()
+                    .unwrap()
+                    .contains(row[member].as_str().unwrap()),
+                "{member} in {row}"
+            );
         }
     }
 }
@@ -391,7 +526,8 @@ async fn holdings_and_computed_values_are_exact() {
     multipliers.retain(|multiplier| number(&multiplier.text).to_plain_string().len() <= 500);
     let value_at = |number: usize, member: usize| &sent[(number + member * 7) % sent.len()];
     // Every other position is an option, which has a multiplier.
-    let multiplier = |number: usize| (number % 2 == 1).then(|| &multipliers[number % multipliers.len()]);
+    let multiplier =
+        |number: usize| (number % 2 == 1).then(|| &multipliers[number % multipliers.len()]);
     for number in 0..sent.len() {
         let [units, price, cost] = [0, 1, 2].map(|member| &value_at(number, member).text);
         let kind = match multiplier(number) {
@@ -409,11 +545,15 @@ async fn holdings_and_computed_values_are_exact() {
     assert_eq!(rows.len(), sent.len());
     for row in rows {
         let at = row["symbol"].as_str().unwrap().parse::<usize>().unwrap();
-        for (index, member) in ["quantity", "currentPrice", "averagePrice"].into_iter().enumerate() {
+        for (index, member) in ["quantity", "currentPrice", "averagePrice"]
+            .into_iter()
+            .enumerate()
+        {
             assert_exact(value_at(at, index), &row[member]);
         }
         let [units, price, cost] = [0, 1, 2].map(|member| number(&value_at(at, member).text));
-        let units = multiplier(at).map_or(units.clone(), |multiplier| units * number(&multiplier.text));
+        let units =
+            multiplier(at).map_or(units.clone(), |multiplier| units * number(&multiplier.text));
         let [shown_units, shown_price, shown_cost] = [0, 1, 2].map(|member| value_at(at, member));
         let times = multiplier(at).map_or("1", |multiplier| &multiplier.text);
         let what = format!("{times} times {shown_units} at {shown_price} for {shown_cost}");

@@ -41,10 +41,19 @@ fn faults() -> Vec<Value> {
 async fn every_fault_is_a_bounded_503_then_recovers() {
     let app = App::start(short_timeouts()).await;
     let (account, _) = app.busiest().await;
-    let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
+    let (connection, id) = (
+        account["connectionId"].as_str().unwrap(),
+        account["id"].as_str().unwrap(),
+    );
     let paths = [
-        ("/v1/banking/transactions", format!("/v1/transactions?connectionId={connection}&accountId={id}")),
-        ("/v1/banking/balances", format!("/v1/balances?accountIds={id}")),
+        (
+            "/v1/banking/transactions",
+            format!("/v1/transactions?connectionId={connection}&accountId={id}"),
+        ),
+        (
+            "/v1/banking/balances",
+            format!("/v1/balances?accountIds={id}"),
+        ),
     ];
     for mut fault in faults() {
         for (provider_path, path) in &paths {
@@ -54,21 +63,32 @@ async fn every_fault_is_a_bounded_503_then_recovers() {
             let started = Instant::now();
             let answer = app.get(path).await;
             let took = started.elapsed();
-            assert!(answer.error(503).contains("temporarily unavailable"), "{fault}");
             assert!(
-                answer
-                    .header("retry-after")
-                    .is_some_and(|seconds| seconds.parse::<u64>().is_ok_and(|seconds| seconds >= 1))
+                answer.error(503).contains("temporarily unavailable"),
+                "{fault}"
+            );
+            assert!(
+                answer.header("retry-after").is_some_and(|seconds| seconds
+                    .parse::<u64>()
+                    .is_ok_and(|seconds| seconds >= 1))
             );
             assert!(answer.header("x-cache").is_none());
             assert!(took < Duration::from_secs(4), "{fault} took {took:?}");
-            assert!(app.calls().await[*provider_path] <= 3, "{fault}: at most three attempts");
+            assert!(
+                app.calls().await[*provider_path] <= 3,
+                "{fault}: at most three attempts"
+            );
             app.clear_faults().await;
             let next = app.get(path).await;
             assert_eq!(next.status, 200, "after {fault}: {}", next.text);
-            assert_ne!(next.header("x-cache"), Some("HIT"), "no broken answer was cached");
+            assert_ne!(
+                next.header("x-cache"),
+                Some("HIT"),
+                "no broken answer was cached"
+            );
             // The cached response expires before the next fault.
-            app.clock.set(app.clock.now() + SignedDuration::from_secs(301));
+            app.clock
+                .set(app.clock.now() + SignedDuration::from_secs(301));
         }
     }
 }
@@ -83,7 +103,10 @@ async fn single_broken_answer_is_retried() {
         account["id"].as_str().unwrap()
     );
     let fine = app.get(&path).await.data();
-    for mut fault in faults().into_iter().filter(|fault| fault["retryAfter"] != 30) {
+    for mut fault in faults()
+        .into_iter()
+        .filter(|fault| fault["retryAfter"] != 30)
+    {
         fault["match"] = json!("/v1/banking/transactions");
         fault["times"] = json!(1);
         app.fault(fault.clone()).await;
@@ -101,39 +124,68 @@ async fn token_failure_is_503_and_dead_token_is_renewed() {
         account["connectionId"].as_str().unwrap(),
         account["id"].as_str().unwrap()
     );
-    // The sandbox's clock is ahead: the token has expired there, which the service learns from a 401.
-    app.control(Method::POST, "/clock", json!({"advanceSeconds": 1_000})).await;
+    // The sandbox's clock is ahead: the token has expired there, which the service learns from a
+    // 401.
+    app.control(Method::POST, "/clock", json!({"advanceSeconds": 1_000}))
+        .await;
     app.reset_calls().await;
     assert_eq!(app.get(&path).await.status, 200);
     let calls = app.calls().await;
-    assert_eq!((calls["/v1/token"], calls["/v1/banking/transactions"]), (1, 2));
+    assert_eq!(
+        (calls["/v1/token"], calls["/v1/banking/transactions"]),
+        (1, 2)
+    );
     app.reset_calls().await;
     assert_eq!(app.get(&path).await.status, 200);
-    assert!(!app.calls().await.contains_key("/v1/token"), "a token is used until it expires");
+    assert!(
+        !app.calls().await.contains_key("/v1/token"),
+        "a token is used until it expires"
+    );
 
-    app.control(Method::POST, "/clock", json!({"advanceSeconds": 1_000})).await;
-    app.fault(json!({"match": "/v1/token", "kind": "status", "status": 500})).await;
+    app.control(Method::POST, "/clock", json!({"advanceSeconds": 1_000}))
+        .await;
+    app.fault(json!({"match": "/v1/token", "kind": "status", "status": 500}))
+        .await;
     app.get(&path).await.error(503);
     app.clear_faults().await;
     assert_eq!(app.get(&path).await.status, 200);
 
-    app.fault(json!({"match": "/v1/banking/transactions", "kind": "status", "status": 401})).await;
+    app.fault(json!({"match": "/v1/banking/transactions", "kind": "status", "status": 401}))
+        .await;
     app.reset_calls().await;
     app.get(&path).await.error(503);
     let calls = app.calls().await;
-    assert_eq!((calls["/v1/token"], calls["/v1/banking/transactions"]), (1, 2), "one new token, one more attempt");
+    assert_eq!(
+        (calls["/v1/token"], calls["/v1/banking/transactions"]),
+        (1, 2),
+        "one new token, one more attempt"
+    );
 }
 
 #[tokio::test]
 async fn lost_consent_is_503_and_triggers_a_refresh() {
-    for (state, expected) in [("revoked", ConnectionStatus::Revoked), ("expired", ConnectionStatus::Invalidated)] {
+    for (state, expected) in [
+        ("revoked", ConnectionStatus::Revoked),
+        ("expired", ConnectionStatus::Invalidated),
+    ] {
         let app = App::start(short_timeouts()).await;
-        let consent = app.credentials(2)["arrangementId"].as_str().unwrap().to_owned();
+        let consent = app.credentials(2)["arrangementId"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let connection = app.ben.connections[0].id;
         let path = format!("/v1/transactions?connectionId={connection}");
         assert_eq!(app.get_as(&app.ben.key, &path).await.status, 200);
-        assert!(!app.calls().await.contains_key("/v1/consent"), "a read does not check the consent first");
-        app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": state})).await;
+        assert!(
+            !app.calls().await.contains_key("/v1/consent"),
+            "a read does not check the consent first"
+        );
+        app.control(
+            Method::POST,
+            &format!("/consents/{consent}"),
+            json!({"state": state}),
+        )
+        .await;
 
         let answer = app.get_as(&app.ben.key, &path).await;
         assert_reconnect(&answer, "invalidated");
@@ -143,12 +195,26 @@ async fn lost_consent_is_503_and_triggers_a_refresh() {
         assert_reconnect(&app.get_as(&app.ben.key, &path).await, expected.as_str());
         let listed = app.get_as(&app.ben.key, "/v1/connections").await.data();
         assert_eq!(listed[0]["status"], expected.as_str());
-        let audit = app.storage.connections().list_audit(connection).await.unwrap();
+        let audit = app
+            .storage
+            .connections()
+            .list_audit(connection)
+            .await
+            .unwrap();
         assert_eq!(audit.last().map(|row| row.to), Some(Some(expected)));
 
-        app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
+        app.control(
+            Method::POST,
+            &format!("/consents/{consent}"),
+            json!({"state": "active"}),
+        )
+        .await;
         app.advance_clock(SignedDuration::from_mins(1)).await;
-        assert_eq!(app.get_as(&app.ben.key, &path).await.status, 200, "a read succeeds while the provider responds");
+        assert_eq!(
+            app.get_as(&app.ben.key, &path).await.status,
+            200,
+            "a read succeeds while the provider responds"
+        );
     }
 }
 
@@ -158,14 +224,29 @@ async fn lost_consent_of_a_pending_connection_says_so() {
     let (user, connection, now) = (app.ben.user.id, &app.ben.connections[0], app.clock.now());
     let (from, to) = (ConnectionStatus::Active, ConnectionStatus::PendingMfa);
     let key = JobKey::new(job_kinds::REFRESH, user, connection.id);
-    let claim = app.storage.jobs().claim(&key, now, now).await.unwrap().expect("claimed");
-    assert!(app.storage.refreshes().set_status(&claim, from, to, "refreshed", now, now).await.unwrap());
+    let claim = app
+        .storage
+        .jobs()
+        .claim(&key, now, now)
+        .await
+        .unwrap()
+        .expect("claimed");
+    assert!(
+        app.storage
+            .refreshes()
+            .set_status(&claim, from, to, "refreshed", now, now)
+            .await
+            .unwrap()
+    );
     app.set_consent(connection, "revoked").await;
     let path = format!("/v1/transactions?connectionId={}", connection.id);
     assert_reconnect(&app.get_as(&app.ben.key, &path).await, "pending_mfa");
     // Balances have nulls instead.
     let account = &app.accounts_of(connection).await[0].id;
-    let balances = app.get_as(&app.ben.key, &format!("/v1/balances?accountIds={account}")).await.data();
+    let balances = app
+        .get_as(&app.ben.key, &format!("/v1/balances?accountIds={account}"))
+        .await
+        .data();
     assert_eq!(balances[0]["currentBalance"], Value::Null);
 }
 
@@ -173,13 +254,20 @@ async fn lost_consent_of_a_pending_connection_says_so() {
 async fn wait_for_status(app: &App, expected: ConnectionStatus) -> ConnectionStatus {
     eventually(async || {
         app.connections.jobs().run_due("refresh").await.unwrap();
-        app.storage.connections().list(app.ben.user.id).await.unwrap()[0].status == expected
+        app.storage
+            .connections()
+            .list(app.ben.user.id)
+            .await
+            .unwrap()[0]
+            .status
+            == expected
     })
     .await;
     expected
 }
 
-/// A client that does not heed a lost consent costs the provider two calls a minute, whatever it reads.
+/// A client that does not heed a lost consent costs the provider two calls a minute, whatever it
+/// reads.
 #[tokio::test]
 async fn repeated_reads_of_a_revoked_connection_cost_little() {
     let app = App::start(short_timeouts()).await;
@@ -202,16 +290,31 @@ async fn repeated_reads_of_a_revoked_connection_cost_little() {
         }
         app.connections.jobs().run_due("refresh").await.unwrap();
     }
-    assert_eq!(app.total_calls("fiskil").await, 0, "{:?}", app.calls().await);
+    assert_eq!(
+        app.total_calls("fiskil").await,
+        0,
+        "{:?}",
+        app.calls().await
+    );
     app.advance_clock(SignedDuration::from_secs(31)).await;
     app.connections.jobs().run_due("refresh").await.unwrap();
-    assert_eq!(app.total_calls("fiskil").await, 0, "these reads have requested no refresh");
+    assert_eq!(
+        app.total_calls("fiskil").await,
+        0,
+        "these reads have requested no refresh"
+    );
     assert_reconnect(&app.get_as(&app.ben.key, &paths[0]).await, "revoked");
 
     app.advance_clock(SignedDuration::from_mins(1)).await;
     app.get_as(&app.ben.key, &paths[0]).await.error(503);
-    assert!(app.total_calls("fiskil").await > 0, "after a minute the provider is asked again");
-    assert_eq!(app.storage.connections().list(user).await.unwrap()[0].status, ConnectionStatus::Revoked);
+    assert!(
+        app.total_calls("fiskil").await > 0,
+        "after a minute the provider is asked again"
+    );
+    assert_eq!(
+        app.storage.connections().list(user).await.unwrap()[0].status,
+        ConnectionStatus::Revoked
+    );
 }
 
 #[tokio::test]
@@ -222,7 +325,11 @@ async fn empty_account_is_not_lost_consent() {
     for _ in 0..3 {
         assert!(app.get_as(&app.ben.key, &path).await.data().is_empty());
     }
-    assert_eq!(app.calls().await["/v1/consent"], 1, "checked once, and cached for a minute");
+    assert_eq!(
+        app.calls().await["/v1/consent"],
+        1,
+        "checked once, and cached for a minute"
+    );
 }
 
 #[tokio::test]
@@ -231,7 +338,11 @@ async fn slow_provider_is_cut_off_at_the_deadline() {
         settings.reads.deadline = Duration::from_secs(2);
         settings.provider_timeout = Duration::from_secs(2);
     });
-    let app = App::start(Setup { rows: 12_000, ..setup }).await;
+    let app = App::start(Setup {
+        rows: 12_000,
+        ..setup
+    })
+    .await;
     let (account, _) = app.busiest().await;
     let path = |offset: u32| {
         format!(
@@ -240,11 +351,16 @@ async fn slow_provider_is_cut_off_at_the_deadline() {
             account["id"].as_str().unwrap()
         )
     };
-    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 450})).await;
+    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 450}))
+        .await;
     let started = Instant::now();
     let first = app.get(&path(0)).await;
     assert_eq!(first.data().len(), 200);
-    assert_eq!(first.header("x-service-truncated"), Some("true"), "counting stopped at the deadline");
+    assert_eq!(
+        first.header("x-service-truncated"),
+        Some("true"),
+        "counting stopped at the deadline"
+    );
     assert!(started.elapsed() < Duration::from_secs(3));
 
     // Too far down the list for one request, but each continues where the previous one stopped.

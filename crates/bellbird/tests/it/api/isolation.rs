@@ -6,13 +6,20 @@ use serde_json::json;
 
 use crate::support::harness::{Answer, App, Setup, on_both_databases};
 
-/// All that a client sees of a response, except its request id, its date and the state of the rate limit.
+/// All that a client sees of a response, except its request id, its date and the state of the rate
+/// limit.
 fn visible(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
     let headers = answer
         .headers
         .iter()
         .filter(|(name, _)| {
-            !["x-request-id", "date", "x-ratelimit-remaining", "x-ratelimit-reset"].contains(&name.as_str())
+            ![
+                "x-request-id",
+                "date",
+                "x-ratelimit-remaining",
+                "x-ratelimit-reset",
+            ]
+            .contains(&name.as_str())
         })
         .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
         .collect();
@@ -82,18 +89,43 @@ on_both_databases! {
 async fn import_rejects_other_users_and_keeps_own_ids() {
     let app = App::start(Setup::default()).await;
     let credentials = secrecy::SecretString::from(app.credentials(0).to_string());
-    assert!(app.connections.imports().import(app.ben.user.id, "fiskil", &credentials).await.is_err());
-    let again = app.connections.imports().import(app.olivia.user.id, "fiskil", &credentials).await.unwrap().connections;
-    assert!(app.olivia.connections.iter().any(|connection| connection.id == again[0].id));
+    assert!(
+        app.connections
+            .imports()
+            .import(app.ben.user.id, "fiskil", &credentials)
+            .await
+            .is_err()
+    );
+    let again = app
+        .connections
+        .imports()
+        .import(app.olivia.user.id, "fiskil", &credentials)
+        .await
+        .unwrap()
+        .connections;
+    assert!(
+        app.olivia
+            .connections
+            .iter()
+            .any(|connection| connection.id == again[0].id)
+    );
     let whole = json!({"endUserId": app.credentials(0)["endUserId"]}).to_string();
     let both = app
         .connections
         .imports()
-        .import(app.olivia.user.id, "fiskil", &secrecy::SecretString::from(whole))
+        .import(
+            app.olivia.user.id,
+            "fiskil",
+            &secrecy::SecretString::from(whole),
+        )
         .await
         .unwrap()
         .connections;
-    assert_eq!(both.len(), 2, "credentials without an arrangement cover all connections of the end user");
+    assert_eq!(
+        both.len(),
+        2,
+        "credentials without an arrangement cover all connections of the end user"
+    );
 }
 
 #[tokio::test]
@@ -102,23 +134,60 @@ async fn broken_consent_is_not_imported() {
     let spare = app.credentials(3);
     let consent = spare["arrangementId"].as_str().unwrap();
     for state in ["revoked", "expired"] {
-        app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": state})).await;
-        let user = app.add_person(&format!("{state}@example.com"), Plan::Developer, &[]).await.user;
+        app.control(
+            Method::POST,
+            &format!("/consents/{consent}"),
+            json!({"state": state}),
+        )
+        .await;
+        let user = app
+            .add_person(&format!("{state}@example.com"), Plan::Developer, &[])
+            .await
+            .user;
         let credentials = secrecy::SecretString::from(spare.to_string());
-        let error = app.connections.imports().import(user.id, "fiskil", &credentials).await.unwrap_err().to_string();
-        let word = if state == "revoked" { "revoked" } else { "invalidated" };
+        let error = app
+            .connections
+            .imports()
+            .import(user.id, "fiskil", &credentials)
+            .await
+            .unwrap_err()
+            .to_string();
+        let word = if state == "revoked" {
+            "revoked"
+        } else {
+            "invalidated"
+        };
         assert!(error.contains(word), "{error}");
-        assert!(app.storage.connections().list(user.id).await.unwrap().is_empty());
+        assert!(
+            app.storage
+                .connections()
+                .list(user.id)
+                .await
+                .unwrap()
+                .is_empty()
+        );
     }
-    app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
-    assert_eq!(app.add_person("late@example.com", Plan::Developer, &[&spare]).await.connections.len(), 1);
+    app.control(
+        Method::POST,
+        &format!("/consents/{consent}"),
+        json!({"state": "active"}),
+    )
+    .await;
+    assert_eq!(
+        app.add_person("late@example.com", Plan::Developer, &[&spare])
+            .await
+            .connections
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
 async fn connection_removed_during_read_is_not_found() {
     let app = App::start(Setup::default()).await;
     let connection = app.ben.connections[0].id;
-    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 700})).await;
+    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 700}))
+        .await;
     let path = format!("/v1/transactions?connectionId={connection}");
     let removal = async {
         while app.transaction_calls().await == 0 {}

@@ -16,7 +16,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Long enough for a slow machine, and shorter than the time after which an idle connection is closed anyway.
+/// Long enough for a slow machine, and shorter than the time after which an idle connection is
+/// closed anyway.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Server {
@@ -34,8 +35,14 @@ async fn start(options: ServeOptions) -> Server {
     let (reached, released) = (Arc::clone(&slow_reached), Arc::clone(&release));
     let router = Router::new()
         .route("/", get(async || "hello"))
-        .route("/peer", get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string()))
-        .route("/headers", get(async |headers: HeaderMap| headers.len().to_string()))
+        .route(
+            "/peer",
+            get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string()),
+        )
+        .route(
+            "/headers",
+            get(async |headers: HeaderMap| headers.len().to_string()),
+        )
         .route("/large", get(async || vec![b'x'; 32 * 1024 * 1024]))
         .route(
             "/slow",
@@ -50,7 +57,13 @@ async fn start(options: ServeOptions) -> Server {
     let address = listener.address();
     let stop = CancellationToken::new();
     let ended = tokio::spawn(serve(listener, router, options, stop.clone()));
-    Server { address, stop, ended, slow_reached, release }
+    Server {
+        address,
+        stop,
+        ended,
+        slow_reached,
+        release,
+    }
 }
 
 async fn connect(server: &Server) -> TcpStream {
@@ -74,15 +87,22 @@ async fn read_answer(stream: &mut TcpStream, end: &str) -> String {
     let mut chunk = [0; 1024];
     while !answer.ends_with(end.as_bytes()) {
         let count = stream.read(&mut chunk).await.unwrap();
-        assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(&answer));
+        assert!(
+            count > 0,
+            "closed after {:?}",
+            String::from_utf8_lossy(&answer)
+        );
         answer.extend_from_slice(&chunk[..count]);
     }
     String::from_utf8(answer).unwrap()
 }
 
-/// Asserts that the response is the HTTP library's own, without a body, and that the connection was closed after it.
+/// Asserts that the response is the HTTP library's own, without a body, and that the connection was
+/// closed after it.
 fn assert_bare(answer: &str, status: &str) {
-    let head = answer.strip_suffix("\r\n\r\n").unwrap_or_else(|| panic!("no bare answer in {answer:?}"));
+    let head = answer
+        .strip_suffix("\r\n\r\n")
+        .unwrap_or_else(|| panic!("no bare answer in {answer:?}"));
     assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     assert!(head.contains("\r\ncontent-length: 0"), "{answer}");
 }
@@ -92,11 +112,25 @@ async fn router_answers_and_receives_the_peer() {
     let server = start(ServeOptions::default()).await;
     let mut stream = connect(&server).await;
     let own = stream.local_addr().unwrap().to_string();
-    stream.write_all(b"GET /peer HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    assert!(read_answer(&mut stream, &own).await.starts_with("HTTP/1.1 200 OK"));
+    stream
+        .write_all(b"GET /peer HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(
+        read_answer(&mut stream, &own)
+            .await
+            .starts_with("HTTP/1.1 200 OK")
+    );
     // A second request on the same connection.
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    assert!(read_answer(&mut stream, "hello").await.starts_with("HTTP/1.1 200 OK"));
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(
+        read_answer(&mut stream, "hello")
+            .await
+            .starts_with("HTTP/1.1 200 OK")
+    );
 }
 
 #[tokio::test]
@@ -118,7 +152,10 @@ async fn non_http_input_gets_a_bare_400() {
 #[tokio::test]
 async fn http2_is_not_spoken() {
     let server = start(ServeOptions::default()).await;
-    assert_eq!(exchange(&server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await, "");
+    assert_eq!(
+        exchange(&server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await,
+        ""
+    );
 }
 
 #[tokio::test]
@@ -135,42 +172,78 @@ async fn garbage_after_a_request_gets_a_bare_400() {
 #[tokio::test]
 async fn head_is_read_up_to_the_librarys_limits() {
     let server = start(ServeOptions::default()).await;
-    let url = |length: usize| format!("GET /{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "a".repeat(length));
+    let url = |length: usize| {
+        format!(
+            "GET /{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+            "a".repeat(length)
+        )
+    };
     let headers = |count: usize, length: usize| {
-        let fields: String = (0..count).map(|at| format!("x-{at}: {}\r\n", "v".repeat(length))).collect();
+        let fields: String = (0..count)
+            .map(|at| format!("x-{at}: {}\r\n", "v".repeat(length)))
+            .collect();
         format!("GET /headers HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{fields}\r\n")
     };
     // More than the API's own limits allow, so that it can respond with its error object.
-    assert!(exchange(&server, url(60 * 1024).as_bytes()).await.ends_with("path of 61441"));
-    assert!(exchange(&server, headers(1, 80 * 1024).as_bytes()).await.ends_with("\r\n\r\n3"));
-    assert!(exchange(&server, headers(250, 250).as_bytes()).await.ends_with("\r\n\r\n252"));
+    assert!(
+        exchange(&server, url(60 * 1024).as_bytes())
+            .await
+            .ends_with("path of 61441")
+    );
+    assert!(
+        exchange(&server, headers(1, 80 * 1024).as_bytes())
+            .await
+            .ends_with("\r\n\r\n3")
+    );
+    assert!(
+        exchange(&server, headers(250, 250).as_bytes())
+            .await
+            .ends_with("\r\n\r\n252")
+    );
     assert_bare(&exchange(&server, headers(300, 10).as_bytes()).await, "431");
     // The rest of such a request is not read, and the client may see the reset before the response.
     let mut stream = connect(&server).await;
-    let _ = stream.write_all(headers(1, 3 * 1024 * 1024).as_bytes()).await;
+    let _ = stream
+        .write_all(headers(1, 3 * 1024 * 1024).as_bytes())
+        .await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     let answer = String::from_utf8(answer).unwrap();
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
 async fn bad_body_does_not_delay_the_answer() {
     let server = start(ServeOptions::default()).await;
-    let request = b"GET / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nnot a chunk\r\n";
+    let request =
+        b"GET / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nnot a chunk\r\n";
     assert!(exchange(&server, request).await.ends_with("hello"));
 }
 
 #[tokio::test]
 async fn silent_client_is_disconnected() {
-    let options = ServeOptions { head_timeout: Duration::from_millis(50), ..ServeOptions::default() };
+    let options = ServeOptions {
+        head_timeout: Duration::from_millis(50),
+        ..ServeOptions::default()
+    };
     let server = start(options).await;
     for beginning in [&b""[..], b"GET / HTTP/1.1\r\nhost: x\r\nx-slow: "] {
-        assert_eq!(exchange(&server, beginning).await, "", "{}", String::from_utf8_lossy(beginning));
+        assert_eq!(
+            exchange(&server, beginning).await,
+            "",
+            "{}",
+            String::from_utf8_lossy(beginning)
+        );
     }
     // The same for the second request of a connection.
     let mut stream = connect(&server).await;
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     read_answer(&mut stream, "hello").await;
     stream.write_all(b"GET / HTT").await.unwrap();
     assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
@@ -179,27 +252,43 @@ async fn silent_client_is_disconnected() {
 #[tokio::test]
 async fn slow_handler_outlives_the_head_timeout() {
     let limit = Duration::from_millis(50);
-    let options = ServeOptions { head_timeout: limit, ..ServeOptions::default() };
+    let options = ServeOptions {
+        head_timeout: limit,
+        ..ServeOptions::default()
+    };
     let server = start(options).await;
     let mut stream = connect(&server).await;
-    stream.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     server.slow_reached.notified().await;
     // Two later connections have run into the limit. By now this one would have, too.
     assert_eq!(exchange(&server, b"").await, "");
     assert_eq!(exchange(&server, b"").await, "");
     server.release.notify_one();
-    assert!(read_answer(&mut stream, "done").await.starts_with("HTTP/1.1 200 OK"));
+    assert!(
+        read_answer(&mut stream, "done")
+            .await
+            .starts_with("HTTP/1.1 200 OK")
+    );
     // From here on the connection is idle, and is closed.
     assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
 }
 
 #[tokio::test]
 async fn client_that_does_not_read_is_disconnected() {
-    let options =
-        ServeOptions { write_timeout: Duration::from_millis(50), connections_max: 1, ..ServeOptions::default() };
+    let options = ServeOptions {
+        write_timeout: Duration::from_millis(50),
+        connections_max: 1,
+        ..ServeOptions::default()
+    };
     let server = start(options).await;
     let mut greedy = connect(&server).await;
-    greedy.write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    greedy
+        .write_all(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     // Only one connection is allowed: this one gets its response after the other is closed.
     let request = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     assert!(exchange(&server, request).await.ends_with("hello"));
@@ -207,15 +296,28 @@ async fn client_that_does_not_read_is_disconnected() {
 
 #[tokio::test]
 async fn connections_above_the_limit_wait() {
-    let server = start(ServeOptions { connections_max: 1, ..ServeOptions::default() }).await;
+    let server = start(ServeOptions {
+        connections_max: 1,
+        ..ServeOptions::default()
+    })
+    .await;
     let mut first = connect(&server).await;
-    first.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    first
+        .write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     server.slow_reached.notified().await;
     let mut second = connect(&server).await;
-    second.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    second
+        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     server.release.notify_one();
     read_answer(&mut first, "done").await;
-    assert!(second.try_read(&mut [0; 16]).is_err(), "answered although the limit was reached");
+    assert!(
+        second.try_read(&mut [0; 16]).is_err(),
+        "answered although the limit was reached"
+    );
     drop(first);
     read_answer(&mut second, "hello").await;
 }
@@ -224,13 +326,21 @@ async fn connections_above_the_limit_wait() {
 async fn shutdown_drains_requests_and_stops_accepting() {
     let server = start(ServeOptions::default()).await;
     let mut idle = connect(&server).await;
-    idle.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    idle.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     read_answer(&mut idle, "hello").await;
     let mut busy = connect(&server).await;
-    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     server.slow_reached.notified().await;
     server.stop.cancel();
-    assert_eq!(idle.read(&mut [0; 16]).await.unwrap(), 0, "an idle connection closes");
+    assert_eq!(
+        idle.read(&mut [0; 16]).await.unwrap(),
+        0,
+        "an idle connection closes"
+    );
     assert!(TcpStream::connect(server.address).await.is_err() || !server.ended.is_finished());
     server.release.notify_one();
     let mut answer = String::new();
@@ -243,9 +353,15 @@ async fn shutdown_drains_requests_and_stops_accepting() {
 /// A proxy may be sending it when the service stops, and cannot send a POST again.
 #[tokio::test]
 async fn open_connections_take_one_more_request_after_a_stop() {
-    let server = start(ServeOptions { drain: ANSWER_TIMEOUT, ..ServeOptions::default() }).await;
+    let server = start(ServeOptions {
+        drain: ANSWER_TIMEOUT,
+        ..ServeOptions::default()
+    })
+    .await;
     let (mut used, mut fresh) = (connect(&server).await, connect(&server).await);
-    used.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    used.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     read_answer(&mut used, "hello").await;
     server.stop.cancel();
     // Until the socket is closed. The system may accept some of these before.
@@ -253,19 +369,34 @@ async fn open_connections_take_one_more_request_after_a_stop() {
         let _ = stream.shutdown().await;
     }
     for stream in [&mut used, &mut fresh] {
-        stream.write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nab").await.unwrap();
+        stream
+            .write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nab")
+            .await
+            .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("\r\nconnection: close\r\n"), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 405 ") && answer.contains("\r\nconnection: close\r\n"),
+            "{answer}"
+        );
     }
-    tokio::time::timeout(ANSWER_TIMEOUT, server.ended).await.expect("nothing is left to wait for").unwrap();
+    tokio::time::timeout(ANSWER_TIMEOUT, server.ended)
+        .await
+        .expect("nothing is left to wait for")
+        .unwrap();
 }
 
 #[tokio::test]
 async fn shutdown_has_a_deadline() {
-    let server = start(ServeOptions { stop_timeout: Duration::from_millis(50), ..ServeOptions::default() }).await;
+    let server = start(ServeOptions {
+        stop_timeout: Duration::from_millis(50),
+        ..ServeOptions::default()
+    })
+    .await;
     let mut busy = connect(&server).await;
-    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     server.slow_reached.notified().await;
     server.stop.cancel();
     server.ended.await.unwrap();
@@ -274,23 +405,41 @@ async fn shutdown_has_a_deadline() {
 
 #[tokio::test]
 async fn unfinished_head_does_not_hold_up_the_stop() {
-    let server = start(ServeOptions { stop_timeout: Duration::from_secs(300), ..ServeOptions::default() }).await;
-    let (mut first, mut second, mut busy) = (connect(&server).await, connect(&server).await, connect(&server).await);
+    let server = start(ServeOptions {
+        stop_timeout: Duration::from_secs(300),
+        ..ServeOptions::default()
+    })
+    .await;
+    let (mut first, mut second, mut busy) = (
+        connect(&server).await,
+        connect(&server).await,
+        connect(&server).await,
+    );
     first.write_all(b"GET / HT").await.unwrap();
-    second.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    second
+        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     read_answer(&mut second, "hello").await;
     second.write_all(b"GET / HTTP/1.1\r\nho").await.unwrap();
-    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     server.slow_reached.notified().await;
     server.stop.cancel();
     for unfinished in [&mut first, &mut second] {
-        let closed = tokio::time::timeout(ANSWER_TIMEOUT, unfinished.read(&mut [0; 16])).await.expect("closed");
+        let closed = tokio::time::timeout(ANSWER_TIMEOUT, unfinished.read(&mut [0; 16]))
+            .await
+            .expect("closed");
         assert_eq!(closed.unwrap_or(0), 0);
     }
     server.release.notify_one();
     let mut answer = String::new();
     busy.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.ends_with("done"), "a request in flight finishes: {answer}");
+    assert!(
+        answer.ends_with("done"),
+        "a request in flight finishes: {answer}"
+    );
     server.ended.await.unwrap();
 }
 
@@ -303,16 +452,26 @@ async fn connect_from(server: &Server, address: [u8; 4]) -> TcpStream {
 
 async fn get_from(server: &Server, address: [u8; 4]) -> String {
     let mut stream = connect_from(server, address).await;
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .await
+        .unwrap();
     let mut answer = String::new();
-    tokio::time::timeout(ANSWER_TIMEOUT, stream.read_to_string(&mut answer)).await.expect("answered").unwrap();
+    tokio::time::timeout(ANSWER_TIMEOUT, stream.read_to_string(&mut answer))
+        .await
+        .expect("answered")
+        .unwrap();
     answer
 }
 
 #[tokio::test]
 async fn one_address_leaves_connections_to_others() {
     bellbird_api::serve::raise_open_files_limit();
-    let server = start(ServeOptions { idle_min: Duration::MAX, ..ServeOptions::default() }).await;
+    let server = start(ServeOptions {
+        idle_min: Duration::MAX,
+        ..ServeOptions::default()
+    })
+    .await;
     let mut held = Vec::new();
     for _ in 0..1_100 {
         held.push(connect_from(&server, [127, 0, 0, 1]).await);
@@ -320,32 +479,60 @@ async fn one_address_leaves_connections_to_others() {
     assert!(get_from(&server, [127, 0, 0, 2]).await.ends_with("hello"));
     // The last one gets a response, and is closed.
     let mut answer = String::new();
-    held.last_mut().unwrap().read_to_string(&mut answer).await.unwrap();
+    held.last_mut()
+        .unwrap()
+        .read_to_string(&mut answer)
+        .await
+        .unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("HTTP/1.1 429 Too Many Requests\r\n") && head.contains("\r\nretry-after: 1\r\n"));
-    assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())), "{answer}");
+    assert!(
+        head.starts_with("HTTP/1.1 429 Too Many Requests\r\n")
+            && head.contains("\r\nretry-after: 1\r\n")
+    );
+    assert!(
+        head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())),
+        "{answer}"
+    );
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
-    assert!(body["error"]["message"].as_str().unwrap().contains("Too many connections"));
+    assert!(
+        body["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("Too many connections")
+    );
 }
 
 #[tokio::test]
 async fn trusted_proxy_may_open_all_connections() {
     let trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
-    let options = ServeOptions { connections_per_address_max: 1, trusted_proxies, ..ServeOptions::default() };
+    let options = ServeOptions {
+        connections_per_address_max: 1,
+        trusted_proxies,
+        ..ServeOptions::default()
+    };
     let server = start(options).await;
     let mut held = [connect(&server).await, connect(&server).await];
     for stream in &mut held {
-        stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await
+            .unwrap();
         read_answer(stream, "hello").await;
     }
 }
 
 #[tokio::test]
 async fn idle_connection_gives_way_to_a_new_one() {
-    let options = ServeOptions { connections_max: 3, idle_min: Duration::ZERO, ..ServeOptions::default() };
+    let options = ServeOptions {
+        connections_max: 3,
+        idle_min: Duration::ZERO,
+        ..ServeOptions::default()
+    };
     let server = start(options).await;
     let mut busy = connect_from(&server, [127, 0, 0, 1]).await;
-    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     server.slow_reached.notified().await;
     let mut idle = connect_from(&server, [127, 0, 0, 2]).await;
     let mut slow_head = connect_from(&server, [127, 0, 0, 3]).await;
@@ -353,23 +540,37 @@ async fn idle_connection_gives_way_to_a_new_one() {
     let mut newer = Vec::new();
     for last in [4, 5] {
         let mut stream = connect_from(&server, [127, 0, 0, last]).await;
-        stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-        tokio::time::timeout(ANSWER_TIMEOUT, read_answer(&mut stream, "hello")).await.expect("answered");
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            .await
+            .unwrap();
+        tokio::time::timeout(ANSWER_TIMEOUT, read_answer(&mut stream, "hello"))
+            .await
+            .expect("answered");
         newer.push(stream);
     }
     for stream in [&mut idle, &mut slow_head] {
-        let closed = tokio::time::timeout(ANSWER_TIMEOUT, stream.read(&mut [0; 16])).await.expect("closed");
+        let closed = tokio::time::timeout(ANSWER_TIMEOUT, stream.read(&mut [0; 16]))
+            .await
+            .expect("closed");
         assert_eq!(closed.unwrap_or(0), 0);
     }
     server.release.notify_one();
-    assert!(read_answer(&mut busy, "done").await.starts_with("HTTP/1.1 200 OK"));
+    assert!(
+        read_answer(&mut busy, "done")
+            .await
+            .starts_with("HTTP/1.1 200 OK")
+    );
 }
 
 #[tokio::test]
 async fn connection_handles_one_request_at_a_time() {
     let server = start(ServeOptions::default()).await;
     let mut stream = connect(&server).await;
-    stream.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\nGET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\nGET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
     server.slow_reached.notified().await;
     // A request on another connection has got its response, and the second one has not begun.
     assert!(get_from(&server, [127, 0, 0, 1]).await.ends_with("hello"));

@@ -1,5 +1,5 @@
-//! How users and jobs share a provider: one user's requests leave enough for all others, and a provider that hangs
-//! does not stop the others.
+//! How users and jobs share a provider: one user's requests leave enough for all others, and a
+//! provider that hangs does not stop the others.
 
 use std::time::Duration;
 
@@ -26,9 +26,19 @@ async fn limited(calls_per_minute: u32) -> (App, Person, Person) {
     setup.settings.reads.deadline = Duration::from_secs(5);
     let app = App::start(setup).await;
     let credentials = app.credentials_of(PROVIDER);
-    let greedy = app.add_person("mia@example.com", Plan::Professional, &[&credentials[0]]).await;
-    let other = app.add_person("noah@example.com", Plan::Professional, &[&credentials[1]]).await;
-    app.control_of(PROVIDER, Method::POST, "/limits", json!({"perMinute": CALLS_PER_MINUTE})).await;
+    let greedy = app
+        .add_person("mia@example.com", Plan::Professional, &[&credentials[0]])
+        .await;
+    let other = app
+        .add_person("noah@example.com", Plan::Professional, &[&credentials[1]])
+        .await;
+    app.control_of(
+        PROVIDER,
+        Method::POST,
+        "/limits",
+        json!({"perMinute": CALLS_PER_MINUTE}),
+    )
+    .await;
     app.reset_calls().await;
     (app, greedy, other)
 }
@@ -47,23 +57,42 @@ async fn read_until_rejected(app: &App, person: &Person) -> Option<Answer> {
 }
 
 async fn holdings(app: &App, person: &Person) -> Answer {
-    app.get_as(&person.key, &format!("/v1/holdings?connectionId={}", person.connections[0].id)).await
+    app.get_as(
+        &person.key,
+        &format!("/v1/holdings?connectionId={}", person.connections[0].id),
+    )
+    .await
 }
 
 #[tokio::test]
 async fn greedy_user_leaves_calls_to_others_and_jobs() {
     let (app, greedy, other) = limited(300).await;
-    let rejected = read_until_rejected(&app, &greedy).await.expect("the budget was never used up");
+    let rejected = read_until_rejected(&app, &greedy)
+        .await
+        .expect("the budget was never used up");
     assert!(rejected.error(429).contains("Too many requests"));
     let wait: u64 = rejected.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&wait), "{wait}");
-    assert!(app.total_calls(PROVIDER).await <= 88, "half of what is for requests");
+    assert!(
+        app.total_calls(PROVIDER).await <= 88,
+        "half of what is for requests"
+    );
     assert_eq!(holdings(&app, &other).await.status, 200, "another user");
     app.sync(&greedy.connections[0]).await;
     // What needs no provider call still succeeds.
-    let cached =
-        app.get_as(&greedy.key, &format!("/v1/trades?connectionId={}&limit=1", greedy.connections[0].id)).await;
-    assert_eq!((cached.status.as_u16(), cached.header("x-cache")), (200, Some("HIT")));
+    let cached = app
+        .get_as(
+            &greedy.key,
+            &format!(
+                "/v1/trades?connectionId={}&limit=1",
+                greedy.connections[0].id
+            ),
+        )
+        .await;
+    assert_eq!(
+        (cached.status.as_u16(), cached.header("x-cache")),
+        (200, Some("HIT"))
+    );
 }
 
 #[tokio::test]
@@ -71,14 +100,31 @@ async fn one_greedy_request_leaves_calls_to_ten_users() {
     let (app, greedy, _) = limited(300).await;
     let authorization_id = &app.credentials_of(PROVIDER)[0]["authorizationId"];
     for _ in 0..150 {
-        app.control_of(PROVIDER, Method::POST, "/accounts", json!({"authorizationId": authorization_id})).await;
+        app.control_of(
+            PROVIDER,
+            Method::POST,
+            "/accounts",
+            json!({"authorizationId": authorization_id}),
+        )
+        .await;
     }
-    app.connections.refreshes().run(greedy.user.id, greedy.connections[0].id).await.unwrap();
+    app.connections
+        .refreshes()
+        .run(greedy.user.id, greedy.connections[0].id)
+        .await
+        .unwrap();
     let mut others = Vec::new();
     for number in 0..10 {
-        let other = app.add_person(&format!("{number}@example.com"), Plan::Professional, &[]).await;
-        let (connections, _) = app.link_in_browser(other.user.id, LinkTarget::Provider(PROVIDER)).await;
-        others.push(Person { connections, ..other });
+        let other = app
+            .add_person(&format!("{number}@example.com"), Plan::Professional, &[])
+            .await;
+        let (connections, _) = app
+            .link_in_browser(other.user.id, LinkTarget::Provider(PROVIDER))
+            .await;
+        others.push(Person {
+            connections,
+            ..other
+        });
     }
     holdings(&app, &greedy).await.error(429);
     for other in &others {
@@ -89,7 +135,12 @@ async fn one_greedy_request_leaves_calls_to_ten_users() {
 #[tokio::test]
 async fn refreshes_are_refused_when_the_share_of_their_user_is_used_up() {
     let (app, greedy, other) = limited(300).await;
-    let refresh = async || app.connections.refreshes().run(greedy.user.id, greedy.connections[0].id).await;
+    let refresh = async || {
+        app.connections
+            .refreshes()
+            .run(greedy.user.id, greedy.connections[0].id)
+            .await
+    };
     let mut made = 0;
     while refresh().await.is_ok() {
         made += 1;
@@ -110,14 +161,20 @@ async fn read_waits_for_the_budget_until_its_deadline() {
     // The budget then has another call every half second.
     while app.total_calls("fiskil").await <= 120 {
         limit += 1;
-        app.get(&format!("/v1/transactions?connectionId={connection}&limit={limit}")).await.data();
+        app.get(&format!(
+            "/v1/transactions?connectionId={connection}&limit={limit}"
+        ))
+        .await
+        .data();
     }
 }
 
 #[tokio::test]
 async fn requests_leave_the_last_calls_to_jobs() {
     let (app, greedy, other) = limited(0).await;
-    let rejected = read_until_rejected(&app, &greedy).await.expect("the provider's budget was never used up");
+    let rejected = read_until_rejected(&app, &greedy)
+        .await
+        .expect("the provider's budget was never used up");
     rejected.error(503);
     assert!(rejected.header("retry-after").is_some());
     holdings(&app, &other).await.error(503);
@@ -130,8 +187,16 @@ async fn requests_leave_the_last_calls_to_jobs() {
 async fn link(app: &App, person: &Person) -> Result<(), ConnectionsError> {
     let (links, target) = (app.connections.links(), LinkTarget::Provider(PROVIDER));
     let created = links.create_link(person.user.id, target).await?;
-    let token = created.url.expose_secret().rsplit('/').next().unwrap_or_default();
-    links.start_consent_session(token, target, "browser").await.map(drop)
+    let token = created
+        .url
+        .expose_secret()
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
+    links
+        .start_consent_session(token, target, "browser")
+        .await
+        .map(drop)
 }
 
 #[tokio::test]
@@ -139,7 +204,10 @@ async fn links_of_one_user_leave_calls_to_others() {
     let (app, greedy, other) = limited(300).await;
     let mut refused = 0;
     for _ in 0..125 {
-        refused += usize::from(matches!(link(&app, &greedy).await, Err(ConnectionsError::TooManySessions)));
+        refused += usize::from(matches!(
+            link(&app, &greedy).await,
+            Err(ConnectionsError::TooManySessions)
+        ));
     }
     assert_eq!(refused, 120, "five sessions are open at most");
     // They expire, again and again.
@@ -153,7 +221,13 @@ async fn links_of_one_user_leave_calls_to_others() {
             break;
         }
     }
-    assert!(matches!(last, Err(ConnectionsError::Provider(Error::BudgetUsedUp { .. }))), "{last:?}");
+    assert!(
+        matches!(
+            last,
+            Err(ConnectionsError::Provider(Error::BudgetUsedUp { .. }))
+        ),
+        "{last:?}"
+    );
     assert!(app.total_calls(PROVIDER).await <= 100);
     assert_eq!(holdings(&app, &other).await.status, 200);
     app.sync(&other.connections[0]).await;
@@ -162,7 +236,10 @@ async fn links_of_one_user_leave_calls_to_others() {
 #[tokio::test]
 async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
     let (app, greedy, other) = limited(300).await;
-    let path = format!("/v1/trades/changes?connectionId={}", greedy.connections[0].id);
+    let path = format!(
+        "/v1/trades/changes?connectionId={}",
+        greedy.connections[0].id
+    );
     let mut last = None;
     for _ in 0..REQUESTS {
         app.advance_clock(SignedDuration::from_secs(61)).await;
@@ -173,7 +250,10 @@ async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
         }
     }
     let refused = last.expect("the share was never used up");
-    assert_eq!((refused.status.as_u16(), refused.header("bellbird-error")), (429, Some("budget_used_up")));
+    assert_eq!(
+        (refused.status.as_u16(), refused.header("bellbird-error")),
+        (429, Some("budget_used_up"))
+    );
     assert!(app.total_calls(PROVIDER).await <= 100);
     app.sync(&other.connections[0]).await;
     assert_eq!(holdings(&app, &other).await.status, 200);
@@ -182,15 +262,32 @@ async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
 #[tokio::test]
 async fn sync_that_the_user_asks_for_is_charged() {
     let (app, greedy, other) = limited(300).await;
-    app.connections.syncs().run(greedy.user.id, greedy.connections[0].id).await.unwrap();
-    read_until_rejected(&app, &greedy).await.expect("the budget was never used up");
+    app.connections
+        .syncs()
+        .run(greedy.user.id, greedy.connections[0].id)
+        .await
+        .unwrap();
+    read_until_rejected(&app, &greedy)
+        .await
+        .expect("the budget was never used up");
     let (user, id) = (greedy.user.id, greedy.connections[0].id);
     let before = app.total_calls(PROVIDER).await;
-    app.storage.syncs().request(user, id, app.clock.now(), SignedDuration::ZERO).await.unwrap();
+    app.storage
+        .syncs()
+        .request(user, id, app.clock.now(), SignedDuration::ZERO)
+        .await
+        .unwrap();
     app.connections.jobs().run_due("sync").await.unwrap();
-    assert_eq!(app.total_calls(PROVIDER).await, before, "it waits for the budget");
+    assert_eq!(
+        app.total_calls(PROVIDER).await,
+        before,
+        "it waits for the budget"
+    );
     let state = app.storage.syncs().find(user, id).await.unwrap().unwrap();
-    assert!(state.last_error.is_none() && state.next_at > Some(app.clock.now()), "{state:?}");
+    assert!(
+        state.last_error.is_none() && state.next_at > Some(app.clock.now()),
+        "{state:?}"
+    );
     app.sync(&other.connections[0]).await;
 }
 
@@ -199,27 +296,51 @@ async fn hanging_provider_stops_no_sync_elsewhere() {
     let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
     let elsewhere = app.person_at(PROVIDER).await;
     let credentials = app.credentials_of("fiskil");
-    app.add_person("ava@example.com", Plan::Professional, &[&credentials[3]]).await;
-    app.add_person("leo@example.com", Plan::Professional, &[&credentials[4]]).await;
-    app.fault(json!({"match": "/", "kind": "delay", "delayMs": 600_000})).await;
+    app.add_person("ava@example.com", Plan::Professional, &[&credentials[3]])
+        .await;
+    app.add_person("leo@example.com", Plan::Professional, &[&credentials[4]])
+        .await;
+    app.fault(json!({"match": "/", "kind": "delay", "delayMs": 600_000}))
+        .await;
     let synced_at = async |connection: &Connection| {
-        app.storage.syncs().find(connection.user_id, connection.id).await.unwrap().unwrap().synced_at
+        app.storage
+            .syncs()
+            .find(connection.user_id, connection.id)
+            .await
+            .unwrap()
+            .unwrap()
+            .synced_at
     };
     assert_eq!(synced_at(&elsewhere.connections[0]).await, None);
-    app.clock.set(app.clock.now() + SignedDuration::from_hours(12));
-    app.control_of(PROVIDER, Method::POST, "/clock", json!({"advanceSeconds": 12 * 3600})).await;
+    app.clock
+        .set(app.clock.now() + SignedDuration::from_hours(12));
+    app.control_of(
+        PROVIDER,
+        Method::POST,
+        "/clock",
+        json!({"advanceSeconds": 12 * 3600}),
+    )
+    .await;
     app.start_background_jobs();
     // Five connections of the hanging provider fill its lane of four syncs.
     eventually(async || app.total_calls("fiskil").await >= 4).await;
     eventually(async || synced_at(&elsewhere.connections[0]).await.is_some()).await;
-    assert_eq!(synced_at(&app.olivia.connections[0]).await, None, "it still hangs");
+    assert_eq!(
+        synced_at(&app.olivia.connections[0]).await,
+        None,
+        "it still hangs"
+    );
 }
 
 #[tokio::test]
 async fn provider_that_hangs_is_rejected_fast() {
-    let app = App::start(Setup::with(|settings| settings.provider_timeout = Duration::from_millis(100))).await;
+    let app = App::start(Setup::with(|settings| {
+        settings.provider_timeout = Duration::from_millis(100)
+    }))
+    .await;
     let connection = app.olivia.connections[0].id;
-    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 600_000})).await;
+    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 600_000}))
+        .await;
     let path = |limit: u32| format!("/v1/transactions?connectionId={connection}&limit={limit}");
     // Each makes three attempts, and eight in a row without a response are enough.
     for limit in 1..=3 {
@@ -230,7 +351,10 @@ async fn provider_that_hangs_is_rejected_fast() {
     for answer in futures_util::future::join_all(paths.iter().map(|path| app.get(path))).await {
         answer.error(503);
     }
-    assert!(app.transaction_calls().await < 20, "only trial calls are made");
+    assert!(
+        app.transaction_calls().await < 20,
+        "only trial calls are made"
+    );
     app.clear_faults().await;
     eventually(async || app.get(&path(30)).await.status == 200).await;
 }

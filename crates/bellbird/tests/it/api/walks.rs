@@ -1,4 +1,5 @@
-//! Ranges and merged rows of `bellbird_reads` over the simulated providers, compared with the pages of `/v1`.
+//! Ranges and merged rows of `bellbird_reads` over the simulated providers, compared with the pages
+//! of `/v1`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +16,21 @@ const SPAN: &str = "from=2026-08-01&to=2026-11-20";
 
 fn span() -> DateFilter {
     let bound = |text| Some(Bound::parse(text).unwrap());
-    DateFilter { from: bound("2026-08-01"), to: bound("2026-11-20") }
+    DateFilter {
+        from: bound("2026-08-01"),
+        to: bound("2026-11-20"),
+    }
 }
 
 fn caller(person: &Person) -> Caller {
     let timezone = TimeZone::get("Australia/Sydney").unwrap();
-    Caller { key_id: KeyId::new(), user_id: person.user.id, plan: person.user.plan, timezone, revision: 1 }
+    Caller {
+        key_id: KeyId::new(),
+        user_id: person.user.id,
+        plan: person.user.plan,
+        timezone,
+        revision: 1,
+    }
 }
 
 /// Account and id of all rows, account by account, as `/v1` shows them.
@@ -31,10 +41,17 @@ async fn pages(app: &App, person: &Person, list: &str, id: &str) -> Vec<String> 
             let mut offset = 0;
             loop {
                 let ids = format!("connectionId={}&accountId={}", connection.id, account.id);
-                let answer =
-                    app.get_as(&person.key, &format!("/v1/{list}?{ids}&{SPAN}&limit=500&offset={offset}")).await;
+                let answer = app
+                    .get_as(
+                        &person.key,
+                        &format!("/v1/{list}?{ids}&{SPAN}&limit=500&offset={offset}"),
+                    )
+                    .await;
                 let rows = answer.data();
-                seen.extend(rows.iter().map(|row| format!("{} {}", account.id, row[id].as_str().unwrap())));
+                seen.extend(
+                    rows.iter()
+                        .map(|row| format!("{} {}", account.id, row[id].as_str().unwrap())),
+                );
                 offset += rows.len();
                 if !answer.json()["pagination"]["hasMore"].as_bool().unwrap() {
                     break;
@@ -52,15 +69,25 @@ async fn merged(app: &App, person: &Person, rows_max: usize, is_banking: bool) -
     loop {
         let (mut transactions, mut trades) = (Vec::new(), Vec::new());
         for connection in &person.connections {
-            let context = app.reads.connection_context(&caller, connection.id).await.unwrap();
+            let context = app
+                .reads
+                .connection_context(&caller, connection.id)
+                .await
+                .unwrap();
             if is_banking {
                 for account in &context.accounts {
                     let (context, id) = (Arc::clone(&context), Some(account.id));
-                    let walk = app.reads.transaction_range(&caller, context, id, span(), app.clock.now());
+                    let walk =
+                        app.reads
+                            .transaction_range(&caller, context, id, span(), app.clock.now());
                     transactions.push(walk.unwrap().with_first_page_rows(50));
                 }
             } else {
-                trades.push(app.reads.trade_range(&caller, context, None, span()).unwrap());
+                trades.push(
+                    app.reads
+                        .trade_range(&caller, context, None, span())
+                        .unwrap(),
+                );
             }
         }
         let stop_at = Instant::now() + Duration::from_secs(20);
@@ -70,7 +97,10 @@ async fn merged(app: &App, person: &Person, rows_max: usize, is_banking: bool) -
             })
         } else {
             MergedRows::trades(trades, position, stop_at, |row| {
-                Some((row.time.instant(), format!("{} {}", row.account.id, row.id())))
+                Some((
+                    row.time.instant(),
+                    format!("{} {}", row.account.id, row.id()),
+                ))
             })
         };
         let (call, before, mut last) = (app.reads.call_context(Cause::Schedule), seen.len(), None);
@@ -97,7 +127,11 @@ async fn assert_same_rows(provider: &str, list: &str, rows_max: usize) {
     let app = App::start(Setup::default()).await;
     let person = app.person_at(provider).await;
     let expected = by_account(pages(&app, &person, list, "id").await);
-    assert!(expected.len() > 2 * rows_max, "{} rows prove too little", expected.len());
+    assert!(
+        expected.len() > 2 * rows_max,
+        "{} rows prove too little",
+        expected.len()
+    );
     let found = by_account(merged(&app, &person, rows_max, list == "transactions").await);
     assert_eq!(found.len(), expected.len());
     assert!(found == expected, "other rows, or in another order");

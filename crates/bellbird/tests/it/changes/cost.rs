@@ -13,11 +13,19 @@ use crate::support::provider_spec::spec;
 const MANY: u32 = 1_500;
 
 fn remaining(answer: &Answer) -> u32 {
-    answer.header("x-ratelimit-remaining").expect("a limit").parse().unwrap()
+    answer
+        .header("x-ratelimit-remaining")
+        .expect("a limit")
+        .parse()
+        .unwrap()
 }
 
 fn limit(answer: &Answer) -> u32 {
-    answer.header("x-ratelimit-limit").expect("a limit").parse().unwrap()
+    answer
+        .header("x-ratelimit-limit")
+        .expect("a limit")
+        .parse()
+        .unwrap()
 }
 
 impl App {
@@ -28,20 +36,40 @@ impl App {
             "fiskil" => return,
             _ => json!({"accountId": account, "rows": MANY}),
         };
-        self.control_of(&connection.provider, Method::POST, "/fill", body).await;
+        self.control_of(&connection.provider, Method::POST, "/fill", body)
+            .await;
     }
 
     /// A person with a connection that has many rows.
     async fn with_many_rows(&self, provider: &str) -> (Person, Connection) {
-        let index = if provider == "fiskil" { 0 } else { spec(provider).spare_credentials };
+        let index = if provider == "fiskil" {
+            0
+        } else {
+            spec(provider).spare_credentials
+        };
         let credentials = &self.credentials_of(provider)[index];
         let email = format!("many.{provider}@example.com");
         if provider == "fiskil" {
             let (key, connection) = (self.olivia.key.clone(), self.olivia.connections[0].clone());
-            let user = self.storage.users().find(connection.user_id).await.unwrap().expect("Olivia");
-            return (Person { user, key, connections: Vec::new() }, connection);
+            let user = self
+                .storage
+                .users()
+                .find(connection.user_id)
+                .await
+                .unwrap()
+                .expect("Olivia");
+            return (
+                Person {
+                    user,
+                    key,
+                    connections: Vec::new(),
+                },
+                connection,
+            );
         }
-        let person = self.add_person(&email, bellbird_domain::Plan::Professional, &[credentials]).await;
+        let person = self
+            .add_person(&email, bellbird_domain::Plan::Professional, &[credentials])
+            .await;
         let connection = person.connections[0].clone();
         self.fill(&connection).await;
         (person, connection)

@@ -12,12 +12,24 @@ use crate::support::provider_spec::spec;
 #[track_caller]
 pub(super) fn assert_problem(answer: &Answer, status: u16, code: &str) -> Vec<String> {
     assert_eq!(answer.status, status, "{}", answer.text);
-    assert_eq!(answer.header("bellbird-error"), Some(code), "{}", answer.text);
+    assert_eq!(
+        answer.header("bellbird-error"),
+        Some(code),
+        "{}",
+        answer.text
+    );
     let error = answer.json()["error"].clone();
     assert_eq!(error["code"], code);
-    assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()));
+    assert!(
+        error["message"]
+            .as_str()
+            .is_some_and(|message| !message.is_empty())
+    );
     let details = error["details"].as_array().cloned().unwrap_or_default();
-    details.iter().map(|detail| detail.as_str().unwrap().to_owned()).collect()
+    details
+        .iter()
+        .map(|detail| detail.as_str().unwrap().to_owned())
+        .collect()
 }
 
 on_both_databases! {

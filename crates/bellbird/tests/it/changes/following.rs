@@ -28,7 +28,9 @@ impl App {
     pub(crate) async fn linked_at(&self, provider: &str) -> (Person, Connection) {
         let email = format!("following.{provider}@example.com");
         let person = self.add_person(&email, Plan::Professional, &[]).await;
-        let (mut linked, _) = self.link_in_browser(person.user.id, LinkTarget::Provider(provider)).await;
+        let (mut linked, _) = self
+            .link_in_browser(person.user.id, LinkTarget::Provider(provider))
+            .await;
         self.advance_clock(2 * HOUR).await;
         self.run_due_jobs().await;
         (person, linked.remove(0))
@@ -37,11 +39,18 @@ impl App {
     /// Ends the consent and gives it again.
     pub(crate) async fn renew_in_browser(&self, connection: &Connection) {
         if let Some(setting) = relink(&connection.provider) {
-            self.control_of(&connection.provider, Method::POST, "/relink", setting).await;
+            self.control_of(&connection.provider, Method::POST, "/relink", setting)
+                .await;
         }
         self.set_consent(connection, "expired").await;
-        self.connections.refreshes().run(connection.user_id, connection.id).await.unwrap();
-        let (new, page) = self.link_in_browser(connection.user_id, LinkTarget::Connection(connection.id)).await;
+        self.connections
+            .refreshes()
+            .run(connection.user_id, connection.id)
+            .await
+            .unwrap();
+        let (new, page) = self
+            .link_in_browser(connection.user_id, LinkTarget::Connection(connection.id))
+            .await;
         assert_eq!(new, [], "{}", page.text);
         page.assert_shows(200, "is connected again");
     }
@@ -52,23 +61,33 @@ impl App {
     }
 }
 
-/// The sandbox draws parts of a row, such as the code of its merchant, from the number in its id. Counts the rows whose
-/// content a renewal has changed really, and returns the other entries.
+/// The sandbox draws parts of a row, such as the code of its merchant, from the number in its id.
+/// Counts the rows whose content a renewal has changed really, and returns the other entries.
 fn changed_in_renewal(before: &Follower, entries: Vec<Value>) -> (usize, Vec<Value>) {
     let is_changed = |entry: &Value| {
-        let Some(known) = before.rows.get(text(entry, "key")) else { return false };
+        let Some(known) = before.rows.get(text(entry, "key")) else {
+            return false;
+        };
         let mut row = entry["transaction"].clone();
         row["id"] = known["id"].clone();
         row != *known && entry["isNew"] == false && row["description"] == known["description"]
     };
     let (changed, rest): (Vec<Value>, Vec<Value>) = entries.into_iter().partition(is_changed);
-    assert!(changed.len() <= before.rows.len() / 4, "{} of {}", changed.len(), before.rows.len());
+    assert!(
+        changed.len() <= before.rows.len() / 4,
+        "{} of {}",
+        changed.len(),
+        before.rows.len()
+    );
     (changed.len(), rest)
 }
 
 /// How many rows events report as new, and as updated.
 fn counts(events: &[ReceivedEvent]) -> (usize, usize) {
-    (all_rows(events, "new").len(), all_rows(events, "updated").len())
+    (
+        all_rows(events, "new").len(),
+        all_rows(events, "updated").len(),
+    )
 }
 
 /// What a removal looks like.
@@ -79,42 +98,71 @@ async fn follow_everything(app: &App, provider: &str) {
     let hook = app.hook(&person.user).await;
     let mut copy = Follower::new(app, &person, &connection);
     let first = copy.follow(app).await;
-    assert!(first.len() > 3 && first.iter().all(|entry| entry["isNew"] == true), "{provider}: {}", first.len());
-    copy.assert_equal(app, &format!("{provider}: first copy")).await;
+    assert!(
+        first.len() > 3 && first.iter().all(|entry| entry["isNew"] == true),
+        "{provider}: {}",
+        first.len()
+    );
+    copy.assert_equal(app, &format!("{provider}: first copy"))
+        .await;
 
     let now = app.clock.now();
     let mut ids = Vec::new();
-    for (text, age) in [("ONE", HOUR), ("TWO", DAY), ("THREE", 2 * DAY), ("FOUR", 3 * DAY)] {
+    for (text, age) in [
+        ("ONE", HOUR),
+        ("TWO", DAY),
+        ("THREE", 2 * DAY),
+        ("FOUR", 3 * DAY),
+    ] {
         ids.push(app.add_row(&connection, text, now - age).await);
     }
     app.advance_clock(STALE).await;
     let added = copy.follow(app).await;
     let new = |text: &'static str| ("upsert", Some(true), text);
     let changed = |text: &'static str| ("upsert", Some(false), text);
-    assert_eq!(changes(&added), [new("ONE"), new("TWO"), new("THREE"), new("FOUR")], "{provider}");
+    assert_eq!(
+        changes(&added),
+        [new("ONE"), new("TWO"), new("THREE"), new("FOUR")],
+        "{provider}"
+    );
     copy.assert_equal(app, &format!("{provider}: added")).await;
     assert_eq!(copy.follow(app).await, Vec::<Value>::new());
 
     app.set_amount(&connection, &ids[0], 9_901).await;
-    app.change_row(&connection, &ids[1], json!({"description": "TWO, CORRECTED"})).await;
+    app.change_row(
+        &connection,
+        &ids[1],
+        json!({"description": "TWO, CORRECTED"}),
+    )
+    .await;
     app.remove_row(&connection, &ids[2]).await;
     app.advance_clock(STALE).await;
     let keys = copy.keys();
     let corrected = copy.follow(app).await;
     // Whether a changed description makes another row is for the provider to say.
-    let [one, two] = &changes(&corrected)[..] else { panic!("{provider}: {corrected:?}") };
+    let [one, two] = &changes(&corrected)[..] else {
+        panic!("{provider}: {corrected:?}")
+    };
     assert_eq!(*one, changed("ONE"), "{provider}");
     assert_eq!(*two, changed("TWO, CORRECTED"), "{provider}");
     assert_eq!(copy.keys(), keys, "{provider}: corrections keep keys");
-    let missing: Vec<Value> =
-        added.iter().filter(|entry| changes(&[(*entry).clone()])[0].2 == "THREE").cloned().collect();
+    let missing: Vec<Value> = added
+        .iter()
+        .filter(|entry| changes(&[(*entry).clone()])[0].2 == "THREE")
+        .cloned()
+        .collect();
     app.advance_clock(BETWEEN_MISSES).await;
-    assert_eq!(copy.follow(app).await, Vec::<Value>::new(), "{provider}: not gone yet");
+    assert_eq!(
+        copy.follow(app).await,
+        Vec::<Value>::new(),
+        "{provider}: not gone yet"
+    );
     app.advance_clock(BETWEEN_MISSES).await;
     let removed = copy.follow(app).await;
     assert_eq!(changes(&removed), [REMOVAL], "{provider}");
     assert_eq!(removed[0]["key"], missing[0]["key"], "{provider}");
-    copy.assert_equal(app, &format!("{provider}: corrected and removed")).await;
+    copy.assert_equal(app, &format!("{provider}: corrected and removed"))
+        .await;
 
     // Renewed.
     app.delivered_to(&hook).await;
@@ -123,12 +171,20 @@ async fn follow_everything(app: &App, provider: &str) {
     app.advance_clock(STALE).await;
     let before = copy.clone();
     let (other, rest) = changed_in_renewal(&before, copy.follow(app).await);
-    assert_eq!(rest, Vec::<Value>::new(), "{provider}: a renewal is no news");
+    assert_eq!(
+        rest,
+        Vec::<Value>::new(),
+        "{provider}: a renewal is no news"
+    );
     assert_eq!(copy.keys(), keys, "{provider}");
     let events = app.delivered_to(&hook).await;
     assert_eq!(counts(&events), (0, other), "{provider}");
-    copy.assert_equal(app, &format!("{provider}: renewed")).await;
-    let mut again = Follower { api: app.start_another().await, ..Follower::new(app, &person, &connection) };
+    copy.assert_equal(app, &format!("{provider}: renewed"))
+        .await;
+    let mut again = Follower {
+        api: app.start_another().await,
+        ..Follower::new(app, &person, &connection)
+    };
     again.follow(app).await;
     let count = |copy: &Follower| copy.watched(copy.rows.values().cloned()).len();
     assert_eq!(count(&again), count(&copy), "{provider}");
@@ -136,42 +192,61 @@ async fn follow_everything(app: &App, provider: &str) {
     let is_watched = |row: &Value| !again.watched([row.clone()]).is_empty();
     let watched = again.rows.iter().filter(|(_, row)| is_watched(row));
     assert!(
-        watched.map(|(key, _)| key).all(|key| copy.rows.contains_key(key)),
+        watched
+            .map(|(key, _)| key)
+            .all(|key| copy.rows.contains_key(key)),
         "{provider}: the keys of the first copy"
     );
 
     // Restarted, and a day without the provider.
     copy.api = app.start_another().await;
-    app.fault_at(provider, json!({"match": "/", "kind": "status", "status": 503})).await;
+    app.fault_at(
+        provider,
+        json!({"match": "/", "kind": "status", "status": 503}),
+    )
+    .await;
     let now = app.clock.now();
     let mut late = Vec::new();
     for hours in [0, 6, 12, 18] {
         let answer = copy.ask(app).await;
         let has_news_without_sync = answer.status == 200 && hours == 0;
-        assert!(answer.status == 503 || has_news_without_sync, "{provider}: {}", answer.text);
-        late.push(app.add_row(&connection, "MEANWHILE", now - hours * HOUR / 6).await);
+        assert!(
+            answer.status == 503 || has_news_without_sync,
+            "{provider}: {}",
+            answer.text
+        );
+        late.push(
+            app.add_row(&connection, "MEANWHILE", now - hours * HOUR / 6)
+                .await,
+        );
         app.advance_clock(6 * HOUR).await;
     }
     app.remove_row(&connection, &late[3]).await;
     app.clear_faults().await;
     let returned = copy.follow(app).await;
     assert_eq!(returned.len(), 3, "{provider}: {returned:?}");
-    copy.assert_equal(app, &format!("{provider}: after a day away")).await;
+    copy.assert_equal(app, &format!("{provider}: after a day away"))
+        .await;
 
     // A renewal while rows change, of which the last read knew nothing.
     let keys = copy.keys();
     app.delivered_to(&hook).await;
     app.renew_in_browser(&connection).await;
     let now = app.clock.now();
-    app.add_row(&connection, "AFTER THE RENEWAL", now - HOUR).await;
+    app.add_row(&connection, "AFTER THE RENEWAL", now - HOUR)
+        .await;
     app.advance_clock(STALE).await;
     let before = copy.clone();
     let (other, rest) = changed_in_renewal(&before, copy.follow(app).await);
     assert_eq!(changes(&rest), [new("AFTER THE RENEWAL")], "{provider}");
-    assert!(keys.iter().all(|key| copy.rows.contains_key(key)), "{provider}");
+    assert!(
+        keys.iter().all(|key| copy.rows.contains_key(key)),
+        "{provider}"
+    );
     let events = app.delivered_to(&hook).await;
     assert_eq!(counts(&events), (1, other), "{provider}");
-    copy.assert_equal(app, &format!("{provider}: renewed again")).await;
+    copy.assert_equal(app, &format!("{provider}: renewed again"))
+        .await;
 }
 
 on_both_databases! {

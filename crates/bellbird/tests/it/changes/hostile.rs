@@ -51,7 +51,9 @@ const TEXTS: [&str; 30] = [
 ];
 
 fn bytes(random: &mut Random, count: usize) -> Vec<u8> {
-    (0..count).map(|_| u8::try_from(random.below(256)).unwrap()).collect()
+    (0..count)
+        .map(|_| u8::try_from(random.below(256)).unwrap())
+        .collect()
 }
 
 /// A cursor that nobody was given.
@@ -74,7 +76,9 @@ fn cursor(random: &mut Random, real: &[String]) -> String {
             URL_SAFE_NO_PAD.encode(changed)
         }
         5 => {
-            let other = URL_SAFE_NO_PAD.decode(&real[random.below(real.len())]).unwrap();
+            let other = URL_SAFE_NO_PAD
+                .decode(&real[random.below(real.len())])
+                .unwrap();
             let at = random.below(sealed.len().min(other.len()));
             URL_SAFE_NO_PAD.encode([&sealed[..at], &other[at..]].concat())
         }
@@ -107,7 +111,8 @@ async fn send_generated(database: Database, is_bank: bool) {
     let mut random = Random::new(seed());
     let requests: Vec<(String, &str)> = (0..REQUESTS / 2)
         .map(|_| {
-            let (person, mut list) = [(&broker, "trades"), (&bank, "transactions")][usize::from(is_bank)];
+            let (person, mut list) =
+                [(&broker, "trades"), (&bank, "transactions")][usize::from(is_bank)];
             let mut id = person.connections[0].id;
             if random.one_in(20) {
                 list = ["transactions", "trades"][random.below(2)];
@@ -120,12 +125,23 @@ async fn send_generated(database: Database, is_bank: bool) {
             if !random.one_in(100) {
                 parameters.push(format!("cursor={}", cursor(&mut random, &cursors)));
             }
-            for name in ["limit", "from", "accountId", "connectionId", "cursor", "to", "%C3%A9"] {
+            for name in [
+                "limit",
+                "from",
+                "accountId",
+                "connectionId",
+                "cursor",
+                "to",
+                "%C3%A9",
+            ] {
                 if random.one_in(20) {
                     parameters.push(format!("{name}={}", TEXTS[random.below(TEXTS.len())]));
                 }
             }
-            (format!("/v1/{list}/changes?{}", parameters.join("&")), person.key.as_str())
+            (
+                format!("/v1/{list}/changes?{}", parameters.join("&")),
+                person.key.as_str(),
+            )
         })
         .collect();
     // Without sockets, which would take most of the time.
@@ -136,14 +152,20 @@ async fn send_generated(database: Database, is_bank: bool) {
         let answer = router.clone().oneshot(request).await.unwrap();
         let status = answer.status().as_u16();
         assert!([200, 400, 404, 410].contains(&status), "{status}: {url}");
-        let code = answer.headers().get("bellbird-error").map(|code| code.to_str().unwrap().to_owned());
+        let code = answer
+            .headers()
+            .get("bellbird-error")
+            .map(|code| code.to_str().unwrap().to_owned());
         assert_eq!(code.is_some(), status != 200, "{url}");
         (status, code.unwrap_or_default())
     });
     let answers: Vec<_> = answers.buffer_unordered(8).collect().await;
     let count = |code: &str| answers.iter().filter(|(_, other)| other == code).count();
     let counts = ["", "invalid_cursor", "invalid_parameters", "not_found"].map(count);
-    assert!(counts.iter().all(|count| *count > 20) && counts[1] > 500, "{counts:?}");
+    assert!(
+        counts.iter().all(|count| *count > 20) && counts[1] > 500,
+        "{counts:?}"
+    );
 }
 
 on_both_databases! {
@@ -189,13 +211,20 @@ fn meddle(random: &mut Random, value: &Value) -> Value {
     }
     match value {
         Value::Object(members) => {
-            let members = members.iter().map(|(name, value)| (name.clone(), meddle(random, value)));
+            let members = members
+                .iter()
+                .map(|(name, value)| (name.clone(), meddle(random, value)));
             Value::Object(members.collect())
         }
         Value::Number(number) => {
             let number = number.as_u64().unwrap_or(0);
-            [json!(number), json!(number.wrapping_add(1)), json!(number.saturating_sub(1)), json!(0)][random.below(4)]
-                .clone()
+            [
+                json!(number),
+                json!(number.wrapping_add(1)),
+                json!(number.saturating_sub(1)),
+                json!(0),
+            ][random.below(4)]
+            .clone()
         }
         other => other.clone(),
     }

@@ -1,4 +1,5 @@
-//! Following changes over HTTP: a client that does what the documentation says has the provider's rows.
+//! Following changes over HTTP: a client that does what the documentation says has the provider's
+//! rows.
 
 mod cost;
 mod cursors;
@@ -21,7 +22,8 @@ const BETWEEN_MISSES: SignedDuration = SignedDuration::from_hours(13);
 
 /// Without the cache of trades, so that `/v1` shows what the provider lists.
 fn setup(database: Database) -> Setup {
-    let mut setup = Setup::with(|settings| settings.caches.trades_cache = std::time::Duration::ZERO);
+    let mut setup =
+        Setup::with(|settings| settings.caches.trades_cache = std::time::Duration::ZERO);
     setup.database = database;
     setup
 }

@@ -1,4 +1,5 @@
-//! Pages: small ones, rows that change between them, several clients, one account, and the first day.
+//! Pages: small ones, rows that change between them, several clients, one account, and the first
+//! day.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -65,7 +66,11 @@ on_both_databases! {
 }
 
 /// A client reads page by page, while `meddle` changes rows after each of the first pages.
-async fn page_while(app: &App, provider: &str, meddle: impl AsyncFn(&Connection, usize, &[String])) {
+async fn page_while(
+    app: &App,
+    provider: &str,
+    meddle: impl AsyncFn(&Connection, usize, &[String]),
+) {
     let person = app.person_at(provider).await;
     let connection = &person.connections[0];
     let mut copy = Follower::new(app, &person, connection).with("&limit=2");
@@ -73,7 +78,10 @@ async fn page_while(app: &App, provider: &str, meddle: impl AsyncFn(&Connection,
     let now = app.clock.now();
     let mut ids = Vec::new();
     for hours in 1..=8 {
-        ids.push(app.add_row(connection, &format!("ROW {hours}"), now - hours * HOUR).await);
+        ids.push(
+            app.add_row(connection, &format!("ROW {hours}"), now - hours * HOUR)
+                .await,
+        );
     }
     app.advance_clock(STALE).await;
     let mut page = 0;
@@ -96,7 +104,8 @@ on_both_databases! {
         let app = App::start(setup(database)).await;
         for provider in simulated_providers() {
             page_while(&app, provider, async |connection, page, ids| {
-                // One that the client has, one that it is still to get, and one that neither sync nor client knows.
+                // One that the client has, one that it is still to get, and one that neither sync
+                // nor client knows.
                 if page == 0 {
                     for (id, cents) in [(&ids[0], 301), (&ids[6], 302)] {
                         let change = (spec(provider).set_amount)(cents);

@@ -11,15 +11,26 @@ const TABLES: [&str; 2] = ["fingerprints", "syncs"];
 
 impl App {
     async fn back_up(&self) {
-        let copies = TABLES.map(|table| format!("CREATE TABLE old_{table} AS SELECT * FROM {table};"));
-        execute(&self.shared.database, &format!("BEGIN; {} COMMIT", copies.concat()), "").await;
+        let copies =
+            TABLES.map(|table| format!("CREATE TABLE old_{table} AS SELECT * FROM {table};"));
+        execute(
+            &self.shared.database,
+            &format!("BEGIN; {} COMMIT", copies.concat()),
+            "",
+        )
+        .await;
     }
 
     async fn restore(&self) {
         let restored = TABLES.map(|table| {
             format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM old_{table}; DROP TABLE old_{table};")
         });
-        execute(&self.shared.database, &format!("BEGIN; {} COMMIT", restored.concat()), "").await;
+        execute(
+            &self.shared.database,
+            &format!("BEGIN; {} COMMIT", restored.concat()),
+            "",
+        )
+        .await;
     }
 }
 
@@ -149,10 +160,20 @@ async fn cursor_of_a_removed_connection_is_not_accepted() {
     let person = app.person_at("fiskil").await;
     let mut copy = Follower::new(&app, &person, &person.connections[0]);
     copy.follow(&app).await;
-    app.connections.removals().remove_locally(person.connections[0].id).await.unwrap();
-    let credentials = &app.credentials_of("fiskil")[crate::support::provider_spec::spec("fiskil").spare_credentials];
+    app.connections
+        .removals()
+        .remove_locally(person.connections[0].id)
+        .await
+        .unwrap();
+    let credentials = &app.credentials_of("fiskil")
+        [crate::support::provider_spec::spec("fiskil").spare_credentials];
     let credentials = secrecy::SecretString::from(credentials.to_string());
-    let imported = app.connections.imports().import(person.user.id, "fiskil", &credentials).await.unwrap();
+    let imported = app
+        .connections
+        .imports()
+        .import(person.user.id, "fiskil", &credentials)
+        .await
+        .unwrap();
     let mut again = Follower::new(&app, &person, &imported.connections[0]);
     again.cursor = copy.cursor.clone();
     assert_problem(&again.ask(&app).await, 400, "invalid_cursor");

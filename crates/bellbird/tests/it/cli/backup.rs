@@ -1,4 +1,5 @@
-//! Backup and restore as docs/backup.md describes them: the commands of the page, on both databases.
+//! Backup and restore as docs/backup.md describes them: the commands of the page, on both
+//! databases.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::support::database::execute;
 use crate::support::harness::{Database, on_both_databases};
-use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text};
+use crate::support::process::{
+    ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text,
+};
 
 const KEYS: &str = "BELLBIRD_SECRETS__KEY";
 const URL: &str = "BELLBIRD_DATABASE__URL";
@@ -22,7 +25,10 @@ fn documented(headings: &[&str]) -> String {
     let page = page();
     let mut rest = page.as_str();
     for heading in headings {
-        rest = rest.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}")).1;
+        rest = rest
+            .split_once(&format!("\n{heading}\n"))
+            .unwrap_or_else(|| panic!("no {heading}"))
+            .1;
     }
     blocks(rest).remove(0)
 }
@@ -36,7 +42,10 @@ fn page() -> String {
 }
 
 fn blocks(page: &str) -> Vec<String> {
-    page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+    page.split("```sh\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap().to_owned())
+        .collect()
 }
 
 /// Two users with keys and connections, and the service.
@@ -50,10 +59,18 @@ struct Deployment {
 impl Deployment {
     async fn start(database: Database) -> Self {
         let (mut workdir, sandbox, url) = new_deployment(database).await;
-        let bin = Path::new(env!("CARGO_BIN_EXE_bellbird")).parent().unwrap().display().to_string();
+        let bin = Path::new(env!("CARGO_BIN_EXE_bellbird"))
+            .parent()
+            .unwrap()
+            .display()
+            .to_string();
         let mut path = format!("{bin}:{}", std::env::var("PATH").unwrap());
         if database == Database::Postgres {
-            let programs = Command::new(root().join("scripts/test-postgres")).arg("find").output().unwrap().stdout;
+            let programs = Command::new(root().join("scripts/test-postgres"))
+                .arg("find")
+                .output()
+                .unwrap()
+                .stdout;
             path = format!("{}:{path}", String::from_utf8(programs).unwrap().trim());
             let server: reqwest::Url = url.parse().unwrap();
             workdir.set("PGHOST", server.host_str().unwrap());
@@ -62,16 +79,26 @@ impl Deployment {
             workdir.set("PGDATABASE", server.path().trim_start_matches('/'));
         }
         workdir.set("PATH", &path);
-        Self { workdir, sandbox, url, service: None }
+        Self {
+            workdir,
+            sandbox,
+            url,
+            service: None,
+        }
     }
 
     fn add_user(&self, email: &str) -> String {
-        self.workdir.json(&format!("user add --email {email} --plan professional"));
-        self.add_key(email, "first")["key"].as_str().unwrap().to_owned()
+        self.workdir
+            .json(&format!("user add --email {email} --plan professional"));
+        self.add_key(email, "first")["key"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     fn add_key(&self, email: &str, name: &str) -> Value {
-        self.workdir.json(&format!("key create --user {email} --name {name}"))
+        self.workdir
+            .json(&format!("key create --user {email} --name {name}"))
     }
 
     /// Imports one of the sandbox's credentials. Returns the connection's id.
@@ -98,21 +125,35 @@ impl Deployment {
     /// The status of a live read, which opens the credentials.
     async fn read_status(&self, key: &str, connection: &str) -> u16 {
         let (_, api) = self.service.as_ref().unwrap();
-        get(&format!("{api}/v1/transactions?connectionId={connection}"), Some(key)).await.0
+        get(
+            &format!("{api}/v1/transactions?connectionId={connection}"),
+            Some(key),
+        )
+        .await
+        .0
     }
 
     /// Runs documented commands with the names of this deployment. Returns their standard output.
     fn shell(&self, commands: &str) -> String {
         let (server, _) = self.url.rsplit_once('/').unwrap();
         let commands = commands
-            .replace("postgres://user:password@host/bellbird_", &format!("{server}/bellbird_"))
+            .replace(
+                "postgres://user:password@host/bellbird_",
+                &format!("{server}/bellbird_"),
+            )
             .replace("postgres://user:password@host/bellbird", &self.url)
             .replace("bellbird_restored", &self.scratch_database("restored"))
             .replace("bellbird_drill", &self.scratch_database("drill"));
         let environment = self.workdir.command("");
         let mut bash = Command::new("bash");
-        bash.args(["-euo", "pipefail", "-c", &commands]).current_dir(self.workdir.folder.path()).env_clear();
-        bash.envs(environment.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        bash.args(["-euo", "pipefail", "-c", &commands])
+            .current_dir(self.workdir.folder.path())
+            .env_clear();
+        bash.envs(
+            environment
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
         let output = bash.stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{commands}\n{}", errors(&output));
         String::from_utf8(output.stdout).unwrap()
@@ -120,13 +161,18 @@ impl Deployment {
 
     /// A name that no other test uses.
     fn scratch_database(&self, name: &str) -> String {
-        format!("{}_{name}", self.url.rsplit_once('/').unwrap().1.replace('.', "_"))
+        format!(
+            "{}_{name}",
+            self.url.rsplit_once('/').unwrap().1.replace('.', "_")
+        )
     }
 
     /// A SQLite database whose operator has not decided yet: the backup was copied to its place.
     fn copy_backup_in_place(&self) {
         let database = self.url.strip_prefix("sqlite:").unwrap();
-        self.shell(&format!("rm -f {database} {database}-wal {database}-shm; cp backup.db {database}"));
+        self.shell(&format!(
+            "rm -f {database} {database}-wal {database}-shm; cp backup.db {database}"
+        ));
     }
 }
 
@@ -143,8 +189,12 @@ struct Access {
 impl Access {
     /// Everything that a backup has, and the endpoints.
     fn create(deployment: &mut Deployment) -> Self {
-        deployment.workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
-        deployment.workdir.set("BELLBIRD_ADMIN__LISTEN", "127.0.0.1:0");
+        deployment
+            .workdir
+            .set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+        deployment
+            .workdir
+            .set("BELLBIRD_ADMIN__LISTEN", "127.0.0.1:0");
         let workdir = &deployment.workdir;
         let key = deployment.add_user("anna@example.com");
         let text = |line: &str, name: &str| text(&workdir.json(line), name).to_owned();
@@ -171,11 +221,22 @@ impl Access {
             format!("{console}/{}/{token}", rest.rsplit_once('/').unwrap().1)
         };
         let claim_url = STANDARD.decode(&self.setup_token).unwrap();
-        let claim_path = String::from_utf8(claim_url).unwrap().split_once("/simplefin/").unwrap().1.to_owned();
-        let claimed = reqwest::Client::new().post(format!("{api}/simplefin/{claim_path}")).send().await.unwrap();
+        let claim_path = String::from_utf8(claim_url)
+            .unwrap()
+            .split_once("/simplefin/")
+            .unwrap()
+            .1
+            .to_owned();
+        let claimed = reqwest::Client::new()
+            .post(format!("{api}/simplefin/{claim_path}"))
+            .send()
+            .await
+            .unwrap();
         [
             deployment.read_status(&self.key, &self.connection).await,
-            get(&format!("{admin}/admin/v1/users"), Some(&self.operator_key)).await.0,
+            get(&format!("{admin}/admin/v1/users"), Some(&self.operator_key))
+                .await
+                .0,
             status_of(&path(&self.link)).await,
             status_of(&path(&self.sign_in)).await,
             claimed.status().as_u16(),
@@ -190,45 +251,81 @@ async fn status_of(url: &str) -> u16 {
 /// The blocks of restoring PostgreSQL.
 fn documented_restore() -> Vec<String> {
     let page = page();
-    let section = page.split_once("\n## PostgreSQL\n").unwrap().1.split_once("\n### Restore\n").unwrap().1;
+    let section = page
+        .split_once("\n## PostgreSQL\n")
+        .unwrap()
+        .1
+        .split_once("\n### Restore\n")
+        .unwrap()
+        .1;
     blocks(section.split("\n## ").next().unwrap())
 }
 
-/// Backs up, changes the master key, and restores as the page says. `keep_access` is what follows each command.
+/// Backs up, changes the master key, and restores as the page says. `keep_access` is what follows
+/// each command.
 async fn restore(database: Database, keep_access: &str) -> (Deployment, Access, String) {
     let mut deployment = Deployment::start(database).await;
     let access = Access::create(&mut deployment);
-    let section = if database == Database::Sqlite { "## SQLite" } else { "## PostgreSQL" };
+    let section = if database == Database::Sqlite {
+        "## SQLite"
+    } else {
+        "## PostgreSQL"
+    };
     let printed = deployment.shell(&documented(&[section, "### Back up"]));
     if database == Database::Sqlite {
-        assert!(printed.starts_with("Backed up 1 user and 1 connection to backup.db ("), "{printed}");
-        assert!(printed.contains("A restore needs the master key: `main` ("), "{printed}");
+        assert!(
+            printed.starts_with("Backed up 1 user and 1 connection to backup.db ("),
+            "{printed}"
+        );
+        assert!(
+            printed.contains("A restore needs the master key: `main` ("),
+            "{printed}"
+        );
         let backup = deployment.workdir.folder.path().join("backup.db");
-        assert_eq!(fs::metadata(backup).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(backup).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
     }
-    deployment.workdir.set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
+    deployment
+        .workdir
+        .set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
     assert!(deployment.workdir.run("secrets rotate").status.success());
     deployment.workdir.set(KEYS, NEW_KEY);
 
     // The restore, first without the key of the backup.
     let printed = if database == Database::Sqlite {
         let error = deployment.workdir.error("restore backup.db", 1);
-        assert!(
-            error.contains("nothing was restored: backup.db needs a master key that is not in secrets.key: `main`")
-        );
-        deployment.workdir.set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
+        assert!(error.contains(
+            "nothing was restored: backup.db needs a master key that is not in secrets.key: `main`"
+        ));
+        deployment
+            .workdir
+            .set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
         let command = documented(&[section, "### Restore"]);
         let printed = deployment.shell(&format!("{} {keep_access}", command.trim_end()));
-        assert!(printed.starts_with("Restored backup.db. The replaced database is /"), "{printed}");
+        assert!(
+            printed.starts_with("Restored backup.db. The replaced database is /"),
+            "{printed}"
+        );
         printed
     } else {
         let blocks = documented_restore();
         deployment.shell(&blocks[0]);
-        deployment.workdir.set(URL, &format!("{}_restored", deployment.url));
-        let error = deployment.workdir.error(&format!("serve --json {ANY_PORTS}"), 1);
-        assert!(error.contains("the database was restored from a backup"), "{error}");
+        deployment
+            .workdir
+            .set(URL, &format!("{}_restored", deployment.url));
+        let error = deployment
+            .workdir
+            .error(&format!("serve --json {ANY_PORTS}"), 1);
+        assert!(
+            error.contains("the database was restored from a backup"),
+            "{error}"
+        );
         let printed = deployment.shell(&format!("{} {keep_access}", blocks[1].trim_end()));
-        deployment.workdir.set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
+        deployment
+            .workdir
+            .set(KEYS, &format!("{NEW_KEY},{MASTER_KEY}"));
         printed
     };
     deployment.serve();
@@ -302,8 +399,14 @@ async fn documented_drill_works() {
     // The service's own key is in a file too, which the drill does not read.
     let printed = deployment.shell(&format!("unset {KEYS}\n{commands}"));
     assert!(printed.contains("Restored drill/backup.db."), "{printed}");
-    assert!(printed.contains("1 API key revoked") && printed.contains("anna@example.com"), "{printed}");
-    let secrets = printed.lines().find(|line| line.split_whitespace().next() == Some("secrets")).unwrap();
+    assert!(
+        printed.contains("1 API key revoked") && printed.contains("anna@example.com"),
+        "{printed}"
+    );
+    let secrets = printed
+        .lines()
+        .find(|line| line.split_whitespace().next() == Some("secrets"))
+        .unwrap();
     assert!(secrets.contains(" ok "), "{printed}");
     assert!(!deployment.workdir.folder.path().join("drill").exists());
 }
@@ -317,14 +420,25 @@ mod postgres {
         deployment.add_user("anna@example.com");
         deployment.import("anna@example.com", 0);
         let printed = deployment.shell(&documented(&["## The drill\n", "On PostgreSQL:"]));
-        assert!(printed.contains("anna@example.com") && printed.contains("restored from a backup"), "{printed}");
+        assert!(
+            printed.contains("anna@example.com") && printed.contains("restored from a backup"),
+            "{printed}"
+        );
         // Commands with the same names as on SQLite.
         let error = deployment.workdir.error("backup backup.dump", 1);
         let name = deployment.url.rsplit_once('/').unwrap().1;
-        assert!(error.contains("(umask 077 && pg_dump --format=custom --file=backup.dump --host=127.0.0.1 --port="));
-        assert!(error.contains(name) && error.contains("A restore needs the master key: `main` ("), "{error}");
+        assert!(error.contains(
+            "(umask 077 && pg_dump --format=custom --file=backup.dump --host=127.0.0.1 --port="
+        ));
+        assert!(
+            error.contains(name) && error.contains("A restore needs the master key: `main` ("),
+            "{error}"
+        );
         let error = deployment.workdir.error("restore backup.dump", 1);
-        assert!(error.contains("pg_restore") && error.contains("bellbird restore --decide"), "{error}");
+        assert!(
+            error.contains("pg_restore") && error.contains("bellbird restore --decide"),
+            "{error}"
+        );
     }
 }
 
@@ -334,8 +448,13 @@ async fn restored_database_awaits_a_decision() {
     let mut deployment = Deployment::start(Database::Sqlite).await;
     let key = deployment.add_user("anna@example.com");
     let connection = deployment.import("anna@example.com", 0);
-    let error = deployment.workdir.error("restore --decide --keep-access", 1);
-    assert!(error.contains("is not known to be restored from a backup"), "{error}");
+    let error = deployment
+        .workdir
+        .error("restore --decide --keep-access", 1);
+    assert!(
+        error.contains("is not known to be restored from a backup"),
+        "{error}"
+    );
     deployment.workdir.json("backup backup.db");
 
     deployment.copy_backup_in_place();
@@ -351,26 +470,50 @@ async fn restored_database_awaits_a_decision() {
         }
     }
     deployment.workdir.json("user list");
-    let doctor = deployment.workdir.run(&format!("doctor --json {ANY_PORTS}"));
+    let doctor = deployment
+        .workdir
+        .run(&format!("doctor --json {ANY_PORTS}"));
     let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
-    let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "restore").unwrap();
-    assert_eq!((&check["verdict"], doctor.status.code()), (&json!("wrong"), Some(1)));
+    let check = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|check| check["name"] == "restore")
+        .unwrap();
+    assert_eq!(
+        (&check["verdict"], doctor.status.code()),
+        (&json!("wrong"), Some(1))
+    );
 
-    assert_eq!(deployment.workdir.json("restore --decide --keep-access"), json!({"accessKept": true}));
+    assert_eq!(
+        deployment.workdir.json("restore --decide --keep-access"),
+        json!({"accessKept": true})
+    );
     deployment.serve();
     assert_eq!(deployment.read_status(&key, &connection).await, 200);
     // A database that is replaced under a running service.
     let ops = text(&deployment.service.as_ref().unwrap().0.json(), "opsUrl").to_owned();
     assert_eq!(get(&format!("{ops}/ready"), None).await.0, 200);
-    execute(&deployment.url, "UPDATE database_origin SET origin = 'copy'", "").await;
+    execute(
+        &deployment.url,
+        "UPDATE database_origin SET origin = 'copy'",
+        "",
+    )
+    .await;
     let (status, body) = get(&format!("{ops}/ready"), None).await;
     assert_eq!(status, 503);
-    assert!(text(&body, "database").contains("restored from a backup"), "{body}");
+    assert!(
+        text(&body, "database").contains("restored from a backup"),
+        "{body}"
+    );
     deployment.stop();
 
     deployment.copy_backup_in_place();
     let cut = deployment.workdir.json("restore --decide");
-    assert_eq!((&cut["accessKept"], &cut["cut"]["keysRevoked"]), (&json!(false), &json!(1)));
+    assert_eq!(
+        (&cut["accessKept"], &cut["cut"]["keysRevoked"]),
+        (&json!(false), &json!(1))
+    );
     deployment.serve();
     assert_eq!(deployment.read_status(&key, &connection).await, 401);
     deployment.stop();
@@ -388,16 +531,33 @@ async fn commands_are_in_the_audit() {
     let workdir = &deployment.workdir;
     let (first, endpoint) = (workdir.json("key list"), workdir.json("webhook list"));
     let (first, endpoint) = (text(&first[0], "id"), text(&endpoint[0], "id"));
-    let rotated: Value = serde_json::from_slice(&workdir.run("key rotate first --json").stdout).unwrap();
-    assert_eq!((text(&rotated, "oldKeyId"), rotated["oldKeyExpiresAt"].is_string()), (first, true));
+    let rotated: Value =
+        serde_json::from_slice(&workdir.run("key rotate first --json").stdout).unwrap();
+    assert_eq!(
+        (
+            text(&rotated, "oldKeyId"),
+            rotated["oldKeyExpiresAt"].is_string()
+        ),
+        (first, true)
+    );
     let output = workdir.run("key rotate first");
-    assert!(errors(&output).contains("2 active keys have the name first"), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("2 active keys have the name first"),
+        "{}",
+        errors(&output)
+    );
     let output = workdir.run(&format!("key rotate {}", text(&rotated, "id")));
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("works until ") && told.contains("bellbird key revoke "), "{told}");
+    assert!(
+        told.contains("works until ") && told.contains("bellbird key revoke "),
+        "{told}"
+    );
     // Two of three are being replaced.
     workdir.json(&format!("key revoke {first}"));
-    assert_eq!(text(&workdir.json("key revoke first"), "id"), text(&rotated, "id"));
+    assert_eq!(
+        text(&workdir.json("key revoke first"), "id"),
+        text(&rotated, "id")
+    );
     workdir.json(&format!("webhook set {endpoint} --events trades.synced"));
     workdir.json(&format!("webhook disable {endpoint}"));
     workdir.json(&format!("webhook enable {endpoint}"));
@@ -405,7 +565,10 @@ async fn commands_are_in_the_audit() {
     workdir.json(&format!("webhook remove {endpoint}"));
     workdir.json("console forget-identity --user anna@example.com");
     workdir.json("simplefin revoke --user anna@example.com");
-    workdir.json(&format!("operator-key revoke {}", text(&workdir.json("operator-key list")[0], "id")));
+    workdir.json(&format!(
+        "operator-key revoke {}",
+        text(&workdir.json("operator-key list")[0], "id")
+    ));
     workdir.json("user set anna@example.com --no-operator");
     workdir.json("user set anna@example.com --plan developer");
     workdir.json("secrets rotate");
@@ -452,7 +615,11 @@ async fn commands_are_in_the_audit() {
     );
     let me = Command::new("id").arg("-un").output().unwrap().stdout;
     let me = String::from_utf8(me).unwrap();
-    assert!(rows.iter().all(|row| row["actor"] == json!({"kind": "command", "id": me.trim()})), "{audit}");
+    assert!(
+        rows.iter()
+            .all(|row| row["actor"] == json!({"kind": "command", "id": me.trim()})),
+        "{audit}"
+    );
 }
 
 #[tokio::test]
@@ -461,15 +628,25 @@ async fn newest_backups_of_a_folder_are_kept() {
     deployment.add_user("anna@example.com");
     let folder = deployment.workdir.folder.path().join("backups");
     fs::create_dir(&folder).unwrap();
-    let old = ["bellbird-20260101T000000Z.db", "bellbird-20260102T000000Z.db", "bellbird-20260103T000000Z.db"];
-    let others = ["bellbird-2026-01-01.db", "bellbird-20260101T000000Z.db.old", "notes.txt"];
+    let old = [
+        "bellbird-20260101T000000Z.db",
+        "bellbird-20260102T000000Z.db",
+        "bellbird-20260103T000000Z.db",
+    ];
+    let others = [
+        "bellbird-2026-01-01.db",
+        "bellbird-20260101T000000Z.db.old",
+        "notes.txt",
+    ];
     for name in old.iter().chain(&others) {
         fs::write(folder.join(name), "").unwrap();
     }
     let printed = deployment.workdir.json("backup --keep 2 backups");
     assert_eq!(printed["deleted"], json!(old[..2]));
-    let mut left: Vec<_> =
-        fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut left: Vec<_> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     left.retain(|name| !others.contains(&name.as_str()));
     left.sort();
     assert_eq!((left.len(), left[0].as_str()), (2, old[2]));
@@ -478,8 +655,16 @@ async fn newest_backups_of_a_folder_are_kept() {
     deployment.serve();
     let ops = text(&deployment.service.as_ref().unwrap().0.json(), "opsUrl").to_owned();
     let age = loop {
-        let metrics = reqwest::get(format!("{ops}/metrics")).await.unwrap().text().await.unwrap();
-        if let Some(age) = metrics.lines().find_map(|line| line.strip_prefix("bellbird_backup_age_seconds ")) {
+        let metrics = reqwest::get(format!("{ops}/metrics"))
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap();
+        if let Some(age) = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("bellbird_backup_age_seconds "))
+        {
             break age.parse::<u64>().unwrap();
         }
     };
@@ -494,22 +679,54 @@ async fn restore_fails_without_a_change() {
     let workdir = &mut deployment.workdir;
     workdir.json("backup backup.db");
     fs::write(workdir.folder.path().join("text.db"), "no database").unwrap();
-    assert!(workdir.error("backup backup.db", 1).contains("backup.db exists already, and nothing is overwritten"));
-    assert!(workdir.error("restore text.db", 1).contains("text.db: not a SQLite database"));
-    assert!(workdir.error("restore deployment.db", 1).contains("the database itself"));
+    assert!(
+        workdir
+            .error("backup backup.db", 1)
+            .contains("backup.db exists already, and nothing is overwritten")
+    );
+    assert!(
+        workdir
+            .error("restore text.db", 1)
+            .contains("text.db: not a SQLite database")
+    );
+    assert!(
+        workdir
+            .error("restore deployment.db", 1)
+            .contains("the database itself")
+    );
     let lock = bellbird_storage::ServiceLock::acquire(&deployment.url).unwrap();
     let error = workdir.error("restore backup.db", 1);
-    assert!(error.contains("a Bellbird service runs on") && error.contains("deployment.db: stop it first"), "{error}");
+    assert!(
+        error.contains("a Bellbird service runs on")
+            && error.contains("deployment.db: stop it first"),
+        "{error}"
+    );
     drop(lock);
-    for line in ["restore", "restore backup.db --decide", "restore --keep-access", "restore backup.db --yes", "backup"]
-    {
+    for line in [
+        "restore",
+        "restore backup.db --decide",
+        "restore --keep-access",
+        "restore backup.db --yes",
+        "backup",
+    ] {
         let error = workdir.error(line, 2);
         assert!(error.contains("Usage: bellbird "), "{error}");
     }
-    let mut names: Vec<_> =
-        fs::read_dir(workdir.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut names: Vec<_> = fs::read_dir(workdir.folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     names.sort();
-    assert_eq!(names, ["backup.db", "deployment.db", "deployment.db-lock", "deployment.db-open", "text.db"]);
+    assert_eq!(
+        names,
+        [
+            "backup.db",
+            "deployment.db",
+            "deployment.db-lock",
+            "deployment.db-open",
+            "text.db"
+        ]
+    );
     // A database that cannot be read is replaced as well.
     fs::write(workdir.folder.path().join("deployment.db"), "damaged").unwrap();
     let printed = workdir.json("restore backup.db");

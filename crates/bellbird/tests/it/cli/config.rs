@@ -15,7 +15,10 @@ fn from_file(text: &str) -> Sources {
     (text, std::process::id(), std::thread::current().id()).hash(&mut hasher);
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{:x}.toml", hasher.finish()));
     std::fs::write(&path, text).unwrap();
-    Sources { file: Some(path), ..Sources::default() }
+    Sources {
+        file: Some(path),
+        ..Sources::default()
+    }
 }
 
 fn with_variable(mut sources: Sources, name: &str, value: &str) -> Sources {
@@ -44,25 +47,63 @@ fn schedule(delays: &[u64]) -> Schedule {
 fn nothing_set_gives_the_documented_defaults() {
     let settings = Settings::load(&from_file("")).unwrap();
     assert_eq!(
-        (settings.database.url.expose_secret(), settings.database.postgres.pool_size),
+        (
+            settings.database.url.expose_secret(),
+            settings.database.postgres.pool_size
+        ),
         ("sqlite:bellbird.db", 16)
     );
     assert_eq!(settings.api.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(settings.console.listen.to_string(), "127.0.0.1:8081");
     assert_eq!(settings.ops_listen.to_string(), "127.0.0.1:9090");
-    assert_eq!((settings.reads.deadline, settings.reads.row_cap), (seconds(25), 5000));
-    assert_eq!((settings.provider_timeout, settings.caches.balances_cache), (seconds(20), seconds(300)));
-    assert_eq!((settings.caches.holdings_cache, settings.caches.trades_cache), (seconds(600), seconds(600)));
+    assert_eq!(
+        (settings.reads.deadline, settings.reads.row_cap),
+        (seconds(25), 5000)
+    );
+    assert_eq!(
+        (settings.provider_timeout, settings.caches.balances_cache),
+        (seconds(20), seconds(300))
+    );
+    assert_eq!(
+        (settings.caches.holdings_cache, settings.caches.trades_cache),
+        (seconds(600), seconds(600))
+    );
     let limits = &settings.access;
-    assert_eq!((limits.metadata_per_minute, limits.balances_per_minute, limits.live_per_minute), (60, 30, 30));
-    assert_eq!((limits.live_in_flight, limits.provider_calls_per_minute), (4, 300));
+    assert_eq!(
+        (
+            limits.metadata_per_minute,
+            limits.balances_per_minute,
+            limits.live_per_minute
+        ),
+        (60, 30, 30)
+    );
+    assert_eq!(
+        (limits.live_in_flight, limits.provider_calls_per_minute),
+        (4, 300)
+    );
     assert_eq!(settings.pages.failed_auth_per_minute, 60);
     let sync = &settings.sync;
-    assert_eq!((sync.enabled, sync.interval, sync.notify_initial), (true, seconds(21_600), true));
-    assert_eq!((sync.overlap, sync.first), (seconds(7 * 86_400), seconds(30 * 86_400)));
+    assert_eq!(
+        (sync.enabled, sync.interval, sync.notify_initial),
+        (true, seconds(21_600), true)
+    );
+    assert_eq!(
+        (sync.overlap, sync.first),
+        (seconds(7 * 86_400), seconds(30 * 86_400))
+    );
     let webhooks = &settings.webhooks;
-    assert_eq!((webhooks.rules.allow_loopback, webhooks.timeout, webhooks.chunk_rows), (false, seconds(15), 500));
-    assert_eq!(webhooks.schedule, schedule(&[0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600]));
+    assert_eq!(
+        (
+            webhooks.rules.allow_loopback,
+            webhooks.timeout,
+            webhooks.chunk_rows
+        ),
+        (false, seconds(15), 500)
+    );
+    assert_eq!(
+        webhooks.schedule,
+        schedule(&[0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600])
+    );
     assert!(settings.access.trusted_proxies.is_empty() && settings.access.cors_origins.is_empty());
     assert!(settings.return_origins.is_empty());
     assert!(settings.origins.is_empty());
@@ -70,26 +111,46 @@ fn nothing_set_gives_the_documented_defaults() {
 
 #[test]
 fn flag_beats_variable_beats_file() {
-    let file = from_file("[api]\nlisten = \"127.0.0.1:1\"\n[ops]\nlisten = \"127.0.0.1:2\"\n[log]\nlevel = \"warn\"\n");
+    let file = from_file(
+        "[api]\nlisten = \"127.0.0.1:1\"\n[ops]\nlisten = \"127.0.0.1:2\"\n[log]\nlevel = \"warn\"\n",
+    );
     let mut sources = with_variable(file, "BELLBIRD_OPS__LISTEN", "127.0.0.1:3");
     sources = with_variable(sources, "BELLBIRD_LOG__LEVEL", "debug");
-    sources.flags.push(Flag { name: "--log-level", setting: "log.level", value: "trace".to_owned() });
+    sources.flags.push(Flag {
+        name: "--log-level",
+        setting: "log.level",
+        value: "trace".to_owned(),
+    });
     let settings = Settings::load(&sources).unwrap();
     assert_eq!(settings.api.listen.port(), 1);
     assert_eq!(settings.ops_listen.port(), 3);
     assert_eq!(settings.log.level, LogLevel::Trace);
-    assert_eq!(settings.origin("ops.listen").unwrap().to_string(), "the environment variable BELLBIRD_OPS__LISTEN");
+    assert_eq!(
+        settings.origin("ops.listen").unwrap().to_string(),
+        "the environment variable BELLBIRD_OPS__LISTEN"
+    );
     assert!(settings.origin("console.listen").is_none());
 }
 
 #[test]
 fn booleans_and_number_lists_are_parsed() {
     let load = |text: &str| Settings::load(&from_file(text)).unwrap();
-    let settings = load("[sync]\nenabled = false\n[webhooks]\nallow_loopback = true\nattempt_delays_seconds = [0, 7]");
+    let settings = load(
+        "[sync]\nenabled = false\n[webhooks]\nallow_loopback = true\nattempt_delays_seconds = [0, 7]",
+    );
     assert!(!settings.sync.enabled && settings.webhooks.rules.allow_loopback);
     assert_eq!(settings.webhooks.schedule, schedule(&[0, 7]));
-    assert_eq!(load("[webhooks]\nattempt_delays_seconds = [30, 31]").webhooks.schedule, schedule(&[30, 31]));
-    let sources = with_variable(from_file(""), "BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", "0, 1,2");
+    assert_eq!(
+        load("[webhooks]\nattempt_delays_seconds = [30, 31]")
+            .webhooks
+            .schedule,
+        schedule(&[30, 31])
+    );
+    let sources = with_variable(
+        from_file(""),
+        "BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS",
+        "0, 1,2",
+    );
     let sources = with_variable(sources, "BELLBIRD_SYNC__ENABLED", "false");
     let settings = Settings::load(&sources).unwrap();
     assert_eq!(settings.webhooks.schedule, schedule(&[0, 1, 2]));
@@ -97,11 +158,26 @@ fn booleans_and_number_lists_are_parsed() {
     for (text, accepted) in [
         ("[sync]\nenabled = 1", "true or false"),
         ("[sync]\nenabled = \"yes\"", "true or false"),
-        ("[webhooks]\nattempt_delays_seconds = []", "1 to 20 whole numbers"),
-        ("[webhooks]\nattempt_delays_seconds = [1.5]", "1 to 20 whole numbers"),
-        ("[webhooks]\nattempt_delays_seconds = [-1]", "1 to 20 whole numbers"),
-        ("[webhooks]\nattempt_delays_seconds = [0, 9999999]", "1 to 20 whole numbers"),
-        ("[webhooks]\nattempt_delays_seconds = [31, 31]", "the first at most 30"),
+        (
+            "[webhooks]\nattempt_delays_seconds = []",
+            "1 to 20 whole numbers",
+        ),
+        (
+            "[webhooks]\nattempt_delays_seconds = [1.5]",
+            "1 to 20 whole numbers",
+        ),
+        (
+            "[webhooks]\nattempt_delays_seconds = [-1]",
+            "1 to 20 whole numbers",
+        ),
+        (
+            "[webhooks]\nattempt_delays_seconds = [0, 9999999]",
+            "1 to 20 whole numbers",
+        ),
+        (
+            "[webhooks]\nattempt_delays_seconds = [31, 31]",
+            "the first at most 30",
+        ),
         ("[webhooks]\nchunk_rows = 501", "from 1 to 500"),
     ] {
         assert!(error_of(&from_file(text)).contains(accepted), "{text}");
@@ -110,10 +186,25 @@ fn booleans_and_number_lists_are_parsed() {
 
 #[test]
 fn environment_values_stay_text() {
-    for secret in ["0123", "true", "1e3", "[a]", "\"quoted\"", "  blank  ", "a=b"] {
+    for secret in [
+        "0123",
+        "true",
+        "1e3",
+        "[a]",
+        "\"quoted\"",
+        "  blank  ",
+        "a=b",
+    ] {
         let sources = with_variable(from_file(""), "BELLBIRD_FISKIL__CLIENT_SECRET", secret);
-        let mut settings = Settings::load(&with_variable(sources, "BELLBIRD_FISKIL__CLIENT_ID", "0042")).unwrap();
-        let fiskil = settings.providers.section(&bellbird_providers::fiskil::DECLARATION);
+        let mut settings = Settings::load(&with_variable(
+            sources,
+            "BELLBIRD_FISKIL__CLIENT_ID",
+            "0042",
+        ))
+        .unwrap();
+        let fiskil = settings
+            .providers
+            .section(&bellbird_providers::fiskil::DECLARATION);
         assert_eq!(fiskil.get("client_secret"), Some(secret));
         assert_eq!(fiskil.get("client_id"), Some("0042"));
     }
@@ -121,17 +212,31 @@ fn environment_values_stay_text() {
 
 /// All settings that providers declare.
 fn provider_settings() -> impl Iterator<Item = (&'static Declaration, &'static Setting)> {
-    PROVIDERS.iter().flat_map(|provider| provider.settings.iter().map(move |setting| (*provider, setting)))
+    PROVIDERS.iter().flat_map(|provider| {
+        provider
+            .settings
+            .iter()
+            .map(move |setting| (*provider, setting))
+    })
 }
 
 #[test]
 fn every_provider_is_a_section_of_its_own() {
     let settings = Settings::names();
-    let mut names: Vec<_> = settings.iter().map(|name| name.split_once('.').unwrap().0).collect();
+    let mut names: Vec<_> = settings
+        .iter()
+        .map(|name| name.split_once('.').unwrap().0)
+        .collect();
     names.dedup();
     let after_secrets = names.iter().position(|name| *name == "secrets").unwrap() + 1;
-    let providers: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
-    assert_eq!(names[after_secrets..after_secrets + providers.len()], providers);
+    let providers: Vec<_> = PROVIDERS
+        .iter()
+        .map(|provider| provider.name.as_str())
+        .collect();
+    assert_eq!(
+        names[after_secrets..after_secrets + providers.len()],
+        providers
+    );
     let mut distinct = names.clone();
     distinct.sort_unstable();
     distinct.dedup();
@@ -142,19 +247,37 @@ fn every_provider_is_a_section_of_its_own() {
 fn provider_settings_are_read_from_every_source() {
     for (provider, setting) in provider_settings() {
         let (written, read, other) = match setting.form {
-            Form::Url(_) => ("https://a.example/v1/", "https://a.example/v1", "http://127.0.0.1:1"),
+            Form::Url(_) => (
+                "https://a.example/v1/",
+                "https://a.example/v1",
+                "http://127.0.0.1:1",
+            ),
             Form::Text | Form::Secret => ("from the file", "from the file", "0123"),
         };
         let (section, key) = (provider.name.as_str(), setting.name);
         let file = from_file(&format!("[{section}]\n{key} = \"{written}\"\n"));
         let mut settings = Settings::load(&file).unwrap();
-        assert_eq!(settings.providers.section(provider).get(key), Some(read), "{section}.{key}");
+        assert_eq!(
+            settings.providers.section(provider).get(key),
+            Some(read),
+            "{section}.{key}"
+        );
         let name = format!("{section}.{key}");
-        assert!(settings.origin(&name).unwrap().to_string().ends_with(", line 2"));
+        assert!(
+            settings
+                .origin(&name)
+                .unwrap()
+                .to_string()
+                .ends_with(", line 2")
+        );
 
         let variable = format!("BELLBIRD_{section}__{key}").to_ascii_uppercase();
         let mut settings = Settings::load(&with_variable(file, &variable, other)).unwrap();
-        assert_eq!(settings.providers.section(provider).get(key), Some(other), "{section}.{key}");
+        assert_eq!(
+            settings.providers.section(provider).get(key),
+            Some(other),
+            "{section}.{key}"
+        );
         let origin = settings.origin(&name).unwrap().to_string();
         assert_eq!(origin, format!("the environment variable {variable}"));
     }
@@ -164,20 +287,35 @@ fn provider_settings_are_read_from_every_source() {
 fn invalid_provider_setting_hides_secrets() {
     for (provider, setting) in provider_settings() {
         let name = format!("{}.{}", provider.name, setting.name);
-        let error = error_of(&from_file(&format!("[{}]\n{} = 98765\n", provider.name, setting.name)));
+        let error = error_of(&from_file(&format!(
+            "[{}]\n{} = 98765\n",
+            provider.name, setting.name
+        )));
         let message = match setting.form {
-            Form::Url(_) => " is `98765` in FILE, line 2: it must be a URL such as https://example.com, ",
+            Form::Url(_) => {
+                " is `98765` in FILE, line 2: it must be a URL such as https://example.com, "
+            }
             Form::Text => " is `98765` in FILE, line 2: it must be text, in quotes",
             Form::Secret => " in FILE, line 2: it must be text, in quotes",
         };
         assert!(error.starts_with(&format!("{name}{message}")), "{error}");
         if setting.form == Form::Secret {
-            let settings = from_file(&format!("[{}]\n{} = \"98765\"\n", provider.name, setting.name));
-            assert!(!format!("{:?}", Settings::load(&settings).unwrap()).contains("98765"), "{name}");
+            let settings = from_file(&format!(
+                "[{}]\n{} = \"98765\"\n",
+                provider.name, setting.name
+            ));
+            assert!(
+                !format!("{:?}", Settings::load(&settings).unwrap()).contains("98765"),
+                "{name}"
+            );
         }
     }
     for provider in PROVIDERS {
-        let known: Vec<_> = provider.settings.iter().map(|setting| setting.name).collect();
+        let known: Vec<_> = provider
+            .settings
+            .iter()
+            .map(|setting| setting.name)
+            .collect();
         let (name, known) = (provider.name, known.join(", "));
         assert_eq!(
             error_of(&from_file(&format!("[{name}]\nsecert = \"98765\"\n"))),
@@ -188,50 +326,115 @@ fn invalid_provider_setting_hides_secrets() {
 
 #[test]
 fn lists_come_from_the_file_and_from_commas() {
-    let file =
-        from_file("[api]\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\ncors_origins = [\"https://App.example\"]\n");
+    let file = from_file(
+        "[api]\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\ncors_origins = [\"https://App.example\"]\n",
+    );
     let settings = Settings::load(&file).unwrap();
-    assert_eq!(settings.access.trusted_proxies, ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap()));
+    assert_eq!(
+        settings.access.trusted_proxies,
+        ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap())
+    );
     assert_eq!(settings.access.cors_origins, ["https://app.example"]);
-    let settings = Settings::load(&with_variable(file, "BELLBIRD_API__TRUSTED_PROXIES", "192.0.2.1, ")).unwrap();
-    assert_eq!(settings.access.trusted_proxies, ["192.0.2.1".parse().unwrap()]);
+    let settings = Settings::load(&with_variable(
+        file,
+        "BELLBIRD_API__TRUSTED_PROXIES",
+        "192.0.2.1, ",
+    ))
+    .unwrap();
+    assert_eq!(
+        settings.access.trusted_proxies,
+        ["192.0.2.1".parse().unwrap()]
+    );
 }
 
-/// Whoever connects from there is believed about the client, so nobody takes a network over from the example.
+/// Whoever connects from there is believed about the client, so nobody takes a network over from
+/// the example.
 #[test]
 fn example_for_kubernetes_trusts_no_network() {
     let example = include_str!("../../../../../deploy/kubernetes/example/kustomization.yaml");
     let name = "BELLBIRD_API__TRUSTED_PROXIES";
     let (_, value) = example.split_once(&format!("- {name}=")).unwrap();
-    let error = error_of(&with_variable(Sources::default(), name, value.lines().next().unwrap()));
-    assert!(error.contains("api.trusted_proxies") && error.contains("CIDR"), "{error}");
+    let error = error_of(&with_variable(
+        Sources::default(),
+        name,
+        value.lines().next().unwrap(),
+    ));
+    assert!(
+        error.contains("api.trusted_proxies") && error.contains("CIDR"),
+        "{error}"
+    );
 }
 
 #[test]
 fn identity_provider_is_set_whole_or_not_at_all() {
     let load = |lines: &str| Settings::load(&from_file(&format!("[oidc]\n{lines}")));
     let rest = "client_id = \"bellbird\"\nclient_secret = \"98765\"\n";
-    for issuer in ["https://login.example/", "https://login.example/realms/home", "http://localhost:9000"] {
+    for issuer in [
+        "https://login.example/",
+        "https://login.example/realms/home",
+        "http://localhost:9000",
+    ] {
         let settings = load(&format!("issuer = \"{issuer}\"\n{rest}")).unwrap();
         assert!(!format!("{settings:?}").contains("98765"));
         let oidc = settings.pages.oidc.unwrap();
-        assert_eq!((oidc.issuer.as_str(), oidc.client_id.as_str(), oidc.create_users), (issuer, "bellbird", None));
+        assert_eq!(
+            (
+                oidc.issuer.as_str(),
+                oidc.client_id.as_str(),
+                oidc.create_users
+            ),
+            (issuer, "bellbird", None)
+        );
     }
     let path = secret_file("from-a-file\n");
-    let in_file = format!("issuer = \"https://login.example\"\nclient_id = \"b\"\nclient_secret_file = \"{path}\"");
-    assert_eq!(load(&in_file).unwrap().pages.oidc.unwrap().client_secret.expose_secret(), "from-a-file");
-    for issuer in ["http://login.example", "https://login.example/?a=b", "login.example", "https://u:p@login.example"] {
-        let error = load(&format!("issuer = \"{issuer}\"\n{rest}")).unwrap_err().to_string();
-        assert!(error.starts_with("oidc.issuer is ") && error.lines().count() == 1, "{error}");
+    let in_file = format!(
+        "issuer = \"https://login.example\"\nclient_id = \"b\"\nclient_secret_file = \"{path}\""
+    );
+    assert_eq!(
+        load(&in_file)
+            .unwrap()
+            .pages
+            .oidc
+            .unwrap()
+            .client_secret
+            .expose_secret(),
+        "from-a-file"
+    );
+    for issuer in [
+        "http://login.example",
+        "https://login.example/?a=b",
+        "login.example",
+        "https://u:p@login.example",
+    ] {
+        let error = load(&format!("issuer = \"{issuer}\"\n{rest}"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("oidc.issuer is ") && error.lines().count() == 1,
+            "{error}"
+        );
     }
-    for lines in [rest, "issuer = \"https://login.example\"\n", "create_users = \"saver\"\n"] {
+    for lines in [
+        rest,
+        "issuer = \"https://login.example\"\n",
+        "create_users = \"saver\"\n",
+    ] {
         let error = load(lines).unwrap_err().to_string();
-        assert_eq!(error, "oidc: issuer, client_id and client_secret belong together: set all three, or none");
+        assert_eq!(
+            error,
+            "oidc: issuer, client_id and client_secret belong together: set all three, or none"
+        );
     }
     assert!(load("create_users = \"\"\n").unwrap().pages.oidc.is_none());
-    let error =
-        load(&format!("issuer = \"https://login.example\"\n{rest}create_users = \"gold\"\n")).unwrap_err().to_string();
-    assert!(error.starts_with("oidc.create_users is `gold`") && error.contains("a plan: "), "{error}");
+    let error = load(&format!(
+        "issuer = \"https://login.example\"\n{rest}create_users = \"gold\"\n"
+    ))
+    .unwrap_err()
+    .to_string();
+    assert!(
+        error.starts_with("oidc.create_users is `gold`") && error.contains("a plan: "),
+        "{error}"
+    );
 }
 
 #[test]
@@ -252,7 +455,10 @@ fn error_names_setting_value_expectation_and_source() {
             "unknown setting `api.listne` in FILE, line 2: section api has listen, public_url, trusted_proxies, \
              cors_origins",
         ),
-        ("[reads]\nrow_cap = 0", "reads.row_cap is `0` in FILE, line 2: it must be a whole number from 1 to 1000000"),
+        (
+            "[reads]\nrow_cap = 0",
+            "reads.row_cap is `0` in FILE, line 2: it must be a whole number from 1 to 1000000",
+        ),
         (
             "[reads]\ndeadline_seconds = 0",
             "reads.deadline_seconds is `0` in FILE, line 2: it must be a whole number from 1 to 40",
@@ -269,7 +475,10 @@ fn error_names_setting_value_expectation_and_source() {
             "[log]\nlevel = \"loud\"",
             "log.level is `loud` in FILE, line 2: it must be error, warn, info, debug or trace",
         ),
-        ("[log]\nformat = \"xml\"", "log.format is `xml` in FILE, line 2: it must be auto, text or json"),
+        (
+            "[log]\nformat = \"xml\"",
+            "log.format is `xml` in FILE, line 2: it must be auto, text or json",
+        ),
         (
             "[api]\npublic_url = \"example.com\"",
             "api.public_url is `example.com` in FILE, line 2: it must be a URL such as https://example.com, \
@@ -291,7 +500,10 @@ fn error_names_setting_value_expectation_and_source() {
              https://app.example.com, as browsers write them: in lower case, without a path or default port, and http \
              only for this machine",
         ),
-        ("[fiskil]\nclient_id = 12", "fiskil.client_id is `12` in FILE, line 2: it must be text, in quotes"),
+        (
+            "[fiskil]\nclient_id = 12",
+            "fiskil.client_id is `12` in FILE, line 2: it must be text, in quotes",
+        ),
         (
             "[akahu]\nbase_url = \"akahu\"",
             "akahu.base_url is `akahu` in FILE, line 2: it must be a URL such as https://example.com, without \
@@ -305,21 +517,32 @@ fn error_names_setting_value_expectation_and_source() {
             "listen = \"x\"",
             "`listen` in FILE, line 1 is outside of a section: write it below [api] or [console] or [admin] or [ops]",
         ),
-        ("row_cap = 1", "`row_cap` in FILE, line 1 is outside of a section: write it below [reads]"),
+        (
+            "row_cap = 1",
+            "`row_cap` in FILE, line 1 is outside of a section: write it below [reads]",
+        ),
         (
             "[sync]\nfirst_days = 3651",
             "sync.first_days is `3651` in FILE, line 2: it must be a whole number from 1 to 3650",
         ),
-        ("[api", "FILE, line 1: invalid TOML: unclosed table, expected `]`"),
+        (
+            "[api",
+            "FILE, line 1: invalid TOML: unclosed table, expected `]`",
+        ),
     ];
     for (file, message) in cases {
         assert_eq!(error_of(&from_file(file)), message, "{file}");
     }
-    let providers: Vec<_> = PROVIDERS.iter().map(|provider| provider.name.as_str()).collect();
+    let providers: Vec<_> = PROVIDERS
+        .iter()
+        .map(|provider| provider.name.as_str())
+        .collect();
     let providers = providers.join(", ");
-    for (file, section) in
-        [("[cluster]\nurl = \"redis://x\"\nport = 1", "cluster"), ("[cluster]", "cluster"), ("api = 1", "api")]
-    {
+    for (file, section) in [
+        ("[cluster]\nurl = \"redis://x\"\nport = 1", "cluster"),
+        ("[cluster]", "cluster"),
+        ("api = 1", "api"),
+    ] {
         let message = format!(
             "unknown section `{section}` in FILE, line 1: the sections are database, api, console, oidc, admin, \
              ops, secrets, {providers}, reads, cache, limits, redis, sync, webhooks, log, traces"
@@ -330,16 +553,25 @@ fn error_names_setting_value_expectation_and_source() {
 
 #[test]
 fn all_errors_are_reported_together() {
-    let sources =
-        with_variable(from_file("[api]\nlisten = \"x\"\n[cache]\nballances = 1\n"), "BELLBIRD_LOG__LEVEL", "loud");
+    let sources = with_variable(
+        from_file("[api]\nlisten = \"x\"\n[cache]\nballances = 1\n"),
+        "BELLBIRD_LOG__LEVEL",
+        "loud",
+    );
     assert_eq!(error_of(&sources).lines().count(), 3);
 }
 
 #[test]
 fn an_error_never_shows_a_secret() {
     let cases = [
-        ("[fiskil]\nclient_secret = 98765", "fiskil.client_secret in FILE, line 2: it must be text, in quotes"),
-        ("[secrets]\nkey = 98765", "secrets.key in FILE, line 2: it must be text, in quotes"),
+        (
+            "[fiskil]\nclient_secret = 98765",
+            "fiskil.client_secret in FILE, line 2: it must be text, in quotes",
+        ),
+        (
+            "[secrets]\nkey = 98765",
+            "secrets.key in FILE, line 2: it must be text, in quotes",
+        ),
         (
             "[database]\nurl = \"mysql://me:98765@host/db\"",
             "database.url in FILE, line 2: it must be `sqlite:` and a path, or \
@@ -367,7 +599,15 @@ fn secret_file(secret: &str) -> String {
 fn secrets_are_read_from_files() {
     let postgres = "postgres://me:from-a-file@localhost/db";
     let mut secrets: Vec<_> = Settings::secret_names();
-    assert_eq!(secrets[..4], ["database.url", "console.smtp_url", "oidc.client_secret", "secrets.key"]);
+    assert_eq!(
+        secrets[..4],
+        [
+            "database.url",
+            "console.smtp_url",
+            "oidc.client_secret",
+            "secrets.key"
+        ]
+    );
     // Those that can be set alone, to anything.
     secrets.drain(..3);
     for name in &secrets {
@@ -376,23 +616,52 @@ fn secrets_are_read_from_files() {
         let in_file = from_file(&format!("[{section}]\n{key}_file = \"{path}\"\n"));
         let variable = format!("BELLBIRD_{section}__{key}_FILE").to_ascii_uppercase();
         // A variable overrides the file, also where one of them names a file.
-        let overridden = with_variable(from_file(&format!("[{section}]\n{key} = \"old\"\n")), &variable, &path);
+        let overridden = with_variable(
+            from_file(&format!("[{section}]\n{key} = \"old\"\n")),
+            &variable,
+            &path,
+        );
         for sources in [in_file, overridden] {
             let mut settings = Settings::load(&sources).unwrap();
-            let value = match PROVIDERS.iter().find(|provider| provider.name.as_str() == section) {
-                Some(provider) => settings.providers.section(provider).get(key).map(str::to_owned),
+            let value = match PROVIDERS
+                .iter()
+                .find(|provider| provider.name.as_str() == section)
+            {
+                Some(provider) => settings
+                    .providers
+                    .section(provider)
+                    .get(key)
+                    .map(str::to_owned),
                 None => {
                     let of_store = settings.shared_store.as_ref().map(|of_store| &of_store.url);
-                    let secret = if section == "redis" { of_store } else { settings.master_keys.as_ref() };
+                    let secret = if section == "redis" {
+                        of_store
+                    } else {
+                        settings.master_keys.as_ref()
+                    };
                     secret.map(|secret| secret.expose_secret().to_owned())
                 }
             };
             assert_eq!(value.as_deref(), Some("from-a-file"), "{name}");
-            assert_eq!(settings.origin(name).unwrap().to_string(), format!("the file {path}"));
+            assert_eq!(
+                settings.origin(name).unwrap().to_string(),
+                format!("the file {path}")
+            );
         }
     }
-    let sources = with_variable(from_file(""), "BELLBIRD_DATABASE__URL_FILE", &secret_file(postgres));
-    assert_eq!(Settings::load(&sources).unwrap().database.url.expose_secret(), postgres);
+    let sources = with_variable(
+        from_file(""),
+        "BELLBIRD_DATABASE__URL_FILE",
+        &secret_file(postgres),
+    );
+    assert_eq!(
+        Settings::load(&sources)
+            .unwrap()
+            .database
+            .url
+            .expose_secret(),
+        postgres
+    );
 }
 
 #[test]
@@ -406,14 +675,27 @@ fn errors_of_secret_files_name_the_file() {
         "secrets.key_file in FILE, line 2: it must be the path of a file, in quotes"
     );
     assert_eq!(
-        error_of(&from_file("[secrets]\nkey = \"a\"\nkey_file = \"Cargo.toml\"")),
+        error_of(&from_file(
+            "[secrets]\nkey = \"a\"\nkey_file = \"Cargo.toml\""
+        )),
         "secrets.key and secrets.key_file are both set, in FILE, line 2 and in FILE, line 3: remove one"
     );
     let path = secret_file("mysql://me:98765@host/db");
-    let error = error_of(&with_variable(from_file(""), "BELLBIRD_DATABASE__URL_FILE", &path));
-    assert!(error.starts_with(&format!("database.url in the file {path}: ")) && !error.contains("98765"), "{error}");
+    let error = error_of(&with_variable(
+        from_file(""),
+        "BELLBIRD_DATABASE__URL_FILE",
+        &path,
+    ));
+    assert!(
+        error.starts_with(&format!("database.url in the file {path}: "))
+            && !error.contains("98765"),
+        "{error}"
+    );
     let error = error_of(&from_file("[log]\nlevel_file = \"Cargo.toml\""));
-    assert!(error.starts_with("unknown setting `log.level_file`"), "only secrets: {error}");
+    assert!(
+        error.starts_with("unknown setting `log.level_file`"),
+        "only secrets: {error}"
+    );
 }
 
 #[test]
@@ -429,34 +711,63 @@ fn provider_is_called_in_plain_text_on_this_machine_only() {
         ("http://192.168.1.2", false),
         ("http://0.0.0.0", false),
     ] {
-        for (provider, setting) in provider_settings().filter(|(_, setting)| matches!(setting.form, Form::Url(_))) {
-            let file = from_file(&format!("[{}]\n{} = \"{url}\"\n", provider.name, setting.name));
-            assert_eq!(Settings::load(&file).is_ok(), is_accepted, "{}.{} = {url}", provider.name, setting.name);
+        for (provider, setting) in
+            provider_settings().filter(|(_, setting)| matches!(setting.form, Form::Url(_)))
+        {
+            let file = from_file(&format!(
+                "[{}]\n{} = \"{url}\"\n",
+                provider.name, setting.name
+            ));
+            assert_eq!(
+                Settings::load(&file).is_ok(),
+                is_accepted,
+                "{}.{} = {url}",
+                provider.name,
+                setting.name
+            );
         }
     }
 }
 
 #[test]
 fn unknown_variable_is_rejected_with_a_hint() {
-    let error = error_of(&with_variable(Sources::default(), "BELLBIRD_API__LISTNE", "x"));
+    let error = error_of(&with_variable(
+        Sources::default(),
+        "BELLBIRD_API__LISTNE",
+        "x",
+    ));
     assert_eq!(
         error,
         "unknown setting `api.listne` in the environment variable BELLBIRD_API__LISTNE: section api has listen, \
          public_url, trusted_proxies, cors_origins"
     );
-    let error = error_of(&with_variable(Sources::default(), "BELLBIRD_API_LISTEN", "x"));
+    let error = error_of(&with_variable(
+        Sources::default(),
+        "BELLBIRD_API_LISTEN",
+        "x",
+    ));
     assert_eq!(
         error,
         "unknown environment variable BELLBIRD_API_LISTEN: api.listen is BELLBIRD_API__LISTEN, with two underscores"
     );
     // A container platform sets variables of this form by itself.
-    assert!(Settings::load(&with_variable(Sources::default(), "BELLBIRD_SERVICE_HOST", "x")).is_ok());
+    assert!(
+        Settings::load(&with_variable(
+            Sources::default(),
+            "BELLBIRD_SERVICE_HOST",
+            "x"
+        ))
+        .is_ok()
+    );
 }
 
 #[test]
 fn empty_variable_unsets_an_optional_setting() {
     let file = from_file("[api]\npublic_url = \"https://a.example/\"\n");
-    assert_eq!(Settings::load(&file).unwrap().api.public_url.as_deref(), Some("https://a.example"));
+    assert_eq!(
+        Settings::load(&file).unwrap().api.public_url.as_deref(),
+        Some("https://a.example")
+    );
     let settings = Settings::load(&with_variable(file, "BELLBIRD_API__PUBLIC_URL", "")).unwrap();
     assert_eq!(settings.api.public_url, None);
 }
@@ -467,18 +778,27 @@ fn operator_name_is_one_short_line() {
         let file = from_file(&format!("[console]\noperator_name = \"{value}\"\n"));
         Settings::load(&file).map(|settings| settings.pages.operator_name)
     };
-    assert_eq!(name(" Māori & <Sons> ").unwrap().as_deref(), Some("Māori & <Sons>"));
+    assert_eq!(
+        name(" Māori & <Sons> ").unwrap().as_deref(),
+        Some("Māori & <Sons>")
+    );
     assert_eq!(name("  ").unwrap(), None);
     assert_eq!(name(&"ā".repeat(60)).unwrap(), Some("ā".repeat(60)));
     for wrong in ["a".repeat(61), "two\\nlines".to_owned()] {
         let error = name(&wrong).unwrap_err().to_string();
-        assert!(error.contains("at most 60 characters, on one line"), "{error}");
+        assert!(
+            error.contains("at most 60 characters, on one line"),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn named_file_must_exist() {
-    let sources = Sources { file: Some("/nowhere/bellbird.toml".into()), ..Sources::default() };
+    let sources = Sources {
+        file: Some("/nowhere/bellbird.toml".into()),
+        ..Sources::default()
+    };
     assert!(error_of(&sources).starts_with("the settings file FILE cannot be read: No such file"));
 }
 
@@ -489,7 +809,9 @@ const NO_DEFAULT: &str = "# No default; for example:";
 fn load_example(is_uncommented: impl Fn(&str) -> bool) -> Settings {
     let mut previous = "";
     let lines = EXAMPLE.lines().map(|line| {
-        let setting = line.strip_prefix('#').filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
+        let setting = line
+            .strip_prefix('#')
+            .filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
         let shown = setting.filter(|_| is_uncommented(previous)).unwrap_or(line);
         previous = line;
         format!("{shown}\n")
@@ -521,15 +843,25 @@ fn the_example_file_documents_every_setting() {
 #[test]
 fn the_example_file_has_the_defaults() {
     let mut documented = load_example(|previous| previous != NO_DEFAULT);
-    let set: Vec<_> = std::mem::take(&mut documented.origins).into_keys().collect();
+    let set: Vec<_> = std::mem::take(&mut documented.origins)
+        .into_keys()
+        .collect();
     let mut defaults = Settings::load(&from_file("")).unwrap();
-    assert_eq!(documented.database.url.expose_secret(), defaults.database.url.expose_secret());
+    assert_eq!(
+        documented.database.url.expose_secret(),
+        defaults.database.url.expose_secret()
+    );
     for (provider, setting) in provider_settings() {
         let default = match setting.form {
             Form::Url(default) => Some(default),
             Form::Text | Form::Secret => None,
         };
-        assert_eq!(documented.providers.section(provider).get(setting.name), default, "{}", provider.name);
+        assert_eq!(
+            documented.providers.section(provider).get(setting.name),
+            default,
+            "{}",
+            provider.name
+        );
     }
     // The defaults of the providers are in the registry.
     documented.providers = ProviderSettings::default();
@@ -539,7 +871,11 @@ fn the_example_file_has_the_defaults() {
     (documented.effective, defaults.effective) = Default::default();
     assert_eq!(format!("{documented:?}"), format!("{defaults:?}"));
 
-    let is_provider = |name: &str| PROVIDERS.iter().any(|provider| name.starts_with(provider.name.as_str()));
+    let is_provider = |name: &str| {
+        PROVIDERS
+            .iter()
+            .any(|provider| name.starts_with(provider.name.as_str()))
+    };
     let mut names = Settings::names();
     names.retain(|name| !set.contains(name) && !is_provider(name));
     assert_eq!(

@@ -15,15 +15,32 @@ fn doctor_reports_failures() {
     let free = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
     let verdicts = |workdir: &Workdir, code: i32| {
         let output = workdir.run(&format!("doctor --json {free}"));
-        assert_eq!(output.status.code(), Some(code), "{}", String::from_utf8_lossy(&output.stdout));
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(report["ok"], json!(code == 0));
-        let wrong = report["checks"].as_array().unwrap().iter().filter(|check| check["verdict"] == "wrong");
-        wrong.map(|check| check["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        let wrong = report["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|check| check["verdict"] == "wrong");
+        wrong
+            .map(|check| check["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(verdicts(&workdir, 1), ["secrets.key", "database"]);
-    assert!(workdir.folder.path().read_dir().unwrap().next().is_none(), "the doctor created a file");
-    workdir.set("BELLBIRD_SECRETS__KEY", "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    assert!(
+        workdir.folder.path().read_dir().unwrap().next().is_none(),
+        "the doctor created a file"
+    );
+    workdir.set(
+        "BELLBIRD_SECRETS__KEY",
+        "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+    );
     workdir.json("migrate");
     assert_eq!(verdicts(&workdir, 0), [""; 0]);
     let shown = workdir.text(&format!("doctor {free}"));
@@ -36,22 +53,36 @@ fn doctor_reports_failures() {
     assert_eq!(verdicts(&workdir, 1), ["fiskil"]);
     workdir.set("BELLBIRD_READS__ROW_CAP", "0");
     assert_eq!(verdicts(&workdir, 1), ["settings"]);
-    let report: Value = serde_json::from_slice(&workdir.run(&format!("doctor --json {free}")).stdout).unwrap();
-    assert_eq!(report["error"]["message"], format!("settings: {}", text(&report["checks"][0], "detail")));
+    let report: Value =
+        serde_json::from_slice(&workdir.run(&format!("doctor --json {free}")).stdout).unwrap();
+    assert_eq!(
+        report["error"]["message"],
+        format!("settings: {}", text(&report["checks"][0], "detail"))
+    );
 }
 
 #[test]
 fn doctor_names_the_settings_file_and_notes_odd_settings() {
     let mut workdir = Workdir::migrated();
-    workdir.set("BELLBIRD_SECRETS__KEY", "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
+    workdir.set(
+        "BELLBIRD_SECRETS__KEY",
+        "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+    );
     let file = workdir.path().join("bellbird.toml");
     let toml = "[reads]\ndeadline_seconds = 5\n[fiskil]\nclient_id = \"...\"\nclient_secret = \"s3cret\"\n\
                 base_url = \"http://127.0.0.1:1\"\n";
     std::fs::write(&file, toml).unwrap();
     let free = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
-    let report: Value = serde_json::from_slice(&workdir.run(&format!("doctor --json {free}")).stdout).unwrap();
-    let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "settings");
-    let details: Vec<_> = checks.map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail"))).collect();
+    let report: Value =
+        serde_json::from_slice(&workdir.run(&format!("doctor --json {free}")).stdout).unwrap();
+    let checks = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|check| check["name"] == "settings");
+    let details: Vec<_> = checks
+        .map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail")))
+        .collect();
     assert_eq!(
         details,
         [
@@ -62,7 +93,12 @@ fn doctor_names_the_settings_file_and_notes_odd_settings() {
             "note fiskil.client_id looks like a placeholder: set what Fiskil issued to you".to_owned(),
         ]
     );
-    let linking = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "linking").unwrap();
+    let linking = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|check| check["name"] == "linking")
+        .unwrap();
     assert_eq!(text(linking, "verdict"), "note", "{linking}");
 }
 
@@ -74,7 +110,11 @@ fn doctor_notes_files_that_others_may_open() {
     let mut workdir = Workdir::new();
     let key = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
     std::fs::write(workdir.folder.path().join("key"), format!("{key}\n")).unwrap();
-    std::fs::write(workdir.folder.path().join("bellbird.toml"), "[fiskil]\nwebhook_secret = \"x\"\n").unwrap();
+    std::fs::write(
+        workdir.folder.path().join("bellbird.toml"),
+        "[fiskil]\nwebhook_secret = \"x\"\n",
+    )
+    .unwrap();
     workdir.set("BELLBIRD_SECRETS__KEY_FILE", "key");
     workdir.json("migrate");
     let files = ["bellbird.db", "bellbird.toml", "key"];
@@ -83,16 +123,29 @@ fn doctor_notes_files_that_others_may_open() {
         std::fs::set_permissions(workdir.folder.path().join(file), permissions).unwrap();
     };
     let report = || {
-        let report =
-            workdir.json("doctor --api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0");
-        let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "files");
-        checks.map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail"))).collect::<Vec<_>>()
+        let report = workdir.json(
+            "doctor --api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0",
+        );
+        let checks = report["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|check| check["name"] == "files");
+        checks
+            .map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail")))
+            .collect::<Vec<_>>()
     };
     files.iter().for_each(|file| set_mode(file, 0o640));
-    assert_eq!(report(), ["ok database, settings and keys are closed to other users of this machine"]);
+    assert_eq!(
+        report(),
+        ["ok database, settings and keys are closed to other users of this machine"]
+    );
     files.iter().for_each(|file| set_mode(file, 0o644));
     for (file, note) in files.iter().zip(report()) {
-        assert!(note.starts_with("note ") && note.contains(&format!("{file} (mode 0644)")), "{note}");
+        assert!(
+            note.starts_with("note ") && note.contains(&format!("{file} (mode 0644)")),
+            "{note}"
+        );
     }
     assert_eq!(report().len(), files.len());
 }
@@ -101,12 +154,27 @@ fn doctor_notes_files_that_others_may_open() {
 #[test]
 fn doctor_notes_a_database_without_tls() {
     let mut workdir = Workdir::new();
-    for (parameters, is_noted) in [("", false), ("?sslmode=prefer", true), ("?sslmode=disable", true)] {
-        workdir.set("BELLBIRD_DATABASE__URL", &format!("postgres://me:x@0.0.0.0:1/db{parameters}"));
+    for (parameters, is_noted) in [
+        ("", false),
+        ("?sslmode=prefer", true),
+        ("?sslmode=disable", true),
+    ] {
+        workdir.set(
+            "BELLBIRD_DATABASE__URL",
+            &format!("postgres://me:x@0.0.0.0:1/db{parameters}"),
+        );
         let output = workdir.run("doctor --json --api-listen 127.0.0.1:0");
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let notes = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "database TLS");
-        assert_eq!(notes.count(), usize::from(is_noted), "{parameters}: {report}");
+        let notes = report["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|check| check["name"] == "database TLS");
+        assert_eq!(
+            notes.count(),
+            usize::from(is_noted),
+            "{parameters}: {report}"
+        );
     }
 }
 
@@ -117,7 +185,12 @@ fn doctor_notices_a_service_on_another_database() {
     own.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     other.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     let service = RunningCommand::start(&own, &format!("serve --json {ANY_PORTS}"));
-    let address = |url: &str| text(&service.json(), url).strip_prefix("http://").unwrap().to_owned();
+    let address = |url: &str| {
+        text(&service.json(), url)
+            .strip_prefix("http://")
+            .unwrap()
+            .to_owned()
+    };
     let (api, console, ops) = (address("apiUrl"), address("consoleUrl"), address("opsUrl"));
     let verdicts = |workdir: &Workdir, api: &str| {
         let listen = format!("--api-listen {api} --console-listen {console} --ops-listen {ops}");
@@ -125,14 +198,31 @@ fn doctor_notices_a_service_on_another_database() {
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         let checks = report["checks"].as_array().unwrap().iter();
         let ports = checks.filter(|check| text(check, "name").ends_with(".listen"));
-        ports.map(|check| (text(check, "verdict").to_owned(), text(check, "detail").to_owned())).collect::<Vec<_>>()
+        ports
+            .map(|check| {
+                (
+                    text(check, "verdict").to_owned(),
+                    text(check, "detail").to_owned(),
+                )
+            })
+            .collect::<Vec<_>>()
     };
-    let expected = |address: &str| ("ok".to_owned(), format!("{address} is in use; expected while the service runs"));
+    let expected = |address: &str| {
+        (
+            "ok".to_owned(),
+            format!("{address} is in use; expected while the service runs"),
+        )
+    };
     let foreign = |address: &str| {
         let why = "but no instance of this database runs on this machine: another program has it";
         ("wrong".to_owned(), format!("{address} is in use, {why}"))
     };
-    let database = |workdir: &Workdir| format!("the SQLite database {}", workdir.path().join("bellbird.db").display());
+    let database = |workdir: &Workdir| {
+        format!(
+            "the SQLite database {}",
+            workdir.path().join("bellbird.db").display()
+        )
+    };
     let wrong = |address: &str| {
         let detail = format!(
             "the Bellbird at {address} uses another database, {}, and this command {}: give both the same \
@@ -142,11 +232,17 @@ fn doctor_notices_a_service_on_another_database() {
         );
         ("wrong".to_owned(), detail)
     };
-    assert_eq!(verdicts(&own, &api), [expected(&api), expected(&console), expected(&ops)]);
+    assert_eq!(
+        verdicts(&own, &api),
+        [expected(&api), expected(&console), expected(&ops)]
+    );
     // There is no database yet, then an empty one, then one that is set up.
     let as_wrong = [wrong(&api), foreign(&console), wrong(&ops)];
     assert_eq!(verdicts(&other, &api), as_wrong);
-    rusqlite::Connection::open(other.path().join("bellbird.db")).unwrap().execute_batch("VACUUM").unwrap();
+    rusqlite::Connection::open(other.path().join("bellbird.db"))
+        .unwrap()
+        .execute_batch("VACUUM")
+        .unwrap();
     assert_eq!(verdicts(&other, &api), as_wrong);
     other.json("migrate");
     assert_eq!(verdicts(&other, &api), as_wrong);
@@ -158,8 +254,14 @@ fn doctor_notices_a_service_on_another_database() {
 fn details(workdir: &Workdir, options: &str, name: &str) -> Vec<String> {
     let output = workdir.run(&format!("doctor --json {options}"));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == name);
-    checks.map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail"))).collect()
+    let checks = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|check| check["name"] == name);
+    checks
+        .map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail")))
+        .collect()
 }
 
 #[test]
@@ -168,7 +270,12 @@ fn doctor_recognises_a_demo() {
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     let folder = Workdir::new();
     let demo = RunningCommand::start(&folder, &format!("demo --json {ANY_PORTS}"));
-    let address = |url: &str| text(&demo.json(), url).strip_prefix("http://").unwrap().to_owned();
+    let address = |url: &str| {
+        text(&demo.json(), url)
+            .strip_prefix("http://")
+            .unwrap()
+            .to_owned()
+    };
     let (api, ops) = (address("apiUrl"), address("opsUrl"));
     let options = format!("--api-listen {api} --console-listen 127.0.0.1:0 --ops-listen {ops}");
     let expected = format!("wrong the Bellbird at {api} is a demo: stop it");
@@ -176,7 +283,8 @@ fn doctor_recognises_a_demo() {
     assert_eq!(demo.stop("-TERM").0, Some(0));
 }
 
-/// A signature with a wrong time is rejected like a wrong key, so the clock is compared with that of each response.
+/// A signature with a wrong time is rejected like a wrong key, so the clock is compared with that
+/// of each response.
 #[test]
 fn doctor_compares_the_clock_with_the_provider() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -185,7 +293,10 @@ fn doctor_compares_the_clock_with_the_provider() {
         ("SECRETS__KEY", MASTER_KEY),
         ("FISKIL__CLIENT_ID", "x1"),
         ("FISKIL__CLIENT_SECRET", "x1"),
-        ("FISKIL__BASE_URL", &format!("http://{}", listener.local_addr().unwrap())),
+        (
+            "FISKIL__BASE_URL",
+            &format!("http://{}", listener.local_addr().unwrap()),
+        ),
     ] {
         workdir.set(&format!("BELLBIRD_{name}"), value);
     }
@@ -194,16 +305,29 @@ fn doctor_compares_the_clock_with_the_provider() {
             let mut stream = stream.unwrap();
             let _ = stream.read(&mut [0; 4096]);
             let date = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(10);
-            let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date).unwrap();
+            let date = jiff::fmt::rfc2822::DateTimePrinter::new()
+                .timestamp_to_rfc9110_string(&date)
+                .unwrap();
             let body = r#"{"token": "t", "token_type": "Bearer", "expires_in": 900}"#;
-            let head =
-                format!("HTTP/1.1 200 OK\r\ndate: {date}\r\ncontent-type: application/json\r\nconnection: close");
-            let _ = write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ndate: {date}\r\ncontent-type: application/json\r\nconnection: close"
+            );
+            let _ = write!(
+                stream,
+                "{head}\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
         }
     });
     let found = details(&workdir, ANY_PORTS, "clock");
-    assert!(found.len() == 1 && found[0].starts_with("wrong this machine's clock is 60"), "{found:?}");
-    assert!(found[0].contains(" s ahead of that of Fiskil at http://127.0.0.1:"), "{found:?}");
+    assert!(
+        found.len() == 1 && found[0].starts_with("wrong this machine's clock is 60"),
+        "{found:?}"
+    );
+    assert!(
+        found[0].contains(" s ahead of that of Fiskil at http://127.0.0.1:"),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -212,11 +336,21 @@ fn doctor_notes_listeners_that_are_open_without_https() {
     let open = "--api-listen 0.0.0.0:0 --console-listen 127.0.0.1:0 --ops-listen 0.0.0.0:0";
     let notes = details(&workdir, open, "settings");
     assert!(
-        notes.iter().any(|note| note.starts_with("note ops.listen 0.0.0.0:0 is open to other machines")),
+        notes
+            .iter()
+            .any(|note| note.starts_with("note ops.listen 0.0.0.0:0 is open to other machines")),
         "{notes:?}"
     );
-    assert!(notes.iter().any(|note| note.starts_with("note api.listen 0.0.0.0:0 takes keys")), "{notes:?}");
-    assert!(!notes.iter().any(|note| note.contains("console.listen")), "{notes:?}");
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.starts_with("note api.listen 0.0.0.0:0 takes keys")),
+        "{notes:?}"
+    );
+    assert!(
+        !notes.iter().any(|note| note.contains("console.listen")),
+        "{notes:?}"
+    );
 }
 
 /// A mail server that takes one login. Returns its port, and the e-mails that it has taken.
@@ -228,7 +362,9 @@ fn mail_server() -> (u16, Arc<Mutex<Vec<String>>>) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+            let mut lines = BufReader::new(stream.try_clone().unwrap())
+                .lines()
+                .map_while(Result::ok);
             let mut say = |text: &str| stream.write_all(format!("{text}\r\n").as_bytes()).is_ok();
             say("220 ready");
             while let Some(line) = lines.next() {
@@ -238,7 +374,8 @@ fn mail_server() -> (u16, Arc<Mutex<Vec<String>>>) {
                     "AUTH" => say("535 5.7.8 not of me@example.com"),
                     "DATA" => {
                         say("354 go on");
-                        let email: Vec<String> = lines.by_ref().take_while(|line| line != ".").collect();
+                        let email: Vec<String> =
+                            lines.by_ref().take_while(|line| line != ".").collect();
                         emails.lock().unwrap().push(email.join("\n"));
                         say("250 taken")
                     }
@@ -258,32 +395,67 @@ fn mail_server() -> (u16, Arc<Mutex<Vec<String>>>) {
 fn doctor_and_test_email_speak_to_the_mail_server() {
     let (port, taken) = mail_server();
     let cases = [
-        ("smtp://127.0.0.1:1".to_owned(), "connection refused by 127.0.0.1:1"),
-        (format!("smtps://127.0.0.1:{port}"), "TLS failed at 127.0.0.1:"),
-        (format!("smtp://me:wrong@127.0.0.1:{port}"), "rejects the user and password of console.smtp_url (535)"),
+        (
+            "smtp://127.0.0.1:1".to_owned(),
+            "connection refused by 127.0.0.1:1",
+        ),
+        (
+            format!("smtps://127.0.0.1:{port}"),
+            "TLS failed at 127.0.0.1:",
+        ),
+        (
+            format!("smtp://me:wrong@127.0.0.1:{port}"),
+            "rejects the user and password of console.smtp_url (535)",
+        ),
         (format!("smtp://me:right@127.0.0.1:{port}"), ""),
     ];
     for (url, reason) in cases {
         let mut workdir = Workdir::migrated();
         workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
         workdir.set("BELLBIRD_CONSOLE__SMTP_URL", &url);
-        workdir.set("BELLBIRD_CONSOLE__MAIL_FROM", "Bellbird <bellbird@example.com>");
+        workdir.set(
+            "BELLBIRD_CONSOLE__MAIL_FROM",
+            "Bellbird <bellbird@example.com>",
+        );
         let found = details(&workdir, ANY_PORTS, "e-mail");
         if reason.is_empty() {
             assert_eq!(found, [format!("ok 127.0.0.1:{port} takes the login")]);
             let printed = workdir.text("console test-email me@example.com");
-            assert_eq!(printed, format!("127.0.0.1:{port} took an e-mail for me@example.com. See that it arrives.\n"));
+            assert_eq!(
+                printed,
+                format!(
+                    "127.0.0.1:{port} took an e-mail for me@example.com. See that it arrives.\n"
+                )
+            );
         } else {
-            assert!(found.len() == 1 && found[0].starts_with("wrong console.smtp_url: "), "{found:?}");
+            assert!(
+                found.len() == 1 && found[0].starts_with("wrong console.smtp_url: "),
+                "{found:?}"
+            );
             let error = workdir.error("console test-email me@example.com", 1);
-            assert!(found[0].contains(reason) && error.contains(reason), "{found:?} {error}");
-            assert!(!found[0].contains("me@example.com") && !error.contains("wrong"), "{found:?} {error}");
+            assert!(
+                found[0].contains(reason) && error.contains(reason),
+                "{found:?} {error}"
+            );
+            assert!(
+                !found[0].contains("me@example.com") && !error.contains("wrong"),
+                "{found:?} {error}"
+            );
         }
     }
     let taken = taken.lock().unwrap();
     assert_eq!(taken.len(), 1, "{taken:?}");
-    for header in ["Message-ID: <", "MIME-Version: 1.0", "Date: ", "Content-Transfer-Encoding: 7bit"] {
-        assert!(taken[0].lines().any(|line| line.starts_with(header)), "{header}: {}", taken[0]);
+    for header in [
+        "Message-ID: <",
+        "MIME-Version: 1.0",
+        "Date: ",
+        "Content-Transfer-Encoding: 7bit",
+    ] {
+        assert!(
+            taken[0].lines().any(|line| line.starts_with(header)),
+            "{header}: {}",
+            taken[0]
+        );
     }
 }
 
@@ -302,16 +474,31 @@ mod postgres {
         execute(&url, &format!("CREATE ROLE {role} LOGIN"), "").await;
         let mut workdir = Workdir::new();
         let (_, host) = server.rsplit_once('@').unwrap();
-        workdir.set("BELLBIRD_DATABASE__URL", &format!("postgres://{role}@{host}/{database}"));
+        workdir.set(
+            "BELLBIRD_DATABASE__URL",
+            &format!("postgres://{role}@{host}/{database}"),
+        );
         workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-        let remedy = format!("run `ALTER DATABASE {database} OWNER TO {role}` there as a superuser");
+        let remedy =
+            format!("run `ALTER DATABASE {database} OWNER TO {role}` there as a superuser");
         let error = workdir.error("migrate", 1);
-        assert!(error.starts_with("error: could not migrate the PostgreSQL database ") && error.contains(&remedy));
+        assert!(
+            error.starts_with("error: could not migrate the PostgreSQL database ")
+                && error.contains(&remedy)
+        );
         let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "database").unwrap();
+        let check = report["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|check| check["name"] == "database")
+            .unwrap();
         let detail = text(check, "detail");
-        assert!(detail.contains("`bellbird migrate` would fail, because ") && detail.ends_with(&remedy), "{detail}");
+        assert!(
+            detail.contains("`bellbird migrate` would fail, because ") && detail.ends_with(&remedy),
+            "{detail}"
+        );
         execute(&url, &format!("DROP ROLE {role}"), "").await;
     }
 }

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use super::webhook::receiver;
 use crate::support::database::{execute, query};
 use crate::support::harness::{Database, eventually, on_both_databases, postgres_database};
-use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text};
+use crate::support::process::{
+    ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text,
+};
 
 /// A folder with settings for a migrated database, and the URL of the database.
 async fn migrated(database: Database) -> (Workdir, String) {
@@ -24,8 +26,19 @@ async fn migrated(database: Database) -> (Workdir, String) {
 }
 
 fn newest_migration() -> String {
-    let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../storage/migrations")).unwrap();
-    let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap().replace(".sql", ""));
+    let folder = std::fs::read_dir(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../storage/migrations"
+    ))
+    .unwrap();
+    let names = folder.map(|entry| {
+        entry
+            .unwrap()
+            .file_name()
+            .into_string()
+            .unwrap()
+            .replace(".sql", "")
+    });
     names.max().expect("a migration")
 }
 
@@ -41,14 +54,18 @@ fn api(running: &RunningCommand) -> String {
 fn running(workdir: &Workdir) -> Vec<String> {
     let status = workdir.json("status");
     let instances = status["instances"].as_array().unwrap().iter();
-    instances.map(|instance| text(instance, "apiUrl").to_owned()).collect()
+    instances
+        .map(|instance| text(instance, "apiUrl").to_owned())
+        .collect()
 }
 
 /// The gauge of running instances at one of them.
 async fn counted(service: &RunningCommand) -> u32 {
     let url = format!("{}/metrics", text(&service.json(), "opsUrl"));
     let page = reqwest::get(url).await.unwrap().text().await.unwrap();
-    let value = page.lines().find_map(|line| line.strip_prefix("bellbird_instances "));
+    let value = page
+        .lines()
+        .find_map(|line| line.strip_prefix("bellbird_instances "));
     value.map_or(0, |value| value.parse().unwrap())
 }
 
@@ -56,8 +73,19 @@ async fn counted(service: &RunningCommand) -> u32 {
 fn checked(workdir: &Workdir) -> Vec<(String, String)> {
     let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "instances");
-    checks.map(|check| (text(check, "verdict").to_owned(), text(check, "detail").to_owned())).collect()
+    let checks = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|check| check["name"] == "instances");
+    checks
+        .map(|check| {
+            (
+                text(check, "verdict").to_owned(),
+                text(check, "detail").to_owned(),
+            )
+        })
+        .collect()
 }
 
 on_both_databases! {
@@ -98,13 +126,23 @@ on_both_databases! {
 async fn doctor_expects_used_ports_only_of_an_instance() {
     let (workdir, _) = migrated(Database::Sqlite).await;
     let check = |address: &str| {
-        let ports = ANY_PORTS.replacen("--api-listen 127.0.0.1:0", &format!("--api-listen {address}"), 1);
+        let ports = ANY_PORTS.replacen(
+            "--api-listen 127.0.0.1:0",
+            &format!("--api-listen {address}"),
+            1,
+        );
         let output = workdir.run(&format!("doctor --json {ports}"));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(report["version"], VERSION);
         let checks = report["checks"].as_array().unwrap();
-        let check = checks.iter().find(|check| check["name"] == "api.listen").unwrap();
-        (text(check, "verdict").to_owned(), text(check, "detail").to_owned())
+        let check = checks
+            .iter()
+            .find(|check| check["name"] == "api.listen")
+            .unwrap();
+        (
+            text(check, "verdict").to_owned(),
+            text(check, "detail").to_owned(),
+        )
     };
     let service = serve(&workdir);
     let address = api(&service).replace("http://", "");
@@ -115,7 +153,10 @@ async fn doctor_expects_used_ports_only_of_an_instance() {
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (verdict, detail) = check(&other.local_addr().unwrap().to_string());
     assert_eq!(verdict, "wrong");
-    assert!(detail.contains("is in use, but no instance of this database runs on this machine"), "{detail}");
+    assert!(
+        detail.contains("is in use, but no instance of this database runs on this machine"),
+        "{detail}"
+    );
 }
 
 #[test]
@@ -126,19 +167,37 @@ fn status_names_settings_file_and_database() {
     assert_eq!(status.status.code(), Some(1));
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
     let path = folder.join("bellbird.db").display().to_string();
-    assert!(text(&status["database"], "location").ends_with(&path), "{status}");
-    assert!(text(&status["error"], "message").contains("bellbird migrate"), "{status}");
-    assert!(folder.read_dir().unwrap().next().is_none(), "it created a file");
+    assert!(
+        text(&status["database"], "location").ends_with(&path),
+        "{status}"
+    );
+    assert!(
+        text(&status["error"], "message").contains("bellbird migrate"),
+        "{status}"
+    );
+    assert!(
+        folder.read_dir().unwrap().next().is_none(),
+        "it created a file"
+    );
 
     std::fs::write(folder.join("bellbird.toml"), "[log]\nlevel = \"warn\"\n").unwrap();
     workdir.json("migrate");
     let status = workdir.json("status");
-    assert_eq!(text(&status, "settingsFile"), folder.join("bellbird.toml").display().to_string());
+    assert_eq!(
+        text(&status, "settingsFile"),
+        folder.join("bellbird.toml").display().to_string()
+    );
     let password = "pa55word";
-    workdir.set("BELLBIRD_DATABASE__URL", &format!("postgres://me:{password}@127.0.0.1:1/own"));
+    workdir.set(
+        "BELLBIRD_DATABASE__URL",
+        &format!("postgres://me:{password}@127.0.0.1:1/own"),
+    );
     let output = workdir.run("status");
     let shown = String::from_utf8(output.stdout.clone()).unwrap() + &errors(&output);
-    assert!(shown.contains("own at 127.0.0.1, port 1") && !shown.contains(password), "{shown}");
+    assert!(
+        shown.contains("own at 127.0.0.1, port 1") && !shown.contains(password),
+        "{shown}"
+    );
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -147,27 +206,44 @@ fn status_names_settings_file_and_database() {
 async fn sqlite_serves_one_service() {
     let (workdir, url) = migrated(Database::Sqlite).await;
     let error = workdir.error(&format!("serve --only worker {ANY_PORTS}"), 1);
-    assert!(error.contains("leave out --only, or use PostgreSQL"), "{error}");
+    assert!(
+        error.contains("leave out --only, or use PostgreSQL"),
+        "{error}"
+    );
     let first = serve(&workdir);
     let path = url.strip_prefix("sqlite:").unwrap();
     for command in ["serve", "demo"] {
         let error = workdir.error(&format!("{command} {ANY_PORTS}"), 1);
-        let begin = format!("error: another service runs on the SQLite database {path}, and SQLite serves one: stop");
-        assert!(error.starts_with(&begin) && error.contains("PostgreSQL"), "{error}");
+        let begin = format!(
+            "error: another service runs on the SQLite database {path}, and SQLite serves one: stop"
+        );
+        assert!(
+            error.starts_with(&begin) && error.contains("PostgreSQL"),
+            "{error}"
+        );
     }
     workdir.json("user add --email me@example.com");
     assert_eq!(running(&workdir), [api(&first)]);
     assert_eq!(first.stop("-KILL").0, None);
 
     let second = serve(&workdir);
-    assert_eq!(running(&workdir), [api(&second)], "the first one was killed");
+    assert_eq!(
+        running(&workdir),
+        [api(&second)],
+        "the first one was killed"
+    );
     let link = workdir.folder.path().join("link.db");
     std::os::unix::fs::symlink(path, &link).unwrap();
     let mut through_link = workdir.command(&format!("serve {ANY_PORTS}"));
-    through_link.env("BELLBIRD_DATABASE__URL", format!("sqlite:{}", link.display()));
+    through_link.env(
+        "BELLBIRD_DATABASE__URL",
+        format!("sqlite:{}", link.display()),
+    );
     assert!(errors(&through_link.output().unwrap()).contains("another service runs"));
     assert_eq!(second.stop("-TERM").0, Some(0));
-    let mode = |path: &str| std::os::unix::fs::PermissionsExt::mode(&Path::new(path).metadata().unwrap().permissions());
+    let mode = |path: &str| {
+        std::os::unix::fs::PermissionsExt::mode(&Path::new(path).metadata().unwrap().permissions())
+    };
     assert_eq!(mode(&format!("{path}-lock")) & 0o777, 0o600);
     assert_eq!(serve(&workdir).stop("-TERM").0, Some(0));
 }
@@ -179,15 +255,23 @@ mod postgres {
     async fn differing_instances_are_reported() {
         let (mut workdir, url) = migrated(Database::Postgres).await;
         let first = serve(&workdir);
-        workdir.set("BELLBIRD_CONSOLE__PUBLIC_URL", "https://bellbird.example.com");
+        workdir.set(
+            "BELLBIRD_CONSOLE__PUBLIC_URL",
+            "https://bellbird.example.com",
+        );
         let second = serve(&workdir);
         assert_eq!(running(&workdir), [api(&first), api(&second)]);
         let notes = checked(&workdir);
         let has_note = |parts: &[&str]| {
-            notes.iter().any(|(verdict, detail)| verdict == "note" && parts.iter().all(|part| detail.contains(part)))
+            notes.iter().any(|(verdict, detail)| {
+                verdict == "note" && parts.iter().all(|part| detail.contains(part))
+            })
         };
         let difference = "console.public_url is not the same everywhere, and 2 instances run";
-        assert!(has_note(&[difference, "BELLBIRD_CONSOLE__PUBLIC_URL", "restart"]), "{notes:?}");
+        assert!(
+            has_note(&[difference, "BELLBIRD_CONSOLE__PUBLIC_URL", "restart"]),
+            "{notes:?}"
+        );
         assert!(workdir.text("status").contains(difference));
 
         // One instance counts for all. The next count is due within 15 seconds.
@@ -197,19 +281,38 @@ mod postgres {
         let other = "UPDATE instances SET key_ids = 'other', version = '0.0.9' WHERE api_url = ";
         execute(&url, &format!("{other}'{}'", api(&first)), "").await;
         let notes = checked(&workdir);
-        let wrong: Vec<_> = notes.iter().filter(|(verdict, _)| verdict == "wrong").map(|(_, detail)| detail).collect();
+        let wrong: Vec<_> = notes
+            .iter()
+            .filter(|(verdict, _)| verdict == "wrong")
+            .map(|(_, detail)| detail)
+            .collect();
         assert_eq!(wrong.len(), 3, "{notes:?}");
+        assert!(wrong[0].contains(
+            "cannot open the key `main`, with which this command seals: add it to secrets.key there"
+        ));
         assert!(
-            wrong[0].contains("cannot open the key `main`, with which this command seals: add it to secrets.key there")
+            wrong[1].contains(&format!("({}) cannot open the key `other`", api(&second))),
+            "{wrong:?}"
         );
-        assert!(wrong[1].contains(&format!("({}) cannot open the key `other`", api(&second))), "{wrong:?}");
-        assert!(wrong[2].contains("this command cannot open the key `other`"), "{wrong:?}");
-        assert!(notes.iter().any(|(_, detail)| detail.starts_with("versions differ: ")), "{notes:?}");
+        assert!(
+            wrong[2].contains("this command cannot open the key `other`"),
+            "{wrong:?}"
+        );
+        assert!(
+            notes
+                .iter()
+                .any(|(_, detail)| detail.starts_with("versions differ: ")),
+            "{notes:?}"
+        );
         let (_, _, log) = second.stop("-TERM");
-        assert!(log.contains(&format!("instances: {difference}")), "it warned when it started: {log}");
+        assert!(
+            log.contains(&format!("instances: {difference}")),
+            "it warned when it started: {log}"
+        );
     }
 
-    /// Limits would depend on the instance that a request meets, and secrets on the one that seals them.
+    /// Limits would depend on the instance that a request meets, and secrets on the one that seals
+    /// them.
     #[tokio::test]
     async fn settings_that_differ_are_noticed_and_another_key_is_refused() {
         let (mut workdir, _) = migrated(Database::Postgres).await;
@@ -219,40 +322,75 @@ mod postgres {
         workdir.set("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "7");
         workdir.set("BELLBIRD_REDIS__URL", "redis://127.0.0.1:1");
         let second = serve(&workdir);
-        let texts: Vec<_> = checked(&workdir).into_iter().map(|(_, detail)| detail).collect();
+        let texts: Vec<_> = checked(&workdir)
+            .into_iter()
+            .map(|(_, detail)| detail)
+            .collect();
         for section in ["limits", "redis"] {
             let begin = format!("the settings of section {section} are not the same everywhere: ");
-            let found = texts.iter().find(|text| text.starts_with(&begin)).unwrap_or_else(|| panic!("{texts:?}"));
-            assert!(found.contains(&api(&first)) && found.contains(&api(&second)), "{found}");
+            let found = texts
+                .iter()
+                .find(|text| text.starts_with(&begin))
+                .unwrap_or_else(|| panic!("{texts:?}"));
+            assert!(
+                found.contains(&api(&first)) && found.contains(&api(&second)),
+                "{found}"
+            );
         }
-        assert!(workdir.text("status").contains("the settings of section limits"));
+        assert!(
+            workdir
+                .text("status")
+                .contains("the settings of section limits")
+        );
         let (_, _, log) = second.stop("-TERM");
-        assert!(log.contains("the settings of section redis are not the same everywhere"), "{log}");
+        assert!(
+            log.contains("the settings of section redis are not the same everywhere"),
+            "{log}"
+        );
 
-        workdir.set("BELLBIRD_SECRETS__KEY", &MASTER_KEY.replace("main:", "other:"));
+        workdir.set(
+            "BELLBIRD_SECRETS__KEY",
+            &MASTER_KEY.replace("main:", "other:"),
+        );
         let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
-        assert!(error.contains("the other instances seal with the master key `main`, such as "), "{error}");
+        assert!(
+            error.contains("the other instances seal with the master key `main`, such as "),
+            "{error}"
+        );
         assert_eq!(first.stop("-TERM").0, Some(0));
     }
 
-    /// The row of an instance appears again after the database was lost for a while. That of a killed one is deleted.
+    /// The row of an instance appears again after the database was lost for a while. That of a
+    /// killed one is deleted.
     #[tokio::test]
     async fn instance_renews_its_row_after_a_lost_database() {
         let (workdir, url) = migrated(Database::Postgres).await;
         let log = workdir.folder.path().join("log");
-        let service = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
+        let service =
+            RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
         execute(&url, "ALTER TABLE instances RENAME TO lost", "").await;
         let message = "could not renew the row of this instance";
         eventually(async || std::fs::read_to_string(&log).unwrap().contains(message)).await;
         // Nobody sends a request, and monitors see it all the same.
         let ops = text(&service.json(), "opsUrl").to_owned();
         let metric = async |name: &str| {
-            let page = reqwest::get(format!("{ops}/metrics")).await.unwrap().text().await.unwrap();
-            page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")).map(str::to_owned))
+            let page = reqwest::get(format!("{ops}/metrics"))
+                .await
+                .unwrap()
+                .text()
+                .await
+                .unwrap();
+            page.lines()
+                .find_map(|line| line.strip_prefix(&format!("{name} ")).map(str::to_owned))
         };
-        eventually(async || metric("bellbird_database_available").await.as_deref() == Some("0")).await;
+        eventually(async || metric("bellbird_database_available").await.as_deref() == Some("0"))
+            .await;
         let (status, body) = get(&format!("{ops}/ready"), None).await;
-        assert!(status == 503 && text(&body, "database").contains("lacks a table or column of this version"), "{body}");
+        assert!(
+            status == 503
+                && text(&body, "database").contains("lacks a table or column of this version"),
+            "{body}"
+        );
         let dead = uuid::Uuid::nil().to_string();
         let kill = format!("UPDATE lost SET id = '{dead}', last_seen_at = last_seen_at - 60000000");
         execute(&url, &kill, "").await;
@@ -264,7 +402,8 @@ mod postgres {
         })
         .await;
         assert_eq!(running(&workdir), [api(&service)]);
-        eventually(async || metric("bellbird_database_available").await.as_deref() == Some("1")).await;
+        eventually(async || metric("bellbird_database_available").await.as_deref() == Some("1"))
+            .await;
         assert_eq!(service.stop("-TERM").0, Some(0));
     }
 }
@@ -277,41 +416,89 @@ async fn warns_of_an_instance_that_rejects_the_address() {
     let (url, sent) = receiver(204);
     let error = workdir.error(&format!("webhook add --user me@example.com --url {url}"), 1);
     let setting = "webhooks.allow_loopback = true (BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK=true)";
-    assert!(error.contains("use https") && error.contains(setting), "{error}");
-    let error = workdir.error("webhook add --user me@example.com --url http://hooks.example.com/", 1);
-    assert!(error.contains("use https") && !error.contains("allow_loopback"), "{error}");
+    assert!(
+        error.contains("use https") && error.contains(setting),
+        "{error}"
+    );
+    let error = workdir.error(
+        "webhook add --user me@example.com --url http://hooks.example.com/",
+        1,
+    );
+    assert!(
+        error.contains("use https") && !error.contains("allow_loopback"),
+        "{error}"
+    );
 
     let service = serve(&workdir);
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
-    let output = workdir.run(&format!("webhook add --user me@example.com --url {url} --json"));
+    let output = workdir.run(&format!(
+        "webhook add --user me@example.com --url {url} --json"
+    ));
     let added: Value = serde_json::from_slice(&output.stdout).unwrap();
     let id = text(&added, "id");
     let warning = errors(&output);
-    assert!(warning.starts_with("warning: ") && warning.contains(&format!("({})", api(&service))), "{warning}");
-    assert!(warning.contains(&format!("Restart it with {setting}, then run `bellbird webhook enable {id}`")));
+    assert!(
+        warning.starts_with("warning: ") && warning.contains(&format!("({})", api(&service))),
+        "{warning}"
+    );
+    assert!(warning.contains(&format!(
+        "Restart it with {setting}, then run `bellbird webhook enable {id}`"
+    )));
     let output = workdir.run(&format!("webhook ping {id}"));
-    assert_eq!((output.status.code(), errors(&output)), (Some(0), warning.clone()), "delivered, with the warning");
+    assert_eq!(
+        (output.status.code(), errors(&output)),
+        (Some(0), warning.clone()),
+        "delivered, with the warning"
+    );
     assert_eq!(sent.recv().unwrap().header("webhook-id").len(), 36);
-    assert_eq!(errors(&workdir.run(&format!("webhook enable {id}"))), warning);
+    assert_eq!(
+        errors(&workdir.run(&format!("webhook enable {id}"))),
+        warning
+    );
     // The service disables the endpoint, and commands say why no event comes.
     let credentials = sandbox.json()["credentials"][0].to_string();
-    workdir.run_with_input("connection import --user me@example.com --credentials - --json", &credentials);
+    workdir.run_with_input(
+        "connection import --user me@example.com --credentials - --json",
+        &credentials,
+    );
     let output = workdir.run("connection sync --all");
     let obstacle = errors(&output);
-    assert!(obstacle.contains(id) && obstacle.contains(setting), "{obstacle}");
+    assert!(
+        obstacle.contains(id) && obstacle.contains(setting),
+        "{obstacle}"
+    );
     eventually(async || workdir.json("webhook list")[0]["status"] == "disabled").await;
-    for command in ["webhook list".to_owned(), format!("webhook deliveries {id}")] {
+    for command in [
+        "webhook list".to_owned(),
+        format!("webhook deliveries {id}"),
+    ] {
         let shown = workdir.text(&command);
-        assert!(shown.contains(&format!("The endpoint {id} is disabled (address not allowed): ")), "{shown}");
-        assert!(shown.contains(&format!("restart the service with {setting}")), "{shown}");
+        assert!(
+            shown.contains(&format!(
+                "The endpoint {id} is disabled (address not allowed): "
+            )),
+            "{shown}"
+        );
+        assert!(
+            shown.contains(&format!("restart the service with {setting}")),
+            "{shown}"
+        );
     }
     assert_eq!(service.stop("-TERM").0, Some(0));
 
     // As the advice says.
     let service = serve(&workdir);
     let output = workdir.run(&format!("webhook enable {id}"));
-    assert!(!errors(&output).contains("warning: "), "{}", errors(&output));
-    assert!(errors(&output).contains(&format!("`bellbird webhook recover {id} --since ")), "{}", errors(&output));
+    assert!(
+        !errors(&output).contains("warning: "),
+        "{}",
+        errors(&output)
+    );
+    assert!(
+        errors(&output).contains(&format!("`bellbird webhook recover {id} --since ")),
+        "{}",
+        errors(&output)
+    );
     assert_eq!(service.stop("-TERM").0, Some(0));
 }
 
@@ -323,10 +510,19 @@ async fn clock_that_was_set_back_while_no_service_ran_delays_nothing() {
     assert_eq!(start().stop("-TERM").0, Some(0));
     let year = 365 * 24 * 3_600 * 1_000_000_i64;
     let jobs = "UPDATE jobs SET started_at = started_at +";
-    execute(&url, &format!("{jobs} {year}, run_at = run_at + {year}"), "").await;
+    execute(
+        &url,
+        &format!("{jobs} {year}, run_at = run_at + {year}"),
+        "",
+    )
+    .await;
     assert_eq!(start().stop("-TERM").0, Some(0));
     let in_a_day = jiff::Timestamp::now().as_microsecond() + 24 * 3_600 * 1_000_000;
-    let planned = query(&url, &format!("SELECT kind FROM jobs WHERE run_at > {in_a_day}")).await;
+    let planned = query(
+        &url,
+        &format!("SELECT kind FROM jobs WHERE run_at > {in_a_day}"),
+    )
+    .await;
     assert_eq!(planned, [[""; 0]; 0], "jobs that would run in a year");
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }

@@ -13,7 +13,8 @@ use standardwebhooks::Webhook;
 use crate::support::database::execute;
 use crate::support::harness::{Database, eventually, on_both_databases, simulated_providers};
 use crate::support::process::{
-    ANY_PORTS, ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text,
+    ANY_PORTS, ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment,
+    text,
 };
 use crate::support::receiver::Receiver;
 
@@ -23,25 +24,52 @@ async fn serve_prints_ready_and_stops_on_sigterm() {
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     let running = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
     let urls = running.json();
-    assert_eq!(get(&format!("{}/health", text(&urls, "apiUrl")), None).await, (200, json!({ "status": "ok" })));
-    assert_eq!(get(&format!("{}/v1/accounts", text(&urls, "apiUrl")), None).await.0, 401);
-    assert_eq!(get(&format!("{}/live", text(&urls, "opsUrl")), None).await, (200, json!({ "status": "ok" })));
-    assert_eq!(get(&format!("{}/ready", text(&urls, "opsUrl")), None).await.0, 200);
+    assert_eq!(
+        get(&format!("{}/health", text(&urls, "apiUrl")), None).await,
+        (200, json!({ "status": "ok" }))
+    );
+    assert_eq!(
+        get(&format!("{}/v1/accounts", text(&urls, "apiUrl")), None)
+            .await
+            .0,
+        401
+    );
+    assert_eq!(
+        get(&format!("{}/live", text(&urls, "opsUrl")), None).await,
+        (200, json!({ "status": "ok" }))
+    );
+    assert_eq!(
+        get(&format!("{}/ready", text(&urls, "opsUrl")), None)
+            .await
+            .0,
+        200
+    );
     for url in ["opsUrl", "consoleUrl"] {
         let (status, body) = get(&format!("{}/nowhere", text(&urls, url)), None).await;
-        assert!(status == 404 && body["error"]["message"].is_string(), "{body}");
+        assert!(
+            status == 404 && body["error"]["message"].is_string(),
+            "{body}"
+        );
     }
     let (code, rest, log) = running.stop("-TERM");
     assert_eq!(code, Some(0));
     assert_eq!(rest, "");
     assert!(!log.contains(&MASTER_KEY[5..]));
-    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert!(lines.iter().any(|line| line["message"] == "ready"));
-    assert!(lines.iter().any(|line| line["message"] == "stopping: finishing requests in flight, at most 30 s"));
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["message"] == "stopping: finishing requests in flight, at most 30 s")
+    );
     assert_eq!(lines.last().unwrap()["message"], "stopped");
 }
 
-/// As `rm` does, or a volume that is mounted over the folder. The steps are those of docs/alerts.md.
+/// As `rm` does, or a volume that is mounted over the folder. The steps are those of
+/// docs/alerts.md.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn deleted_database_fails_readiness_and_can_be_rescued() {
@@ -56,21 +84,50 @@ async fn deleted_database_fails_readiness_and_can_be_rescued() {
     let ready = async || get(&format!("{ops}/ready"), None).await;
     eventually(async || ready().await.0 == 503).await;
     let body = ready().await.1;
-    let reason = format!("the SQLite database {} was deleted: its rows are only in this process", file.display());
+    let reason = format!(
+        "the SQLite database {} was deleted: its rows are only in this process",
+        file.display()
+    );
     assert!(text(&body, "database").starts_with(&reason), "{body}");
-    let page = reqwest::get(format!("{ops}/metrics")).await.unwrap().text().await.unwrap();
-    assert!(page.lines().any(|line| line == "bellbird_database_available 0"), "{page}");
+    let page = reqwest::get(format!("{ops}/metrics"))
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    assert!(
+        page.lines()
+            .any(|line| line == "bellbird_database_available 0"),
+        "{page}"
+    );
     // A command must not bury it.
     let error = workdir.error("user list", 1);
-    assert!(error.contains("does not exist: is this the right folder"), "{error}");
+    assert!(
+        error.contains("does not exist: is this the right folder"),
+        "{error}"
+    );
 
     let id = service.id().to_string();
-    let signal = |name: &str| assert!(std::process::Command::new("kill").args([name, &id]).status().unwrap().success());
+    let signal = |name: &str| {
+        assert!(
+            std::process::Command::new("kill")
+                .args([name, &id])
+                .status()
+                .unwrap()
+                .success()
+        )
+    };
     signal("-STOP");
-    for fd in std::fs::read_dir(format!("/proc/{id}/fd")).unwrap().map(|entry| entry.unwrap().path()) {
+    for fd in std::fs::read_dir(format!("/proc/{id}/fd"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+    {
         let target = std::fs::read_link(&fd).unwrap_or_default();
         let target = target.to_string_lossy();
-        for (end, copy) in [("bellbird.db", "rescued.db"), ("bellbird.db-wal", "rescued.db-wal")] {
+        for (end, copy) in [
+            ("bellbird.db", "rescued.db"),
+            ("bellbird.db-wal", "rescued.db-wal"),
+        ] {
             if target.trim_end_matches(" (deleted)").ends_with(end) {
                 std::fs::copy(&fd, workdir.path().join(copy)).unwrap();
             }
@@ -81,7 +138,11 @@ async fn deleted_database_fails_readiness_and_can_be_rescued() {
     workdir.json("backup rescued-backup.db");
     assert_eq!(workdir.json("user list")[0]["email"], "me@example.com");
     let (_, _, log) = service.stop("-TERM");
-    assert_eq!(log.matches("was deleted").count(), 1, "the reason is logged once: {log}");
+    assert_eq!(
+        log.matches("was deleted").count(),
+        1,
+        "the reason is logged once: {log}"
+    );
 }
 
 on_both_databases! {
@@ -131,7 +192,8 @@ fn service_says_that_it_is_ready() {
 }
 
 on_both_databases! {
-    /// While instances are upgraded one after another, the newest one migrates and the others go on.
+    /// While instances are upgraded one after another, the newest one migrates and the others go
+    /// on.
     async fn instance_works_with_a_newer_schema(database: Database) {
         let (workdir, _sandbox, database) = new_deployment(database).await;
         let serve = || RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
@@ -166,26 +228,65 @@ async fn service_writes_no_core_file() {
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     let running = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", running.id())).unwrap();
-    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
-    assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"], "{core}");
+    let core = limits
+        .lines()
+        .find(|line| line.starts_with("Max core file size"))
+        .unwrap();
+    assert_eq!(
+        core.split_whitespace().collect::<Vec<_>>()[4..6],
+        ["0", "0"],
+        "{core}"
+    );
 }
 
 /// Asserts that this describes all simulated providers, and nothing else.
 fn assert_described(sandbox: &Value) {
-    let members = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(members(sandbox), "akahu credentials fiskil people snaptrade");
-    assert_eq!(members(&sandbox["fiskil"]), "baseUrl clientId clientSecret webhookSecret");
-    assert_eq!(members(&sandbox["akahu"]), "appSecret appToken baseUrl oauthUrl");
-    assert_eq!(members(&sandbox["snaptrade"]), "baseUrl clientId consumerKey");
-    let all = ["fiskil", "akahu", "snaptrade"].map(|name| sandbox[name].as_object().unwrap().values());
-    assert!(all.into_iter().flatten().all(|value| value.as_str().is_some_and(|text| !text.is_empty())));
+    let members = |value: &Value| {
+        value
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(
+        members(sandbox),
+        "akahu credentials fiskil people snaptrade"
+    );
+    assert_eq!(
+        members(&sandbox["fiskil"]),
+        "baseUrl clientId clientSecret webhookSecret"
+    );
+    assert_eq!(
+        members(&sandbox["akahu"]),
+        "appSecret appToken baseUrl oauthUrl"
+    );
+    assert_eq!(
+        members(&sandbox["snaptrade"]),
+        "baseUrl clientId consumerKey"
+    );
+    let all =
+        ["fiskil", "akahu", "snaptrade"].map(|name| sandbox[name].as_object().unwrap().values());
+    assert!(
+        all.into_iter()
+            .flatten()
+            .all(|value| value.as_str().is_some_and(|text| !text.is_empty()))
+    );
     let all_credentials: Vec<_> = sandbox["credentials"].as_array().unwrap().iter().collect();
     assert!(all_credentials.is_sorted_by_key(|credentials| {
-        ["fiskil", "akahu", "snaptrade"].iter().position(|name| credentials["provider"] == *name)
+        ["fiskil", "akahu", "snaptrade"]
+            .iter()
+            .position(|name| credentials["provider"] == *name)
     }));
     let people = sandbox["people"].as_array().unwrap();
     assert_eq!(people.len(), all_credentials.len());
-    assert!(people.iter().all(|person| person.as_str().is_some_and(|person| person.contains(", "))), "{people:?}");
+    assert!(
+        people
+            .iter()
+            .all(|person| person.as_str().is_some_and(|person| person.contains(", "))),
+        "{people:?}"
+    );
     for credentials in all_credentials {
         let form = match text(credentials, "provider") {
             "fiskil" => "arrangementId endUserId provider",
@@ -199,7 +300,10 @@ fn assert_described(sandbox: &Value) {
 #[tokio::test]
 async fn demo_starts_ready_and_cleans_up() {
     let workdir = Workdir::new();
-    let running = RunningCommand::start(&workdir, &format!("demo --json --seed 7 --rows 50 {ANY_PORTS}"));
+    let running = RunningCommand::start(
+        &workdir,
+        &format!("demo --json --seed 7 --rows 50 {ANY_PORTS}"),
+    );
     let demo = running.json();
     assert_eq!(demo["timezone"], "Australia/Sydney");
     assert!(demo["email"].is_string());
@@ -207,17 +311,45 @@ async fn demo_starts_ready_and_cleans_up() {
     let api = text(&demo, "apiUrl");
     let keys = ["apiKey", "developerKey", "saverKey"].map(|name| text(&demo, name));
     for (key, expected) in keys.iter().zip([200, 200, 403]) {
-        assert_eq!(get(&format!("{api}/v1/accounts"), Some(key)).await.0, expected);
+        assert_eq!(
+            get(&format!("{api}/v1/accounts"), Some(key)).await.0,
+            expected
+        );
     }
-    let claim_url = String::from_utf8(STANDARD.decode(text(&demo, "simplefinToken")).unwrap()).unwrap();
-    assert!(claim_url.starts_with(&format!("{api}/simplefin/claim/")), "{claim_url}");
-    let access_url = reqwest::Client::builder().no_proxy().build().unwrap().post(claim_url).send().await.unwrap();
+    let claim_url =
+        String::from_utf8(STANDARD.decode(text(&demo, "simplefinToken")).unwrap()).unwrap();
+    assert!(
+        claim_url.starts_with(&format!("{api}/simplefin/claim/")),
+        "{claim_url}"
+    );
+    let access_url = reqwest::Client::builder()
+        .no_proxy()
+        .build()
+        .unwrap()
+        .post(claim_url)
+        .send()
+        .await
+        .unwrap();
     assert!(access_url.text().await.unwrap().contains("@127.0.0.1:"));
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(keys[0])).await;
-    let mut linked: Vec<_> =
-        connections["data"].as_array().unwrap().iter().map(|connection| text(connection, "provider")).collect();
+    let mut linked: Vec<_> = connections["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|connection| text(connection, "provider"))
+        .collect();
     linked.sort_unstable();
-    assert_eq!(linked, ["akahu", "akahu", "fiskil", "fiskil", "snaptrade", "snaptrade"]);
+    assert_eq!(
+        linked,
+        [
+            "akahu",
+            "akahu",
+            "fiskil",
+            "fiskil",
+            "snaptrade",
+            "snaptrade"
+        ]
+    );
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(keys[1])).await;
     assert_eq!(connections["data"][0]["provider"], "fiskil");
     assert_eq!(connections["data"][1], Value::Null);
@@ -225,15 +357,24 @@ async fn demo_starts_ready_and_cleans_up() {
     let (code, rest, log) = running.stop("-INT");
     assert_eq!(code, Some(0));
     assert_eq!(rest, "");
-    assert!(keys.iter().all(|key| !log.contains(key)), "a key is in the log");
-    assert!(workdir.folder.path().read_dir().unwrap().next().is_none(), "the database is still there");
+    assert!(
+        keys.iter().all(|key| !log.contains(key)),
+        "a key is in the log"
+    );
+    assert!(
+        workdir.folder.path().read_dir().unwrap().next().is_none(),
+        "the database is still there"
+    );
 }
 
 #[tokio::test]
 async fn demo_sends_webhook_events() {
     let receiver = Receiver::start().await;
     let workdir = Workdir::new();
-    let demo = format!("demo --json --rows 50 --webhook {} {ANY_PORTS}", receiver.url);
+    let demo = format!(
+        "demo --json --rows 50 --webhook {} {ANY_PORTS}",
+        receiver.url
+    );
     let running = RunningCommand::start(&workdir, &demo);
     let printed = running.json();
     let webhook = Webhook::new(text(&printed, "webhookSecret")).unwrap();
@@ -241,17 +382,31 @@ async fn demo_sends_webhook_events() {
     eventually(async || {
         let mut types = types.lock().unwrap();
         for event in receiver.drain() {
-            assert_eq!(event.signature, webhook.sign(&event.id, event.timestamp, &event.raw).unwrap());
+            assert_eq!(
+                event.signature,
+                webhook
+                    .sign(&event.id, event.timestamp, &event.raw)
+                    .unwrap()
+            );
             types.insert(text(&event.body, "type").to_owned());
         }
         types.len() == 2
     })
     .await;
-    assert_eq!(types.into_inner().unwrap().into_iter().collect::<Vec<_>>(), ["trades.synced", "transactions.synced"]);
+    assert_eq!(
+        types.into_inner().unwrap().into_iter().collect::<Vec<_>>(),
+        ["trades.synced", "transactions.synced"]
+    );
     let (code, _, log) = running.stop("-INT");
     assert_eq!(code, Some(0));
-    assert!(!log.contains(text(&printed, "webhookSecret")), "the secret is in the log");
-    let error = workdir.error(&format!("demo --webhook http://hooks.example.com/ {ANY_PORTS}"), 1);
+    assert!(
+        !log.contains(text(&printed, "webhookSecret")),
+        "the secret is in the log"
+    );
+    let error = workdir.error(
+        &format!("demo --webhook http://hooks.example.com/ {ANY_PORTS}"),
+        1,
+    );
     assert!(error.contains("https"), "{error}");
 }
 
@@ -282,9 +437,17 @@ async fn demo_makes_new_link_urls_and_names_its_database() {
     let running = RunningCommand::start(&workdir, &format!("demo --json --rows 50 {ANY_PORTS}"));
     let demo = running.json();
     let console = text(&demo, "consoleUrl");
-    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let http = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .unwrap();
     let page = async |path: &str| {
-        let answer = http.get(format!("{console}{path}")).header("accept", "text/html").send().await.unwrap();
+        let answer = http
+            .get(format!("{console}{path}"))
+            .header("accept", "text/html")
+            .send()
+            .await
+            .unwrap();
         answer.text().await.unwrap()
     };
     for path in ["/", "/link/expired"] {
@@ -293,17 +456,41 @@ async fn demo_makes_new_link_urls_and_names_its_database() {
         assert!(!html.contains("bellbird connection link"), "{path}: {html}");
     }
     let new_link = || http.post(format!("{console}/demo/link"));
-    assert_eq!(new_link().header("sec-fetch-site", "cross-site").send().await.unwrap().status(), 403);
-    let made = new_link().header("sec-fetch-site", "same-origin").send().await.unwrap();
+    assert_eq!(
+        new_link()
+            .header("sec-fetch-site", "cross-site")
+            .send()
+            .await
+            .unwrap()
+            .status(),
+        403
+    );
+    let made = new_link()
+        .header("sec-fetch-site", "same-origin")
+        .send()
+        .await
+        .unwrap();
     assert_eq!(made.status(), 303);
     let link_url = made.headers()["location"].to_str().unwrap();
-    assert!(link_url.starts_with(&format!("{console}/link/")) && link_url != text(&demo, "linkUrl"));
-    let link = http.get(link_url).send().await.unwrap().text().await.unwrap();
+    assert!(
+        link_url.starts_with(&format!("{console}/link/")) && link_url != text(&demo, "linkUrl")
+    );
+    let link = http
+        .get(link_url)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
     assert!(link.contains("demo@bellbird.example"), "{link}");
 
     // The command on the start page works beside the demo, and creates no database of its own.
     let start_page = page("/").await;
-    let command = start_page.split_once("BELLBIRD_DATABASE__URL=&#39;").expect(&start_page).1;
+    let command = start_page
+        .split_once("BELLBIRD_DATABASE__URL=&#39;")
+        .expect(&start_page)
+        .1;
     let (database, command) = command.split_once("&#39; bellbird ").unwrap();
     assert_eq!(database, text(&demo, "database"));
     let output = workdir
@@ -312,10 +499,18 @@ async fn demo_makes_new_link_urls_and_names_its_database() {
         .env("BELLBIRD_DATABASE__URL", database)
         .output()
         .unwrap();
-    assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+    assert_eq!(
+        (output.status.code(), errors(&output).as_str()),
+        (Some(0), "")
+    );
     let created: Value = serde_json::from_slice(&output.stdout).unwrap();
     let api = text(&demo, "apiUrl");
-    assert_eq!(get(&format!("{api}/v1/accounts"), Some(text(&created, "key"))).await.0, 200);
+    assert_eq!(
+        get(&format!("{api}/v1/accounts"), Some(text(&created, "key")))
+            .await
+            .0,
+        200
+    );
     assert!(!workdir.folder.path().join("bellbird.db").exists());
     assert_eq!(running.stop("-INT").0, Some(0));
 }
@@ -328,7 +523,15 @@ async fn demo_for_other_machines_makes_no_link_urls() {
     let running = RunningCommand::start(&workdir, line);
     let demo = running.json();
     let new_link = reqwest::Client::new().post(format!("{}/demo/link", text(&demo, "consoleUrl")));
-    assert_eq!(new_link.header("sec-fetch-site", "same-origin").send().await.unwrap().status(), 404);
+    assert_eq!(
+        new_link
+            .header("sec-fetch-site", "same-origin")
+            .send()
+            .await
+            .unwrap()
+            .status(),
+        404
+    );
     assert_eq!(running.stop("-INT").0, Some(0));
 }
 
@@ -338,7 +541,11 @@ async fn demo_output_can_be_run() {
     // The demo ignores the settings of real providers, even incomplete ones.
     workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "of another service");
     let mut running = RunningCommand::start(&workdir, &format!("demo --rows 50 {ANY_PORTS}"));
-    assert!(running.ready_line.starts_with("Bellbird is running at http://127.0.0.1:"));
+    assert!(
+        running
+            .ready_line
+            .starts_with("Bellbird is running at http://127.0.0.1:")
+    );
     let (mut key, mut urls) = (String::new(), Vec::new());
     loop {
         let mut line = String::new();
@@ -349,18 +556,41 @@ async fn demo_output_can_be_run() {
         if let Some(found) = line.trim().strip_prefix("export BELLBIRD_KEY=") {
             key = found.to_owned();
         }
-        urls.extend(line.contains("curl").then(|| line.split('\'').nth(1).unwrap().to_owned()));
+        urls.extend(
+            line.contains("curl")
+                .then(|| line.split('\'').nth(1).unwrap().to_owned()),
+        );
     }
     for path in ["accounts", "balances", "transactions", "holdings", "trades"] {
-        assert_eq!(urls.iter().filter(|url| url.contains(&format!("/v1/{path}"))).count(), 1, "{path}");
+        assert_eq!(
+            urls.iter()
+                .filter(|url| url.contains(&format!("/v1/{path}")))
+                .count(),
+            1,
+            "{path}"
+        );
     }
-    let (files, urls): (Vec<_>, Vec<_>) = urls.into_iter().partition(|url| url.contains("/v1/export/"));
+    let (files, urls): (Vec<_>, Vec<_>) = urls
+        .into_iter()
+        .partition(|url| url.contains("/v1/export/"));
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let answer = client.get(&files[0]).bearer_auth(&key).send().await.unwrap();
-    assert!(files.len() == 1 && answer.status() == 200 && answer.text().await.unwrap().lines().count() > 1);
+    let answer = client
+        .get(&files[0])
+        .bearer_auth(&key)
+        .send()
+        .await
+        .unwrap();
+    assert!(
+        files.len() == 1
+            && answer.status() == 200
+            && answer.text().await.unwrap().lines().count() > 1
+    );
     for url in urls {
         let (status, body) = get(&url, Some(&key)).await;
-        assert!(status == 200 && !body["data"].as_array().unwrap().is_empty(), "{url}: {body}");
+        assert!(
+            status == 200 && !body["data"].as_array().unwrap().is_empty(),
+            "{url}: {body}"
+        );
     }
     let (code, rest, _) = running.stop("-TERM");
     assert_eq!(code, Some(0));
@@ -370,20 +600,29 @@ async fn demo_output_can_be_run() {
 #[test]
 fn connection_is_imported_shown_and_removed() {
     let mut workdir = Workdir::migrated();
-    let sandbox = RunningCommand::start(&workdir, &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"));
+    let sandbox = RunningCommand::start(
+        &workdir,
+        &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"),
+    );
     let description = sandbox.json();
     assert_described(&description);
     let fiskil = &description["fiskil"];
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     workdir.set("BELLBIRD_FISKIL__BASE_URL", text(fiskil, "baseUrl"));
     workdir.set("BELLBIRD_FISKIL__CLIENT_ID", text(fiskil, "clientId"));
-    workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", text(fiskil, "clientSecret"));
+    workdir.set(
+        "BELLBIRD_FISKIL__CLIENT_SECRET",
+        text(fiskil, "clientSecret"),
+    );
     workdir.json("user add --email me@example.com");
 
     let credentials = description["credentials"][0].to_string();
     let import = "connection import --user me@example.com --provider fiskil --credentials - --json";
     let output = workdir.run_with_input(import, &credentials);
-    assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+    assert_eq!(
+        (output.status.code(), errors(&output).as_str()),
+        (Some(0), "")
+    );
     let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
     let connection = &imported[0];
     assert_eq!(connection["provider"], "fiskil");
@@ -391,26 +630,46 @@ fn connection_is_imported_shown_and_removed() {
     let id = text(connection, "id");
     let mut shown = workdir.json(&format!("connection show {id}"));
     let accounts = shown.as_object_mut().unwrap().remove("accounts").unwrap();
-    assert_eq!(shown.as_object_mut().unwrap().remove("user").unwrap(), "me@example.com");
+    assert_eq!(
+        shown.as_object_mut().unwrap().remove("user").unwrap(),
+        "me@example.com"
+    );
     let mut listed = connection.clone();
     listed["user"] = json!("me@example.com");
     listed["accounts"] = json!(accounts.as_array().unwrap().len());
     assert_eq!(workdir.json("connection list"), json!([listed]));
     let table = workdir.text("connection list");
-    assert!(table.starts_with("USER ") && table.contains("\nme@example.com  "), "{table}");
-    assert!(accounts.as_array().unwrap().iter().all(|account| account["connectionId"] == id));
+    assert!(
+        table.starts_with("USER ") && table.contains("\nme@example.com  "),
+        "{table}"
+    );
+    assert!(
+        accounts
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|account| account["connectionId"] == id)
+    );
     let sync = shown.as_object_mut().unwrap().remove("sync").unwrap();
-    assert!(sync["syncedAt"].is_null() && sync["nextAt"].is_string() && sync["lastError"].is_null(), "{sync}");
+    assert!(
+        sync["syncedAt"].is_null() && sync["nextAt"].is_string() && sync["lastError"].is_null(),
+        "{sync}"
+    );
     let history = shown.as_object_mut().unwrap().remove("history").unwrap();
-    let imported = json!([{"at": connection["createdAt"], "from": null, "to": "active", "cause": "imported"}]);
+    let imported =
+        json!([{"at": connection["createdAt"], "from": null, "to": "active", "cause": "imported"}]);
     assert_eq!(history, imported);
     assert_eq!(shown, *connection);
     let shown = workdir.text(&format!("connection show {id}"));
-    assert!(shown.contains("me@example.com") && shown.contains("xxxx"), "{shown}");
+    assert!(
+        shown.contains("me@example.com") && shown.contains("xxxx"),
+        "{shown}"
+    );
 
     // A second import, from a file, gives the same connection.
     std::fs::write(workdir.folder.path().join("credentials.json"), &credentials).unwrap();
-    let again = workdir.json("connection import --user me@example.com --credentials credentials.json");
+    let again =
+        workdir.json("connection import --user me@example.com --credentials credentials.json");
     assert_eq!(again[0]["id"], connection["id"]);
 
     assert_eq!(
@@ -420,31 +679,56 @@ fn connection_is_imported_shown_and_removed() {
     );
     let synced = workdir.json("connection sync --user me@example.com");
     assert_eq!(synced[0]["connectionId"], id);
-    assert!(workdir.error(&format!("connection remove {id}"), 2).contains("--dry-run"));
+    assert!(
+        workdir
+            .error(&format!("connection remove {id}"), 2)
+            .contains("--dry-run")
+    );
     let planned = workdir.json(&format!("connection remove {id} --dry-run"));
-    assert_eq!((&planned["user"], &planned["dryRun"]), (&json!("me@example.com"), &json!(true)));
-    assert_eq!((&planned["accounts"], &planned["withdrawsConsent"]), (&accounts, &json!(true)));
+    assert_eq!(
+        (&planned["user"], &planned["dryRun"]),
+        (&json!("me@example.com"), &json!(true))
+    );
+    assert_eq!(
+        (&planned["accounts"], &planned["withdrawsConsent"]),
+        (&accounts, &json!(true))
+    );
     let planned = workdir.text(&format!("connection remove {id} --dry-run --local-only"));
-    assert!(planned.contains("xxxx") && planned.contains("the consent stays active"), "{planned}");
-    assert_eq!(workdir.json(&format!("connection show {id}"))["status"], "active");
+    assert!(
+        planned.contains("xxxx") && planned.contains("the consent stays active"),
+        "{planned}"
+    );
+    assert_eq!(
+        workdir.json(&format!("connection show {id}"))["status"],
+        "active"
+    );
     workdir.json(&format!("connection remove {id}"));
-    assert_eq!(workdir.json("connection list --user me@example.com"), json!([]));
+    assert_eq!(
+        workdir.json("connection list --user me@example.com"),
+        json!([])
+    );
     workdir.json("user remove me@example.com");
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }
 
-/// Exports the variables that `sandbox` prints and imports the credentials that it prints, for every provider.
+/// Exports the variables that `sandbox` prints and imports the credentials that it prints, for
+/// every provider.
 #[test]
 fn sandbox_output_can_be_pasted() {
     let mut workdir = Workdir::migrated();
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     workdir.json("user add --email me@example.com");
-    let mut sandbox = RunningCommand::start(&workdir, &format!("sandbox --rows 50 {ANY_SANDBOX_PORTS}"));
+    let mut sandbox =
+        RunningCommand::start(&workdir, &format!("sandbox --rows 50 {ANY_SANDBOX_PORTS}"));
     let (mut all_credentials, mut line) = (Vec::new(), String::new());
     while !line.starts_with("Press Ctrl-C") {
         line.clear();
         assert!(sandbox.out.read_line(&mut line).unwrap() > 0);
-        if let Some((name, value)) = line.trim().strip_prefix("export ").and_then(|rest| rest.split_once('=')) {
+        if let Some((name, value)) = line
+            .trim()
+            .strip_prefix("export ")
+            .and_then(|rest| rest.split_once('='))
+        {
             workdir.set(name, value.trim_matches('\''));
         }
         all_credentials.extend(serde_json::from_str::<Value>(&line).ok());
@@ -452,19 +736,32 @@ fn sandbox_output_can_be_pasted() {
     let report = workdir.json(&format!("doctor {ANY_PORTS}"));
     let checks = report["checks"].as_array().unwrap();
     for name in simulated_providers() {
-        assert!(checks.iter().any(|check| check["name"] == name && check["verdict"] == "ok"), "{name}: {report}");
+        assert!(
+            checks
+                .iter()
+                .any(|check| check["name"] == name && check["verdict"] == "ok"),
+            "{name}: {report}"
+        );
         let credentials = all_credentials
             .iter()
             .find(|credentials| credentials["provider"] == name)
             .unwrap_or_else(|| panic!("no credentials of {name}"));
-        let output = workdir
-            .run_with_input("connection import --user me@example.com --credentials - --json", &credentials.to_string());
-        assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+        let output = workdir.run_with_input(
+            "connection import --user me@example.com --credentials - --json",
+            &credentials.to_string(),
+        );
+        assert_eq!(
+            (output.status.code(), errors(&output).as_str()),
+            (Some(0), "")
+        );
         let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(imported[0]["provider"], name);
         assert_eq!(imported[0]["status"], "active");
     }
-    assert_eq!(workdir.json("connection list").as_array().unwrap().len(), simulated_providers().count());
+    assert_eq!(
+        workdir.json("connection list").as_array().unwrap().len(),
+        simulated_providers().count()
+    );
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }
 
@@ -473,7 +770,10 @@ fn sandbox_output_can_be_pasted() {
 fn sandbox_prints_a_settings_file() {
     let mut workdir = Workdir::new();
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    let mut sandbox = RunningCommand::start(&workdir, &format!("sandbox --toml --rows 50 {ANY_SANDBOX_PORTS}"));
+    let mut sandbox = RunningCommand::start(
+        &workdir,
+        &format!("sandbox --toml --rows 50 {ANY_SANDBOX_PORTS}"),
+    );
     let mut file = sandbox.ready_line.clone();
     while !file.ends_with("# Press Ctrl-C to stop.\n") {
         assert!(sandbox.out.read_line(&mut file).unwrap() > 0);
@@ -483,9 +783,17 @@ fn sandbox_prints_a_settings_file() {
     let report = workdir.json(&format!("doctor {ANY_PORTS}"));
     for name in simulated_providers() {
         let checks = report["checks"].as_array().unwrap();
-        assert!(checks.iter().any(|check| check["name"] == name && check["verdict"] == "ok"), "{name}: {report}");
+        assert!(
+            checks
+                .iter()
+                .any(|check| check["name"] == name && check["verdict"] == "ok"),
+            "{name}: {report}"
+        );
     }
-    assert!(file.contains("\n# Olivia Nguyen, Ironbark Example Bank\n# {\"provider\":\"fiskil\""), "{file}");
+    assert!(
+        file.contains("\n# Olivia Nguyen, Ironbark Example Bank\n# {\"provider\":\"fiskil\""),
+        "{file}"
+    );
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }
 
@@ -497,7 +805,10 @@ async fn first_sync_reads_as_far_back_as_set() {
     for provider in simulated_providers() {
         let description = sandbox.json();
         let mut all = description["credentials"].as_array().unwrap().iter();
-        let credentials = all.find(|credentials| credentials["provider"] == provider).unwrap().to_string();
+        let credentials = all
+            .find(|credentials| credentials["provider"] == provider)
+            .unwrap()
+            .to_string();
         let new_count = |workdir: &Workdir| {
             let import = "connection import --user me@example.com --credentials - --json";
             assert_eq!(errors(&workdir.run_with_input(import, &credentials)), "");
@@ -510,7 +821,10 @@ async fn first_sync_reads_as_far_back_as_set() {
         let month = new_count(&workdir);
         workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "3650");
         let decade = new_count(&workdir);
-        assert!(month > 0 && decade > month * 2, "{provider}: {month} rows of a month, {decade} of ten years");
+        assert!(
+            month > 0 && decade > month * 2,
+            "{provider}: {month} rows of a month, {decade} of ten years"
+        );
     }
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }
@@ -521,14 +835,29 @@ async fn demo_opens_the_console_in_a_browser() {
     let workdir = Workdir::new();
     let opened = workdir.path().join("opened");
     let browser = workdir.path().join("xdg-open");
-    std::fs::write(&browser, format!("#!/bin/sh\necho \"$1\" >> {}\n", opened.display())).unwrap();
-    std::fs::set_permissions(&browser, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(
+        &browser,
+        format!("#!/bin/sh\necho \"$1\" >> {}\n", opened.display()),
+    )
+    .unwrap();
+    std::fs::set_permissions(
+        &browser,
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
     let demo = format!("{} demo {ANY_PORTS}", env!("CARGO_BIN_EXE_bellbird"));
     let mut child = std::process::Command::new("script")
         .args(["--quiet", "--return", "--command", &demo, "/dev/null"])
         .current_dir(workdir.path())
         .env("DISPLAY", ":0")
-        .env("PATH", format!("{}:{}", workdir.path().display(), std::env::var("PATH").unwrap()))
+        .env(
+            "PATH",
+            format!(
+                "{}:{}",
+                workdir.path().display(),
+                std::env::var("PATH").unwrap()
+            ),
+        )
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
@@ -541,5 +870,8 @@ async fn demo_opens_the_console_in_a_browser() {
     child.stdin.take().unwrap().write_all(&[3]).unwrap();
     let output = child.wait_with_output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(shown.contains(url.trim()) && shown.contains("The demo has ended."), "{shown}");
+    assert!(
+        shown.contains(url.trim()) && shown.contains("The demo has ended."),
+        "{shown}"
+    );
 }

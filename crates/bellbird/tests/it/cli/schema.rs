@@ -13,7 +13,12 @@ const REASON: &str = "the database was made by an unreleased or older version of
 fn database_check(workdir: &Workdir) -> String {
     let report = workdir.run(&format!("doctor --json {ANY_PORTS}"));
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-    let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "database").unwrap();
+    let check = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|check| check["name"] == "database")
+        .unwrap();
     text(check, "detail").to_owned()
 }
 

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use crate::support::database::execute;
 use crate::support::harness::postgres_database;
-use crate::support::process::{ANY_PORTS, ANY_SANDBOX_PORTS, RunningCommand, Workdir, errors, get, text};
+use crate::support::process::{
+    ANY_PORTS, ANY_SANDBOX_PORTS, RunningCommand, Workdir, errors, get, text,
+};
 
 const OLD: &str = "2026:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 const NEW: &str = "2027:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=";
@@ -36,21 +38,34 @@ impl Deployment {
         }
         workdir.json("migrate");
         workdir.set(KEYS, keys);
-        let sandbox = RunningCommand::start(&workdir, &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"));
+        let sandbox = RunningCommand::start(
+            &workdir,
+            &format!("sandbox --json --rows 50 {ANY_SANDBOX_PORTS}"),
+        );
         let fiskil = &sandbox.json()["fiskil"];
         workdir.set("BELLBIRD_FISKIL__BASE_URL", text(fiskil, "baseUrl"));
         workdir.set("BELLBIRD_FISKIL__CLIENT_ID", text(fiskil, "clientId"));
-        workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", text(fiskil, "clientSecret"));
+        workdir.set(
+            "BELLBIRD_FISKIL__CLIENT_SECRET",
+            text(fiskil, "clientSecret"),
+        );
         workdir.json("user add --email me@example.com");
         let key = text(&workdir.json("key create --user me@example.com"), "key").to_owned();
-        Self { workdir, sandbox, key, database }
+        Self {
+            workdir,
+            sandbox,
+            key,
+            database,
+        }
     }
 
     /// Imports one of the sandbox's credentials. Returns the connection's id.
     fn import(&self, index: usize) -> String {
         let credentials = self.sandbox.json()["credentials"][index].to_string();
-        let output =
-            self.workdir.run_with_input("connection import --user me@example.com --credentials - --json", &credentials);
+        let output = self.workdir.run_with_input(
+            "connection import --user me@example.com --credentials - --json",
+            &credentials,
+        );
         assert_eq!(errors(&output), "");
         let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
         text(&imported[0], "id").to_owned()
@@ -61,13 +76,22 @@ impl Deployment {
         self.workdir.set(KEYS, keys);
         let running = RunningCommand::start(&self.workdir, &format!("serve --json {ANY_PORTS}"));
         let api = text(&running.json(), "apiUrl").to_owned();
-        Service { running, api, key: self.key.clone() }
+        Service {
+            running,
+            api,
+            key: self.key.clone(),
+        }
     }
 
-    /// The JSON of a rotation that succeeds. On PostgreSQL it prints a note about dead rows, and nothing else.
+    /// The JSON of a rotation that succeeds. On PostgreSQL it prints a note about dead rows, and
+    /// nothing else.
     fn rotate(&mut self, keys: &str) -> Value {
         let (code, printed, error) = self.try_rotate(keys);
-        assert_eq!((code, error.lines().count()), (Some(0), usize::from(self.database.is_some())), "{error}");
+        assert_eq!(
+            (code, error.lines().count()),
+            (Some(0), usize::from(self.database.is_some())),
+            "{error}"
+        );
         printed
     }
 
@@ -83,8 +107,19 @@ impl Deployment {
     fn doctor(&self) -> Vec<(String, String)> {
         let output = self.workdir.run(&format!("doctor --json {ANY_PORTS}"));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == "secrets");
-        checks.map(|check| (text(check, "verdict").to_owned(), text(check, "detail").to_owned())).collect()
+        let checks = report["checks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|check| check["name"] == "secrets");
+        checks
+            .map(|check| {
+                (
+                    text(check, "verdict").to_owned(),
+                    text(check, "detail").to_owned(),
+                )
+            })
+            .collect()
     }
 }
 
@@ -97,7 +132,12 @@ struct Service {
 impl Service {
     /// The status of a live read, which opens the credentials.
     async fn read_status(&self, connection: &str) -> u16 {
-        get(&format!("{}/v1/transactions?connectionId={connection}", self.api), Some(&self.key)).await.0
+        get(
+            &format!("{}/v1/transactions?connectionId={connection}", self.api),
+            Some(&self.key),
+        )
+        .await
+        .0
     }
 
     fn stop(self) {
@@ -111,7 +151,13 @@ async fn single_instance_rotates_its_key() {
     let first = deployment.import(0);
     let service = deployment.serve(OLD);
     assert_eq!(service.read_status(&first).await, 200);
-    assert_eq!(deployment.doctor(), [("ok".to_owned(), "1 secret: 1 with key `2026`; all can be opened".to_owned())]);
+    assert_eq!(
+        deployment.doctor(),
+        [(
+            "ok".to_owned(),
+            "1 secret: 1 with key `2026`; all can be opened".to_owned()
+        )]
+    );
     service.stop();
 
     let both = format!("{NEW},{OLD}");
@@ -127,18 +173,38 @@ async fn single_instance_rotates_its_key() {
                 .to_owned()
         )]
     );
-    assert_eq!(deployment.rotate(&both), json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0, "instances": 1}));
+    assert_eq!(
+        deployment.rotate(&both),
+        json!({"resealed": 1, "alreadyCurrent": 1, "unopenable": 0, "instances": 1})
+    );
     for connection in [&first, &second] {
-        assert_eq!(service.read_status(connection).await, 200, "the running service still reads");
+        assert_eq!(
+            service.read_status(connection).await,
+            200,
+            "the running service still reads"
+        );
     }
-    assert_eq!(deployment.rotate(&both), json!({"resealed": 0, "alreadyCurrent": 2, "unopenable": 0, "instances": 1}));
+    assert_eq!(
+        deployment.rotate(&both),
+        json!({"resealed": 0, "alreadyCurrent": 2, "unopenable": 0, "instances": 1})
+    );
     service.stop();
 
     let service = deployment.serve(NEW);
     for connection in [&first, &second] {
-        assert_eq!(service.read_status(connection).await, 200, "the old key is no longer needed");
+        assert_eq!(
+            service.read_status(connection).await,
+            200,
+            "the old key is no longer needed"
+        );
     }
-    assert_eq!(deployment.doctor(), [("ok".to_owned(), "2 secrets: 2 with key `2027`; all can be opened".to_owned())]);
+    assert_eq!(
+        deployment.doctor(),
+        [(
+            "ok".to_owned(),
+            "2 secrets: 2 with key `2027`; all can be opened".to_owned()
+        )]
+    );
     assert_eq!(
         deployment.workdir.text("secrets rotate"),
         "Resealed with key `2027`: 0. Already sealed with it: 2. Not opened: 0.\n\
@@ -151,24 +217,38 @@ async fn single_instance_rotates_its_key() {
 mod postgres {
     use super::*;
 
-    /// In the order of docs/secrets.md, every instance can always open what any instance has sealed.
+    /// In the order of docs/secrets.md, every instance can always open what any instance has
+    /// sealed.
     #[tokio::test]
     async fn several_instances_rotate_their_key() {
         let mut deployment = Deployment::start_on_postgres(OLD).await;
         let first = deployment.import(0);
         let (new_key_last, new_key_first) = (format!("{OLD},{NEW}"), format!("{NEW},{OLD}"));
         // First, add the new key after the old one, one instance at a time.
-        let (first_service, second_service) = (deployment.serve(OLD), deployment.serve(&new_key_last));
+        let (first_service, second_service) =
+            (deployment.serve(OLD), deployment.serve(&new_key_last));
         let second = deployment.import(1);
         for service in [&first_service, &second_service] {
-            assert_eq!((service.read_status(&first).await, service.read_status(&second).await), (200, 200));
+            assert_eq!(
+                (
+                    service.read_status(&first).await,
+                    service.read_status(&second).await
+                ),
+                (200, 200)
+            );
         }
         first_service.stop();
         // Then put the new key before the old one.
         let first_service = deployment.serve(&new_key_first);
         let third = deployment.import(2);
         for service in [&first_service, &second_service] {
-            assert_eq!((service.read_status(&second).await, service.read_status(&third).await), (200, 200));
+            assert_eq!(
+                (
+                    service.read_status(&second).await,
+                    service.read_status(&third).await
+                ),
+                (200, 200)
+            );
         }
         second_service.stop();
         let second_service = deployment.serve(&new_key_first);
@@ -184,16 +264,21 @@ mod postgres {
             }
             service.stop();
         }
-        // Out of order: an instance without the new key cannot open credentials that it has not opened before.
+        // Out of order: an instance without the new key cannot open credentials that it has not
+        // opened before.
         let late = deployment.serve(OLD);
         assert_eq!(late.read_status(&first).await, 500);
         let (_, _, log) = late.running.stop("-TERM");
         let advice = "sealed with the master key `2027`, which is not in secrets.key: add it after the first key";
-        assert!(log.contains("could not open stored secret") && log.contains(advice), "{log}");
+        assert!(
+            log.contains("could not open stored secret") && log.contains(advice),
+            "{log}"
+        );
         assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
     }
 
-    /// The order of docs/secrets.md is enforced: no instance is left with secrets that it cannot open.
+    /// The order of docs/secrets.md is enforced: no instance is left with secrets that it cannot
+    /// open.
     #[tokio::test]
     async fn rotation_waits_until_every_instance_has_the_new_key() {
         let mut deployment = Deployment::start_on_postgres(OLD).await;
@@ -205,27 +290,46 @@ mod postgres {
         assert_eq!(code, Some(1));
         let begin = "error: nothing was changed, because 1 of 2 running instances cannot open the key `2027`";
         assert!(error.starts_with(begin), "{error}");
-        let advice = format!("({}) opens only `2026`: add `2027` to its secrets.key, restart it", late.api);
-        assert!(error.contains(&advice) && !error.contains(&early.api), "{error}");
+        let advice = format!(
+            "({}) opens only `2026`: add `2027` to its secrets.key, restart it",
+            late.api
+        );
+        assert!(
+            error.contains(&advice) && !error.contains(&early.api),
+            "{error}"
+        );
         let (verdict, detail) = deployment.doctor().remove(0);
-        assert!(verdict == "note" && detail.starts_with("1 secret: 1 with key `2026`"), "{detail}");
+        assert!(
+            verdict == "note" && detail.starts_with("1 secret: 1 with key `2026`"),
+            "{detail}"
+        );
         assert_eq!(late.read_status(&connection).await, 200);
 
         // It opens both, but what it seals would be lost with the old key.
         late.stop();
         let late = deployment.serve(&new_key_last);
         let (code, printed, error) = deployment.try_rotate(&new_key_first);
-        let message = error.lines().find_map(|line| line.strip_prefix("error: ")).unwrap();
-        let resealed =
-            json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 0, "instances": 2, "error": {"message": message}});
+        let message = error
+            .lines()
+            .find_map(|line| line.strip_prefix("error: "))
+            .unwrap();
+        let resealed = json!({"resealed": 1, "alreadyCurrent": 0, "unopenable": 0, "instances": 2, "error": {"message": message}});
         assert_eq!((code, printed), (Some(1), resealed));
-        assert!(error.contains(&format!("({}) seals with key `2026`: put `2027` first", late.api)), "{error}");
+        assert!(
+            error.contains(&format!(
+                "({}) seals with key `2026`: put `2027` first",
+                late.api
+            )),
+            "{error}"
+        );
         assert_eq!(late.read_status(&connection).await, 200);
 
         // An instance that was killed does not block forever.
         let late_api = late.api;
         assert_eq!(late.running.stop("-KILL").0, None);
-        let sql = format!("UPDATE instances SET last_seen_at = last_seen_at - 31000000 WHERE api_url = '{late_api}'");
+        let sql = format!(
+            "UPDATE instances SET last_seen_at = last_seen_at - 31000000 WHERE api_url = '{late_api}'"
+        );
         execute(deployment.database.as_deref().unwrap(), &sql, "").await;
         let resealed = json!({"resealed": 0, "alreadyCurrent": 1, "unopenable": 0, "instances": 1});
         assert_eq!(deployment.rotate(&new_key_first), resealed);
@@ -255,20 +359,31 @@ fn unopenable_secrets_are_reported_and_kept() {
     assert_eq!(errors(&output), format!("error: {missing}\n"));
     assert_eq!(
         deployment.doctor(),
-        [("wrong".to_owned(), format!("2 secrets: 1 with key `1999`, 1 with key `2027`; 1 {reason} {advice}"))]
+        [(
+            "wrong".to_owned(),
+            format!("2 secrets: 1 with key `1999`, 1 with key `2027`; 1 {reason} {advice}")
+        )]
     );
     // A different key with the same id.
-    deployment.workdir.set(KEYS, &format!("{NEW},1999:{}", &OLD[5..]));
+    deployment
+        .workdir
+        .set(KEYS, &format!("{NEW},1999:{}", &OLD[5..]));
     let output = deployment.workdir.run("secrets rotate");
     assert_eq!(output.status.code(), Some(1));
     let error = errors(&output);
-    assert!(error.contains("1 secret cannot be opened: not opened by the key with their id"), "{error}");
+    assert!(
+        error.contains("1 secret cannot be opened: not opened by the key with their id"),
+        "{error}"
+    );
     for key in [OLD, NEW, LOST] {
         assert!(!error.contains(&key[5..]), "{error}");
     }
     let service = deployment.serve(NEW);
     let (code, _, log) = service.running.stop("-TERM");
-    assert!(code == Some(0) && log.contains("1 secret cannot be opened: sealed with key `1999`"), "{log}");
+    assert!(
+        code == Some(0) && log.contains("1 secret cannot be opened: sealed with key `1999`"),
+        "{log}"
+    );
     // With the lost key, every secret can be opened.
     assert_eq!(
         deployment.rotate(&format!("{NEW},{LOST}")),
@@ -277,8 +392,8 @@ fn unopenable_secrets_are_reported_and_kept() {
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
-/// As after `secrets.key` was generated again. What is stored stays readable with the old key, and nothing is added
-/// that only the new one opens.
+/// As after `secrets.key` was generated again. What is stored stays readable with the old key, and
+/// nothing is added that only the new one opens.
 #[tokio::test]
 async fn another_key_of_the_same_id_seals_nothing() {
     let mut deployment = Deployment::start(OLD);
@@ -291,22 +406,35 @@ async fn another_key_of_the_same_id_seals_nothing() {
     let credentials = deployment.sandbox.json()["credentials"][1].to_string();
     let import = "connection import --user me@example.com --credentials -";
     let imported = deployment.workdir.run_with_input(import, &credentials);
-    assert_eq!((imported.status.code(), errors(&imported)), (Some(1), format!("error: {reason}\n")));
+    assert_eq!(
+        (imported.status.code(), errors(&imported)),
+        (Some(1), format!("error: {reason}\n"))
+    );
     for command in ["secrets rotate", &format!("serve {ANY_PORTS}")] {
         let error = deployment.workdir.error(command, 1);
         assert!(error.contains(reason), "{command}: {error}");
     }
-    assert_eq!(deployment.doctor(), [("wrong".to_owned(), reason.to_owned())]);
+    assert_eq!(
+        deployment.doctor(),
+        [("wrong".to_owned(), reason.to_owned())]
+    );
 
     // Without a key, the advice is not to generate one.
     deployment.workdir.set(KEYS, "");
     let error = deployment.workdir.error(&format!("serve {ANY_PORTS}"), 1);
-    let missing =
-        "secrets.key is not set, but the database holds secrets that are sealed with the master key `2026` (1)";
-    assert!(error.contains(missing) && error.contains("find the old key"), "{error}");
-    let checked = deployment.workdir.run(&format!("doctor --json {ANY_PORTS}"));
+    let missing = "secrets.key is not set, but the database holds secrets that are sealed with the master key `2026` (1)";
+    assert!(
+        error.contains(missing) && error.contains("find the old key"),
+        "{error}"
+    );
+    let checked = deployment
+        .workdir
+        .run(&format!("doctor --json {ANY_PORTS}"));
     let checked = String::from_utf8(checked.stdout).unwrap();
-    assert!(checked.contains("sealed with the master key `2026` (1)") && !checked.contains("urandom"), "{checked}");
+    assert!(
+        checked.contains("sealed with the master key `2026` (1)") && !checked.contains("urandom"),
+        "{checked}"
+    );
 
     // The old key opens what it sealed, and a key with another id begins again.
     let service = deployment.serve(OLD);
@@ -321,23 +449,45 @@ async fn another_key_of_the_same_id_seals_nothing() {
 fn invalid_keys_are_rejected_up_front() {
     let mut workdir = Workdir::migrated();
     let error = workdir.error("secrets rotate", 1);
-    assert!(error.starts_with("error: secrets.key is not set"), "{error}");
+    assert!(
+        error.starts_with("error: secrets.key is not set"),
+        "{error}"
+    );
     let bare = &OLD[5..];
     for (keys, message) in [
-        (format!("{OLD},{OLD}"), "master key number 2 has the id of an earlier one"),
-        (format!("{OLD},{bare}"), "master key number 2 has no id: expected id:base64"),
-        (format!("{OLD},a b:{bare}"), "the id of master key number 2 must be 1 to 32 of the characters"),
-        (format!("{OLD},2027:{}", &bare[1..]), "master key number 2 must be base64 of exactly 32 bytes after its id"),
+        (
+            format!("{OLD},{OLD}"),
+            "master key number 2 has the id of an earlier one",
+        ),
+        (
+            format!("{OLD},{bare}"),
+            "master key number 2 has no id: expected id:base64",
+        ),
+        (
+            format!("{OLD},a b:{bare}"),
+            "the id of master key number 2 must be 1 to 32 of the characters",
+        ),
+        (
+            format!("{OLD},2027:{}", &bare[1..]),
+            "master key number 2 must be base64 of exactly 32 bytes after its id",
+        ),
         (format!("{OLD},"), "master key number 2 has no id"),
     ] {
         workdir.set(KEYS, &keys);
         let error = workdir.error("secrets rotate", 1);
-        assert!(error.contains(&format!(" cannot be used: {message}")), "{error}");
+        assert!(
+            error.contains(&format!(" cannot be used: {message}")),
+            "{error}"
+        );
         assert!(!error.contains(bare), "{error}");
     }
     let mut empty = Workdir::new();
     empty.set(KEYS, OLD);
-    assert!(empty.error("secrets rotate", 1).contains("bellbird.db does not exist"));
+    assert!(
+        empty
+            .error("secrets rotate", 1)
+            .contains("bellbird.db does not exist")
+    );
     // In a file, a line for each key is the natural form. One that is wrong is named with the file.
     let mut empty = Workdir::new();
     let file = empty.path().join("keys");
@@ -348,8 +498,14 @@ fn invalid_keys_are_rejected_up_front() {
     assert_eq!(ids, json!([&NEW[..4], &OLD[..4]]));
     std::fs::write(&file, "main:c2hvcnQ=").unwrap();
     let error = empty.error("secrets rotate", 1);
-    assert!(error.starts_with("error: secrets.key in the file keys cannot be used: "), "{error}");
+    assert!(
+        error.starts_with("error: secrets.key in the file keys cannot be used: "),
+        "{error}"
+    );
     std::fs::write(&file, "\n").unwrap();
     let error = empty.error("secrets rotate", 1);
-    assert!(error.ends_with("the file keys is empty: restore your copy of it"), "{error}");
+    assert!(
+        error.ends_with("the file keys is empty: restore your copy of it"),
+        "{error}"
+    );
 }

@@ -32,7 +32,13 @@ fn add(workdir: &Workdir, url: &str) -> Value {
 }
 
 fn members(value: &Value) -> String {
-    value.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" ")
+    value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn instant(value: &Value, name: &str) -> Timestamp {
@@ -48,22 +54,33 @@ pub(super) struct Sent {
 impl Sent {
     pub(super) fn header(&self, name: &str) -> &str {
         let lines = self.head.lines().filter_map(|line| line.split_once(':'));
-        let mut values = lines.filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
-        values.next().unwrap_or_else(|| panic!("no {name} in {}", self.head))
+        let mut values = lines
+            .filter(|(other, _)| other.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim());
+        values
+            .next()
+            .unwrap_or_else(|| panic!("no {name} in {}", self.head))
     }
 
     /// The signature of this request with one secret.
     fn signature(&self, secret: &str) -> String {
         let signer = Signer::new(&[&SecretString::from(secret)]).unwrap();
         let timestamp = self.header("webhook-timestamp").parse().unwrap();
-        signer.signature(self.header("webhook-id").parse().unwrap(), timestamp, &self.body)
+        signer.signature(
+            self.header("webhook-id").parse().unwrap(),
+            timestamp,
+            &self.body,
+        )
     }
 }
 
 /// Starts a receiver on this machine that responds to every request with one status.
 pub(super) fn receiver(status: u16) -> (String, Receiver<Sent>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/hook?token=s3cret", listener.local_addr().unwrap());
+    let url = format!(
+        "http://{}/hook?token=s3cret",
+        listener.local_addr().unwrap()
+    );
     let (sender, sent) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -86,13 +103,19 @@ fn answer(mut stream: TcpStream, status: u16, sender: &Sender<Sent>) -> std::io:
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
         if let Some(end) = end.filter(|_| length == usize::MAX) {
             head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-            let sent = Sent { head: head.clone(), body: Vec::new() };
+            let sent = Sent {
+                head: head.clone(),
+                body: Vec::new(),
+            };
             length = end + 4 + sent.header("content-length").parse::<usize>().unwrap();
         }
     }
     let body = bytes.split_off(head.len() + 4);
     let _ = sender.send(Sent { head, body });
-    write!(stream, "HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+    write!(
+        stream,
+        "HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    )
 }
 
 on_both_databases! {
@@ -166,7 +189,10 @@ async fn a_user_has_twenty_endpoints_at_most() {
         add(&workdir, &format!("http://127.0.0.1:8099/{number}"));
     }
     assert_eq!(
-        workdir.error("webhook add --user me@example.com --url http://127.0.0.1:8099/20", 1),
+        workdir.error(
+            "webhook add --user me@example.com --url http://127.0.0.1:8099/20",
+            1
+        ),
         "error: me@example.com already has 20 endpoints, which is the limit: `bellbird webhook list --user \
          me@example.com` shows them, and `bellbird webhook remove ID` removes one"
     );
@@ -219,8 +245,15 @@ async fn hostile_urls_are_rejected_and_not_echoed() {
         let line = ["webhook", "add", "--user", "me@example.com", "--url", url];
         let output = workdir.command("").args(line).output().unwrap();
         let error = errors(&output);
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{url}: {error}");
-        assert!(error.starts_with("error: the ") && error.lines().count() == 1, "{url}: {error}");
+        assert_eq!(
+            (output.status.code(), output.stdout.len()),
+            (Some(1), 0),
+            "{url}: {error}"
+        );
+        assert!(
+            error.starts_with("error: the ") && error.lines().count() == 1,
+            "{url}: {error}"
+        );
         assert!(
             !error.contains("s3cret") && !error.contains("169.254") && !error.contains("metadata"),
             "{url}: {error}"
@@ -253,9 +286,12 @@ async fn hostile_urls_are_rejected_and_not_echoed() {
     let long = format!("https://hooks.example.com/s3cret{}", "x".repeat(2048));
     reject(&workdir, &long);
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "false");
-    for url in
-        ["http://127.0.0.1:8099/s3cret", "https://127.0.0.1/s3cret", "https://[::1]/s3cret", "https://localhost/s3cret"]
-    {
+    for url in [
+        "http://127.0.0.1:8099/s3cret",
+        "https://127.0.0.1/s3cret",
+        "https://[::1]/s3cret",
+        "https://localhost/s3cret",
+    ] {
         reject(&workdir, url);
     }
     assert_eq!(workdir.json("webhook list"), json!([]));
@@ -311,27 +347,57 @@ async fn failed_ping_exits_with_1_and_explains() {
     let workdir = workdir_with_user(Database::Sqlite).await;
     let (failing, _sent) = receiver(500);
     // The listener is dropped at once, so nothing listens on its port.
-    let closed_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    for (url, status, reason) in
-        [(failing, json!(500), "rejected"), (format!("http://{closed_port}/"), Value::Null, "connection refused")]
-    {
+    let closed_port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    for (url, status, reason) in [
+        (failing, json!(500), "rejected"),
+        (
+            format!("http://{closed_port}/"),
+            Value::Null,
+            "connection refused",
+        ),
+    ] {
         let id = text(&add(&workdir, &url), "id").to_owned();
         let output = workdir.run(&format!("webhook ping {id} --json"));
         assert_eq!(output.status.code(), Some(1));
         let pinged: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!((&pinged["delivered"], &pinged["status"]), (&json!(false), &status));
+        assert_eq!(
+            (&pinged["delivered"], &pinged["status"]),
+            (&json!(false), &status)
+        );
         assert_eq!(pinged["error"], json!({ "message": reason }));
         let error = errors(&output);
-        assert!(error.starts_with("error: not delivered: the endpoint ") && error.contains(reason), "{error}");
+        assert!(
+            error.starts_with("error: not delivered: the endpoint ") && error.contains(reason),
+            "{error}"
+        );
         let error = workdir.error(&format!("webhook ping {id}"), 1);
-        assert!(error.contains(reason) && !error.contains("127.0.0.1"), "{error}");
+        assert!(
+            error.contains(reason) && !error.contains("127.0.0.1"),
+            "{error}"
+        );
         let failed = workdir.json(&format!("webhook deliveries {id} --state failed"));
-        assert_eq!((&failed[0]["lastStatus"], &failed[0]["lastError"]), (&status, &json!(reason)));
-        assert!(failed.as_array().unwrap().len() == 2 && failed[0]["endedAt"].is_string(), "{failed}");
-        assert!(workdir.text(&format!("webhook deliveries {id}")).contains(reason));
+        assert_eq!(
+            (&failed[0]["lastStatus"], &failed[0]["lastError"]),
+            (&status, &json!(reason))
+        );
+        assert!(
+            failed.as_array().unwrap().len() == 2 && failed[0]["endedAt"].is_string(),
+            "{failed}"
+        );
+        assert!(
+            workdir
+                .text(&format!("webhook deliveries {id}"))
+                .contains(reason)
+        );
         // A failed ping does not count against the endpoint.
         let listed = workdir.json("webhook list");
-        assert_eq!(listed.as_array().unwrap().last().unwrap()["failingSince"], Value::Null);
+        assert_eq!(
+            listed.as_array().unwrap().last().unwrap()["failingSince"],
+            Value::Null
+        );
     }
 }
 
@@ -365,14 +431,24 @@ async fn lost_master_key_loses_only_the_old_secret() {
     let mut workdir = workdir_with_user(Database::Sqlite).await;
     let (url, sent) = receiver(204);
     let id = text(&add(&workdir, &url), "id").to_owned();
-    workdir.set("BELLBIRD_SECRETS__KEY", "other:BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
-    assert!(workdir.error(&format!("webhook ping {id}"), 1).starts_with("error: "));
+    workdir.set(
+        "BELLBIRD_SECRETS__KEY",
+        "other:BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+    );
+    assert!(
+        workdir
+            .error(&format!("webhook ping {id}"), 1)
+            .starts_with("error: ")
+    );
     assert!(sent.try_recv().is_err());
     let rotated = workdir.json(&format!("webhook rotate-secret {id}"));
     assert_eq!(rotated["oldSecretExpiresAt"], Value::Null);
     workdir.json(&format!("webhook ping {id}"));
     let ping = sent.recv().unwrap();
-    assert_eq!(ping.header("webhook-signature"), ping.signature(text(&rotated, "secret")));
+    assert_eq!(
+        ping.header("webhook-signature"),
+        ping.signature(text(&rotated, "secret"))
+    );
 }
 
 #[tokio::test]
@@ -381,22 +457,42 @@ async fn endpoints_are_disabled_and_enabled() {
     let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
     let disabled = workdir.json(&format!("webhook disable {id}"));
     assert_eq!(workdir.json("webhook list"), json!([disabled]));
-    assert_eq!((&disabled["status"], &disabled["disabledReason"]), (&json!("disabled"), &json!("by command")));
+    assert_eq!(
+        (&disabled["status"], &disabled["disabledReason"]),
+        (&json!("disabled"), &json!("by command"))
+    );
     assert_eq!(workdir.json(&format!("webhook disable {id}")), disabled);
     let shown = workdir.text(&format!("webhook disable {id}"));
     assert_eq!(shown, "Already disabled: http://127.0.0.1:8099/.\n");
-    assert!(workdir.text("webhook list").contains("disabled (by command)"));
+    assert!(
+        workdir
+            .text("webhook list")
+            .contains("disabled (by command)")
+    );
 
     assert_eq!(
         workdir.error(&format!("webhook recover {id} --since 7d"), 1),
-        format!("error: the endpoint is disabled: enable it first with `bellbird webhook enable {id}`")
+        format!(
+            "error: the endpoint is disabled: enable it first with `bellbird webhook enable {id}`"
+        )
     );
     let enabled = workdir.json(&format!("webhook enable {id}"));
-    assert_eq!((&enabled["status"], &enabled["disabledReason"]), (&json!("enabled"), &Value::Null));
-    assert_eq!(workdir.text(&format!("webhook enable {id}")), "Already enabled: http://127.0.0.1:8099/.\n");
+    assert_eq!(
+        (&enabled["status"], &enabled["disabledReason"]),
+        (&json!("enabled"), &Value::Null)
+    );
+    assert_eq!(
+        workdir.text(&format!("webhook enable {id}")),
+        "Already enabled: http://127.0.0.1:8099/.\n"
+    );
     let nothing = json!({"endpointId": id, "recovered": 0});
-    assert_eq!(workdir.json(&format!("webhook recover {id} --since 7d")), nothing);
-    let text = workdir.text(&format!("webhook recover {id} --since 2026-11-01T00:00:00Z"));
+    assert_eq!(
+        workdir.json(&format!("webhook recover {id} --since 7d")),
+        nothing
+    );
+    let text = workdir.text(&format!(
+        "webhook recover {id} --since 2026-11-01T00:00:00Z"
+    ));
     assert_eq!(text, "Nothing to recover since 2026-11-01T00:00:00Z.\n");
 }
 
@@ -454,8 +550,19 @@ on_both_databases! {
 fn checked(workdir: &Workdir, name: &str) -> Vec<(String, String)> {
     let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["name"] == name);
-    checks.map(|check| (text(check, "verdict").to_owned(), text(check, "detail").to_owned())).collect()
+    let checks = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|check| check["name"] == name);
+    checks
+        .map(|check| {
+            (
+                text(check, "verdict").to_owned(),
+                text(check, "detail").to_owned(),
+            )
+        })
+        .collect()
 }
 
 #[tokio::test]
@@ -463,7 +570,12 @@ async fn doctor_reports_due_and_failing_jobs() {
     let (mut workdir, sandbox, database) = new_deployment(Database::Sqlite).await;
     let assert_check = |workdir: &Workdir, name: &str, verdict: &str, detail: &str| {
         let checks = checked(workdir, name);
-        assert!(checks.iter().any(|(found, text)| found == verdict && text.contains(detail)), "{name}: {checks:?}");
+        assert!(
+            checks
+                .iter()
+                .any(|(found, text)| found == verdict && text.contains(detail)),
+            "{name}: {checks:?}"
+        );
     };
     assert_check(&workdir, "jobs", "ok", "none");
     assert_check(&workdir, "webhooks", "ok", "0 due, 0 scheduled");
@@ -475,23 +587,42 @@ async fn doctor_reports_due_and_failing_jobs() {
     workdir.json("user add --email me@example.com");
     let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
     let credentials = sandbox.json()["credentials"][0].to_string();
-    workdir.run_with_input("connection import --user me@example.com --credentials - --json", &credentials);
+    workdir.run_with_input(
+        "connection import --user me@example.com --credentials - --json",
+        &credentials,
+    );
     workdir.json("connection sync --all");
     assert_check(&workdir, "webhooks", "ok", "1 due, 0 scheduled");
     let database = rusqlite::Connection::open(database.trim_start_matches("sqlite:")).unwrap();
-    database.execute("UPDATE webhook_deliveries SET next_attempt_at = next_attempt_at - 660000000", []).unwrap();
+    database
+        .execute(
+            "UPDATE webhook_deliveries SET next_attempt_at = next_attempt_at - 660000000",
+            [],
+        )
+        .unwrap();
     assert_check(&workdir, "webhooks", "wrong", "is the service running?");
     database
-        .execute("UPDATE webhook_queues SET failing_since = (SELECT enabled_at FROM webhook_endpoints)", [])
+        .execute(
+            "UPDATE webhook_queues SET failing_since = (SELECT enabled_at FROM webhook_endpoints)",
+            [],
+        )
         .unwrap();
     assert_check(&workdir, "webhooks", "note", "failing endpoints: 1");
-    assert!(workdir.text("webhook list").contains("enabled (failing since "));
+    assert!(
+        workdir
+            .text("webhook list")
+            .contains("enabled (failing since ")
+    );
     workdir.run(&format!("webhook disable {id}"));
     assert_check(&workdir, "webhooks", "note", "`bellbird webhook enable ID`");
     assert_check(&workdir, "webhooks", "ok", "0 due, 0 scheduled");
 
     sandbox.stop("-TERM");
-    for (verdict, tried) in [("note", "Tried once"), ("note", "Tried 2 times"), ("wrong", "Tried 3 times")] {
+    for (verdict, tried) in [
+        ("note", "Tried once"),
+        ("note", "Tried 2 times"),
+        ("wrong", "Tried 3 times"),
+    ] {
         assert_eq!(workdir.run("connection sync --all").status.code(), Some(1));
         assert_check(&workdir, "jobs", verdict, tried);
     }
@@ -505,34 +636,70 @@ async fn sync_counts_no_event_for_a_disabled_endpoint() {
     let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
     workdir.json(&format!("webhook disable {id}"));
     let credentials = sandbox.json()["credentials"][0].to_string();
-    workdir.run_with_input("connection import --user me@example.com --credentials - --json", &credentials);
+    workdir.run_with_input(
+        "connection import --user me@example.com --credentials - --json",
+        &credentials,
+    );
     let output = workdir.run("connection sync --all");
-    assert!(errors(&output).contains(&format!("The endpoint {id} is disabled (by command)")), "{}", errors(&output));
+    assert!(
+        errors(&output).contains(&format!("The endpoint {id} is disabled (by command)")),
+        "{}",
+        errors(&output)
+    );
     let table = String::from_utf8(output.stdout).unwrap();
-    let last: Vec<&str> = table.trim_end().lines().last().unwrap().split_whitespace().rev().collect();
-    let [_, events, updated, new] = last[..4] else { panic!("{table}") };
+    let last: Vec<&str> = table
+        .trim_end()
+        .lines()
+        .last()
+        .unwrap()
+        .split_whitespace()
+        .rev()
+        .collect();
+    let [_, events, updated, new] = last[..4] else {
+        panic!("{table}")
+    };
     assert_eq!((events, updated), ("0", "0"), "{table}");
     assert_ne!(new, "0", "{table}");
-    assert_ne!(workdir.json(&format!("webhook deliveries {id} --state failed")), json!([]), "they can be recovered");
+    assert_ne!(
+        workdir.json(&format!("webhook deliveries {id} --state failed")),
+        json!([]),
+        "they can be recovered"
+    );
 }
 
 #[tokio::test]
 async fn unknown_id_error_names_the_list_command() {
     let workdir = workdir_with_user(Database::Sqlite).await;
     let unknown_id = Uuid::nil();
-    let none = format!("error: there is no endpoint {unknown_id}: `bellbird webhook list` shows the ids");
-    for line in
-        ["ping ID", "rotate-secret ID", "enable ID", "disable ID", "remove ID", "deliveries ID", "redeliver ID ID"]
-    {
+    let none =
+        format!("error: there is no endpoint {unknown_id}: `bellbird webhook list` shows the ids");
+    for line in [
+        "ping ID",
+        "rotate-secret ID",
+        "enable ID",
+        "disable ID",
+        "remove ID",
+        "deliveries ID",
+        "redeliver ID ID",
+    ] {
         assert_eq!(
-            workdir.error(&format!("webhook {}", line.replace("ID", &unknown_id.to_string())), 1),
+            workdir.error(
+                &format!("webhook {}", line.replace("ID", &unknown_id.to_string())),
+                1
+            ),
             none,
             "{line}"
         );
     }
-    assert_eq!(workdir.error(&format!("webhook recover {unknown_id} --since 1h"), 1), none);
     assert_eq!(
-        workdir.error("webhook add --user you@example.com --url http://127.0.0.1:8099/", 1),
+        workdir.error(&format!("webhook recover {unknown_id} --since 1h"), 1),
+        none
+    );
+    assert_eq!(
+        workdir.error(
+            "webhook add --user you@example.com --url http://127.0.0.1:8099/",
+            1
+        ),
         "error: there is no user you@example.com: `bellbird user list` shows all of them"
     );
 
@@ -541,16 +708,28 @@ async fn unknown_id_error_names_the_list_command() {
     let no_event = format!(
         "error: there is no event {unknown_id} for this endpoint: `bellbird webhook deliveries {id}` shows the ids"
     );
-    assert_eq!(workdir.error(&format!("webhook redeliver {id} {unknown_id}"), 1), no_event);
-    assert_eq!(workdir.error(&format!("webhook deliveries {id} --event {unknown_id}"), 1), no_event);
+    assert_eq!(
+        workdir.error(&format!("webhook redeliver {id} {unknown_id}"), 1),
+        no_event
+    );
+    assert_eq!(
+        workdir.error(&format!("webhook deliveries {id} --event {unknown_id}"), 1),
+        no_event
+    );
     workdir.error(&format!("webhook ping {id}"), 1);
     let deliveries = workdir.json(&format!("webhook deliveries {id}"));
     let ping = text(&deliveries[0], "eventId");
     assert_eq!(
         workdir.error(&format!("webhook redeliver {id} {ping}"), 1),
-        format!("error: a ping cannot be redelivered: send another with `bellbird webhook ping {id}`")
+        format!(
+            "error: a ping cannot be redelivered: send another with `bellbird webhook ping {id}`"
+        )
     );
-    assert_eq!(workdir.json(&format!("webhook recover {id} --since 1h"))["recovered"], 0, "pings are not recovered");
+    assert_eq!(
+        workdir.json(&format!("webhook recover {id} --since 1h"))["recovered"],
+        0,
+        "pings are not recovered"
+    );
 }
 
 #[test]
@@ -570,14 +749,32 @@ fn usage_errors_list_accepted_values() {
             "[possible values: transactions.synced, trades.synced, connection.created, connection.updated, \
              connection.expiring, connection.removed, user.removed]",
         ),
-        ("webhook ping first", "must be an id: `bellbird webhook list` shows the ids"),
-        ("webhook set ID", "<--url <URL>|--events <LIST>|--api-version <VERSION>>"),
+        (
+            "webhook ping first",
+            "must be an id: `bellbird webhook list` shows the ids",
+        ),
+        (
+            "webhook set ID",
+            "<--url <URL>|--events <LIST>|--api-version <VERSION>>",
+        ),
         ("webhook recover ID", "--since <WHEN>"),
-        ("webhook recover ID --since yesterday", "must be an instant such as 2026-11-20T09:30:00Z, or an age such as"),
+        (
+            "webhook recover ID --since yesterday",
+            "must be an instant such as 2026-11-20T09:30:00Z, or an age such as",
+        ),
         ("webhook deliveries ID --limit 0", "0 is not in 1..=1000"),
-        ("webhook deliveries ID --limit 1001", "1001 is not in 1..=1000"),
-        ("webhook deliveries ID --state lost", "[possible values: pending, waiting, delivered, failed]"),
-        ("webhook deliveries ID --event ID --state failed", "cannot be used with"),
+        (
+            "webhook deliveries ID --limit 1001",
+            "1001 is not in 1..=1000",
+        ),
+        (
+            "webhook deliveries ID --state lost",
+            "[possible values: pending, waiting, delivered, failed]",
+        ),
+        (
+            "webhook deliveries ID --event ID --state failed",
+            "cannot be used with",
+        ),
         ("webhook redeliver ID", "<EVENT>"),
     ] {
         let error = workdir.error(&line.replace("ID", &id.to_string()), 2);
@@ -590,9 +787,19 @@ fn only_secrets_need_a_master_key() {
     let workdir = Workdir::migrated();
     workdir.json("user add --email me@example.com");
     let id = Uuid::nil();
-    for line in ["add --user me@example.com --url https://x.example", "ping ID", "rotate-secret ID"] {
-        let error = workdir.error(&format!("webhook {}", line.replace("ID", &id.to_string())), 1);
-        assert!(error.starts_with("error: secrets.key is not set"), "{error}");
+    for line in [
+        "add --user me@example.com --url https://x.example",
+        "ping ID",
+        "rotate-secret ID",
+    ] {
+        let error = workdir.error(
+            &format!("webhook {}", line.replace("ID", &id.to_string())),
+            1,
+        );
+        assert!(
+            error.starts_with("error: secrets.key is not set"),
+            "{error}"
+        );
     }
     assert_eq!(
         workdir.text("webhook list"),

@@ -1,4 +1,5 @@
-//! The app of examples/app with the demo: a person signs up, links at the sandbox, and sees the rows.
+//! The app of examples/app with the demo: a person signs up, links at the sandbox, and sees the
+//! rows.
 
 use std::process::{Command, Stdio};
 
@@ -17,11 +18,23 @@ const EMAIL: &str = "new.person@example.com";
 const AMOUNTS: &str = "[...document.querySelectorAll('td.amount')].map(cell => cell.innerText)";
 
 fn start_app(url: &str, service: &Value, operator_key: &str) -> RunningCommand {
-    let mut command = Command::new(installed(root().join("target/clients/python/venv/bin/python")));
-    command.arg(root().join("examples/app/app.py")).env("PYTHONPATH", root().join("clients/python/src"));
-    command.env("PYTHONDONTWRITEBYTECODE", "1").env("BELLBIRD_OPERATOR_KEY", operator_key).env("APP_URL", url);
-    command.env("BELLBIRD_URL", text(service, "apiUrl")).env("BELLBIRD_ADMIN_URL", text(service, "adminUrl"));
-    command.env("NO_PROXY", "127.0.0.1").stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut command = Command::new(installed(
+        root().join("target/clients/python/venv/bin/python"),
+    ));
+    command
+        .arg(root().join("examples/app/app.py"))
+        .env("PYTHONPATH", root().join("clients/python/src"));
+    command
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("BELLBIRD_OPERATOR_KEY", operator_key)
+        .env("APP_URL", url);
+    command
+        .env("BELLBIRD_URL", text(service, "apiUrl"))
+        .env("BELLBIRD_ADMIN_URL", text(service, "adminUrl"));
+    command
+        .env("NO_PROXY", "127.0.0.1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     RunningCommand::spawn(command, "the example app")
 }
 
@@ -29,7 +42,10 @@ fn start_app(url: &str, service: &Value, operator_key: &str) -> RunningCommand {
 async fn person_signs_up_links_and_sees_rows() {
     let app_url = format!("http://localhost:{}", free_ports()[0]);
     let mut workdir = Workdir::new();
-    let database = format!("sqlite:{}", workdir.folder.path().join("service.db").display());
+    let database = format!(
+        "sqlite:{}",
+        workdir.folder.path().join("service.db").display()
+    );
     workdir.set("BELLBIRD_DATABASE__URL", &database);
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     workdir.set("BELLBIRD_ADMIN__LISTEN", "127.0.0.1:0");
@@ -46,11 +62,18 @@ async fn person_signs_up_links_and_sees_rows() {
     browser.write("#email", EMAIL);
     browser.leave("sign-up", |browser| browser.press_key("Enter"));
     assert!(browser.text().contains(EMAIL), "{}", browser.text());
-    for (action, note) in
-        [(UserAction::Cancel, "gave no consent"), (UserAction::Approve, "Your accounts are connected")]
-    {
+    for (action, note) in [
+        (UserAction::Cancel, "gave no consent"),
+        (UserAction::Approve, "Your accounts are connected"),
+    ] {
         browser.click("form[action='/link'] button");
-        assert!(browser.url().starts_with(text(&service.json(), "consoleUrl")), "at {}", browser.url());
+        assert!(
+            browser
+                .url()
+                .starts_with(text(&service.json(), "consoleUrl")),
+            "at {}",
+            browser.url()
+        );
         assert!(browser.text().contains(EMAIL), "{}", browser.text());
         browser.click("button[name=provider][value=fiskil]");
         leave_consent_pages(&mut browser, "fiskil", action);
@@ -63,21 +86,36 @@ async fn person_signs_up_links_and_sees_rows() {
     assert!(rows.len() > 20, "{amounts}");
     for amount in rows {
         let (number, currency) = amount.as_str().unwrap().split_once(' ').unwrap();
-        assert!(Decimal::parse(number).is_ok() && currency.len() == 3, "{amount}");
+        assert!(
+            Decimal::parse(number).is_ok() && currency.len() == 3,
+            "{amount}"
+        );
     }
     // The note was for the return, and the rows stay.
     browser.open(&app_url);
-    assert!(!browser.text().contains("Your accounts are connected"), "{}", browser.text());
+    assert!(
+        !browser.text().contains("Your accounts are connected"),
+        "{}",
+        browser.text()
+    );
     assert_eq!(browser.evaluate(AMOUNTS), amounts);
 
     // A link session of somebody else.
-    browser.open(&format!("{app_url}/linked?session=01a208f6-1f42-74bf-a20f-c131ab195b58&state=1"));
-    assert!(browser.text().contains("This is not your link"), "{}", browser.text());
+    browser.open(&format!(
+        "{app_url}/linked?session=01a208f6-1f42-74bf-a20f-c131ab195b58&state=1"
+    ));
+    assert!(
+        browser.text().contains("This is not your link"),
+        "{}",
+        browser.text()
+    );
     browser.assert_accessible("example-3-not-yours");
     // A form of another site.
     let http = Client::builder().no_proxy().build().unwrap();
     for origin in ["http://evil.example", "null"] {
-        let form = http.request(Method::POST, format!("{app_url}/link")).header("origin", origin);
+        let form = http
+            .request(Method::POST, format!("{app_url}/link"))
+            .header("origin", origin);
         assert_eq!(form.send().await.unwrap().status(), 403, "{origin}");
     }
 }

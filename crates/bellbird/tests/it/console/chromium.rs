@@ -1,4 +1,5 @@
-//! The console in a real browser, every page and action, with axe, at 360 and 1280 pixels, light and dark.
+//! The console in a real browser, every page and action, with axe, at 360 and 1280 pixels, light
+//! and dark.
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{ConnectionStatus, Plan};
@@ -18,9 +19,13 @@ fn assert_light(browser: &mut Browser, name: &str) {
          setTimeout(() => resolve(sum === 0), 50) })",
     );
     assert_eq!(shift, true, "{name}: the layout shifts");
-    let scripts = browser.evaluate("[...document.scripts].map(script => new URL(script.src).pathname)");
+    let scripts =
+        browser.evaluate("[...document.scripts].map(script => new URL(script.src).pathname)");
     let scripts = scripts.as_array().unwrap();
-    assert!(scripts.len() == 1 && scripts[0].as_str().unwrap().starts_with("/assets/copy-"), "{name}: {scripts:?}");
+    assert!(
+        scripts.len() == 1 && scripts[0].as_str().unwrap().starts_with("/assets/copy-"),
+        "{name}: {scripts:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,7 +44,11 @@ async fn from_the_sign_in_link_through_every_page() {
     browser.click("section.attention a.button");
     assert!(browser.url().ends_with("/overview"), "{}", browser.url());
     assert_light(&mut browser, "overview");
-    assert!(browser.has("svg rect.in") && browser.has("svg rect.out"), "{}", browser.text());
+    assert!(
+        browser.has("svg rect.in") && browser.has("svg rect.out"),
+        "{}",
+        browser.text()
+    );
     browser.size(360, 800, false);
     browser.open(&format!("{}/overview", app.console_url));
     assert_light(&mut browser, "overview on a phone");
@@ -57,7 +66,10 @@ async fn from_the_sign_in_link_through_every_page() {
         ("/settings", "Settings"),
     ] {
         browser.click(&format!("nav a[href='{path}']"));
-        assert_eq!(browser.evaluate("document.querySelector('h1').textContent"), name);
+        assert_eq!(
+            browser.evaluate("document.querySelector('h1').textContent"),
+            name
+        );
         assert_light(&mut browser, path);
         browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
         browser.assert_accessible(&format!("console{}", path.replace('/', "-")));
@@ -72,18 +84,39 @@ async fn from_the_sign_in_link_through_every_page() {
     browser.click("form.line button");
     browser.assert_accessible("console-keys-new");
     let key = browser.evaluate("document.querySelector('.card.good code').textContent");
-    assert_eq!(app.get_as(key.as_str().unwrap(), "/v1/me").await.status, 200);
-    browser.evaluate("navigator.clipboard.writeText = text => Promise.resolve(window.copied = text)");
+    assert_eq!(
+        app.get_as(key.as_str().unwrap(), "/v1/me").await.status,
+        200
+    );
+    browser
+        .evaluate("navigator.clipboard.writeText = text => Promise.resolve(window.copied = text)");
     browser.evaluate("document.querySelector('.card.good .copy button').click()");
     assert_eq!(browser.evaluate("window.copied"), key);
-    assert_eq!(browser.evaluate("document.querySelector('.card.good .copy button').textContent"), "Copied");
+    assert_eq!(
+        browser.evaluate("document.querySelector('.card.good .copy button').textContent"),
+        "Copied"
+    );
     let reference = browser.evaluate("document.querySelector('.card.good a').href");
-    let reference = reference.as_str().unwrap().replace("https://bellbird.example", &app.url);
+    let reference = reference
+        .as_str()
+        .unwrap()
+        .replace("https://bellbird.example", &app.url);
     browser.click("button[name=revoke]");
-    assert_eq!(app.get_as(key.as_str().unwrap(), "/v1/me").await.status, 401, "the newest is first");
+    assert_eq!(
+        app.get_as(key.as_str().unwrap(), "/v1/me").await.status,
+        401,
+        "the newest is first"
+    );
     browser.open(&reference);
-    assert_eq!(browser.evaluate("document.getElementById('key-input').value"), key);
-    assert_eq!(browser.evaluate("location.hash"), "", "the key is in its input only");
+    assert_eq!(
+        browser.evaluate("document.getElementById('key-input').value"),
+        key
+    );
+    assert_eq!(
+        browser.evaluate("location.hash"),
+        "",
+        "the key is in its input only"
+    );
     browser.open(&format!("{}/keys", app.console_url));
     browser.assert_accessible("console-keys-revoked");
     let hook = app.hook(&app.olivia.user).await;
@@ -93,7 +126,10 @@ async fn from_the_sign_in_link_through_every_page() {
     browser.assert_accessible("console-webhooks-one");
     browser.click("button[name=ping]");
     browser.assert_accessible("console-webhooks-pinged");
-    browser.click(&format!("a[href='/webhooks/endpoints/{}']", hook.endpoint.id));
+    browser.click(&format!(
+        "a[href='/webhooks/endpoints/{}']",
+        hook.endpoint.id
+    ));
     browser.assert_accessible("console-webhooks-log");
     browser.click("nav a[href='/settings']");
     browser.write("#timezone", "Mars");
@@ -110,17 +146,25 @@ async fn from_the_sign_in_link_through_every_page() {
     }
     // The browser has kept nothing: it would have to submit the form of the page before again.
     browser.leave("back", |browser| drop(browser.evaluate("history.go(-3)")));
-    assert!(!browser.text().contains("olivia@example.com"), "{}", browser.text());
+    assert!(
+        !browser.text().contains("olivia@example.com"),
+        "{}",
+        browser.text()
+    );
 }
 
-/// Linking, reconnecting and removing, by the pages alone, and without the question for another browser.
+/// Linking, reconnecting and removing, by the pages alone, and without the question for another
+/// browser.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_are_linked_and_removed_without_a_command() {
     let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     let user = app.ben.user.id;
-    let change = UserChange { plan: Some(Plan::Professional), ..UserChange::default() };
+    let change = UserChange {
+        plan: Some(Plan::Professional),
+        ..UserChange::default()
+    };
     app.storage.users().update(user, &change).await.unwrap();
     browser.open(&app.sign_in_link(user).await);
     browser.click("button.strong");
@@ -129,12 +173,20 @@ async fn connections_are_linked_and_removed_without_a_command() {
         browser.click("nav a[href='/connections']");
         browser.click(&format!("button[name=provider][value={provider}]"));
         leave_consent_pages(&mut browser, provider, UserAction::Approve);
-        assert!(!browser.text().contains("Is that you?"), "{provider}: {}", browser.text());
+        assert!(
+            !browser.text().contains("Is that you?"),
+            "{provider}: {}",
+            browser.text()
+        );
         browser.assert_accessible(&format!("console-linked-{provider}"));
         browser.click("a.button[href='/connections']");
         let after = app.connections_of(user).await;
         assert_eq!(after.len(), before + 1, "{provider}: {}", browser.text());
-        assert!(after.iter().all(|connection| connection.status == ConnectionStatus::Active));
+        assert!(
+            after
+                .iter()
+                .all(|connection| connection.status == ConnectionStatus::Active)
+        );
     }
     let count = app.connections_of(user).await.len();
     browser.click("button[name=remove]");
@@ -151,25 +203,41 @@ async fn connections_are_linked_and_removed_without_a_command() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_a_plan_that_reads_nothing() {
     let app = App::start(Default::default()).await;
-    let change = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
-    app.storage.users().update(app.ben.user.id, &change).await.unwrap();
+    let change = UserChange {
+        plan: Some(Plan::Saver),
+        ..UserChange::default()
+    };
+    app.storage
+        .users()
+        .update(app.ben.user.id, &change)
+        .await
+        .unwrap();
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     browser.open(&app.sign_in_link(app.ben.user.id).await);
     browser.click("button.strong");
     for path in ["/overview", "/keys", "/webhooks", "/connections"] {
         browser.click(&format!("nav a[href='{path}']"));
-        assert!(browser.text().contains("Your plan (saver) does not include"), "{path}: {}", browser.text());
+        assert!(
+            browser
+                .text()
+                .contains("Your plan (saver) does not include"),
+            "{path}: {}",
+            browser.text()
+        );
         browser.assert_accessible(&format!("console-saver{}", path.replace('/', "-")));
     }
 }
 
-/// Over plain HTTP at an address of a home network, to which browsers send no `Sec-Fetch-Site`. The packets stay on
-/// this machine, and the browser does not know.
+/// Over plain HTTP at an address of a home network, to which browsers send no `Sec-Fetch-Site`. The
+/// packets stay on this machine, and the browser does not know.
 #[tokio::test(flavor = "multi_thread")]
 async fn console_works_over_http_in_a_home_network() {
     const LAN: &str = "http://192.168.77.5:8081";
-    let app = App::start(Setup::with(|settings| settings.console.public_url = Some(LAN.to_owned()))).await;
+    let app = App::start(Setup::with(|settings| {
+        settings.console.public_url = Some(LAN.to_owned())
+    }))
+    .await;
     let address = app.console_url.trim_start_matches("http://");
     let mut browser = Browser::start_with(&format!(
         "--host-resolver-rules='MAP 192.168.77.5:8081 {address}, MAP other.lan {address}'"
@@ -180,12 +248,18 @@ async fn console_works_over_http_in_a_home_network() {
     browser.open(&at_lan(app.sign_in_link(user).await));
     assert_eq!(browser.evaluate("isSecureContext"), false);
     browser.click("button.strong");
-    assert_eq!(browser.url(), format!("{LAN}/keys?first"), "{}", browser.text());
+    assert_eq!(
+        browser.url(),
+        format!("{LAN}/keys?first"),
+        "{}",
+        browser.text()
+    );
     browser.click("nav a[href='/keys']");
     browser.write("#name", "Spreadsheet");
     browser.click("form.line button");
     browser.press(".card.good .copy button");
-    browser.wait_for("document.querySelector('.card.good .copy button').textContent === 'Selected'");
+    browser
+        .wait_for("document.querySelector('.card.good .copy button').textContent === 'Selected'");
     browser.click("nav a[href='/connections']");
     browser.click("button[name=remove]");
     browser.click("button[name=confirm-removal]");
@@ -199,13 +273,30 @@ async fn console_works_over_http_in_a_home_network() {
          value=akahu>Win</button></form>`, null"
     ));
     browser.click("button[name=provider]");
-    assert!(browser.text().contains("Nothing was changed"), "{}", browser.text());
-    assert_eq!(browser.evaluate("document.referrer"), "", "no page tells another site its URL");
+    assert!(
+        browser.text().contains("Nothing was changed"),
+        "{}",
+        browser.text()
+    );
+    assert_eq!(
+        browser.evaluate("document.referrer"),
+        "",
+        "no page tells another site its URL"
+    );
     browser.open(&link_url);
     browser.click("button[name=provider][value=akahu]");
-    assert!(!browser.url().starts_with(LAN), "at the provider: {}", browser.text());
+    assert!(
+        !browser.url().starts_with(LAN),
+        "at the provider: {}",
+        browser.text()
+    );
 
     browser.open(&format!("{LAN}/overview"));
     browser.click("footer button");
-    assert_eq!(browser.url(), format!("{LAN}/sign-in"), "{}", browser.text());
+    assert_eq!(
+        browser.url(),
+        format!("{LAN}/sign-in"),
+        "{}",
+        browser.text()
+    );
 }

@@ -29,21 +29,45 @@ pub(crate) struct Page {
 impl Page {
     pub(crate) async fn of(response: Response) -> Self {
         let headers = response.headers().clone();
-        let location = headers.get(LOCATION).map(|value| value.to_str().unwrap().to_owned());
-        let cookies = headers.get_all(SET_COOKIE).iter().map(|value| value.to_str().unwrap());
-        let cookie = cookies.filter_map(|cookie| cookie.strip_prefix("bellbird-session=")).next();
+        let location = headers
+            .get(LOCATION)
+            .map(|value| value.to_str().unwrap().to_owned());
+        let cookies = headers
+            .get_all(SET_COOKIE)
+            .iter()
+            .map(|value| value.to_str().unwrap());
+        let cookie = cookies
+            .filter_map(|cookie| cookie.strip_prefix("bellbird-session="))
+            .next();
         let cookie = cookie.map(|cookie| cookie.split(';').next().unwrap().to_owned());
-        Self { status: response.status().as_u16(), location, cookie, headers, text: response.text().await.unwrap() }
+        Self {
+            status: response.status().as_u16(),
+            location,
+            cookie,
+            headers,
+            text: response.text().await.unwrap(),
+        }
     }
 
     /// The cookies that the response sets, as the browser sends them.
     pub(crate) fn set_cookies(&self) -> String {
-        let set = self.headers.get_all(SET_COOKIE).iter().map(|value| value.to_str().unwrap());
-        set.map(|cookie| cookie.split(';').next().unwrap()).collect::<Vec<_>>().join("; ")
+        let set = self
+            .headers
+            .get_all(SET_COOKIE)
+            .iter()
+            .map(|value| value.to_str().unwrap());
+        set.map(|cookie| cookie.split(';').next().unwrap())
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 
     fn assert_needs_sign_in(&self, what: &str) {
-        assert_eq!((self.status, self.location.as_deref()), (303, Some("/sign-in")), "{what}: {}", self.text);
+        assert_eq!(
+            (self.status, self.location.as_deref()),
+            (303, Some("/sign-in")),
+            "{what}: {}",
+            self.text
+        );
     }
 }
 
@@ -57,24 +81,38 @@ impl App {
     /// As `bellbird console login` prints it.
     pub(crate) async fn sign_in_link(&self, user: UserId) -> String {
         let now = Clock::now(&self.clock);
-        let url = create_sign_in_link(&self.storage, user, &self.console_url, now).await.unwrap();
+        let url = create_sign_in_link(&self.storage, user, &self.console_url, now)
+            .await
+            .unwrap();
         url.expose_secret().to_owned()
     }
 
     pub(crate) async fn sign_in(&self, user: UserId) -> SignedIn<'_> {
         let page = post(&self.sign_in_link(user).await, None, "").await;
         assert_eq!(page.status, 303, "{}", page.text);
-        SignedIn { app: self, cookie: page.cookie.unwrap() }
+        SignedIn {
+            app: self,
+            cookie: page.cookie.unwrap(),
+        }
     }
 }
 
 impl SignedIn<'_> {
     pub(crate) async fn get(&self, path: &str) -> Page {
-        get(&format!("{}{path}", self.app.console_url), Some(&self.cookie)).await
+        get(
+            &format!("{}{path}", self.app.console_url),
+            Some(&self.cookie),
+        )
+        .await
     }
 
     pub(crate) async fn post(&self, path: &str, form: &str) -> Page {
-        post(&format!("{}{path}", self.app.console_url), Some(&self.cookie), form).await
+        post(
+            &format!("{}{path}", self.app.console_url),
+            Some(&self.cookie),
+            form,
+        )
+        .await
     }
 }
 
@@ -92,6 +130,8 @@ pub(crate) async fn get(url: &str, cookie: Option<&str>) -> Page {
 
 /// A form of the console's own page.
 pub(crate) async fn post(url: &str, cookie: Option<&str>, form: &str) -> Page {
-    let request = browser::post(url, form).header("accept", "text/html").header("sec-fetch-site", "same-origin");
+    let request = browser::post(url, form)
+        .header("accept", "text/html")
+        .header("sec-fetch-site", "same-origin");
     Page::of(with_session(request, cookie).send().await.unwrap()).await
 }

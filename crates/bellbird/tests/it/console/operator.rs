@@ -12,11 +12,19 @@ use crate::support::harness::{App, Setup, on_both_databases};
 use crate::support::receiver::Hook;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
-const PAGES: [&str; 4] = ["/operator/users", "/operator/health", "/operator/deliveries", "/operator/audit"];
+const PAGES: [&str; 4] = [
+    "/operator/users",
+    "/operator/health",
+    "/operator/deliveries",
+    "/operator/audit",
+];
 
 impl App {
     async fn set_operator(&self, user: UserId, is_operator: bool) {
-        let change = UserChange { is_operator: Some(is_operator), ..UserChange::default() };
+        let change = UserChange {
+            is_operator: Some(is_operator),
+            ..UserChange::default()
+        };
         self.storage.users().update(user, &change).await.unwrap();
     }
 
@@ -27,7 +35,11 @@ impl App {
     }
 
     async fn operator_audit(&self) -> Vec<OperatorAuditRow> {
-        self.storage.audit().list_before(None, None, 100).await.unwrap()
+        self.storage
+            .audit()
+            .list_before(None, None, 100)
+            .await
+            .unwrap()
     }
 
     /// An endpoint of Olivia's that is disabled, with events that have failed.
@@ -36,15 +48,27 @@ impl App {
         let hook = self.hook(&olivia.user).await;
         self.sync(&olivia.connections[0]).await;
         let (endpoints, now) = (self.storage.endpoints(), self.clock.now());
-        endpoints.disable(olivia.user.id, hook.endpoint.id, "too many failures", now).await.unwrap().unwrap();
+        endpoints
+            .disable(olivia.user.id, hook.endpoint.id, "too many failures", now)
+            .await
+            .unwrap()
+            .unwrap();
         hook
     }
 
     async fn fail_a_sync(&self) {
         let (jobs, now) = (self.storage.jobs(), self.clock.now());
-        let job = JobKey::new(job_kinds::SYNC, self.olivia.user.id, self.olivia.connections[0].id);
+        let job = JobKey::new(
+            job_kinds::SYNC,
+            self.olivia.user.id,
+            self.olivia.connections[0].id,
+        );
         let claim = jobs.claim(&job, now, now + HOUR).await.unwrap().unwrap();
-        assert!(jobs.fail(&claim, "the provider is unavailable", now + HOUR).await.unwrap());
+        assert!(
+            jobs.fail(&claim, "the provider is unavailable", now + HOUR)
+                .await
+                .unwrap()
+        );
     }
 
     async fn user(&self, id: UserId) -> User {
@@ -54,7 +78,10 @@ impl App {
 
 /// The paths of all pages, with those of one user and one endpoint.
 fn all_pages(user: UserId, endpoint: &Hook) -> Vec<String> {
-    let single = [format!("/operator/users/{user}"), format!("/operator/deliveries/{}", endpoint.endpoint.id)];
+    let single = [
+        format!("/operator/users/{user}"),
+        format!("/operator/deliveries/{}", endpoint.endpoint.id),
+    ];
     PAGES.into_iter().map(str::to_owned).chain(single).collect()
 }
 
@@ -112,14 +139,22 @@ async fn there_are_no_such_pages_for_anybody_else() {
     let olivia = app.sign_in(app.olivia.user.id).await;
     let hook = app.disabled_endpoint().await;
     for path in all_pages(app.ben.user.id, &hook) {
-        for method in [reqwest::Method::GET, reqwest::Method::POST, reqwest::Method::PUT] {
+        for method in [
+            reqwest::Method::GET,
+            reqwest::Method::POST,
+            reqwest::Method::PUT,
+        ] {
             for cookie in [None, Some(&*olivia.cookie), Some("made-up")] {
                 for site in ["same-origin", "cross-site"] {
                     let ask = async |path: &str| {
-                        let request = browser::client().request(method.clone(), format!("{}{path}", app.console_url));
-                        let request = request.header("accept", "text/html").header("sec-fetch-site", site);
+                        let request = browser::client()
+                            .request(method.clone(), format!("{}{path}", app.console_url));
+                        let request = request
+                            .header("accept", "text/html")
+                            .header("sec-fetch-site", site);
                         let request = request.body("plan=saver&end-sessions=yes&enable=yes");
-                        let page = Page::of(with_session(request, cookie).send().await.unwrap()).await;
+                        let page =
+                            Page::of(with_session(request, cookie).send().await.unwrap()).await;
                         let mut headers = page.headers;
                         for own in ["date", "x-request-id"] {
                             headers.remove(own);
@@ -128,12 +163,19 @@ async fn there_are_no_such_pages_for_anybody_else() {
                     };
                     let missing = ask("/operator/nothing").await;
                     assert_eq!(missing.0, 404);
-                    assert_eq!(ask(&path).await, missing, "{method} {path} {cookie:?} {site}");
+                    assert_eq!(
+                        ask(&path).await,
+                        missing,
+                        "{method} {path} {cookie:?} {site}"
+                    );
                 }
             }
         }
     }
-    assert!(!olivia.get("/keys").await.text.contains("/operator/"), "no menu");
+    assert!(
+        !olivia.get("/keys").await.text.contains("/operator/"),
+        "no menu"
+    );
     assert_eq!(app.user(app.ben.user.id).await.plan, app.ben.user.plan);
     assert_eq!(app.operator_audit().await, []);
 }
@@ -142,14 +184,26 @@ async fn there_are_no_such_pages_for_anybody_else() {
 async fn flag_ends_with_the_next_request() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in_operator().await;
-    assert!(browser.get("/keys").await.text.contains("href=\"/operator/users\""));
+    assert!(
+        browser
+            .get("/keys")
+            .await
+            .text
+            .contains("href=\"/operator/users\"")
+    );
     assert_eq!(browser.get("/operator/audit").await.status, 200);
     app.set_operator(app.ben.user.id, false).await;
     assert_eq!(browser.get("/operator/audit").await.status, 404);
     let page = format!("/operator/users/{}", app.olivia.user.id);
     assert_eq!(browser.post(&page, "plan=saver").await.status, 404);
-    assert_eq!(app.user(app.olivia.user.id).await.plan, app.olivia.user.plan);
-    assert!(!browser.get("/keys").await.text.contains("/operator/"), "still signed in, without the menu");
+    assert_eq!(
+        app.user(app.olivia.user.id).await.plan,
+        app.olivia.user.plan
+    );
+    assert!(
+        !browser.get("/keys").await.text.contains("/operator/"),
+        "still signed in, without the menu"
+    );
 }
 
 #[tokio::test]
@@ -159,11 +213,25 @@ async fn forms_of_other_sites_change_no_user() {
     let hook = app.disabled_endpoint().await;
     let user = format!("/operator/users/{}", app.olivia.user.id);
     let endpoint = format!("/operator/deliveries/{}", hook.endpoint.id);
-    for (path, form) in [(&user, "plan=saver"), (&user, "sign-in-link=yes"), (&endpoint, "enable=yes")] {
-        for (name, value) in [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example"), ("x-nothing", "1")]
-        {
-            let request = browser::foreign_post(&format!("{}{path}", app.console_url), form).header(name, value);
-            let page = Page::of(with_session(request, Some(&operator.cookie)).send().await.unwrap()).await;
+    for (path, form) in [
+        (&user, "plan=saver"),
+        (&user, "sign-in-link=yes"),
+        (&endpoint, "enable=yes"),
+    ] {
+        for (name, value) in [
+            ("sec-fetch-site", "cross-site"),
+            ("origin", "https://evil.example"),
+            ("x-nothing", "1"),
+        ] {
+            let request = browser::foreign_post(&format!("{}{path}", app.console_url), form)
+                .header(name, value);
+            let page = Page::of(
+                with_session(request, Some(&operator.cookie))
+                    .send()
+                    .await
+                    .unwrap(),
+            )
+            .await;
             assert_eq!(page.status, 403, "{path} {name}: {}", page.text);
         }
     }
@@ -179,15 +247,39 @@ async fn pages_show_nothing_of_what_accounts_hold() {
     let mut secrets = Vec::new();
     for person in [&app.olivia, &app.ben] {
         secrets.push(person.key.clone());
-        let accounts = app.get_as(&person.key, "/v1/accounts?limit=100").await.data();
+        let accounts = app
+            .get_as(&person.key, "/v1/accounts?limit=100")
+            .await
+            .data();
         for account in &accounts {
-            let texts = ["id", "name", "accountNumber"].map(|member| account[member].as_str().unwrap_or_default());
-            secrets.extend(texts.map(str::to_owned).into_iter().filter(|text| !text.is_empty()));
+            let texts = ["id", "name", "accountNumber"]
+                .map(|member| account[member].as_str().unwrap_or_default());
+            secrets.extend(
+                texts
+                    .map(str::to_owned)
+                    .into_iter()
+                    .filter(|text| !text.is_empty()),
+            );
         }
-        let ids: Vec<&str> = accounts.iter().map(|account| account["id"].as_str().unwrap()).collect();
-        for balance in app.get_as(&person.key, &format!("/v1/balances?accountIds={}", ids.join(","))).await.data() {
+        let ids: Vec<&str> = accounts
+            .iter()
+            .map(|account| account["id"].as_str().unwrap())
+            .collect();
+        for balance in app
+            .get_as(
+                &person.key,
+                &format!("/v1/balances?accountIds={}", ids.join(",")),
+            )
+            .await
+            .data()
+        {
             // A round amount could be any number of the page.
-            secrets.extend(balance["currentBalance"].as_str().filter(|amount| amount.len() > 5).map(str::to_owned));
+            secrets.extend(
+                balance["currentBalance"]
+                    .as_str()
+                    .filter(|amount| amount.len() > 5)
+                    .map(str::to_owned),
+            );
         }
     }
     assert!(secrets.len() > 20);
@@ -206,14 +298,33 @@ async fn pages_show_nothing_of_what_accounts_hold() {
 async fn health_names_a_provider_that_fails() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in_operator().await;
-    assert!(browser.get("/operator/health").await.text.contains("last call succeeded"));
-    app.fault_at("fiskil", json!({"match": "/v1/banking/balances", "kind": "status", "status": 500})).await;
+    assert!(
+        browser
+            .get("/operator/health")
+            .await
+            .text
+            .contains("last call succeeded")
+    );
+    app.fault_at(
+        "fiskil",
+        json!({"match": "/v1/banking/balances", "kind": "status", "status": 500}),
+    )
+    .await;
     app.sign_in(app.olivia.user.id).await.get("/overview").await;
     app.clear_faults().await;
     let page = browser.get("/operator/health").await;
     assert!(page.text.contains("last call failed"), "{}", page.text);
-    assert!(page.text.contains("the provider is unavailable: server error"), "{}", page.text);
-    assert!(page.text.contains("since the last success"), "{}", page.text);
+    assert!(
+        page.text
+            .contains("the provider is unavailable: server error"),
+        "{}",
+        page.text
+    );
+    assert!(
+        page.text.contains("since the last success"),
+        "{}",
+        page.text
+    );
 }
 
 #[tokio::test]
@@ -222,8 +333,17 @@ async fn health_names_jobs_that_fail_or_do_not_run() {
     let browser = app.sign_in_operator().await;
     app.fail_a_sync().await;
     let page = browser.get("/operator/health").await;
-    assert!(page.text.contains("1 failing") && !page.text.contains("overdue"), "{}", page.text);
-    assert!(page.text.contains("Tried 1 time: the provider is unavailable."), "{}", page.text);
+    assert!(
+        page.text.contains("1 failing") && !page.text.contains("overdue"),
+        "{}",
+        page.text
+    );
+    assert!(
+        page.text
+            .contains("Tried 1 time: the provider is unavailable."),
+        "{}",
+        page.text
+    );
     app.advance_clock(HOUR * 7).await;
     let page = browser.get("/operator/health").await;
     assert!(page.text.contains("overdue since"), "{}", page.text);
@@ -236,17 +356,47 @@ async fn lists_go_on_behind_their_first_page() {
     let browser = app.sign_in_operator().await;
     for number in 0..60 {
         let email = format!("user{number}@example.com");
-        let new = NewUser { email: &email, plan: Plan::Saver, timezone: None, reference: None, console_sign_in: true };
-        let user = app.storage.users().insert(&new, app.clock.now()).await.unwrap().id;
-        assert_eq!(browser.post(&format!("/operator/users/{user}"), "plan=developer").await.status, 303);
+        let new = NewUser {
+            email: &email,
+            plan: Plan::Saver,
+            timezone: None,
+            reference: None,
+            console_sign_in: true,
+        };
+        let user = app
+            .storage
+            .users()
+            .insert(&new, app.clock.now())
+            .await
+            .unwrap()
+            .id;
+        assert_eq!(
+            browser
+                .post(&format!("/operator/users/{user}"), "plan=developer")
+                .await
+                .status,
+            303
+        );
     }
-    for (path, row, rows) in [("/operator/users", "<li>\n<div><a", 62), ("/operator/audit", "<strong>user.update", 60)]
-    {
+    for (path, row, rows) in [
+        ("/operator/users", "<li>\n<div><a", 62),
+        ("/operator/audit", "<strong>user.update", 60),
+    ] {
         let first = browser.get(path).await.text;
-        let next = first.split("href=\"?").nth(1).expect("a next page").split('"').next().unwrap();
+        let next = first
+            .split("href=\"?")
+            .nth(1)
+            .expect("a next page")
+            .split('"')
+            .next()
+            .unwrap();
         let second = browser.get(&format!("{path}?{next}")).await.text;
         let count = |page: &str| page.matches(row).count();
-        assert_eq!((count(&first), count(&second)), (50, rows - 50), "{path}: {second}");
+        assert_eq!(
+            (count(&first), count(&second)),
+            (50, rows - 50),
+            "{path}: {second}"
+        );
         assert!(!second.contains("href=\"?"), "the last page");
     }
 }
@@ -258,7 +408,8 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
     let hook = app.disabled_endpoint().await;
     let list = browser.get("/operator/deliveries").await;
     assert!(
-        list.text.contains("disabled: too many failures") && list.text.contains(&hook.endpoint.id.to_string()),
+        list.text.contains("disabled: too many failures")
+            && list.text.contains(&hook.endpoint.id.to_string()),
         "{}",
         list.text
     );
@@ -266,16 +417,41 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
     let event = app.deliveries_to(&hook).await[0].event_id;
     let send_again = format!("redeliver={event}&user={}", app.olivia.user.id);
     let rejected = browser.post(&page, &send_again).await;
-    assert!(rejected.status == 409 && rejected.text.contains("cannot be sent again"), "{}", rejected.text);
+    assert!(
+        rejected.status == 409 && rejected.text.contains("cannot be sent again"),
+        "{}",
+        rejected.text
+    );
     assert_eq!(browser.post(&page, "enable=yes").await.status, 303);
     app.assert_enabled(&hook).await;
     assert_eq!(browser.post(&page, &send_again).await.status, 303);
-    assert!(browser.get(&format!("{page}?state=pending")).await.text.contains("Next attempt"));
+    assert!(
+        browser
+            .get(&format!("{page}?state=pending"))
+            .await
+            .text
+            .contains("Next attempt")
+    );
     let rows = app.operator_audit().await;
-    let actions: Vec<_> = rows.iter().rev().map(|row| (&*row.action, row.user_id)).collect();
+    let actions: Vec<_> = rows
+        .iter()
+        .rev()
+        .map(|row| (&*row.action, row.user_id))
+        .collect();
     let owner = Some(app.olivia.user.id);
-    assert_eq!(actions, [("webhook_endpoint.update", owner), ("delivery.redeliver", owner)]);
-    for wrong in ["", "redeliver=1", &format!("redeliver={event}"), "enable=a&enable=b"] {
+    assert_eq!(
+        actions,
+        [
+            ("webhook_endpoint.update", owner),
+            ("delivery.redeliver", owner)
+        ]
+    );
+    for wrong in [
+        "",
+        "redeliver=1",
+        &format!("redeliver={event}"),
+        "enable=a&enable=b",
+    ] {
         assert_eq!(browser.post(&page, wrong).await.status, 400, "{wrong}");
     }
 }
@@ -288,18 +464,47 @@ async fn endpoint_for_all_users_is_enabled_for_each() {
     let hook = app.hook_for_all(&[EventType::TransactionsSynced]).await;
     app.sync(&app.olivia.connections[0]).await;
     let (endpoints, now) = (app.storage.endpoints(), app.clock.now());
-    endpoints.disable(UserId::INSTALLATION, hook.endpoint.id, "too many failures", now).await.unwrap().unwrap();
+    endpoints
+        .disable(
+            UserId::INSTALLATION,
+            hook.endpoint.id,
+            "too many failures",
+            now,
+        )
+        .await
+        .unwrap()
+        .unwrap();
     let list = browser.get("/operator/deliveries").await;
-    assert!(list.text.contains("of all users") && list.text.contains("Endpoints for all users"), "{}", list.text);
+    assert!(
+        list.text.contains("of all users") && list.text.contains("Endpoints for all users"),
+        "{}",
+        list.text
+    );
     let page = format!("/operator/deliveries/{}", hook.endpoint.id);
     assert_eq!(browser.post(&page, "enable=yes").await.status, 303);
     let event = app.deliveries_to(&hook).await[0].event_id;
-    let of_ben = browser.post(&page, &format!("redeliver={event}&user={}", app.ben.user.id)).await;
+    let of_ben = browser
+        .post(
+            &page,
+            &format!("redeliver={event}&user={}", app.ben.user.id),
+        )
+        .await;
     assert_eq!(of_ben.status, 409, "{}", of_ben.text);
-    let of_olivia = browser.post(&page, &format!("redeliver={event}&user={}", app.olivia.user.id)).await;
+    let of_olivia = browser
+        .post(
+            &page,
+            &format!("redeliver={event}&user={}", app.olivia.user.id),
+        )
+        .await;
     assert_eq!(of_olivia.status, 303, "{}", of_olivia.text);
     let audit = browser.get("/operator/audit").await;
-    assert!(audit.text.contains("webhook_endpoint.update</strong> the installation"), "{}", audit.text);
+    assert!(
+        audit
+            .text
+            .contains("webhook_endpoint.update</strong> the installation"),
+        "{}",
+        audit.text
+    );
 }
 
 mod chromium {
@@ -334,6 +539,10 @@ mod chromium {
         browser.click("button[name=redeliver]");
         browser.click("nav a[href='/operator/audit']");
         browser.assert_accessible("console-operator-audit-rows");
-        assert!(browser.text().contains("delivery.redeliver"), "{}", browser.text());
+        assert!(
+            browser.text().contains("delivery.redeliver"),
+            "{}",
+            browser.text()
+        );
     }
 }

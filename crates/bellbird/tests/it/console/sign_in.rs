@@ -29,7 +29,8 @@ on_both_databases! {
     async fn link_signs_in_one_browser_once(database: Database) {
         let app = App::start(Setup { database, ..Setup::default() }).await;
         let link = app.sign_in_link(app.ben.user.id).await;
-        // A scanner, a preview, or the person to whom the link was forwarded: opening it does nothing.
+        // A scanner, a preview, or the person to whom the link was forwarded: opening it does
+        // nothing.
         for _ in 0..3 {
             let opened = get(&link, None).await;
             assert_eq!((opened.status, &opened.cookie), (200, &None));
@@ -67,7 +68,11 @@ async fn expired_link_signs_nobody_in() {
         assert_eq!((page.status, &page.cookie), (410, &None), "{}", page.text);
     }
     let unknown = format!("{}/sign-in/{}", app.console_url, "0".repeat(64));
-    assert_eq!(get(&unknown, None).await.text, get(&link, None).await.text, "the page does not say which");
+    assert_eq!(
+        get(&unknown, None).await.text,
+        get(&link, None).await.text,
+        "the page does not say which"
+    );
 }
 
 #[tokio::test]
@@ -75,10 +80,21 @@ async fn session_ends_by_sign_out_by_time_and_with_its_user() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let out = browser.post("/sign-out", "").await;
-    assert_eq!((out.status, out.location.as_deref(), out.cookie.as_deref()), (303, Some("/sign-in"), Some("")));
+    assert_eq!(
+        (out.status, out.location.as_deref(), out.cookie.as_deref()),
+        (303, Some("/sign-in"), Some(""))
+    );
     assert_eq!(out.headers["clear-site-data"], "\"cache\", \"storage\"");
-    assert!(out.headers["set-cookie"].to_str().unwrap().contains("Max-Age=0"));
-    browser.get("/keys").await.assert_needs_sign_in("after sign-out");
+    assert!(
+        out.headers["set-cookie"]
+            .to_str()
+            .unwrap()
+            .contains("Max-Age=0")
+    );
+    browser
+        .get("/keys")
+        .await
+        .assert_needs_sign_in("after sign-out");
 
     let now = app.clock.now();
     let new = NewUser {
@@ -91,12 +107,22 @@ async fn session_ends_by_sign_out_by_time_and_with_its_user() {
     let user = app.storage.users().insert(&new, now).await.unwrap();
     let browser = app.sign_in(user.id).await;
     assert_eq!(browser.get("/keys").await.status, 200);
-    app.storage.users().delete(user.id, app.clock.now()).await.unwrap();
-    browser.get("/keys").await.assert_needs_sign_in("its user is gone");
+    app.storage
+        .users()
+        .delete(user.id, app.clock.now())
+        .await
+        .unwrap();
+    browser
+        .get("/keys")
+        .await
+        .assert_needs_sign_in("its user is gone");
 
     let browser = app.sign_in(app.ben.user.id).await;
     app.advance_clock(SignedDuration::from_hours(14 * 24)).await;
-    browser.get("/keys").await.assert_needs_sign_in("two weeks later");
+    browser
+        .get("/keys")
+        .await
+        .assert_needs_sign_in("two weeks later");
 }
 
 #[tokio::test]
@@ -105,12 +131,16 @@ async fn signing_in_again_ends_the_session_before() {
     let before = app.sign_in(app.olivia.user.id).await;
     let link = app.sign_in_link(app.ben.user.id).await;
     let now = post(&link, Some(&before.cookie), "").await;
-    before.get("/keys").await.assert_needs_sign_in("its cookie was replaced");
+    before
+        .get("/keys")
+        .await
+        .assert_needs_sign_in("its cookie was replaced");
     let page = get(&format!("{}/keys", app.console_url), now.cookie.as_deref()).await;
     assert!(page.text.contains("ben@example.com"), "{}", page.text);
 }
 
-/// Every form, with a session: another site cannot submit it, and a program that says nothing about its origin neither.
+/// Every form, with a session: another site cannot submit it, and a program that says nothing about
+/// its origin neither.
 #[tokio::test]
 async fn forms_of_other_sites_change_nothing() {
     let app = App::start(Setup::default()).await;
@@ -126,8 +156,14 @@ async fn forms_of_other_sites_change_nothing() {
         ("/settings", "end-others=yes".to_owned()),
         ("/connections", "provider=fiskil".to_owned()),
         ("/sign-out", String::new()),
-        (link.strip_prefix(app.console_url.as_str()).unwrap(), String::new()),
-        (link_url.strip_prefix(app.console_url.as_str()).unwrap(), "provider=akahu".to_owned()),
+        (
+            link.strip_prefix(app.console_url.as_str()).unwrap(),
+            String::new(),
+        ),
+        (
+            link_url.strip_prefix(app.console_url.as_str()).unwrap(),
+            "provider=akahu".to_owned(),
+        ),
         ("/link/callback?state=x", "answer=yes".to_owned()),
     ] {
         for (name, value) in [
@@ -138,12 +174,26 @@ async fn forms_of_other_sites_change_nothing() {
             ("origin", "null"),
             ("x-nothing", "1"),
         ] {
-            let request = browser::foreign_post(&format!("{}{path}", app.console_url), &form).header(name, value);
-            let page = Page::of(with_session(request, Some(&browser.cookie)).send().await.unwrap()).await;
-            assert_eq!((page.status, &page.cookie), (403, &None), "{path} {name}: {value}");
+            let request = browser::foreign_post(&format!("{}{path}", app.console_url), &form)
+                .header(name, value);
+            let page = Page::of(
+                with_session(request, Some(&browser.cookie))
+                    .send()
+                    .await
+                    .unwrap(),
+            )
+            .await;
+            assert_eq!(
+                (page.status, &page.cookie),
+                (403, &None),
+                "{path} {name}: {value}"
+            );
         }
     }
-    assert_eq!(app.storage.keys().list(app.ben.user.id).await.unwrap(), keys);
+    assert_eq!(
+        app.storage.keys().list(app.ben.user.id).await.unwrap(),
+        keys
+    );
     // A browser that sends no Sec-Fetch-Site, because the console has no TLS.
     let request = browser::post(&format!("{}/settings", app.console_url), "timezone=UTC");
     let request = with_session(request, Some(&browser.cookie));
@@ -155,12 +205,25 @@ async fn forms_of_other_sites_change_nothing() {
 async fn sign_in_leads_to_the_overview_only() {
     let app = App::start(Setup::default()).await;
     app.sign_in(app.ben.user.id).await;
-    for query in ["?to=https://evil.example", "?to=//evil.example", "?next=%2F%2Fevil.example", "?return=/keys"] {
+    for query in [
+        "?to=https://evil.example",
+        "?to=//evil.example",
+        "?next=%2F%2Fevil.example",
+        "?return=/keys",
+    ] {
         let link = app.sign_in_link(app.ben.user.id).await;
         let page = post(&format!("{link}{query}"), None, "").await;
         assert_eq!(page.location.as_deref(), Some("/overview"), "{query}");
-        let shown = get(&format!("{}/sign-in{query}", app.console_url), page.cookie.as_deref()).await;
-        assert_eq!((shown.status, shown.location.as_deref()), (303, Some("/overview")), "{query}");
+        let shown = get(
+            &format!("{}/sign-in{query}", app.console_url),
+            page.cookie.as_deref(),
+        )
+        .await;
+        assert_eq!(
+            (shown.status, shown.location.as_deref()),
+            (303, Some("/overview")),
+            "{query}"
+        );
     }
 }
 
@@ -169,8 +232,16 @@ async fn sign_in_leads_to_the_overview_only() {
 async fn first_sign_in_shows_the_programs_of_others() {
     let app = App::start(Setup::default()).await;
     let first = post(&app.sign_in_link(app.ben.user.id).await, None, "").await;
-    let page = get(&format!("{}{}", app.console_url, first.location.unwrap()), first.cookie.as_deref()).await;
-    assert!(page.text.contains("These programs read your accounts"), "{}", page.text);
+    let page = get(
+        &format!("{}{}", app.console_url, first.location.unwrap()),
+        first.cookie.as_deref(),
+    )
+    .await;
+    assert!(
+        page.text.contains("These programs read your accounts"),
+        "{}",
+        page.text
+    );
     assert!(page.text.contains("name=\"revoke\""), "{}", page.text);
     let next = post(&app.sign_in_link(app.ben.user.id).await, None, "").await;
     assert_eq!(next.location.as_deref(), Some("/overview"), "once");
@@ -181,9 +252,18 @@ async fn first_sign_in_shows_the_programs_of_others() {
         reference: None,
         console_sign_in: true,
     };
-    let user = app.storage.users().insert(&new, app.clock.now()).await.unwrap();
+    let user = app
+        .storage
+        .users()
+        .insert(&new, app.clock.now())
+        .await
+        .unwrap();
     let first = post(&app.sign_in_link(user.id).await, None, "").await;
-    assert_eq!(first.location.as_deref(), Some("/overview"), "nobody made anything");
+    assert_eq!(
+        first.location.as_deref(),
+        Some("/overview"),
+        "nobody made anything"
+    );
 }
 
 /// Whoever has the browser next, or had the session, links nothing by what the console left there.
@@ -194,14 +274,29 @@ async fn sign_out_ends_the_links_of_the_session() {
     let begun = browser.post("/connections", "provider=akahu").await;
     assert_eq!(begun.status, 303, "{}", begun.text);
     let cookies = begun.set_cookies();
-    let token = cookies.split("bellbird-link=").nth(1).unwrap().split(';').next().unwrap();
+    let token = cookies
+        .split("bellbird-link=")
+        .nth(1)
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap();
     let link = format!("{}/link/{token}", app.console_url);
     assert_eq!(get(&link, None).await.status, 200);
     let out = browser.post("/sign-out", "").await;
     assert_eq!(get(&link, None).await.status, 404);
-    let removed = out.headers.get_all("set-cookie").iter().map(|cookie| cookie.to_str().unwrap());
-    let removed: Vec<_> = removed.map(|cookie| cookie.split(';').next().unwrap()).collect();
-    assert_eq!(removed, ["bellbird-session=", "bellbird-link=", "bellbird="]);
+    let removed = out
+        .headers
+        .get_all("set-cookie")
+        .iter()
+        .map(|cookie| cookie.to_str().unwrap());
+    let removed: Vec<_> = removed
+        .map(|cookie| cookie.split(';').next().unwrap())
+        .collect();
+    assert_eq!(
+        removed,
+        ["bellbird-session=", "bellbird-link=", "bellbird="]
+    );
 }
 
 /// A change of the address by an app proves nothing, and pages do not say why nobody is signed in.
@@ -210,23 +305,48 @@ async fn user_who_may_not_sign_in_is_as_unknown_as_any() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let link = app.sign_in_link(app.ben.user.id).await;
-    let change = UserChange { console_sign_in: Some(false), ..UserChange::default() };
-    app.storage.users().update(app.ben.user.id, &change).await.unwrap();
-    browser.get("/keys").await.assert_needs_sign_in("the session is over");
-    let unknown = get(&format!("{}/sign-in/{}", app.console_url, "0".repeat(64)), None).await;
+    let change = UserChange {
+        console_sign_in: Some(false),
+        ..UserChange::default()
+    };
+    app.storage
+        .users()
+        .update(app.ben.user.id, &change)
+        .await
+        .unwrap();
+    browser
+        .get("/keys")
+        .await
+        .assert_needs_sign_in("the session is over");
+    let unknown = get(
+        &format!("{}/sign-in/{}", app.console_url, "0".repeat(64)),
+        None,
+    )
+    .await;
     for page in [get(&link, None).await, post(&link, None, "").await] {
         assert_eq!((page.status, &page.text), (410, &unknown.text));
     }
-    assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 200, "keys work as before");
+    assert_eq!(
+        app.get_as(&app.ben.key, "/v1/me").await.status,
+        200,
+        "keys work as before"
+    );
 }
 
 /// An address that tries many links is stopped, and the one that works is not hurt by it.
 #[tokio::test]
 async fn attempts_are_limited_by_address() {
-    let app = App::start(Setup::with(|settings| settings.pages.failed_auth_per_minute = 3)).await;
+    let app = App::start(Setup::with(|settings| {
+        settings.pages.failed_auth_per_minute = 3
+    }))
+    .await;
     let mut statuses = Vec::new();
     for at in 0..5 {
-        statuses.push(get(&format!("{}/sign-in/{at:064}", app.console_url), None).await.status);
+        statuses.push(
+            get(&format!("{}/sign-in/{at:064}", app.console_url), None)
+                .await
+                .status,
+        );
     }
     assert_eq!(statuses, [410, 410, 410, 429, 429]);
 }
@@ -239,7 +359,10 @@ async fn requests_of_a_user_are_limited() {
         settings.pages.console_forms_per_minute = 2;
     }))
     .await;
-    let browsers = [app.sign_in(app.ben.user.id).await, app.sign_in(app.ben.user.id).await];
+    let browsers = [
+        app.sign_in(app.ben.user.id).await,
+        app.sign_in(app.ben.user.id).await,
+    ];
     let other = app.sign_in(app.olivia.user.id).await;
     for path in ["/settings", "/settings/data.json"] {
         for browser in &browsers {
@@ -248,27 +371,55 @@ async fn requests_of_a_user_are_limited() {
     }
     for path in ["/settings", "/settings/data.json", "/", "/sign-in"] {
         let refused = browsers[0].get(path).await;
-        assert_eq!((refused.status, refused.headers["retry-after"].to_str().unwrap()), (429, "15"), "{path}");
+        assert_eq!(
+            (
+                refused.status,
+                refused.headers["retry-after"].to_str().unwrap()
+            ),
+            (429, "15"),
+            "{path}"
+        );
         assert!(refused.text.contains("many pages"), "{}", refused.text);
     }
     for browser in &browsers {
         assert_eq!(browser.post("/settings", "timezone=UTC").await.status, 303);
     }
-    let refused = browsers[0].post("/settings", "timezone=Australia/Sydney").await;
-    assert_eq!((refused.status, refused.headers["retry-after"].to_str().unwrap()), (429, "30"));
-    assert_eq!((other.get("/settings").await.status, other.post("/settings", "timezone=UTC").await.status), (200, 303));
+    let refused = browsers[0]
+        .post("/settings", "timezone=Australia/Sydney")
+        .await;
+    assert_eq!(
+        (
+            refused.status,
+            refused.headers["retry-after"].to_str().unwrap()
+        ),
+        (429, "30")
+    );
+    assert_eq!(
+        (
+            other.get("/settings").await.status,
+            other.post("/settings", "timezone=UTC").await.status
+        ),
+        (200, 303)
+    );
     app.advance_clock(SignedDuration::from_secs(30)).await;
-    assert_eq!(browsers[0].post("/settings", "timezone=UTC").await.status, 303);
+    assert_eq!(
+        browsers[0].post("/settings", "timezone=UTC").await.status,
+        303
+    );
 }
 
-/// Made-up cookies are looked up, so many that they would fill every place, and a new session is still found.
+/// Made-up cookies are looked up, so many that they would fill every place, and a new session is
+/// still found.
 #[tokio::test]
 async fn made_up_cookies_sign_nobody_in_or_out() {
     let app = App::start(Setup::default()).await;
     let url = format!("{}/keys", app.console_url);
     let made_up: Vec<String> = (0..64).map(|number| format!("{number:064x}")).collect();
     let guesses = made_up.iter().map(|cookie| get(&url, Some(cookie)));
-    let (guessed, browser) = tokio::join!(futures_util::future::join_all(guesses), app.sign_in(app.ben.user.id));
+    let (guessed, browser) = tokio::join!(
+        futures_util::future::join_all(guesses),
+        app.sign_in(app.ben.user.id)
+    );
     for page in guessed {
         page.assert_needs_sign_in("made up");
     }

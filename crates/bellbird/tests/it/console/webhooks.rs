@@ -8,15 +8,27 @@ use crate::support::harness::{App, Setup, on_both_databases};
 use crate::support::receiver::{Receiver, Reply};
 
 fn form_of(url: &str, events: &[EventType]) -> String {
-    let events: String = events.iter().map(|event| format!("&event={event}")).collect();
-    format!("url={}{events}", url.replace(':', "%3A").replace('/', "%2F"))
+    let events: String = events
+        .iter()
+        .map(|event| format!("&event={event}"))
+        .collect();
+    format!(
+        "url={}{events}",
+        url.replace(':', "%3A").replace('/', "%2F")
+    )
 }
 
 /// Makes an endpoint, and returns its secret.
 async fn make(browser: &SignedIn<'_>, url: &str) -> String {
-    let page = browser.post("/webhooks", &form_of(url, &[EventType::TransactionsSynced])).await;
+    let page = browser
+        .post("/webhooks", &form_of(url, &[EventType::TransactionsSynced]))
+        .await;
     assert_eq!(page.status, 200, "{}", page.text);
-    let secret = page.text.split("<code>whsec_").nth(1).unwrap_or_else(|| panic!("no secret: {}", page.text));
+    let secret = page
+        .text
+        .split("<code>whsec_")
+        .nth(1)
+        .unwrap_or_else(|| panic!("no secret: {}", page.text));
     format!("whsec_{}", secret.split('<').next().unwrap())
 }
 
@@ -80,16 +92,38 @@ async fn what_failed_is_in_the_log_and_is_sent_again() {
     let browser = app.sign_in(app.ben.user.id).await;
     let path = format!("/webhooks/endpoints/{}", hook.endpoint.id);
     let log = browser.get(&format!("{path}?state=failed")).await;
-    assert!(log.text.contains("attempts</summary>") && log.text.contains("503"), "{}", log.text);
-    assert!(!browser.get(&format!("{path}?state=delivered")).await.text.contains("attempts</summary>"));
+    assert!(
+        log.text.contains("attempts</summary>") && log.text.contains("503"),
+        "{}",
+        log.text
+    );
+    assert!(
+        !browser
+            .get(&format!("{path}?state=delivered"))
+            .await
+            .text
+            .contains("attempts</summary>")
+    );
 
     hook.receiver.reply_with(Reply::Status(200));
-    let failed = app.deliveries_to(&hook).await.into_iter().find(|one| one.state == DeliveryState::Failed).unwrap();
+    let failed = app
+        .deliveries_to(&hook)
+        .await
+        .into_iter()
+        .find(|one| one.state == DeliveryState::Failed)
+        .unwrap();
     hook.drain();
-    let again = browser.post(&path, &format!("redeliver={}", failed.event_id)).await;
+    let again = browser
+        .post(&path, &format!("redeliver={}", failed.event_id))
+        .await;
     assert!([200, 303].contains(&again.status), "{}", again.text);
     let received = app.delivered_to(&hook).await;
-    assert!(received.iter().any(|event| event.id == failed.event_id.to_string()), "{received:?}");
+    assert!(
+        received
+            .iter()
+            .any(|event| event.id == failed.event_id.to_string()),
+        "{received:?}"
+    );
 }
 
 #[tokio::test]
@@ -97,7 +131,11 @@ async fn endpoints_of_others_look_missing() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let theirs = app.hook(&app.olivia.user).await.endpoint.id;
-    let of_all = app.hook_for_all(&[EventType::TransactionsSynced]).await.endpoint.id;
+    let of_all = app
+        .hook_for_all(&[EventType::TransactionsSynced])
+        .await
+        .endpoint
+        .id;
     let missing = EndpointId::new();
     let expected = browser.get(&format!("/webhooks/endpoints/{missing}")).await;
     assert_eq!(expected.status, 404);
@@ -108,14 +146,31 @@ async fn endpoints_of_others_look_missing() {
             let done = browser.post("/webhooks", &format!("{action}={id}")).await;
             assert_eq!((done.status, &done.text), (404, &expected.text), "{action}");
         }
-        for form in ["recover=day", &format!("redeliver={}", uuid::Uuid::now_v7()), "url=https%3A%2F%2Fa.example"] {
-            let done = browser.post(&format!("/webhooks/endpoints/{id}"), form).await;
+        for form in [
+            "recover=day",
+            &format!("redeliver={}", uuid::Uuid::now_v7()),
+            "url=https%3A%2F%2Fa.example",
+        ] {
+            let done = browser
+                .post(&format!("/webhooks/endpoints/{id}"), form)
+                .await;
             assert_ne!(done.status, 200, "{form}: {}", done.text);
             assert_ne!(done.status, 303, "{form}");
         }
     }
-    assert!(!browser.get("/webhooks").await.text.contains(&theirs.to_string()));
-    let kept = app.storage.endpoints().list(app.olivia.user.id).await.unwrap();
+    assert!(
+        !browser
+            .get("/webhooks")
+            .await
+            .text
+            .contains(&theirs.to_string())
+    );
+    let kept = app
+        .storage
+        .endpoints()
+        .list(app.olivia.user.id)
+        .await
+        .unwrap();
     assert_eq!(kept[0].status, EndpointStatus::Enabled);
 }
 
@@ -124,17 +179,31 @@ async fn wrong_endpoints_are_said() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     for (url, events) in [
-        ("http://example.com/hook", &[EventType::TransactionsSynced][..]),
+        (
+            "http://example.com/hook",
+            &[EventType::TransactionsSynced][..],
+        ),
         ("https://10.0.0.1/hook", &[EventType::TransactionsSynced]),
         ("nothing", &[EventType::TransactionsSynced]),
         ("https://example.com/hook", &[]),
     ] {
         let page = browser.post("/webhooks", &form_of(url, events)).await;
         assert_eq!(page.status, 400, "{url}: {}", page.text);
-        assert!(page.text.contains(&format!("value=\"{url}\"")), "what was written stays: {}", page.text);
+        assert!(
+            page.text.contains(&format!("value=\"{url}\"")),
+            "what was written stays: {}",
+            page.text
+        );
     }
-    assert_eq!(app.storage.endpoints().list(app.ben.user.id).await.unwrap(), []);
+    assert_eq!(
+        app.storage.endpoints().list(app.ben.user.id).await.unwrap(),
+        []
+    );
     for wrong in ["", "ping=1", "ping=", "x=1"] {
-        assert_eq!(browser.post("/webhooks", wrong).await.status, 400, "{wrong}");
+        assert_eq!(
+            browser.post("/webhooks", wrong).await.status,
+            400,
+            "{wrong}"
+        );
     }
 }

@@ -8,7 +8,8 @@ use bellbird_providers::{BalancesQuery, Error, Provider};
 
 use super::fixture::{Fixture, Link, call_context};
 
-/// Two accounts for each connection, and their balances in the same order. Every balance is different.
+/// Two accounts for each connection, and their balances in the same order. Every balance is
+/// different.
 async fn accounts(fixture: &Fixture, links: &[Link]) -> (Vec<Vec<Account>>, Vec<Vec<String>>) {
     let (mut accounts, mut amounts) = (Vec::new(), Vec::new());
     for (at, link) in links.iter().enumerate() {
@@ -16,7 +17,12 @@ async fn accounts(fixture: &Fixture, links: &[Link]) -> (Vec<Vec<Account>>, Vec<
         for number in 0..2 {
             let account = fixture.add_account(link, serde_json::json!({})).await;
             let amount = format!("{}.5", 100 * (at + 1) + number);
-            fixture.control((fixture.spec.set_balance)(&account.provider_account_id, &amount)).await;
+            fixture
+                .control((fixture.spec.set_balance)(
+                    &account.provider_account_id,
+                    &amount,
+                ))
+                .await;
             link_accounts.push(account);
             link_amounts.push(amount);
         }
@@ -31,16 +37,43 @@ async fn accounts(fixture: &Fixture, links: &[Link]) -> (Vec<Vec<Account>>, Vec<
 
 type Outcomes = Vec<Vec<Result<Option<String>, Error>>>;
 
-async fn read_balances(provider: &dyn Provider, links: &[Link], accounts: &[Vec<Account>]) -> Outcomes {
-    let request =
-        links.iter().zip(accounts).map(|(link, accounts)| BalancesQuery { credentials: &link.credentials, accounts });
-    let answer = provider.balances(&call_context(), &request.collect::<Vec<_>>()).await;
+async fn read_balances(
+    provider: &dyn Provider,
+    links: &[Link],
+    accounts: &[Vec<Account>],
+) -> Outcomes {
+    let request = links
+        .iter()
+        .zip(accounts)
+        .map(|(link, accounts)| BalancesQuery {
+            credentials: &link.credentials,
+            accounts,
+        });
+    let answer = provider
+        .balances(&call_context(), &request.collect::<Vec<_>>())
+        .await;
     let amount = |balance: Balance| balance.current.map(|amount| amount.to_string());
-    answer.into_iter().map(|found| found.into_iter().map(|balance| balance.map(amount)).collect()).collect()
+    answer
+        .into_iter()
+        .map(|found| {
+            found
+                .into_iter()
+                .map(|balance| balance.map(amount))
+                .collect()
+        })
+        .collect()
 }
 
 fn all_ok(amounts: &[Vec<String>]) -> Outcomes {
-    amounts.iter().map(|amounts| amounts.iter().map(|amount| Ok(Some(amount.clone()))).collect()).collect()
+    amounts
+        .iter()
+        .map(|amounts| {
+            amounts
+                .iter()
+                .map(|amount| Ok(Some(amount.clone())))
+                .collect()
+        })
+        .collect()
 }
 
 promise! {
@@ -73,7 +106,8 @@ promise! {
     async fn a_lost_consent_fails_alone(fixture) {
         let mut links = fixture.links().await;
         let (accounts, amounts) = accounts(&fixture, &links).await;
-        // Revokes one connection of the first user and all of the last user. The second link gets invalid credentials.
+        // Revokes one connection of the first user and all of the last user. The second link gets
+        // invalid credentials.
         let last = links.len() - 1;
         fixture.control((fixture.spec.revoke)(&links[0].members).remove(0)).await;
         fixture.control((fixture.spec.revoke)(&links[last].members).pop().expect("a call that revokes")).await;

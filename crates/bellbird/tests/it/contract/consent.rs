@@ -19,7 +19,8 @@ promise! {
             fixture.control((fixture.spec.revoke)(&link.members).remove(revocation)).await;
             for operation in fixture.operations() {
                 let expected = match operation {
-                    // Providers differ: they find nothing for revoked credentials, or report the lost consent.
+                    // Providers differ: they find nothing for revoked credentials, or report the
+                    // lost consent.
                     Operation::Discover => continue,
                     Operation::ConsentStatus => Ok(()),
                     _ => Err(REVOKED),

@@ -51,7 +51,8 @@ promise! {
     async fn bad_credentials_are_rejected_and_not_shown(fixture) {
         let given = fixture.ready_made().remove(0);
         let bad = bad_credentials(&given, fixture.spec.user);
-        // Discovered connections are stored one by one, so stored credentials must name a connection.
+        // Discovered connections are stored one by one, so stored credentials must name a
+        // connection.
         let stored = [bad.clone(), vec!["{}".to_owned(), fixture.without_connection(&given).to_string()]].concat();
         let accounts = [fixture.account("an-account")];
         let provider = fixture.adapter(Duration::from_secs(20)).await;

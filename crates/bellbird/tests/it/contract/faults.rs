@@ -31,7 +31,11 @@ fn faults() -> [Value; 8] {
 }
 
 fn timeout(fault: &Value, drip_timeout: Duration) -> Duration {
-    if fault["kind"] == "drip" { drip_timeout } else { TIMEOUT }
+    if fault["kind"] == "drip" {
+        drip_timeout
+    } else {
+        TIMEOUT
+    }
 }
 
 /// Asserts that every read gives a transient error while all calls fail.
@@ -48,11 +52,16 @@ async fn fail_always(spec: &'static ProviderSpec, fault: Value) {
         operations.retain(|operation| matches!(operation, Operation::Rows | Operation::Accounts));
     }
     let provider = &*provider;
-    let reads = operations
-        .into_iter()
-        .map(async |operation| (operation, read(provider, &call_context(), &request, operation).await));
+    let reads = operations.into_iter().map(async |operation| {
+        (
+            operation,
+            read(provider, &call_context(), &request, operation).await,
+        )
+    });
     for (operation, outcome) in join_all(reads).await {
-        let error = outcome.err().unwrap_or_else(|| panic!("{operation:?} succeeds despite {fault}"));
+        let error = outcome
+            .err()
+            .unwrap_or_else(|| panic!("{operation:?} succeeds despite {fault}"));
         assert!(error.is_transient(), "{fault} {operation:?}: {error:?}");
     }
 }
@@ -75,7 +84,11 @@ async fn fail_once(spec: &'static ProviderSpec, mut fault: Value) {
     let provider = fixture.adapter(timeout(&fault, DRIP_ONCE_TIMEOUT)).await;
     fault["times"] = json!(1);
     fixture.fault(fault.clone()).await;
-    assert_eq!(walk(&*provider, &request).await.as_ref(), Ok(&expected), "{fault}");
+    assert_eq!(
+        walk(&*provider, &request).await.as_ref(),
+        Ok(&expected),
+        "{fault}"
+    );
     assert!(fixture.calls().await.values().sum::<u64>() > 1, "{fault}");
 }
 

@@ -1,4 +1,5 @@
-//! What a test of a promise needs: a simulated provider of its own, an adapter for it, and helpers for both.
+//! What a test of a promise needs: a simulated provider of its own, an adapter for it, and helpers
+//! for both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,13 +7,14 @@ use std::time::Duration;
 
 use bellbird_domain::date::day_of;
 use bellbird_domain::{
-    Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateFilter, DateRange, TradeTime, UserId,
+    Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateFilter, DateRange,
+    TradeTime, UserId,
 };
 use bellbird_providers::http::ClientSettings;
 use bellbird_providers::registry::ProviderSettings;
 use bellbird_providers::{
-    BalancesQuery, CallContext, Cause, ConsentStatus, Cursor, Error, Kind, PageRequest, Provider, Registry, TradeQuery,
-    TransactionQuery,
+    BalancesQuery, CallContext, Cause, ConsentStatus, Cursor, Error, Kind, PageRequest, Provider,
+    Registry, TradeQuery, TransactionQuery,
 };
 use bellbird_sandbox::Sandbox;
 use jiff::civil::Date;
@@ -60,8 +62,17 @@ impl<'a> ReadRequest<'a> {
     /// All rows, in pages of this size.
     pub(super) fn all(credentials: &'a SecretString, accounts: &'a [Account], size: u32) -> Self {
         let bound = |day: &str| Bound::Day(day.parse().expect("a day"));
-        let interval = DateRange { from: bound("2000-01-01"), to: bound("2030-01-01") };
-        Self { credentials, accounts, interval, zone: TimeZone::UTC, size }
+        let interval = DateRange {
+            from: bound("2000-01-01"),
+            to: bound("2030-01-01"),
+        };
+        Self {
+            credentials,
+            accounts,
+            interval,
+            zone: TimeZone::UTC,
+            size,
+        }
     }
 }
 
@@ -81,7 +92,10 @@ pub(super) struct Row {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Time {
-    Posted { instant: Timestamp, day: Option<Date> },
+    Posted {
+        instant: Timestamp,
+        day: Option<Date>,
+    },
     Traded(TradeTime),
 }
 
@@ -106,7 +120,10 @@ impl Row {
 }
 
 fn span(interval: &DateRange) -> DateFilter {
-    DateFilter { from: Some(interval.from), to: Some(interval.to) }
+    DateFilter {
+        from: Some(interval.from),
+        to: Some(interval.to),
+    }
 }
 
 /// A read with credentials.
@@ -126,34 +143,71 @@ pub(super) fn now() -> Timestamp {
 
 /// A call context with the deadline of an API request.
 pub(super) fn call_context() -> CallContext {
-    CallContext::new(Instant::now() + Duration::from_secs(25), now(), Cause::Schedule)
+    CallContext::new(
+        Instant::now() + Duration::from_secs(25),
+        now(),
+        Cause::Schedule,
+    )
 }
 
 impl Fixture {
     pub(super) async fn start(spec: &'static ProviderSpec) -> Self {
-        let options = bellbird_sandbox::Options { rows: 10, now: Some(now()), ..Default::default() };
-        let sandbox = bellbird_sandbox::start(options).await.expect("the sandbox starts");
+        let options = bellbird_sandbox::Options {
+            rows: 10,
+            now: Some(now()),
+            ..Default::default()
+        };
+        let sandbox = bellbird_sandbox::start(options)
+            .await
+            .expect("the sandbox starts");
         let settings = bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
         let description = serde_json::to_value(sandbox.description()).expect("JSON");
-        let base: Url = description[spec.name]["baseUrl"].as_str().expect("a string").parse().expect("a URL");
+        let base: Url = description[spec.name]["baseUrl"]
+            .as_str()
+            .expect("a string")
+            .parse()
+            .expect("a URL");
         let control = base.join("/__control/").expect("a URL");
         let provider = open(&settings, spec.name, Duration::from_secs(20));
-        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
-        Self { spec, provider, sandbox, settings, http, control }
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .build()
+            .expect("a client");
+        Self {
+            spec,
+            provider,
+            sandbox,
+            settings,
+            http,
+            control,
+        }
     }
 
-    /// Another adapter, already authenticated, so that every later call belongs to the operation under test.
+    /// Another adapter, already authenticated, so that every later call belongs to the operation
+    /// under test.
     pub(super) async fn adapter(&self, call_timeout: Duration) -> Arc<dyn Provider> {
         let provider = open(&self.settings, self.spec.name, call_timeout);
-        provider.check(&call_context()).await.expect("the provider accepts the credentials");
+        provider
+            .check(&call_context())
+            .await
+            .expect("the provider accepts the credentials");
         self.reset_calls().await;
         provider
     }
 
     pub(super) async fn control(&self, control: Control) -> Value {
         let Control { method, path, body } = control;
-        let url = self.control.join(path.trim_start_matches('/')).expect("a URL");
-        let response = self.http.request(method, url).body(body).send().await.expect("the sandbox answers");
+        let url = self
+            .control
+            .join(path.trim_start_matches('/'))
+            .expect("a URL");
+        let response = self
+            .http
+            .request(method, url)
+            .body(body)
+            .send()
+            .await
+            .expect("the sandbox answers");
         let (status, text) = (response.status(), response.text().await.expect("a body"));
         assert!(status.is_success(), "{path}: {status} {text}");
         serde_json::from_str(&text).unwrap_or(Value::Null)
@@ -161,7 +215,12 @@ impl Fixture {
 
     async fn control_json(&self, method: &str, path: &str, body: Value) -> Value {
         let method = method.parse().expect("a method");
-        self.control(Control { method, path: path.to_owned(), body: body.to_string() }).await
+        self.control(Control {
+            method,
+            path: path.to_owned(),
+            body: body.to_string(),
+        })
+        .await
     }
 
     pub(super) async fn fault(&self, fault: Value) {
@@ -174,41 +233,60 @@ impl Fixture {
 
     /// Every `every`th page of rows is empty.
     pub(super) async fn empty_pages(&self, every: u64) {
-        self.control_json("POST", "pages", json!({"emptyEvery": every})).await;
+        self.control_json("POST", "pages", json!({"emptyEvery": every}))
+            .await;
     }
 
     /// Advances the provider's clock past changes that take a moment.
     pub(super) async fn advance_clock(&self) {
-        self.control_json("POST", "clock", json!({"advanceSeconds": 5})).await;
+        self.control_json("POST", "clock", json!({"advanceSeconds": 5}))
+            .await;
     }
 
     pub(super) async fn reset_calls(&self) {
         self.control_json("DELETE", "calls", json!({})).await;
     }
 
-    /// Calls since the last [`Fixture::reset_calls`] by route, without those that only authenticate.
+    /// Calls since the last [`Fixture::reset_calls`] by route, without those that only
+    /// authenticate.
     pub(super) async fn calls(&self) -> BTreeMap<String, u64> {
         let calls = self.control_json("GET", "calls", json!({})).await;
         let calls = calls["calls"].as_array().expect("calls").iter();
-        let counted = calls
-            .map(|call| (call["path"].as_str().expect("a path").to_owned(), call["count"].as_u64().expect("a count")));
-        counted.filter(|(path, _)| self.spec.authentication != Some(path.as_str())).collect()
+        let counted = calls.map(|call| {
+            (
+                call["path"].as_str().expect("a path").to_owned(),
+                call["count"].as_u64().expect("a count"),
+            )
+        });
+        counted
+            .filter(|(path, _)| self.spec.authentication != Some(path.as_str()))
+            .collect()
     }
 
     /// The ready-made credentials of the sandbox, as an operator imports them.
     pub(super) fn ready_made(&self) -> Vec<Value> {
-        let all_credentials = serde_json::to_value(&self.sandbox.description().credentials).expect("JSON");
+        let all_credentials =
+            serde_json::to_value(&self.sandbox.description().credentials).expect("JSON");
         let all_credentials = all_credentials.as_array().expect("an array").iter();
-        let all_credentials: Vec<Value> =
-            all_credentials.filter(|credentials| credentials["provider"] == self.spec.name).cloned().collect();
-        assert!(all_credentials.len() >= 2, "the sandbox has at least two connections");
+        let all_credentials: Vec<Value> = all_credentials
+            .filter(|credentials| credentials["provider"] == self.spec.name)
+            .cloned()
+            .collect();
+        assert!(
+            all_credentials.len() >= 2,
+            "the sandbox has at least two connections"
+        );
         all_credentials
     }
 
     /// Credentials without the member that names one connection.
     pub(super) fn without_connection(&self, credentials: &Value) -> Value {
         let mut whole = credentials.clone();
-        whole.as_object_mut().expect("an object").remove(self.spec.connection).expect("one connection");
+        whole
+            .as_object_mut()
+            .expect("an object")
+            .remove(self.spec.connection)
+            .expect("one connection");
         whole
     }
 
@@ -216,7 +294,10 @@ impl Fixture {
     pub(super) async fn discover(&self, credentials: &Value) -> Vec<Link> {
         let found = self
             .provider
-            .discover(&call_context(), &SecretString::from(credentials.to_string()))
+            .discover(
+                &call_context(),
+                &SecretString::from(credentials.to_string()),
+            )
             .await
             .expect("connections");
         let link = |found: bellbird_providers::FoundConnection| Link {
@@ -229,7 +310,8 @@ impl Fixture {
         found.into_iter().map(link).collect()
     }
 
-    /// The connections of the ready-made credentials. The first two have one user, the last has another.
+    /// The connections of the ready-made credentials. The first two have one user, the last has
+    /// another.
     pub(super) async fn links(&self) -> Vec<Link> {
         let mut links = Vec::new();
         for credentials in self.ready_made() {
@@ -246,7 +328,9 @@ impl Fixture {
 
     /// A new account of a connection, without rows.
     pub(super) async fn add_account(&self, link: &Link, members: Value) -> Account {
-        let added = self.control((self.spec.add_account)(&link.members, members)).await;
+        let added = self
+            .control((self.spec.add_account)(&link.members, members))
+            .await;
         self.account(added[self.spec.account_id].as_str().expect("an id"))
     }
 
@@ -270,7 +354,8 @@ impl Fixture {
     pub(super) async fn add_rows(&self, account: &Account, moments: &[Timestamp]) {
         for (number, at) in moments.iter().enumerate() {
             let text = format!("{at} {number}");
-            self.control(self.spec.add_row(&account.provider_account_id, *at, &text)).await;
+            self.control(self.spec.add_row(&account.provider_account_id, *at, &text))
+                .await;
         }
     }
 
@@ -299,12 +384,20 @@ impl Fixture {
 }
 
 fn open(settings: &ProviderSettings, name: &str, call_timeout: Duration) -> Arc<dyn Provider> {
-    let registry = Registry::new(settings, ClientSettings { call_timeout, user_calls_per_minute: 0, store: None })
-        .expect("the settings are valid");
+    let registry = Registry::new(
+        settings,
+        ClientSettings {
+            call_timeout,
+            user_calls_per_minute: 0,
+            store: None,
+        },
+    )
+    .expect("the settings are valid");
     Arc::clone(registry.find(name).expect("the settings are complete"))
 }
 
-/// Reads one page into `rows`, which may get rows even if the read fails. Returns the position of the next page.
+/// Reads one page into `rows`, which may get rows even if the read fails. Returns the position of
+/// the next page.
 pub(super) async fn page(
     provider: &dyn Provider,
     call: &CallContext,
@@ -324,16 +417,35 @@ pub(super) async fn page(
                 PagePosition::Cursor(cursor) => cursor,
                 PagePosition::Offset(_) => panic!("banks have cursors"),
             });
-            let page = PageRequest { cursor, rows: request.size };
-            let mut push = |row: bellbird_domain::Transaction<'_>| {
-                let time = Time::Posted { instant: row.instant, day: row.day };
-                rows.push(Row { text: row.description.into_owned(), account: row.account.id, time });
+            let page = PageRequest {
+                cursor,
+                rows: request.size,
             };
-            Ok(bank.transactions(call, request.credentials, &query, page, &mut push).await?.map(PagePosition::Cursor))
+            let mut push = |row: bellbird_domain::Transaction<'_>| {
+                let time = Time::Posted {
+                    instant: row.instant,
+                    day: row.day,
+                };
+                rows.push(Row {
+                    text: row.description.into_owned(),
+                    account: row.account.id,
+                    time,
+                });
+            };
+            Ok(bank
+                .transactions(call, request.credentials, &query, page, &mut push)
+                .await?
+                .map(PagePosition::Cursor))
         }
         Kind::Brokerage(broker) => {
-            let [account] = request.accounts else { panic!("a brokerage request has one account") };
-            let query = TradeQuery { account, span: &span(&request.interval), zone: &request.zone };
+            let [account] = request.accounts else {
+                panic!("a brokerage request has one account")
+            };
+            let query = TradeQuery {
+                account,
+                span: &span(&request.interval),
+                zone: &request.zone,
+            };
             let offset = match position {
                 None => 0,
                 Some(PagePosition::Offset(offset)) => *offset,
@@ -341,9 +453,22 @@ pub(super) async fn page(
             };
             let mut push = |_, row: bellbird_domain::Trade<'_>| {
                 let text = row.description.unwrap_or_default().into_owned();
-                rows.push(Row { text, account: row.account.id, time: Time::Traded(row.time) });
+                rows.push(Row {
+                    text,
+                    account: row.account.id,
+                    time: Time::Traded(row.time),
+                });
             };
-            let page = broker.trades(call, request.credentials, &query, offset, request.size, &mut push).await?;
+            let page = broker
+                .trades(
+                    call,
+                    request.credentials,
+                    &query,
+                    offset,
+                    request.size,
+                    &mut push,
+                )
+                .await?;
             let end = offset + page.rows;
             Ok((end < page.total).then_some(PagePosition::Offset(end)))
         }
@@ -351,10 +476,20 @@ pub(super) async fn page(
 }
 
 /// Reads all pages, from the newest row to the provider's last one.
-pub(super) async fn walk(provider: &dyn Provider, request: &ReadRequest<'_>) -> Result<Vec<Row>, Error> {
+pub(super) async fn walk(
+    provider: &dyn Provider,
+    request: &ReadRequest<'_>,
+) -> Result<Vec<Row>, Error> {
     let (mut rows, mut position) = (Vec::new(), None);
     loop {
-        position = page(provider, &call_context(), request, position.as_ref(), &mut rows).await?;
+        position = page(
+            provider,
+            &call_context(),
+            request,
+            position.as_ref(),
+            &mut rows,
+        )
+        .await?;
         if position.is_none() {
             return Ok(rows);
         }
@@ -369,26 +504,60 @@ pub(super) async fn read(
     operation: Operation,
 ) -> Result<(), Error> {
     match operation {
-        Operation::Discover => provider.discover(call, request.credentials).await.map(|_| ()),
-        Operation::ConsentStatus => provider.consent(call, request.credentials).await.map(|_| ()),
-        Operation::Accounts => provider.accounts(call, request.credentials).await.map(|_| ()),
+        Operation::Discover => provider
+            .discover(call, request.credentials)
+            .await
+            .map(|_| ()),
+        Operation::ConsentStatus => provider
+            .consent(call, request.credentials)
+            .await
+            .map(|_| ()),
+        Operation::Accounts => provider
+            .accounts(call, request.credentials)
+            .await
+            .map(|_| ()),
         Operation::Balances => {
-            let query = BalancesQuery { credentials: request.credentials, accounts: request.accounts };
+            let query = BalancesQuery {
+                credentials: request.credentials,
+                accounts: request.accounts,
+            };
             let mut answer = provider.balances(call, &[query]).await;
-            assert_eq!((answer.len(), answer[0].len()), (1, request.accounts.len()), "one entry for each account");
-            answer.remove(0).into_iter().collect::<Result<Vec<_>, Error>>().map(|_| ())
+            assert_eq!(
+                (answer.len(), answer[0].len()),
+                (1, request.accounts.len()),
+                "one entry for each account"
+            );
+            answer
+                .remove(0)
+                .into_iter()
+                .collect::<Result<Vec<_>, Error>>()
+                .map(|_| ())
         }
         Operation::Rows => {
             let mut rows = Vec::new();
-            let outcome = page(provider, call, request, None, &mut rows).await.map(|_| ());
-            assert!(outcome.is_ok() || rows.is_empty(), "rows of a page that failed");
+            let outcome = page(provider, call, request, None, &mut rows)
+                .await
+                .map(|_| ());
+            assert!(
+                outcome.is_ok() || rows.is_empty(),
+                "rows of a page that failed"
+            );
             outcome
         }
         Operation::Holdings => {
-            let Kind::Brokerage(broker) = provider.kind() else { panic!("banks have no holdings") };
+            let Kind::Brokerage(broker) = provider.kind() else {
+                panic!("banks have no holdings")
+            };
             let mut rows = 0;
-            let outcome = broker.holdings(call, request.credentials, &request.accounts[0], &mut |_| rows += 1).await;
-            assert!(outcome.is_ok() || rows == 0, "holdings of a call that failed");
+            let outcome = broker
+                .holdings(call, request.credentials, &request.accounts[0], &mut |_| {
+                    rows += 1
+                })
+                .await;
+            assert!(
+                outcome.is_ok() || rows == 0,
+                "holdings of a call that failed"
+            );
             outcome
         }
     }

@@ -20,8 +20,8 @@ fn noon(day: &str) -> Timestamp {
     instant(&format!("{day}T12:00:00Z"))
 }
 
-/// The times of rows: on and just before each full hour of the 30 hours before and after the middle of both days, where
-/// days begin in all zones below; and far outside.
+/// The times of rows: on and just before each full hour of the 30 hours before and after the middle
+/// of both days, where days begin in all zones below; and far outside.
 fn moments() -> Vec<Timestamp> {
     let mut moments = Vec::new();
     for day in [FIRST, LAST] {
@@ -36,7 +36,12 @@ fn moments() -> Vec<Timestamp> {
 
 fn outside() -> [Timestamp; 4] {
     let far = |day, days: i64| noon(day) + SignedDuration::from_hours(24 * days);
-    [far(FIRST, -60), far(FIRST, -10), far(LAST, 10), far(LAST, 15)]
+    [
+        far(FIRST, -60),
+        far(FIRST, -10),
+        far(LAST, 10),
+        far(LAST, 15),
+    ]
 }
 
 /// Days in several zones; and instants at rows, just beside rows, and between two milliseconds.
@@ -44,7 +49,12 @@ fn intervals() -> Vec<(DateRange, &'static str)> {
     let mut intervals = Vec::new();
     let day = |text: &str| Bound::Day(text.parse().expect("a day"));
     let at = |text: &str| Bound::Instant(instant(text));
-    for zone in ["Australia/Sydney", "Pacific/Auckland", "America/Los_Angeles", "Pacific/Kiritimati"] {
+    for zone in [
+        "Australia/Sydney",
+        "Pacific/Auckland",
+        "America/Los_Angeles",
+        "Pacific/Kiritimati",
+    ] {
         for (from, to) in [
             (day(FIRST), day(LAST)),
             (day(FIRST), day(FIRST)),
@@ -58,12 +68,24 @@ fn intervals() -> Vec<(DateRange, &'static str)> {
     for (from, to) in [
         ("2026-10-04T03:00:00Z", "2026-11-01T03:00:00Z"),
         ("2026-10-04T02:59:59.999Z", "2026-11-01T02:59:59.999Z"),
-        ("2026-10-04T03:00:00.000000001Z", "2026-11-01T02:59:59.999999999Z"),
-        ("2026-10-04T02:59:59.9990001Z", "2026-11-01T02:59:59.9989999Z"),
+        (
+            "2026-10-04T03:00:00.000000001Z",
+            "2026-11-01T02:59:59.999999999Z",
+        ),
+        (
+            "2026-10-04T02:59:59.9990001Z",
+            "2026-11-01T02:59:59.9989999Z",
+        ),
         ("2026-10-04T00:00:00Z", "2026-10-04T00:00:00Z"),
         ("2026-10-04T03:00:00Z", "2026-10-04T03:00:00Z"),
     ] {
-        intervals.push((DateRange { from: at(from), to: at(to) }, "Australia/Sydney"));
+        intervals.push((
+            DateRange {
+                from: at(from),
+                to: at(to),
+            },
+            "Australia/Sydney",
+        ));
     }
     intervals
 }

@@ -1,5 +1,5 @@
-//! The promises of every provider's adapter. Each promise is written once, against the traits of `bellbird_providers`,
-//! and tested with every adapter and its simulated provider.
+//! The promises of every provider's adapter. Each promise is written once, against the traits of
+//! `bellbird_providers`, and tested with every adapter and its simulated provider.
 //!
 //! To add a provider, see `support/provider_spec.rs`.
 

@@ -14,19 +14,33 @@ use super::fixture::{Fixture, Link, ReadRequest, Row, call_context, now, page, w
 /// More than two pages at the provider with the smallest pages.
 const ROWS: usize = 230;
 
-/// A new account with rows that were added out of order, some at the same time; and the texts of the rows.
-async fn account_with_unordered_rows(fixture: &Fixture, link: &Link) -> (Account, BTreeSet<String>) {
+/// A new account with rows that were added out of order, some at the same time; and the texts of
+/// the rows.
+async fn account_with_unordered_rows(
+    fixture: &Fixture,
+    link: &Link,
+) -> (Account, BTreeSet<String>) {
     let account = fixture.add_account(link, json!({})).await;
     // 37 is coprime to 200, so the times cover all 200 hours, in no order.
     let at = |number: usize| now() - SignedDuration::from_hours(((number * 37) % 200 + 1) as i64);
     let moments: Vec<Timestamp> = (0..ROWS).map(at).collect();
     fixture.add_rows(&account, &moments).await;
-    (account, moments.iter().enumerate().map(|(number, at)| format!("{at} {number}")).collect())
+    (
+        account,
+        moments
+            .iter()
+            .enumerate()
+            .map(|(number, at)| format!("{at} {number}"))
+            .collect(),
+    )
 }
 
 /// Asserts that all rows are there, each once, newest first.
 fn assert_complete(rows: &[Row], expected: &BTreeSet<String>) {
-    assert!(rows.is_sorted_by(|row, next| row.instant() >= next.instant()), "newest first");
+    assert!(
+        rows.is_sorted_by(|row, next| row.instant() >= next.instant()),
+        "newest first"
+    );
     let texts: BTreeSet<String> = rows.iter().map(|row| row.text.clone()).collect();
     assert_eq!(texts, *expected);
     assert_eq!(rows.len(), expected.len(), "each once");

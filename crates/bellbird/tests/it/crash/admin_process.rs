@@ -1,4 +1,5 @@
-//! The service is killed with `kill -9` while an operator creates users, keys and link sessions, and is started again.
+//! The service is killed with `kill -9` while an operator creates users, keys and link sessions,
+//! and is started again.
 
 use std::time::Duration;
 
@@ -17,8 +18,17 @@ fn serve(workdir: &Workdir) -> (RunningCommand, String) {
     (service, url)
 }
 
-async fn post(url: String, key: String, idempotency_key: String, body: Value) -> Option<(u16, String)> {
-    let request = client().post(url).bearer_auth(key).header("idempotency-key", idempotency_key).json(&body);
+async fn post(
+    url: String,
+    key: String,
+    idempotency_key: String,
+    body: Value,
+) -> Option<(u16, String)> {
+    let request = client()
+        .post(url)
+        .bearer_auth(key)
+        .header("idempotency-key", idempotency_key)
+        .json(&body);
     let response = request.send().await.ok()?;
     Some((response.status().as_u16(), response.text().await.ok()?))
 }

@@ -9,7 +9,9 @@ use crate::support::database::{execute, query};
 use crate::support::follower::Follower;
 use crate::support::harness::{Database, eventually, on_both_databases};
 use crate::support::known_rows::control;
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, get, new_deployment, text};
+use crate::support::process::{
+    ANY_PORTS, RunningCommand, Workdir, errors, get, new_deployment, text,
+};
 use crate::support::provider_spec::spec;
 
 const EMAIL: &str = "me@example.com";
@@ -28,23 +30,40 @@ impl Deployment {
     async fn start(database: Database, provider: &'static str) -> (Self, Follower) {
         let (mut workdir, sandbox, database) = new_deployment(database).await;
         workdir.set("BELLBIRD_SYNC__ENABLED", "false");
-        for name in ["LIVE_PER_MINUTE", "METADATA_PER_MINUTE", "PROVIDER_CALLS_PER_MINUTE"] {
+        for name in [
+            "LIVE_PER_MINUTE",
+            "METADATA_PER_MINUTE",
+            "PROVIDER_CALLS_PER_MINUTE",
+        ] {
             workdir.set(&format!("BELLBIRD_LIMITS__{name}"), "0");
         }
         workdir.json(&format!("user add --email {EMAIL} --plan professional"));
         let key = text(&workdir.json(&format!("key create --user {EMAIL}")), "key").to_owned();
         let description = sandbox.json();
         let all = description["credentials"].as_array().unwrap();
-        let credentials = all.iter().find(|credentials| credentials["provider"] == provider).unwrap();
+        let credentials = all
+            .iter()
+            .find(|credentials| credentials["provider"] == provider)
+            .unwrap();
         let import = format!("connection import --user {EMAIL} --credentials - --json");
         let output = workdir.run_with_input(&import, &credentials.to_string());
         assert_eq!(errors(&output), "");
         let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let account =
-            "SELECT MIN(provider_account_id) FROM accounts WHERE account_type IN ('transaction', 'investment')";
+        let account = "SELECT MIN(provider_account_id) FROM accounts WHERE account_type IN ('transaction', 'investment')";
         let account = query(&database, account).await.remove(0).remove(0);
-        let copy = Follower::at("", &key, spec(provider).list, text(&imported[0], "id")).with("&limit=2");
-        (Self { workdir, sandbox, database, provider, account, rows: 0 }, copy)
+        let copy =
+            Follower::at("", &key, spec(provider).list, text(&imported[0], "id")).with("&limit=2");
+        (
+            Self {
+                workdir,
+                sandbox,
+                database,
+                provider,
+                account,
+                rows: 0,
+            },
+            copy,
+        )
     }
 
     /// Starts the service. Leases of a killed one have ended, and the last sync was a while ago.
@@ -67,21 +86,29 @@ impl Deployment {
     async fn add_rows(&mut self, count: u32) {
         for _ in 0..count {
             self.rows += 1;
-            let at = Timestamp::now() - SignedDuration::from_hours(30) - SignedDuration::from_mins(self.rows.into());
-            let row = spec(self.provider).row_at(&self.account, at, &format!("ADDED {}", self.rows));
-            self.control(Method::POST, spec(self.provider).list, row).await;
+            let at = Timestamp::now()
+                - SignedDuration::from_hours(30)
+                - SignedDuration::from_mins(self.rows.into());
+            let row =
+                spec(self.provider).row_at(&self.account, at, &format!("ADDED {}", self.rows));
+            self.control(Method::POST, spec(self.provider).list, row)
+                .await;
         }
     }
 
     async fn row_calls(&self) -> u64 {
         let seen = self.control(Method::GET, "calls", json!({})).await;
         let calls = seen["calls"].as_array().unwrap().iter();
-        let of_rows =
-            calls.filter(|call| ["/transactions", "/activities"].iter().any(|end| text(call, "path").ends_with(end)));
+        let of_rows = calls.filter(|call| {
+            ["/transactions", "/activities"]
+                .iter()
+                .any(|end| text(call, "path").ends_with(end))
+        });
         of_rows.map(|call| call["count"].as_u64().unwrap()).sum()
     }
 
-    /// Kills the service when so many of a request's reads of rows have a response, and the next one has none.
+    /// Kills the service when so many of a request's reads of rows have a response, and the next
+    /// one has none.
     async fn kill_during_read(&self, service: RunningCommand, copy: &Follower, after: u64) {
         let route = match self.provider {
             "fiskil" => "/v1/banking/transactions",
@@ -139,15 +166,25 @@ async fn follow_despite_kills(database: Database, provider: &'static str) {
         }
         while page(&mut copy).await {}
         assert_eq!(copy.rows.len(), keys.len() + 5, "{provider}: after {after}");
-        assert!(keys.iter().all(|key| copy.rows.contains_key(key)), "{provider}: keys stay");
+        assert!(
+            keys.iter().all(|key| copy.rows.contains_key(key)),
+            "{provider}: keys stay"
+        );
         keys = copy.keys();
     }
-    let listed = format!("{}/v1/{}?{}&from={}&limit=500", copy.api, copy.list, copy.filter, copy.watched_from);
+    let listed = format!(
+        "{}/v1/{}?{}&from={}&limit=500",
+        copy.api, copy.list, copy.filter, copy.watched_from
+    );
     let (_, listed) = get(&listed, Some(&copy.key)).await;
     assert_eq!(listed["pagination"]["hasMore"], false);
     let listed = listed["data"].as_array().unwrap().clone();
     assert!(copy.watched(listed.clone()).len() > 15);
-    assert_eq!(copy.watched(copy.rows.values().cloned()), copy.watched(listed), "{provider}");
+    assert_eq!(
+        copy.watched(copy.rows.values().cloned()),
+        copy.watched(listed),
+        "{provider}"
+    );
     assert_eq!(service.stop("-TERM").0, Some(0));
 }
 

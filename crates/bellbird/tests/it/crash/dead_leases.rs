@@ -1,4 +1,5 @@
-//! Nothing waits for the leases of a service that is gone. One that was only paused does no harm when it continues.
+//! Nothing waits for the leases of a service that is gone. One that was only paused does no harm
+//! when it continues.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -28,18 +29,36 @@ impl Deployment {
         workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", "2");
         workdir.json("user add --email me@example.com");
         let endpoint = Endpoint::start(Behaviour::Slow, 0).await;
-        let added = workdir.json(&format!("webhook add --user me@example.com --url {}", endpoint.url));
+        let added = workdir.json(&format!(
+            "webhook add --user me@example.com --url {}",
+            endpoint.url
+        ));
         endpoint.set_secret(text(&added, "secret"));
         let credentials = sandbox.json()["credentials"][0].to_string();
-        let output =
-            workdir.run_with_input("connection import --user me@example.com --credentials - --json", &credentials);
+        let output = workdir.run_with_input(
+            "connection import --user me@example.com --credentials - --json",
+            &credentials,
+        );
         assert!(output.status.success());
-        execute(&database, "UPDATE jobs SET run_at = 0 WHERE kind = 'sync'", "").await;
-        Self { workdir, sandbox, database, endpoint }
+        execute(
+            &database,
+            "UPDATE jobs SET run_at = 0 WHERE kind = 'sync'",
+            "",
+        )
+        .await;
+        Self {
+            workdir,
+            sandbox,
+            database,
+            endpoint,
+        }
     }
 
     fn serve(&self, addresses: &Addresses) -> RunningCommand {
-        RunningCommand::start(&self.workdir, &format!("serve --json {}", addresses.options()))
+        RunningCommand::start(
+            &self.workdir,
+            &format!("serve --json {}", addresses.options()),
+        )
     }
 
     async fn count(&self, sql: &str) -> usize {
@@ -58,8 +77,14 @@ impl Deployment {
         self.endpoint.assert_in_order();
         self.endpoint.assert_complete();
         let counts = self.endpoint.counts();
-        assert_eq!(counts.events, self.count("SELECT COUNT(*) FROM webhook_events").await);
-        assert!(counts.accepted - counts.events <= CONCURRENT_ATTEMPTS_MAX, "only what was under way comes again");
+        assert_eq!(
+            counts.events,
+            self.count("SELECT COUNT(*) FROM webhook_events").await
+        );
+        assert!(
+            counts.accepted - counts.events <= CONCURRENT_ATTEMPTS_MAX,
+            "only what was under way comes again"
+        );
     }
 }
 
@@ -90,24 +115,33 @@ on_both_databases! {
 mod postgres {
     use super::*;
 
-    /// The service that holds the endpoint's lease stands still until the other one takes it for dead. Then it
-    /// continues in the middle of its time slice.
+    /// The service that holds the endpoint's lease stands still until the other one takes it for
+    /// dead. Then it continues in the middle of its time slice.
     #[tokio::test(flavor = "multi_thread")]
     async fn paused_service_loses_what_it_held_and_does_no_harm() {
         let deployment = Deployment::start(Database::Postgres).await;
         let all = [Addresses::new(), Addresses::new()];
         let services = all.each_ref().map(|addresses| deployment.serve(addresses));
         deployment.wait_until_amid_chunks().await;
-        let holder = "SELECT i.api_url, i.id FROM instances i JOIN webhook_queues e ON e.holder = i.id";
+        let holder =
+            "SELECT i.api_url, i.id FROM instances i JOIN webhook_queues e ON e.holder = i.id";
         let holder = query(&deployment.database, holder).await.swap_remove(0);
-        let by_url: BTreeMap<String, u32> =
-            services.iter().map(|service| (api_url(&service.json()), service.id())).collect();
+        let by_url: BTreeMap<String, u32> = services
+            .iter()
+            .map(|service| (api_url(&service.json()), service.id()))
+            .collect();
         let paused = by_url[&holder[0]];
         signal(paused, "-STOP");
         // As if it had stood still for as long as that takes.
-        let stale = format!("UPDATE instances SET last_seen_at = 0 WHERE id = '{}'", holder[1]);
+        let stale = format!(
+            "UPDATE instances SET last_seen_at = 0 WHERE id = '{}'",
+            holder[1]
+        );
         execute(&deployment.database, &stale, "").await;
-        let other = format!("SELECT COUNT(*) FROM webhook_queues WHERE holder <> '{}'", holder[1]);
+        let other = format!(
+            "SELECT COUNT(*) FROM webhook_queues WHERE holder <> '{}'",
+            holder[1]
+        );
         eventually(async || deployment.count(&other).await == 1).await;
         signal(paused, "-CONT");
         deployment.assert_all_delivered().await;
@@ -121,6 +155,12 @@ mod postgres {
     }
 
     fn signal(process: u32, signal: &str) {
-        assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args([signal, &process.to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 }

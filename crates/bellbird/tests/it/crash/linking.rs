@@ -1,5 +1,5 @@
-//! The service crashes at every step of linking and reconnecting, starts again, and completes the consent session. The
-//! link session of an app has its one result.
+//! The service crashes at every step of linking and reconnecting, starts again, and completes the
+//! consent session. The link session of an app has its one result.
 
 use bellbird_connections::{CallbackAnswer, Connections, LinkStatus, LinkTarget, NewLinkSession};
 use bellbird_domain::{Confirmation, Connection, ConnectionStatus, Plan, UserId};
@@ -70,7 +70,9 @@ impl LinkFlow<'_> {
     /// Runs the flow with one crash. At the end, everything has to be as it is without a crash.
     async fn run_once(&self, crash_point: CrashPoint) -> RunOutcome {
         let (app, provider) = (self.app, self.provider);
-        let person = app.add_person(spec(provider).email, Plan::Professional, &[]).await;
+        let person = app
+            .add_person(spec(provider).email, Plan::Professional, &[])
+            .await;
         let user = person.user.id;
         let broken = match self.repair {
             Some(setting) => Some(self.broken_connection(user, setting).await),
@@ -78,20 +80,34 @@ impl LinkFlow<'_> {
         };
         let repaired = broken.as_ref().map(|(connection, _)| connection.id);
         let to = repaired.map_or(LinkTarget::Provider(provider), LinkTarget::Connection);
-        let link = app.connections.links().create_link_session(user, to, NewLinkSession::default()).await.unwrap();
+        let link = app
+            .connections
+            .links()
+            .create_link_session(user, to, NewLinkSession::default())
+            .await
+            .unwrap();
         let link_url = link.url.expose_secret().to_owned();
         let mut outcome = None;
         if self.step == Step::Start {
             let token = link_url.rsplit('/').next().unwrap().to_owned();
             let start_consent_session = async move |connections: Connections| {
-                let _ = connections.links().start_consent_session(&token, LinkTarget::UserChoice, BROWSER).await;
+                let _ = connections
+                    .links()
+                    .start_consent_session(&token, LinkTarget::UserChoice, BROWSER)
+                    .await;
             };
-            outcome = Some(app.run_until_crash(provider, crash_point, start_consent_session).await);
+            outcome = Some(
+                app.run_until_crash(provider, crash_point, start_consent_session)
+                    .await,
+            );
             app.expire_leases().await;
         }
         let callback_url = app.answer_consent_page(&link_url, "accept").await;
         if self.step != Step::Start {
-            outcome = Some(self.return_from_provider(user, &callback_url, crash_point).await);
+            outcome = Some(
+                self.return_from_provider(user, &callback_url, crash_point)
+                    .await,
+            );
         }
         self.reload(user, &link_url, &callback_url).await;
         self.assert_consistent(&person, broken).await;
@@ -101,33 +117,59 @@ impl LinkFlow<'_> {
     }
 
     /// A connection whose consent is revoked, and its accounts.
-    async fn broken_connection(&self, user: UserId, setting: &Value) -> (Connection, Vec<AccountLabel>) {
+    async fn broken_connection(
+        &self,
+        user: UserId,
+        setting: &Value,
+    ) -> (Connection, Vec<AccountLabel>) {
         let (app, provider) = (self.app, self.provider);
-        let (mut linked, shown) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
+        let (mut linked, shown) = app
+            .link_in_browser(user, LinkTarget::Provider(provider))
+            .await;
         assert_eq!(linked.len(), 1, "{}", shown.text);
         let connection = linked.remove(0);
         let accounts = app.accounts_of(&connection).await;
         if !setting.is_null() {
-            app.control_of(provider, Method::POST, "/relink", setting.clone()).await;
+            app.control_of(provider, Method::POST, "/relink", setting.clone())
+                .await;
         }
         app.set_consent(&connection, "revoked").await;
-        let status = app.connections.refreshes().run(user, connection.id).await.unwrap();
+        let status = app
+            .connections
+            .refreshes()
+            .run(user, connection.id)
+            .await
+            .unwrap();
         assert_eq!(status, ConnectionStatus::Revoked);
         (connection, accounts)
     }
 
-    async fn return_from_provider(&self, user: UserId, callback_url: &Url, crash_point: CrashPoint) -> RunOutcome {
+    async fn return_from_provider(
+        &self,
+        user: UserId,
+        callback_url: &Url,
+        crash_point: CrashPoint,
+    ) -> RunOutcome {
         let (app, provider) = (self.app, self.provider);
         let mut answer: Vec<(String, String)> = callback_url.query_pairs().into_owned().collect();
         match self.step {
             Step::Start | Step::Callback => {
                 let handle_callback = async move |connections: Connections| {
-                    let _ = connections.links().handle_callback(&answer, CallbackAnswer::Yes("another browser")).await;
+                    let _ = connections
+                        .links()
+                        .handle_callback(&answer, CallbackAnswer::Yes("another browser"))
+                        .await;
                 };
-                app.run_until_crash(provider, crash_point, handle_callback).await
+                app.run_until_crash(provider, crash_point, handle_callback)
+                    .await
             }
             Step::ResumeCallback => {
-                let state = answer.iter().find(|(name, _)| name == "state").unwrap().1.clone();
+                let state = answer
+                    .iter()
+                    .find(|(name, _)| name == "state")
+                    .unwrap()
+                    .1
+                    .clone();
                 answer.retain(|(name, _)| name != "state");
                 let mut params = callback_url.clone();
                 params.query_pairs_mut().clear().extend_pairs(answer);
@@ -139,28 +181,42 @@ impl LinkFlow<'_> {
                     .await
                     .unwrap()
                     .expect("the session waits for its callback");
-                app.run_until_crash(provider, crash_point, async move |connections: Connections| {
-                    let _ = connections.jobs().run_due("consent_session").await;
-                })
+                app.run_until_crash(
+                    provider,
+                    crash_point,
+                    async move |connections: Connections| {
+                        let _ = connections.jobs().run_due("consent_session").await;
+                    },
+                )
                 .await
             }
             Step::Refresh => {
                 open(callback_url.as_str()).await;
                 assert!(!app.connections_of(user).await.is_empty());
                 app.advance_clock(SignedDuration::from_secs(10)).await;
-                app.run_until_crash(provider, crash_point, async move |connections: Connections| {
-                    let _ = connections.jobs().run_due("refresh").await;
-                })
+                app.run_until_crash(
+                    provider,
+                    crash_point,
+                    async move |connections: Connections| {
+                        let _ = connections.jobs().run_due("refresh").await;
+                    },
+                )
                 .await
             }
         }
     }
 
-    /// What a user does after an error page: reloads the callback, again later, and starts again if that does not help.
+    /// What a user does after an error page: reloads the callback, again later, and starts again if
+    /// that does not help.
     async fn reload(&self, user: UserId, link_url: &str, callback_url: &Url) {
         let app = self.app;
-        // A commit that was sent may still be running. This write waits for it, so that the reads below see it.
-        app.storage.users().update(user, &UserChange::default()).await.unwrap();
+        // A commit that was sent may still be running. This write waits for it, so that the reads
+        // below see it.
+        app.storage
+            .users()
+            .update(user, &UserChange::default())
+            .await
+            .unwrap();
         for _ in 0..2 {
             let shown = open(callback_url.as_str()).await;
             assert_eq!(shown.status, 200, "{}", shown.text);
@@ -177,13 +233,21 @@ impl LinkFlow<'_> {
     }
 
     async fn works(&self, user: UserId) -> bool {
-        self.app.connections_of(user).await.iter().any(|connection| connection.status == ConnectionStatus::Active)
+        self.app
+            .connections_of(user)
+            .await
+            .iter()
+            .any(|connection| connection.status == ConnectionStatus::Active)
     }
 
-    async fn assert_consistent(&self, person: &Person, broken: Option<(Connection, Vec<AccountLabel>)>) {
+    async fn assert_consistent(
+        &self,
+        person: &Person,
+        broken: Option<(Connection, Vec<AccountLabel>)>,
+    ) {
         let (app, provider, user) = (self.app, self.provider, person.user.id);
-        // Long enough for the last refresh after a link, and for the end of every consent session, also of those that
-        // keep their credentials longer.
+        // Long enough for the last refresh after a link, and for the end of every consent session,
+        // also of those that keep their credentials longer.
         for hours in [1, 1, 12, 24, 24, 24] {
             app.advance_clock(SignedDuration::from_hours(hours)).await;
             app.run_due_jobs().await;
@@ -214,28 +278,70 @@ impl LinkFlow<'_> {
                 assert_eq!(accounts, accounts_before, "all ids are kept");
                 // A refresh may have found the new consent before the callback.
                 assert_eq!(steps[..2], ["linked", "refreshed"]);
-                assert!(matches!(steps[2].as_str(), "reconnected" | "refreshed") && steps.len() == 3, "{steps:?}");
+                assert!(
+                    matches!(steps[2].as_str(), "reconnected" | "refreshed") && steps.len() == 3,
+                    "{steps:?}"
+                );
             }
         }
-        let rows = if connection.category.as_str() == "banking" { "transactions" } else { "trades" };
-        let read = app.get_as(&person.key, &format!("/v1/{rows}?connectionId={}", connection.id)).await;
+        let rows = if connection.category.as_str() == "banking" {
+            "transactions"
+        } else {
+            "trades"
+        };
+        let read = app
+            .get_as(
+                &person.key,
+                &format!("/v1/{rows}?connectionId={}", connection.id),
+            )
+            .await;
         assert_eq!(read.status, 200, "{}", read.text);
         let users = usize::from(spec(provider).registration.is_some());
-        assert_eq!(app.registered(provider, &person.user.email).await, users, "users registered at the provider");
+        assert_eq!(
+            app.registered(provider, &person.user.email).await,
+            users,
+            "users registered at the provider"
+        );
     }
 
     /// Asserts that the app is told the connection.
     async fn assert_result(&self, session: Uuid, link_url: &str) {
-        let result = self.app.connections.links().find_link_session(session).await.unwrap().expect("a link session");
-        let connections: Vec<_> =
-            self.app.connections_of(result.user_id).await.iter().map(|connection| connection.id).collect();
-        let audit = self.app.storage.connections().list_audit(connections[0]).await.unwrap();
+        let result = self
+            .app
+            .connections
+            .links()
+            .find_link_session(session)
+            .await
+            .unwrap()
+            .expect("a link session");
+        let connections: Vec<_> = self
+            .app
+            .connections_of(result.user_id)
+            .await
+            .iter()
+            .map(|connection| connection.id)
+            .collect();
+        let audit = self
+            .app
+            .storage
+            .connections()
+            .list_audit(connections[0])
+            .await
+            .unwrap();
         if result.status == LinkStatus::Failed {
             // The code was lost, but the former login works again, as a refresh has found.
-            assert_eq!((self.provider, audit.last().unwrap().cause.as_str()), ("akahu", "refreshed"), "{result:?}");
+            assert_eq!(
+                (self.provider, audit.last().unwrap().cause.as_str()),
+                ("akahu", "refreshed"),
+                "{result:?}"
+            );
             return;
         }
-        assert_eq!((result.status, &result.connection_ids), (LinkStatus::Connected, &connections), "{result:?}");
+        assert_eq!(
+            (result.status, &result.connection_ids),
+            (LinkStatus::Connected, &connections),
+            "{result:?}"
+        );
         assert_eq!(start(link_url).await.status, 200, "it has done its work");
     }
 
@@ -243,23 +349,40 @@ impl LinkFlow<'_> {
     async fn remove_everything(&self, person: &Person) {
         let (app, user) = (self.app, person.user.id);
         for connection in app.connections_of(user).await {
-            app.connections.removals().remove(connection.id).await.unwrap();
+            app.connections
+                .removals()
+                .remove(connection.id)
+                .await
+                .unwrap();
         }
-        app.connections.links().unregister_provider_users(user, false).await.unwrap();
+        app.connections
+            .links()
+            .unregister_provider_users(user, false)
+            .await
+            .unwrap();
         app.advance_clock(SignedDuration::from_secs(2)).await;
         assert_eq!(app.registered(self.provider, &person.user.email).await, 0);
-        app.storage.users().delete(user, app.clock.now()).await.expect("no connection is left");
+        app.storage
+            .users()
+            .delete(user, app.clock.now())
+            .await
+            .expect("no connection is left");
     }
 
-    /// Crashes at every call, before and after the provider has carried it out, and at points in between.
+    /// Crashes at every call, before and after the provider has carried it out, and at points in
+    /// between.
     async fn crash_everywhere(&self) {
         let baseline = self.run_once(CrashPoint::Never).await;
         assert!(baseline.finished);
         let mut crashed = baseline.calls == 0;
         for after in 0..baseline.calls {
             for applied in [false, true] {
-                // A call that is made once for all users is not made again, so its crash point is not reached.
-                crashed |= !self.run_once(CrashPoint::AtCall { after, applied }).await.finished;
+                // A call that is made once for all users is not made again, so its crash point is
+                // not reached.
+                crashed |= !self
+                    .run_once(CrashPoint::AtCall { after, applied })
+                    .await
+                    .finished;
             }
         }
         assert!(crashed, "no call was interrupted");
@@ -269,17 +392,31 @@ impl LinkFlow<'_> {
         let parts = PARTS * kill_factor();
         for part in 0..parts {
             let polls = u64::from(baseline.polls) * u64::from(part) / u64::from(parts);
-            self.run_once(CrashPoint::AfterPolls(u32::try_from(polls).unwrap())).await;
+            self.run_once(CrashPoint::AfterPolls(u32::try_from(polls).unwrap()))
+                .await;
         }
     }
 }
 
 async fn crash_everywhere(app: &App, provider: &str, repairs: &[Option<Value>], steps: &[Step]) {
     // Nothing listens at this URL. The sandbox counts the events that it would deliver.
-    app.control_of("snaptrade", Method::POST, "/webhooks", json!({"url": "http://127.0.0.1:9/"})).await;
+    app.control_of(
+        "snaptrade",
+        Method::POST,
+        "/webhooks",
+        json!({"url": "http://127.0.0.1:9/"}),
+    )
+    .await;
     for repair in repairs {
         for step in steps.iter().copied() {
-            LinkFlow { app, provider, repair: repair.as_ref(), step }.crash_everywhere().await;
+            LinkFlow {
+                app,
+                provider,
+                repair: repair.as_ref(),
+                step,
+            }
+            .crash_everywhere()
+            .await;
         }
     }
 }
@@ -306,7 +443,12 @@ on_both_databases! {
     }
 }
 
-const ALL_STEPS: [Step; 4] = [Step::Start, Step::Callback, Step::ResumeCallback, Step::Refresh];
+const ALL_STEPS: [Step; 4] = [
+    Step::Start,
+    Step::Callback,
+    Step::ResumeCallback,
+    Step::Refresh,
+];
 
 on_both_databases! {
     async fn fiskil_linking_survives_any_crash(app: App) {

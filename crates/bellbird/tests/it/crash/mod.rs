@@ -1,4 +1,5 @@
-//! Tests that crash the service while it links, syncs, removes, and changes what an operator asks for.
+//! Tests that crash the service while it links, syncs, removes, and changes what an operator asks
+//! for.
 
 mod admin_process;
 mod changes_process;
@@ -15,7 +16,13 @@ use std::num::NonZeroU32;
 
 /// How many times more often than usual a test crashes the service. Nightly runs set it.
 fn kill_factor() -> u32 {
-    let factor = std::env::var("BELLBIRD_TEST_KILL_FACTOR").ok().filter(|text| !text.is_empty());
-    let parse = |text: String| text.parse::<NonZeroU32>().expect("BELLBIRD_TEST_KILL_FACTOR is 1 or more").get();
+    let factor = std::env::var("BELLBIRD_TEST_KILL_FACTOR")
+        .ok()
+        .filter(|text| !text.is_empty());
+    let parse = |text: String| {
+        text.parse::<NonZeroU32>()
+            .expect("BELLBIRD_TEST_KILL_FACTOR is 1 or more")
+            .get()
+    };
     factor.map_or(1, parse)
 }

@@ -1,5 +1,5 @@
-//! Crashes in every step of a removal: the connection is hidden first, its consent is withdrawn once, and then it is
-//! deleted.
+//! Crashes in every step of a removal: the connection is hidden first, its consent is withdrawn
+//! once, and then it is deleted.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -35,10 +35,20 @@ async fn killed_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
 async fn import_again(app: &App) -> Connection {
     let credentials = app.credentials(0);
     let consent = credentials["arrangementId"].as_str().unwrap();
-    app.control(Method::POST, &format!("/consents/{consent}"), json!({"state": "active"})).await;
+    app.control(
+        Method::POST,
+        &format!("/consents/{consent}"),
+        json!({"state": "active"}),
+    )
+    .await;
     let credentials = SecretString::from(credentials.to_string());
-    let mut imported =
-        app.connections.imports().import(app.olivia.user.id, "fiskil", &credentials).await.unwrap().connections;
+    let mut imported = app
+        .connections
+        .imports()
+        .import(app.olivia.user.id, "fiskil", &credentials)
+        .await
+        .unwrap()
+        .connections;
     app.reset_calls().await;
     imported.remove(0)
 }
@@ -53,7 +63,8 @@ on_both_databases! {
         while hidden_only == 0 || withdrawn_only == 0 {
             let id = import_again(&app).await.id;
             let done = killed_after(polls, app.connections.removals().remove(id)).await.is_some();
-            // A commit that was sent may still be running. This write waits for it, so that the reads below see it.
+            // A commit that was sent may still be running. This write waits for it, so that the
+            // reads below see it.
             app.storage.users().update(app.olivia.user.id, &UserChange::default()).await.unwrap();
             let withdrawn = withdrawals(&app).await;
             match app.storage.connections().find_any(id).await.unwrap() {
@@ -98,7 +109,8 @@ on_both_databases! {
             // After a failure, a crash is the second one in a row, so the job is delayed.
             app.connections.jobs().run_due("removal").await.unwrap();
             advance_clock(&app, SignedDuration::from_hours(2)).await;
-            // PostgreSQL may still hold the row for the last statement of the crashed run, so that a claim skips it.
+            // PostgreSQL may still hold the row for the last statement of the crashed run, so that
+            // a claim skips it.
             eventually(async || {
                 app.connections.jobs().run_due("removal").await.unwrap();
                 app.storage.connections().find_any(id).await.unwrap().is_none()

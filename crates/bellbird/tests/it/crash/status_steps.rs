@@ -1,5 +1,5 @@
-//! A refresh that finds another status crashes at one of its steps, and another one follows. Together they report the
-//! change once.
+//! A refresh that finds another status crashes at one of its steps, and another one follows.
+//! Together they report the change once.
 
 use bellbird_connections::Connections;
 use bellbird_domain::{Connection, EventType};
@@ -14,17 +14,45 @@ use crate::support::receiver::Hook;
 const PARTS: u32 = 16;
 
 /// Revokes or restores the consent, crashes the refresh that notices it, and runs another one.
-async fn crash_refresh(app: &App, connection: &Connection, hook: &Hook, crash_point: CrashPoint) -> RunOutcome {
+async fn crash_refresh(
+    app: &App,
+    connection: &Connection,
+    hook: &Hook,
+    crash_point: CrashPoint,
+) -> RunOutcome {
     let (user, id) = (connection.user_id, connection.id);
-    let before = app.storage.connections().find(user, id).await.unwrap().unwrap().status;
-    let (state, after) = if before.as_str() == "active" { ("revoked", "revoked") } else { ("active", "active") };
+    let before = app
+        .storage
+        .connections()
+        .find(user, id)
+        .await
+        .unwrap()
+        .unwrap()
+        .status;
+    let (state, after) = if before.as_str() == "active" {
+        ("revoked", "revoked")
+    } else {
+        ("active", "active")
+    };
     app.set_consent(connection, state).await;
     let refresh = async move |connections: Connections| {
         let _ = connections.refreshes().run(user, id).await;
     };
-    let outcome = app.run_until_crash(&connection.provider, crash_point, refresh).await;
+    let outcome = app
+        .run_until_crash(&connection.provider, crash_point, refresh)
+        .await;
     app.advance_clock(PAST_EVERY_LEASE).await;
-    assert_eq!(app.connections.refreshes().run(user, id).await.unwrap().as_str(), after, "{}", connection.provider);
+    assert_eq!(
+        app.connections
+            .refreshes()
+            .run(user, id)
+            .await
+            .unwrap()
+            .as_str(),
+        after,
+        "{}",
+        connection.provider
+    );
 
     let received = app.delivered_to(hook).await;
     let changes: Vec<_> = received
@@ -32,9 +60,19 @@ async fn crash_refresh(app: &App, connection: &Connection, hook: &Hook, crash_po
         .flat_map(|event| event.rows("updated"))
         .map(|shown| (shown["previous_status"].clone(), shown["status"].clone()))
         .collect();
-    assert_eq!(changes, [(before.as_str().into(), after.into())], "{}", connection.provider);
+    assert_eq!(
+        changes,
+        [(before.as_str().into(), after.into())],
+        "{}",
+        connection.provider
+    );
     let audit = app.storage.connections().list_audit(id).await.unwrap();
-    assert_eq!(audit.last().map(|row| (row.from, row.to.map(|to| to.as_str()))), Some((Some(before), Some(after))));
+    assert_eq!(
+        audit
+            .last()
+            .map(|row| (row.from, row.to.map(|to| to.as_str()))),
+        Some((Some(before), Some(after)))
+    );
     app.advance_clock(SignedDuration::from_mins(1)).await;
     outcome
 }

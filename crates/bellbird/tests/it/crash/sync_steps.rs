@@ -1,4 +1,5 @@
-//! A sync crashes at one of its steps, and another one follows. Together they report every row once.
+//! A sync crashes at one of its steps, and another one follows. Together they report every row
+//! once.
 
 use bellbird_connections::Connections;
 use bellbird_domain::Connection;
@@ -27,7 +28,8 @@ async fn crash_sync(
     let row = app.add_row(connection, &text, app.clock.now()).await;
     let previous = rows.last().cloned();
     if let Some(previous) = &previous {
-        let SetAmount { members, .. } = (spec(&connection.provider).set_amount)(100_000 + rows.len() as u64);
+        let SetAmount { members, .. } =
+            (spec(&connection.provider).set_amount)(100_000 + rows.len() as u64);
         app.change_row(connection, previous, members).await;
     }
     rows.push(row);
@@ -37,18 +39,36 @@ async fn crash_sync(
     let sync = async move |connections: Connections| {
         let _ = connections.syncs().run(user, id).await;
     };
-    let outcome = app.run_until_crash(&connection.provider, crash_point, sync).await;
+    let outcome = app
+        .run_until_crash(&connection.provider, crash_point, sync)
+        .await;
     app.advance_clock(PAST_EVERY_LEASE).await;
     app.sync(connection).await;
 
     let received = app.delivered_to(hook).await;
-    let texts: Vec<&Value> =
-        received.iter().flat_map(|event| event.rows("new")).map(|row| &row["description"]).collect();
+    let texts: Vec<&Value> = received
+        .iter()
+        .flat_map(|event| event.rows("new"))
+        .map(|row| &row["description"])
+        .collect();
     assert_eq!(texts, [&text], "{}", connection.provider);
     let updated: usize = received.iter().map(|event| event.counts().updated).sum();
-    assert_eq!(updated, usize::from(previous.is_some()), "{}", connection.provider);
+    assert_eq!(
+        updated,
+        usize::from(previous.is_some()),
+        "{}",
+        connection.provider
+    );
     // One sync reports both in one event: the crashed sync has left no part of its work.
-    assert_eq!(received.len(), 1, "{:?}", received.iter().map(ReceivedEvent::counts).collect::<Vec<_>>());
+    assert_eq!(
+        received.len(),
+        1,
+        "{:?}",
+        received
+            .iter()
+            .map(ReceivedEvent::counts)
+            .collect::<Vec<_>>()
+    );
     assert_eq!(app.delivered_to(hook).await.len(), 0);
     outcome
 }

@@ -28,15 +28,22 @@ impl Deployment {
         workdir.json("user add --email me@example.com --plan saver");
         let credentials = sandbox.json()["credentials"][0].to_string();
         let import = "connection import --user me@example.com --credentials - --json";
-        let imported: Value = serde_json::from_slice(&workdir.run_with_input(import, &credentials).stdout).unwrap();
+        let imported: Value =
+            serde_json::from_slice(&workdir.run_with_input(import, &credentials).stdout).unwrap();
         let connection = text(&imported[0], "id").to_owned();
         let shown = workdir.json(&format!("connection show {connection}"));
         let account = text(&shown["accounts"][0], "id").to_owned();
-        Self { workdir, sandbox, connection, account }
+        Self {
+            workdir,
+            sandbox,
+            connection,
+            account,
+        }
     }
 
     async fn fail_provider(&self) {
-        self.fault(&json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"})).await;
+        self.fault(&json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"}))
+            .await;
     }
 
     async fn fault(&self, fault: &Value) {
@@ -45,14 +52,19 @@ impl Deployment {
 
     async fn control(&self, path: &str, body: &Value) {
         let base = Url::parse(text(&self.sandbox.json()["fiskil"], "baseUrl")).unwrap();
-        let set = reqwest::Client::new().post(base.join(&format!("/__control/{path}")).unwrap()).json(body).send();
+        let set = reqwest::Client::new()
+            .post(base.join(&format!("/__control/{path}")).unwrap())
+            .json(body)
+            .send();
         assert!(set.await.unwrap().status().is_success());
     }
 
     /// The names in the folder of the file.
     fn files(&self) -> Vec<String> {
         let folder = fs::read_dir(self.workdir.path().join("out")).unwrap();
-        let mut names: Vec<_> = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = folder
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -61,25 +73,45 @@ impl Deployment {
 #[tokio::test]
 async fn file_has_mode_0600_and_replaces_an_older_one() {
     let deployment = Deployment::start().await;
-    let Deployment { workdir, account, connection, .. } = &deployment;
+    let Deployment {
+        workdir,
+        account,
+        connection,
+        ..
+    } = &deployment;
     let out = workdir.path().join("out");
     fs::create_dir(&out).unwrap();
-    let line = format!("{USER} --format jsonl --from 2000-01-01 --connection {connection} --output out/a.jsonl");
+    let line = format!(
+        "{USER} --format jsonl --from 2000-01-01 --connection {connection} --output out/a.jsonl"
+    );
     let printed = workdir.json(&line);
     let file = fs::read_to_string(out.join("a.jsonl")).unwrap();
     let (rows, bytes) = (file.lines().count(), file.len());
-    assert_eq!(printed, json!({"file": "out/a.jsonl", "rows": rows, "bytes": bytes, "leftOut": []}));
+    assert_eq!(
+        printed,
+        json!({"file": "out/a.jsonl", "rows": rows, "bytes": bytes, "leftOut": []})
+    );
     assert!(file.lines().count() > 100);
-    let mode = fs::metadata(out.join("a.jsonl")).unwrap().permissions().mode();
+    let mode = fs::metadata(out.join("a.jsonl"))
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
-    assert_eq!(workdir.text(&line), format!("Wrote {} rows to out/a.jsonl.\n", file.lines().count()));
+    assert_eq!(
+        workdir.text(&line),
+        format!("Wrote {} rows to out/a.jsonl.\n", file.lines().count())
+    );
     let stdout = workdir.text(&line.replace("out/a.jsonl", "-"));
     assert_eq!(stdout, file);
     // Through a link, what it points to is replaced.
     symlink("a.jsonl", out.join("link")).unwrap();
     let line = format!("{USER} --format ofx --account {account} --output out/link");
     assert!(workdir.text(&line).starts_with("Wrote "));
-    assert!(fs::read_to_string(out.join("a.jsonl")).unwrap().starts_with("OFXHEADER:100\n"));
+    assert!(
+        fs::read_to_string(out.join("a.jsonl"))
+            .unwrap()
+            .starts_with("OFXHEADER:100\n")
+    );
     symlink("nothing", out.join("dangling")).unwrap();
     let error = workdir.error(&line.replace("out/link", "out/dangling"), 1);
     assert!(error.contains("link to nothing"), "{error}");
@@ -95,54 +127,85 @@ async fn failed_export_leaves_no_file_and_keeps_the_older_one() {
     fs::write(out.join("old.csv"), "old").unwrap();
     deployment.fail_provider().await;
     for name in ["old.csv", "new.csv"] {
-        let error = workdir.error(&format!("{USER} --format csv --json --output out/{name}"), 1);
+        let error = workdir.error(
+            &format!("{USER} --format csv --json --output out/{name}"),
+            1,
+        );
         assert!(error.contains("could not read from"), "{error}");
     }
     assert_eq!(deployment.files(), ["old.csv"]);
     assert_eq!(fs::read_to_string(out.join("old.csv")).unwrap(), "old");
-    assert_eq!(workdir.run(&format!("{USER} --format csv")).status.code(), Some(1));
+    assert_eq!(
+        workdir.run(&format!("{USER} --format csv")).status.code(),
+        Some(1)
+    );
 }
 
 #[tokio::test]
 async fn partial_file_names_what_it_leaves_out_on_standard_error() {
     let deployment = Deployment::start().await;
-    let Deployment { workdir, sandbox, connection, .. } = &deployment;
+    let Deployment {
+        workdir,
+        sandbox,
+        connection,
+        ..
+    } = &deployment;
     let other = sandbox.json()["credentials"][1].to_string();
     let import = "connection import --user me@example.com --credentials - --json";
     assert!(workdir.run_with_input(import, &other).status.success());
     let of_connection = workdir.text(&format!("{USER} --format jsonl --connection {connection}"));
     let credentials: Value = serde_json::from_str(&other).unwrap();
     deployment
-        .control(&format!("consents/{}", spec("fiskil").connection_in(&credentials)), &json!({"state": "revoked"}))
+        .control(
+            &format!("consents/{}", spec("fiskil").connection_in(&credentials)),
+            &json!({"state": "revoked"}),
+        )
         .await;
-    assert_eq!(workdir.run(&format!("{USER} --format jsonl")).status.code(), Some(1));
+    assert_eq!(
+        workdir.run(&format!("{USER} --format jsonl")).status.code(),
+        Some(1)
+    );
     let output = workdir.run(&format!("{USER} --format jsonl --partial"));
     let error = errors(&output);
     assert_eq!(output.status.code(), Some(0), "{error}");
-    assert!(error.starts_with("left out: the connection to ") && error.contains("--reconnect "), "{error}");
+    assert!(
+        error.starts_with("left out: the connection to ") && error.contains("--reconnect "),
+        "{error}"
+    );
     assert_eq!(error.lines().count(), 1, "{error}");
     let file = String::from_utf8(output.stdout).unwrap();
     let end = file.strip_prefix(&of_connection).unwrap();
     let end: Value = serde_json::from_str(end).unwrap();
     assert_eq!(end["leftOut"][0]["error"], "reconnect_required");
-    let output = workdir.run(&format!("{USER} --format csv --partial --json --output a.csv"));
+    let output = workdir.run(&format!(
+        "{USER} --format csv --partial --json --output a.csv"
+    ));
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(printed["leftOut"], end["leftOut"]);
     // Nothing else is left.
     let left_out = text(&end["leftOut"][0], "connectionId");
-    let error = workdir.error(&format!("{USER} --format csv --partial --connection {left_out} --output b.csv"), 1);
+    let error = workdir.error(
+        &format!("{USER} --format csv --partial --connection {left_out} --output b.csv"),
+        1,
+    );
     assert!(error.contains("renew it with"), "{error}");
 }
 
 #[tokio::test]
 async fn failing_balance_is_read_again() {
     let deployment = Deployment::start().await;
-    let Deployment { workdir, account, .. } = &deployment;
+    let Deployment {
+        workdir, account, ..
+    } = &deployment;
     // More than one read of the command tries.
-    let fault = json!({"kind": "status", "status": 500, "times": 3, "match": "/v1/banking/balances"});
+    let fault =
+        json!({"kind": "status", "status": 500, "times": 3, "match": "/v1/banking/balances"});
     deployment.fault(&fault).await;
     let file = workdir.text(&format!("{USER} --format ofx --account {account}"));
-    assert!(file.contains("<LEDGERBAL>") && file.ends_with("</OFX>\n"), "{file}");
+    assert!(
+        file.contains("<LEDGERBAL>") && file.ends_with("</OFX>\n"),
+        "{file}"
+    );
 }
 
 #[tokio::test]
@@ -154,7 +217,10 @@ async fn signal_ends_the_command_and_deletes_the_unfinished_file() {
     let line = format!("{USER} --format csv --output out/a.csv");
     let mut command = deployment.workdir.command(&line).spawn().unwrap();
     while deployment.files().is_empty() {
-        assert!(command.try_wait().unwrap().is_none(), "ended before it wrote");
+        assert!(
+            command.try_wait().unwrap().is_none(),
+            "ended before it wrote"
+        );
         tokio::task::yield_now().await;
     }
     let process = rustix::process::Pid::from_child(&command);
@@ -166,33 +232,95 @@ async fn signal_ends_the_command_and_deletes_the_unfinished_file() {
 #[tokio::test]
 async fn closed_pipe_is_quiet() {
     let deployment = Deployment::start().await;
-    let mut command = deployment.workdir.command(&format!("{USER} --format jsonl --from 2000-01-01"));
+    let mut command = deployment
+        .workdir
+        .command(&format!("{USER} --format jsonl --from 2000-01-01"));
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut first = [0; 1];
-    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut first)
+        .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), errors(&output)), (Some(0), String::new()));
+    assert_eq!(
+        (output.status.code(), errors(&output)),
+        (Some(0), String::new())
+    );
 }
 
 #[tokio::test]
 async fn wrong_use_says_what_to_do() {
     let deployment = Deployment::start().await;
-    let Deployment { workdir, connection, .. } = &deployment;
+    let Deployment {
+        workdir,
+        connection,
+        ..
+    } = &deployment;
     let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
     for (arguments, code, expected) in [
-        ("--format ofx".to_owned(), 2, "a file of this format holds one account: add --account ID"),
-        ("--format csv --layout ynab".to_owned(), 2, "add --account ID"),
-        ("--format jsonl --quote-formulas".to_owned(), 2, "are for --format csv"),
-        ("--format csv --json".to_owned(), 2, "--json needs --output FILE"),
-        ("trades --format ofx".to_owned(), 2, "trades have no format ofx: choose csv or jsonl"),
-        ("holdings --format csv --layout ynab".to_owned(), 2, "--layout is for transactions"),
-        ("--format csv --from 2026-02-30".to_owned(), 2, "must be a date or a time"),
-        ("--format csv --output .".to_owned(), 1, ". is not a regular file"),
-        ("--format csv --output none/a.csv".to_owned(), 1, "could not write in the folder none: it does not exist"),
-        (format!("--format csv --account {unknown}"), 1, "me@example.com has no such account"),
-        (format!("--format csv --connection {unknown}"), 1, "me@example.com has no such connection"),
-        (format!("trades --format csv --connection {connection}"), 1, "trades are those of a brokerage connection"),
+        (
+            "--format ofx".to_owned(),
+            2,
+            "a file of this format holds one account: add --account ID",
+        ),
+        (
+            "--format csv --layout ynab".to_owned(),
+            2,
+            "add --account ID",
+        ),
+        (
+            "--format jsonl --quote-formulas".to_owned(),
+            2,
+            "are for --format csv",
+        ),
+        (
+            "--format csv --json".to_owned(),
+            2,
+            "--json needs --output FILE",
+        ),
+        (
+            "trades --format ofx".to_owned(),
+            2,
+            "trades have no format ofx: choose csv or jsonl",
+        ),
+        (
+            "holdings --format csv --layout ynab".to_owned(),
+            2,
+            "--layout is for transactions",
+        ),
+        (
+            "--format csv --from 2026-02-30".to_owned(),
+            2,
+            "must be a date or a time",
+        ),
+        (
+            "--format csv --output .".to_owned(),
+            1,
+            ". is not a regular file",
+        ),
+        (
+            "--format csv --output none/a.csv".to_owned(),
+            1,
+            "could not write in the folder none: it does not exist",
+        ),
+        (
+            format!("--format csv --account {unknown}"),
+            1,
+            "me@example.com has no such account",
+        ),
+        (
+            format!("--format csv --connection {unknown}"),
+            1,
+            "me@example.com has no such connection",
+        ),
+        (
+            format!("trades --format csv --connection {connection}"),
+            1,
+            "trades are those of a brokerage connection",
+        ),
     ] {
         let error = workdir.error(&format!("{USER} {arguments}"), code);
         assert!(error.contains(expected), "{arguments}: {error}");

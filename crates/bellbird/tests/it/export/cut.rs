@@ -12,7 +12,8 @@ use super::Download;
 use crate::support::database::execute;
 use crate::support::harness::{App, Setup, eventually};
 
-/// More than the service reads ahead of a client that takes nothing: some pages, and what the system buffers.
+/// More than the service reads ahead of a client that takes nothing: some pages, and what the
+/// system buffers.
 const MANY_ROWS: u32 = 30_000;
 /// Rows of a page of the provider.
 const PAGE_ROWS: usize = 1_000;
@@ -24,7 +25,10 @@ struct Case {
 
 /// An account with many rows.
 async fn case(rows: u32) -> Case {
-    let mut setup = Setup { rows, ..Setup::default() };
+    let mut setup = Setup {
+        rows,
+        ..Setup::default()
+    };
     setup.settings.access.live_in_flight = 1;
     let app = App::start(setup).await;
     let (account, _) = app.busiest().await;
@@ -40,7 +44,11 @@ async fn cut_by(change: impl AsyncFnOnce(&Case)) -> Download {
     let mut download = Download::start(&case.app, &case.app.olivia.key, &case.path).await;
     download.begin().await;
     change(&case).await;
-    assert!(!download.finish().await, "{} rows seem whole", download.lines());
+    assert!(
+        !download.finish().await,
+        "{} rows seem whole",
+        download.lines()
+    );
     assert!(download.lines() < MANY_ROWS as usize);
     assert_eq!(download.rows(), None, "the trailer");
     download
@@ -59,10 +67,13 @@ async fn whole_file_has_every_row_and_an_end() {
 #[tokio::test]
 async fn failure_before_the_first_byte_is_the_usual_error() {
     let Case { app, path } = case(3_500).await;
-    app.fault(json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"})).await;
+    app.fault(json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"}))
+        .await;
     let answer = app.get(&path).await;
     answer.error(503);
-    assert!(answer.header("retry-after").is_some() && answer.header("content-disposition").is_none());
+    assert!(
+        answer.header("retry-after").is_some() && answer.header("content-disposition").is_none()
+    );
 }
 
 #[tokio::test]
@@ -71,7 +82,10 @@ async fn old_http_is_rejected_because_its_answers_have_no_end() {
     let mut download = Download::start_with(&app, &app.olivia.key, &path, "HTTP/1.0").await;
     assert!(!download.finish().await);
     let answer = download.text();
-    assert!(answer.starts_with("HTTP/1.0 400 Bad Request\r\n") && answer.contains("need HTTP/1.1"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.0 400 Bad Request\r\n") && answer.contains("need HTTP/1.1"),
+        "{answer}"
+    );
     assert_eq!(app.transaction_calls().await, 0);
 }
 
@@ -79,14 +93,35 @@ async fn old_http_is_rejected_because_its_answers_have_no_end() {
 async fn failing_third_page_breaks_the_file_off() {
     let Case { app, path } = case(3_500).await;
     let transactions = "/v1/banking/transactions";
-    app.fault(json!({"kind": "delay", "delayMs": 0, "times": 2, "match": transactions})).await;
-    app.fault(json!({"kind": "status", "status": 500, "match": transactions})).await;
+    app.fault(json!({"kind": "delay", "delayMs": 0, "times": 2, "match": transactions}))
+        .await;
+    app.fault(json!({"kind": "status", "status": 500, "match": transactions}))
+        .await;
     let file = tempfile::NamedTempFile::new().unwrap();
-    let (url, key) = (format!("{}{path}", app.url), format!("authorization: Bearer {}", app.olivia.key));
+    let (url, key) = (
+        format!("{}{path}", app.url),
+        format!("authorization: Bearer {}", app.olivia.key),
+    );
     let mut curl = Command::new("curl");
-    curl.args(["--silent", "--fail", "--noproxy", "*", "--header", &key, "--output"]).arg(file.path()).arg(url);
-    let output = tokio::task::spawn_blocking(move || curl.output().unwrap()).await.unwrap();
-    assert_eq!(output.status.code(), Some(18), "curl reports a partial file");
+    curl.args([
+        "--silent",
+        "--fail",
+        "--noproxy",
+        "*",
+        "--header",
+        &key,
+        "--output",
+    ])
+    .arg(file.path())
+    .arg(url);
+    let output = tokio::task::spawn_blocking(move || curl.output().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(18),
+        "curl reports a partial file"
+    );
     let text = std::fs::read_to_string(file.path()).unwrap();
     assert_eq!(text.lines().count(), 2 * PAGE_ROWS);
 }
@@ -95,8 +130,10 @@ async fn failing_third_page_breaks_the_file_off() {
 async fn transient_failure_in_the_middle_is_tried_again() {
     let Case { app, path } = case(3_500).await;
     let transactions = "/v1/banking/transactions";
-    app.fault(json!({"kind": "delay", "delayMs": 0, "times": 2, "match": transactions})).await;
-    app.fault(json!({"kind": "status", "status": 500, "times": 3, "match": transactions})).await;
+    app.fault(json!({"kind": "delay", "delayMs": 0, "times": 2, "match": transactions}))
+        .await;
+    app.fault(json!({"kind": "status", "status": 500, "times": 3, "match": transactions}))
+        .await;
     let mut download = Download::start(&app, &app.olivia.key, &path).await;
     assert!(download.finish().await);
     assert_eq!(download.lines(), 3_500);
@@ -106,7 +143,11 @@ async fn transient_failure_in_the_middle_is_tried_again() {
 async fn revoked_key_ends_a_file() {
     cut_by(async |Case { app, .. }| {
         let keys = app.storage.keys().list(app.olivia.user.id).await.unwrap();
-        app.storage.keys().revoke(keys[0].id, app.clock.now()).await.unwrap();
+        app.storage
+            .keys()
+            .revoke(keys[0].id, app.clock.now())
+            .await
+            .unwrap();
     })
     .await;
 }
@@ -114,8 +155,15 @@ async fn revoked_key_ends_a_file() {
 #[tokio::test]
 async fn lowered_plan_ends_a_file() {
     cut_by(async |Case { app, .. }| {
-        let change = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
-        app.storage.users().update(app.olivia.user.id, &change).await.unwrap();
+        let change = UserChange {
+            plan: Some(Plan::Saver),
+            ..UserChange::default()
+        };
+        app.storage
+            .users()
+            .update(app.olivia.user.id, &change)
+            .await
+            .unwrap();
     })
     .await;
 }
@@ -124,7 +172,11 @@ async fn lowered_plan_ends_a_file() {
 async fn removed_connection_ends_a_file() {
     cut_by(async |Case { app, .. }| {
         for connection in &app.olivia.connections {
-            app.connections.removals().remove(connection.id).await.unwrap();
+            app.connections
+                .removals()
+                .remove(connection.id)
+                .await
+                .unwrap();
         }
     })
     .await;
@@ -133,42 +185,83 @@ async fn removed_connection_ends_a_file() {
 #[tokio::test]
 async fn connection_that_is_removed_before_its_turn_ends_a_file() {
     let Case { app, .. } = case(MANY_ROWS).await;
-    let mut download = Download::start(&app, &app.olivia.key, "/v1/export/transactions.jsonl?from=2000-01-01").await;
+    let mut download = Download::start(
+        &app,
+        &app.olivia.key,
+        "/v1/export/transactions.jsonl?from=2000-01-01",
+    )
+    .await;
     download.begin().await;
     // In the order of creation.
     let removed = app.olivia.connections.last().unwrap();
     let accounts = app.accounts_of(removed).await;
     app.connections.removals().remove(removed.id).await.unwrap();
-    assert!(!download.finish().await, "{} rows seem whole", download.lines());
+    assert!(
+        !download.finish().await,
+        "{} rows seem whole",
+        download.lines()
+    );
     let file = download.file();
-    assert!(download.lines() > PAGE_ROWS, "the other connection is read on");
-    assert!(!accounts.iter().any(|account| file.contains(&account.id)), "the removed connection is read");
+    assert!(
+        download.lines() > PAGE_ROWS,
+        "the other connection is read on"
+    );
+    assert!(
+        !accounts.iter().any(|account| file.contains(&account.id)),
+        "the removed connection is read"
+    );
 }
 
 #[tokio::test]
 async fn credentials_are_opened_when_their_turn_comes() {
     let Case { app, .. } = case(MANY_ROWS).await;
-    let mut download = Download::start(&app, &app.olivia.key, "/v1/export/transactions.jsonl?from=2000-01-01").await;
+    let mut download = Download::start(
+        &app,
+        &app.olivia.key,
+        "/v1/export/transactions.jsonl?from=2000-01-01",
+    )
+    .await;
     download.begin().await;
     // In the order of creation.
     let last = app.olivia.connections.last().unwrap().id;
-    app.clock.set(app.clock.now() + SignedDuration::from_mins(10));
+    app.clock
+        .set(app.clock.now() + SignedDuration::from_mins(10));
     app.reads.purge_expired();
-    let damage = format!("UPDATE secrets SET sealed = x'00' WHERE purpose = 'credentials' AND subject = '{last}'");
+    let damage = format!(
+        "UPDATE secrets SET sealed = x'00' WHERE purpose = 'credentials' AND subject = '{last}'"
+    );
     execute(&app.shared.database, &damage, "").await;
-    assert!(!download.finish().await, "they were open since the file began");
-    assert!(download.lines() > PAGE_ROWS, "the other connection is read on");
+    assert!(
+        !download.finish().await,
+        "they were open since the file began"
+    );
+    assert!(
+        download.lines() > PAGE_ROWS,
+        "the other connection is read on"
+    );
 }
 
 #[tokio::test]
 async fn service_that_stops_ends_a_file() {
-    let mut setup = Setup { rows: MANY_ROWS, ..Setup::default() };
+    let mut setup = Setup {
+        rows: MANY_ROWS,
+        ..Setup::default()
+    };
     setup.stop_timeout = Some(Duration::ZERO);
     let app = App::start(setup).await;
-    let mut download = Download::start(&app, &app.olivia.key, "/v1/export/transactions.jsonl?from=2000-01-01").await;
+    let mut download = Download::start(
+        &app,
+        &app.olivia.key,
+        "/v1/export/transactions.jsonl?from=2000-01-01",
+    )
+    .await;
     download.begin().await;
     app.stop();
-    assert!(!download.finish().await, "{} rows seem whole", download.lines());
+    assert!(
+        !download.finish().await,
+        "{} rows seem whole",
+        download.lines()
+    );
     assert!(download.lines() < MANY_ROWS as usize);
 }
 
@@ -197,9 +290,15 @@ async fn client_that_goes_away_ends_the_walk_and_frees_its_permit() {
     let Case { app, path } = case(MANY_ROWS).await;
     let mut download = Download::start(&app, &app.olivia.key, &path).await;
     download.begin().await;
-    let live = format!("/v1/transactions?connectionId={}", app.olivia.connections[0].id);
+    let live = format!(
+        "/v1/transactions?connectionId={}",
+        app.olivia.connections[0].id
+    );
     app.get(&live).await.error(429);
     drop(download);
     eventually(async || app.get(&live).await.status == 200).await;
-    assert!(app.transaction_calls().await < u64::from(MANY_ROWS) / PAGE_ROWS as u64, "not every page was read");
+    assert!(
+        app.transaction_calls().await < u64::from(MANY_ROWS) / PAGE_ROWS as u64,
+        "not every page was read"
+    );
 }

@@ -10,7 +10,10 @@ use crate::support::harness::{Answer, App, Setup};
 
 /// Every file, with the plan that it needs.
 const FILES: [(&str, &str); 10] = [
-    ("transactions.csv", "text/csv; charset=utf-8; header=present"),
+    (
+        "transactions.csv",
+        "text/csv; charset=utf-8; header=present",
+    ),
     ("transactions.jsonl", "application/x-ndjson"),
     ("transactions.ofx", "application/x-ofx"),
     ("transactions.qif", "application/qif; charset=utf-8"),
@@ -25,7 +28,11 @@ const FILES: [(&str, &str); 10] = [
 /// The rows of a file of JSON Lines.
 fn json_lines(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.text);
-    answer.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    answer
+        .text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 /// A bank account or a brokerage account of a user, with its connection.
@@ -39,8 +46,11 @@ async fn rows_of_v1(app: &App, key: &str, path: &str) -> Vec<Value> {
     let mut rows = Vec::new();
     loop {
         // Holdings have no windows.
-        let window =
-            if path.contains("holdings") { String::new() } else { format!("&limit=500&offset={}", rows.len()) };
+        let window = if path.contains("holdings") {
+            String::new()
+        } else {
+            format!("&limit=500&offset={}", rows.len())
+        };
         let page = app.get_as(key, &format!("{path}{window}")).await;
         rows.extend(page.data());
         if page.json()["pagination"]["hasMore"] != true {
@@ -60,54 +70,91 @@ fn assert_same_rows(left: &[Value], right: &[Value]) {
 async fn busiest(app: &App) -> Place {
     let (account, _) = app.busiest().await;
     let text = |name: &str| account[name].as_str().unwrap().to_owned();
-    Place { account: text("id"), connection: text("connectionId") }
+    Place {
+        account: text("id"),
+        connection: text("connectionId"),
+    }
 }
 
 #[tokio::test]
 async fn rows_are_those_of_v1() {
-    let app = App::start(Setup { rows: 300, ..Setup::default() }).await;
-    let Place { account, connection } = busiest(&app).await;
+    let app = App::start(Setup {
+        rows: 300,
+        ..Setup::default()
+    })
+    .await;
+    let Place {
+        account,
+        connection,
+    } = busiest(&app).await;
     let range = "from=2000-01-01&to=2026-11-19";
     let of_account = format!("connectionId={connection}&accountId={account}&{range}");
     let of_connection = format!("connectionId={connection}&{range}");
     for query in [of_account, of_connection] {
-        let expected = rows_of_v1(&app, &app.olivia.key, &format!("/v1/transactions?{query}")).await;
+        let expected =
+            rows_of_v1(&app, &app.olivia.key, &format!("/v1/transactions?{query}")).await;
         assert!(expected.len() > 200);
-        let file = app.get(&format!("/v1/export/transactions.jsonl?{query}")).await;
+        let file = app
+            .get(&format!("/v1/export/transactions.jsonl?{query}"))
+            .await;
         assert_same_rows(&json_lines(&file), &expected);
     }
 }
 
 #[tokio::test]
 async fn file_without_ids_has_all_bank_accounts() {
-    let app = App::start(Setup { rows: 50, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 50,
+        ..Setup::default()
+    })
+    .await;
     let accounts = |rows: &[Value]| -> BTreeSet<String> {
-        rows.iter().map(|row| row["accountId"].as_str().unwrap().to_owned()).collect()
+        rows.iter()
+            .map(|row| row["accountId"].as_str().unwrap().to_owned())
+            .collect()
     };
     let mut expected = Vec::new();
     for connection in &app.olivia.connections {
-        let path = format!("/v1/transactions?connectionId={}&from=2000-01-01", connection.id);
+        let path = format!(
+            "/v1/transactions?connectionId={}&from=2000-01-01",
+            connection.id
+        );
         expected.extend(rows_of_v1(&app, &app.olivia.key, &path).await);
     }
-    let file = app.get("/v1/export/transactions.jsonl?from=2000-01-01").await;
+    let file = app
+        .get("/v1/export/transactions.jsonl?from=2000-01-01")
+        .await;
     let rows = json_lines(&file);
-    assert_eq!((accounts(&rows), rows.len()), (accounts(&expected), expected.len()));
+    assert_eq!(
+        (accounts(&rows), rows.len()),
+        (accounts(&expected), expected.len())
+    );
     assert!(accounts(&rows).len() > 1);
     let name = file.header("content-disposition").unwrap();
-    assert_eq!(name, "attachment; filename=\"transactions_2000-01-01_2026-11-20.jsonl\"");
+    assert_eq!(
+        name,
+        "attachment; filename=\"transactions_2000-01-01_2026-11-20.jsonl\""
+    );
 }
 
 #[tokio::test]
 async fn every_file_has_its_type_and_a_name() {
-    let app = App::start(Setup { rows: 50, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 50,
+        ..Setup::default()
+    })
+    .await;
     let bank = busiest(&app).await;
     let investor = app.person_at("snaptrade").await;
     let broker = &investor.connections[0];
     let broker_account = &app.accounts_of(broker).await[0];
     for (file, content_type) in FILES {
         let is_bank = file.starts_with("transactions");
-        let (key, account) =
-            if is_bank { (&app.olivia.key, &bank.account) } else { (&investor.key, &broker_account.id) };
+        let (key, account) = if is_bank {
+            (&app.olivia.key, &bank.account)
+        } else {
+            (&investor.key, &broker_account.id)
+        };
         // Before the rows whose amounts have three decimals, which QIF cannot say.
         let range = if is_bank { "&from=2026-11-18" } else { "" };
         let path = format!("/v1/export/{file}?accountId={account}{range}");
@@ -122,13 +169,18 @@ async fn every_file_has_its_type_and_a_name() {
             let name = answer.header("content-disposition").unwrap();
             let (resource, extension) = file.split_once('.').unwrap();
             assert!(
-                name.starts_with("attachment; filename=\"") && name.ends_with(&format!(".{extension}\"")),
+                name.starts_with("attachment; filename=\"")
+                    && name.ends_with(&format!(".{extension}\"")),
                 "{name}"
             );
             assert_eq!(name.contains(&format!("_{resource}_")), !is_bank, "{name}");
             assert!(name.contains("2026-11-20"), "{name}");
             let calls = app.total_calls("fiskil").await + app.total_calls("snaptrade").await;
-            assert_eq!(calls == 0, method == Method::HEAD, "{method} {file}: {calls} calls");
+            assert_eq!(
+                calls == 0,
+                method == Method::HEAD,
+                "{method} {file}: {calls} calls"
+            );
             assert!(answer.text.is_empty() || method == Method::GET, "{file}");
         }
     }
@@ -145,13 +197,34 @@ async fn tables_have_the_rows_of_v1() {
     };
     for resource in ["trades", "holdings"] {
         let rows = rows_of_v1(&app, key, &format!("/v1/{resource}?connectionId={id}")).await;
-        let lines = json_lines(&app.get_as(key, &format!("/v1/export/{resource}.jsonl?connectionId={id}")).await);
+        let lines = json_lines(
+            &app.get_as(
+                key,
+                &format!("/v1/export/{resource}.jsonl?connectionId={id}"),
+            )
+            .await,
+        );
         assert_same_rows(&sorted(lines), &sorted(rows.clone()));
-        let csv = app.get_as(key, &format!("/v1/export/{resource}.csv?connectionId={id}")).await;
-        assert!(csv.text.starts_with("id,accountId,accountName,symbol,"), "{}", csv.text);
+        let csv = app
+            .get_as(key, &format!("/v1/export/{resource}.csv?connectionId={id}"))
+            .await;
+        assert!(
+            csv.text.starts_with("id,accountId,accountName,symbol,"),
+            "{}",
+            csv.text
+        );
         let account = rows[0]["accountId"].as_str().unwrap().to_owned();
-        let lines = json_lines(&app.get_as(key, &format!("/v1/export/{resource}.jsonl?accountId={account}")).await);
-        let of_account: Vec<Value> = rows.into_iter().filter(|row| row["accountId"] == *account).collect();
+        let lines = json_lines(
+            &app.get_as(
+                key,
+                &format!("/v1/export/{resource}.jsonl?accountId={account}"),
+            )
+            .await,
+        );
+        let of_account: Vec<Value> = rows
+            .into_iter()
+            .filter(|row| row["accountId"] == *account)
+            .collect();
         assert_same_rows(&sorted(lines), &sorted(of_account));
     }
 }
@@ -159,33 +232,71 @@ async fn tables_have_the_rows_of_v1() {
 #[tokio::test]
 async fn wrong_parameters_are_400_and_say_what_to_do() {
     let app = App::start(Setup::default()).await;
-    let Place { account, connection } = busiest(&app).await;
+    let Place {
+        account,
+        connection,
+    } = busiest(&app).await;
     let details = async |path: &str| {
         let answer = app.get(path).await;
         (answer.error(400), answer.json()["error"]["details"].clone())
     };
-    for file in ["transactions.ofx", "transactions.qif", "transactions.csv?layout=ynab"] {
+    for file in [
+        "transactions.ofx",
+        "transactions.qif",
+        "transactions.csv?layout=ynab",
+    ] {
         let query = if file.contains('?') { "&" } else { "?" };
-        for path in [file.to_owned(), format!("{file}{query}connectionId={connection}")] {
+        for path in [
+            file.to_owned(),
+            format!("{file}{query}connectionId={connection}"),
+        ] {
             let (message, _) = details(&format!("/v1/export/{path}")).await;
             assert!(message.contains("add accountId"), "{message}");
         }
     }
     let of_account = format!("accountId={account}");
-    let (_, found) = details(&format!("/v1/export/transactions.csv?{of_account}&layout=wide&byteOrderMark=1")).await;
-    assert_eq!(found, json!(["layout: Must be ynab", "byteOrderMark: Must be true or false"]));
-    let (_, found) =
-        details(&format!("/v1/export/transactions.jsonl?{of_account}&layout=ynab&quoteFormulas=true")).await;
-    assert_eq!(found, json!(["layout: Must be given for csv only", "quoteFormulas: Must be given for csv only"]));
-    let (message, _) = details(&format!("/v1/export/transactions.csv?{of_account}&from=2026-02-30")).await;
+    let (_, found) = details(&format!(
+        "/v1/export/transactions.csv?{of_account}&layout=wide&byteOrderMark=1"
+    ))
+    .await;
+    assert_eq!(
+        found,
+        json!([
+            "layout: Must be ynab",
+            "byteOrderMark: Must be true or false"
+        ])
+    );
+    let (_, found) = details(&format!(
+        "/v1/export/transactions.jsonl?{of_account}&layout=ynab&quoteFormulas=true"
+    ))
+    .await;
+    assert_eq!(
+        found,
+        json!([
+            "layout: Must be given for csv only",
+            "quoteFormulas: Must be given for csv only"
+        ])
+    );
+    let (message, _) = details(&format!(
+        "/v1/export/transactions.csv?{of_account}&from=2026-02-30"
+    ))
+    .await;
     assert_eq!(message, "Invalid date parameters");
     let (message, _) = details(&format!("/v1/export/trades.csv?connectionId={connection}")).await;
-    assert_eq!(message, "The connection must be a brokerage connection: of a banking connection, take transactions");
+    assert_eq!(
+        message,
+        "The connection must be a brokerage connection: of a banking connection, take transactions"
+    );
     let (message, _) = details(&format!("/v1/export/holdings.csv?{of_account}")).await;
-    assert_eq!(message, "The connection must be a brokerage connection: of a banking connection, take transactions");
+    assert_eq!(
+        message,
+        "The connection must be a brokerage connection: of a banking connection, take transactions"
+    );
     app.get("/v1/export/transactions.pdf").await.error(404);
     app.get("/v1/export/balances.csv").await.error(404);
-    app.method_as(Method::POST, &app.olivia.key, "/v1/export/transactions.csv").await.error(405);
+    app.method_as(Method::POST, &app.olivia.key, "/v1/export/transactions.csv")
+        .await
+        .error(405);
     assert_eq!(app.transaction_calls().await, 0);
 }
 
@@ -195,21 +306,51 @@ async fn unknown_parameters_are_400_and_named() {
     let Place { account, .. } = busiest(&app).await;
     let unknown = |name: &str, meant: &str| format!("{name}: unknown; did you mean {meant}?");
     let account_id = |name: &str| unknown(name, "accountId");
-    let of_none = |name: &str, known: &str| format!("{name}: unknown; known are connectionId, accountId, {known}");
+    let of_none = |name: &str, known: &str| {
+        format!("{name}: unknown; known are connectionId, accountId, {known}")
+    };
     let options = "byteOrderMark, quoteFormulas, partial";
     let many = "a".repeat(100);
     for (file, names) in [
-        (format!("transactions.csv?acountId={account}"), vec![account_id("acountId")]),
-        (format!("transactions.jsonl?from=2026-11-01&account={account}&%61ccountid=1&x"), {
-            vec![account_id("account"), account_id("accountid"), of_none("x", &format!("from, to, layout, {options}"))]
-        }),
-        ("trades.csv?layout=ynab".to_owned(), vec![of_none("layout", &format!("from, to, {options}"))]),
-        ("holdings.csv?from=2026-11-01".to_owned(), vec![of_none("from", options)]),
-        (format!("holdings.csv?{many}=1"), vec![of_none(&many[..60], options)]),
-        (format!("holdings.csv?{}", "x&".repeat(30)), vec![of_none("x", options); 20]),
+        (
+            format!("transactions.csv?acountId={account}"),
+            vec![account_id("acountId")],
+        ),
+        (
+            format!("transactions.jsonl?from=2026-11-01&account={account}&%61ccountid=1&x"),
+            {
+                vec![
+                    account_id("account"),
+                    account_id("accountid"),
+                    of_none("x", &format!("from, to, layout, {options}")),
+                ]
+            },
+        ),
+        (
+            "trades.csv?layout=ynab".to_owned(),
+            vec![of_none("layout", &format!("from, to, {options}"))],
+        ),
+        (
+            "holdings.csv?from=2026-11-01".to_owned(),
+            vec![of_none("from", options)],
+        ),
+        (
+            format!("holdings.csv?{many}=1"),
+            vec![of_none(&many[..60], options)],
+        ),
+        (
+            format!("holdings.csv?{}", "x&".repeat(30)),
+            vec![of_none("x", options); 20],
+        ),
     ] {
         for method in [Method::GET, Method::HEAD] {
-            let answer = app.method_as(method.clone(), &app.olivia.key, &format!("/v1/export/{file}")).await;
+            let answer = app
+                .method_as(
+                    method.clone(),
+                    &app.olivia.key,
+                    &format!("/v1/export/{file}"),
+                )
+                .await;
             if method == Method::HEAD {
                 assert_eq!(answer.status, 400);
                 continue;
@@ -226,33 +367,60 @@ async fn wrong_kind_of_account_names_the_files_that_it_has() {
     let app = App::start(Setup::default()).await;
     let investor = app.person_at("snaptrade").await;
     let account = &app.accounts_of(&investor.connections[0]).await[0].id;
-    let answer = app.get_as(&investor.key, &format!("/v1/export/transactions.ofx?accountId={account}")).await;
+    let answer = app
+        .get_as(
+            &investor.key,
+            &format!("/v1/export/transactions.ofx?accountId={account}"),
+        )
+        .await;
     let message = answer.error(400);
     assert!(message.contains("take trades or holdings"), "{message}");
 }
 
 #[tokio::test]
 async fn rows_that_a_format_cannot_hold_are_400() {
-    let app = App::start(Setup { rows: 300, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 300,
+        ..Setup::default()
+    })
+    .await;
     let Place { account, .. } = busiest(&app).await;
-    let message = app.get(&format!("/v1/export/transactions.qif?accountId={account}")).await.error(400);
-    assert!(message.contains("more than two decimals") && message.contains("take ofx or csv"), "{message}");
+    let message = app
+        .get(&format!("/v1/export/transactions.qif?accountId={account}"))
+        .await
+        .error(400);
+    assert!(
+        message.contains("more than two decimals") && message.contains("take ofx or csv"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
 async fn another_users_ids_are_unknown_ids() {
     let app = App::start(Setup::default()).await;
-    let Place { account, connection } = busiest(&app).await;
+    let Place {
+        account,
+        connection,
+    } = busiest(&app).await;
     let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
     for format in ["csv", "jsonl", "ofx"] {
         for query in ["accountId", "connectionId"] {
-            let own = if query == "accountId" { &account } else { &connection };
+            let own = if query == "accountId" {
+                &account
+            } else {
+                &connection
+            };
             if format == "ofx" && query == "connectionId" {
                 continue;
             }
             let mut texts = BTreeSet::new();
             for id in [own.as_str(), unknown, "nonsense"] {
-                let answer = app.get_as(&app.ben.key, &format!("/v1/export/transactions.{format}?{query}={id}")).await;
+                let answer = app
+                    .get_as(
+                        &app.ben.key,
+                        &format!("/v1/export/transactions.{format}?{query}={id}"),
+                    )
+                    .await;
                 answer.error(404);
                 texts.insert(answer.text);
             }
@@ -260,8 +428,16 @@ async fn another_users_ids_are_unknown_ids() {
         }
     }
     // An own account of another connection.
-    let other = app.olivia.connections.iter().find(|other| other.id.to_string() != connection).unwrap();
-    let path = format!("/v1/export/transactions.csv?connectionId={}&accountId={account}", other.id);
+    let other = app
+        .olivia
+        .connections
+        .iter()
+        .find(|other| other.id.to_string() != connection)
+        .unwrap();
+    let path = format!(
+        "/v1/export/transactions.csv?connectionId={}&accountId={account}",
+        other.id
+    );
     app.get(&path).await.error(404);
 }
 
@@ -272,35 +448,67 @@ async fn key_plan_and_limit_are_those_of_v1() {
     let app = App::start(setup).await;
     let saver = app.add_person("saver@example.com", Plan::Saver, &[]).await;
     for (file, _) in FILES {
-        app.get_without_key(&format!("/v1/export/{file}")).await.error(401);
+        app.get_without_key(&format!("/v1/export/{file}"))
+            .await
+            .error(401);
     }
-    app.get_as(&saver.key, "/v1/export/transactions.csv").await.error(403);
+    app.get_as(&saver.key, "/v1/export/transactions.csv")
+        .await
+        .error(403);
     let answer = app.get_as(&app.ben.key, "/v1/export/trades.csv").await;
     answer.error(403);
     assert_eq!(answer.json()["error"]["code"], "professional_required");
-    app.get_as(&app.ben.key, "/v1/export/transactions.csv").await;
-    let rejected = app.get_as(&app.ben.key, "/v1/export/transactions.csv").await;
+    app.get_as(&app.ben.key, "/v1/export/transactions.csv")
+        .await;
+    let rejected = app
+        .get_as(&app.ben.key, "/v1/export/transactions.csv")
+        .await;
     rejected.error(429);
     assert!(rejected.header("retry-after").is_some());
 }
 
 #[tokio::test]
 async fn csv_options_change_the_file() {
-    let app = App::start(Setup { rows: 50, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 50,
+        ..Setup::default()
+    })
+    .await;
     let Place { account, .. } = busiest(&app).await;
-    let csv = async |more: &str| app.get(&format!("/v1/export/transactions.csv?accountId={account}{more}")).await.text;
+    let csv = async |more: &str| {
+        app.get(&format!(
+            "/v1/export/transactions.csv?accountId={account}{more}"
+        ))
+        .await
+        .text
+    };
     assert!(csv("").await.starts_with("id,accountId,"));
-    assert!(csv("&layout=ynab").await.starts_with("Date,Payee,Memo,Outflow,Inflow\r\n"));
+    assert!(
+        csv("&layout=ynab")
+            .await
+            .starts_with("Date,Payee,Memo,Outflow,Inflow\r\n")
+    );
     assert!(csv("&byteOrderMark=true").await.starts_with("\u{feff}id,"));
-    assert_eq!(csv("&byteOrderMark=false&quoteFormulas=false").await, csv("").await);
+    assert_eq!(
+        csv("&byteOrderMark=false&quoteFormulas=false").await,
+        csv("").await
+    );
 }
 
 #[tokio::test]
 async fn inactive_connection_of_several_fails_before_the_first_byte() {
-    let app = App::start(Setup { rows: 50, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 50,
+        ..Setup::default()
+    })
+    .await;
     // The first in the order of creation is read last.
     let broken = app.olivia.connections.last().unwrap();
     app.set_consent(broken, "revoked").await;
-    app.connections.refreshes().run(app.olivia.user.id, broken.id).await.unwrap();
+    app.connections
+        .refreshes()
+        .run(app.olivia.user.id, broken.id)
+        .await
+        .unwrap();
     app.get("/v1/export/transactions.csv").await.error(503);
 }

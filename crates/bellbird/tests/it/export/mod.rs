@@ -47,7 +47,10 @@ impl Download {
              connection: close\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        Self { stream, received: Vec::new() }
+        Self {
+            stream,
+            received: Vec::new(),
+        }
     }
 
     /// Reads until the file has begun.
@@ -58,21 +61,31 @@ impl Download {
             assert!(count > 0, "closed after {:?}", self.text());
             self.received.extend_from_slice(&bytes[..count]);
         }
-        assert!(self.text().starts_with("HTTP/1.1 200 OK\r\n"), "{}", self.text());
+        assert!(
+            self.text().starts_with("HTTP/1.1 200 OK\r\n"),
+            "{}",
+            self.text()
+        );
     }
 
     /// Reads all that comes. Returns whether the file is whole.
     pub(crate) async fn finish(&mut self) -> bool {
         // A connection that is reset is as broken off as one that is closed.
         let _ = self.stream.read_to_end(&mut self.received).await;
-        self.text().rsplit_once("\r\n0\r\n").is_some_and(|(_, trailers)| trailers.ends_with("\r\n"))
+        self.text()
+            .rsplit_once("\r\n0\r\n")
+            .is_some_and(|(_, trailers)| trailers.ends_with("\r\n"))
     }
 
     /// The trailer of a whole file.
     pub(crate) fn rows(&self) -> Option<usize> {
         let text = self.text();
         let (_, trailers) = text.rsplit_once("\r\n0\r\n")?;
-        trailers.strip_prefix("bellbird-rows: ")?.strip_suffix("\r\n\r\n")?.parse().ok()
+        trailers
+            .strip_prefix("bellbird-rows: ")?
+            .strip_suffix("\r\n\r\n")?
+            .parse()
+            .ok()
     }
 
     fn text(&self) -> String {
@@ -84,7 +97,8 @@ impl Download {
         let head_end = memchr::memmem::find(&self.received, b"\r\n\r\n").unwrap() + 4;
         let (mut rest, mut file) = (&self.received[head_end..], Vec::new());
         while let Some(line_end) = memchr::memmem::find(rest, b"\r\n") {
-            let size = usize::from_str_radix(str::from_utf8(&rest[..line_end]).unwrap(), 16).unwrap();
+            let size =
+                usize::from_str_radix(str::from_utf8(&rest[..line_end]).unwrap(), 16).unwrap();
             if size == 0 {
                 break;
             }

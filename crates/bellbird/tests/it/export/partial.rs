@@ -13,7 +13,9 @@ const ALL_BANKS: &str = "/v1/export/transactions.jsonl?from=2000-01-01&partial=t
 fn left_out(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.status, 200, "{}", answer.text);
     let lines = answer.headers.get_all("bellbird-left-out").iter();
-    lines.map(|line| line.to_str().unwrap().to_owned()).collect()
+    lines
+        .map(|line| line.to_str().unwrap().to_owned())
+        .collect()
 }
 
 fn named(connection: &Connection, word: &str) -> String {
@@ -22,17 +24,33 @@ fn named(connection: &Connection, word: &str) -> String {
 
 /// The rows of a partial file of JSON Lines, and the last line, which is none.
 fn rows_and_end(file: &str) -> (Vec<Value>, Value) {
-    let mut lines: Vec<Value> = file.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut lines: Vec<Value> = file
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let end = lines.pop().unwrap();
     (lines, end["leftOut"].clone())
 }
 
 /// Asserts that the rows are those of these connections, all of them.
-async fn assert_rows_of(app: &App, rows: &[Value], readable: &[&Connection], person: &Person, resource: &str) {
+async fn assert_rows_of(
+    app: &App,
+    rows: &[Value],
+    readable: &[&Connection],
+    person: &Person,
+    resource: &str,
+) {
     let mut expected = 0;
     for connection in readable {
-        let range = if resource == "transactions" { "&from=2000-01-01" } else { "" };
-        let path = format!("/v1/export/{resource}.jsonl?connectionId={}{range}", connection.id);
+        let range = if resource == "transactions" {
+            "&from=2000-01-01"
+        } else {
+            ""
+        };
+        let path = format!(
+            "/v1/export/{resource}.jsonl?connectionId={}{range}",
+            connection.id
+        );
         let rows = app.get_as(&person.key, &path).await;
         assert_eq!(rows.status, 200, "{}", rows.text);
         expected += rows.text.lines().count();
@@ -44,22 +62,36 @@ async fn assert_rows_of(app: &App, rows: &[Value], readable: &[&Connection], per
 
 /// A user with a connection at each provider, and two at the broker's.
 async fn person_with_all(app: &App) -> Person {
-    let (fiskil, akahu, brokers) =
-        (app.credentials_of("fiskil"), app.credentials_of("akahu"), app.credentials_of("snaptrade"));
+    let (fiskil, akahu, brokers) = (
+        app.credentials_of("fiskil"),
+        app.credentials_of("akahu"),
+        app.credentials_of("snaptrade"),
+    );
     let all = [&fiskil[5], &akahu[0], &brokers[0], &brokers[1]];
-    app.add_person("all@example.com", Plan::Professional, &all).await
+    app.add_person("all@example.com", Plan::Professional, &all)
+        .await
 }
 
 #[tokio::test]
 async fn withdrawn_consent_is_left_out_and_named() {
-    let app = App::start(Setup { rows: 50, ..Setup::default() }).await;
-    let [readable, broken] = app.olivia.connections.as_slice() else { panic!("two connections") };
+    let app = App::start(Setup {
+        rows: 50,
+        ..Setup::default()
+    })
+    .await;
+    let [readable, broken] = app.olivia.connections.as_slice() else {
+        panic!("two connections")
+    };
     app.set_consent(broken, "revoked").await;
     let entry = json!({
         "connectionId": broken.id, "institutionName": broken.institution_name, "error": "reconnect_required",
     });
-    let journal = format!("; Left out: {}, connection {}: reconnect_required", broken.institution_name, broken.id);
-    // First the provider says so. Then it is known, and after a read of it, for a minute, without a call.
+    let journal = format!(
+        "; Left out: {}, connection {}: reconnect_required",
+        broken.institution_name, broken.id
+    );
+    // First the provider says so. Then it is known, and after a read of it, for a minute, without a
+    // call.
     for _ in 0..3 {
         let file = app.get(ALL_BANKS).await;
         assert_eq!(left_out(&file), [named(broken, "reconnect_required")]);
@@ -70,25 +102,51 @@ async fn withdrawn_consent_is_left_out_and_named() {
             let file = app.get(&ALL_BANKS.replace("jsonl", format)).await;
             assert_eq!(left_out(&file), [named(broken, "reconnect_required")]);
             let (_, end) = file.text.rsplit_once(&journal).unwrap();
-            assert!(end.starts_with("\n\n; End of the file. Transactions: "), "{end}");
+            assert!(
+                end.starts_with("\n\n; End of the file. Transactions: "),
+                "{end}"
+            );
         }
         let file = app.get(&ALL_BANKS.replace("jsonl", "csv")).await;
         assert_eq!(left_out(&file), [named(broken, "reconnect_required")]);
-        assert_eq!(file.text.matches(",posted,").count(), rows.len(), "CSV has rows only");
-        app.connections.refreshes().run(app.olivia.user.id, broken.id).await.unwrap();
+        assert_eq!(
+            file.text.matches(",posted,").count(),
+            rows.len(),
+            "CSV has rows only"
+        );
+        app.connections
+            .refreshes()
+            .run(app.olivia.user.id, broken.id)
+            .await
+            .unwrap();
     }
     // Without the parameter, the file fails and names the connection.
-    let answer = app.get("/v1/export/transactions.jsonl?from=2000-01-01").await;
+    let answer = app
+        .get("/v1/export/transactions.jsonl?from=2000-01-01")
+        .await;
     assert_reconnect(&answer, "revoked");
-    assert_eq!(answer.json()["error"]["details"][1], format!("connectionId: {}", broken.id));
+    assert_eq!(
+        answer.json()["error"]["details"][1],
+        format!("connectionId: {}", broken.id)
+    );
 }
 
 #[tokio::test]
 async fn connections_of_a_provider_that_fails_are_left_out() {
-    let app = App::start(Setup { rows: 50, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 50,
+        ..Setup::default()
+    })
+    .await;
     let person = person_with_all(&app).await;
-    let [fiskil, akahu, broker, other_broker] = person.connections.as_slice() else { panic!("four connections") };
-    app.fault_at("akahu", json!({"match": "/v1/", "kind": "status", "status": 500, "times": 1000})).await;
+    let [fiskil, akahu, broker, other_broker] = person.connections.as_slice() else {
+        panic!("four connections")
+    };
+    app.fault_at(
+        "akahu",
+        json!({"match": "/v1/", "kind": "status", "status": 500, "times": 1000}),
+    )
+    .await;
     let file = app.get_as(&person.key, ALL_BANKS).await;
     assert_eq!(left_out(&file), [named(akahu, "provider_unavailable")]);
     let (rows, _) = rows_and_end(&file.text);
@@ -96,12 +154,26 @@ async fn connections_of_a_provider_that_fails_are_left_out() {
 
     app.set_consent(broker, "revoked").await;
     for resource in ["trades", "holdings"] {
-        let file = app.get_as(&person.key, &format!("/v1/export/{resource}.jsonl?partial=true")).await;
-        assert_eq!(left_out(&file), [named(broker, "reconnect_required")], "{resource}");
+        let file = app
+            .get_as(
+                &person.key,
+                &format!("/v1/export/{resource}.jsonl?partial=true"),
+            )
+            .await;
+        assert_eq!(
+            left_out(&file),
+            [named(broker, "reconnect_required")],
+            "{resource}"
+        );
         let (rows, end) = rows_and_end(&file.text);
         assert_eq!(end[0]["connectionId"], broker.id.to_string());
         assert_rows_of(&app, &rows, &[other_broker], &person, resource).await;
-        let csv = app.get_as(&person.key, &format!("/v1/export/{resource}.csv?partial=true")).await;
+        let csv = app
+            .get_as(
+                &person.key,
+                &format!("/v1/export/{resource}.csv?partial=true"),
+            )
+            .await;
         assert_eq!(left_out(&csv), [named(broker, "reconnect_required")]);
         assert_eq!(csv.text.lines().count(), rows.len() + 1);
     }
@@ -109,38 +181,74 @@ async fn connections_of_a_provider_that_fails_are_left_out() {
 
 #[tokio::test]
 async fn nothing_is_left_out_of_what_can_be_read() {
-    let app = App::start(Setup { rows: 50, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 50,
+        ..Setup::default()
+    })
+    .await;
     app.reset_calls().await;
-    let whole = app.get(&ALL_BANKS.replace("&partial=true", "&partial=false")).await;
+    let whole = app
+        .get(&ALL_BANKS.replace("&partial=true", "&partial=false"))
+        .await;
     let calls = app.transaction_calls().await;
     let file = app.get(ALL_BANKS).await;
     assert_eq!(left_out(&file), Vec::<String>::new());
     assert_eq!(file.text, format!("{}{{\"leftOut\":[]}}\n", whole.text));
-    assert_eq!(app.transaction_calls().await, 2 * calls + 2, "the first page of each is read twice");
+    assert_eq!(
+        app.transaction_calls().await,
+        2 * calls + 2,
+        "the first page of each is read twice"
+    );
     // A user without connections.
-    let nobody = app.add_person("nobody@example.com", Plan::Developer, &[]).await;
-    assert_eq!(app.get_as(&nobody.key, ALL_BANKS).await.text, "{\"leftOut\":[]}\n");
+    let nobody = app
+        .add_person("nobody@example.com", Plan::Developer, &[])
+        .await;
+    assert_eq!(
+        app.get_as(&nobody.key, ALL_BANKS).await.text,
+        "{\"leftOut\":[]}\n"
+    );
     for method in [Method::GET, Method::HEAD] {
-        let wrong = app.method_as(method, &app.olivia.key, &ALL_BANKS.replace("=true", "=1")).await;
+        let wrong = app
+            .method_as(method, &app.olivia.key, &ALL_BANKS.replace("=true", "=1"))
+            .await;
         assert_eq!(wrong.status, 400);
     }
     app.reset_calls().await;
-    assert_eq!(app.method_as(Method::HEAD, &app.olivia.key, ALL_BANKS).await.status, 200);
+    assert_eq!(
+        app.method_as(Method::HEAD, &app.olivia.key, ALL_BANKS)
+            .await
+            .status,
+        200
+    );
     assert_eq!(app.transaction_calls().await, 0);
 }
 
 #[tokio::test]
 async fn file_that_could_have_nothing_is_an_error() {
-    let app = App::start(Setup { rows: 50, ..Setup::default() }).await;
-    let [one, other] = app.olivia.connections.as_slice() else { panic!("two connections") };
+    let app = App::start(Setup {
+        rows: 50,
+        ..Setup::default()
+    })
+    .await;
+    let [one, other] = app.olivia.connections.as_slice() else {
+        panic!("two connections")
+    };
     app.set_consent(one, "revoked").await;
     // The only connection that is requested.
-    for query in [format!("connectionId={}", one.id), format!("accountId={}", app.accounts_of(one).await[0].id)] {
+    for query in [
+        format!("connectionId={}", one.id),
+        format!("accountId={}", app.accounts_of(one).await[0].id),
+    ] {
         let answer = app.get(&format!("{ALL_BANKS}&{query}")).await;
         answer.error(503);
         assert_eq!(answer.header("bellbird-error"), Some("reconnect_required"));
         let details = answer.json()["error"]["details"].clone();
-        assert!(details.to_string().contains(&format!("connectionId: {}", one.id)), "{details}");
+        assert!(
+            details
+                .to_string()
+                .contains(&format!("connectionId: {}", one.id)),
+            "{details}"
+        );
     }
     app.set_consent(other, "revoked").await;
     let answer = app.get(ALL_BANKS).await;
@@ -148,16 +256,23 @@ async fn file_that_could_have_nothing_is_an_error() {
     assert_eq!(answer.header("retry-after"), None);
     // One that may pass counts first.
     app.set_consent(other, "active").await;
-    app.fault(json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"})).await;
+    app.fault(json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"}))
+        .await;
     let answer = app.get(ALL_BANKS).await;
     answer.error(503);
-    assert_eq!(answer.header("bellbird-error"), Some("provider_unavailable"));
+    assert_eq!(
+        answer.header("bellbird-error"),
+        Some("provider_unavailable")
+    );
     assert!(answer.header("retry-after").is_some() && answer.header("bellbird-left-out").is_none());
 }
 
 #[tokio::test]
 async fn used_up_budget_fails_the_whole_file() {
-    let mut setup = Setup { rows: 50, ..Setup::default() };
+    let mut setup = Setup {
+        rows: 50,
+        ..Setup::default()
+    };
     setup.settings.access.provider_calls_per_minute = 1;
     let app = App::start(setup).await;
     let answer = app.get(ALL_BANKS).await;
@@ -167,7 +282,11 @@ async fn used_up_budget_fails_the_whole_file() {
 
 #[tokio::test]
 async fn connection_that_breaks_later_breaks_the_file_off() {
-    let app = App::start(Setup { rows: 30_000, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 30_000,
+        ..Setup::default()
+    })
+    .await;
     let mut download = Download::start(&app, &app.olivia.key, ALL_BANKS).await;
     download.begin().await;
     for connection in &app.olivia.connections {

@@ -1,5 +1,5 @@
-//! Limits, cursors and cached responses are those of all instances together, and while Valkey is away nothing but the
-//! exactness of limits is lost.
+//! Limits, cursors and cached responses are those of all instances together, and while Valkey is
+//! away nothing but the exactness of limits is lost.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 use crate::support::database::execute;
 use crate::support::harness::{Database, eventually, simulated_providers};
 use crate::support::known_rows::control;
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, new_deployment_with_rows, text};
+use crate::support::process::{
+    ANY_PORTS, RunningCommand, Workdir, get, new_deployment_with_rows, text,
+};
 use crate::support::servers::Valkey;
 
 const INSTANCES: usize = 3;
@@ -41,30 +43,61 @@ impl Deployment {
     }
 
     async fn start_with(rows: u32, settings: &[(&str, &str)]) -> Self {
-        let (mut workdir, sandbox, database) = new_deployment_with_rows(Database::Postgres, rows).await;
-        settings.iter().for_each(|(name, value)| workdir.set(name, value));
+        let (mut workdir, sandbox, database) =
+            new_deployment_with_rows(Database::Postgres, rows).await;
+        settings
+            .iter()
+            .for_each(|(name, value)| workdir.set(name, value));
         let valkey = Valkey::start();
         workdir.set("BELLBIRD_REDIS__URL", &valkey.url);
         workdir.json("user add --email me@example.com --plan professional");
-        let key = text(&workdir.json("key create --user me@example.com --name test"), "key").to_owned();
+        let key = text(
+            &workdir.json("key create --user me@example.com --name test"),
+            "key",
+        )
+        .to_owned();
         for provider in simulated_providers() {
             let sandbox = sandbox.json();
             let credentials = sandbox["credentials"].as_array().unwrap().iter();
-            for credentials in credentials.filter(|credentials| credentials["provider"] == provider).take(1) {
+            for credentials in credentials
+                .filter(|credentials| credentials["provider"] == provider)
+                .take(1)
+            {
                 let line = "connection import --user me@example.com --credentials - --json";
-                assert!(workdir.run_with_input(line, &credentials.to_string()).status.success());
+                assert!(
+                    workdir
+                        .run_with_input(line, &credentials.to_string())
+                        .status
+                        .success()
+                );
             }
         }
-        let services = (0..INSTANCES).map(|number| serve(&workdir, number)).collect();
-        Self { workdir, sandbox, database, valkey, services, key, client: reqwest::Client::new() }
+        let services = (0..INSTANCES)
+            .map(|number| serve(&workdir, number))
+            .collect();
+        Self {
+            workdir,
+            sandbox,
+            database,
+            valkey,
+            services,
+            key,
+            client: reqwest::Client::new(),
+        }
     }
 
     fn url(&self, instance: usize, path: &str) -> String {
-        format!("{}{path}", text(&self.services[instance % INSTANCES].json(), "apiUrl"))
+        format!(
+            "{}{path}",
+            text(&self.services[instance % INSTANCES].json(), "apiUrl")
+        )
     }
 
     async fn status(&self, instance: usize, path: &str) -> u16 {
-        let request = self.client.get(self.url(instance, path)).bearer_auth(&self.key);
+        let request = self
+            .client
+            .get(self.url(instance, path))
+            .bearer_auth(&self.key);
         request.send().await.unwrap().status().as_u16()
     }
 
@@ -74,9 +107,19 @@ impl Deployment {
 
     /// The response of an instance, and its header `X-Cache`.
     async fn json_of(&self, instance: usize, path: &str) -> (Value, String) {
-        let response = self.client.get(self.url(instance, path)).bearer_auth(&self.key).send().await.unwrap();
+        let response = self
+            .client
+            .get(self.url(instance, path))
+            .bearer_auth(&self.key)
+            .send()
+            .await
+            .unwrap();
         assert_eq!(response.status(), 200, "{path}");
-        let cache = response.headers().get("x-cache").map_or("", |cache| cache.to_str().unwrap()).to_owned();
+        let cache = response
+            .headers()
+            .get("x-cache")
+            .map_or("", |cache| cache.to_str().unwrap())
+            .to_owned();
         (response.json().await.unwrap(), cache)
     }
 
@@ -84,7 +127,9 @@ impl Deployment {
     async fn list(&self, path: &str, provider: &str) -> String {
         let connections = self.json("/v1/connections").await;
         let mut connections = connections["data"].as_array().unwrap().iter();
-        let connection = connections.find(|connection| connection["provider"] == provider).unwrap();
+        let connection = connections
+            .find(|connection| connection["provider"] == provider)
+            .unwrap();
         format!("{path}?connectionId={}", text(connection, "id"))
     }
 
@@ -105,12 +150,24 @@ impl Deployment {
 
     async fn calls(&self, provider: &str) -> u64 {
         let calls = control(&self.sandbox, provider, Method::GET, "calls", Value::Null).await;
-        control(&self.sandbox, provider, Method::DELETE, "calls", Value::Null).await;
-        calls["calls"].as_array().unwrap().iter().map(|call| call["count"].as_u64().unwrap()).sum()
+        control(
+            &self.sandbox,
+            provider,
+            Method::DELETE,
+            "calls",
+            Value::Null,
+        )
+        .await;
+        calls["calls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|call| call["count"].as_u64().unwrap())
+            .sum()
     }
 
-    /// Reads a list in other windows, each from the next instance, until one is refused, as it is by all then. Returns
-    /// how many calls of the provider that took.
+    /// Reads a list in other windows, each from the next instance, until one is refused, as it is
+    /// by all then. Returns how many calls of the provider that took.
     async fn calls_until_refused(&self, list: &str, provider: &str) -> u64 {
         const WINDOWS: usize = 250;
         self.calls(provider).await;
@@ -126,7 +183,11 @@ impl Deployment {
         let calls = self.calls(provider).await;
         for instance in 0..INSTANCES {
             let limit = WINDOWS + 1;
-            assert_eq!(self.status(instance, &format!("{list}&limit={limit}&offset={instance}")).await, 429);
+            assert_eq!(
+                self.status(instance, &format!("{list}&limit={limit}&offset={instance}"))
+                    .await,
+                429
+            );
         }
         calls
     }
@@ -135,7 +196,11 @@ impl Deployment {
     async fn dump(&self) -> String {
         let client = redis::Client::open(self.valkey.url.as_str()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
+        let keys: Vec<Vec<u8>> = redis::cmd("KEYS")
+            .arg("*")
+            .query_async(&mut connection)
+            .await
+            .unwrap();
         let mut all = String::new();
         for key in keys {
             all += &String::from_utf8_lossy(&key);
@@ -144,7 +209,13 @@ impl Deployment {
                 all += &String::from_utf8_lossy(&value);
             } else {
                 let mut read = redis::cmd("ZRANGE");
-                let members: Vec<String> = read.arg(&key).arg(0).arg(-1).query_async(&mut connection).await.unwrap();
+                let members: Vec<String> = read
+                    .arg(&key)
+                    .arg(0)
+                    .arg(-1)
+                    .query_async(&mut connection)
+                    .await
+                    .unwrap();
                 all += &members.concat();
             }
             all.push('\n');
@@ -153,8 +224,11 @@ impl Deployment {
     }
 
     fn logs(&self) -> Vec<String> {
-        let path = |number: usize| -> PathBuf { self.workdir.folder.path().join(format!("log-{number}")) };
-        (0..INSTANCES).map(|number| std::fs::read_to_string(path(number)).unwrap()).collect()
+        let path =
+            |number: usize| -> PathBuf { self.workdir.folder.path().join(format!("log-{number}")) };
+        (0..INSTANCES)
+            .map(|number| std::fs::read_to_string(path(number)).unwrap())
+            .collect()
     }
 
     /// Sends requests to the instances in turn, and counts those that each status got.
@@ -189,9 +263,15 @@ async fn limit_is_exact_over_all_instances() {
     assert_eq!(allowed + refused, 10_000);
     // A full bucket of 60, and one call a second from then on.
     let refilled = usize::try_from(began.elapsed().as_secs()).unwrap();
-    assert!((60..=60 + refilled + 1).contains(&allowed), "{allowed} after {refilled} s");
+    assert!(
+        (60..=60 + refilled + 1).contains(&allowed),
+        "{allowed} after {refilled} s"
+    );
     // A revoked key is rejected by all of them at once.
-    let id = deployment.workdir.json("key list --user me@example.com")[0]["id"].as_str().unwrap().to_owned();
+    let id = deployment.workdir.json("key list --user me@example.com")[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     deployment.workdir.json(&format!("key revoke {id}"));
     for instance in 0..INSTANCES {
         assert_eq!(deployment.status(instance, "/v1/connections").await, 401);
@@ -208,9 +288,24 @@ async fn live_requests_of_a_key_are_counted_over_all_instances() {
     // Equal requests to one instance are one flight, but each holds a permit.
     let calls = (0..9).map(|number| deployment.status(number, &path));
     let statuses = futures_util::future::join_all(calls).await;
-    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 4, "{statuses:?}");
-    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 5, "{statuses:?}");
-    control(&deployment.sandbox, "akahu", Method::DELETE, "faults", Value::Null).await;
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 200).count(),
+        4,
+        "{statuses:?}"
+    );
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 429).count(),
+        5,
+        "{statuses:?}"
+    );
+    control(
+        &deployment.sandbox,
+        "akahu",
+        Method::DELETE,
+        "faults",
+        Value::Null,
+    )
+    .await;
     // Given back at the end of each response.
     eventually(async || deployment.status(1, &path).await == 200).await;
     deployment.stop();
@@ -226,7 +321,14 @@ async fn reads_go_on_without_valkey() {
     let (allowed, _) = deployment.send(600, "/v1/connections").await;
     assert!((30..=3 * 60).contains(&allowed), "{allowed}");
     let warned = |log: &str| log.matches("shared store unavailable").count();
-    assert_eq!(deployment.logs().iter().map(|log| warned(log)).collect::<Vec<_>>(), [1; INSTANCES]);
+    assert_eq!(
+        deployment
+            .logs()
+            .iter()
+            .map(|log| warned(log))
+            .collect::<Vec<_>>(),
+        [1; INSTANCES]
+    );
     deployment.valkey.start_again();
     let recovered = |log: &str| log.contains("shared store available again");
     let until = Instant::now() + Duration::from_secs(60);
@@ -240,21 +342,32 @@ async fn reads_go_on_without_valkey() {
     deployment.stop();
 }
 
-/// SnapTrade limits the calls of an app: a user alone may begin requests up to 75 of 250 calls a minute, and end them
-/// up to 88, at all instances together.
+/// SnapTrade limits the calls of an app: a user alone may begin requests up to 75 of 250 calls a
+/// minute, and end them up to 88, at all instances together.
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_to_a_provider_are_shared_over_all_instances() {
-    let unlimited = [("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0"), ("BELLBIRD_READS__DEADLINE_SECONDS", "5")];
+    let unlimited = [
+        ("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0"),
+        ("BELLBIRD_READS__DEADLINE_SECONDS", "5"),
+    ];
     let deployment = Deployment::start_with(50, &unlimited).await;
     let list = deployment.list("/v1/trades", "snaptrade").await;
-    control(&deployment.sandbox, "snaptrade", Method::POST, "limits", json!({"perMinute": 250})).await;
+    control(
+        &deployment.sandbox,
+        "snaptrade",
+        Method::POST,
+        "limits",
+        json!({"perMinute": 250}),
+    )
+    .await;
     let calls = deployment.calls_until_refused(&list, "snaptrade").await;
     assert!((60..=88).contains(&calls), "{calls}");
     assert!(deployment.dump().await.contains("}:calls"));
     deployment.stop();
 }
 
-/// A user's requests have one budget of calls to a provider, and as much on credit, at all instances together.
+/// A user's requests have one budget of calls to a provider, and as much on credit, at all
+/// instances together.
 #[tokio::test(flavor = "multi_thread")]
 async fn budget_of_a_user_is_that_of_all_instances() {
     let settings = [
@@ -279,8 +392,11 @@ async fn walk_goes_on_at_any_instance() {
         ("BELLBIRD_CACHE__TRADES_SECONDS", "0"),
     ];
     let mut deployment = Deployment::start_with(5_000, &unlimited).await;
-    for (path, provider) in [("/v1/transactions", "fiskil"), ("/v1/transactions", "akahu"), ("/v1/trades", "snaptrade")]
-    {
+    for (path, provider) in [
+        ("/v1/transactions", "fiskil"),
+        ("/v1/transactions", "akahu"),
+        ("/v1/trades", "snaptrade"),
+    ] {
         let list = format!("{}&from=2000-01-01", deployment.list(path, provider).await);
         deployment.calls(provider).await;
         let alone = deployment.walk(1, &list).await;
@@ -288,25 +404,47 @@ async fn walk_goes_on_at_any_instance() {
         assert!(alone.len() > 5 * LIMIT, "{provider}: {} rows", alone.len());
         let alternating = deployment.walk(INSTANCES, &list).await;
         let calls = deployment.calls(provider).await;
-        assert!(alone == alternating, "{provider}: {} and {} rows", alone.len(), alternating.len());
-        println!("{provider}: {} rows, {calls_alone} and {calls} calls", alone.len());
-        assert!(calls <= calls_alone + calls_alone / 10, "{provider}: {calls} calls, {calls_alone} alone");
+        assert!(
+            alone == alternating,
+            "{provider}: {} and {} rows",
+            alone.len(),
+            alternating.len()
+        );
+        println!(
+            "{provider}: {} rows, {calls_alone} and {calls} calls",
+            alone.len()
+        );
+        assert!(
+            calls <= calls_alone + calls_alone / 10,
+            "{provider}: {calls} calls, {calls_alone} alone"
+        );
     }
     // Without the server, each instance finds its own way. No row is lost, and none is there twice.
-    let list = format!("{}&from=2000-01-01", deployment.list("/v1/transactions", "akahu").await);
-    let first = deployment.json(&format!("{list}&limit={LIMIT}&offset=0")).await;
+    let list = format!(
+        "{}&from=2000-01-01",
+        deployment.list("/v1/transactions", "akahu").await
+    );
+    let first = deployment
+        .json(&format!("{list}&limit={LIMIT}&offset=0"))
+        .await;
     deployment.valkey.stop();
     let rows = deployment.walk(INSTANCES, &list).await;
     assert_eq!(rows[..LIMIT], first["data"].as_array().unwrap()[..]);
     deployment.stop();
 }
 
-/// What an instance has cached is there for the others, and says nothing to who reads it in the server.
+/// What an instance has cached is there for the others, and says nothing to who reads it in the
+/// server.
 #[tokio::test(flavor = "multi_thread")]
 async fn cached_responses_are_those_of_all_instances() {
     let deployment = Deployment::start_with(50, &[("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "0")]).await;
     let accounts = deployment.json("/v1/accounts").await;
-    let ids: Vec<&str> = accounts["data"].as_array().unwrap().iter().map(|account| text(account, "id")).collect();
+    let ids: Vec<&str> = accounts["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|account| text(account, "id"))
+        .collect();
     let balances = format!("/v1/balances?accountIds={}", ids.join(","));
     let trades = deployment.list("/v1/trades", "snaptrade").await;
     let holdings = deployment.list("/v1/holdings", "snaptrade").await;
@@ -317,14 +455,28 @@ async fn cached_responses_are_those_of_all_instances() {
         assert_eq!(cache, "MISS", "{path}");
         for instance in 0..INSTANCES {
             let (cached, cache) = deployment.json_of(instance, path).await;
-            assert_eq!((cached == read, cache.as_str()), (true, "HIT"), "{path} of {instance}");
+            assert_eq!(
+                (cached == read, cache.as_str()),
+                (true, "HIT"),
+                "{path} of {instance}"
+            );
         }
         shown.push(read);
     }
 
     let dump = deployment.dump().await;
-    for kind in ["transaction-cursors", "trade-cursors", "balances", "holdings", "trades", "permits"] {
-        assert!(kind == "permits" || dump.contains(&format!("}}:{kind}")), "{kind}");
+    for kind in [
+        "transaction-cursors",
+        "trade-cursors",
+        "balances",
+        "holdings",
+        "trades",
+        "permits",
+    ] {
+        assert!(
+            kind == "permits" || dump.contains(&format!("}}:{kind}")),
+            "{kind}"
+        );
     }
     let mut secrets = vec![deployment.key.clone()];
     secrets.extend(ids.iter().map(|id| (*id).to_owned()));
@@ -336,11 +488,25 @@ async fn cached_responses_are_those_of_all_instances() {
     }
 
     // Another key of the same user gets nothing of it, and what was removed is rejected everywhere.
-    let key = text(&deployment.workdir.json("key create --user me@example.com --name other"), "key").to_owned();
-    let response = deployment.client.get(deployment.url(1, &balances)).bearer_auth(&key).send().await.unwrap();
+    let key = text(
+        &deployment
+            .workdir
+            .json("key create --user me@example.com --name other"),
+        "key",
+    )
+    .to_owned();
+    let response = deployment
+        .client
+        .get(deployment.url(1, &balances))
+        .bearer_auth(&key)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(response.headers()["x-cache"], "MISS");
     let connection = text(&accounts["data"][0], "connectionId");
-    deployment.workdir.json(&format!("connection remove {connection} --yes"));
+    deployment
+        .workdir
+        .json(&format!("connection remove {connection} --yes"));
     for instance in 0..INSTANCES {
         assert_eq!(deployment.status(instance, &balances).await, 404);
     }
@@ -350,23 +516,37 @@ async fn cached_responses_are_those_of_all_instances() {
 /// The schema becomes that of a newer version while programs of this one run, start and stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn instances_are_replaced_one_after_another_on_a_newer_schema() {
-    let mut deployment = Deployment::start_with(50, &[("BELLBIRD_LIMITS__METADATA_PER_MINUTE", "0")]).await;
+    let mut deployment =
+        Deployment::start_with(50, &[("BELLBIRD_LIMITS__METADATA_PER_MINUTE", "0")]).await;
     let api = |service: &RunningCommand| text(&service.json(), "apiUrl").to_owned();
-    let urls: Arc<Mutex<Vec<String>>> = Arc::new(Mutex::new(deployment.services.iter().map(api).collect()));
+    let urls: Arc<Mutex<Vec<String>>> =
+        Arc::new(Mutex::new(deployment.services.iter().map(api).collect()));
     let stop = CancellationToken::new();
-    let reads = tokio::spawn(read_as_a_balancer(Arc::clone(&urls), deployment.key.clone(), stop.clone()));
+    let reads = tokio::spawn(read_as_a_balancer(
+        Arc::clone(&urls),
+        deployment.key.clone(),
+        stop.clone(),
+    ));
     let newer = "ALTER TABLE users ADD COLUMN nickname TEXT; INSERT INTO schema_migrations
         (version, name, sha256, oldest_compatible, applied_at) VALUES (2, '0002_newer', '', 1, 0)";
     execute(&deployment.database, newer, "").await;
     for number in 0..2 * INSTANCES {
         let number = number % INSTANCES;
-        let replaced = std::mem::replace(&mut deployment.services[number], serve(&deployment.workdir, number));
+        let replaced = std::mem::replace(
+            &mut deployment.services[number],
+            serve(&deployment.workdir, number),
+        );
         urls.lock().unwrap()[number] = api(&deployment.services[number]);
         assert_eq!(replaced.stop("-TERM").0, Some(0));
-        let ready = format!("{}/ready", text(&deployment.services[number].json(), "opsUrl"));
+        let ready = format!(
+            "{}/ready",
+            text(&deployment.services[number].json(), "opsUrl")
+        );
         assert_eq!(get(&ready, None).await.0, 200);
     }
-    deployment.workdir.json("key create --user me@example.com --name newer");
+    deployment
+        .workdir
+        .json("key create --user me@example.com --name newer");
     stop.cancel();
     let read = reads.await.unwrap();
     assert!(read > 100, "{read}");
@@ -374,20 +554,39 @@ async fn instances_are_replaced_one_after_another_on_a_newer_schema() {
     deployment.stop();
 }
 
-/// Reads until it stops, each time from the next instance, or the one behind it if that does not listen any more.
-/// Returns how often.
-async fn read_as_a_balancer(urls: Arc<Mutex<Vec<String>>>, key: String, stop: CancellationToken) -> usize {
+/// Reads until it stops, each time from the next instance, or the one behind it if that does not
+/// listen any more. Returns how often.
+async fn read_as_a_balancer(
+    urls: Arc<Mutex<Vec<String>>>,
+    key: String,
+    stop: CancellationToken,
+) -> usize {
     let client = reqwest::Client::new();
     let (mut read, mut turn) = (0, 0);
     while !stop.is_cancelled() {
         turn += 1;
         let url = urls.lock().unwrap()[turn % INSTANCES].clone();
-        let Ok(response) = client.get(format!("{url}/v1/connections")).bearer_auth(&key).send().await else {
-            assert_ne!(urls.lock().unwrap()[turn % INSTANCES], url, "an instance that nobody stops");
+        let Ok(response) = client
+            .get(format!("{url}/v1/connections"))
+            .bearer_auth(&key)
+            .send()
+            .await
+        else {
+            assert_ne!(
+                urls.lock().unwrap()[turn % INSTANCES],
+                url,
+                "an instance that nobody stops"
+            );
             continue;
         };
         assert_eq!(response.status(), 200);
-        assert_eq!(response.json::<Value>().await.unwrap()["data"].as_array().unwrap().len(), 3);
+        assert_eq!(
+            response.json::<Value>().await.unwrap()["data"]
+                .as_array()
+                .unwrap()
+                .len(),
+            3
+        );
         read += 1;
     }
     read

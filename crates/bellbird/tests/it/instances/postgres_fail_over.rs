@@ -19,9 +19,18 @@ async fn service_follows_a_standby_that_takes_over() {
     workdir.set("BELLBIRD_DATABASE__URL", &primary);
     workdir.json("migrate");
     workdir.json("user add --email me@example.com");
-    let key = text(&workdir.json("key create --user me@example.com --name test"), "key").to_owned();
+    let key = text(
+        &workdir.json("key create --user me@example.com --name test"),
+        "key",
+    )
+    .to_owned();
     let import = "connection import --user me@example.com --credentials - --json";
-    assert!(workdir.run_with_input(import, &sandbox.json()["credentials"][0].to_string()).status.success());
+    assert!(
+        workdir
+            .run_with_input(import, &sandbox.json()["credentials"][0].to_string())
+            .status
+            .success()
+    );
     let standby = server.script("standby");
 
     let hosts = format!("127.0.0.1:{},127.0.0.1:{}", port(&primary), port(&standby));
@@ -29,12 +38,16 @@ async fn service_follows_a_standby_that_takes_over() {
     workdir.set("BELLBIRD_DATABASE__URL", &both);
     workdir.set("BELLBIRD_LIMITS__METADATA_PER_MINUTE", "0");
     let log = workdir.folder.path().join("log");
-    let service = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
+    let service =
+        RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
     let connections = format!("{}/v1/connections", text(&service.json(), "apiUrl"));
     let ready = format!("{}/ready", text(&service.json(), "opsUrl"));
     let (status, before) = get(&connections, Some(&key)).await;
     assert_eq!(status, 200);
-    assert_eq!(query(&primary, "SELECT count(*) FROM instances").await, [["1"]]);
+    assert_eq!(
+        query(&primary, "SELECT count(*) FROM instances").await,
+        [["1"]]
+    );
     eventually(async || query(&standby, "SELECT count(*) FROM instances").await == [["1"]]).await;
 
     server.script("fail-over");
@@ -50,7 +63,10 @@ async fn service_follows_a_standby_that_takes_over() {
     let synced = workdir.json("connection sync --all");
     assert!(synced[0]["newCount"].as_u64() > Some(0), "{synced}");
     eventually(async || get(&ready, None).await.0 == 200).await;
-    assert_eq!(query(&standby, "SELECT count(*) FROM api_keys").await, [["2"]]);
+    assert_eq!(
+        query(&standby, "SELECT count(*) FROM api_keys").await,
+        [["2"]]
+    );
     assert_eq!(service.stop("-TERM").0, Some(0));
     sandbox.stop("-TERM");
 }

@@ -1,4 +1,5 @@
-//! The network loses the packets of one instance for ten seconds, and nobody says so: its connections stay open.
+//! The network loses the packets of one instance for ten seconds, and nobody says so: its
+//! connections stay open.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -28,36 +29,61 @@ async fn silence_of_the_network_costs_one_instance_ten_seconds() {
     let (postgres, valkey) = (Postgres::start_in(&network), Valkey::start_in(&network));
     let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
     let connect_by = |workdir: &mut Workdir, link: usize| {
-        workdir.set("BELLBIRD_DATABASE__URL", &postgres.url_at(network.address(link)));
+        workdir.set(
+            "BELLBIRD_DATABASE__URL",
+            &postgres.url_at(network.address(link)),
+        );
         workdir.set("BELLBIRD_REDIS__URL", &valkey.url_at(network.address(link)));
     };
     connect_by(&mut workdir, 0);
     workdir.set("BELLBIRD_LIMITS__METADATA_PER_MINUTE", "0");
     workdir.json("migrate");
     workdir.json("user add --email me@example.com --plan professional");
-    let new_key = |name: &str| workdir.json(&format!("key create --user me@example.com --name {name}"));
+    let new_key =
+        |name: &str| workdir.json(&format!("key create --user me@example.com --name {name}"));
     let (kept, revoked) = (new_key("kept"), new_key("revoked"));
     let import = "connection import --user me@example.com --credentials - --json";
-    assert!(workdir.run_with_input(import, &sandbox.json()["credentials"][0].to_string()).status.success());
+    assert!(
+        workdir
+            .run_with_input(import, &sandbox.json()["credentials"][0].to_string())
+            .status
+            .success()
+    );
     let mut services = Vec::new();
     for number in 0..INSTANCES {
         connect_by(&mut workdir, number);
         let log = workdir.folder.path().join(format!("log-{number}"));
-        services.push(RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log));
+        services.push(RunningCommand::start_with_log(
+            &workdir,
+            &format!("serve --json {ANY_PORTS}"),
+            &log,
+        ));
     }
     connect_by(&mut workdir, 0);
-    let urls: Vec<String> =
-        services.iter().map(|service| format!("{}/v1/connections", text(&service.json(), "apiUrl"))).collect();
+    let urls: Vec<String> = services
+        .iter()
+        .map(|service| format!("{}/v1/connections", text(&service.json(), "apiUrl")))
+        .collect();
     let (_, before) = get(&urls[0], Some(text(&kept, "key"))).await;
     let stop = CancellationToken::new();
-    let all = Arc::new(Mutex::new(Vec::from_iter((0..INSTANCES).map(|_| Reads::default()))));
+    let all = Arc::new(Mutex::new(Vec::from_iter(
+        (0..INSTANCES).map(|_| Reads::default()),
+    )));
     let mut readers = Vec::new();
     for (number, url) in urls.iter().enumerate() {
-        let (url, key, stop, all, before) =
-            (url.clone(), text(&kept, "key").to_owned(), stop.clone(), Arc::clone(&all), before.clone());
+        let (url, key, stop, all, before) = (
+            url.clone(),
+            text(&kept, "key").to_owned(),
+            stop.clone(),
+            Arc::clone(&all),
+            before.clone(),
+        );
         readers.push(tokio::spawn(async move {
             while !stop.is_cancelled() {
-                read(&url, &key, &before, |change| change(&mut all.lock().unwrap()[number])).await;
+                read(&url, &key, &before, |change| {
+                    change(&mut all.lock().unwrap()[number])
+                })
+                .await;
             }
         }));
     }
@@ -81,9 +107,22 @@ async fn silence_of_the_network_costs_one_instance_ten_seconds() {
     for reader in readers {
         reader.await.unwrap();
     }
-    for (number, Reads { right, unavailable, slowest }) in all.lock().unwrap().iter().enumerate() {
-        println!("instance {number}: {right} right, {unavailable} times 503, the slowest took {slowest:?}");
-        assert!(number == link || *unavailable == 0, "an instance that reaches everything");
+    for (
+        number,
+        Reads {
+            right,
+            unavailable,
+            slowest,
+        },
+    ) in all.lock().unwrap().iter().enumerate()
+    {
+        println!(
+            "instance {number}: {right} right, {unavailable} times 503, the slowest took {slowest:?}"
+        );
+        assert!(
+            number == link || *unavailable == 0,
+            "an instance that reaches everything"
+        );
     }
     for service in services {
         assert_eq!(service.stop("-TERM").0, Some(0));
@@ -94,8 +133,16 @@ async fn silence_of_the_network_costs_one_instance_ten_seconds() {
 /// A read, which is right, or 503 with the time of the next try.
 async fn read(url: &str, key: &str, expected: &Value, change: impl Fn(&dyn Fn(&mut Reads))) {
     let began = Instant::now();
-    let response = reqwest::Client::new().get(url).bearer_auth(key).send().await.unwrap();
-    let (status, retry_after) = (response.status().as_u16(), response.headers().contains_key("retry-after"));
+    let response = reqwest::Client::new()
+        .get(url)
+        .bearer_auth(key)
+        .send()
+        .await
+        .unwrap();
+    let (status, retry_after) = (
+        response.status().as_u16(),
+        response.headers().contains_key("retry-after"),
+    );
     let body: Value = response.json().await.unwrap();
     let took = began.elapsed();
     match status {

@@ -19,16 +19,43 @@ async fn metrics(service: &RunningCommand) -> String {
 async fn each_instance_does_what_its_roles_say() {
     let (workdir, sandbox, database) = new_deployment(Database::Postgres).await;
     workdir.json("user add --email me@example.com");
-    let key = text(&workdir.json("key create --user me@example.com --name test"), "key").to_owned();
+    let key = text(
+        &workdir.json("key create --user me@example.com --name test"),
+        "key",
+    )
+    .to_owned();
     let credentials = sandbox.json()["credentials"][0].to_string();
     let import = "connection import --user me@example.com --credentials - --json";
-    assert!(workdir.run_with_input(import, &credentials).status.success());
-    execute(&database, "UPDATE jobs SET run_at = 0 WHERE kind = 'sync'", "").await;
+    assert!(
+        workdir
+            .run_with_input(import, &credentials)
+            .status
+            .success()
+    );
+    execute(
+        &database,
+        "UPDATE jobs SET run_at = 0 WHERE kind = 'sync'",
+        "",
+    )
+    .await;
 
     let (api, console) = (start(&workdir, "api"), start(&workdir, "console"));
-    let members =
-        |service: &RunningCommand| -> Vec<String> { service.json().as_object().unwrap().keys().cloned().collect() };
-    assert_eq!((members(&api), members(&console)), (owned(&["apiUrl", "opsUrl"]), owned(&["consoleUrl", "opsUrl"])));
+    let members = |service: &RunningCommand| -> Vec<String> {
+        service
+            .json()
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect()
+    };
+    assert_eq!(
+        (members(&api), members(&console)),
+        (
+            owned(&["apiUrl", "opsUrl"]),
+            owned(&["consoleUrl", "opsUrl"])
+        )
+    );
     let connections = format!("{}/v1/connections", text(&api.json(), "apiUrl"));
     assert_eq!(get(&connections, Some(&key)).await.0, 200);
     let sign_in = format!("{}/sign-in", text(&console.json(), "consoleUrl"));
@@ -44,17 +71,48 @@ async fn each_instance_does_what_its_roles_say() {
     assert_eq!(members(&worker), ["opsUrl"]);
     let unsynced = "SELECT COUNT(*) FROM jobs WHERE kind = 'sync' AND run_at = 0";
     eventually(async || query(&database, unsynced).await[0][0] == "0").await;
-    eventually(async || metrics(&worker).await.contains("bellbird_job_runs_total{kind=\"sync\"")).await;
+    eventually(async || {
+        metrics(&worker)
+            .await
+            .contains("bellbird_job_runs_total{kind=\"sync\"")
+    })
+    .await;
     for service in [&api, &console] {
-        assert!(!metrics(service).await.contains("bellbird_job_runs_total"), "only a worker runs jobs");
+        assert!(
+            !metrics(service).await.contains("bellbird_job_runs_total"),
+            "only a worker runs jobs"
+        );
     }
     let status = workdir.json("status");
-    let roles: Vec<&Value> = status["instances"].as_array().unwrap().iter().map(|each| &each["roles"]).collect();
-    assert_eq!(roles, [&serde_json::json!(["api"]), &serde_json::json!(["console"]), &serde_json::json!(["worker"])]);
-    assert!(!status["differences"].to_string().contains("no instance is a worker"), "{status}");
+    let roles: Vec<&Value> = status["instances"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|each| &each["roles"])
+        .collect();
+    assert_eq!(
+        roles,
+        [
+            &serde_json::json!(["api"]),
+            &serde_json::json!(["console"]),
+            &serde_json::json!(["worker"])
+        ]
+    );
+    assert!(
+        !status["differences"]
+            .to_string()
+            .contains("no instance is a worker"),
+        "{status}"
+    );
     // Two workers of one machine are two instances, although neither has an API.
     let second = start(&workdir, "worker");
-    assert_eq!(workdir.json("status")["instances"].as_array().unwrap().len(), 4);
+    assert_eq!(
+        workdir.json("status")["instances"]
+            .as_array()
+            .unwrap()
+            .len(),
+        4
+    );
     for service in [api, console, worker, second] {
         assert_eq!(service.stop("-TERM").0, Some(0));
     }

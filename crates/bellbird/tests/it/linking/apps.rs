@@ -1,7 +1,9 @@
-//! Link sessions of apps: the return to the app, the result for which it asks, and what is kept from both.
+//! Link sessions of apps: the return to the app, the result for which it asks, and what is kept
+//! from both.
 
 use bellbird_connections::{
-    ConnectionsError, CreatedLink, LinkSession, LinkStatus, LinkTarget, NewLinkSession, ReturnOrigin, ReturnUrlError,
+    ConnectionsError, CreatedLink, LinkSession, LinkStatus, LinkTarget, NewLinkSession,
+    ReturnOrigin, ReturnUrlError,
 };
 use bellbird_domain::{ConnectionId, ConnectionStatus, Plan, UserId};
 use bellbird_storage::NewLink;
@@ -9,18 +11,24 @@ use jiff::SignedDuration;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use crate::support::browser::{BrowserPage, answer_elsewhere, browse, open, open_elsewhere, post, start};
+use crate::support::browser::{
+    BrowserPage, answer_elsewhere, browse, open, open_elsewhere, post, start,
+};
 use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
 use crate::support::process::{RunningCommand, new_deployment, text};
 use crate::support::provider_spec::spec;
 
 const RETURN_URL: &str = "https://app.example/linked?tab=banks";
 const STATE: &str = "user 42 & co";
-const APP: NewLinkSession<'_> = NewLinkSession { return_url: Some(RETURN_URL), state: Some(STATE) };
+const APP: NewLinkSession<'_> = NewLinkSession {
+    return_url: Some(RETURN_URL),
+    state: Some(STATE),
+};
 const BACK: &str = "<bdi>app.example</bdi>";
 
 async fn app_with_origin(database: Database) -> App {
-    let mut setup = Setup::with(|settings| settings.return_origins = vec![origin("https://app.example")]);
+    let mut setup =
+        Setup::with(|settings| settings.return_origins = vec![origin("https://app.example")]);
     setup.database = database;
     App::start(setup).await
 }
@@ -32,16 +40,37 @@ pub(super) fn origin(text: &str) -> ReturnOrigin {
 impl App {
     async fn link_session(&self, user: UserId, to: LinkTarget<'_>) -> CreatedLink {
         self.allow_all_providers(user).await;
-        self.connections.links().create_link_session(user, to, APP).await.unwrap()
+        self.connections
+            .links()
+            .create_link_session(user, to, APP)
+            .await
+            .unwrap()
     }
 
     async fn result(&self, link: &CreatedLink) -> LinkSession {
-        self.connections.links().find_link_session(link.id).await.unwrap().expect("a link session")
+        self.connections
+            .links()
+            .find_link_session(link.id)
+            .await
+            .unwrap()
+            .expect("a link session")
     }
 
-    async fn assert_result(&self, link: &CreatedLink, status: LinkStatus, code: Option<&str>) -> Vec<ConnectionId> {
+    async fn assert_result(
+        &self,
+        link: &CreatedLink,
+        status: LinkStatus,
+        code: Option<&str>,
+    ) -> Vec<ConnectionId> {
         let result = self.result(link).await;
-        assert_eq!((result.status, result.reason.as_ref().map(|reason| reason.code)), (status, code), "{result:?}");
+        assert_eq!(
+            (
+                result.status,
+                result.reason.as_ref().map(|reason| reason.code)
+            ),
+            (status, code),
+            "{result:?}"
+        );
         result.connection_ids
     }
 }
@@ -271,12 +300,20 @@ on_both_databases! {
 async fn origin_is_checked_again_before_the_return() {
     let app = app_with_origin(Database::Sqlite).await;
     // As if the settings had allowed it when the link session was created.
-    for (token, provider, return_url) in
-        [("a", "akahu", "https://former.example/"), ("b", "fiskil", "https://app.example//evil.example")]
-    {
+    for (token, provider, return_url) in [
+        ("a", "akahu", "https://former.example/"),
+        ("b", "fiskil", "https://app.example//evil.example"),
+    ] {
         let token = token.repeat(64);
-        let session = Some(NewLinkSession { return_url: Some(return_url), state: None });
-        let expires_at = app.clock.now().saturating_add(SignedDuration::from_mins(30)).unwrap();
+        let session = Some(NewLinkSession {
+            return_url: Some(return_url),
+            state: None,
+        });
+        let expires_at = app
+            .clock
+            .now()
+            .saturating_add(SignedDuration::from_mins(30))
+            .unwrap();
         let new = NewLink {
             user_id: app.ben.user.id,
             token: &token,
@@ -286,12 +323,20 @@ async fn origin_is_checked_again_before_the_return() {
             session,
             console_session: None,
         };
-        app.storage.links().insert(&new, app.clock.now()).await.unwrap();
+        app.storage
+            .links()
+            .insert(&new, app.clock.now())
+            .await
+            .unwrap();
         let url = format!("{}/link/{token}", app.console_url);
         let callback_url = app.answer_consent_page(&url, "accept").await;
         for page in [open(callback_url.as_str()).await, open(&url).await] {
             page.assert_shows(200, "connected");
-            assert!(!page.text.contains("former.example") && !page.text.contains("evil.example"), "{}", page.text);
+            assert!(
+                !page.text.contains("former.example") && !page.text.contains("evil.example"),
+                "{}",
+                page.text
+            );
         }
     }
 }
@@ -302,53 +347,89 @@ async fn link_session_needs_an_allowed_url_a_short_state_and_its_own_connection(
     let (user, links) = (app.ben.user.id, app.connections.links());
     let create = async |return_url: Option<&str>, state: Option<&str>| {
         let session = NewLinkSession { return_url, state };
-        links.create_link_session(user, LinkTarget::UserChoice, session).await
+        links
+            .create_link_session(user, LinkTarget::UserChoice, session)
+            .await
     };
     for (url, reason) in [
         ("https://other.example/", ReturnUrlError::Origin),
-        ("https://app.example@evil.example/", ReturnUrlError::UserName),
+        (
+            "https://app.example@evil.example/",
+            ReturnUrlError::UserName,
+        ),
         ("javascript:alert(1)", ReturnUrlError::Scheme),
     ] {
-        let Err(ConnectionsError::ReturnUrl(error)) = create(Some(url), None).await else { panic!("{url}") };
+        let Err(ConnectionsError::ReturnUrl(error)) = create(Some(url), None).await else {
+            panic!("{url}")
+        };
         assert_eq!(error, reason, "{url}");
     }
     let long = "\u{fc}".repeat(500);
     assert!(create(Some(RETURN_URL), Some(&long)).await.is_ok());
     for state in [format!("{long}x"), "a\nb".to_owned()] {
-        assert!(matches!(create(None, Some(&state)).await, Err(ConnectionsError::InvalidState)), "{state}");
+        assert!(
+            matches!(
+                create(None, Some(&state)).await,
+                Err(ConnectionsError::InvalidState)
+            ),
+            "{state}"
+        );
     }
     let other = LinkTarget::Connection(app.olivia.connections[0].id);
-    assert!(matches!(links.create_link_session(user, other, APP).await, Err(ConnectionsError::NotFound)));
+    assert!(matches!(
+        links.create_link_session(user, other, APP).await,
+        Err(ConnectionsError::NotFound)
+    ));
     // Without a return URL, pages are as for any link, and there is a result all the same.
     let link = create(None, None).await.unwrap();
     let page = open(link.url.expose_secret()).await;
     assert!(!page.text.contains("Back to"), "{}", page.text);
     app.assert_result(&link, LinkStatus::Open, None).await;
     // A link has none.
-    let plain = links.create_link(user, LinkTarget::UserChoice).await.unwrap();
+    let plain = links
+        .create_link(user, LinkTarget::UserChoice)
+        .await
+        .unwrap();
     assert_eq!(links.find_link_session(plain.id).await.unwrap(), None);
 }
 
-/// The whole flow in processes: what a link session has of secrets is in no log and in no URL that the app sees.
+/// The whole flow in processes: what a link session has of secrets is in no log and in no URL that
+/// the app sees.
 #[tokio::test]
 async fn secrets_of_a_link_session_reach_neither_app_nor_log() {
     let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
     workdir.set("BELLBIRD_LOG__LEVEL", "trace");
     workdir.set("BELLBIRD_ADMIN__RETURN_ORIGINS", "https://app.example");
-    let console = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let console = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
     workdir.set("BELLBIRD_CONSOLE__LISTEN", &console);
     workdir.json("user add --email ben@example.com");
     let wrong = "connection link --user ben@example.com --return-url https://evil.example/";
-    assert_eq!(workdir.error(wrong, 1), "error: the return URL is not of an origin in admin.return_origins");
+    assert_eq!(
+        workdir.error(wrong, 1),
+        "error: the return URL is not of an origin in admin.return_origins"
+    );
     let nobody = "connection link-status 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f";
-    assert!(workdir.error(nobody, 1).contains("there is no link session 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f"));
+    assert!(
+        workdir
+            .error(nobody, 1)
+            .contains("there is no link session 0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f")
+    );
 
     let log = workdir.path().join("log");
     let line = "serve --json --api-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
     let service = RunningCommand::start_with_log(&workdir, line, &log);
     let mut secrets = vec!["state-of-the-app".to_owned()];
     let mut seen_by_app = Vec::new();
-    for (provider, answer) in [("akahu", "deny"), ("akahu", "accept"), ("fiskil", "accept"), ("snaptrade", "accept")] {
+    for (provider, answer) in [
+        ("akahu", "deny"),
+        ("akahu", "accept"),
+        ("fiskil", "accept"),
+        ("snaptrade", "accept"),
+    ] {
         let line = format!(
             "connection link --user ben@example.com --provider {provider} --return-url {RETURN_URL} --state \
              state-of-the-app"
@@ -358,21 +439,50 @@ async fn secrets_of_a_link_session_reach_neither_app_nor_log() {
         secrets.push(url.rsplit('/').next().unwrap().to_owned());
         let started = start(url).await;
         for cookie in started.headers.get_all("set-cookie") {
-            let (_, value) = cookie.to_str().unwrap().split(';').next().unwrap().split_once('=').unwrap();
+            let (_, value) = cookie
+                .to_str()
+                .unwrap()
+                .split(';')
+                .next()
+                .unwrap()
+                .split_once('=')
+                .unwrap();
             secrets.push(value.to_owned());
         }
         let mut page = started.location();
         page.query_pairs_mut().append_pair("sandbox_auto", answer);
         let callback_url = open(page.as_str()).await.location();
-        let long = callback_url.query_pairs().map(|(_, value)| value.into_owned()).filter(|value| value.len() > 15);
+        let long = callback_url
+            .query_pairs()
+            .map(|(_, value)| value.into_owned())
+            .filter(|value| value.len() > 15);
         secrets.extend(long);
         let back = open(callback_url.as_str()).await;
         seen_by_app.push(format!("{} {:?}", back.location(), back.headers));
         let shown = workdir.json(&format!("connection link-status {}", text(&link, "id")));
-        assert_eq!(text(&shown, "status"), if answer == "deny" { "declined" } else { "connected" }, "{shown}");
-        assert_eq!(shown["connectionIds"].as_array().unwrap().is_empty(), answer == "deny", "{shown}");
+        assert_eq!(
+            text(&shown, "status"),
+            if answer == "deny" {
+                "declined"
+            } else {
+                "connected"
+            },
+            "{shown}"
+        );
+        assert_eq!(
+            shown["connectionIds"].as_array().unwrap().is_empty(),
+            answer == "deny",
+            "{shown}"
+        );
         let words = workdir.text(&format!("connection link-status {}", text(&link, "id")));
-        assert!(words.contains(if answer == "deny" { "The person gave no consent." } else { "connected" }), "{words}");
+        assert!(
+            words.contains(if answer == "deny" {
+                "The person gave no consent."
+            } else {
+                "connected"
+            }),
+            "{words}"
+        );
     }
     assert_eq!(service.stop("-TERM").0, Some(0));
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
@@ -385,7 +495,10 @@ async fn secrets_of_a_link_session_reach_neither_app_nor_log() {
     }
     for seen in &seen_by_app {
         for secret in &secrets[1..] {
-            assert!(!seen.contains(secret.as_str()), "the app sees {secret}: {seen}");
+            assert!(
+                !seen.contains(secret.as_str()),
+                "the app sees {secret}: {seen}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Linking in a real browser: from the link URL, or an app, through the provider's pages to the first transactions, or
-//! back to the app.
+//! Linking in a real browser: from the link URL, or an app, through the provider's pages to the
+//! first transactions, or back to the app.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,8 @@ pub(crate) enum UserAction {
     Fail,
 }
 
-/// Waits for `work`, which runs on other threads of the runtime while this one controls the browser.
+/// Waits for `work`, which runs on other threads of the runtime while this one controls the
+/// browser.
 fn block<T>(work: impl Future<Output = T>) -> T {
     tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(work))
 }
@@ -36,7 +37,11 @@ fn block<T>(work: impl Future<Output = T>) -> T {
 /// Goes through the provider's pages with one action, until the callback page.
 fn complete_consent_pages(browser: &mut Browser, app: &App, provider: &str, action: UserAction) {
     leave_consent_pages(browser, provider, action);
-    assert!(browser.url().starts_with(&app.console_url), "{provider}: at {}", browser.url());
+    assert!(
+        browser.url().starts_with(&app.console_url),
+        "{provider}: at {}",
+        browser.url()
+    );
 }
 
 /// Goes through the provider's pages with one action, until the page to which the callback leads.
@@ -52,7 +57,14 @@ pub(crate) fn leave_consent_pages(browser: &mut Browser, provider: &str, action:
         }
         browser.write("#name", "someone.new@example.com");
         let code = browser.evaluate("document.querySelector('.code').textContent");
-        browser.write("#code", if action == UserAction::Fail { "000000" } else { code.as_str().unwrap() });
+        browser.write(
+            "#code",
+            if action == UserAction::Fail {
+                "000000"
+            } else {
+                code.as_str().unwrap()
+            },
+        );
         browser.assert_accessible(&format!("{provider}-3-sign-in"));
         browser.click("button[value=allow]");
     }
@@ -73,7 +85,8 @@ struct SeenRequest {
     referrer: Option<String>,
 }
 
-/// The site of an app, on an origin of its own. Each of its pages has a link to the URL that a test sets.
+/// The site of an app, on an origin of its own. Each of its pages has a link to the URL that a test
+/// sets.
 struct AppSite {
     origin: String,
     link_url: Arc<Mutex<String>>,
@@ -83,20 +96,43 @@ struct AppSite {
 
 impl AppSite {
     async fn start() -> Self {
-        let (link_url, requests, stop) = (Arc::<Mutex<String>>::default(), Arc::default(), CancellationToken::new());
-        let (shown, seen): (_, Arc<Mutex<Vec<SeenRequest>>>) = (Arc::clone(&link_url), Arc::clone(&requests));
+        let (link_url, requests, stop) = (
+            Arc::<Mutex<String>>::default(),
+            Arc::default(),
+            CancellationToken::new(),
+        );
+        let (shown, seen): (_, Arc<Mutex<Vec<SeenRequest>>>) =
+            (Arc::clone(&link_url), Arc::clone(&requests));
         let page = async move |request: Request| {
-            let referrer = request.headers().get("referer").map(|value| value.to_str().unwrap().to_owned());
-            seen.lock().unwrap().push(SeenRequest { path_and_query: request.uri().to_string(), referrer });
+            let referrer = request
+                .headers()
+                .get("referer")
+                .map(|value| value.to_str().unwrap().to_owned());
+            seen.lock().unwrap().push(SeenRequest {
+                path_and_query: request.uri().to_string(),
+                referrer,
+            });
             let link_url = shown.lock().unwrap().clone();
-            Html(format!("<!doctype html><title>App</title><h1>The app</h1><a id=link href='{link_url}'>Connect</a>"))
+            Html(format!(
+                "<!doctype html><title>App</title><h1>The app</h1><a id=link href='{link_url}'>Connect</a>"
+            ))
         };
         let listener = serve::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         // Another site than the console at 127.0.0.1.
         let origin = format!("http://localhost:{}", listener.address().port());
         let router = Router::new().fallback(page);
-        tokio::spawn(serve::serve(listener, router, ServeOptions::default(), stop.clone()));
-        Self { origin, link_url, requests, stop }
+        tokio::spawn(serve::serve(
+            listener,
+            router,
+            ServeOptions::default(),
+            stop.clone(),
+        ));
+        Self {
+            origin,
+            link_url,
+            requests,
+            stop,
+        }
     }
 }
 
@@ -110,11 +146,17 @@ impl Drop for AppSite {
 #[tokio::test(flavor = "multi_thread")]
 async fn from_an_app_to_every_provider_and_back() {
     let site = AppSite::start().await;
-    let app = App::start(Setup::with(|settings| settings.return_origins = vec![origin(&site.origin)])).await;
+    let app = App::start(Setup::with(|settings| {
+        settings.return_origins = vec![origin(&site.origin)]
+    }))
+    .await;
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     let (user, return_url) = (app.ben.user.id, format!("{}/linked", site.origin));
-    let change = UserChange { plan: Some(Plan::Professional), ..UserChange::default() };
+    let change = UserChange {
+        plan: Some(Plan::Professional),
+        ..UserChange::default()
+    };
     app.storage.users().update(user, &change).await.unwrap();
     let host = site.origin.trim_start_matches("http://");
     let mut secrets = Vec::new();
@@ -124,8 +166,15 @@ async fn from_an_app_to_every_provider_and_back() {
             (UserAction::Fail, LinkStatus::Failed),
             (UserAction::Approve, LinkStatus::Connected),
         ] {
-            let session = NewLinkSession { return_url: Some(&return_url), state: Some("a&b") };
-            let created = app.connections.links().create_link_session(user, LinkTarget::Provider(provider), session);
+            let session = NewLinkSession {
+                return_url: Some(&return_url),
+                state: Some("a&b"),
+            };
+            let created = app.connections.links().create_link_session(
+                user,
+                LinkTarget::Provider(provider),
+                session,
+            );
             let link = block(created).unwrap();
             let link_url = link.url.expose_secret();
             secrets.push(link_url.rsplit('/').next().unwrap().to_owned());
@@ -133,21 +182,38 @@ async fn from_an_app_to_every_provider_and_back() {
             browser.open(&format!("{}/settings", site.origin));
             browser.click("#link");
             browser.assert_accessible("app-1-link");
-            assert!(browser.text().contains(&format!("Back to {host}")), "{}", browser.text());
+            assert!(
+                browser.text().contains(&format!("Back to {host}")),
+                "{}",
+                browser.text()
+            );
             browser.click("button[name=provider]");
             leave_consent_pages(&mut browser, provider, action);
             if action == UserAction::Fail && !browser.url().starts_with(&site.origin) {
                 browser.assert_accessible(&format!("app-2-{provider}-failed"));
-                assert!(browser.text().contains("Nothing was connected"), "{provider}: {}", browser.text());
+                assert!(
+                    browser.text().contains("Nothing was connected"),
+                    "{provider}: {}",
+                    browser.text()
+                );
                 browser.click("a.button");
             }
             let returned = format!("{return_url}?session={}&state=a%26b", link.id);
             assert_eq!(browser.url(), returned, "{provider}");
-            let result = block(app.connections.links().find_link_session(link.id)).unwrap().unwrap();
+            let result = block(app.connections.links().find_link_session(link.id))
+                .unwrap()
+                .unwrap();
             // A provider may report a failure as a refusal.
             let is_refusal = action == UserAction::Fail && result.status == LinkStatus::Declined;
-            assert!(result.status == status || is_refusal, "{provider}: {result:?}");
-            assert_eq!(result.connection_ids.is_empty(), action != UserAction::Approve, "{provider}: {result:?}");
+            assert!(
+                result.status == status || is_refusal,
+                "{provider}: {result:?}"
+            );
+            assert_eq!(
+                result.connection_ids.is_empty(),
+                action != UserAction::Approve,
+                "{provider}: {result:?}"
+            );
             if action == UserAction::Approve {
                 browser.open(link_url);
                 browser.assert_accessible("app-3-done");
@@ -157,8 +223,15 @@ async fn from_an_app_to_every_provider_and_back() {
         }
     }
     let requests = site.requests.lock().unwrap().clone();
-    let returns: Vec<_> = requests.iter().filter(|request| request.path_and_query.starts_with("/linked")).collect();
-    assert_eq!(returns.len(), secrets.len() + simulated_providers().count(), "{returns:?}");
+    let returns: Vec<_> = requests
+        .iter()
+        .filter(|request| request.path_and_query.starts_with("/linked"))
+        .collect();
+    assert_eq!(
+        returns.len(),
+        secrets.len() + simulated_providers().count(),
+        "{returns:?}"
+    );
     for request in returns {
         assert_eq!(request.referrer, None, "{request:?}");
     }
@@ -187,7 +260,11 @@ async fn from_link_to_transactions_at_every_provider() {
             browser.click(&format!("button[name=provider][value={provider}]"));
             complete_consent_pages(&mut browser, &app, provider, action);
             browser.assert_accessible(&format!("{provider}-5-{}", words.replace(' ', "-")));
-            assert!(browser.text().contains(words), "{provider}: {}", browser.text());
+            assert!(
+                browser.text().contains(words),
+                "{provider}: {}",
+                browser.text()
+            );
             let now = app.storage.connections().list(user).await.unwrap();
             assert_eq!(
                 now.len(),
@@ -202,11 +279,17 @@ async fn from_link_to_transactions_at_every_provider() {
         assert_eq!(browser.text(), text);
 
         let mut connections = app.storage.connections().list(user).await.unwrap();
-        connections.retain(|connection| connection.provider == provider && !before.contains(connection));
+        connections
+            .retain(|connection| connection.provider == provider && !before.contains(connection));
         let connection = connections.remove(0);
-        let accounts = app.get_as(&app.ben.key, "/v1/accounts?limit=100").await.data();
-        let accounts: Vec<_> =
-            accounts.iter().filter(|account| account["connectionId"] == connection.id.to_string()).collect();
+        let accounts = app
+            .get_as(&app.ben.key, "/v1/accounts?limit=100")
+            .await
+            .data();
+        let accounts: Vec<_> = accounts
+            .iter()
+            .filter(|account| account["connectionId"] == connection.id.to_string())
+            .collect();
         assert!(!accounts.is_empty());
         if connection.category.as_str() == "banking" {
             let path = format!(
@@ -214,15 +297,32 @@ async fn from_link_to_transactions_at_every_provider() {
                 connection.id,
                 accounts[0]["id"].as_str().unwrap()
             );
-            assert!(!app.get_as(&app.ben.key, &path).await.data().is_empty(), "{provider}: rows");
+            assert!(
+                !app.get_as(&app.ben.key, &path).await.data().is_empty(),
+                "{provider}: rows"
+            );
         } else {
-            let accounts: Vec<_> = accounts.iter().map(|account| account["id"].as_str().unwrap()).collect();
+            let accounts: Vec<_> = accounts
+                .iter()
+                .map(|account| account["id"].as_str().unwrap())
+                .collect();
             let path = format!("/v1/balances?accountIds={}", accounts.join(","));
-            assert_eq!(app.get_as(&app.ben.key, &path).await.data().len(), accounts.len());
+            assert_eq!(
+                app.get_as(&app.ben.key, &path).await.data().len(),
+                accounts.len()
+            );
         }
     }
-    browser.open(&format!("{}/link/callback?state={}&code=1", app.console_url, "0".repeat(64)));
-    assert!(browser.text().contains("Nothing was changed"), "{}", browser.text());
+    browser.open(&format!(
+        "{}/link/callback?state={}&code=1",
+        app.console_url,
+        "0".repeat(64)
+    ));
+    assert!(
+        browser.text().contains("Nothing was changed"),
+        "{}",
+        browser.text()
+    );
     browser.assert_accessible("forged");
     browser.open(&app.console_url);
     browser.assert_accessible("home");
@@ -239,25 +339,50 @@ async fn another_browser_is_asked_and_can_deny() {
     let user = app.ben.user.id;
     for provider in simulated_providers() {
         let before = app.storage.connections().list(user).await.unwrap().len();
-        for (answer, words) in [("yes", "connected"), ("no", "has no access to your accounts")] {
+        for (answer, words) in [
+            ("yes", "connected"),
+            ("no", "has no access to your accounts"),
+        ] {
             let link_url = block(app.link_url(user, LinkTarget::Provider(provider)));
             browser.open(block(app.answer_consent_page(&link_url, "accept")).as_str());
             let text = browser.text();
-            assert!(text.contains("Is that you?") && text.contains("ben@example.com"), "{provider}: {text}");
+            assert!(
+                text.contains("Is that you?") && text.contains("ben@example.com"),
+                "{provider}: {text}"
+            );
             browser.assert_accessible(&format!("{provider}-8-question"));
             browser.click(&format!("button[name=answer][value={answer}]"));
-            assert!(browser.text().contains(words), "{provider}: {}", browser.text());
-            assert!(browser.text().contains("ben@example.com"), "{provider}: {}", browser.text());
+            assert!(
+                browser.text().contains(words),
+                "{provider}: {}",
+                browser.text()
+            );
+            assert!(
+                browser.text().contains("ben@example.com"),
+                "{provider}: {}",
+                browser.text()
+            );
             browser.assert_accessible(&format!("{provider}-9-{answer}"));
             if answer == "yes" {
-                assert!(app.storage.connections().list(user).await.unwrap().len() > before, "{provider}");
+                assert!(
+                    app.storage.connections().list(user).await.unwrap().len() > before,
+                    "{provider}"
+                );
                 browser.press(".deny summary");
                 browser.wait_for("document.querySelector('.deny').open");
                 browser.assert_accessible(&format!("{provider}-9-deny"));
                 browser.click("button[name=answer][value=no]");
-                assert!(browser.text().contains("has no access to your accounts"), "{}", browser.text());
+                assert!(
+                    browser.text().contains("has no access to your accounts"),
+                    "{}",
+                    browser.text()
+                );
             }
-            assert_eq!(app.storage.connections().list(user).await.unwrap().len(), before, "{provider}");
+            assert_eq!(
+                app.storage.connections().list(user).await.unwrap().len(),
+                before,
+                "{provider}"
+            );
         }
     }
     // The browser that started a session sees it on the page of its link URL.
@@ -265,10 +390,18 @@ async fn another_browser_is_asked_and_can_deny() {
     browser.open(&link_url);
     browser.click("button[name=provider][value=fiskil]");
     browser.open(&link_url);
-    assert!(browser.text().contains("Not finished yet"), "{}", browser.text());
+    assert!(
+        browser.text().contains("Not finished yet"),
+        "{}",
+        browser.text()
+    );
     browser.assert_accessible("not-finished");
     browser.click("button[name=session]");
-    assert!(browser.text().contains("Waiting for Fiskil"), "{}", browser.text());
+    assert!(
+        browser.text().contains("Waiting for Fiskil"),
+        "{}",
+        browser.text()
+    );
     browser.assert_accessible("waiting");
 }
 
@@ -278,31 +411,69 @@ async fn reconnecting_revoked_connection_keeps_ids() {
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     for provider in simulated_providers() {
-        let person = block(app.add_person(&format!("{provider}@example.com"), Plan::Professional, &[]));
+        let person =
+            block(app.add_person(&format!("{provider}@example.com"), Plan::Professional, &[]));
         let user = person.user.id;
         browser.open(&block(app.link_url(user, LinkTarget::Provider(provider))));
         browser.assert_accessible(&format!("{provider}-0-one-provider"));
         browser.click("button[name=provider]");
         complete_consent_pages(&mut browser, &app, provider, UserAction::Approve);
-        let connection = app.storage.connections().list(user).await.unwrap().remove(0);
-        let accounts = app.storage.accounts().list_of_connection(user, connection.id).await.unwrap();
+        let connection = app
+            .storage
+            .connections()
+            .list(user)
+            .await
+            .unwrap()
+            .remove(0);
+        let accounts = app
+            .storage
+            .accounts()
+            .list_of_connection(user, connection.id)
+            .await
+            .unwrap();
         app.set_consent(&connection, "expired").await;
-        let status = app.connections.refreshes().run(user, connection.id).await.unwrap();
+        let status = app
+            .connections
+            .refreshes()
+            .run(user, connection.id)
+            .await
+            .unwrap();
         assert_eq!(status, ConnectionStatus::Invalidated, "{provider}");
 
         browser.open(&block(app.link_url(user, LinkTarget::UserChoice)));
         browser.assert_accessible(&format!("{provider}-6-broken"));
-        browser.click(&format!("button[name=connection][value='{}']", connection.id));
+        browser.click(&format!(
+            "button[name=connection][value='{}']",
+            connection.id
+        ));
         complete_consent_pages(&mut browser, &app, provider, UserAction::Approve);
         browser.assert_accessible(&format!("{provider}-7-again"));
-        assert!(browser.text().contains("again"), "{provider}: {}", browser.text());
-        assert!(browser.text().contains("This was not me"), "{provider}: {}", browser.text());
+        assert!(
+            browser.text().contains("again"),
+            "{provider}: {}",
+            browser.text()
+        );
+        assert!(
+            browser.text().contains("This was not me"),
+            "{provider}: {}",
+            browser.text()
+        );
         let now = app.storage.connections().list(user).await.unwrap();
         assert_eq!(now.len(), 1, "{provider}");
         assert_eq!(now[0].id, connection.id, "{provider}");
         assert_eq!(now[0].status, ConnectionStatus::Active, "{provider}");
-        let ids = |accounts: &[bellbird_domain::Account]| accounts.iter().map(|account| account.id).collect::<Vec<_>>();
-        let after = app.storage.accounts().list_of_connection(user, connection.id).await.unwrap();
+        let ids = |accounts: &[bellbird_domain::Account]| {
+            accounts
+                .iter()
+                .map(|account| account.id)
+                .collect::<Vec<_>>()
+        };
+        let after = app
+            .storage
+            .accounts()
+            .list_of_connection(user, connection.id)
+            .await
+            .unwrap();
         assert_eq!(ids(&after), ids(&accounts), "{provider}");
     }
     app.control(Method::DELETE, "/faults", json!({})).await;
@@ -336,7 +507,9 @@ async fn user_continues_from_a_result_and_removes_a_connection() {
     browser.assert_accessible("link-unfolded");
     // Fiskil's logo loads. Akahu's does not, and takes no room, so that its letter shows.
     for (provider, is_loaded) in [("Fiskil", true), ("Akahu", false)] {
-        let row = format!("[...document.querySelectorAll('li')].find(row => row.innerText.includes('{provider}'))");
+        let row = format!(
+            "[...document.querySelectorAll('li')].find(row => row.innerText.includes('{provider}'))"
+        );
         let image = browser.evaluate(&format!(
             "(image => [image.naturalWidth > 0, image.getBoundingClientRect().width > 0])({row}.querySelector('img'))"
         ));
@@ -362,10 +535,16 @@ async fn late_accounts_appear_by_themselves() {
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     block(app.control(Method::POST, "/lag", json!({"seconds": 60})));
-    browser.open(&block(app.link_url(app.ben.user.id, LinkTarget::UserChoice)));
+    browser.open(&block(
+        app.link_url(app.ben.user.id, LinkTarget::UserChoice),
+    ));
     browser.click("button[name=provider][value=fiskil]");
     complete_consent_pages(&mut browser, &app, "fiskil", UserAction::Approve);
-    assert!(browser.text().contains("not listed the accounts yet"), "{}", browser.text());
+    assert!(
+        browser.text().contains("not listed the accounts yet"),
+        "{}",
+        browser.text()
+    );
     browser.assert_accessible("late");
     block(app.advance_clock(jiff::SignedDuration::from_secs(90)));
     block(app.run_due_jobs());
@@ -379,8 +558,16 @@ async fn links_that_lead_nowhere_say_so() {
     browser.size(1280, 800, false);
     let link_url = block(app.link_url(app.ben.user.id, LinkTarget::UserChoice));
     for (name, words, url) in [
-        ("incomplete", "does not work", format!("{}/link/0", app.console_url)),
-        ("public-home", "Open the link that you were given", app.console_url.replace("127.0.0.1", "0.0.0.0")),
+        (
+            "incomplete",
+            "does not work",
+            format!("{}/link/0", app.console_url),
+        ),
+        (
+            "public-home",
+            "Open the link that you were given",
+            app.console_url.replace("127.0.0.1", "0.0.0.0"),
+        ),
     ] {
         browser.open(&url);
         browser.assert_accessible(name);
@@ -389,5 +576,9 @@ async fn links_that_lead_nowhere_say_so() {
     block(app.advance_clock(jiff::SignedDuration::from_mins(31)));
     browser.open(&link_url);
     browser.assert_accessible("expired");
-    assert!(browser.text().contains("has expired") && !browser.has("button"), "{}", browser.text());
+    assert!(
+        browser.text().contains("has expired") && !browser.has("button"),
+        "{}",
+        browser.text()
+    );
 }

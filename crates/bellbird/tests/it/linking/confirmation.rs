@@ -1,5 +1,5 @@
-//! Whose consent it is: pages that name the user, the cookie of a browser, the question in any other browser, and the
-//! denial afterwards.
+//! Whose consent it is: pages that name the user, the cookie of a browser, the question in any
+//! other browser, and the denial afterwards.
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{Plan, UserId};
@@ -7,7 +7,8 @@ use jiff::SignedDuration;
 use reqwest::Url;
 
 use crate::support::browser::{
-    BrowserPage, answer_elsewhere, browse, browse_elsewhere, client, open, open_elsewhere, post, start,
+    BrowserPage, answer_elsewhere, browse, browse_elsewhere, client, open, open_elsewhere, post,
+    start,
 };
 use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
 
@@ -16,11 +17,20 @@ const WITHDRAWN: &str = "This user has no access to your accounts";
 const DENY_BUTTON: &str = "This was not me";
 
 /// The routes with which consents are withdrawn.
-const WITHDRAWALS: [&str; 3] = ["/v1/consent/{arrangement_id}", "/v1/authorisations/{id}", "/connection/{id}"];
+const WITHDRAWALS: [&str; 3] = [
+    "/v1/consent/{arrangement_id}",
+    "/v1/authorisations/{id}",
+    "/connection/{id}",
+];
 
 /// Linking by Ben, up to the callback, which is not opened yet.
 async fn callback_of_ben(app: &App, provider: &str) -> Url {
-    app.answer_consent_page(&app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await, "accept").await
+    app.answer_consent_page(
+        &app.link_url(app.ben.user.id, LinkTarget::Provider(provider))
+            .await,
+        "accept",
+    )
+    .await
 }
 
 /// Runs the removals. Returns the audit trail's causes of those that were waiting.
@@ -30,8 +40,15 @@ async fn complete_removals(app: &App) -> Vec<String> {
     assert_eq!(app.storage.removals().list().await.unwrap().len(), 0);
     let mut causes = Vec::new();
     for removal in removals {
-        let audit = app.storage.connections().list_audit(removal.connection.id).await.unwrap();
-        let hidden = audit.iter().find(|row| row.to.is_some_and(|to| to.as_str() == "deleting"));
+        let audit = app
+            .storage
+            .connections()
+            .list_audit(removal.connection.id)
+            .await
+            .unwrap();
+        let hidden = audit
+            .iter()
+            .find(|row| row.to.is_some_and(|to| to.as_str() == "deleting"));
         causes.push(hidden.expect("an audit row").cause.clone());
     }
     causes
@@ -43,7 +60,10 @@ async fn count_of(app: &App, user: UserId) -> usize {
 
 /// The button of the only session that the page of a link URL offers to confirm.
 fn session_button(page: &BrowserPage) -> String {
-    let (_, rest) = page.text.split_once("name=\"session\"").expect("a session to confirm");
+    let (_, rest) = page
+        .text
+        .split_once("name=\"session\"")
+        .expect("a session to confirm");
     format!("session={}", rest.split('"').nth(1).unwrap())
 }
 
@@ -52,18 +72,28 @@ async fn opening_a_link_url_uses_nothing_up() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         app.reset_calls().await;
-        let link_url = app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await;
+        let link_url = app
+            .link_url(app.ben.user.id, LinkTarget::Provider(provider))
+            .await;
         for _ in 0..25 {
-            open_elsewhere(&link_url).await.assert_shows(200, "ben@example.com");
+            open_elsewhere(&link_url)
+                .await
+                .assert_shows(200, "ben@example.com");
             assert_eq!(browse_elsewhere(client().head(&link_url)).await.status, 200);
         }
-        assert_eq!(app.total_calls(provider).await, 0, "{provider}: the user is not registered");
+        assert_eq!(
+            app.total_calls(provider).await,
+            0,
+            "{provider}: the user is not registered"
+        );
         let page = open(&link_url).await;
         assert!(page.headers.get("set-cookie").is_none());
         start(&link_url).await.location();
     }
     let connection = &app.ben.connections[0];
-    let link_url = app.link_url(app.ben.user.id, LinkTarget::Connection(connection.id)).await;
+    let link_url = app
+        .link_url(app.ben.user.id, LinkTarget::Connection(connection.id))
+        .await;
     let page = open(&link_url).await;
     page.assert_shows(200, &connection.institution_name);
     page.assert_shows(200, "ben@example.com");
@@ -223,17 +253,41 @@ on_both_databases! {
 async fn user_who_declined_elsewhere_removes_nothing() {
     let app = App::start(Setup::default()).await;
     for provider in ["fiskil", "snaptrade"] {
-        let person = app.add_person(&format!("{provider}.heals@example.com"), Plan::Professional, &[]).await;
+        let person = app
+            .add_person(
+                &format!("{provider}.heals@example.com"),
+                Plan::Professional,
+                &[],
+            )
+            .await;
         let user = person.user.id;
-        let (linked, _) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
+        let (linked, _) = app
+            .link_in_browser(user, LinkTarget::Provider(provider))
+            .await;
         app.set_consent(&linked[0], "revoked").await;
-        app.connections.refreshes().run(user, linked[0].id).await.unwrap();
-        let link_url = app.link_url(user, LinkTarget::Connection(linked[0].id)).await;
+        app.connections
+            .refreshes()
+            .run(user, linked[0].id)
+            .await
+            .unwrap();
+        let link_url = app
+            .link_url(user, LinkTarget::Connection(linked[0].id))
+            .await;
         let callback_url = app.answer_consent_page(&link_url, "deny").await;
         // The same consent becomes active again while the user declines a new one.
         app.set_consent(&linked[0], "active").await;
-        open_elsewhere(callback_url.as_str()).await.assert_shows(200, "did not give your consent");
-        assert!(app.storage.connections().find(user, linked[0].id).await.unwrap().is_some(), "{provider}");
+        open_elsewhere(callback_url.as_str())
+            .await
+            .assert_shows(200, "did not give your consent");
+        assert!(
+            app.storage
+                .connections()
+                .find(user, linked[0].id)
+                .await
+                .unwrap()
+                .is_some(),
+            "{provider}"
+        );
     }
 }
 
@@ -241,8 +295,12 @@ async fn user_who_declined_elsewhere_removes_nothing() {
 async fn user_who_declined_is_not_asked() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let link_url = app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await;
+        let link_url = app
+            .link_url(app.ben.user.id, LinkTarget::Provider(provider))
+            .await;
         let callback_url = app.answer_consent_page(&link_url, "deny").await;
-        open_elsewhere(callback_url.as_str()).await.assert_shows(200, "did not give your consent");
+        open_elsewhere(callback_url.as_str())
+            .await
+            .assert_shows(200, "did not give your consent");
     }
 }

@@ -1,5 +1,5 @@
-//! What the pages offer after a consent session: the same result again, the return to the link, late accounts, and
-//! removal by the user.
+//! What the pages offer after a consent session: the same result again, the return to the link,
+//! late accounts, and removal by the user.
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{ConnectionStatus, Plan};
@@ -7,12 +7,16 @@ use jiff::SignedDuration;
 use reqwest::{Method, Url};
 use serde_json::json;
 
-use crate::support::browser::{answer_elsewhere, browse, browse_elsewhere, client, open, open_elsewhere, post};
+use crate::support::browser::{
+    answer_elsewhere, browse, browse_elsewhere, client, open, open_elsewhere, post,
+};
 use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
 
 /// Starts a session at a provider from a link URL, answers its page, and returns the callback URL.
 async fn callback_from(link_url: &str, provider: &str, answer: &str) -> Url {
-    let mut page = browse(post(link_url, &format!("provider={provider}"))).await.location();
+    let mut page = browse(post(link_url, &format!("provider={provider}")))
+        .await
+        .location();
     page.query_pairs_mut().append_pair("sandbox_auto", answer);
     open(page.as_str()).await.location()
 }
@@ -111,22 +115,43 @@ async fn result_leads_back_to_a_link_of_the_same_user_only() {
     let bens = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let callback_url = callback_from(&bens, "fiskil", "deny").await;
     // The browser starts a session for another user, in another tab.
-    let olivias = app.link_url(app.olivia.user.id, LinkTarget::UserChoice).await;
+    let olivias = app
+        .link_url(app.olivia.user.id, LinkTarget::UserChoice)
+        .await;
     browse(post(&olivias, "provider=fiskil")).await.location();
     let page = open(callback_url.as_str()).await;
     page.assert_shows(200, "open your link again");
     assert!(!page.text.contains("value=\"again\""), "{}", page.text);
-    assert_eq!(browse(post(callback_url.as_str(), "answer=again")).await.status, 410);
+    assert_eq!(
+        browse(post(callback_url.as_str(), "answer=again"))
+            .await
+            .status,
+        410
+    );
 
-    let repair = app.link_url(app.ben.user.id, LinkTarget::Connection(app.ben.connections[0].id)).await;
+    let repair = app
+        .link_url(
+            app.ben.user.id,
+            LinkTarget::Connection(app.ben.connections[0].id),
+        )
+        .await;
     let declined = open(app.answer_consent_page(&repair, "deny").await.as_str()).await;
     declined.assert_shows(200, "Try again");
     let repaired = open(app.answer_consent_page(&repair, "accept").await.as_str()).await;
     repaired.assert_shows(200, "again");
-    assert!(!repaired.text.contains("value=\"again\""), "this link connects nothing else: {}", repaired.text);
+    assert!(
+        !repaired.text.contains("value=\"again\""),
+        "this link connects nothing else: {}",
+        repaired.text
+    );
     // An expired link leads nowhere.
     app.advance_clock(SignedDuration::from_mins(31)).await;
-    assert_eq!(browse(post(callback_url.as_str(), "answer=again")).await.status, 410);
+    assert_eq!(
+        browse(post(callback_url.as_str(), "answer=again"))
+            .await
+            .status,
+        410
+    );
 }
 
 on_both_databases! {
@@ -147,10 +172,16 @@ on_both_databases! {
 #[tokio::test]
 async fn page_without_accounts_stops_to_refresh() {
     let app = App::start(Setup::default()).await;
-    app.control(Method::POST, "/lag", json!({"seconds": 7200})).await;
+    app.control(Method::POST, "/lag", json!({"seconds": 7200}))
+        .await;
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let callback_url = callback_from(&link_url, "fiskil", "accept").await;
-    assert!(open(callback_url.as_str()).await.headers.contains_key("refresh"));
+    assert!(
+        open(callback_url.as_str())
+            .await
+            .headers
+            .contains_key("refresh")
+    );
     app.advance_clock(SignedDuration::from_mins(11)).await;
     let page = open(callback_url.as_str()).await;
     page.assert_shows(200, "listed no accounts yet");
@@ -175,12 +206,28 @@ async fn link_page_distinguishes_connections_in_the_users_time() {
     }
     assert!(page.text.contains("class=\"number\">xxxx"), "{}", page.text);
     // The logos are those of the sandbox, and the policy names its origin.
-    let logo = page.text.split_once("<img src=\"http://127.0.0.1:").expect("a logo").1.split('"').next().unwrap();
+    let logo = page
+        .text
+        .split_once("<img src=\"http://127.0.0.1:")
+        .expect("a logo")
+        .1
+        .split('"')
+        .next()
+        .unwrap();
     let policy = page.headers["content-security-policy"].to_str().unwrap();
     let origin = format!(" http://127.0.0.1:{}", logo.split('/').next().unwrap());
-    assert!(policy.contains(&format!("img-src 'self' data:{origin}; ")), "{policy}");
+    assert!(
+        policy.contains(&format!("img-src 'self' data:{origin}; ")),
+        "{policy}"
+    );
     let image = browse(client().get(format!("http://127.0.0.1:{logo}"))).await;
-    assert_eq!((image.status, image.headers["content-type"].to_str().unwrap()), (200, "image/svg+xml"));
+    assert_eq!(
+        (
+            image.status,
+            image.headers["content-type"].to_str().unwrap()
+        ),
+        (200, "image/svg+xml")
+    );
     for words in ["bellbird connection", app.url.as_str()] {
         assert!(!page.text.contains(words), "{words}: {}", page.text);
     }
@@ -224,27 +271,50 @@ async fn link_removes_only_what_it_is_for() {
     let provider = app.link_url(user, LinkTarget::Provider("fiskil")).await;
     let repair = app.link_url(user, LinkTarget::Connection(own)).await;
     let bens = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
-    for (link_url, id, status) in [(&provider, own, 410), (&repair, other, 410), (&bens, own, 404)] {
+    for (link_url, id, status) in [
+        (&provider, own, 410),
+        (&repair, other, 410),
+        (&bens, own, 404),
+    ] {
         for field in ["remove", "confirm-removal"] {
-            assert_eq!(browse(post(link_url, &format!("{field}={id}"))).await.status, status, "{field}");
+            assert_eq!(
+                browse(post(link_url, &format!("{field}={id}")))
+                    .await
+                    .status,
+                status,
+                "{field}"
+            );
         }
     }
     assert_eq!(app.connections_of(user).await.len(), 2);
-    browse(post(&repair, &format!("confirm-removal={own}"))).await.assert_shows(200, "is removed");
+    browse(post(&repair, &format!("confirm-removal={own}")))
+        .await
+        .assert_shows(200, "is removed");
     // The link was for this connection.
     open(&repair).await.assert_shows(404, "has been removed");
     let choice = app.link_url(user, LinkTarget::UserChoice).await;
     app.advance_clock(SignedDuration::from_mins(31)).await;
-    assert_eq!(browse(post(&choice, &format!("confirm-removal={other}"))).await.status, 410);
+    assert_eq!(
+        browse(post(&choice, &format!("confirm-removal={other}")))
+            .await
+            .status,
+        410
+    );
     assert_eq!(app.connections_of(user).await.len(), 1);
 }
 
 #[tokio::test]
 async fn link_of_a_removed_user_says_so_at_once() {
     let app = App::start(Setup::default()).await;
-    let person = app.add_person("leaving@example.com", Plan::Professional, &[]).await;
+    let person = app
+        .add_person("leaving@example.com", Plan::Professional, &[])
+        .await;
     let link_url = app.link_url(person.user.id, LinkTarget::UserChoice).await;
-    app.storage.users().delete(person.user.id, app.clock.now()).await.unwrap();
+    app.storage
+        .users()
+        .delete(person.user.id, app.clock.now())
+        .await
+        .unwrap();
     let page = open(&link_url).await;
     page.assert_shows(404, "This link does not work");
     assert!(!page.text.contains("<button"), "{}", page.text);

@@ -1,5 +1,5 @@
-//! Provider events: each is verified, accepted once, and only requests a refresh. The simulated providers sign and send
-//! them.
+//! Provider events: each is verified, accepted once, and only requests a refresh. The simulated
+//! providers sign and send them.
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{Connection, ConnectionStatus, EventType};
@@ -7,30 +7,41 @@ use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{App, Person, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::harness::{
+    App, Person, Setup, eventually, on_both_databases, simulated_providers,
+};
 use crate::support::provider_spec::spec;
 
 impl App {
     /// A new user with a linked connection. From now on the provider sends events to the service.
     pub(crate) async fn subscribed(&self, provider: &str) -> (Person, Connection) {
         let email = format!("{provider}@example.com");
-        let person = self.add_person(&email, bellbird_domain::Plan::Professional, &[]).await;
-        let (mut linked, _) = self.link_in_browser(person.user.id, LinkTarget::Provider(provider)).await;
-        // The first refresh after a link subscribes to events, if that is needed. After the last one, no job is due.
+        let person = self
+            .add_person(&email, bellbird_domain::Plan::Professional, &[])
+            .await;
+        let (mut linked, _) = self
+            .link_in_browser(person.user.id, LinkTarget::Provider(provider))
+            .await;
+        // The first refresh after a link subscribes to events, if that is needed. After the last
+        // one, no job is due.
         for minutes in [1, 1, 3, 11] {
             self.advance_clock(SignedDuration::from_mins(minutes)).await;
             self.run_due_jobs().await;
         }
         self.start_background_jobs();
-        self.control_of(provider, Method::DELETE, "/webhooks", json!({})).await;
+        self.control_of(provider, Method::DELETE, "/webhooks", json!({}))
+            .await;
         let url = format!("{}/webhooks/{provider}", self.console_url);
-        self.control_of(provider, Method::POST, "/webhooks", json!({ "url": url })).await;
+        self.control_of(provider, Method::POST, "/webhooks", json!({ "url": url }))
+            .await;
         self.reset_calls().await;
         (person, linked.remove(0))
     }
 
     async fn deliveries(&self, provider: &str) -> Vec<Value> {
-        let seen = self.control_of(provider, Method::GET, "/webhooks", json!({})).await;
+        let seen = self
+            .control_of(provider, Method::GET, "/webhooks", json!({}))
+            .await;
         seen["deliveries"].as_array().unwrap().clone()
     }
 
@@ -38,28 +49,51 @@ impl App {
     pub(crate) async fn delivered(&self, provider: &str) -> Vec<Value> {
         eventually(async || {
             let deliveries = self.deliveries(provider).await;
-            !deliveries.is_empty() && deliveries.iter().all(|delivery| delivery["state"] != "waiting")
+            !deliveries.is_empty()
+                && deliveries
+                    .iter()
+                    .all(|delivery| delivery["state"] != "waiting")
         })
         .await;
         self.deliveries(provider)
             .await
             .iter()
-            .map(|delivery| delivery["statuses"].as_array().unwrap().last().unwrap().clone())
+            .map(|delivery| {
+                delivery["statuses"]
+                    .as_array()
+                    .unwrap()
+                    .last()
+                    .unwrap()
+                    .clone()
+            })
             .collect()
     }
 
     /// What decides whether a cached response is valid.
     async fn revision(&self, person: &Person) -> i64 {
         let key = bellbird_domain::ApiKey::parse(&person.key).unwrap();
-        self.storage.keys().find_caller(&key, self.clock.now()).await.unwrap().unwrap().caller.revision
+        self.storage
+            .keys()
+            .find_caller(&key, self.clock.now())
+            .await
+            .unwrap()
+            .unwrap()
+            .caller
+            .revision
     }
 
     async fn status_of(&self, connection: &Connection) -> Option<ConnectionStatus> {
-        let found = self.storage.connections().find(connection.user_id, connection.id).await.unwrap();
+        let found = self
+            .storage
+            .connections()
+            .find(connection.user_id, connection.id)
+            .await
+            .unwrap();
         found.map(|connection| connection.status)
     }
 
-    /// Waits for a status while the clock advances, because events cause at most one refresh in ten seconds.
+    /// Waits for a status while the clock advances, because events cause at most one refresh in ten
+    /// seconds.
     async fn wait_for_status(&self, connection: &Connection, status: ConnectionStatus) {
         eventually(async || {
             self.advance_clock(SignedDuration::from_secs(1)).await;
@@ -133,7 +167,8 @@ on_both_databases! {
             app.control_of(provider, Method::POST, "/webhooks", json!({"sign": "wrong"})).await;
             app.set_consent(&connection, "expired").await;
             let statuses = app.delivered(provider).await;
-            // Akahu's key is cached only after a valid signature. Fetches are rate-limited, so later events get 503.
+            // Akahu's key is cached only after a valid signature. Fetches are rate-limited, so
+            // later events get 503.
             let rejected = |status: &Value| *status == 401 || (provider == "akahu" && *status == 503);
             assert!(statuses.iter().all(rejected) && statuses[0] == 401, "{provider}: {statuses:?}");
             app.run_due_jobs().await;
@@ -205,9 +240,21 @@ on_both_databases! {
 async fn malformed_events_are_rejected() {
     let app = App::start(Default::default()).await;
     let post = async |path: &str, body: Vec<u8>| {
-        let answer = app.http.post(format!("{}{path}", app.console_url)).body(body).send().await.unwrap();
-        let (status, body) = (answer.status().as_u16(), answer.json::<Value>().await.unwrap());
-        assert!(status == 200 || body["error"]["message"].is_string(), "{body}");
+        let answer = app
+            .http
+            .post(format!("{}{path}", app.console_url))
+            .body(body)
+            .send()
+            .await
+            .unwrap();
+        let (status, body) = (
+            answer.status().as_u16(),
+            answer.json::<Value>().await.unwrap(),
+        );
+        assert!(
+            status == 200 || body["error"]["message"].is_string(),
+            "{body}"
+        );
         status
     };
     assert_eq!(post("/webhooks/unknown", b"{}".to_vec()).await, 404);
@@ -216,7 +263,12 @@ async fn malformed_events_are_rejected() {
         assert_eq!(post(&path, b"{}".to_vec()).await, 401);
         assert_eq!(post(&path, Vec::new()).await, 401);
         assert_eq!(post(&path, vec![b' '; 256 * 1024 + 1]).await, 413);
-        let answer = app.http.get(format!("{}{path}", app.console_url)).send().await.unwrap();
+        let answer = app
+            .http
+            .get(format!("{}{path}", app.console_url))
+            .send()
+            .await
+            .unwrap();
         assert_eq!(answer.status().as_u16(), 405);
         assert_eq!(answer.headers()["allow"], "POST");
     }
@@ -226,38 +278,72 @@ async fn malformed_events_are_rejected() {
 async fn event_about_a_known_account_affects_only_its_connection() {
     let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
     let credentials = app.credentials_of("akahu");
-    let person = app.add_person("two.banks@example.com", bellbird_domain::Plan::Professional, &[]).await;
+    let person = app
+        .add_person(
+            "two.banks@example.com",
+            bellbird_domain::Plan::Professional,
+            &[],
+        )
+        .await;
     let mut connections = Vec::new();
     for credentials in credentials.iter().take(2) {
         let credentials = secrecy::SecretString::from(credentials.to_string());
-        connections
-            .extend(app.connections.imports().import(person.user.id, "akahu", &credentials).await.unwrap().connections);
+        connections.extend(
+            app.connections
+                .imports()
+                .import(person.user.id, "akahu", &credentials)
+                .await
+                .unwrap()
+                .connections,
+        );
     }
     assert!(connections.len() > 1, "{connections:?}");
     let url = format!("{}/webhooks/akahu", app.console_url);
-    app.control_of("akahu", Method::POST, "/webhooks", json!({ "url": url })).await;
+    app.control_of("akahu", Method::POST, "/webhooks", json!({ "url": url }))
+        .await;
     let next_sync_at = async |connection: &Connection| {
-        let sync = app.storage.syncs().find(connection.user_id, connection.id).await.unwrap().unwrap();
+        let sync = app
+            .storage
+            .syncs()
+            .find(connection.user_id, connection.id)
+            .await
+            .unwrap()
+            .unwrap();
         sync.next_at.unwrap()
     };
-    let accounts = app.storage.accounts().list_of_connection(person.user.id, connections[0].id).await.unwrap();
-    for (item, all_are_affected) in [(accounts[0].provider_account_id.as_str(), false), ("acc_unknown", true)] {
+    let accounts = app
+        .storage
+        .accounts()
+        .list_of_connection(person.user.id, connections[0].id)
+        .await
+        .unwrap();
+    for (item, all_are_affected) in [
+        (accounts[0].provider_account_id.as_str(), false),
+        ("acc_unknown", true),
+    ] {
         app.advance_clock(SignedDuration::from_hours(1)).await;
         app.connections.jobs().run_due("sync").await.unwrap();
-        app.control_of("akahu", Method::DELETE, "/webhooks", json!({})).await;
-        app.control_of("akahu", Method::POST, "/webhooks", json!({ "url": url })).await;
+        app.control_of("akahu", Method::DELETE, "/webhooks", json!({}))
+            .await;
+        app.control_of("akahu", Method::POST, "/webhooks", json!({ "url": url }))
+            .await;
         let event = json!({
             "event": "TRANSACTION:DEFAULT_UPDATE",
             "state": format!("{}:TRANSACTION", person.user.id),
             "item_id": item,
         });
         app.advance_clock(SignedDuration::from_hours(1)).await;
-        app.control_of("akahu", Method::POST, "/webhooks/send", event).await;
+        app.control_of("akahu", Method::POST, "/webhooks/send", event)
+            .await;
         assert_eq!(app.delivered("akahu").await, [json!(200)]);
         let now = app.clock.now();
         for (index, connection) in connections.iter().enumerate() {
             let is_affected = all_are_affected || index == 0;
-            assert_eq!(next_sync_at(connection).await <= now, is_affected, "{item}: {index}");
+            assert_eq!(
+                next_sync_at(connection).await <= now,
+                is_affected,
+                "{item}: {index}"
+            );
         }
     }
 }

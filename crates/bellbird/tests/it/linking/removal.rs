@@ -1,5 +1,5 @@
-//! Removing a connection: it is hidden at once, its consent is withdrawn with retries, and then it is deleted. Failures
-//! do not change that; for crashes see `crash/removal.rs`.
+//! Removing a connection: it is hidden at once, its consent is withdrawn with retries, and then it
+//! is deleted. Failures do not change that; for crashes see `crash/removal.rs`.
 
 use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{ConnectionId, Plan};
@@ -18,19 +18,43 @@ const DELETE_CONSENT: &str = "/v1/consent/{arrangement_id}";
 /// Advances the clocks of the service and of SnapTrade, which rejects signatures of another time.
 pub(crate) async fn advance_clock(app: &App, time: SignedDuration) {
     app.clock.set(app.clock.now().saturating_add(time).unwrap());
-    app.control_of("snaptrade", Method::POST, "/clock", json!({"advanceSeconds": time.as_secs()})).await;
+    app.control_of(
+        "snaptrade",
+        Method::POST,
+        "/clock",
+        json!({"advanceSeconds": time.as_secs()}),
+    )
+    .await;
 }
 
 /// The steps of the audit, from the moment at which the connection was hidden.
 async fn removal_steps(app: &App, id: ConnectionId) -> Vec<String> {
-    let steps = app.storage.connections().list_audit(id).await.unwrap().into_iter().map(|step| step.cause);
+    let steps = app
+        .storage
+        .connections()
+        .list_audit(id)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|step| step.cause);
     steps.skip_while(|cause| cause != "removed").collect()
 }
 
 pub(crate) async fn assert_gone(app: &App, id: ConnectionId) {
     assert_eq!(app.storage.connections().find_any(id).await.unwrap(), None);
-    assert!(app.storage.secrets().find_credentials(app.olivia.user.id, id).await.unwrap().is_none());
-    assert_eq!(removal_steps(app, id).await, ["removed", "deleted"], "each step is recorded once");
+    assert!(
+        app.storage
+            .secrets()
+            .find_credentials(app.olivia.user.id, id)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(
+        removal_steps(app, id).await,
+        ["removed", "deleted"],
+        "each step is recorded once"
+    );
     assert_eq!(app.storage.removals().list().await.unwrap().len(), 0);
 }
 
@@ -86,12 +110,33 @@ on_both_databases! {
 async fn already_ended_consent_counts_as_withdrawn() {
     let app = App::start(Setup::default()).await;
     for name in simulated_providers() {
-        let Some(credentials) = app.credentials_of(name).pop() else { continue };
-        let person = app.add_person(&format!("{name}@example.com"), Plan::Professional, &[&credentials]).await;
+        let Some(credentials) = app.credentials_of(name).pop() else {
+            continue;
+        };
+        let person = app
+            .add_person(
+                &format!("{name}@example.com"),
+                Plan::Professional,
+                &[&credentials],
+            )
+            .await;
         let path = format!("/consents/{}", spec(name).connection_in(&credentials));
-        app.control_of(name, Method::POST, &path, json!({"state": "revoked"})).await;
-        assert_eq!(app.connections.removals().remove(person.connections[0].id).await.unwrap(), Removal::Done, "{name}");
-        app.storage.users().delete(person.user.id, app.clock.now()).await.expect("no connection is left");
+        app.control_of(name, Method::POST, &path, json!({"state": "revoked"}))
+            .await;
+        assert_eq!(
+            app.connections
+                .removals()
+                .remove(person.connections[0].id)
+                .await
+                .unwrap(),
+            Removal::Done,
+            "{name}"
+        );
+        app.storage
+            .users()
+            .delete(person.user.id, app.clock.now())
+            .await
+            .expect("no connection is left");
     }
 }
 

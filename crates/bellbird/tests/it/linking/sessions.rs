@@ -1,5 +1,5 @@
-//! Consent sessions over HTTP: from the link URL through the callback to the first read. The simulated providers
-//! redirect back at once. The tests in `chromium.rs` go through their pages.
+//! Consent sessions over HTTP: from the link URL through the callback to the first read. The
+//! simulated providers redirect back at once. The tests in `chromium.rs` go through their pages.
 
 use bellbird_connections::{ConnectionsError, LinkTarget};
 use bellbird_domain::{ConnectionStatus, Plan};
@@ -9,12 +9,16 @@ use serde_json::json;
 
 use crate::support::browser::{browse, client, open, open_elsewhere, post, start};
 use crate::support::database::execute;
-use crate::support::harness::{AccountLabel, App, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::harness::{
+    AccountLabel, App, Setup, eventually, on_both_databases, simulated_providers,
+};
 use crate::support::provider_spec::{ProviderSpec, Registration, SPECS, spec};
 
 /// The providers that register users.
 fn registering() -> impl Iterator<Item = (&'static str, &'static Registration)> {
-    SPECS.iter().filter_map(|spec| Some((spec.name, spec.registration.as_ref()?)))
+    SPECS
+        .iter()
+        .filter_map(|spec| Some((spec.name, spec.registration.as_ref()?)))
 }
 
 on_both_databases! {
@@ -224,7 +228,8 @@ on_both_databases! {
             app.control(Method::POST, "/relink", json!({ "sameIds": same_ids })).await;
             app.set_consent(connection, "revoked").await;
             app.connections.refreshes().run(user, connection.id).await.unwrap();
-            // The user starts a new link, abandons it and reconnects. Jobs poll both sessions before the callback.
+            // The user starts a new link, abandons it and reconnects. Jobs poll both sessions
+            // before the callback.
             start(&app.link_url(user, LinkTarget::Provider("fiskil")).await).await.location();
             let callback_url = app
                 .answer_consent_page(&app.link_url(user, LinkTarget::Connection(connection.id)).await, "accept")
@@ -307,7 +312,8 @@ on_both_databases! {
 
 on_both_databases! {
     async fn different_login_is_a_new_connection(app: App) {
-        // A person of the sandbox has this email address. After the changes below, the reconnect seems another login.
+        // A person of the sandbox has this email address. After the changes below, the reconnect
+        // seems another login.
         let person = app.add_person("priya.sharma@example.com", Plan::Professional, &[]).await;
         let (linked, _) = app.link_in_browser(person.user.id, LinkTarget::Provider("fiskil")).await;
         let connection = &linked[0];
@@ -350,7 +356,8 @@ on_both_databases! {
         app.connections.refreshes().run(user, connection.id).await.unwrap();
         let reconnect = app.link_url(user, LinkTarget::Connection(connection.id)).await;
         let callback_url = app.answer_consent_page(&reconnect, "accept").await;
-        // The old consent works again too, but the first poll cannot read its accounts: a call makes three attempts.
+        // The old consent works again too, but the first poll cannot read its accounts: a call
+        // makes three attempts.
         app.set_consent(connection, "active").await;
         app.fault(json!({"match": "/v1/banking/accounts", "kind": "status", "status": 503, "times": 3})).await;
         open(callback_url.as_str()).await.assert_shows(200, "connected again");
@@ -365,76 +372,132 @@ on_both_databases! {
 async fn link_urls_are_scoped_and_expire() {
     let app = App::start(Default::default()).await;
     let user = app.olivia.user.id;
-    open(&format!("{}/link/{}", app.console_url, "0".repeat(64))).await.assert_shows(404, "incomplete");
+    open(&format!("{}/link/{}", app.console_url, "0".repeat(64)))
+        .await
+        .assert_shows(404, "incomplete");
     let choice = app.link_url(user, LinkTarget::UserChoice).await;
     let page = open(&choice).await;
     page.assert_shows(200, "olivia@example.com");
-    for words in ["Australian banks", "New Zealand banks", "Brokers", "Ironbark Example Bank"] {
+    for words in [
+        "Australian banks",
+        "New Zealand banks",
+        "Brokers",
+        "Ironbark Example Bank",
+    ] {
         page.assert_shows(200, words);
     }
-    assert!(page.headers["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
+    assert!(
+        page.headers["content-security-policy"]
+            .to_str()
+            .unwrap()
+            .contains("default-src 'none'")
+    );
     assert_eq!(page.headers["referrer-policy"], "same-origin");
     assert_eq!(page.headers["cache-control"], "no-store");
 
     let submit = |form: &'static str| browse(post(&choice, form));
     let authorize_url = submit("provider=akahu").await.location();
     assert!(
-        authorize_url.query_pairs().any(|(name, value)| name == "scope" && value == "ENDURING_CONSENT"),
+        authorize_url
+            .query_pairs()
+            .any(|(name, value)| name == "scope" && value == "ENDURING_CONSENT"),
         "{authorize_url}"
     );
-    for (form, status) in
-        [("provider=unknown", 400), ("", 400), ("provider=akahu&connection=x", 400), ("connection=x", 400)]
-    {
+    for (form, status) in [
+        ("provider=unknown", 400),
+        ("", 400),
+        ("provider=akahu&connection=x", 400),
+        ("connection=x", 400),
+    ] {
         assert_eq!(submit(form).await.status, status, "{form}");
     }
     // Another user's connection is unknown.
     let other = app.ben.connections[0].id;
     let form = format!("connection={other}");
     assert_eq!(browse(post(&choice, &form)).await.status, 410);
-    assert!(app.connections.links().create_link(user, LinkTarget::Connection(other)).await.is_err());
+    assert!(
+        app.connections
+            .links()
+            .create_link(user, LinkTarget::Connection(other))
+            .await
+            .is_err()
+    );
 
     // A link URL for one provider does not start a session at another.
     let fiskil_only = app.link_url(user, LinkTarget::Provider("fiskil")).await;
-    assert_eq!(browse(post(&fiskil_only, "provider=akahu")).await.status, 410);
+    assert_eq!(
+        browse(post(&fiskil_only, "provider=akahu")).await.status,
+        410
+    );
     let head = browse(client().head(&fiskil_only)).await;
     assert_eq!(head.status, 200, "HEAD starts no session");
     let calls = app.calls_of("fiskil").await;
     assert_eq!(calls.get("/v1/auth/session"), None, "{calls:?}");
 
-    app.clock.set(app.clock.now().saturating_add(SignedDuration::from_mins(31)).unwrap());
+    app.clock.set(
+        app.clock
+            .now()
+            .saturating_add(SignedDuration::from_mins(31))
+            .unwrap(),
+    );
     open(&choice).await.assert_shows(410, "expired");
     open(&fiskil_only).await.assert_shows(410, "expired");
 }
 
 /// Ends all sessions, as a refusal at the provider does.
 async fn end_sessions(app: &App) {
-    execute(&app.shared.database, "UPDATE consent_sessions SET phase = 'ended', outcome = 'declined'", "").await;
+    execute(
+        &app.shared.database,
+        "UPDATE consent_sessions SET phase = 'ended', outcome = 'declined'",
+        "",
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn five_visits_of_a_user_to_a_provider_are_open_at_most() {
     let app = App::start(Default::default()).await;
     let user = app.ben.user.id;
-    let links = [app.link_url(user, LinkTarget::UserChoice).await, app.link_url(user, LinkTarget::UserChoice).await];
+    let links = [
+        app.link_url(user, LinkTarget::UserChoice).await,
+        app.link_url(user, LinkTarget::UserChoice).await,
+    ];
     for at in 0..5 {
-        browse(post(&links[at % 2], "provider=akahu")).await.location();
+        browse(post(&links[at % 2], "provider=akahu"))
+            .await
+            .location();
     }
     app.reset_calls().await;
-    browse(post(&links[0], "provider=akahu")).await.assert_shows(503, "five times without coming back");
+    browse(post(&links[0], "provider=akahu"))
+        .await
+        .assert_shows(503, "five times without coming back");
     assert_eq!(app.total_calls("akahu").await, 0);
-    let refused = app.connections.links().create_link(user, LinkTarget::Provider("akahu")).await;
-    assert!(matches!(refused.err(), Some(ConnectionsError::TooManySessions)));
+    let refused = app
+        .connections
+        .links()
+        .create_link(user, LinkTarget::Provider("akahu"))
+        .await;
+    assert!(matches!(
+        refused.err(),
+        Some(ConnectionsError::TooManySessions)
+    ));
     browse(post(&links[0], "provider=fiskil")).await.location();
-    let of_other = app.link_url(app.olivia.user.id, LinkTarget::Provider("akahu")).await;
+    let of_other = app
+        .link_url(app.olivia.user.id, LinkTarget::Provider("akahu"))
+        .await;
     start(&of_other).await.location();
     app.advance_clock(SignedDuration::from_mins(31)).await;
-    start(&app.link_url(user, LinkTarget::Provider("akahu")).await).await.location();
+    start(&app.link_url(user, LinkTarget::Provider("akahu")).await)
+        .await
+        .location();
 }
 
 #[tokio::test]
 async fn link_url_starts_at_most_twenty_sessions() {
     let app = App::start(Default::default()).await;
-    let link_url = app.link_url(app.ben.user.id, LinkTarget::Provider("akahu")).await;
+    let link_url = app
+        .link_url(app.ben.user.id, LinkTarget::Provider("akahu"))
+        .await;
     for at in 0..20 {
         let shown = start(&link_url).await;
         assert_eq!(shown.status, 303, "{at}");
@@ -444,7 +507,9 @@ async fn link_url_starts_at_most_twenty_sessions() {
     let page = open(&link_url).await;
     page.assert_shows(410, "used up");
     assert!(!page.text.contains("<button"), "{}", page.text);
-    browse(post(&link_url, "provider=akahu")).await.assert_shows(410, "used up");
+    browse(post(&link_url, "provider=akahu"))
+        .await
+        .assert_shows(410, "used up");
 }
 
 #[tokio::test]
@@ -460,7 +525,11 @@ async fn used_up_link_still_confirms_its_sessions() {
     let page = open(&link_url).await;
     page.assert_shows(200, "I gave my consent");
     for name in ["provider", "connection", "remove"] {
-        assert!(!page.text.contains(&format!("name=\"{name}\"")), "{}", page.text);
+        assert!(
+            !page.text.contains(&format!("name=\"{name}\"")),
+            "{}",
+            page.text
+        );
     }
     open_elsewhere(&link_url).await.assert_shows(410, "used up");
 }
@@ -489,14 +558,25 @@ on_both_databases! {
 async fn concurrent_starts_register_the_user_once() {
     let app = App::start(Default::default()).await;
     for (provider, Registration { register, .. }) in registering() {
-        app.fault_at(provider, json!({"match": register, "kind": "delay", "delayMs": 300})).await;
+        app.fault_at(
+            provider,
+            json!({"match": register, "kind": "delay", "delayMs": 300}),
+        )
+        .await;
         app.reset_calls().await;
-        let link_url = app.link_url(app.olivia.user.id, LinkTarget::Provider(provider)).await;
-        let (first, second, third) = tokio::join!(start(&link_url), start(&link_url), start(&link_url));
+        let link_url = app
+            .link_url(app.olivia.user.id, LinkTarget::Provider(provider))
+            .await;
+        let (first, second, third) =
+            tokio::join!(start(&link_url), start(&link_url), start(&link_url));
         for shown in [first, second, third] {
             shown.location();
         }
-        assert_eq!(app.calls_of(provider).await.get(*register), Some(&1), "{provider}");
+        assert_eq!(
+            app.calls_of(provider).await.get(*register),
+            Some(&1),
+            "{provider}"
+        );
     }
 }
 

@@ -9,7 +9,10 @@ use crate::support::mcp::Mcp;
 #[tokio::test]
 async fn cursor_opens_for_its_user_tool_and_question_only() {
     let app = App::start(Setup::default()).await;
-    let mcp = Mcp { app: &app, key: &app.olivia.key };
+    let mcp = Mcp {
+        app: &app,
+        key: &app.olivia.key,
+    };
     let question = json!({"from": "2000-01-01", "direction": "debit"});
     let first = mcp.call("list_transactions", question.clone()).await;
     let cursor = first["next_cursor"].as_str().unwrap();
@@ -20,38 +23,91 @@ async fn cursor_opens_for_its_user_tool_and_question_only() {
     };
     let second = mcp.call("list_transactions", with(json!({}))).await;
     let again = mcp.call("list_transactions", with(question)).await;
-    assert_eq!(again["transactions"], second["transactions"], "the question may be repeated");
-    assert_eq!(mcp.call("list_transactions", with(json!({"limit": 3}))).await["shown"], 3);
+    assert_eq!(
+        again["transactions"], second["transactions"],
+        "the question may be repeated"
+    );
+    assert_eq!(
+        mcp.call("list_transactions", with(json!({"limit": 3})))
+            .await["shown"],
+        3
+    );
     assert_ne!(second["transactions"], first["transactions"]);
 
-    let differs = mcp.failure("list_transactions", with(json!({"direction": "credit"}))).await;
+    let differs = mcp
+        .failure("list_transactions", with(json!({"direction": "credit"})))
+        .await;
     assert!(differs.contains("Send the cursor alone"), "{differs}");
-    let foreign = Mcp { app: &app, key: &app.ben.key }.failure("list_transactions", with(json!({}))).await;
+    let foreign = Mcp {
+        app: &app,
+        key: &app.ben.key,
+    }
+    .failure("list_transactions", with(json!({})))
+    .await;
     assert!(foreign.contains("begin again"), "{foreign}");
     assert_eq!(mcp.failure("list_trades", with(json!({}))).await, foreign);
     let changed: String = cursor.chars().rev().collect();
-    for bad in
-        [json!(changed), json!(&cursor[1..]), json!("x"), json!(""), json!(7), json!("é"), json!("A".repeat(20_000))]
-    {
-        assert_eq!(mcp.failure("list_transactions", json!({"cursor": bad})).await, foreign, "{bad}");
+    for bad in [
+        json!(changed),
+        json!(&cursor[1..]),
+        json!("x"),
+        json!(""),
+        json!(7),
+        json!("é"),
+        json!("A".repeat(20_000)),
+    ] {
+        assert_eq!(
+            mcp.failure("list_transactions", json!({"cursor": bad}))
+                .await,
+            foreign,
+            "{bad}"
+        );
     }
-    app.clock.set(app.clock.now() + SignedDuration::from_mins(59));
-    assert_eq!(mcp.call("list_transactions", with(json!({}))).await["transactions"], second["transactions"]);
-    app.clock.set(app.clock.now() + SignedDuration::from_mins(2));
-    assert_eq!(mcp.failure("list_transactions", with(json!({}))).await, foreign);
+    app.clock
+        .set(app.clock.now() + SignedDuration::from_mins(59));
+    assert_eq!(
+        mcp.call("list_transactions", with(json!({}))).await["transactions"],
+        second["transactions"]
+    );
+    app.clock
+        .set(app.clock.now() + SignedDuration::from_mins(2));
+    assert_eq!(
+        mcp.failure("list_transactions", with(json!({}))).await,
+        foreign
+    );
 }
 
 #[tokio::test]
 async fn cursor_names_no_row_and_survives_new_rows() {
-    let app = App::start(Setup { rows: 150, ..Setup::default() }).await;
-    let mcp = Mcp { app: &app, key: &app.olivia.key };
-    let (before, _) = mcp.rows("list_transactions", "transactions", json!({"limit": 500})).await;
+    let app = App::start(Setup {
+        rows: 150,
+        ..Setup::default()
+    })
+    .await;
+    let mcp = Mcp {
+        app: &app,
+        key: &app.olivia.key,
+    };
+    let (before, _) = mcp
+        .rows("list_transactions", "transactions", json!({"limit": 500}))
+        .await;
     let first = mcp.call("list_transactions", json!({"limit": 10})).await;
     let cursor = first["next_cursor"].as_str().unwrap();
     assert!(cursor.len() < 500, "{} characters", cursor.len());
-    app.add_row(&app.olivia.connections[0], "POSTED MEANWHILE", app.clock.now()).await;
+    app.add_row(
+        &app.olivia.connections[0],
+        "POSTED MEANWHILE",
+        app.clock.now(),
+    )
+    .await;
     let mut rows = first["transactions"].as_array().unwrap().clone();
-    let (rest, _) = mcp.rows("list_transactions", "transactions", json!({"cursor": cursor, "limit": 500})).await;
+    let (rest, _) = mcp
+        .rows(
+            "list_transactions",
+            "transactions",
+            json!({"cursor": cursor, "limit": 500}),
+        )
+        .await;
     rows.extend(rest);
     assert_eq!(rows, before);
 }
@@ -59,11 +115,27 @@ async fn cursor_names_no_row_and_survives_new_rows() {
 #[tokio::test]
 async fn accounts_that_changed_begin_again() {
     let app = App::start(Setup::default()).await;
-    let mcp = Mcp { app: &app, key: &app.olivia.key };
+    let mcp = Mcp {
+        app: &app,
+        key: &app.olivia.key,
+    };
     let first = mcp.call("list_transactions", json!({"limit": 2})).await;
     let cursor = first["next_cursor"].as_str().unwrap();
-    app.connections.removals().remove(app.olivia.connections[0].id).await.unwrap();
-    app.connections.removals().remove(app.olivia.connections[1].id).await.unwrap();
-    let answer = mcp.call("list_transactions", json!({ "cursor": cursor })).await;
-    assert_eq!(answer["shown"], 0, "rows of removed connections are not shown: {answer}");
+    app.connections
+        .removals()
+        .remove(app.olivia.connections[0].id)
+        .await
+        .unwrap();
+    app.connections
+        .removals()
+        .remove(app.olivia.connections[1].id)
+        .await
+        .unwrap();
+    let answer = mcp
+        .call("list_transactions", json!({ "cursor": cursor }))
+        .await;
+    assert_eq!(
+        answer["shown"], 0,
+        "rows of removed connections are not shown: {answer}"
+    );
 }

@@ -10,8 +10,14 @@ use crate::support::mcp::{Mcp, modern_meta};
 use crate::support::random::{Random, seed};
 
 const REQUESTS: usize = 4_000;
-const TOOLS: [&str; 6] =
-    ["list_accounts", "list_transactions", "summarize_transactions", "list_holdings", "list_trades", "drop_tables"];
+const TOOLS: [&str; 6] = [
+    "list_accounts",
+    "list_transactions",
+    "summarize_transactions",
+    "list_holdings",
+    "list_trades",
+    "drop_tables",
+];
 const NAMES: [&str; 13] = [
     "account_ids",
     "from",
@@ -52,11 +58,22 @@ impl Generator {
                 self.pick(&foreign).clone().into()
             }
             7 => self
-                .pick(&["2026-11-01", "9999-12-31", "0001-01-01", "2026-02-30", "1e999999999", "-0", "500", "category"])
+                .pick(&[
+                    "2026-11-01",
+                    "9999-12-31",
+                    "0001-01-01",
+                    "2026-02-30",
+                    "1e999999999",
+                    "-0",
+                    "500",
+                    "category",
+                ])
                 .to_string()
                 .into(),
             8 => json!("A".repeat(self.random.below(30_000))),
-            9 | 10 => (0..self.random.below(6)).map(|_| self.value(depth + 1)).collect(),
+            9 | 10 => (0..self.random.below(6))
+                .map(|_| self.value(depth + 1))
+                .collect(),
             _ => (0..self.random.below(6))
                 .map(|_| (self.name(), self.value(depth + 1)))
                 .collect::<serde_json::Map<_, _>>()
@@ -65,13 +82,33 @@ impl Generator {
     }
 
     fn name(&mut self) -> String {
-        if self.random.one_in(5) { self.text() } else { self.pick(&NAMES).to_string() }
+        if self.random.one_in(5) {
+            self.text()
+        } else {
+            self.pick(&NAMES).to_string()
+        }
     }
 
     fn text(&mut self) -> String {
-        const CHARS: [char; 14] =
-            ['a', '%', '\0', '\n', '"', '\\', '{', '\u{202e}', '\u{e0041}', '😀', '\'', ';', '-', '\u{ffff}'];
-        (0..self.random.below(40)).map(|_| CHARS[self.random.below(CHARS.len())]).collect()
+        const CHARS: [char; 14] = [
+            'a',
+            '%',
+            '\0',
+            '\n',
+            '"',
+            '\\',
+            '{',
+            '\u{202e}',
+            '\u{e0041}',
+            '😀',
+            '\'',
+            ';',
+            '-',
+            '\u{ffff}',
+        ];
+        (0..self.random.below(40))
+            .map(|_| CHARS[self.random.below(CHARS.len())])
+            .collect()
     }
 
     fn arguments(&mut self) -> Value {
@@ -93,16 +130,35 @@ impl Generator {
     /// The headers and the body of a request.
     fn request(&mut self) -> (Vec<(&'static str, String)>, String) {
         let tool = self.pick(&TOOLS).to_string();
-        let methods =
-            ["tools/call", "tools/call", "tools/call", "tools/list", "initialize", "server/discover", "x", ""];
+        let methods = [
+            "tools/call",
+            "tools/call",
+            "tools/call",
+            "tools/list",
+            "initialize",
+            "server/discover",
+            "x",
+            "",
+        ];
         let method = self.pick(&methods).to_string();
         let mut params = json!({"name": tool, "arguments": self.arguments()});
         let mut headers = Vec::new();
         if self.random.one_in(2) {
-            params["_meta"] = if self.random.one_in(6) { self.value(0) } else { modern_meta() };
+            params["_meta"] = if self.random.one_in(6) {
+                self.value(0)
+            } else {
+                modern_meta()
+            };
             headers.push(("mcp-protocol-version", "2026-07-28".to_owned()));
             headers.push(("mcp-method", method.clone()));
-            headers.push(("mcp-name", if self.random.one_in(8) { "=?base64?!!?=".to_owned() } else { tool }));
+            headers.push((
+                "mcp-name",
+                if self.random.one_in(8) {
+                    "=?base64?!!?=".to_owned()
+                } else {
+                    tool
+                },
+            ));
             if self.random.one_in(8) {
                 headers.remove(self.random.below(headers.len()));
             }
@@ -110,7 +166,11 @@ impl Generator {
         if self.random.one_in(10) {
             params = self.value(0);
         }
-        let id = if self.random.one_in(6) { self.value(3) } else { json!(7) };
+        let id = if self.random.one_in(6) {
+            self.value(3)
+        } else {
+            json!(7)
+        };
         let mut message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         if self.random.one_in(20) {
             message["method"] = self.value(3);
@@ -118,7 +178,12 @@ impl Generator {
         let mut body = message.to_string();
         match self.random.below(20) {
             0 => {
-                body.truncate((0..=self.random.below(body.len())).rev().find(|at| body.is_char_boundary(*at)).unwrap());
+                body.truncate(
+                    (0..=self.random.below(body.len()))
+                        .rev()
+                        .find(|at| body.is_char_boundary(*at))
+                        .unwrap(),
+                );
             }
             1 => body = format!("[{body},{body}]"),
             2 => body = format!("{}{body}", "[".repeat(self.random.below(5_000))),
@@ -130,7 +195,11 @@ impl Generator {
 }
 
 /// Sends a request, without headers that HTTP cannot have. Returns its body, too.
-async fn send(mcp: &Mcp<'_>, headers: Vec<(&'static str, String)>, body: String) -> (String, Answer) {
+async fn send(
+    mcp: &Mcp<'_>,
+    headers: Vec<(&'static str, String)>,
+    body: String,
+) -> (String, Answer) {
     let headers: Vec<(&str, &str)> = headers
         .iter()
         .filter(|(_, value)| value.bytes().all(|byte| (b' '..=b'~').contains(&byte)))
@@ -142,24 +211,51 @@ async fn send(mcp: &Mcp<'_>, headers: Vec<(&'static str, String)>, body: String)
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_requests_get_errors_and_learn_nothing() {
-    let app = App::start(Setup { rows: 20, ..Setup::default() }).await;
-    let ben = Mcp { app: &app, key: &app.ben.key };
-    let mut foreign = vec![app.ben.connections[0].id.to_string(), app.ben.user.id.to_string()];
+    let app = App::start(Setup {
+        rows: 20,
+        ..Setup::default()
+    })
+    .await;
+    let ben = Mcp {
+        app: &app,
+        key: &app.ben.key,
+    };
+    let mut foreign = vec![
+        app.ben.connections[0].id.to_string(),
+        app.ben.user.id.to_string(),
+    ];
     let accounts = app.accounts_of(&app.ben.connections[0]).await;
     foreign.extend(accounts.iter().map(|account| account.id.clone()));
-    let first = ben.call("list_transactions", json!({"from": "2000-01-01", "limit": 1})).await;
+    let first = ben
+        .call(
+            "list_transactions",
+            json!({"from": "2000-01-01", "limit": 1}),
+        )
+        .await;
     let row = first["transactions"][0]["id"].as_str().unwrap().to_owned();
     let account = first["accounts"][0]["id"].as_str().unwrap().to_owned();
     foreign.push(first["next_cursor"].as_str().unwrap().to_owned());
 
-    let olivia = Mcp { app: &app, key: &app.olivia.key };
-    let mut generator = Generator { random: Random::new(seed()), foreign };
+    let olivia = Mcp {
+        app: &app,
+        key: &app.olivia.key,
+    };
+    let mut generator = Generator {
+        random: Random::new(seed()),
+        foreign,
+    };
     let mut statuses = BTreeMap::new();
     let requests: Vec<_> = (0..REQUESTS).map(|_| generator.request()).collect();
-    let mut answers = stream::iter(requests).map(|(headers, body)| send(&olivia, headers, body)).buffer_unordered(8);
+    let mut answers = stream::iter(requests)
+        .map(|(headers, body)| send(&olivia, headers, body))
+        .buffer_unordered(8);
     while let Some((body, answer)) = answers.next().await {
         *statuses.entry(answer.status.as_u16()).or_insert(0) += 1;
-        assert!(matches!(answer.status.as_u16(), 200 | 202 | 400 | 404 | 413), "{}: {body}", answer.status);
+        assert!(
+            matches!(answer.status.as_u16(), 200 | 202 | 400 | 404 | 413),
+            "{}: {body}",
+            answer.status
+        );
         assert!(answer.text.len() < 100_000);
         if answer.status != 202 {
             let message = answer.json();
@@ -169,9 +265,16 @@ async fn hostile_requests_get_errors_and_learn_nothing() {
         }
         assert!(!answer.text.contains(&row), "another user's row: {body}");
         let echoed = body.contains(&account);
-        assert!(echoed || !answer.text.contains(&account), "another user's account: {body}");
+        assert!(
+            echoed || !answer.text.contains(&account),
+            "another user's account: {body}"
+        );
     }
     drop(answers);
     assert!(statuses[&200] > 500 && statuses[&400] > 200, "{statuses:?}");
-    assert_eq!(olivia.result("list_accounts", json!({})).await["isError"], false, "it still works");
+    assert_eq!(
+        olivia.result("list_accounts", json!({})).await["isError"],
+        false,
+        "it still works"
+    );
 }

@@ -12,7 +12,9 @@ use crate::support::mcp::Mcp;
 async fn answers_after(mcp: &Mcp<'_>, tool: &str, first: Value, limit: u32) -> Vec<Value> {
     let mut answers = vec![first];
     while let Some(cursor) = answers[answers.len() - 1]["next_cursor"].as_str() {
-        let next = mcp.call(tool, json!({"cursor": cursor, "limit": limit})).await;
+        let next = mcp
+            .call(tool, json!({"cursor": cursor, "limit": limit}))
+            .await;
         answers.push(next);
     }
     answers
@@ -20,57 +22,111 @@ async fn answers_after(mcp: &Mcp<'_>, tool: &str, first: Value, limit: u32) -> V
 
 /// Each account that a response names has a row in it.
 fn assert_named_are_shown(answer: &Value, member: &str) {
-    let of_rows: BTreeSet<String> =
-        answer[member].as_array().unwrap().iter().map(|row| row["account_id"].to_string()).collect();
-    let named = answer["accounts"].as_array().unwrap().iter().map(|account| account["id"].to_string());
+    let of_rows: BTreeSet<String> = answer[member]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["account_id"].to_string())
+        .collect();
+    let named = answer["accounts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|account| account["id"].to_string());
     assert_eq!(named.collect::<BTreeSet<_>>(), of_rows);
 }
 
 fn rows_of(answers: &[Value], member: &str) -> Vec<Value> {
-    answers.iter().flat_map(|answer| answer[member].as_array().unwrap().clone()).collect()
+    answers
+        .iter()
+        .flat_map(|answer| answer[member].as_array().unwrap().clone())
+        .collect()
 }
 
 fn ids_missing(answer: &Value) -> BTreeSet<String> {
     let problems = answer["problems"].as_array().unwrap();
-    problems.iter().flat_map(|problem| problem["account_ids"].as_array().unwrap()).map(Value::to_string).collect()
+    problems
+        .iter()
+        .flat_map(|problem| problem["account_ids"].as_array().unwrap())
+        .map(Value::to_string)
+        .collect()
 }
 
-/// The rows of accounts that were never missing are there, each once and in their order, and no others.
+/// The rows of accounts that were never missing are there, each once and in their order, and no
+/// others.
 fn assert_left_out_to_the_end(answers: &[Value], member: &str, all: &[Value]) {
     assert!(answers.len() > 2, "{} answers", answers.len());
     let missing = ids_missing(&answers[0]);
     for answer in answers {
         assert_named_are_shown(answer, member);
-        assert_eq!(ids_missing(answer), missing, "the missing accounts are named");
-        assert!(answer["total"].is_null() && answer["at_least"].is_u64(), "the total is not known");
+        assert_eq!(
+            ids_missing(answer),
+            missing,
+            "the missing accounts are named"
+        );
+        assert!(
+            answer["total"].is_null() && answer["at_least"].is_u64(),
+            "the total is not known"
+        );
     }
-    let expected: Vec<Value> =
-        all.iter().filter(|row| !missing.contains(&row["account_id"].to_string())).cloned().collect();
+    let expected: Vec<Value> = all
+        .iter()
+        .filter(|row| !missing.contains(&row["account_id"].to_string()))
+        .cloned()
+        .collect();
     assert!(!missing.is_empty() && expected.len() < all.len());
     assert_eq!(rows_of(answers, member), expected);
     let last = &answers[answers.len() - 1];
     assert!(last["at_least"].as_u64().unwrap() >= expected.len() as u64);
-    assert!(last["problems"].to_string().contains("begin again"), "{last}");
+    assert!(
+        last["problems"].to_string().contains("begin again"),
+        "{last}"
+    );
 }
 
 /// Fails all calls about the account of this row.
 async fn break_account_of(app: &App, person: &Person, row: &Value) {
     for connection in &person.connections {
-        let accounts = app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap();
-        for account in accounts.iter().filter(|account| row["account_id"] == account.id.to_string()) {
+        let accounts = app
+            .storage
+            .accounts()
+            .list_of_connection(person.user.id, connection.id)
+            .await
+            .unwrap();
+        for account in accounts
+            .iter()
+            .filter(|account| row["account_id"] == account.id.to_string())
+        {
             let path = format!("/accounts/{}/", account.provider_account_id);
-            app.fault_at("snaptrade", json!({"match": path, "kind": "status", "status": 500, "times": 1000})).await;
+            app.fault_at(
+                "snaptrade",
+                json!({"match": path, "kind": "status", "status": 500, "times": 1000}),
+            )
+            .await;
         }
     }
 }
 
 #[tokio::test]
 async fn bank_that_recovers_stays_left_out_until_the_end() {
-    let app = App::start(Setup { rows: 120, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 120,
+        ..Setup::default()
+    })
+    .await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp { app: &app, key: &person.key };
-    let (all, _) = mcp.rows("list_transactions", "transactions", json!({"limit": 500})).await;
-    app.fault_at("akahu", json!({"match": "/v1/", "kind": "status", "status": 500, "times": 1000})).await;
+    let mcp = Mcp {
+        app: &app,
+        key: &person.key,
+    };
+    let (all, _) = mcp
+        .rows("list_transactions", "transactions", json!({"limit": 500}))
+        .await;
+    app.fault_at(
+        "akahu",
+        json!({"match": "/v1/", "kind": "status", "status": 500, "times": 1000}),
+    )
+    .await;
     let first = mcp.call("list_transactions", json!({"limit": 7})).await;
     app.clear_faults().await;
     let answers = answers_after(&mcp, "list_transactions", first, 7).await;
@@ -81,8 +137,14 @@ async fn bank_that_recovers_stays_left_out_until_the_end() {
 async fn broker_account_that_recovers_stays_left_out_until_the_end() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp { app: &app, key: &person.key };
-    for (tool, member, limit) in [("list_holdings", "holdings", 7), ("list_trades", "trades", 200)] {
+    let mcp = Mcp {
+        app: &app,
+        key: &person.key,
+    };
+    for (tool, member, limit) in [
+        ("list_holdings", "holdings", 7),
+        ("list_trades", "trades", 200),
+    ] {
         let (all, _) = mcp.rows(tool, member, json!({"limit": 500})).await;
         break_account_of(&app, &person, &all[0]).await;
         let first = mcp.call(tool, json!({"limit": 3})).await;
@@ -96,10 +158,15 @@ async fn broker_account_that_recovers_stays_left_out_until_the_end() {
 async fn holdings_that_changed_before_the_cursor_begin_again() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp { app: &app, key: &person.key };
+    let mcp = Mcp {
+        app: &app,
+        key: &person.key,
+    };
     let first = mcp.call("list_holdings", json!({"limit": 10})).await;
     let cursor = first["next_cursor"].as_str().unwrap();
     break_account_of(&app, &person, &first["holdings"][0]).await;
-    let text = mcp.failure("list_holdings", json!({ "cursor": cursor })).await;
+    let text = mcp
+        .failure("list_holdings", json!({ "cursor": cursor }))
+        .await;
     assert!(text.contains("begin again"), "{text}");
 }

@@ -18,9 +18,18 @@ struct Bridge {
 
 impl Bridge {
     fn start(url: &str, key: &str) -> Self {
-        let mut child = command(&[("BELLBIRD_URL", url), ("BELLBIRD_KEY", key)]).spawn().unwrap();
-        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        Self { child, input, output }
+        let mut child = command(&[("BELLBIRD_URL", url), ("BELLBIRD_KEY", key)])
+            .spawn()
+            .unwrap();
+        let (input, output) = (
+            child.stdin.take(),
+            BufReader::new(child.stdout.take().unwrap()),
+        );
+        Self {
+            child,
+            input,
+            output,
+        }
     }
 
     fn send(&mut self, message: &str) {
@@ -60,7 +69,11 @@ impl Drop for Bridge {
 
 fn command(variables: &[(&str, &str)]) -> Command {
     let mut command = Workdir::new().command("mcp");
-    command.current_dir("/").env_remove("TMPDIR").stdin(std::process::Stdio::piped()).envs(variables.iter().copied());
+    command
+        .current_dir("/")
+        .env_remove("TMPDIR")
+        .stdin(std::process::Stdio::piped())
+        .envs(variables.iter().copied());
     command
 }
 
@@ -74,21 +87,36 @@ async fn both_eras_pass_through() {
     let app = App::start(Setup::default()).await;
     let mut bridge = Bridge::start(&app.url, &app.olivia.key);
     let discovered = bridge.ask(modern(json!("a"), "server/discover", json!({})));
-    assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]));
-    let initialize =
-        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
-    let answer = bridge.ask(json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize}));
+    assert_eq!(
+        discovered["result"]["supportedVersions"],
+        json!(["2026-07-28"])
+    );
+    let initialize = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
+    let answer = bridge
+        .ask(json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize}));
     assert_eq!(answer["result"]["protocolVersion"], "2025-11-25");
     bridge.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     bridge.send("");
     let arguments = json!({"name": "list_transactions", "arguments": {"limit": 5}});
-    let legacy = bridge.ask(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": arguments}));
+    let legacy =
+        bridge.ask(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": arguments}));
     let modern_answer = bridge.ask(modern(json!(2), "tools/call", arguments.clone()));
-    let direct = Mcp { app: &app, key: &app.olivia.key }.call("list_transactions", json!({"limit": 5})).await;
-    for answer in [legacy, modern_answer] {
-        assert_eq!(answer["result"]["structuredContent"]["transactions"], direct["transactions"]);
+    let direct = Mcp {
+        app: &app,
+        key: &app.olivia.key,
     }
-    assert_eq!(bridge.ask(modern(json!(3), "ping", json!({})))["error"]["code"], -32601);
+    .call("list_transactions", json!({"limit": 5}))
+    .await;
+    for answer in [legacy, modern_answer] {
+        assert_eq!(
+            answer["result"]["structuredContent"]["transactions"],
+            direct["transactions"]
+        );
+    }
+    assert_eq!(
+        bridge.ask(modern(json!(3), "ping", json!({})))["error"]["code"],
+        -32601
+    );
     bridge.send("{");
     assert_eq!(bridge.read()["error"]["code"], -32700);
     bridge.send(&"x".repeat(300_000));
@@ -112,11 +140,23 @@ async fn cancelled_request_has_no_answer() {
     let app = App::start(Setup::default()).await;
     app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 15_000, "times": 10})).await;
     let mut bridge = Bridge::start(&app.url, &app.olivia.key);
-    bridge.send(&modern(json!("slow"), "tools/call", json!({"name": "list_transactions"})).to_string());
+    bridge.send(
+        &modern(
+            json!("slow"),
+            "tools/call",
+            json!({"name": "list_transactions"}),
+        )
+        .to_string(),
+    );
     while app.transaction_calls().await == 0 {}
-    bridge.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"slow"}}"#);
+    bridge.send(
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"slow"}}"#,
+    );
     // The response to the second, and nothing of the first.
-    assert_eq!(bridge.ask(modern(json!(2), "tools/list", json!({})))["id"], 2);
+    assert_eq!(
+        bridge.ask(modern(json!(2), "tools/list", json!({})))["id"],
+        2
+    );
     let (code, rest, _) = bridge.finish();
     assert_eq!((code, rest.as_str()), (Some(0), ""));
 }
@@ -127,28 +167,69 @@ async fn failures_of_the_transport_are_errors_of_the_request() {
     let (start, last) = app.olivia.key.split_at(app.olivia.key.len() - 1);
     let wrong_key = format!("{start}{}", if last == "0" { "1" } else { "0" });
     let unknown_key = app.storage.new_key();
-    let ask = |url: String, key: String| Bridge::start(&url, &key).ask(modern(json!(1), "tools/list", json!({})));
+    let ask = |url: String, key: String| {
+        Bridge::start(&url, &key).ask(modern(json!(1), "tools/list", json!({})))
+    };
     let answer = ask(app.url.clone(), unknown_key.expose().to_owned());
     assert_eq!(answer["error"]["code"], 401);
-    assert!(answer["error"]["message"].as_str().unwrap().contains("BELLBIRD_KEY"), "{answer}");
+    assert!(
+        answer["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("BELLBIRD_KEY"),
+        "{answer}"
+    );
     for url in [format!("{}/mcp", app.url), format!("{}/mcp/", app.url)] {
-        assert!(ask(url.clone(), app.olivia.key.clone())["result"]["tools"].is_array(), "{url}");
+        assert!(
+            ask(url.clone(), app.olivia.key.clone())["result"]["tools"].is_array(),
+            "{url}"
+        );
     }
     let answer = ask(format!("{}/elsewhere", app.url), app.olivia.key.clone());
-    assert!(answer["error"]["message"].as_str().unwrap().contains("see BELLBIRD_URL"), "{answer}");
+    assert!(
+        answer["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("see BELLBIRD_URL"),
+        "{answer}"
+    );
     let answer = ask("http://127.0.0.1:1".to_owned(), app.olivia.key.clone());
     assert_eq!(answer["error"]["code"], 502, "{answer}");
     let answer = ask(app.console_url.clone(), app.olivia.key.clone());
-    assert!(answer["error"]["message"].as_str().unwrap().contains("which is not MCP"), "{answer}");
+    assert!(
+        answer["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("which is not MCP"),
+        "{answer}"
+    );
 
     for (variables, expected) in [
-        (vec![("BELLBIRD_URL", app.url.as_str())], "BELLBIRD_KEY is not set"),
-        (vec![("BELLBIRD_KEY", wrong_key.as_str())], "BELLBIRD_KEY is not a valid API key"),
-        (vec![("BELLBIRD_KEY", app.olivia.key.as_str()), ("BELLBIRD_URL", "ftp://x")], "BELLBIRD_URL must be"),
+        (
+            vec![("BELLBIRD_URL", app.url.as_str())],
+            "BELLBIRD_KEY is not set",
+        ),
+        (
+            vec![("BELLBIRD_KEY", wrong_key.as_str())],
+            "BELLBIRD_KEY is not a valid API key",
+        ),
+        (
+            vec![
+                ("BELLBIRD_KEY", app.olivia.key.as_str()),
+                ("BELLBIRD_URL", "ftp://x"),
+            ],
+            "BELLBIRD_URL must be",
+        ),
     ] {
         let output = command(&variables).output().unwrap();
-        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
+        assert_eq!(
+            (output.status.code(), output.stdout.as_slice()),
+            (Some(1), &b""[..])
+        );
         let log = errors(&output);
-        assert!(log.contains(expected) && !log.contains(&app.olivia.key), "{log}");
+        assert!(
+            log.contains(expected) && !log.contains(&app.olivia.key),
+            "{log}"
+        );
     }
 }

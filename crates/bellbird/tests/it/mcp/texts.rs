@@ -24,9 +24,17 @@ fn assert_visible(value: &Value) {
 #[tokio::test]
 async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
     let app = App::start(Setup::default()).await;
-    let all = [&app.credentials_of("fiskil")[5], &app.credentials_of("akahu")[3]];
-    let odette = app.add_person("odette@example.com", Plan::Developer, &all).await;
-    let mcp = Mcp { app: &app, key: &odette.key };
+    let all = [
+        &app.credentials_of("fiskil")[5],
+        &app.credentials_of("akahu")[3],
+    ];
+    let odette = app
+        .add_person("odette@example.com", Plan::Developer, &all)
+        .await;
+    let mcp = Mcp {
+        app: &app,
+        key: &odette.key,
+    };
     let mut arguments = json!({"from": "2000-01-01", "limit": 500});
     let mut longest = 0;
     loop {
@@ -35,26 +43,56 @@ async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
         assert_visible(structured);
         let text = result["content"][0]["text"].as_str().unwrap();
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
-        assert_eq!(lines.len() as u64, structured["shown"].as_u64().unwrap() + 2, "a row is a line");
+        assert_eq!(
+            lines.len() as u64,
+            structured["shown"].as_u64().unwrap() + 2,
+            "a row is a line"
+        );
         for line in &lines {
             assert_eq!(line.matches('|').count(), 8, "{line}");
-            assert!(!line.contains(is_hidden) && !line.contains(['`', '<', '>', '[', ']']), "{line}");
-            assert!(!line.contains("://") && !line.to_lowercase().contains("www."), "{line}");
+            assert!(
+                !line.contains(is_hidden) && !line.contains(['`', '<', '>', '[', ']']),
+                "{line}"
+            );
+            assert!(
+                !line.contains("://") && !line.to_lowercase().contains("www."),
+                "{line}"
+            );
         }
         for row in structured["transactions"].as_array().unwrap() {
             longest = longest.max(row["payee"].as_str().unwrap().chars().count());
         }
-        let Some(cursor) = structured["next_cursor"].as_str() else { break };
+        let Some(cursor) = structured["next_cursor"].as_str() else {
+            break;
+        };
         arguments = json!({"cursor": cursor, "limit": 500});
     }
-    assert!((140..=150).contains(&longest), "the long text is cut: {longest}");
+    assert!(
+        (140..=150).contains(&longest),
+        "the long text is cut: {longest}"
+    );
 
-    let (full, _) =
-        mcp.rows("list_transactions", "transactions", json!({"from": "2000-01-01", "detail": "full"})).await;
+    let (full, _) = mcp
+        .rows(
+            "list_transactions",
+            "transactions",
+            json!({"from": "2000-01-01", "detail": "full"}),
+        )
+        .await;
     full.iter().for_each(assert_visible);
-    let lengths = full.iter().map(|row| row["description"].as_str().unwrap().chars().count());
-    assert!(lengths.max().unwrap() >= 290, "full rows have the whole text");
-    let result = mcp.result("list_transactions", json!({"from": "2000-01-01", "detail": "full", "limit": 20})).await;
+    let lengths = full
+        .iter()
+        .map(|row| row["description"].as_str().unwrap().chars().count());
+    assert!(
+        lengths.max().unwrap() >= 290,
+        "full rows have the whole text"
+    );
+    let result = mcp
+        .result(
+            "list_transactions",
+            json!({"from": "2000-01-01", "detail": "full", "limit": 20}),
+        )
+        .await;
     let lines: Vec<Value> = result["content"][0]["text"]
         .as_str()
         .unwrap()
@@ -62,7 +100,9 @@ async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
         .filter(|line| line.starts_with('{'))
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let rows = result["structuredContent"]["transactions"].as_array().unwrap();
+    let rows = result["structuredContent"]["transactions"]
+        .as_array()
+        .unwrap();
     assert_eq!(lines.len(), rows.len(), "the text of full rows is JSON");
     for (line, row) in lines.iter().zip(rows) {
         assert_eq!(without_markup(line), without_markup(row));
@@ -71,24 +111,35 @@ async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
 
 /// Texts without the characters that are replaced in a table, and without those that replace them.
 fn without_markup(row: &Value) -> String {
-    row.to_string().replace(|char: char| "`'[]<>()|/\\ @:".contains(char), "")
+    row.to_string()
+        .replace(|char: char| "`'[]<>()|/\\ @:".contains(char), "")
 }
 
 #[tokio::test]
 async fn full_rows_have_no_links() {
     let app = App::start(Setup::default()).await;
-    let mcp = Mcp { app: &app, key: &app.olivia.key };
-    let hostile =
-        "![x](https://evil.example/a.png) [Refund: sign in](https://evil.example) <img src=y> www.evil.example";
-    app.add_row(&app.olivia.connections[0], hostile, app.clock.now()).await;
+    let mcp = Mcp {
+        app: &app,
+        key: &app.olivia.key,
+    };
+    let hostile = "![x](https://evil.example/a.png) [Refund: sign in](https://evil.example) <img src=y> www.evil.example";
+    app.add_row(&app.olivia.connections[0], hostile, app.clock.now())
+        .await;
     for detail in ["brief", "full"] {
-        let result = mcp.result("list_transactions", json!({ "detail": detail })).await;
+        let result = mcp
+            .result("list_transactions", json!({ "detail": detail }))
+            .await;
         let text = result["content"][0]["text"].as_str().unwrap();
         assert!(text.contains("Refund: sign in"), "{detail}");
         for part in ["://", "](", "<", "www.evil"] {
             assert!(!text.contains(part), "{detail}: {part} in {text}");
         }
     }
-    let full = mcp.call("list_transactions", json!({"detail": "full", "limit": 1})).await;
-    assert_eq!(full["transactions"][0]["description"], hostile, "the member has the text");
+    let full = mcp
+        .call("list_transactions", json!({"detail": "full", "limit": 1}))
+        .await;
+    assert_eq!(
+        full["transactions"][0]["description"], hostile,
+        "the member has the text"
+    );
 }

@@ -12,19 +12,31 @@ use crate::support::mcp::Mcp;
 
 /// A user of all three providers, with the rows that have odd texts and amounts.
 pub(super) async fn person_with_all(app: &App) -> Person {
-    let (fiskil, akahu, brokers) =
-        (app.credentials_of("fiskil"), app.credentials_of("akahu"), app.credentials_of("snaptrade"));
+    let (fiskil, akahu, brokers) = (
+        app.credentials_of("fiskil"),
+        app.credentials_of("akahu"),
+        app.credentials_of("snaptrade"),
+    );
     let all = [&fiskil[5], &akahu[0], &akahu[3], &brokers[0], &brokers[1]];
-    app.add_person("all@example.com", Plan::Professional, &all).await
+    app.add_person("all@example.com", Plan::Professional, &all)
+        .await
 }
 
 /// The rows of `/v1/transactions` of all accounts.
 async fn v1_transactions(app: &App, person: &Person, range: &str) -> Vec<Value> {
     let mut rows = Vec::new();
     for account in accounts_of(app, person, "banking").await {
-        let (connection, id) = (account["connectionId"].as_str().unwrap(), account["id"].as_str().unwrap());
+        let (connection, id) = (
+            account["connectionId"].as_str().unwrap(),
+            account["id"].as_str().unwrap(),
+        );
         rows.extend(
-            windows(app, person, &format!("/v1/transactions?connectionId={connection}&accountId={id}{range}")).await,
+            windows(
+                app,
+                person,
+                &format!("/v1/transactions?connectionId={connection}&accountId={id}{range}"),
+            )
+            .await,
         );
     }
     rows
@@ -34,7 +46,12 @@ async fn v1_transactions(app: &App, person: &Person, range: &str) -> Vec<Value> 
 async fn windows(app: &App, person: &Person, path: &str) -> Vec<Value> {
     let mut rows = Vec::new();
     loop {
-        let answer = app.get_as(&person.key, &format!("{path}&limit=500&offset={}", rows.len())).await;
+        let answer = app
+            .get_as(
+                &person.key,
+                &format!("{path}&limit=500&offset={}", rows.len()),
+            )
+            .await;
         rows.extend(answer.data());
         if answer.json()["pagination"]["hasMore"] == false {
             return rows;
@@ -49,8 +66,14 @@ async fn accounts_of(app: &App, person: &Person, category: &str) -> Vec<Value> {
         .filter(|connection| connection["category"] == category)
         .map(|connection| connection["id"].to_string())
         .collect();
-    let accounts = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
-    accounts.into_iter().filter(|account| of_category.contains(&account["connectionId"].to_string())).collect()
+    let accounts = app
+        .get_as(&person.key, "/v1/accounts?limit=200")
+        .await
+        .data();
+    accounts
+        .into_iter()
+        .filter(|account| of_category.contains(&account["connectionId"].to_string()))
+        .collect()
 }
 
 /// A row as one line, without untrusted texts.
@@ -60,38 +83,79 @@ fn facts(id: &Value, account: &Value, day: &Value, amount: &Value, category: &Va
 
 fn v1_facts(rows: &[Value]) -> BTreeSet<String> {
     rows.iter()
-        .map(|row| facts(&row["id"], &row["accountId"], &row["date"], &row["amount"], &row["category"]))
+        .map(|row| {
+            facts(
+                &row["id"],
+                &row["accountId"],
+                &row["date"],
+                &row["amount"],
+                &row["category"],
+            )
+        })
         .collect()
 }
 
 fn mcp_facts(rows: &[Value]) -> BTreeSet<String> {
     rows.iter()
-        .map(|row| facts(&row["id"], &row["account_id"], &row["day"], &row["amount"], &row["category"]))
+        .map(|row| {
+            facts(
+                &row["id"],
+                &row["account_id"],
+                &row["day"],
+                &row["amount"],
+                &row["category"],
+            )
+        })
         .collect()
 }
 
 fn assert_same(rows: &[Value], expected: &[Value], what: &str) {
     assert_eq!(rows.len(), expected.len(), "{what}");
     let (found, wanted) = (mcp_facts(rows), v1_facts(expected));
-    assert_eq!(wanted.difference(&found).collect::<Vec<_>>(), Vec::<&String>::new(), "{what}: missing");
-    assert_eq!(found.difference(&wanted).collect::<Vec<_>>(), Vec::<&String>::new(), "{what}: not in /v1");
+    assert_eq!(
+        wanted.difference(&found).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "{what}: missing"
+    );
+    assert_eq!(
+        found.difference(&wanted).collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "{what}: not in /v1"
+    );
 }
 
 #[tokio::test]
 async fn every_transaction_is_that_of_v1() {
-    let app = App::start(Setup { rows: 120, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 120,
+        ..Setup::default()
+    })
+    .await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp { app: &app, key: &person.key };
+    let mcp = Mcp {
+        app: &app,
+        key: &person.key,
+    };
     let month = v1_transactions(&app, &person, "").await;
     let all = v1_transactions(&app, &person, "&from=2000-01-01").await;
-    assert!(month.len() > 20 && all.len() > month.len() + 100, "{} {}", month.len(), all.len());
+    assert!(
+        month.len() > 20 && all.len() > month.len() + 100,
+        "{} {}",
+        month.len(),
+        all.len()
+    );
     for (arguments, expected) in [
         (json!({}), &month),
         (json!({"limit": 7}), &month),
         (json!({"from": "2000-01-01", "limit": 500}), &all),
-        (json!({"from": "2000-01-01", "limit": 31, "detail": "full"}), &all),
+        (
+            json!({"from": "2000-01-01", "limit": 31, "detail": "full"}),
+            &all,
+        ),
     ] {
-        let (rows, answers) = mcp.rows("list_transactions", "transactions", arguments.clone()).await;
+        let (rows, answers) = mcp
+            .rows("list_transactions", "transactions", arguments.clone())
+            .await;
         assert_same(&rows, expected, &arguments.to_string());
         assert!(answers > 1 || rows.len() <= 50, "{answers} answers");
     }
@@ -99,11 +163,27 @@ async fn every_transaction_is_that_of_v1() {
 
 #[tokio::test]
 async fn full_rows_have_the_members_of_v1() {
-    let app = App::start(Setup { rows: 60, ..Setup::default() }).await;
-    let mcp = Mcp { app: &app, key: &app.olivia.key };
-    let (rows, _) = mcp.rows("list_transactions", "transactions", json!({"detail": "full"})).await;
+    let app = App::start(Setup {
+        rows: 60,
+        ..Setup::default()
+    })
+    .await;
+    let mcp = Mcp {
+        app: &app,
+        key: &app.olivia.key,
+    };
+    let (rows, _) = mcp
+        .rows(
+            "list_transactions",
+            "transactions",
+            json!({"detail": "full"}),
+        )
+        .await;
     let expected = v1_transactions(&app, &app.olivia, "").await;
-    let expected: BTreeMap<String, &Value> = expected.iter().map(|row| (row["id"].to_string(), row)).collect();
+    let expected: BTreeMap<String, &Value> = expected
+        .iter()
+        .map(|row| (row["id"].to_string(), row))
+        .collect();
     assert_eq!(rows.len(), expected.len());
     assert!(rows.is_sorted_by(|one, next| one["day"].as_str() >= next["day"].as_str()));
     for row in &rows {
@@ -123,50 +203,105 @@ async fn full_rows_have_the_members_of_v1() {
 
 #[tokio::test]
 async fn chosen_accounts_and_filters_select_rows() {
-    let app = App::start(Setup { rows: 200, ..Setup::default() }).await;
-    let mcp = Mcp { app: &app, key: &app.olivia.key };
+    let app = App::start(Setup {
+        rows: 200,
+        ..Setup::default()
+    })
+    .await;
+    let mcp = Mcp {
+        app: &app,
+        key: &app.olivia.key,
+    };
     let all = v1_transactions(&app, &app.olivia, "&from=2000-01-01").await;
     let account = all[0]["accountId"].as_str().unwrap();
-    let word = all[0]["description"].as_str().unwrap().split(' ').next().unwrap().to_lowercase();
-    let amount = |row: &Value| row["amount"].as_str().unwrap().parse::<BigDecimal>().unwrap();
-    let text_of = |row: &Value| format!("{}\n{}", row["description"], row["merchantName"]).to_lowercase();
+    let word = all[0]["description"]
+        .as_str()
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_lowercase();
+    let amount = |row: &Value| {
+        row["amount"]
+            .as_str()
+            .unwrap()
+            .parse::<BigDecimal>()
+            .unwrap()
+    };
+    let text_of =
+        |row: &Value| format!("{}\n{}", row["description"], row["merchantName"]).to_lowercase();
     type Condition<'c> = Box<dyn Fn(&Value) -> bool + 'c>;
     let cases: Vec<(Value, Condition<'_>)> = vec![
-        (json!({"account_ids": [account]}), Box::new(|row| row["accountId"] == account)),
-        (json!({"direction": "credit"}), Box::new(|row| row["direction"] == "credit")),
-        (json!({"category": "TRANSPORTATION"}), Box::new(|row| row["category"] == "TRANSPORTATION")),
-        (json!({"text": word}), Box::new(|row| text_of(row).contains(&word))),
+        (
+            json!({"account_ids": [account]}),
+            Box::new(|row| row["accountId"] == account),
+        ),
+        (
+            json!({"direction": "credit"}),
+            Box::new(|row| row["direction"] == "credit"),
+        ),
+        (
+            json!({"category": "TRANSPORTATION"}),
+            Box::new(|row| row["category"] == "TRANSPORTATION"),
+        ),
+        (
+            json!({"text": word}),
+            Box::new(|row| text_of(row).contains(&word)),
+        ),
         (
             json!({"min_amount": "10", "max_amount": "50.00"}),
-            Box::new(|row| (BigDecimal::from(10)..=BigDecimal::from(50)).contains(&amount(row).abs())),
+            Box::new(|row| {
+                (BigDecimal::from(10)..=BigDecimal::from(50)).contains(&amount(row).abs())
+            }),
         ),
     ];
     for (mut arguments, is_wanted) in cases {
         arguments["from"] = "2000-01-01".into();
         arguments["limit"] = 100.into();
         let expected: Vec<Value> = all.iter().filter(|row| is_wanted(row)).cloned().collect();
-        assert!(!expected.is_empty() && expected.len() < all.len(), "{arguments}");
-        let (rows, _) = mcp.rows("list_transactions", "transactions", arguments.clone()).await;
+        assert!(
+            !expected.is_empty() && expected.len() < all.len(),
+            "{arguments}"
+        );
+        let (rows, _) = mcp
+            .rows("list_transactions", "transactions", arguments.clone())
+            .await;
         assert_same(&rows, &expected, &arguments.to_string());
         // The same filters count the same rows.
         arguments.as_object_mut().unwrap().remove("limit");
         let summary = mcp.call("summarize_transactions", arguments).await;
-        let counted: u64 =
-            summary["totals"].as_array().unwrap().iter().filter_map(|total| total["count"].as_u64()).sum();
+        let counted: u64 = summary["totals"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|total| total["count"].as_u64())
+            .sum();
         assert_eq!(counted, expected.len() as u64);
     }
 }
 
 #[tokio::test]
 async fn sums_are_those_of_the_rows_of_v1() {
-    let app = App::start(Setup { rows: 300, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 300,
+        ..Setup::default()
+    })
+    .await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp { app: &app, key: &person.key };
+    let mcp = Mcp {
+        app: &app,
+        key: &person.key,
+    };
     let rows = v1_transactions(&app, &person, "&from=2000-01-01").await;
     let currencies: BTreeMap<String, String> = accounts_of(&app, &person, "banking")
         .await
         .iter()
-        .map(|account| (account["id"].to_string(), account["currency"].as_str().unwrap().to_owned()))
+        .map(|account| {
+            (
+                account["id"].to_string(),
+                account["currency"].as_str().unwrap().to_owned(),
+            )
+        })
         .collect();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let group_of = |row: &Value, group_by: &str| match group_by {
@@ -175,10 +310,14 @@ async fn sums_are_those_of_the_rows_of_v1() {
         _ => text(&row["accountId"]),
     };
     for group_by in ["category", "month", "account"] {
-        let mut expected: BTreeMap<(String, String), (BigDecimal, BigDecimal, u64)> = BTreeMap::new();
+        let mut expected: BTreeMap<(String, String), (BigDecimal, BigDecimal, u64)> =
+            BTreeMap::new();
         for row in &rows {
             let amount: BigDecimal = row["amount"].as_str().unwrap().parse().unwrap();
-            let key = (currencies[&row["accountId"].to_string()].clone(), group_of(row, group_by));
+            let key = (
+                currencies[&row["accountId"].to_string()].clone(),
+                group_of(row, group_by),
+            );
             let (money_in, money_out, count) = expected.entry(key).or_default();
             if row["direction"] == "debit" {
                 *money_out += &amount;
@@ -187,7 +326,12 @@ async fn sums_are_those_of_the_rows_of_v1() {
             }
             *count += 1;
         }
-        let answer = mcp.call("summarize_transactions", json!({"from": "2000-01-01", "group_by": group_by})).await;
+        let answer = mcp
+            .call(
+                "summarize_transactions",
+                json!({"from": "2000-01-01", "group_by": group_by}),
+            )
+            .await;
         assert_eq!(answer["complete"], true);
         assert_eq!(answer["rows_read"], rows.len());
         let found: BTreeMap<(String, String), (BigDecimal, BigDecimal, u64)> = answer["groups"]
@@ -198,7 +342,14 @@ async fn sums_are_those_of_the_rows_of_v1() {
                 let sum = |name: &str| group[name].as_str().unwrap().parse::<BigDecimal>().unwrap();
                 assert_eq!(sum("money_in") + sum("money_out"), sum("net"));
                 let key = (text(&group["currency"]), text(&group["group"]));
-                (key, (sum("money_in"), sum("money_out"), group["count"].as_u64().unwrap()))
+                (
+                    key,
+                    (
+                        sum("money_in"),
+                        sum("money_out"),
+                        group["count"].as_u64().unwrap(),
+                    ),
+                )
             })
             .collect();
         assert_eq!(found, expected, "{group_by}");
@@ -209,26 +360,55 @@ async fn sums_are_those_of_the_rows_of_v1() {
 async fn new_rows_are_those_that_no_sync_had_seen() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp { app: &app, key: &person.key };
-    let banks: Vec<_> = person.connections.iter().filter(|connection| connection.provider != "snaptrade").collect();
+    let mcp = Mcp {
+        app: &app,
+        key: &person.key,
+    };
+    let banks: Vec<_> = person
+        .connections
+        .iter()
+        .filter(|connection| connection.provider != "snaptrade")
+        .collect();
     let sync = async || {
         for bank in &banks {
-            app.connections.syncs().run(bank.user_id, bank.id).await.unwrap();
+            app.connections
+                .syncs()
+                .run(bank.user_id, bank.id)
+                .await
+                .unwrap();
         }
         app.advance_clock(SignedDuration::from_mins(1)).await;
     };
     sync().await;
     let since = app.clock.now().to_string();
-    let new = async || mcp.rows("list_new_transactions", "transactions", json!({"since": since})).await.0;
+    let new = async || {
+        mcp.rows(
+            "list_new_transactions",
+            "transactions",
+            json!({"since": since}),
+        )
+        .await
+        .0
+    };
     assert_eq!(new().await, Vec::<Value>::new());
     for bank in &banks[..2] {
-        app.add_row(bank, "POSTED LATE", app.clock.now() - SignedDuration::from_hours(60)).await;
+        app.add_row(
+            bank,
+            "POSTED LATE",
+            app.clock.now() - SignedDuration::from_hours(60),
+        )
+        .await;
     }
     assert_eq!(new().await.len(), 2, "before a sync");
     sync().await;
     assert_eq!(new().await.len(), 2, "after it");
     let later = json!({"since": app.clock.now().to_string()});
-    assert_eq!(mcp.rows("list_new_transactions", "transactions", later).await.0, Vec::<Value>::new());
+    assert_eq!(
+        mcp.rows("list_new_transactions", "transactions", later)
+            .await
+            .0,
+        Vec::<Value>::new()
+    );
 }
 
 /// A renewed consent gives every row another id, which only a sync recognises.
@@ -236,14 +416,25 @@ async fn new_rows_are_those_that_no_sync_had_seen() {
 async fn rows_of_a_renewed_connection_are_not_new() {
     let app = App::start(Setup::default()).await;
     let (person, connection) = app.linked_at("fiskil").await;
-    let mcp = Mcp { app: &app, key: &person.key };
-    app.connections.syncs().run(person.user.id, connection.id).await.unwrap();
+    let mcp = Mcp {
+        app: &app,
+        key: &person.key,
+    };
+    app.connections
+        .syncs()
+        .run(person.user.id, connection.id)
+        .await
+        .unwrap();
     app.advance_clock(SignedDuration::from_mins(1)).await;
     let since = json!({"since": app.clock.now().to_string()});
     app.renew_in_browser(&connection).await;
-    app.add_row(&connection, "AFTER THE RENEWAL", app.clock.now()).await;
+    app.add_row(&connection, "AFTER THE RENEWAL", app.clock.now())
+        .await;
     app.advance_clock(SignedDuration::from_mins(1)).await;
-    let new = mcp.rows("list_new_transactions", "transactions", since).await.0;
+    let new = mcp
+        .rows("list_new_transactions", "transactions", since)
+        .await
+        .0;
     assert_eq!(new.len(), 1, "{new:?}");
 }
 
@@ -251,35 +442,77 @@ async fn rows_of_a_renewed_connection_are_not_new() {
 async fn holdings_and_trades_are_those_of_v1() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp { app: &app, key: &person.key };
+    let mcp = Mcp {
+        app: &app,
+        key: &person.key,
+    };
     let (mut holdings, mut trades) = (Vec::new(), Vec::new());
     for connection in app.get_as(&person.key, "/v1/connections").await.data() {
         if connection["category"] == "brokerage" {
             let id = connection["id"].as_str().unwrap();
-            holdings.extend(app.get_as(&person.key, &format!("/v1/holdings?connectionId={id}")).await.data());
+            holdings.extend(
+                app.get_as(&person.key, &format!("/v1/holdings?connectionId={id}"))
+                    .await
+                    .data(),
+            );
             trades.extend(windows(&app, &person, &format!("/v1/trades?connectionId={id}")).await);
         }
     }
-    assert!(holdings.len() > 3 && trades.len() > 20, "{} {}", holdings.len(), trades.len());
-    let names = [("account_id", "accountId"), ("symbol", "symbol"), ("quantity", "quantity"), ("currency", "currency")];
-    let holding_names = [("market_value", "marketValue"), ("unrealized_pnl", "unrealizedPnl"), ("id", "id")];
-    let trade_names =
-        [("total_amount", "totalAmount"), ("trade_date", "tradeDate"), ("type", "type"), ("fees", "fees")];
+    assert!(
+        holdings.len() > 3 && trades.len() > 20,
+        "{} {}",
+        holdings.len(),
+        trades.len()
+    );
+    let names = [
+        ("account_id", "accountId"),
+        ("symbol", "symbol"),
+        ("quantity", "quantity"),
+        ("currency", "currency"),
+    ];
+    let holding_names = [
+        ("market_value", "marketValue"),
+        ("unrealized_pnl", "unrealizedPnl"),
+        ("id", "id"),
+    ];
+    let trade_names = [
+        ("total_amount", "totalAmount"),
+        ("trade_date", "tradeDate"),
+        ("type", "type"),
+        ("fees", "fees"),
+    ];
     let lines = |rows: &[Value], own: &[(&str, &str)], is_v1: bool| {
         let name = |(mcp, v1): &(&'static str, &'static str)| if is_v1 { *v1 } else { *mcp };
         let line = |row: &Value| {
-            let own = own.iter().map(|(mcp, v1)| row[if is_v1 { *v1 } else { *mcp }].to_string());
-            names.iter().map(|pair| row[name(pair)].to_string()).chain(own).collect::<Vec<_>>().join(" ")
+            let own = own
+                .iter()
+                .map(|(mcp, v1)| row[if is_v1 { *v1 } else { *mcp }].to_string());
+            names
+                .iter()
+                .map(|pair| row[name(pair)].to_string())
+                .chain(own)
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         let mut lines: Vec<String> = rows.iter().map(line).collect();
         lines.sort();
         lines
     };
     for limit in [17, 500] {
-        let (rows, _) = mcp.rows("list_holdings", "holdings", json!({ "limit": limit })).await;
-        assert_eq!(lines(&rows, &holding_names, false), lines(&holdings, &holding_names, true));
-        let (rows, _) = mcp.rows("list_trades", "trades", json!({ "limit": limit })).await;
-        assert_eq!(lines(&rows, &trade_names, false), lines(&trades, &trade_names, true));
+        let (rows, _) = mcp
+            .rows("list_holdings", "holdings", json!({ "limit": limit }))
+            .await;
+        assert_eq!(
+            lines(&rows, &holding_names, false),
+            lines(&holdings, &holding_names, true)
+        );
+        let (rows, _) = mcp
+            .rows("list_trades", "trades", json!({ "limit": limit }))
+            .await;
+        assert_eq!(
+            lines(&rows, &trade_names, false),
+            lines(&trades, &trade_names, true)
+        );
     }
 }
 
@@ -287,33 +520,72 @@ async fn holdings_and_trades_are_those_of_v1() {
 async fn accounts_and_balances_are_those_of_v1() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp { app: &app, key: &person.key };
-    let accounts = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
-    let ids: Vec<&str> = accounts.iter().map(|account| account["id"].as_str().unwrap()).collect();
-    let balances = app.get_as(&person.key, &format!("/v1/balances?accountIds={}", ids.join(","))).await.data();
+    let mcp = Mcp {
+        app: &app,
+        key: &person.key,
+    };
+    let accounts = app
+        .get_as(&person.key, "/v1/accounts?limit=200")
+        .await
+        .data();
+    let ids: Vec<&str> = accounts
+        .iter()
+        .map(|account| account["id"].as_str().unwrap())
+        .collect();
+    let balances = app
+        .get_as(
+            &person.key,
+            &format!("/v1/balances?accountIds={}", ids.join(",")),
+        )
+        .await
+        .data();
     let answer = mcp.call("list_accounts", json!({})).await;
     assert_eq!(answer["accounts"].as_array().unwrap().len(), accounts.len());
-    assert_eq!(answer["connections"].as_array().unwrap().len(), person.connections.len());
+    assert_eq!(
+        answer["connections"].as_array().unwrap().len(),
+        person.connections.len()
+    );
     for (row, account) in answer["accounts"].as_array().unwrap().iter().zip(&accounts) {
-        for (name, v1_name) in
-            [("id", "id"), ("connection_id", "connectionId"), ("type", "type"), ("number", "accountNumber")]
-        {
+        for (name, v1_name) in [
+            ("id", "id"),
+            ("connection_id", "connectionId"),
+            ("type", "type"),
+            ("number", "accountNumber"),
+        ] {
             assert_eq!(row[name], account[v1_name], "{name}");
         }
-        let balance = balances.iter().find(|balance| balance["accountId"] == account["id"]).unwrap();
+        let balance = balances
+            .iter()
+            .find(|balance| balance["accountId"] == account["id"])
+            .unwrap();
         assert_eq!(row["current_balance"], balance["currentBalance"]);
         assert_eq!(row["available_balance"], balance["availableBalance"]);
     }
     app.reset_calls().await;
-    let answer = mcp.call("list_accounts", json!({"include_balances": false})).await;
-    assert!(answer["accounts"].as_array().unwrap().iter().all(|account| account["current_balance"].is_null()));
+    let answer = mcp
+        .call("list_accounts", json!({"include_balances": false}))
+        .await;
+    assert!(
+        answer["accounts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|account| account["current_balance"].is_null())
+    );
     assert_eq!(app.total_calls("fiskil").await, 0);
 }
 
 #[tokio::test]
 async fn answers_end_at_their_size_and_go_on() {
-    let app = App::start(Setup { rows: 1_500, ..Setup::default() }).await;
-    let mcp = Mcp { app: &app, key: &app.olivia.key };
+    let app = App::start(Setup {
+        rows: 1_500,
+        ..Setup::default()
+    })
+    .await;
+    let mcp = Mcp {
+        app: &app,
+        key: &app.olivia.key,
+    };
     let arguments = json!({"from": "2000-01-01", "limit": 500});
     let result = mcp.result("list_transactions", arguments.clone()).await;
     let shown = result["structuredContent"]["shown"].as_u64().unwrap();
@@ -322,40 +594,90 @@ async fn answers_end_at_their_size_and_go_on() {
     assert!(size > 36_000, "the size is used: {size} bytes");
     let text = result["content"][0]["text"].as_str().unwrap();
     let cursor = result["structuredContent"]["next_cursor"].as_str().unwrap();
-    assert!(text.lines().next().unwrap().contains(cursor), "the text says how to go on");
-    assert!(text.starts_with(&format!("{shown} of at least {} transactions", shown + 1)), "{}", &text[..60]);
-    let (rows, answers) = mcp.rows("list_transactions", "transactions", arguments).await;
+    assert!(
+        text.lines().next().unwrap().contains(cursor),
+        "the text says how to go on"
+    );
+    assert!(
+        text.starts_with(&format!("{shown} of at least {} transactions", shown + 1)),
+        "{}",
+        &text[..60]
+    );
+    let (rows, answers) = mcp
+        .rows("list_transactions", "transactions", arguments)
+        .await;
     assert!(rows.len() > 1_500 && answers > 10);
     let month = mcp.call("list_transactions", json!({})).await;
-    assert_eq!(month["total"], v1_transactions(&app, &app.olivia, "").await.len(), "a short range is counted");
+    assert_eq!(
+        month["total"],
+        v1_transactions(&app, &app.olivia, "").await.len(),
+        "a short range is counted"
+    );
 }
 
 #[tokio::test]
 async fn failing_connection_leaves_the_others() {
-    let app = App::start(Setup { rows: 50, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 50,
+        ..Setup::default()
+    })
+    .await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp { app: &app, key: &person.key };
-    app.fault_at("akahu", json!({"match": "/v1/", "kind": "status", "status": 503, "times": 1000})).await;
+    let mcp = Mcp {
+        app: &app,
+        key: &person.key,
+    };
+    app.fault_at(
+        "akahu",
+        json!({"match": "/v1/", "kind": "status", "status": 503, "times": 1000}),
+    )
+    .await;
     let answer = mcp.call("list_transactions", json!({})).await;
     assert!(answer["shown"].as_u64().unwrap() > 0, "{answer}");
     let problems = answer["problems"].as_array().unwrap();
-    assert!(!problems.is_empty() && !problems[0]["account_ids"].as_array().unwrap().is_empty(), "{answer}");
-    assert!(problems[0]["message"].as_str().unwrap().contains("call again in"), "{answer}");
+    assert!(
+        !problems.is_empty() && !problems[0]["account_ids"].as_array().unwrap().is_empty(),
+        "{answer}"
+    );
+    assert!(
+        problems[0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("call again in"),
+        "{answer}"
+    );
     assert!(answer["total"].is_null() && answer["at_least"].is_u64());
     let summary = mcp.call("summarize_transactions", json!({})).await;
     assert_eq!(summary["complete"], false);
     assert!(summary["rows_read"].as_u64().unwrap() > 0);
-    assert_eq!(summary["problems"].as_array().unwrap().len(), problems.len());
-    let of_akahu: Vec<&Value> =
-        problems.iter().flat_map(|problem| problem["account_ids"].as_array().unwrap()).collect();
+    assert_eq!(
+        summary["problems"].as_array().unwrap().len(),
+        problems.len()
+    );
+    let of_akahu: Vec<&Value> = problems
+        .iter()
+        .flat_map(|problem| problem["account_ids"].as_array().unwrap())
+        .collect();
     for tool in ["list_transactions", "summarize_transactions"] {
-        let text = mcp.result(tool, json!({ "account_ids": of_akahu })).await["content"][0]["text"].to_string();
-        assert!(text.contains("NOT complete") && text.contains("of the last 30 days"), "{text}");
-        assert!(text.contains("does not respond") && !text.contains("shorter range"), "{text}");
+        let text = mcp.result(tool, json!({ "account_ids": of_akahu })).await["content"][0]["text"]
+            .to_string();
+        assert!(
+            text.contains("NOT complete") && text.contains("of the last 30 days"),
+            "{text}"
+        );
+        assert!(
+            text.contains("does not respond") && !text.contains("shorter range"),
+            "{text}"
+        );
     }
     let accounts = mcp.call("list_accounts", json!({})).await;
     let with_balance = |accounts: &Value| {
-        accounts["accounts"].as_array().unwrap().iter().filter(|account| account["current_balance"].is_string()).count()
+        accounts["accounts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|account| account["current_balance"].is_string())
+            .count()
     };
     assert!(with_balance(&accounts) > 0 && !accounts["problems"].as_array().unwrap().is_empty());
     app.clear_faults().await;
@@ -369,28 +691,62 @@ async fn failing_connection_leaves_the_others() {
 #[tokio::test]
 async fn plan_and_limits_are_those_of_v1() {
     let mut setup = Setup::default();
-    (setup.settings.access.live_per_minute, setup.settings.access.balances_per_minute) = (2, 1);
+    (
+        setup.settings.access.live_per_minute,
+        setup.settings.access.balances_per_minute,
+    ) = (2, 1);
     let app = App::start(setup).await;
-    let ben = Mcp { app: &app, key: &app.ben.key };
+    let ben = Mcp {
+        app: &app,
+        key: &app.ben.key,
+    };
     let text = ben.failure("list_holdings", json!({})).await;
     assert!(text.contains("Professional plan"), "{text}");
-    assert_eq!(ben.call("summarize_transactions", json!({})).await["complete"], true);
+    assert_eq!(
+        ben.call("summarize_transactions", json!({})).await["complete"],
+        true
+    );
     let text = ben.failure("list_transactions", json!({})).await;
     assert_eq!(text, "Too many requests: call again in 30 seconds");
-    assert_eq!(app.get_as(&app.ben.key, "/v1/transactions").await.status, 429, "one limit for both");
-    assert_eq!(ben.result("list_accounts", json!({})).await["isError"], false);
+    assert_eq!(
+        app.get_as(&app.ben.key, "/v1/transactions").await.status,
+        429,
+        "one limit for both"
+    );
+    assert_eq!(
+        ben.result("list_accounts", json!({})).await["isError"],
+        false
+    );
     let text = ben.failure("list_accounts", json!({})).await;
     assert!(text.contains("call again in 60 seconds"), "{text}");
-    assert_eq!(ben.result("list_accounts", json!({"include_balances": false})).await["isError"], false);
+    assert_eq!(
+        ben.result("list_accounts", json!({"include_balances": false}))
+            .await["isError"],
+        false
+    );
     let saver = app.add_person("saver@example.com", Plan::Saver, &[]).await;
-    let answer = Mcp { app: &app, key: &saver.key }.legacy("ping", json!({})).await;
-    assert_eq!((answer.status.as_u16(), answer.json()["error"]["code"].as_i64()), (403, Some(403)));
+    let answer = Mcp {
+        app: &app,
+        key: &saver.key,
+    }
+    .legacy("ping", json!({}))
+    .await;
+    assert_eq!(
+        (
+            answer.status.as_u16(),
+            answer.json()["error"]["code"].as_i64()
+        ),
+        (403, Some(403))
+    );
 }
 
 #[tokio::test]
 async fn bad_arguments_say_what_to_send() {
     let app = App::start(Setup::default()).await;
-    let mcp = Mcp { app: &app, key: &app.olivia.key };
+    let mcp = Mcp {
+        app: &app,
+        key: &app.olivia.key,
+    };
     let bad = json!({"from": "yesterday", "limit": 1000, "direction": "out", "min_amount": 5, "account": "x"});
     let text = mcp.failure("list_transactions", bad).await;
     for part in [
@@ -405,7 +761,12 @@ async fn bad_arguments_say_what_to_send() {
     let foreign = app.accounts_of(&app.ben.connections[0]).await[0].id.clone();
     let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
     app.reset_calls().await;
-    for tool in ["list_transactions", "summarize_transactions", "list_holdings", "list_trades"] {
+    for tool in [
+        "list_transactions",
+        "summarize_transactions",
+        "list_holdings",
+        "list_trades",
+    ] {
         let of = |id: &str| json!({"account_ids": [id]});
         let answers = [
             mcp.failure(tool, of(&foreign)).await,
@@ -413,12 +774,21 @@ async fn bad_arguments_say_what_to_send() {
             mcp.failure(tool, of("mine")).await,
         ];
         assert!(
-            answers[0].contains("do not exist") && answers.iter().all(|answer| *answer == answers[0]),
+            answers[0].contains("do not exist")
+                && answers.iter().all(|answer| *answer == answers[0]),
             "{answers:?}"
         );
     }
-    assert_eq!(app.total_calls("fiskil").await, 0, "no provider is called for another user's ids");
-    let own = app.accounts_of(&app.olivia.connections[0]).await[0].id.clone();
-    let text = mcp.failure("list_holdings", json!({"account_ids": [own]})).await;
+    assert_eq!(
+        app.total_calls("fiskil").await,
+        0,
+        "no provider is called for another user's ids"
+    );
+    let own = app.accounts_of(&app.olivia.connections[0]).await[0]
+        .id
+        .clone();
+    let text = mcp
+        .failure("list_holdings", json!({"account_ids": [own]}))
+        .await;
     assert!(text.contains("Use list_transactions"), "{text}");
 }

@@ -10,11 +10,14 @@ use crate::support::follower::Follower;
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, text};
 use crate::support::provider_spec::{ProviderSpec, SPECS, spec};
 
-/// Collects the members of rows that must not be stored or logged, such as amounts, descriptions and ids.
+/// Collects the members of rows that must not be stored or logged, such as amounts, descriptions
+/// and ids.
 fn collect(found: &mut BTreeSet<String>, rows: &Value, members: &[&str]) {
     for row in rows.as_array().expect("rows") {
         for member in members {
-            let Some(value) = row[*member].as_str() else { continue };
+            let Some(value) = row[*member].as_str() else {
+                continue;
+            };
             if value.len() >= LENGTH_MIN {
                 found.insert(value.to_owned());
             }
@@ -26,7 +29,10 @@ fn collect(found: &mut BTreeSet<String>, rows: &Value, members: &[&str]) {
 async fn no_answer_is_stored_or_logged() {
     let mut workdir = Workdir::new();
     let database = workdir.folder.path().join("kept.db");
-    workdir.set("BELLBIRD_DATABASE__URL", &format!("sqlite:{}", database.display()));
+    workdir.set(
+        "BELLBIRD_DATABASE__URL",
+        &format!("sqlite:{}", database.display()),
+    );
     workdir.set("BELLBIRD_LOG__LEVEL", "trace");
     // The test reads many accounts one by one.
     workdir.set("BELLBIRD_LIMITS__BALANCES_PER_MINUTE", "0");
@@ -40,15 +46,27 @@ async fn no_answer_is_stored_or_logged() {
         secrets.insert(text(&demo_output, name).to_owned());
     }
     for spec in &SPECS {
-        secrets.extend(spec.secrets.iter().map(|secret| text(&sandbox[spec.name], secret).to_owned()));
+        secrets.extend(
+            spec.secrets
+                .iter()
+                .map(|secret| text(&sandbox[spec.name], secret).to_owned()),
+        );
     }
 
-    for key in [text(&demo_output, "apiKey"), text(&demo_output, "developerKey")] {
+    for key in [
+        text(&demo_output, "apiKey"),
+        text(&demo_output, "developerKey"),
+    ] {
         read_everything(api, key, &mut secrets).await;
     }
     for credentials in sandbox["credentials"].as_array().unwrap() {
-        let numbers = (spec(text(credentials, "provider")).account_numbers)(sandbox, credentials).await;
-        secrets.extend(numbers.into_iter().filter(|number| number.len() >= LENGTH_MIN));
+        let numbers =
+            (spec(text(credentials, "provider")).account_numbers)(sandbox, credentials).await;
+        secrets.extend(
+            numbers
+                .into_iter()
+                .filter(|number| number.len() >= LENGTH_MIN),
+        );
         for member in ["endUserId", "userToken", "userId", "userSecret"] {
             secrets.extend(credentials[member].as_str().map(str::to_owned));
         }
@@ -57,24 +75,57 @@ async fn no_answer_is_stored_or_logged() {
     let key = text(&demo_output, "apiKey");
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(key)).await;
     let connections = connections["data"].as_array().unwrap();
-    for ProviderSpec { name: provider, list, .. } in &SPECS {
+    for ProviderSpec {
+        name: provider,
+        list,
+        ..
+    } in &SPECS
+    {
         let base: reqwest::Url = text(&sandbox[*provider], "baseUrl").parse().unwrap();
         let faults = base.join("/__control/faults").unwrap();
-        let connection = text(connections.iter().find(|connection| connection["provider"] == *provider).unwrap(), "id");
+        let connection = text(
+            connections
+                .iter()
+                .find(|connection| connection["provider"] == *provider)
+                .unwrap(),
+            "id",
+        );
         let path = format!("{api}/v1/{list}?connectionId={connection}");
-        assert_eq!(get(&format!("{path}&from=SECRET-PARAMETER"), Some(key)).await.0, 400);
+        assert_eq!(
+            get(&format!("{path}&from=SECRET-PARAMETER"), Some(key))
+                .await
+                .0,
+            400
+        );
         let changes = format!("{api}/v1/{list}/changes?connectionId={connection}");
-        assert_eq!(get(&format!("{changes}&cursor=SECRET-CURSOR"), Some(key)).await.0, 400);
+        assert_eq!(
+            get(&format!("{changes}&cursor=SECRET-CURSOR"), Some(key))
+                .await
+                .0,
+            400
+        );
         let http = reqwest::Client::new();
         for kind in ["malformed", "reset", "content_type"] {
-            http.post(faults.clone()).json(&json!({"match": "/", "kind": kind})).send().await.unwrap();
-            assert_eq!(get(&format!("{path}&from=2024-01-01"), Some(key)).await.0, 503, "{provider}");
+            http.post(faults.clone())
+                .json(&json!({"match": "/", "kind": kind}))
+                .send()
+                .await
+                .unwrap();
+            assert_eq!(
+                get(&format!("{path}&from=2024-01-01"), Some(key)).await.0,
+                503,
+                "{provider}"
+            );
             http.delete(faults.clone()).send().await.unwrap();
         }
     }
     secrets.insert("SECRET-PARAMETER".to_owned());
     secrets.insert("SECRET-CURSOR".to_owned());
-    assert!(secrets.len() > 500, "too little was read: {}", secrets.len());
+    assert!(
+        secrets.len() > 500,
+        "too little was read: {}",
+        secrets.len()
+    );
 
     let mut stored = files(workdir.folder.path());
     let (code, _, log) = demo.stop("-TERM");
@@ -84,10 +135,21 @@ async fn no_answer_is_stored_or_logged() {
 
     // The search does find texts that are stored.
     let known = text(&connections[0], "institutionName");
-    assert!(stored.iter().any(|(path, bytes)| path.contains("kept.db") && contains(bytes, known)));
-    assert!(stored.iter().any(|(path, bytes)| path == "the log" && contains(bytes, "provider_calls")));
+    assert!(
+        stored
+            .iter()
+            .any(|(path, bytes)| path.contains("kept.db") && contains(bytes, known))
+    );
+    assert!(
+        stored
+            .iter()
+            .any(|(path, bytes)| path == "the log" && contains(bytes, "provider_calls"))
+    );
     let secrets: Vec<_> = secrets.into_iter().collect();
-    let searched = secrets.iter().enumerate().map(|(number, secret)| (secret.as_str(), number));
+    let searched = secrets
+        .iter()
+        .enumerate()
+        .map(|(number, secret)| (secret.as_str(), number));
     let searched = Texts::new(searched).unwrap();
     for (path, bytes) in &stored {
         let found = searched.first_in(bytes).map(|number| &secrets[number]);
@@ -119,15 +181,27 @@ async fn read_everything(api: &str, key: &str, secrets: &mut BTreeSet<String>) {
             collect(secrets, &rows["data"], &["id", "totalAmount"]);
         } else {
             let rows = read(format!("transactions?{query}&from=2020-01-01&limit=500")).await;
-            collect(secrets, &rows["data"], &["id", "amount", "description", "merchantName"]);
+            collect(
+                secrets,
+                &rows["data"],
+                &["id", "amount", "description", "merchantName"],
+            );
         }
         for _ in 0..2 {
             let balances = read(format!("balances?accountIds={id}")).await;
-            collect(secrets, &balances["data"], &["currentBalance", "availableBalance"]);
+            collect(
+                secrets,
+                &balances["data"],
+                &["currentBalance", "availableBalance"],
+            );
         }
     }
     for connection in connections["data"].as_array().unwrap() {
-        let list = if connection["category"] == "brokerage" { "trades" } else { "transactions" };
+        let list = if connection["category"] == "brokerage" {
+            "trades"
+        } else {
+            "transactions"
+        };
         let mut copy = Follower::at(api, key, list, text(connection, "id")).with("&limit=50");
         let mut has_more = true;
         while has_more {

@@ -9,9 +9,12 @@ use serde_json::Value;
 use super::memory::{MARK, ROWS, import_with_marked_rows};
 use crate::support::database::execute;
 use crate::support::harness::{Database, on_both_databases, simulated_providers};
-use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::process::{
+    ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, new_deployment, text,
+};
 
-/// Of the description of each marked row, a piece that the audit searches for. There is one for each provider.
+/// Of the description of each marked row, a piece that the audit searches for. There is one for
+/// each provider.
 fn piece(provider: &str) -> String {
     format!("{MARK} {provider}")
 }
@@ -34,16 +37,28 @@ impl Audit {
         places
             .map(|place| {
                 let place_name = format!("{} {}", text(place, "part"), text(place, "name"));
-                (place_name, place["found"].as_object().unwrap().keys().cloned().collect())
+                (
+                    place_name,
+                    place["found"]
+                        .as_object()
+                        .unwrap()
+                        .keys()
+                        .cloned()
+                        .collect(),
+                )
             })
             .collect()
     }
 
-    /// What could not be searched though nobody left it out. Without permission to trace, that is the memory.
+    /// What could not be searched though nobody left it out. Without permission to trace, that is
+    /// the memory.
     pub(super) fn not_searched(&self) -> Vec<String> {
         let gaps = self.printed["notSearched"].as_array().unwrap().iter();
-        let failed = gaps.filter(|gap| gap["isChosen"] == false && (gap["what"] != "memory" || may_trace()));
-        failed.map(|gap| format!("{}: {}", text(gap, "what"), text(gap, "reason"))).collect()
+        let failed =
+            gaps.filter(|gap| gap["isChosen"] == false && (gap["what"] != "memory" || may_trace()));
+        failed
+            .map(|gap| format!("{}: {}", text(gap, "what"), text(gap, "reason")))
+            .collect()
     }
 }
 
@@ -59,16 +74,28 @@ pub(super) async fn audit(workdir: &Workdir, key: &str, arguments: &str) -> Audi
     let key = key.to_owned();
     let output = tokio::task::spawn_blocking(move || {
         let mut child = child.stdin(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(key.as_bytes()).unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(key.as_bytes())
+            .unwrap();
         child.wait_with_output().unwrap()
     });
     let output = output.await.unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     for printed in [&*stdout, &errors(&output)] {
-        assert!(!printed.contains(MARK), "it prints a string that it found: {printed}");
+        assert!(
+            !printed.contains(MARK),
+            "it prints a string that it found: {printed}"
+        );
     }
-    let printed = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{}", errors(&output)));
-    Audit { code: output.status.code(), printed }
+    let printed =
+        serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{}", errors(&output)));
+    Audit {
+        code: output.status.code(),
+        printed,
+    }
 }
 
 /// A process that has a text in its memory. Dropping it kills the process.
@@ -76,7 +103,14 @@ struct Holder(Child);
 
 impl Holder {
     fn of(text: &str) -> Self {
-        Self(Command::new("sleep").arg("600").env_clear().env("PLANTED", text).spawn().unwrap())
+        Self(
+            Command::new("sleep")
+                .arg("600")
+                .env_clear()
+                .env("PLANTED", text)
+                .spawn()
+                .unwrap(),
+        )
     }
 }
 
@@ -92,10 +126,15 @@ async fn service(database: Database) -> (Workdir, RunningCommand, RunningCommand
     let (mut workdir, sandbox, database) = new_deployment(database).await;
     workdir.set("BELLBIRD_SYNC__ENABLED", "false");
     workdir.json("user add --email me@example.com --plan professional");
-    let key = text(&workdir.json("key create --user me@example.com --name test"), "key").to_owned();
+    let key = text(
+        &workdir.json("key create --user me@example.com --name test"),
+        "key",
+    )
+    .to_owned();
     import_with_marked_rows(&workdir, &sandbox.json(), &database).await;
     let log = workdir.folder.path().join("service.log");
-    let service = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
+    let service =
+        RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
     workdir.set("BELLBIRD_URL", text(&service.json(), "apiUrl"));
     (workdir, sandbox, service, database, key)
 }
@@ -147,32 +186,62 @@ async fn place_that_cannot_be_searched_is_not_clean() {
         ("--wait 0 --pid 4194304", "memory"),
     ] {
         let audit = audit(&workdir, &key, arguments).await;
-        assert_eq!((audit.code, audit.found()), (Some(1), vec![]), "{}", audit.printed);
+        assert_eq!(
+            (audit.code, audit.found()),
+            (Some(1), vec![]),
+            "{}",
+            audit.printed
+        );
         assert_eq!(audit.printed["clean"], false);
-        let gap = audit.printed["notSearched"].as_array().unwrap().iter().find(|gap| gap["what"] == what);
+        let gap = audit.printed["notSearched"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|gap| gap["what"] == what);
         assert_eq!(gap.unwrap()["isChosen"], false);
-        assert!(text(&audit.printed["error"], "message").starts_with(&format!("{what} was not searched: ")));
+        assert!(
+            text(&audit.printed["error"], "message")
+                .starts_with(&format!("{what} was not searched: "))
+        );
     }
     // The text for people says the same.
     fs::write(workdir.folder.path().join("key.txt"), format!("{key}\n")).unwrap();
     let output = workdir.run("audit --key-file key.txt --wait 0 --no-memory");
     let printed = String::from_utf8(output.stdout.clone()).unwrap();
-    assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""), "{printed}");
-    for expected in ["table fingerprints", "Not searched: memory (--no-memory)", "log (no --log)", "Nothing was found."]
-    {
+    assert_eq!(
+        (output.status.code(), errors(&output).as_str()),
+        (Some(0), ""),
+        "{printed}"
+    );
+    for expected in [
+        "table fingerprints",
+        "Not searched: memory (--no-memory)",
+        "log (no --log)",
+        "Nothing was found.",
+    ] {
         assert!(printed.contains(expected), "{expected}: {printed}");
     }
 
     // Settings of another database than the service's.
     let other = workdir.folder.path().join("other.db");
-    workdir.set("BELLBIRD_DATABASE__URL", &format!("sqlite:{}", other.display()));
+    workdir.set(
+        "BELLBIRD_DATABASE__URL",
+        &format!("sqlite:{}", other.display()),
+    );
     workdir.json("migrate");
     let audit = audit(&workdir, &key, "--wait 0 --no-memory").await;
     assert_eq!(audit.code, Some(1));
-    assert!(audit.not_searched()[0].contains("does not have this key"), "{}", audit.printed);
+    assert!(
+        audit.not_searched()[0].contains("does not have this key"),
+        "{}",
+        audit.printed
+    );
     drop(service);
     let error = workdir.error("audit --key-file key.txt", 1);
-    assert!(error.contains("does not respond: see BELLBIRD_URL"), "{error}");
+    assert!(
+        error.contains("does not respond: see BELLBIRD_URL"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -181,7 +250,14 @@ fn key_that_cannot_be_read_is_an_error() {
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     fs::write(workdir.folder.path().join("key.txt"), "SECRET-KEY").unwrap();
     let error = workdir.error("audit --key-file key.txt", 1);
-    assert!(error.contains("key.txt has no valid API key") && !error.contains("SECRET-KEY"), "{error}");
-    assert!(workdir.error("audit --key-file missing.txt", 1).contains("cannot be read from missing.txt"));
+    assert!(
+        error.contains("key.txt has no valid API key") && !error.contains("SECRET-KEY"),
+        "{error}"
+    );
+    assert!(
+        workdir
+            .error("audit --key-file missing.txt", 1)
+            .contains("cannot be read from missing.txt")
+    );
     assert!(workdir.error("audit", 2).contains("--key-file"));
 }

@@ -16,10 +16,18 @@ use crate::support::provider_spec::spec;
 /// All ids and names of the connection and its accounts, here and at the provider.
 async fn identifiers_of(app: &App, connection: &Connection) -> Vec<String> {
     let id = connection.id;
-    let mut names = vec![id.to_string(), connection.institution_name.clone(), connection.institution_id.clone()];
+    let mut names = vec![
+        id.to_string(),
+        connection.institution_name.clone(),
+        connection.institution_id.clone(),
+    ];
     for sql in [
-        format!("SELECT provider_connection_id, institution_logo FROM connections WHERE id = '{id}'"),
-        format!("SELECT id, provider_account_id, name, masked_number FROM accounts WHERE connection_id = '{id}'"),
+        format!(
+            "SELECT provider_connection_id, institution_logo FROM connections WHERE id = '{id}'"
+        ),
+        format!(
+            "SELECT id, provider_account_id, name, masked_number FROM accounts WHERE connection_id = '{id}'"
+        ),
     ] {
         names.extend(app.query(&sql).await.into_iter().flatten());
     }
@@ -27,7 +35,12 @@ async fn identifiers_of(app: &App, connection: &Connection) -> Vec<String> {
 }
 
 /// Reads the connection in every way. Returns the paths that exist.
-async fn read_all(app: &App, person: &Person, connection: &Connection, accounts: &[AccountLabel]) -> Vec<String> {
+async fn read_all(
+    app: &App,
+    person: &Person,
+    connection: &Connection,
+    accounts: &[AccountLabel],
+) -> Vec<String> {
     let (id, account) = (connection.id, &accounts[0].id);
     let mut paths = vec![
         format!("/v1/balances?accountIds={account}"),
@@ -37,7 +50,10 @@ async fn read_all(app: &App, person: &Person, connection: &Connection, accounts:
     ];
     paths.extend(match connection.category.as_str() {
         "banking" => vec![format!("/v1/transactions?connectionId={id}&limit=1")],
-        _ => vec![format!("/v1/trades?connectionId={id}&limit=1"), format!("/v1/holdings?connectionId={id}")],
+        _ => vec![
+            format!("/v1/trades?connectionId={id}&limit=1"),
+            format!("/v1/holdings?connectionId={id}"),
+        ],
     });
     let mut found = Vec::new();
     for path in paths {
@@ -53,9 +69,14 @@ async fn read_all(app: &App, person: &Person, connection: &Connection, accounts:
 /// Waits until the service has responded to every provider event.
 async fn wait_for_deliveries(app: &App, provider: &str) {
     eventually(async || {
-        let seen = app.control_of(provider, Method::GET, "/webhooks", json!({})).await;
+        let seen = app
+            .control_of(provider, Method::GET, "/webhooks", json!({}))
+            .await;
         let deliveries = seen["deliveries"].as_array().unwrap();
-        !deliveries.is_empty() && deliveries.iter().all(|delivery| delivery["state"] == "sent")
+        !deliveries.is_empty()
+            && deliveries
+                .iter()
+                .all(|delivery| delivery["state"] == "sent")
     })
     .await;
 }
@@ -133,19 +154,47 @@ async fn assert_erased(app: &App, connection: &Connection, mut names: Vec<String
     names.sort_unstable();
     names.dedup();
     // Olivia's and Ben's connections stay, and may share a name with it.
-    let other_connections = [&app.olivia, &app.ben].into_iter().flat_map(|person| &person.connections);
+    let other_connections = [&app.olivia, &app.ben]
+        .into_iter()
+        .flat_map(|person| &person.connections);
     for other in other_connections {
         let others = identifiers_of(app, other).await;
         names.retain(|name| !others.contains(name));
     }
     assert!(names.len() > 4, "{names:?}");
     let audit = BTreeSet::from([("connection_audit".to_owned(), id.clone())]);
-    assert_eq!(tables_containing(database, &names).await, audit, "{}", connection.provider);
-    let columns = tables(database).await.into_iter().find(|(table, _)| table == "connection_audit").unwrap().1;
-    assert_eq!(columns, ["cause", "changed_at", "connection_id", "from_status", "id", "to_status", "user_id"]);
-    let Some(path) = database.strip_prefix("sqlite:") else { return };
+    assert_eq!(
+        tables_containing(database, &names).await,
+        audit,
+        "{}",
+        connection.provider
+    );
+    let columns = tables(database)
+        .await
+        .into_iter()
+        .find(|(table, _)| table == "connection_audit")
+        .unwrap()
+        .1;
+    assert_eq!(
+        columns,
+        [
+            "cause",
+            "changed_at",
+            "connection_id",
+            "from_status",
+            "id",
+            "to_status",
+            "user_id"
+        ]
+    );
+    let Some(path) = database.strip_prefix("sqlite:") else {
+        return;
+    };
     // SQLite moves the whole write-ahead log into the file once no reader is active.
-    eventually(async || query(database, "PRAGMA wal_checkpoint(TRUNCATE)").await == [["0", "0", "0"]]).await;
+    eventually(async || {
+        query(database, "PRAGMA wal_checkpoint(TRUNCATE)").await == [["0", "0", "0"]]
+    })
+    .await;
     let mut bytes = std::fs::read(path).unwrap();
     bytes.extend(std::fs::read(format!("{path}-wal")).unwrap_or_default());
     for name in names.iter().filter(|name| **name != id) {

@@ -14,7 +14,8 @@ use crate::support::harness::{App, Database, Setup, simulated_providers};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
 use crate::support::provider_spec::spec;
 
-/// In each description twice, since an allocator may write over the start of freed memory. Nothing else contains it.
+/// In each description twice, since an allocator may write over the start of freed memory. Nothing
+/// else contains it.
 pub(super) const MARK: &str = "Zq7Wv2Kx9";
 /// Rows that the test adds at each provider.
 pub(super) const ROWS: usize = 150;
@@ -29,10 +30,16 @@ pub(super) async fn import_with_marked_rows(workdir: &Workdir, sandbox: &Value, 
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     for provider in simulated_providers() {
         let all = sandbox["credentials"].as_array().unwrap();
-        let credentials = all.iter().find(|credentials| credentials["provider"] == provider).unwrap();
+        let credentials = all
+            .iter()
+            .find(|credentials| credentials["provider"] == provider)
+            .unwrap();
         let import = "connection import --user me@example.com --credentials - --json";
         let output = workdir.run_with_input(import, &credentials.to_string());
-        assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+        assert_eq!(
+            (output.status.code(), errors(&output).as_str()),
+            (Some(0), "")
+        );
         let account = format!(
             "SELECT a.provider_account_id FROM accounts a JOIN connections c ON c.id = a.connection_id \
              WHERE c.provider = '{provider}' AND a.account_type IN ('transaction', 'investment') ORDER BY a.id LIMIT 1"
@@ -41,33 +48,65 @@ pub(super) async fn import_with_marked_rows(workdir: &Workdir, sandbox: &Value, 
         let base: reqwest::Url = text(&sandbox[provider], "baseUrl").parse().unwrap();
         let spec = spec(provider);
         for row in 0..ROWS {
-            let at = Timestamp::now() - SignedDuration::from_hours(30) - SignedDuration::from_mins(row as i64);
+            let at = Timestamp::now()
+                - SignedDuration::from_hours(30)
+                - SignedDuration::from_mins(row as i64);
             let row = spec.row_at(&account, at, &description(provider, row));
             let url = base.join(&format!("/__control/{}", spec.list)).unwrap();
-            http.post(url).json(&row).send().await.unwrap().error_for_status().unwrap();
+            http.post(url)
+                .json(&row)
+                .send()
+                .await
+                .unwrap()
+                .error_for_status()
+                .unwrap();
         }
     }
 }
 
-/// Reads all rows of all connections in small windows, several at once. Returns the marked descriptions.
+/// Reads all rows of all connections in small windows, several at once. Returns the marked
+/// descriptions.
 async fn walk(http: &reqwest::Client, api: &str, key: &str) -> BTreeSet<String> {
     let read = async |path: &str| -> Value {
-        let response = http.get(format!("{api}/v1/{path}")).bearer_auth(key).send().await.unwrap();
+        let response = http
+            .get(format!("{api}/v1/{path}"))
+            .bearer_auth(key)
+            .send()
+            .await
+            .unwrap();
         assert_eq!(response.status(), 200, "{path}");
         response.json().await.unwrap()
     };
     let connections = read("connections").await;
-    let walks = connections["data"].as_array().unwrap().iter().flat_map(|connection| {
-        let (list, id) = (&connection["category"], text(connection, "id"));
-        let list = if list == "brokerage" { "trades" } else { "transactions" };
-        // Windows of other sizes end elsewhere in the provider's pages, and need buffers of other sizes.
-        [40, 100, 500].map(|limit| (format!("{list}?connectionId={id}&from=2020-01-01&limit={limit}"), limit))
-    });
+    let walks = connections["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|connection| {
+            let (list, id) = (&connection["category"], text(connection, "id"));
+            let list = if list == "brokerage" {
+                "trades"
+            } else {
+                "transactions"
+            };
+            // Windows of other sizes end elsewhere in the provider's pages, and need buffers of
+            // other sizes.
+            [40, 100, 500].map(|limit| {
+                (
+                    format!("{list}?connectionId={id}&from=2020-01-01&limit={limit}"),
+                    limit,
+                )
+            })
+        });
     let walks = stream::iter(walks).map(async |(path, limit)| {
         let mut found = BTreeSet::new();
         for offset in (0..).step_by(limit) {
             let rows = read(&format!("{path}&offset={offset}")).await;
-            let texts = rows["data"].as_array().unwrap().iter().filter_map(|row| row["description"].as_str());
+            let texts = rows["data"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|row| row["description"].as_str());
             found.extend(texts.filter(|text| text.contains(MARK)).map(str::to_owned));
             if rows["pagination"]["hasMore"] == false {
                 break;
@@ -75,15 +114,38 @@ async fn walk(http: &reqwest::Client, api: &str, key: &str) -> BTreeSet<String> 
         }
         found
     });
-    let found = walks.buffer_unordered(4).collect::<Vec<_>>().await.into_iter().flatten().collect();
+    let found = walks
+        .buffer_unordered(4)
+        .collect::<Vec<_>>()
+        .await
+        .into_iter()
+        .flatten()
+        .collect();
     // The last thing that the connections to the providers read is marked rows, and nothing else.
-    let since = (Timestamp::now() - SignedDuration::from_hours(48)).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let last = connections["data"].as_array().unwrap().iter().flat_map(|connection| {
-        let list = if connection["category"] == "brokerage" { "trades" } else { "transactions" };
-        let path = format!("{list}?connectionId={}&from={since}", text(connection, "id"));
-        (490..500).map(move |limit| format!("{path}&limit={limit}"))
-    });
-    stream::iter(last).map(async |path| read(&path).await).buffer_unordered(8).collect::<Vec<_>>().await;
+    let since = (Timestamp::now() - SignedDuration::from_hours(48))
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string();
+    let last = connections["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|connection| {
+            let list = if connection["category"] == "brokerage" {
+                "trades"
+            } else {
+                "transactions"
+            };
+            let path = format!(
+                "{list}?connectionId={}&from={since}",
+                text(connection, "id")
+            );
+            (490..500).map(move |limit| format!("{path}&limit={limit}"))
+        });
+    stream::iter(last)
+        .map(async |path| read(&path).await)
+        .buffer_unordered(8)
+        .collect::<Vec<_>>()
+        .await;
     found
 }
 
@@ -94,7 +156,10 @@ fn find_mark(process: u32) -> Vec<String> {
     let visited = visit_memory(process, &mut |region, bytes| {
         mark.find_in(bytes, &mut |_, at| {
             let around = &bytes[at.saturating_sub(160)..(at + 120).min(bytes.len())];
-            found.push(format!("{region}: {}", String::from_utf8_lossy(around).escape_debug()));
+            found.push(format!(
+                "{region}: {}",
+                String::from_utf8_lossy(around).escape_debug()
+            ));
         });
     });
     visited.unwrap();
@@ -106,12 +171,25 @@ fn find_mark(process: u32) -> Vec<String> {
 async fn unused_credentials_are_evicted_after_minutes() {
     let app = App::start(Setup::default()).await;
     // No row can be so late, so no provider is asked and the connection does not change.
-    let path = format!("/v1/transactions?connectionId={}&from=2030-01-01", app.olivia.connections[0].id);
+    let path = format!(
+        "/v1/transactions?connectionId={}&from=2030-01-01",
+        app.olivia.connections[0].id
+    );
     assert_eq!(app.get(&path).await.status, 200);
-    execute(&app.shared.database, "DELETE FROM secrets WHERE purpose = 'credentials'", "").await;
+    execute(
+        &app.shared.database,
+        "DELETE FROM secrets WHERE purpose = 'credentials'",
+        "",
+    )
+    .await;
     for (minutes, status) in [(4, 200), (4, 200), (6, 404)] {
-        app.clock.set(app.clock.now() + SignedDuration::from_mins(minutes));
-        assert_eq!(app.get(&path).await.status, status, "{minutes} minutes later");
+        app.clock
+            .set(app.clock.now() + SignedDuration::from_mins(minutes));
+        assert_eq!(
+            app.get(&path).await.status,
+            status,
+            "{minutes} minutes later"
+        );
     }
 }
 
@@ -134,21 +212,39 @@ async fn rows_leave_memory_within_a_minute() {
     let key = text(&key, "key");
     import_with_marked_rows(&workdir, &sandbox.json(), &database).await;
     let log = workdir.folder.path().join("service.log");
-    let serve = RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
+    let serve =
+        RunningCommand::start_with_log(&workdir, &format!("serve --json {ANY_PORTS}"), &log);
     let urls = serve.json();
     // Its connections stay open during the rest, idle.
-    let http = reqwest::Client::builder().no_proxy().pool_idle_timeout(None).build().unwrap();
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .pool_idle_timeout(None)
+        .build()
+        .unwrap();
     let read = walk(&http, text(&urls, "apiUrl"), key).await;
     let providers = simulated_providers().count();
     assert_eq!(read.len(), ROWS * providers, "the walk read every row");
-    assert!(!find_mark(serve.id()).is_empty(), "just after the walk, the search finds rows");
+    assert!(
+        !find_mark(serve.id()).is_empty(),
+        "just after the walk, the search finds rows"
+    );
     workdir.set("BELLBIRD_URL", text(&urls, "apiUrl"));
-    // Waits for the minute that SECURITY.md promises. A fact about real time and a real process, so there is no clock
-    // to set.
+    // Waits for the minute that SECURITY.md promises. A fact about real time and a real process, so
+    // there is no clock to set.
     let audit = audit(&workdir, key, "--log service.log").await;
     let left = find_mark(serve.id());
-    assert!(left.is_empty(), "{} of {} left:\n{}", left.len(), 2 * read.len(), left[..left.len().min(40)].join("\n"));
-    assert!(audit.rows() >= (ROWS * providers) as u64, "{}", audit.printed);
+    assert!(
+        left.is_empty(),
+        "{} of {} left:\n{}",
+        left.len(),
+        2 * read.len(),
+        left[..left.len().min(40)].join("\n")
+    );
+    assert!(
+        audit.rows() >= (ROWS * providers) as u64,
+        "{}",
+        audit.printed
+    );
     assert_eq!(audit.found(), [], "{}", audit.printed);
     assert_eq!(audit.not_searched(), Vec::<String>::new());
     assert_eq!(audit.code, Some(0));

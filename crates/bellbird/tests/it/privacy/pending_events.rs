@@ -9,7 +9,9 @@ use serde_json::Value;
 use crate::privacy::{LENGTH_MIN, contains, files};
 use crate::support::database::{query, tables};
 use crate::support::harness::{Database, eventually, on_both_databases, simulated_providers};
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, get, new_deployment, text};
+use crate::support::process::{
+    ANY_PORTS, RunningCommand, Workdir, errors, get, new_deployment, text,
+};
 use crate::support::provider_spec::{SPECS, set_members, spec};
 use crate::support::receiver::{Receiver, Reply};
 
@@ -48,7 +50,10 @@ async fn import_with_planted_rows(workdir: &Workdir, sandbox: &Value, database: 
             .unwrap();
         let import = "connection import --user me@example.com --credentials - --json";
         let output = workdir.run_with_input(import, &credentials.to_string());
-        assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+        assert_eq!(
+            (output.status.code(), errors(&output).as_str()),
+            (Some(0), "")
+        );
         let account = format!(
             "SELECT a.provider_account_id FROM accounts a JOIN connections c ON c.id = a.connection_id \
              WHERE c.provider = '{provider}' AND a.account_type IN ('transaction', 'investment') ORDER BY a.id LIMIT 1"
@@ -61,17 +66,29 @@ async fn import_with_planted_rows(workdir: &Workdir, sandbox: &Value, database: 
         let base: reqwest::Url = text(&sandbox[provider], "baseUrl").parse().unwrap();
         let url = base.join(&format!("/__control/{}", spec.list)).unwrap();
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        http.request(Method::POST, url).json(&row).send().await.unwrap().error_for_status().unwrap();
+        http.request(Method::POST, url)
+            .json(&row)
+            .send()
+            .await
+            .unwrap()
+            .error_for_status()
+            .unwrap();
     }
 }
 
 /// Collects the values of a list of rows that must not be stored or logged.
 fn collect(found: &mut BTreeSet<String>, rows: &Value) {
     for row in rows.as_array().unwrap() {
-        for value in
-            SENSITIVE_MEMBERS.iter().map(|member| &row[*member]).filter(|value| value.is_string() || value.is_number())
+        for value in SENSITIVE_MEMBERS
+            .iter()
+            .map(|member| &row[*member])
+            .filter(|value| value.is_string() || value.is_number())
         {
-            found.insert(value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+            found.insert(
+                value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned),
+            );
         }
     }
 }
@@ -80,8 +97,15 @@ fn collect(found: &mut BTreeSet<String>, rows: &Value) {
 async fn collect_shown(found: &mut BTreeSet<String>, api: &str, key: &str) -> String {
     let (_, connections) = get(&format!("{api}/v1/connections"), Some(key)).await;
     for connection in connections["data"].as_array().unwrap() {
-        let list = if connection["category"] == "brokerage" { "trades" } else { "transactions" };
-        let path = format!("{api}/v1/{list}?connectionId={}&limit=500", text(connection, "id"));
+        let list = if connection["category"] == "brokerage" {
+            "trades"
+        } else {
+            "transactions"
+        };
+        let path = format!(
+            "{api}/v1/{list}?connectionId={}&limit=500",
+            text(connection, "id")
+        );
         let (status, body) = get(&path, Some(key)).await;
         assert_eq!(status, 200, "{path}");
         collect(found, &body["data"]);
@@ -90,9 +114,14 @@ async fn collect_shown(found: &mut BTreeSet<String>, api: &str, key: &str) -> St
     format!("{connections}{accounts}")
 }
 
-/// Whether the text must not occur even as part of a value. Other texts must not occur as a whole value.
+/// Whether the text must not occur even as part of a value. Other texts must not occur as a whole
+/// value.
 fn is_unmistakable(secret: &str) -> bool {
-    secret.len() >= DIGITS_MIN || !secret.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit())
+    secret.len() >= DIGITS_MIN
+        || !secret
+            .trim_start_matches('-')
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
 }
 
 /// Texts that are searched at once.
@@ -104,7 +133,12 @@ struct Secrets<'s> {
 impl<'s> Secrets<'s> {
     fn new(secrets: impl Iterator<Item = &'s String>) -> Self {
         let all: Vec<_> = secrets.filter(|secret| is_unmistakable(secret)).collect();
-        let texts = Texts::new(all.iter().enumerate().map(|(number, secret)| (secret.as_str(), number))).unwrap();
+        let texts = Texts::new(
+            all.iter()
+                .enumerate()
+                .map(|(number, secret)| (secret.as_str(), number)),
+        )
+        .unwrap();
         Self { all, texts }
     }
 
@@ -116,13 +150,19 @@ impl<'s> Secrets<'s> {
 }
 
 async fn assert_in_no_table(database: &str, secrets: &BTreeSet<String>) {
-    let hex: Vec<String> =
-        secrets.iter().map(|secret| secret.bytes().map(|byte| format!("{byte:02x}")).collect()).collect();
+    let hex: Vec<String> = secrets
+        .iter()
+        .map(|secret| secret.bytes().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
     let parts = Secrets::new(secrets.iter().chain(&hex));
     let mut fingerprints = 0;
     for (table, _) in tables(database).await {
         let rows = query(database, &format!("SELECT * FROM {table}")).await;
-        fingerprints += if table == "fingerprints" { rows.len() } else { 0 };
+        fingerprints += if table == "fingerprints" {
+            rows.len()
+        } else {
+            0
+        };
         for value in rows.iter().flatten() {
             assert!(!secrets.contains(value), "{value} is in {table}");
             parts.assert_none_in(&table, value.as_bytes());
@@ -142,7 +182,10 @@ async fn search_for_row_data(database: Database) {
     import_with_planted_rows(&workdir, &sandbox.json(), &database).await;
     let receiver = Receiver::start().await;
     receiver.reply_with(Reply::Status(500));
-    workdir.json(&format!("webhook add --user me@example.com --url {}", receiver.url));
+    workdir.json(&format!(
+        "webhook add --user me@example.com --url {}",
+        receiver.url
+    ));
 
     workdir.set("BELLBIRD_LOG__LEVEL", "trace");
     let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
@@ -151,9 +194,13 @@ async fn search_for_row_data(database: Database) {
     assert_eq!(synced.status.code(), Some(0), "{}", errors(&synced));
     let runs = serde_json::from_slice::<Value>(&synced.stdout).unwrap();
     let runs = runs.as_array().unwrap();
-    assert!(runs.iter().all(|run| run["events"].as_u64().unwrap() > 0), "{runs:?}");
+    assert!(
+        runs.iter().all(|run| run["events"].as_u64().unwrap() > 0),
+        "{runs:?}"
+    );
     // The first event of each run is attempted twice, and the others wait for it.
-    let waiting_runs = "SELECT COUNT(*) FROM webhook_deliveries WHERE state = 'pending' AND attempts = 2";
+    let waiting_runs =
+        "SELECT COUNT(*) FROM webhook_deliveries WHERE state = 'pending' AND attempts = 2";
     eventually(async || query(&database, waiting_runs).await[0][0] == runs.len().to_string()).await;
 
     let mut secrets = BTreeSet::new();
@@ -173,12 +220,16 @@ async fn search_for_row_data(database: Database) {
     stored.extend(files(workdir.folder.path()));
     // The search does find texts that are stored.
     let is_file = database.starts_with("sqlite:");
-    let contains_endpoint =
-        |(path, bytes): &(String, Vec<u8>)| path.contains("deployment.db") && contains(bytes, &receiver.url);
+    let contains_endpoint = |(path, bytes): &(String, Vec<u8>)| {
+        path.contains("deployment.db") && contains(bytes, &receiver.url)
+    };
     assert!(log.contains("/v1/transactions") && stored.iter().any(contains_endpoint) == is_file);
     stored.push(("the log of the service".to_owned(), log.into_bytes()));
     stored.push(("the log of the command".to_owned(), synced.stderr));
-    stored.push(("the log of the providers".to_owned(), sandbox.stop("-TERM").2.into_bytes()));
+    stored.push((
+        "the log of the providers".to_owned(),
+        sandbox.stop("-TERM").2.into_bytes(),
+    ));
     let parts = Secrets::new(secrets.iter());
     for (path, bytes) in &stored {
         parts.assert_none_in(path, bytes);

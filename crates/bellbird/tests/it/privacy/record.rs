@@ -21,7 +21,11 @@ async fn deployment() -> (Workdir, RunningCommand) {
 fn record(workdir: &Workdir, connection: &Value) -> String {
     let output = workdir.run(&format!("record {}", text(connection, "id")));
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
-    assert!(errors(&output).contains("Read the recording before you send it"), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("Read the recording before you send it"),
+        "{}",
+        errors(&output)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -29,7 +33,9 @@ fn record(workdir: &Workdir, connection: &Value) -> String {
 fn collect_values(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect_values(item, found)),
-        Value::Object(members) => members.values().for_each(|member| collect_values(member, found)),
+        Value::Object(members) => members
+            .values()
+            .for_each(|member| collect_values(member, found)),
         Value::String(text) => {
             found.insert(text.clone());
         }
@@ -56,32 +62,61 @@ async fn recording_has_no_value() {
         for member in ["institutionName", "id"] {
             values.insert(text(&shown, member).to_owned());
         }
-        values.extend(shown["accounts"].as_array().unwrap().iter().map(|account| text(account, "name").to_owned()));
+        values.extend(
+            shown["accounts"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|account| text(account, "name").to_owned()),
+        );
 
         let recording = record(&workdir, connection);
         let json: Value = serde_json::from_str(&recording).unwrap();
         assert_eq!(json["provider"], connection["provider"]);
         let reads = json["reads"].as_array().unwrap();
-        assert!(reads.iter().all(|read| read["error"].is_null()), "{recording}");
-        for name in ["accounts", "balances", spec(text(connection, "provider")).list] {
-            let found = reads.iter().any(|read| read["read"] == name && read["found"].as_u64() > Some(0));
+        assert!(
+            reads.iter().all(|read| read["error"].is_null()),
+            "{recording}"
+        );
+        for name in [
+            "accounts",
+            "balances",
+            spec(text(connection, "provider")).list,
+        ] {
+            let found = reads
+                .iter()
+                .any(|read| read["read"] == name && read["found"].as_u64() > Some(0));
             assert!(found, "{name}: {recording}");
         }
         assert!(json["calls"].as_array().unwrap().len() >= 4, "{recording}");
-        for kept in ["\"amount\": ", "\"description\": ", "\"target\": \"/", "/accounts"] {
+        for kept in [
+            "\"amount\": ",
+            "\"description\": ",
+            "\"target\": \"/",
+            "/accounts",
+        ] {
             assert!(recording.contains(kept), "{kept}: {recording}");
         }
         recordings.push_str(&json["calls"].to_string());
     }
     // The name of a provider is no value of it.
-    values
-        .retain(|value| value.len() >= LENGTH_MIN && simulated_providers().all(|provider| provider != value.as_str()));
+    values.retain(|value| {
+        value.len() >= LENGTH_MIN
+            && simulated_providers().all(|provider| provider != value.as_str())
+    });
     assert!(values.len() > 50, "{values:?}");
     for value in values.iter().map(String::as_str).chain([MARK, &MARK[..5]]) {
-        assert!(!contains(recordings.as_bytes(), value), "{value} in {recordings}");
+        assert!(
+            !contains(recordings.as_bytes(), value),
+            "{value} in {recordings}"
+        );
     }
-    let numbers = recordings.split(|character: char| !character.is_ascii_digit()).filter(|run| run.len() > 3);
-    let numbers: BTreeSet<_> = numbers.filter(|run| run.bytes().any(|digit| digit != b'9')).collect();
+    let numbers = recordings
+        .split(|character: char| !character.is_ascii_digit())
+        .filter(|run| run.len() > 3);
+    let numbers: BTreeSet<_> = numbers
+        .filter(|run| run.bytes().any(|digit| digit != b'9'))
+        .collect();
     assert!(numbers.is_empty(), "{numbers:?}");
 }
 
@@ -91,21 +126,46 @@ async fn response_that_cannot_be_read_is_recorded() {
     let connections = workdir.json("connection list");
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     for connection in connections.as_array().unwrap() {
-        let base: reqwest::Url = text(&sandbox.json()[text(connection, "provider")], "baseUrl").parse().unwrap();
+        let base: reqwest::Url = text(&sandbox.json()[text(connection, "provider")], "baseUrl")
+            .parse()
+            .unwrap();
         let faults = base.join("/__control/faults").unwrap();
         let fault = async |method: Method, body: Value| {
-            http.request(method, faults.clone()).json(&body).send().await.unwrap().error_for_status().unwrap();
+            http.request(method, faults.clone())
+                .json(&body)
+                .send()
+                .await
+                .unwrap()
+                .error_for_status()
+                .unwrap();
         };
         fault(Method::POST, json!({"match": "/", "kind": "malformed"})).await;
         let recording: Value = serde_json::from_str(&record(&workdir, connection)).unwrap();
-        assert!(recording["reads"].as_array().unwrap().iter().any(|read| read["error"].is_string()), "{recording}");
-        assert!(!recording["calls"].as_array().unwrap().is_empty(), "{recording}");
+        assert!(
+            recording["reads"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|read| read["error"].is_string()),
+            "{recording}"
+        );
+        assert!(
+            !recording["calls"].as_array().unwrap().is_empty(),
+            "{recording}"
+        );
         fault(Method::DELETE, json!({})).await;
         fault(Method::POST, json!({"match": "/", "kind": "reset"})).await;
         let error = workdir.error(&format!("record {}", text(connection, "id")), 1);
-        assert!(error.contains("sent no response: the provider is unavailable"), "{error}");
+        assert!(
+            error.contains("sent no response: the provider is unavailable"),
+            "{error}"
+        );
         fault(Method::DELETE, json!({})).await;
     }
     let unknown = "0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f";
-    assert!(workdir.error(&format!("record {unknown}"), 1).contains("there is no connection"));
+    assert!(
+        workdir
+            .error(&format!("record {unknown}"), 1)
+            .contains("there is no connection")
+    );
 }

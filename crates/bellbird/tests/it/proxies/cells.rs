@@ -1,4 +1,5 @@
-//! `deploy/nginx/cells.conf` with keys and tokens of two cells, and `cells-events.conf` with provider events.
+//! `deploy/nginx/cells.conf` with keys and tokens of two cells, and `cells-events.conf` with
+//! provider events.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -23,7 +24,9 @@ async fn requests_find_their_cell() {
     let maps = committed("nginx/cells.conf");
     let _proxy = run_nginx(
         &places,
-        &format!("{maps}\nserver {{ listen {listen}; location / {{ return 200 $bellbird_cell; }} }}"),
+        &format!(
+            "{maps}\nserver {{ listen {listen}; location / {{ return 200 $bellbird_cell; }} }}"
+        ),
     );
     let client = reqwest::Client::new();
     let cell_of = async |path: &str, header: Option<(&str, String)>| {
@@ -49,7 +52,11 @@ async fn requests_find_their_cell() {
                 format!("bearer {}", storage.new_operator_key().expose()),
                 format!("Basic {basic}"),
             ] {
-                assert_eq!(cell_of("/v1/accounts", Some(("authorization", value))).await, name, "{round}");
+                assert_eq!(
+                    cell_of("/v1/accounts", Some(("authorization", value))).await,
+                    name,
+                    "{round}"
+                );
             }
             for path in [
                 format!("/link/{token}"),
@@ -59,14 +66,30 @@ async fn requests_find_their_cell() {
             ] {
                 assert_eq!(cell_of(&path, None).await, name, "{round}");
             }
-            for cookie in ["__Host-bellbird", "__Host-bellbird-session", "__Host-bellbird-oidc"] {
+            for cookie in [
+                "__Host-bellbird",
+                "__Host-bellbird-session",
+                "__Host-bellbird-oidc",
+            ] {
                 let cookie = format!("a=b; {cookie}={token}");
-                assert_eq!(cell_of("/connections", Some(("cookie", cookie))).await, name, "{round}");
+                assert_eq!(
+                    cell_of("/connections", Some(("cookie", cookie))).await,
+                    name,
+                    "{round}"
+                );
             }
             // Another host of the domain may set these.
-            for cookie in ["bellbird-session", "x__Host-bellbird-session", "a=__Host-bellbird-session"] {
+            for cookie in [
+                "bellbird-session",
+                "x__Host-bellbird-session",
+                "a=__Host-bellbird-session",
+            ] {
                 let cookie = format!("{cookie}=0a; __Host-bellbird-session={token}");
-                assert_eq!(cell_of("/connections", Some(("cookie", cookie))).await, name, "{round}");
+                assert_eq!(
+                    cell_of("/connections", Some(("cookie", cookie))).await,
+                    name,
+                    "{round}"
+                );
             }
         }
     }
@@ -81,7 +104,10 @@ async fn cell(status: StatusCode) -> (SocketAddr, Events) {
     let taken = Arc::clone(&events);
     let take = async move |uri: Uri, headers: HeaderMap, body: String| {
         let signature = headers["x-akahu-signature"].to_str().unwrap().to_owned();
-        taken.lock().unwrap().push((uri.to_string(), signature, body));
+        taken
+            .lock()
+            .unwrap()
+            .push((uri.to_string(), signature, body));
         status
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -107,20 +133,38 @@ async fn provider_events_reach_every_cell() {
     );
     let client = reqwest::Client::new();
     let url = format!("http://{listen}/webhooks/akahu?from=akahu");
-    let send = || client.post(&url).header("X-Akahu-Signature", "c2ln").body(r#"{"webhook_type":"ACCOUNT"}"#).send();
+    let send = || {
+        client
+            .post(&url)
+            .header("X-Akahu-Signature", "c2ln")
+            .body(r#"{"webhook_type":"ACCOUNT"}"#)
+            .send()
+    };
     eventually(async || send().await.is_ok()).await;
 
     assert_eq!(send().await.unwrap().status(), 204, "of the first cell");
-    let event = ("/webhooks/akahu?from=akahu", "c2ln", r#"{"webhook_type":"ACCOUNT"}"#);
+    let event = (
+        "/webhooks/akahu?from=akahu",
+        "c2ln",
+        r#"{"webhook_type":"ACCOUNT"}"#,
+    );
     let event = (event.0.to_owned(), event.1.to_owned(), event.2.to_owned());
     for events in [&first_events, &second_events] {
         eventually(async || events.lock().unwrap().len() >= 2).await;
         assert!(events.lock().unwrap().iter().all(|found| *found == event));
     }
     for page in ["/webhooks", "/webhooks/endpoints/1"] {
-        let found = client.post(format!("http://{listen}{page}")).send().await.unwrap();
+        let found = client
+            .post(format!("http://{listen}{page}"))
+            .send()
+            .await
+            .unwrap();
         assert_eq!(found.text().await.unwrap(), "page", "{page}");
     }
-    let hidden = client.post(format!("http://{listen}/events-of-0a")).send().await.unwrap();
+    let hidden = client
+        .post(format!("http://{listen}/events-of-0a"))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(hidden.status(), 404);
 }

@@ -23,7 +23,8 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
     pub(super) fn text(&self) -> String {
@@ -32,7 +33,8 @@ impl Answer {
 
     #[track_caller]
     pub(super) fn header(&self, name: &str) -> &str {
-        self.find_header(name).unwrap_or_else(|| panic!("no {name} in {}", self.headers))
+        self.find_header(name)
+            .unwrap_or_else(|| panic!("no {name} in {}", self.headers))
     }
 
     pub(super) fn find_header(&self, name: &str) -> Option<&str> {
@@ -40,26 +42,48 @@ impl Answer {
     }
 
     pub(super) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
-        let fields = self.headers.lines().filter_map(|line| line.split_once(": "));
-        fields.filter(move |(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+        let fields = self
+            .headers
+            .lines()
+            .filter_map(|line| line.split_once(": "));
+        fields
+            .filter(move |(field, _)| field.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
     }
 }
 
 impl Curl {
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("curl");
-        command.env_clear().args(["--silent", "--max-time", "60", "--noproxy", "*", "--cacert"]).arg(&self.authority);
-        command.args(["--resolve", &format!("localhost:{}:127.0.0.1", self.port), "--write-out", "%{http_code}"]);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .env_clear()
+            .args(["--silent", "--max-time", "60", "--noproxy", "*", "--cacert"])
+            .arg(&self.authority);
+        command.args([
+            "--resolve",
+            &format!("localhost:{}:127.0.0.1", self.port),
+            "--write-out",
+            "%{http_code}",
+        ]);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
     pub(super) fn send(&self, arguments: &[&str]) -> Answer {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let [headers, body] = ["headers", "body"].map(|part| self.folder.join(format!("curl-{number}-{part}")));
+        let [headers, body] =
+            ["headers", "body"].map(|part| self.folder.join(format!("curl-{number}-{part}")));
         let mut command = self.command(arguments);
-        command.arg("--dump-header").arg(&headers).arg("--output").arg(&body);
+        command
+            .arg("--dump-header")
+            .arg(&headers)
+            .arg("--output")
+            .arg(&body);
         let output = command.output().unwrap();
         Answer {
             status: String::from_utf8(output.stdout).unwrap().parse().unwrap(),

@@ -1,4 +1,5 @@
-//! The configurations in `deploy/` for Caddy and nginx, run by the programs of Debian in front of the built service.
+//! The configurations in `deploy/` for Caddy and nginx, run by the programs of Debian in front of
+//! the built service.
 
 mod cells;
 mod curl;
@@ -56,22 +57,51 @@ struct ConsentSession {
 
 /// Links an account as a browser does. Returns the last page, too.
 fn link(site: &Site) -> (ConsentSession, Answer) {
-    let link = site.workdir.json(&format!("connection link --user {USER} --provider akahu"));
+    let link = site
+        .workdir
+        .json(&format!("connection link --user {USER} --provider akahu"));
     let link_url = text(&link, "url").to_owned();
     assert!(link_url.starts_with(&site.url), "the public URL");
     assert_eq!(site.curl.send(&[&link_url]).status, 200);
-    let own_form = ["--header", "Sec-Fetch-Site: same-origin", "--data", "provider=akahu", &link_url];
+    let own_form = [
+        "--header",
+        "Sec-Fetch-Site: same-origin",
+        "--data",
+        "provider=akahu",
+        &link_url,
+    ];
     let started = site.curl.send(&own_form);
     assert_eq!(started.status, 303, "{}", started.text());
-    let cookie = started.header("set-cookie").split(';').next().unwrap().to_owned();
+    let cookie = started
+        .header("set-cookie")
+        .split(';')
+        .next()
+        .unwrap()
+        .to_owned();
     assert!(cookie.starts_with("__Host-bellbird="));
     let mut consent_page: Url = started.header("location").parse().unwrap();
-    consent_page.query_pairs_mut().append_pair("sandbox_auto", "accept");
+    consent_page
+        .query_pairs_mut()
+        .append_pair("sandbox_auto", "accept");
     let consented = site.curl.send(&[consent_page.as_str()]);
     let callback_url: Url = consented.header("location").parse().unwrap();
-    assert!(callback_url.as_str().starts_with(&format!("{}/link/callback?", site.url)), "{callback_url}");
-    let page = site.curl.send(&["--cookie", &cookie, callback_url.as_str()]);
-    (ConsentSession { link_url, callback_url, cookie }, page)
+    assert!(
+        callback_url
+            .as_str()
+            .starts_with(&format!("{}/link/callback?", site.url)),
+        "{callback_url}"
+    );
+    let page = site
+        .curl
+        .send(&["--cookie", &cookie, callback_url.as_str()]);
+    (
+        ConsentSession {
+            link_url,
+            callback_url,
+            cookie,
+        },
+        page,
+    )
 }
 
 behind_both_proxies! {
@@ -217,7 +247,8 @@ behind_both_proxies! {
         let output = site.curl.command(&["--fail", "--header", &key, &format!("{}{path}", site.url)]).output().unwrap();
         assert!(output.stdout.ends_with(b"200"), "it began");
         match program {
-            // Caddy 2.6 says it in its log only, as the documentation does. 2.7.6 breaks the connection off.
+            // Caddy 2.6 says it in its log only, as the documentation does. 2.7.6 breaks the
+            // connection off.
             Program::Caddy => {
                 let received = String::from_utf8_lossy(&output.stdout).lines().count();
                 let noticed = eventually(async || site.log().contains("aborting with incomplete response"));
@@ -284,7 +315,8 @@ behind_both_proxies! {
         for url in [format!("{}/v1/accounts", site.url), format!("http://{}/v1/accounts", site.services[0].1.api)] {
             assert_eq!(site.curl.send(&["--header", &traceparent, &url]).status, 401);
         }
-        // The log has this line later than those. Without a proxy between them, the service believes 127.0.0.1.
+        // The log has this line later than those. Without a proxy between them, the service
+        // believes 127.0.0.1.
         site.get("/v1/me");
         eventually(async || site.service_log(0).contains("/v1/me")).await;
         let log = site.service_log(0);

@@ -1,5 +1,5 @@
-//! Two instances behind a proxy are replaced one after the other, as docs/database.md#upgrading-several-instances says,
-//! while clients read.
+//! Two instances behind a proxy are replaced one after the other, as
+//! docs/database.md#upgrading-several-instances says, while clients read.
 
 use std::process::Output;
 
@@ -21,7 +21,14 @@ const ROUNDS: usize = 3;
 fn read_until(site: &Site, url: &str, stop: &CancellationToken) -> JoinHandle<Vec<u16>> {
     let (url, stop) = (format!("{url}#[1-{BATCH}]"), stop.clone());
     let key = format!("Authorization: Bearer {}", site.key);
-    let mut command = site.curl.command(&["--header", &key, "--output", "/dev/null", "--write-out", "%{http_code}\n"]);
+    let mut command = site.curl.command(&[
+        "--header",
+        &key,
+        "--output",
+        "/dev/null",
+        "--write-out",
+        "%{http_code}\n",
+    ]);
     command.arg(url);
     tokio::task::spawn_blocking(move || {
         let mut statuses = Vec::new();
@@ -70,7 +77,8 @@ behind_both_proxies! {
         let mut site = Site::start_several(program, 2, &[("DATABASE__URL", server.url.as_str())]).await;
         let (stopped, _) = site.services.remove(0);
         assert_eq!(stopped.stop("-TERM").0, Some(0));
-        // As a button of another website posts it. Caddy cannot repeat a POST with a body: see deploy/caddy/Caddyfile.
+        // As a button of another website posts it. Caddy cannot repeat a POST with a body: see
+        // deploy/caddy/Caddyfile.
         let body = match program {
             Program::Caddy => "",
             Program::Nginx => "email=a%40b.example",

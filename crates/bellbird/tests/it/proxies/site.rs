@@ -1,4 +1,5 @@
-//! The service behind a proxy that runs with its configuration from `deploy/`. Only names, places and ports differ.
+//! The service behind a proxy that runs with its configuration from `deploy/`. Only names, places
+//! and ports differ.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
@@ -12,7 +13,9 @@ use serde_json::Value;
 
 use super::curl::{Answer, Curl};
 use crate::support::harness::{Database, eventually};
-use crate::support::process::{Addresses, RunningCommand, Workdir, errors, new_deployment_with_rows, text};
+use crate::support::process::{
+    Addresses, RunningCommand, Workdir, errors, new_deployment_with_rows, text,
+};
 
 pub(super) const USER: &str = "olivia@example.com";
 
@@ -55,23 +58,41 @@ pub(super) struct Places<'a> {
 impl Places<'_> {
     /// Of a proxy that leads to nothing by itself.
     pub(super) fn new(folder: &Path, https: SocketAddr, http: SocketAddr) -> Places<'_> {
-        Places { folder, https, http, api: Vec::new(), console: Vec::new() }
+        Places {
+            folder,
+            https,
+            http,
+            api: Vec::new(),
+            console: Vec::new(),
+        }
     }
 }
 
 impl Site {
-    /// Starts the service and the proxy. The settings are names of variables after `BELLBIRD_` with their values.
+    /// Starts the service and the proxy. The settings are names of variables after `BELLBIRD_` with
+    /// their values.
     pub(super) async fn start(program: Program, settings: &[(&str, &str)]) -> Self {
         Self::start_several(program, 1, settings).await
     }
 
     /// As [`Self::start`], with so many instances, for which a setting names a database.
-    pub(super) async fn start_several(program: Program, instances: usize, settings: &[(&str, &str)]) -> Self {
+    pub(super) async fn start_several(
+        program: Program,
+        instances: usize,
+        settings: &[(&str, &str)],
+    ) -> Self {
         let (mut workdir, sandbox, _) = new_deployment_with_rows(Database::Sqlite, 2_000).await;
         let (https, http) = free_addresses();
         let url = format!("https://localhost:{}", https.port());
-        let public = [("API__PUBLIC_URL", url.as_str()), ("CONSOLE__PUBLIC_URL", &url)];
-        for (name, value) in public.iter().chain([&("API__TRUSTED_PROXIES", "127.0.0.1,::1")]).chain(settings) {
+        let public = [
+            ("API__PUBLIC_URL", url.as_str()),
+            ("CONSOLE__PUBLIC_URL", &url),
+        ];
+        for (name, value) in public
+            .iter()
+            .chain([&("API__TRUSTED_PROXIES", "127.0.0.1,::1")])
+            .chain(settings)
+        {
             workdir.set(&format!("BELLBIRD_{name}"), value);
         }
         workdir.json("migrate");
@@ -79,23 +100,45 @@ impl Site {
         let key = text(&workdir.json(&format!("key create --user {USER}")), "key").to_owned();
         let line = format!("connection import --user {USER} --credentials - --json");
         let output = workdir.run_with_input(&line, &sandbox.json()["credentials"][0].to_string());
-        assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+        assert_eq!(
+            (output.status.code(), errors(&output).as_str()),
+            (Some(0), "")
+        );
 
         let addresses = std::iter::repeat_with(Addresses::new).take(instances);
-        let services =
-            addresses.enumerate().map(|(number, addresses)| (serve(&workdir, number, &addresses), addresses));
+        let services = addresses
+            .enumerate()
+            .map(|(number, addresses)| (serve(&workdir, number, &addresses), addresses));
         let services: Vec<_> = services.collect();
         let folder = workdir.folder.path().join("proxy");
         fs::create_dir(&folder).unwrap();
-        let (api, console) =
-            services.iter().map(|(_, addresses)| (addresses.api.as_str(), addresses.console.as_str())).unzip();
-        let places = Places { api, console, ..Places::new(&folder, https, http) };
+        let (api, console) = services
+            .iter()
+            .map(|(_, addresses)| (addresses.api.as_str(), addresses.console.as_str()))
+            .unzip();
+        let places = Places {
+            api,
+            console,
+            ..Places::new(&folder, https, http)
+        };
         let (proxy, authority) = match program {
             Program::Caddy => start_caddy(&places),
             Program::Nginx => start_nginx(&places),
         };
-        let curl = Curl { folder: workdir.folder.path().to_owned(), authority, port: https.port() };
-        let site = Self { workdir, sandbox, services, proxy, curl, url, key };
+        let curl = Curl {
+            folder: workdir.folder.path().to_owned(),
+            authority,
+            port: https.port(),
+        };
+        let site = Self {
+            workdir,
+            sandbox,
+            services,
+            proxy,
+            curl,
+            url,
+            key,
+        };
         eventually(async || site.get("/health").status == 200).await;
         site
     }
@@ -104,7 +147,10 @@ impl Site {
     pub(super) fn restart(&mut self, number: usize) {
         let (service, addresses) = self.services.remove(number);
         assert_eq!(service.stop("-TERM").0, Some(0));
-        self.services.insert(number, (serve(&self.workdir, number, &addresses), addresses));
+        self.services.insert(
+            number,
+            (serve(&self.workdir, number, &addresses), addresses),
+        );
     }
 
     /// The log of an instance and of those before it.
@@ -118,7 +164,11 @@ impl Site {
 
     /// A GET with the user's key.
     pub(super) fn read(&self, path: &str) -> Answer {
-        self.curl.send(&["--header", &format!("Authorization: Bearer {}", self.key), &format!("{}{path}", self.url)])
+        self.curl.send(&[
+            "--header",
+            &format!("Authorization: Bearer {}", self.key),
+            &format!("{}{path}", self.url),
+        ])
     }
 
     pub(super) fn https(&self) -> SocketAddr {
@@ -140,13 +190,20 @@ impl Site {
     }
 
     pub(super) fn connections(&self) -> Vec<Value> {
-        self.read("/v1/connections").json()["data"].as_array().unwrap().clone()
+        self.read("/v1/connections").json()["data"]
+            .as_array()
+            .unwrap()
+            .clone()
     }
 }
 
 fn serve(workdir: &Workdir, number: usize, addresses: &Addresses) -> RunningCommand {
     let log = service_log(workdir, number);
-    RunningCommand::start_with_log(workdir, &format!("serve --json {}", addresses.options()), &log)
+    RunningCommand::start_with_log(
+        workdir,
+        &format!("serve --json {}", addresses.options()),
+        &log,
+    )
 }
 
 fn service_log(workdir: &Workdir, number: usize) -> PathBuf {
@@ -156,7 +213,9 @@ fn service_log(workdir: &Workdir, number: usize) -> PathBuf {
 impl Drop for Proxy {
     fn drop(&mut self) {
         // A killed nginx would leave its workers.
-        let _ = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
+        let _ = Command::new("kill")
+            .args(["-TERM", &self.process.id().to_string()])
+            .status();
         let _ = self.process.wait();
     }
 }
@@ -164,36 +223,59 @@ impl Drop for Proxy {
 /// Two addresses that were free a moment ago: the proxies cannot choose a port and say which.
 pub(super) fn free_addresses() -> (SocketAddr, SocketAddr) {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [https, http] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+    let [https, http] = listeners
+        .each_ref()
+        .map(|listener| listener.local_addr().unwrap());
     (https, http)
 }
 
 pub(super) fn committed(path: &str) -> String {
-    fs::read_to_string(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy")).join(path)).unwrap()
+    fs::read_to_string(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy")).join(path))
+        .unwrap()
 }
 
 #[track_caller]
 fn replace(configuration: &mut String, line: &str, new: &str) {
-    assert!(configuration.contains(line), "no {line:?} in {configuration}");
+    assert!(
+        configuration.contains(line),
+        "no {line:?} in {configuration}"
+    );
     *configuration = configuration.replace(line, new);
 }
 
 /// Runs the program's own check of the configuration, then the program.
 fn run(mut check: Command, mut serve: Command, places: &Places<'_>) -> Proxy {
-    let checked = check.output().expect("caddy and nginx are installed: scripts/setup proxies");
+    let checked = check
+        .output()
+        .expect("caddy and nginx are installed: scripts/setup proxies");
     assert!(checked.status.success(), "{}", errors(&checked));
     let log = places.folder.join("proxy.log");
-    let all = File::options().create(true).append(true).open(&log).unwrap();
-    let process = serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(all).spawn().unwrap();
-    Proxy { process, log, https: places.https, http: places.http }
+    let all = File::options()
+        .create(true)
+        .append(true)
+        .open(&log)
+        .unwrap();
+    let process = serve
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(all)
+        .spawn()
+        .unwrap();
+    Proxy {
+        process,
+        log,
+        https: places.https,
+        http: places.http,
+    }
 }
 
 /// Caddy makes its own certificate for `localhost`.
 fn start_caddy(places: &Places<'_>) -> (Proxy, PathBuf) {
     let mut configuration = committed("caddy/Caddyfile");
     let (https, http) = (places.https.port(), places.http.port());
-    let only_here =
-        format!("admin off\ndefault_bind 127.0.0.1\nskip_install_trust\nhttps_port {https}\nhttp_port {http}");
+    let only_here = format!(
+        "admin off\ndefault_bind 127.0.0.1\nskip_install_trust\nhttps_port {https}\nhttp_port {http}"
+    );
     replace(&mut configuration, "\n{\n", &format!("\n{{\n{only_here}\n"));
     if places.api.len() > 1 {
         // As docs/several-instances.md says.
@@ -203,48 +285,97 @@ fn start_caddy(places: &Places<'_>) -> (Proxy, PathBuf) {
     fs::write(&path, configuration).unwrap();
     let caddy = |command| {
         let mut caddy = Command::new("caddy");
-        caddy.arg(command).arg("--config").arg(&path).args(["--adapter", "caddyfile"]).env("HOME", places.folder);
-        caddy.env("XDG_DATA_HOME", places.folder).env("XDG_CONFIG_HOME", places.folder);
+        caddy
+            .arg(command)
+            .arg("--config")
+            .arg(&path)
+            .args(["--adapter", "caddyfile"])
+            .env("HOME", places.folder);
+        caddy
+            .env("XDG_DATA_HOME", places.folder)
+            .env("XDG_CONFIG_HOME", places.folder);
         caddy.env("BELLBIRD_HOST", "localhost");
-        caddy.env("BELLBIRD_API", places.api.join(" ")).env("BELLBIRD_CONSOLE", places.console.join(" "));
+        caddy
+            .env("BELLBIRD_API", places.api.join(" "))
+            .env("BELLBIRD_CONSOLE", places.console.join(" "));
         caddy
     };
     let proxy = run(caddy("validate"), caddy("run"), places);
-    (proxy, places.folder.join("caddy/pki/authorities/local/root.crt"))
+    (
+        proxy,
+        places.folder.join("caddy/pki/authorities/local/root.crt"),
+    )
 }
 
 fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
-    let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+    let lines: Vec<&str> = text
+        .as_bytes()
+        .chunks(64)
+        .map(|line| std::str::from_utf8(line).unwrap())
+        .collect();
+    format!(
+        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
+        lines.join("\n")
+    )
 }
 
 /// The committed file within what Debian's nginx.conf has around it.
 fn start_nginx(places: &Places<'_>) -> (Proxy, PathBuf) {
     let folder = places.folder.display().to_string();
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    fs::write(places.folder.join("fullchain.pem"), pem("CERTIFICATE", cert.der())).unwrap();
-    fs::write(places.folder.join("privkey.pem"), pem("PRIVATE KEY", signing_key.serialized_der())).unwrap();
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(
+        places.folder.join("fullchain.pem"),
+        pem("CERTIFICATE", cert.der()),
+    )
+    .unwrap();
+    fs::write(
+        places.folder.join("privkey.pem"),
+        pem("PRIVATE KEY", signing_key.serialized_der()),
+    )
+    .unwrap();
     let mut site = committed("nginx/bellbird.conf");
     for (line, new) in [
-        ("/etc/letsencrypt/live/bellbird.example.com", folder.as_str()),
-        ("/var/log/nginx/bellbird.log", &format!("{folder}/proxy.log")),
+        (
+            "/etc/letsencrypt/live/bellbird.example.com",
+            folder.as_str(),
+        ),
+        (
+            "/var/log/nginx/bellbird.log",
+            &format!("{folder}/proxy.log"),
+        ),
         ("bellbird.example.com", "localhost"),
-        ("    server 127.0.0.1:8080 max_fails=0;\n", &servers(&places.api)),
-        ("    server 127.0.0.1:8081 max_fails=0;\n", &servers(&places.console)),
+        (
+            "    server 127.0.0.1:8080 max_fails=0;\n",
+            &servers(&places.api),
+        ),
+        (
+            "    server 127.0.0.1:8081 max_fails=0;\n",
+            &servers(&places.console),
+        ),
         ("listen 80;", &format!("listen {};", places.http)),
-        ("listen 443 ssl http2;", &format!("listen {} ssl http2;", places.https)),
+        (
+            "listen 443 ssl http2;",
+            &format!("listen {} ssl http2;", places.https),
+        ),
         ("listen [::]:80;", ""),
         ("listen [::]:443 ssl http2;", ""),
     ] {
         replace(&mut site, line, new);
     }
-    (run_nginx(places, &site), places.folder.join("fullchain.pem"))
+    (
+        run_nginx(places, &site),
+        places.folder.join("fullchain.pem"),
+    )
 }
 
 /// A line for each instance, as docs/several-instances.md says.
 fn servers(addresses: &[&str]) -> String {
-    addresses.iter().map(|address| format!("    server {address} max_fails=0;\n")).collect()
+    addresses
+        .iter()
+        .map(|address| format!("    server {address} max_fails=0;\n"))
+        .collect()
 }
 
 /// nginx with this in its `http` block.
@@ -254,7 +385,11 @@ pub(super) fn run_nginx(places: &Places<'_>, http: &str) -> Proxy {
         .map(|kind| format!("{kind}_temp_path {folder}/temporary-{kind};"))
         .concat();
     let user = fs::metadata("/proc/self").unwrap();
-    let user = if std::os::unix::fs::MetadataExt::uid(&user) == 0 { "user root;" } else { "" };
+    let user = if std::os::unix::fs::MetadataExt::uid(&user) == 0 {
+        "user root;"
+    } else {
+        ""
+    };
     let configuration = format!(
         "{user} daemon off; pid {folder}/nginx.pid; worker_processes 2; error_log stderr info;\n\
          events {{ worker_connections 768; }}\nhttp {{ gzip on; {temporary}\n{http}}}\n"
@@ -263,8 +398,16 @@ pub(super) fn run_nginx(places: &Places<'_>, http: &str) -> Proxy {
     fs::write(&path, configuration).unwrap();
     let nginx = |arguments: &[&str]| {
         let mut nginx = Command::new("nginx");
-        nginx.args(arguments).arg("-p").arg(places.folder).arg("-c").arg(&path);
-        nginx.env("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin");
+        nginx
+            .args(arguments)
+            .arg("-p")
+            .arg(places.folder)
+            .arg("-c")
+            .arg(&path);
+        nginx.env(
+            "PATH",
+            "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin",
+        );
         nginx
     };
     run(nginx(&["-t"]), nginx(&[]), places)

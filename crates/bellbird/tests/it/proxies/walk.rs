@@ -1,4 +1,5 @@
-//! Every link and form of every page leads where it leads without a proxy, and so does every path above them.
+//! Every link and form of every page leads where it leads without a proxy, and so does every path
+//! above them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,14 @@ use super::curl::Answer;
 use super::site::{Program, Site, USER};
 
 /// Where a walk begins: what no page links to, too.
-const STARTS: [&str; 6] = ["/", "/docs", "/health", "/health/ready", "/openapi.yaml", "/simplefin/create"];
+const STARTS: [&str; 6] = [
+    "/",
+    "/docs",
+    "/health",
+    "/health/ready",
+    "/openapi.yaml",
+    "/simplefin/create",
+];
 
 /// What a page refers to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,19 +30,33 @@ enum Reference {
 /// The references of a page that stay on its host, without fragments.
 fn references(page: &Url, text: &str) -> Vec<Reference> {
     let mut found = Vec::new();
-    for tag in text.split('<').skip(1).filter_map(|rest| rest.split('>').next()) {
+    for tag in text
+        .split('<')
+        .skip(1)
+        .filter_map(|rest| rest.split('>').next())
+    {
         let attribute = |name: &str| {
-            let value = tag.split_once(&format!(" {name}=\"")).and_then(|(_, rest)| rest.split('"').next());
+            let value = tag
+                .split_once(&format!(" {name}=\""))
+                .and_then(|(_, rest)| rest.split('"').next());
             value.map(|value| value.replace("&amp;", "&").replace("&#38;", "&"))
         };
         let is_form = tag.starts_with("form");
-        let target = attribute("href").or_else(|| attribute("src")).or_else(|| attribute("action"));
-        let Some(target) = target.or_else(|| is_form.then(String::new)) else { continue };
+        let target = attribute("href")
+            .or_else(|| attribute("src"))
+            .or_else(|| attribute("action"));
+        let Some(target) = target.or_else(|| is_form.then(String::new)) else {
+            continue;
+        };
         let mut url = page.join(&target).unwrap();
         url.set_fragment(None);
         if url.origin() == page.origin() {
             let is_posted = is_form && attribute("method").is_some_and(|method| method == "post");
-            found.push(if is_posted { Reference::Form(url) } else { Reference::Link(url) });
+            found.push(if is_posted {
+                Reference::Form(url)
+            } else {
+                Reference::Link(url)
+            });
         }
     }
     found
@@ -50,7 +72,11 @@ struct Walker<'a> {
 
 impl Walker<'_> {
     fn new(site: &Site, cookie: Option<String>) -> Walker<'_> {
-        Walker { site, cookie, seen: BTreeSet::new() }
+        Walker {
+            site,
+            cookie,
+            seen: BTreeSet::new(),
+        }
     }
 
     fn send(&self, url: &str, arguments: &[&str]) -> Answer {
@@ -61,18 +87,36 @@ impl Walker<'_> {
         self.site.curl.send(&all)
     }
 
-    /// Sends a request through the proxy and past it, and compares status and target. A path that the console does not
-    /// have is the API's.
+    /// Sends a request through the proxy and past it, and compares status and target. A path that
+    /// the console does not have is the API's.
     fn compare(&self, url: &Url, arguments: &[&str]) -> Answer {
         let addresses = &self.site.services[0].1;
         let past = |listener: &str| {
-            self.send(url.as_str().replace(&self.site.url, &format!("http://{listener}")).as_str(), arguments)
+            self.send(
+                url.as_str()
+                    .replace(&self.site.url, &format!("http://{listener}"))
+                    .as_str(),
+                arguments,
+            )
         };
         let console = past(&addresses.console);
-        let direct = if console.status == 404 { past(&addresses.api) } else { console };
+        let direct = if console.status == 404 {
+            past(&addresses.api)
+        } else {
+            console
+        };
         let through = self.send(url.as_str(), arguments);
-        let target = |answer: &Answer| answer.find_header("location").map(|target| url.join(target).unwrap());
-        assert_eq!((through.status, target(&through)), (direct.status, target(&direct)), "{url}: {}", through.text());
+        let target = |answer: &Answer| {
+            answer
+                .find_header("location")
+                .map(|target| url.join(target).unwrap())
+        };
+        assert_eq!(
+            (through.status, target(&through)),
+            (direct.status, target(&direct)),
+            "{url}: {}",
+            through.text()
+        );
         through
     }
 
@@ -82,22 +126,34 @@ impl Walker<'_> {
         let mut open: Vec<Reference> = starts.iter().cloned().map(Reference::Link).collect();
         while let Some(reference) = open.pop() {
             let (Reference::Link(url) | Reference::Form(url)) = &reference;
-            let names: BTreeSet<_> = url.query_pairs().map(|(name, _)| name.into_owned()).collect();
+            let names: BTreeSet<_> = url
+                .query_pairs()
+                .map(|(name, _)| name.into_owned())
+                .collect();
             let kind = matches!(reference, Reference::Form(_));
             if !self.seen.insert(format!("{kind} {} {names:?}", url.path())) {
                 continue;
             }
             if kind {
                 // As a button of another website would post it: it arrives, and changes nothing.
-                let posted = self.compare(url, &["--header", "Sec-Fetch-Site: cross-site", "--data", "a=b"]);
+                let posted = self.compare(
+                    url,
+                    &["--header", "Sec-Fetch-Site: cross-site", "--data", "a=b"],
+                );
                 assert_eq!(posted.status, 403, "{url}: {}", posted.text());
                 continue;
             }
             let mut page = self.compare(url, &[]);
             let mut at = url.clone();
             for _ in 0..5 {
-                let Some(target) = page.find_header("location") else { break };
-                assert!([302, 303, 307].contains(&page.status), "{at}: a browser would keep {}", page.status);
+                let Some(target) = page.find_header("location") else {
+                    break;
+                };
+                assert!(
+                    [302, 303, 307].contains(&page.status),
+                    "{at}: a browser would keep {}",
+                    page.status
+                );
                 at = at.join(target).unwrap();
                 page = self.compare(&at, &[]);
             }
@@ -113,7 +169,11 @@ impl Walker<'_> {
 /// Each path with those above it: `/a/b` and `/a` of `/a/b/c`.
 fn with_paths_above(url: &Url) -> Vec<Url> {
     let path = url.path().to_owned();
-    let ends = path.match_indices('/').map(|(at, _)| at).filter(|at| *at > 0).chain([path.len()]);
+    let ends = path
+        .match_indices('/')
+        .map(|(at, _)| at)
+        .filter(|at| *at > 0)
+        .chain([path.len()]);
     ends.map(|end| url.join(&path[..end]).unwrap()).collect()
 }
 
@@ -155,7 +215,8 @@ behind_both_proxies! {
             assert!(pages.iter().any(|url| url.path() == page), "no page links to {page}: {pages:?}");
         }
 
-        // The same pages without the session, all paths of the API without a key, and every path above them.
+        // The same pages without the session, all paths of the API without a key, and every path
+        // above them.
         let link_url = site.workdir.json(&format!("connection link --user {USER}"));
         let link_url: Url = link_url["url"].as_str().unwrap().parse().unwrap();
         let document = bellbird::openapi::document().value();

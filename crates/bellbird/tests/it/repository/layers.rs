@@ -10,22 +10,34 @@ use super::{assert_none, code_lines, files, has_word, read, root};
 fn manifests() -> BTreeMap<String, Table> {
     let mut paths = files("crates", "/Cargo.toml");
     paths.extend(["benches/Cargo.toml", "sandbox/Cargo.toml"].map(str::to_owned));
-    paths.into_iter().map(|path| (path.clone(), parse(&path))).collect()
+    paths
+        .into_iter()
+        .map(|path| (path.clone(), parse(&path)))
+        .collect()
 }
 
 fn parse(path: &str) -> Table {
-    read(&root().join(path)).parse().unwrap_or_else(|error| panic!("{path}: {error}"))
+    read(&root().join(path))
+        .parse()
+        .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// The names of all dependencies of a manifest, of all kinds and platforms.
 fn dependencies(manifest: &Table) -> Vec<String> {
     let mut found = Vec::new();
     for (section, value) in manifest {
-        let Some(table) = value.as_table() else { continue };
+        let Some(table) = value.as_table() else {
+            continue;
+        };
         if section.ends_with("dependencies") {
             found.extend(table.keys().cloned());
         } else if section == "target" {
-            found.extend(table.values().filter_map(toml::Value::as_table).flat_map(dependencies));
+            found.extend(
+                table
+                    .values()
+                    .filter_map(toml::Value::as_table)
+                    .flat_map(dependencies),
+            );
         }
     }
     found
@@ -39,19 +51,31 @@ fn short(name: &str) -> &str {
 /// Who may use whom, by the block of ARCHITECTURE.md.
 fn documented_arrows() -> BTreeMap<String, BTreeSet<String>> {
     let page = read(&root().join("ARCHITECTURE.md"));
-    let (_, section) = page.split_once("\n## Who may use whom\n").expect("the section");
+    let (_, section) = page
+        .split_once("\n## Who may use whom\n")
+        .expect("the section");
     parse_arrows(section.split("```").nth(1).expect("its block"))
 }
 
 /// Reads lines such as `a, b ──► c, d`.
 fn parse_arrows(block: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let names = |list: &str| list.split(',').map(|name| name.trim().to_owned()).collect::<BTreeSet<String>>();
+    let names = |list: &str| {
+        list.split(',')
+            .map(|name| name.trim().to_owned())
+            .collect::<BTreeSet<String>>()
+    };
     let mut found = BTreeMap::new();
     for line in block.lines().filter(|line| !line.trim().is_empty()) {
-        let (users, used) = line.split_once('►').unwrap_or_else(|| panic!("no arrow: {line}"));
+        let (users, used) = line
+            .split_once('►')
+            .unwrap_or_else(|| panic!("no arrow: {line}"));
         let mut used = names(used);
         used.remove("nothing");
-        found.extend(names(users.trim_end_matches([' ', '─'])).into_iter().map(|user| (user, used.clone())));
+        found.extend(
+            names(users.trim_end_matches([' ', '─']))
+                .into_iter()
+                .map(|user| (user, used.clone())),
+        );
     }
     found
 }
@@ -69,12 +93,27 @@ fn arrows_of_the_architecture_are_those_of_the_manifests() {
         if documented.contains("everything") {
             continue;
         }
-        let all = dependencies(&manifest).into_iter().filter(|dependency| dependency.starts_with("bellbird"));
-        let used: BTreeSet<String> = all.map(|dependency| short(&dependency).to_owned()).collect();
-        wrong.extend(used.difference(&documented).map(|to| format!("{path}: {name} must not use {to}")));
-        wrong.extend(documented.difference(&used).map(|to| format!("{path}: {name} does not use {to}")));
+        let all = dependencies(&manifest)
+            .into_iter()
+            .filter(|dependency| dependency.starts_with("bellbird"));
+        let used: BTreeSet<String> = all
+            .map(|dependency| short(&dependency).to_owned())
+            .collect();
+        wrong.extend(
+            used.difference(&documented)
+                .map(|to| format!("{path}: {name} must not use {to}")),
+        );
+        wrong.extend(
+            documented
+                .difference(&used)
+                .map(|to| format!("{path}: {name} does not use {to}")),
+        );
     }
-    wrong.extend(arrows.keys().map(|name| format!("no crate is called {name}")));
+    wrong.extend(
+        arrows
+            .keys()
+            .map(|name| format!("no crate is called {name}")),
+    );
     assert_none(
         &wrong,
         "the block \"Who may use whom\" of ARCHITECTURE.md says otherwise: move the code to where it may be used, or, \
@@ -87,13 +126,21 @@ fn every_dependency_is_used() {
     let mut unused = Vec::new();
     for (path, manifest) in manifests() {
         let sources = files(path.trim_end_matches("/Cargo.toml"), ".rs");
-        let texts: Vec<String> = sources.iter().map(|source| read(&root().join(source))).collect();
+        let texts: Vec<String> = sources
+            .iter()
+            .map(|source| read(&root().join(source)))
+            .collect();
         let is_used = |dependency: &String| {
             let name = dependency.replace('-', "_");
-            texts.iter().any(|text| text.contains(&name) && code_lines(text).any(|(_, line)| has_word(line, &name)))
+            texts.iter().any(|text| {
+                text.contains(&name) && code_lines(text).any(|(_, line)| has_word(line, &name))
+            })
         };
         unused.extend(
-            dependencies(&manifest).into_iter().filter(|name| !is_used(name)).map(|name| format!("{path}: {name}")),
+            dependencies(&manifest)
+                .into_iter()
+                .filter(|name| !is_used(name))
+                .map(|name| format!("{path}: {name}")),
         );
     }
     assert_none(&unused, "no source names these dependencies: remove them");
@@ -103,14 +150,19 @@ fn every_dependency_is_used() {
 fn fuzz_lock_matches_the_workspace_lock() {
     let versions = |path: &str| {
         let packages = parse(path)["package"].as_array().expect("packages").clone();
-        let field = |package: &toml::Value, name: &str| package[name].as_str().expect("text").to_owned();
-        let pairs = packages.iter().map(|package| (field(package, "name"), field(package, "version")));
+        let field =
+            |package: &toml::Value, name: &str| package[name].as_str().expect("text").to_owned();
+        let pairs = packages
+            .iter()
+            .map(|package| (field(package, "name"), field(package, "version")));
         pairs.collect::<BTreeSet<(String, String)>>()
     };
     let (ours, fuzz) = (versions("Cargo.lock"), versions("fuzz/Cargo.lock"));
     let shared = |name: &str| ours.iter().any(|(other, _)| other == name);
-    let apart =
-        fuzz.difference(&ours).filter(|(name, _)| shared(name)).map(|(name, version)| format!("{name} {version}"));
+    let apart = fuzz
+        .difference(&ours)
+        .filter(|(name, _)| shared(name))
+        .map(|(name, version)| format!("{name} {version}"));
     assert_none(
         &apart.collect::<Vec<String>>(),
         "other versions than in Cargo.lock: run `cp Cargo.lock fuzz/ && cargo metadata --manifest-path fuzz/Cargo.toml \
@@ -121,18 +173,30 @@ fn fuzz_lock_matches_the_workspace_lock() {
 #[test]
 fn every_member_inherits_the_workspace_lints() {
     let inherits = |manifest: &Table| {
-        manifest.get("lints").and_then(|lints| lints.get("workspace")).and_then(toml::Value::as_bool) == Some(true)
+        manifest
+            .get("lints")
+            .and_then(|lints| lints.get("workspace"))
+            .and_then(toml::Value::as_bool)
+            == Some(true)
     };
-    let missing: Vec<String> =
-        manifests().into_iter().filter(|(_, manifest)| !inherits(manifest)).map(|(path, _)| path).collect();
+    let missing: Vec<String> = manifests()
+        .into_iter()
+        .filter(|(_, manifest)| !inherits(manifest))
+        .map(|(path, _)| path)
+        .collect();
     assert_none(&missing, "add `[lints]` with `workspace = true` to:");
 }
 
 #[test]
 fn the_rules_for_layers_would_notice() {
-    let manifest: Table = "[target.x.dev-dependencies]\na = \"1\"\n[dependencies]\nb = \"2\"".parse().unwrap();
+    let manifest: Table = "[target.x.dev-dependencies]\na = \"1\"\n[dependencies]\nb = \"2\""
+        .parse()
+        .unwrap();
     assert_eq!(dependencies(&manifest).len(), 2);
     let arrows = parse_arrows("\na, b ──► c, d\nc, d ──► nothing\n");
     let to = |from: &str| arrows[from].iter().map(String::as_str).collect::<Vec<_>>();
-    assert_eq!((to("a"), to("b"), to("c")), (vec!["c", "d"], vec!["c", "d"], vec![]));
+    assert_eq!(
+        (to("a"), to("b"), to("c")),
+        (vec!["c", "d"], vec!["c", "d"], vec![])
+    );
 }

@@ -10,39 +10,64 @@ use super::{assert_none, files, read, root};
 /// A module's path below its crate, `[]` for the root.
 type Module = Vec<String>;
 
-/// The crate's root in a cycle. It is above all modules, but no folder: a module that reaches its siblings through the
-/// root's type is in a cycle with them.
+/// The crate's root in a cycle. It is above all modules, but no folder: a module that reaches its
+/// siblings through the root's type is in a cycle with them.
 const ROOT: &str = "lib";
 
-/// Crates with a cycle through the root that is still to be removed. One whose cycle is gone is an error here.
-const WITH_ROOT_CYCLE: [&str; 4] = ["crates/interop/src", "crates/reads/src", "crates/webhooks/src", "sandbox/src"];
+/// Crates with a cycle through the root that is still to be removed. One whose cycle is gone is an
+/// error here.
+const WITH_ROOT_CYCLE: [&str; 4] = [
+    "crates/interop/src",
+    "crates/reads/src",
+    "crates/webhooks/src",
+    "sandbox/src",
+];
 
 #[test]
 fn modules_form_no_cycle() {
     let (mut cycles, mut gone) = (Vec::new(), Vec::new());
     for folder in source_folders() {
-        let sources = files(&folder, ".rs").into_iter().filter(|path| !is_test(path) && !path.ends_with("/main.rs"));
+        let sources = files(&folder, ".rs")
+            .into_iter()
+            .filter(|path| !is_test(path) && !path.ends_with("/main.rs"));
         let parsed = sources.map(|path| {
             let text = read(&root().join(&path));
-            (module_of(&folder, &path), syn::parse_file(&text).unwrap_or_else(|error| panic!("{path}: {error}")))
+            (
+                module_of(&folder, &path),
+                syn::parse_file(&text).unwrap_or_else(|error| panic!("{path}: {error}")),
+            )
         });
         let mut uses = uses(&parsed.collect());
         if WITH_ROOT_CYCLE.contains(&folder.as_str()) {
-            if !cycles_of(&uses).iter().any(|cycle| cycle.contains(&vec![ROOT.to_owned()])) {
+            if !cycles_of(&uses)
+                .iter()
+                .any(|cycle| cycle.contains(&vec![ROOT.to_owned()]))
+            {
                 gone.push(folder.clone());
             }
             uses.remove([ROOT.to_owned()].as_slice());
         }
-        cycles.extend(cycles_of(&uses).iter().map(|cycle| format!("{folder}: {}", names(cycle))));
+        cycles.extend(
+            cycles_of(&uses)
+                .iter()
+                .map(|cycle| format!("{folder}: {}", names(cycle))),
+        );
     }
     assert_none(&cycles, "move what both need into a leaf module:");
-    assert_none(&gone, "no cycle through the root any more: remove it from WITH_ROOT_CYCLE:");
+    assert_none(
+        &gone,
+        "no cycle through the root any more: remove it from WITH_ROOT_CYCLE:",
+    );
 }
 
 /// The folders with sources of the program's crates.
 fn source_folders() -> Vec<String> {
-    let manifests = files("crates", "/Cargo.toml").into_iter().chain(files(".", "sandbox/Cargo.toml"));
-    manifests.map(|path| path.replace("Cargo.toml", "src")).collect()
+    let manifests = files("crates", "/Cargo.toml")
+        .into_iter()
+        .chain(files(".", "sandbox/Cargo.toml"));
+    manifests
+        .map(|path| path.replace("Cargo.toml", "src"))
+        .collect()
 }
 
 fn is_test(path: &str) -> bool {
@@ -51,35 +76,52 @@ fn is_test(path: &str) -> bool {
 
 fn module_of(folder: &str, path: &str) -> Module {
     let below = path[folder.len() + 1..].trim_end_matches(".rs");
-    let parts = below.split('/').filter(|part| !matches!(*part, "lib" | "mod"));
+    let parts = below
+        .split('/')
+        .filter(|part| !matches!(*part, "lib" | "mod"));
     parts.map(str::to_owned).collect()
 }
 
-/// Which modules each module names, re-exports followed to where the item is defined. What a root re-exports, it does
-/// not use.
+/// Which modules each module names, re-exports followed to where the item is defined. What a root
+/// re-exports, it does not use.
 fn uses(files: &BTreeMap<Module, syn::File>) -> BTreeMap<Module, BTreeSet<Module>> {
     let mut named: BTreeMap<Module, Vec<Module>> = BTreeMap::new();
     let mut imports: BTreeMap<Module, BTreeMap<String, Module>> = BTreeMap::new();
     for (module, file) in files {
-        let mut visitor = Paths { inline: 0, paths: Vec::new() };
-        let is_export = |item: &syn::Item| matches!(item, syn::Item::Use(item) if is_public(&item.vis));
-        let used = file.items.iter().filter(|item| !(module.is_empty() && is_export(item)));
+        let mut visitor = Paths {
+            inline: 0,
+            paths: Vec::new(),
+        };
+        let is_export =
+            |item: &syn::Item| matches!(item, syn::Item::Use(item) if is_public(&item.vis));
+        let used = file
+            .items
+            .iter()
+            .filter(|item| !(module.is_empty() && is_export(item)));
         used.for_each(|item| visitor.visit_item(item));
         let absolute = |path: &Vec<String>| absolute(files, module, path);
-        named.insert(module.clone(), visitor.paths.iter().filter_map(absolute).collect());
+        named.insert(
+            module.clone(),
+            visitor.paths.iter().filter_map(absolute).collect(),
+        );
         let mut leaves = Vec::new();
         for item in &file.items {
             if let syn::Item::Use(item) = item {
                 flatten(&item.tree, &mut Vec::new(), &mut leaves);
             }
         }
-        let leaves = leaves.iter().filter_map(|path| Some((path.last()?.clone(), absolute(path)?)));
+        let leaves = leaves
+            .iter()
+            .filter_map(|path| Some((path.last()?.clone(), absolute(path)?)));
         imports.insert(module.clone(), leaves.collect());
     }
     let resolve = |path: &Module| {
         let mut path = path.clone();
         for _ in 0..8 {
-            let depth = (0..=path.len()).rev().find(|depth| files.contains_key(&path[..*depth])).unwrap_or(0);
+            let depth = (0..=path.len())
+                .rev()
+                .find(|depth| files.contains_key(&path[..*depth]))
+                .unwrap_or(0);
             let (module, rest) = path.split_at(depth);
             match rest.first().and_then(|item| imports[module].get(item)) {
                 Some(source) if source[..] != path[..=depth] => {
@@ -90,12 +132,21 @@ fn uses(files: &BTreeMap<Module, syn::File>) -> BTreeMap<Module, BTreeSet<Module
         }
         panic!("{path:?} is re-exported in a cycle")
     };
-    let named_root = |module: Module| if module.is_empty() { vec![ROOT.to_owned()] } else { module };
+    let named_root = |module: Module| {
+        if module.is_empty() {
+            vec![ROOT.to_owned()]
+        } else {
+            module
+        }
+    };
     let targets = |module: &Module, paths: &Vec<Module>| {
         let others = paths.iter().map(resolve).filter(|target| target != module);
         others.map(named_root).collect::<BTreeSet<Module>>()
     };
-    named.iter().map(|(module, paths)| (named_root(module.clone()), targets(module, paths))).collect()
+    named
+        .iter()
+        .map(|(module, paths)| (named_root(module.clone()), targets(module, paths)))
+        .collect()
 }
 
 fn is_public(visibility: &syn::Visibility) -> bool {
@@ -103,7 +154,11 @@ fn is_public(visibility: &syn::Visibility) -> bool {
 }
 
 /// A path as seen from the crate's root; none for paths into other crates.
-fn absolute(files: &BTreeMap<Module, syn::File>, module: &Module, path: &[String]) -> Option<Module> {
+fn absolute(
+    files: &BTreeMap<Module, syn::File>,
+    module: &Module,
+    path: &[String],
+) -> Option<Module> {
     let mut base = module.clone();
     let mut rest = path;
     match rest.first()?.as_str() {
@@ -164,7 +219,12 @@ impl<'a> Visit<'a> for Paths {
 
     fn visit_path(&mut self, path: &'a syn::Path) {
         if path.segments.len() > 1 {
-            self.add(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+            self.add(
+                path.segments
+                    .iter()
+                    .map(|segment| segment.ident.to_string())
+                    .collect(),
+            );
         }
         visit::visit_path(self, path);
     }
@@ -192,7 +252,9 @@ impl Paths {
         for token in tokens {
             match &token {
                 TokenTree::Ident(ident) if colons == 2 => path.push(ident.to_string()),
-                TokenTree::Punct(punct) if punct.as_char() == ':' && !path.is_empty() && colons < 2 => {
+                TokenTree::Punct(punct)
+                    if punct.as_char() == ':' && !path.is_empty() && colons < 2 =>
+                {
                     colons += 1;
                     continue;
                 }
@@ -228,7 +290,10 @@ fn flatten(tree: &syn::UseTree, before: &mut Vec<String>, leaves: &mut Vec<Vec<S
             flatten(&path.tree, before, leaves);
             before.pop();
         }
-        syn::UseTree::Group(group) => group.items.iter().for_each(|tree| flatten(tree, before, leaves)),
+        syn::UseTree::Group(group) => group
+            .items
+            .iter()
+            .for_each(|tree| flatten(tree, before, leaves)),
         syn::UseTree::Name(name) if name.ident == "self" => leaves.push(before.clone()),
         syn::UseTree::Name(name) => leaves.push(with(before, &name.ident)),
         syn::UseTree::Rename(name) => leaves.push(with(before, &name.ident)),
@@ -236,15 +301,26 @@ fn flatten(tree: &syn::UseTree, before: &mut Vec<String>, leaves: &mut Vec<Vec<S
     }
 }
 
-/// The groups of modules that reach each other. A folder may be cyclic: a module and those below it may use each other,
-/// as long as the files below form no cycle among themselves, and no cycle leaves the folder.
+/// The groups of modules that reach each other. A folder may be cyclic: a module and those below it
+/// may use each other, as long as the files below form no cycle among themselves, and no cycle
+/// leaves the folder.
 fn cycles_of(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Vec<Module>> {
-    let is_folder = |cycle: &Vec<Module>| cycle.iter().any(|one| cycle.iter().all(|other| other.starts_with(one)));
+    let is_folder = |cycle: &Vec<Module>| {
+        cycle
+            .iter()
+            .any(|one| cycle.iter().all(|other| other.starts_with(one)))
+    };
     let related = |a: &Module, b: &Module| a.starts_with(b) || b.starts_with(a);
     let unrelated = |module: &Module, uses: &BTreeSet<Module>| {
-        uses.iter().filter(|other| !related(module, other)).cloned().collect::<BTreeSet<Module>>()
+        uses.iter()
+            .filter(|other| !related(module, other))
+            .cloned()
+            .collect::<BTreeSet<Module>>()
     };
-    let apart = uses.iter().map(|(module, uses)| (module.clone(), unrelated(module, uses))).collect();
+    let apart = uses
+        .iter()
+        .map(|(module, uses)| (module.clone(), unrelated(module, uses)))
+        .collect();
     let through_folders = groups(uses).into_iter().filter(|cycle| !is_folder(cycle));
     groups(&apart).into_iter().chain(through_folders).collect()
 }
@@ -263,40 +339,78 @@ fn groups(uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Vec<Module>> {
         }
         seen
     };
-    let reach: BTreeMap<&Module, BTreeSet<&Module>> = uses.keys().map(|module| (module, reached(module))).collect();
-    let circular = reach.iter().filter(|(module, reaches)| reaches.contains(*module));
+    let reach: BTreeMap<&Module, BTreeSet<&Module>> = uses
+        .keys()
+        .map(|module| (module, reached(module)))
+        .collect();
+    let circular = reach
+        .iter()
+        .filter(|(module, reaches)| reaches.contains(*module));
     let group = |(module, reaches): (&&Module, &BTreeSet<&Module>)| {
-        let back = |other: &&&Module| reach.get(**other).is_some_and(|back| back.contains(*module));
-        reaches.iter().filter(back).map(|other| (*other).clone()).collect::<Vec<Module>>()
+        let back = |other: &&&Module| {
+            reach
+                .get(**other)
+                .is_some_and(|back| back.contains(*module))
+        };
+        reaches
+            .iter()
+            .filter(back)
+            .map(|other| (*other).clone())
+            .collect::<Vec<Module>>()
     };
     circular.map(group).collect()
 }
 
 fn names(cycle: &[Module]) -> String {
-    cycle.iter().map(|module| module.join("::")).collect::<Vec<String>>().join(", ")
+    cycle
+        .iter()
+        .map(|module| module.join("::"))
+        .collect::<Vec<String>>()
+        .join(", ")
 }
 
 #[test]
 fn a_cycle_of_modules_would_be_found() {
     let parse = |text: &str| syn::parse_file(text).expect("Rust");
-    let module = |path: &str| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect::<Module>();
+    let module = |path: &str| {
+        path.split("::")
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect::<Module>()
+    };
     let files = BTreeMap::from([
         (module(""), parse("mod a; mod b; mod c; pub use c::C;")),
-        (module("a"), parse("use crate::b::B; #[cfg(test)] mod tests { use crate::c::C; }")),
-        (module("b"), parse("mod leaf; use leaf::L; fn f() { g!(crate::C); }")),
+        (
+            module("a"),
+            parse("use crate::b::B; #[cfg(test)] mod tests { use crate::c::C; }"),
+        ),
+        (
+            module("b"),
+            parse("mod leaf; use leaf::L; fn f() { g!(crate::C); }"),
+        ),
         (module("b::leaf"), parse("use super::B;")),
         (module("c"), parse("mod inline { use super::super::a::A; }")),
     ]);
-    let found: Vec<String> = cycles_of(&uses(&files)).iter().map(|cycle| names(cycle)).collect();
+    let found: Vec<String> = cycles_of(&uses(&files))
+        .iter()
+        .map(|cycle| names(cycle))
+        .collect();
     assert_eq!(found, ["a, b, b::leaf, c", "a, b, c"]);
     let with_root = BTreeMap::from([
-        (module(""), parse("mod a; mod b; pub use b::B; struct S { a: a::A }")),
+        (
+            module(""),
+            parse("mod a; mod b; pub use b::B; struct S { a: a::A }"),
+        ),
         (module("a"), parse("use crate::B;")),
         (module("b"), parse("use crate::S;")),
     ]);
-    let found: Vec<String> = cycles_of(&uses(&with_root)).iter().map(|cycle| names(cycle)).collect();
+    let found: Vec<String> = cycles_of(&uses(&with_root))
+        .iter()
+        .map(|cycle| names(cycle))
+        .collect();
     assert_eq!(found, ["a, b, lib"]);
-    let folder_files =
-        files.into_iter().filter(|(module, _)| module.is_empty() || module.starts_with(&["b".to_owned()]));
+    let folder_files = files
+        .into_iter()
+        .filter(|(module, _)| module.is_empty() || module.starts_with(&["b".to_owned()]));
     assert!(cycles_of(&uses(&folder_files.collect())).is_empty());
 }

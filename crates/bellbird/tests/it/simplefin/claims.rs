@@ -10,7 +10,12 @@ use super::{access_url, ask, ask_as, assert_plain, claim, list, new_token};
 use crate::support::harness::{App, Setup, on_both_databases};
 
 async fn audit(app: &App, key: KeyId) -> Vec<String> {
-    let rows = app.storage.setup_tokens().list_key_audit(app.olivia.user.id, key).await.unwrap();
+    let rows = app
+        .storage
+        .setup_tokens()
+        .list_key_audit(app.olivia.user.id, key)
+        .await
+        .unwrap();
     rows.into_iter().map(|row| row.event).collect()
 }
 
@@ -60,18 +65,37 @@ on_both_databases! {
 async fn unknown_and_expired_tokens_are_forbidden_without_a_trace() {
     let app = App::start(Setup::default()).await;
     let expired = new_token(&app, app.olivia.user.id).await;
-    app.clock.set(app.clock.now() + SignedDuration::from_hours(1));
+    app.clock
+        .set(app.clock.now() + SignedDuration::from_hours(1));
     let unknown = app.storage.new_setup_token();
     let mut texts = Vec::new();
-    for token in [expired.expose(), unknown.expose(), "x", "%00", "bbst", &"é".repeat(500)] {
+    for token in [
+        expired.expose(),
+        unknown.expose(),
+        "x",
+        "%00",
+        "bbst",
+        &"é".repeat(500),
+    ] {
         let answer = claim(&app, token).await;
         assert_plain(&answer, 403);
         texts.push(answer.text);
     }
     texts.dedup();
-    assert!(texts.len() == 1 && texts.iter().all(|text| text.starts_with("Forbidden: ")), "{texts:?}");
+    assert!(
+        texts.len() == 1 && texts.iter().all(|text| text.starts_with("Forbidden: ")),
+        "{texts:?}"
+    );
     assert!(app.query("SELECT id FROM key_audit").await.is_empty());
-    assert_eq!(app.storage.keys().list(app.olivia.user.id).await.unwrap().len(), 1);
+    assert_eq!(
+        app.storage
+            .keys()
+            .list(app.olivia.user.id)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -93,13 +117,30 @@ async fn key_is_the_password_of_any_user_name() {
     let url = access_url(&app, &app.olivia).await;
     let key = url.split(['@', ':']).nth(2).unwrap();
     for user in ["bellbird", "", "other"] {
-        let request = app.http.get(format!("{}/simplefin/accounts?balances-only=1", app.url));
-        assert_eq!(app.send(request.basic_auth(user, Some(key))).await.status, 200, "{user}");
+        let request = app
+            .http
+            .get(format!("{}/simplefin/accounts?balances-only=1", app.url));
+        assert_eq!(
+            app.send(request.basic_auth(user, Some(key))).await.status,
+            200,
+            "{user}"
+        );
     }
-    let bearer = app.http.get(format!("{}/simplefin/accounts", app.url)).bearer_auth(key);
+    let bearer = app
+        .http
+        .get(format!("{}/simplefin/accounts", app.url))
+        .bearer_auth(key);
     assert_plain(&app.send(bearer).await, 403);
-    for line in ["Basic", "Basic Og==", "Basic !", &format!("Basic {}", STANDARD.encode(key))] {
-        let request = app.http.get(format!("{}/simplefin/accounts", app.url)).header("authorization", line);
+    for line in [
+        "Basic",
+        "Basic Og==",
+        "Basic !",
+        &format!("Basic {}", STANDARD.encode(key)),
+    ] {
+        let request = app
+            .http
+            .get(format!("{}/simplefin/accounts", app.url))
+            .header("authorization", line);
         assert_plain(&app.send(request).await, 403);
     }
 }
@@ -108,11 +149,22 @@ async fn key_is_the_password_of_any_user_name() {
 async fn info_and_create_need_no_key() {
     let app = App::start(Setup::default()).await;
     let info = app.get_without_key("/simplefin/info").await;
-    assert_eq!((info.status.as_u16(), info.text.as_str()), (200, r#"{"versions":["1.0","2.0"]}"#));
+    assert_eq!(
+        (info.status.as_u16(), info.text.as_str()),
+        (200, r#"{"versions":["1.0","2.0"]}"#)
+    );
     let page = app.get_without_key("/simplefin/create").await;
-    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
-    assert!(page.text.contains("bellbird simplefin token") && page.text.contains("--page: #f7f4ec"));
-    assert!(page.header("content-security-policy").is_some_and(|policy| policy.starts_with("default-src 'none'")));
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert!(
+        page.text.contains("bellbird simplefin token") && page.text.contains("--page: #f7f4ec")
+    );
+    assert!(
+        page.header("content-security-policy")
+            .is_some_and(|policy| policy.starts_with("default-src 'none'"))
+    );
 }
 
 /// Not all clients follow a redirect, and not all send credentials again.
@@ -129,10 +181,18 @@ async fn nothing_redirects_and_wrong_paths_are_plain_text() {
         (Method::POST, "/simplefin/info", 405),
         (Method::POST, "/simplefin/accounts", 403),
     ] {
-        let answer = app.send(app.http.request(method.clone(), format!("{}{path}", app.url))).await;
+        let answer = app
+            .send(
+                app.http
+                    .request(method.clone(), format!("{}{path}", app.url)),
+            )
+            .await;
         assert_plain(&answer, status);
     }
-    let wrong = app.http.post(format!("{}/simplefin/accounts", app.url)).basic_auth("x", Some(&app.olivia.key));
+    let wrong = app
+        .http
+        .post(format!("{}/simplefin/accounts", app.url))
+        .basic_auth("x", Some(&app.olivia.key));
     assert_plain(&app.send(wrong).await, 405);
     assert_eq!(ask(&app, "").await.status, 200);
 }

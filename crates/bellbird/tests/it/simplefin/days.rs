@@ -15,11 +15,16 @@ async fn days_by_v1(app: &App, person: &Person) -> BTreeMap<(String, String), St
     let mut days = BTreeMap::new();
     for connection in &person.connections {
         for offset in (0..).step_by(500) {
-            let path =
-                format!("/v1/transactions?connectionId={}&from=2000-01-01&limit=500&offset={offset}", connection.id);
+            let path = format!(
+                "/v1/transactions?connectionId={}&from=2000-01-01&limit=500&offset={offset}",
+                connection.id
+            );
             let page = app.get_as(&person.key, &path).await;
             for row in page.data() {
-                let key = (text(&row, "accountId").to_owned(), text(&row, "id").to_owned());
+                let key = (
+                    text(&row, "accountId").to_owned(),
+                    text(&row, "id").to_owned(),
+                );
                 days.insert(key, text(&row, "date").to_owned());
             }
             if page.json()["pagination"]["hasMore"] == false {
@@ -34,8 +39,13 @@ fn days_sent(set: &Value) -> BTreeMap<(String, String), String> {
     let mut days = BTreeMap::new();
     for account in list(set, "accounts") {
         for row in list(account, "transactions") {
-            let instant = Timestamp::from_second(row["posted"].as_i64().unwrap()).unwrap().to_string();
-            let day = instant.strip_suffix("T10:59:00Z").expect("10:59 UTC").to_owned();
+            let instant = Timestamp::from_second(row["posted"].as_i64().unwrap())
+                .unwrap()
+                .to_string();
+            let day = instant
+                .strip_suffix("T10:59:00Z")
+                .expect("10:59 UTC")
+                .to_owned();
             let key = (text(account, "id").to_owned(), text(row, "id").to_owned());
             assert_eq!(days.insert(key, day), None, "each row once");
         }
@@ -46,17 +56,34 @@ fn days_sent(set: &Value) -> BTreeMap<(String, String), String> {
 /// Fiskil's rows have times, some in the evening. Akahu's have days that no timezone shifts.
 #[tokio::test]
 async fn every_row_has_the_day_of_v1_in_every_timezone() {
-    let app = App::start(Setup { rows: 200, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 200,
+        ..Setup::default()
+    })
+    .await;
     for provider in bank_names() {
         let person = app.person_at(provider).await;
-        for zone in
-            ["Pacific/Pago_Pago", "America/Los_Angeles", "UTC", "Australia/Sydney", "Pacific/Auckland", "Etc/GMT-13"]
-        {
-            let change = UserChange { timezone: Some(Some(zone)), ..UserChange::default() };
-            app.storage.users().update(person.user.id, &change).await.unwrap();
+        for zone in [
+            "Pacific/Pago_Pago",
+            "America/Los_Angeles",
+            "UTC",
+            "Australia/Sydney",
+            "Pacific/Auckland",
+            "Etc/GMT-13",
+        ] {
+            let change = UserChange {
+                timezone: Some(Some(zone)),
+                ..UserChange::default()
+            };
+            app.storage
+                .users()
+                .update(person.user.id, &change)
+                .await
+                .unwrap();
             let expected = days_by_v1(&app, &person).await;
             assert!(expected.len() > 50);
-            // With an end far ahead, as /v1 without one would leave out rows that are posted ahead of now.
+            // With an end far ahead, as /v1 without one would leave out rows that are posted ahead
+            // of now.
             let sent = days_sent(&set_of(&app, &person, "?start-date=0").await);
             assert_eq!(sent, expected, "{provider} in {zone}");
         }
@@ -65,7 +92,11 @@ async fn every_row_has_the_day_of_v1_in_every_timezone() {
 
 #[tokio::test]
 async fn adjoining_windows_lose_and_repeat_no_row() {
-    let app = App::start(Setup { rows: 200, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 200,
+        ..Setup::default()
+    })
+    .await;
     for provider in bank_names() {
         let person = app.person_at(provider).await;
         let (start, end) = (posted("2026-09-01"), posted("2026-11-15"));
@@ -74,7 +105,11 @@ async fn adjoining_windows_lose_and_repeat_no_row() {
         assert!(whole.len() > 20, "{provider}");
         // Bounds just before, at and after the second of a day.
         let mut bounds = vec![start];
-        for (at, day) in (1_i64..).map(|day| start + day * 4 * 86_400).take_while(|day| *day < end).enumerate() {
+        for (at, day) in (1_i64..)
+            .map(|day| start + day * 4 * 86_400)
+            .take_while(|day| *day < end)
+            .enumerate()
+        {
             bounds.push(day + [-1, 0, 1, 20_000][at % 4]);
         }
         bounds.push(end);
@@ -82,7 +117,10 @@ async fn adjoining_windows_lose_and_repeat_no_row() {
         for pair in bounds.windows(2) {
             for (row, day) in days_sent(&set_of(&app, &person, &query(pair[0], pair[1])).await) {
                 let second = posted(&day);
-                assert!((pair[0]..pair[1]).contains(&second), "{day} outside of {pair:?}");
+                assert!(
+                    (pair[0]..pair[1]).contains(&second),
+                    "{day} outside of {pair:?}"
+                );
                 assert_eq!(pieces.insert(row, day), None, "twice");
             }
         }
@@ -95,12 +133,28 @@ async fn windows_without_a_day_call_no_provider_for_rows() {
     let app = App::start(Setup::default()).await;
     app.reset_calls().await;
     let at = posted("2026-11-10");
-    for (start, end) in [(at + 1, at + 2), (at, at), (at, at - 1), (i64::MIN, 0), (i64::MAX, i64::MAX)] {
-        let set = set_of(&app, &app.olivia, &format!("?start-date={start}&end-date={end}")).await;
+    for (start, end) in [
+        (at + 1, at + 2),
+        (at, at),
+        (at, at - 1),
+        (i64::MIN, 0),
+        (i64::MAX, i64::MAX),
+    ] {
+        let set = set_of(
+            &app,
+            &app.olivia,
+            &format!("?start-date={start}&end-date={end}"),
+        )
+        .await;
         assert!(!list(&set, "accounts").is_empty());
         assert!(days_sent(&set).is_empty(), "{start} {end}");
     }
     assert_eq!(app.transaction_calls().await, 0);
-    let set = set_of(&app, &app.olivia, &format!("?start-date={at}&end-date={}", at + 1)).await;
+    let set = set_of(
+        &app,
+        &app.olivia,
+        &format!("?start-date={at}&end-date={}", at + 1),
+    )
+    .await;
     assert!(days_sent(&set).values().all(|day| day == "2026-11-10"));
 }

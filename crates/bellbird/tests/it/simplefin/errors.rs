@@ -15,22 +15,42 @@ async fn plan_without_access_has_to_pay() {
     let answer = ask_as(&app, &saver.key, "").await;
     assert_plain(&answer, 402);
     assert_eq!(answer.header("bellbird-error"), Some("plan_required"));
-    let empty = app.add_person("empty@example.com", Plan::Developer, &[]).await;
+    let empty = app
+        .add_person("empty@example.com", Plan::Developer, &[])
+        .await;
     let set = set_of(&app, &empty, "").await;
-    assert!(["accounts", "connections", "errors", "errlist"].iter().all(|name| list(&set, name).is_empty()));
+    assert!(
+        ["accounts", "connections", "errors", "errlist"]
+            .iter()
+            .all(|name| list(&set, name).is_empty())
+    );
 }
 
 #[tokio::test]
 async fn requests_have_a_bucket_of_their_own() {
     let mut setup = Setup::default();
-    (setup.settings.interop.simplefin_per_minute, setup.settings.access.live_per_minute) = (2, 1);
+    (
+        setup.settings.interop.simplefin_per_minute,
+        setup.settings.access.live_per_minute,
+    ) = (2, 1);
     let app = App::start(setup).await;
     for _ in 0..2 {
         let answer = ask(&app, "?balances-only=1").await;
-        assert_eq!((answer.status.as_u16(), answer.header("x-ratelimit-limit")), (200, Some("2")));
+        assert_eq!(
+            (answer.status.as_u16(), answer.header("x-ratelimit-limit")),
+            (200, Some("2"))
+        );
     }
     assert_plain(&ask(&app, "").await, 429);
-    assert_eq!(app.get(&format!("/v1/transactions?connectionId={}", app.olivia.connections[0].id)).await.status, 200);
+    assert_eq!(
+        app.get(&format!(
+            "/v1/transactions?connectionId={}",
+            app.olivia.connections[0].id
+        ))
+        .await
+        .status,
+        200
+    );
 }
 
 #[tokio::test]
@@ -41,13 +61,20 @@ async fn nothing_to_show_is_an_error_and_not_an_empty_set() {
     });
     let app = App::start(setup).await;
     for path in ["/v1/banking/balances", "/v1/banking/transactions"] {
-        for kind in [json!({"kind": "status", "status": 500}), json!({"kind": "delay", "delayMs": 60_000})] {
+        for kind in [
+            json!({"kind": "status", "status": 500}),
+            json!({"kind": "delay", "delayMs": 60_000}),
+        ] {
             let mut fault = kind.clone();
             fault["match"] = json!(path);
             app.fault(fault).await;
             let answer = ask(&app, "").await;
             assert_plain(&answer, 503);
-            assert!(answer.header("retry-after").is_some_and(|seconds| seconds.parse::<u32>().is_ok_and(|s| s >= 1)));
+            assert!(
+                answer
+                    .header("retry-after")
+                    .is_some_and(|seconds| seconds.parse::<u32>().is_ok_and(|s| s >= 1))
+            );
             app.clear_faults().await;
         }
     }
@@ -60,9 +87,20 @@ async fn consent_that_is_gone_is_said_in_the_set() {
     let connection = &app.olivia.connections[0];
     app.set_consent(connection, "expired").await;
     let set = account_set(&app, "").await;
-    assert!(!list(&set, "accounts").is_empty(), "the other connection is shown");
-    let said = format!("Connection to {} may need attention", connection.institution_name);
-    assert!(list(&set, "errlist").iter().any(|entry| text(entry, "msg").starts_with(&said)), "{set}");
+    assert!(
+        !list(&set, "accounts").is_empty(),
+        "the other connection is shown"
+    );
+    let said = format!(
+        "Connection to {} may need attention",
+        connection.institution_name
+    );
+    assert!(
+        list(&set, "errlist")
+            .iter()
+            .any(|entry| text(entry, "msg").starts_with(&said)),
+        "{set}"
+    );
 }
 
 /// Actual takes a set without the account as an account that is gone, and advises to unlink it.
@@ -75,7 +113,11 @@ async fn consent_of_all_requested_accounts_is_no_set() {
         app.set_consent(connection, state).await;
         let answer = ask(&app, &format!("?account={account}&pending=1")).await;
         assert_plain(&answer, 503);
-        assert!(answer.text.contains("the user must reconnect it"), "{}", answer.text);
+        assert!(
+            answer.text.contains("the user must reconnect it"),
+            "{}",
+            answer.text
+        );
     }
     app.set_consent(&app.ben.connections[0], "expired").await;
     assert_plain(&ask_as(&app, &app.ben.key, "").await, 503);
@@ -84,34 +126,65 @@ async fn consent_of_all_requested_accounts_is_no_set() {
 #[tokio::test]
 async fn window_that_ends_before_it_starts_is_noted() {
     let app = App::start(Setup::default()).await;
-    for query in ["?start-date=1795132800000", "?start-date=1795132800&end-date=1795046400"] {
+    for query in [
+        "?start-date=1795132800000",
+        "?start-date=1795132800&end-date=1795046400",
+    ] {
         let set = account_set(&app, query).await;
         assert!(!list(&set, "accounts").is_empty());
         let first = text(&list(&set, "errlist")[0], "msg");
-        assert!(first.starts_with("start-date is after end-date, or not in seconds"), "{first}");
+        assert!(
+            first.starts_with("start-date is after end-date, or not in seconds"),
+            "{first}"
+        );
     }
 }
 
-/// One provider hangs until the deadline. The accounts of the other are there, and the slow ones are named.
+/// One provider hangs until the deadline. The accounts of the other are there, and the slow ones
+/// are named.
 #[tokio::test]
 async fn slow_provider_delays_no_other() {
-    let app = App::start(Setup::with(|settings| settings.reads.deadline = Duration::from_secs(2))).await;
-    let (fiskil, akahu) = (app.credentials_of("fiskil")[4].clone(), app.credentials_of("akahu")[0].clone());
-    let person = app.add_person("both@example.com", Plan::Professional, &[&fiskil, &akahu]).await;
+    let app = App::start(Setup::with(|settings| {
+        settings.reads.deadline = Duration::from_secs(2)
+    }))
+    .await;
+    let (fiskil, akahu) = (
+        app.credentials_of("fiskil")[4].clone(),
+        app.credentials_of("akahu")[0].clone(),
+    );
+    let person = app
+        .add_person("both@example.com", Plan::Professional, &[&fiskil, &akahu])
+        .await;
     let [at_fiskil, at_akahu] = [&person.connections[0], &person.connections[1]];
-    let (fast, slow) = (app.accounts_of(at_fiskil).await.len(), app.accounts_of(at_akahu).await.len());
+    let (fast, slow) = (
+        app.accounts_of(at_fiskil).await.len(),
+        app.accounts_of(at_akahu).await.len(),
+    );
     assert!(fast > 0 && slow > 0);
     // All calls, then those for rows only.
     for path in ["/", "/v1/accounts/"] {
-        app.fault_at("akahu", json!({"match": path, "kind": "delay", "delayMs": 60_000})).await;
+        app.fault_at(
+            "akahu",
+            json!({"match": path, "kind": "delay", "delayMs": 60_000}),
+        )
+        .await;
         let set = set_of(&app, &person, "").await;
         assert_eq!(list(&set, "accounts").len(), fast, "{path}");
-        assert!(list(&set, "accounts").iter().all(|account| account["conn_id"] == at_fiskil.id.to_string()));
-        assert!(list(&set, "accounts").iter().any(|account| !list(account, "transactions").is_empty()));
+        assert!(
+            list(&set, "accounts")
+                .iter()
+                .all(|account| account["conn_id"] == at_fiskil.id.to_string())
+        );
+        assert!(
+            list(&set, "accounts")
+                .iter()
+                .any(|account| !list(account, "transactions").is_empty())
+        );
         let failed = list(&set, "errlist");
         assert_eq!(failed.len(), slow, "{path}: {failed:?}");
         assert!(
-            failed.iter().all(|entry| entry["code"] == "act.failed" && entry["conn_id"] == at_akahu.id.to_string())
+            failed.iter().all(|entry| entry["code"] == "act.failed"
+                && entry["conn_id"] == at_akahu.id.to_string())
         );
         app.clear_faults().await;
     }
@@ -121,14 +194,30 @@ async fn slow_provider_delays_no_other() {
 #[tokio::test]
 async fn accounts_of_two_providers_are_in_the_order_of_v1() {
     let app = App::start(Setup::default()).await;
-    let (fiskil, akahu) = (app.credentials_of("fiskil")[4].clone(), app.credentials_of("akahu")[0].clone());
-    let person = app.add_person("both@example.com", Plan::Professional, &[&fiskil, &akahu]).await;
-    let shown = app.get_as(&person.key, "/v1/accounts?limit=200").await.data();
+    let (fiskil, akahu) = (
+        app.credentials_of("fiskil")[4].clone(),
+        app.credentials_of("akahu")[0].clone(),
+    );
+    let person = app
+        .add_person("both@example.com", Plan::Professional, &[&fiskil, &akahu])
+        .await;
+    let shown = app
+        .get_as(&person.key, "/v1/accounts?limit=200")
+        .await
+        .data();
     let ids: Vec<&str> = shown.iter().map(|account| text(account, "id")).collect();
     for slow in ["fiskil", "akahu"] {
-        app.fault_at(slow, json!({"match": "/", "kind": "delay", "delayMs": 300})).await;
+        app.fault_at(slow, json!({"match": "/", "kind": "delay", "delayMs": 300}))
+            .await;
         let set = set_of(&app, &person, "").await;
-        assert_eq!(list(&set, "accounts").iter().map(|account| text(account, "id")).collect::<Vec<_>>(), ids, "{slow}");
+        assert_eq!(
+            list(&set, "accounts")
+                .iter()
+                .map(|account| text(account, "id"))
+                .collect::<Vec<_>>(),
+            ids,
+            "{slow}"
+        );
         app.clear_faults().await;
     }
 }
@@ -177,7 +266,11 @@ async fn one_account_of_a_broker_takes_no_calls_for_its_others() {
     assert!(accounts.len() > 1);
     set_of(&app, &broker, &format!("?account={}", accounts[0].id)).await;
     let calls = app.calls_of("snaptrade").await;
-    let positions: u64 = calls.iter().filter(|(call, _)| call.contains("positions")).map(|(_, count)| count).sum();
+    let positions: u64 = calls
+        .iter()
+        .filter(|(call, _)| call.contains("positions"))
+        .map(|(_, count)| count)
+        .sum();
     assert_eq!(positions, 1, "{calls:?}");
 }
 
@@ -186,14 +279,31 @@ async fn broker_shows_holdings_to_professionals_only() {
     let app = App::start(Setup::default()).await;
     let person = app.person_at("snaptrade").await;
     let holdings = |set: &serde_json::Value| {
-        list(set, "accounts").iter().map(|account| list(account, "holdings").len()).sum::<usize>()
+        list(set, "accounts")
+            .iter()
+            .map(|account| list(account, "holdings").len())
+            .sum::<usize>()
     };
     assert!(holdings(&set_of(&app, &person, "").await) > 0);
-    assert_eq!(holdings(&set_of(&app, &person, "?balances-only=1").await), 0);
-    let change = bellbird_storage::UserChange { plan: Some(Plan::Developer), ..Default::default() };
-    app.storage.users().update(person.user.id, &change).await.unwrap();
+    assert_eq!(
+        holdings(&set_of(&app, &person, "?balances-only=1").await),
+        0
+    );
+    let change = bellbird_storage::UserChange {
+        plan: Some(Plan::Developer),
+        ..Default::default()
+    };
+    app.storage
+        .users()
+        .update(person.user.id, &change)
+        .await
+        .unwrap();
     app.reset_calls().await;
     let set = set_of(&app, &person, "").await;
     assert_eq!(holdings(&set), 0);
-    assert!(list(&set, "accounts").iter().all(|account| text(account, "balance").contains('.')));
+    assert!(
+        list(&set, "accounts")
+            .iter()
+            .all(|account| text(account, "balance").contains('.'))
+    );
 }

@@ -1,4 +1,5 @@
-//! Thousands of requests that no client makes: nothing breaks, and nothing is learned about other users.
+//! Thousands of requests that no client makes: nothing breaks, and nothing is learned about other
+//! users.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +66,14 @@ const PATHS: [&str; 9] = [
     "/simplefin/VALUE",
     "/simplefin/claim/VALUE/VALUE",
 ];
-const METHODS: [Method; 6] = [Method::GET, Method::GET, Method::POST, Method::POST, Method::PUT, Method::HEAD];
+const METHODS: [Method; 6] = [
+    Method::GET,
+    Method::GET,
+    Method::POST,
+    Method::POST,
+    Method::PUT,
+    Method::HEAD,
+];
 
 struct Inputs {
     own: String,
@@ -80,7 +88,9 @@ impl Inputs {
         let value = match random.below(VALUES.len() + 2) {
             at if at < VALUES.len() => VALUES[at].to_owned(),
             at if at == VALUES.len() => "%5B".repeat(1 + random.below(1_000)),
-            _ => (0..random.below(60)).map(|_| format!("%{:02x}", random.below(256))).collect(),
+            _ => (0..random.below(60))
+                .map(|_| format!("%{:02x}", random.below(256)))
+                .collect(),
         };
         let (start, last) = self.token.split_at(self.token.len() - 1);
         let wrong_token = format!("{start}{}", if last == "x" { "y" } else { "x" });
@@ -97,7 +107,13 @@ impl Inputs {
             url = url.replacen("VALUE", &self.value(random), 1);
         }
         let pairs: Vec<_> = (0..random.below(5))
-            .map(|_| format!("{}={}", NAMES[random.below(NAMES.len())], self.value(random)))
+            .map(|_| {
+                format!(
+                    "{}={}",
+                    NAMES[random.below(NAMES.len())],
+                    self.value(random)
+                )
+            })
             .collect();
         format!("{url}?{}", pairs.join("&"))
     }
@@ -105,10 +121,16 @@ impl Inputs {
 
 #[tokio::test]
 async fn hostile_requests_break_and_teach_nothing() {
-    let app = App::start(Setup { rows: 20, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: 20,
+        ..Setup::default()
+    })
+    .await;
     let foreign = app.accounts_of(&app.ben.connections[0]).await[0].clone();
     let inputs = Inputs {
-        own: app.accounts_of(&app.olivia.connections[0]).await[0].id.clone(),
+        own: app.accounts_of(&app.olivia.connections[0]).await[0]
+            .id
+            .clone(),
         foreign: foreign.id.clone(),
         token: new_token(&app, app.ben.user.id).await.expose().to_owned(),
         key: app.ben.key.clone(),
@@ -116,12 +138,23 @@ async fn hostile_requests_break_and_teach_nothing() {
     let mut random = Random::new(seed());
     let mut statuses = BTreeMap::new();
     for _ in 0..REQUESTS {
-        let (method, url) = (METHODS[random.below(METHODS.len())].clone(), inputs.url(&mut random));
-        let mut request = app.http.request(method.clone(), format!("{}{url}", app.url));
+        let (method, url) = (
+            METHODS[random.below(METHODS.len())].clone(),
+            inputs.url(&mut random),
+        );
+        let mut request = app
+            .http
+            .request(method.clone(), format!("{}{url}", app.url));
         request = match random.below(5) {
             0 => request.header("authorization", "Basic Og=="),
-            1 => request.header("authorization", format!("Basic {}", "A".repeat(random.below(2_000)))),
-            2 => request.basic_auth("x", Some(&app.olivia.key[..random.below(app.olivia.key.len())])),
+            1 => request.header(
+                "authorization",
+                format!("Basic {}", "A".repeat(random.below(2_000))),
+            ),
+            2 => request.basic_auth(
+                "x",
+                Some(&app.olivia.key[..random.below(app.olivia.key.len())]),
+            ),
             _ => request.basic_auth("bellbird", Some(&app.olivia.key)),
         };
         if method == Method::POST {
@@ -130,13 +163,32 @@ async fn hostile_requests_break_and_teach_nothing() {
         let answer = app.send(request).await;
         let status = answer.status.as_u16();
         *statuses.entry(status).or_insert(0) += 1;
-        assert!([200, 400, 403, 404, 405, 414].contains(&status), "{method} {url}: {status} {}", answer.text);
-        assert!(!answer.text.contains(&inputs.foreign) && !answer.text.contains(&foreign.name), "{method} {url}");
+        assert!(
+            [200, 400, 403, 404, 405, 414].contains(&status),
+            "{method} {url}: {status} {}",
+            answer.text
+        );
+        assert!(
+            !answer.text.contains(&inputs.foreign) && !answer.text.contains(&foreign.name),
+            "{method} {url}"
+        );
         if status != 200 && method != Method::HEAD {
-            assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"), "{method} {url}");
+            assert_eq!(
+                answer.header("content-type"),
+                Some("text/plain; charset=utf-8"),
+                "{method} {url}"
+            );
         }
     }
-    assert!([200, 400, 403, 404, 405].iter().all(|status| statuses.contains_key(status)), "{statuses:?}");
-    assert!(app.query("SELECT id FROM key_audit").await.is_empty(), "no token was claimed");
+    assert!(
+        [200, 400, 403, 404, 405]
+            .iter()
+            .all(|status| statuses.contains_key(status)),
+        "{statuses:?}"
+    );
+    assert!(
+        app.query("SELECT id FROM key_audit").await.is_empty(),
+        "no token was claimed"
+    );
     assert_eq!(ask(&app, "").await.status, 200);
 }

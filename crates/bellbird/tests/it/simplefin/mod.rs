@@ -1,4 +1,5 @@
-//! The SimpleFIN server, through the real listener. What each client demands is a test of its own in `clients.rs`.
+//! The SimpleFIN server, through the real listener. What each client demands is a test of its own
+//! in `clients.rs`.
 
 mod claims;
 mod clients;
@@ -22,13 +23,22 @@ const SECOND_OF_DAY: i64 = 39_540;
 async fn new_token(app: &App, user_id: UserId) -> SetupToken {
     let (token, now) = (app.storage.new_setup_token(), app.clock.now());
     let expires_at = now + SignedDuration::from_hours(1);
-    let new = NewSetupToken { user_id, token: &token, name: "Actual", expires_at };
+    let new = NewSetupToken {
+        user_id,
+        token: &token,
+        name: "Actual",
+        expires_at,
+    };
     app.storage.setup_tokens().insert(&new, now).await.unwrap();
     token
 }
 
 async fn claim(app: &App, token: &str) -> Answer {
-    app.send(app.http.post(format!("{}/simplefin/claim/{token}", app.url))).await
+    app.send(
+        app.http
+            .post(format!("{}/simplefin/claim/{token}", app.url)),
+    )
+    .await
 }
 
 /// Claims a new token of the person. Returns the access URL.
@@ -39,7 +49,12 @@ async fn access_url(app: &App, person: &Person) -> String {
 }
 
 async fn ask_as(app: &App, key: &str, query: &str) -> Answer {
-    app.send(app.http.get(format!("{}/simplefin/accounts{query}", app.url)).basic_auth("bellbird", Some(key))).await
+    app.send(
+        app.http
+            .get(format!("{}/simplefin/accounts{query}", app.url))
+            .basic_auth("bellbird", Some(key)),
+    )
+    .await
 }
 
 /// What Olivia's client gets.
@@ -60,27 +75,49 @@ async fn set_of(app: &App, person: &Person, query: &str) -> Value {
 }
 
 fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
-    value[name].as_array().unwrap_or_else(|| panic!("{name} is no array in {value}"))
+    value[name]
+        .as_array()
+        .unwrap_or_else(|| panic!("{name} is no array in {value}"))
 }
 
 fn text<'v>(value: &'v Value, name: &str) -> &'v str {
-    value[name].as_str().unwrap_or_else(|| panic!("{name} is no text in {value}"))
+    value[name]
+        .as_str()
+        .unwrap_or_else(|| panic!("{name} is no text in {value}"))
 }
 
 fn rows(set: &Value) -> Vec<Value> {
-    list(set, "accounts").iter().flat_map(|account| list(account, "transactions")).cloned().collect()
+    list(set, "accounts")
+        .iter()
+        .flat_map(|account| list(account, "transactions"))
+        .cloned()
+        .collect()
 }
 
 /// The second that a row of this day has.
 fn posted(day: &str) -> i64 {
     let day: jiff::civil::Date = day.parse().unwrap();
-    day.at(0, 0, 0, 0).in_tz("UTC").unwrap().timestamp().as_second() + SECOND_OF_DAY
+    day.at(0, 0, 0, 0)
+        .in_tz("UTC")
+        .unwrap()
+        .timestamp()
+        .as_second()
+        + SECOND_OF_DAY
 }
 
 /// An error that no client takes for an account set.
 fn assert_plain(answer: &Answer, status: u16) {
     assert_eq!(answer.status, status, "{}", answer.text);
-    assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"), "{}", answer.text);
-    assert!(serde_json::from_str::<Value>(&answer.text).is_err(), "{}", answer.text);
+    assert_eq!(
+        answer.header("content-type"),
+        Some("text/plain; charset=utf-8"),
+        "{}",
+        answer.text
+    );
+    assert!(
+        serde_json::from_str::<Value>(&answer.text).is_err(),
+        "{}",
+        answer.text
+    );
     assert!(!answer.text.is_empty() && answer.header("x-request-id").is_some());
 }

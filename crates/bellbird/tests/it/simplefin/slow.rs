@@ -21,9 +21,17 @@ struct Case {
 }
 
 async fn case() -> Case {
-    let app = App::start(Setup { rows: MANY_ROWS, ..Setup::default() }).await;
+    let app = App::start(Setup {
+        rows: MANY_ROWS,
+        ..Setup::default()
+    })
+    .await;
     let akahu = SecretString::from(app.credentials_of("akahu")[0].to_string());
-    app.connections.imports().import(app.olivia.user.id, "akahu", &akahu).await.unwrap();
+    app.connections
+        .imports()
+        .import(app.olivia.user.id, "akahu", &akahu)
+        .await
+        .unwrap();
     Case { app }
 }
 
@@ -31,13 +39,17 @@ impl Case {
     async fn start(&self) -> Download {
         let credentials = STANDARD.encode(format!("bellbird:{}", self.app.olivia.key));
         let path = format!("/simplefin/accounts{QUERY}");
-        let mut download = Download::start_as(&self.app, &format!("Basic {credentials}"), &path).await;
+        let mut download =
+            Download::start_as(&self.app, &format!("Basic {credentials}"), &path).await;
         download.begin().await;
         download
     }
 
     async fn calls(&self) -> [u64; 2] {
-        [self.app.total_calls("fiskil").await, self.app.total_calls("akahu").await]
+        [
+            self.app.total_calls("fiskil").await,
+            self.app.total_calls("akahu").await,
+        ]
     }
 }
 
@@ -51,7 +63,11 @@ async fn client_that_pauses_gets_all_accounts() {
     assert_eq!(account_set(app, QUERY).await["errlist"], json!([]));
     let calls = case.calls().await;
     app.reset_calls().await;
-    app.fault_at("akahu", json!({"match": SLOW_PATH, "kind": "delay", "delayMs": 300})).await;
+    app.fault_at(
+        "akahu",
+        json!({"match": SLOW_PATH, "kind": "delay", "delayMs": 300}),
+    )
+    .await;
     let mut download = case.start().await;
     // The client takes nothing, and all is read.
     eventually(async || case.calls().await == calls).await;
@@ -64,7 +80,12 @@ async fn client_that_pauses_gets_all_accounts() {
 #[tokio::test]
 async fn reads_end_with_their_client() {
     let case = case().await;
-    case.app.fault_at("akahu", json!({"match": SLOW_PATH, "kind": "delay", "delayMs": 600_000})).await;
+    case.app
+        .fault_at(
+            "akahu",
+            json!({"match": SLOW_PATH, "kind": "delay", "delayMs": 600_000}),
+        )
+        .await;
     let download = case.start().await;
     assert!(!case.app.connections.tasks().is_empty());
     drop(download);

@@ -28,7 +28,8 @@ pub(super) const LINKER: &str = "linker@example.com";
 /// Longer than the leases of a service that was killed.
 pub(super) const LEASES_END: Duration = Duration::from_secs(240);
 
-const EXPIRE_LEASES_SQL: &str = "UPDATE jobs SET lease_until = 0, attempts = 0 WHERE lease_until IS NOT NULL;
+const EXPIRE_LEASES_SQL: &str =
+    "UPDATE jobs SET lease_until = 0, attempts = 0 WHERE lease_until IS NOT NULL;
     UPDATE webhook_queues SET lease_until = 0 WHERE lease_until IS NOT NULL";
 
 pub(super) struct Deployment {
@@ -61,7 +62,13 @@ impl Deployment {
     pub(super) async fn start(database: Database, seed: u64) -> Self {
         let (services, shared) = match database {
             Database::Sqlite => (1, None),
-            Database::Postgres => (3, Some(SharedServers { postgres: Postgres::start(), valkey: Valkey::start() })),
+            Database::Postgres => (
+                3,
+                Some(SharedServers {
+                    postgres: Postgres::start(),
+                    valkey: Valkey::start(),
+                }),
+            ),
         };
         let (mut workdir, sandbox, mut database) = new_deployment(Database::Sqlite).await;
         for (name, value) in [
@@ -90,11 +97,14 @@ impl Deployment {
         // Commands print link URLs of the service that is not killed, if there is one.
         let console = &addresses.last().unwrap().console;
         workdir.set("BELLBIRD_CONSOLE__PUBLIC_URL", &format!("http://{console}"));
-        let endpoints =
-            [Endpoint::start(Behaviour::Reliable, seed).await, Endpoint::start(Behaviour::Flaky, seed).await];
+        let endpoints = [
+            Endpoint::start(Behaviour::Reliable, seed).await,
+            Endpoint::start(Behaviour::Flaky, seed).await,
+        ];
         let linker_endpoint = Endpoint::start(Behaviour::Flaky, seed.wrapping_add(1)).await;
         if services == 1 {
-            // Events are signed by the machine's clock, which jumps. On PostgreSQL, they are signed by the database's.
+            // Events are signed by the machine's clock, which jumps. On PostgreSQL, they are signed
+            // by the database's.
             for endpoint in endpoints.iter().chain([&linker_endpoint]) {
                 endpoint.take_any_time();
             }
@@ -102,10 +112,15 @@ impl Deployment {
         let mut secrets = Vec::new();
         for user in [READER, LINKER] {
             workdir.json(&format!("user add --email {user} --plan professional"));
-            secrets.push(text(&workdir.json(&format!("key create --user {user}")), "key").to_owned());
+            secrets
+                .push(text(&workdir.json(&format!("key create --user {user}")), "key").to_owned());
         }
         let (key, linker_key) = (secrets[0].clone(), secrets[1].clone());
-        for (user, endpoint) in [(READER, &endpoints[0]), (READER, &endpoints[1]), (LINKER, &linker_endpoint)] {
+        for (user, endpoint) in [
+            (READER, &endpoints[0]),
+            (READER, &endpoints[1]),
+            (LINKER, &linker_endpoint),
+        ] {
             let added = workdir.json(&format!("webhook add --user {user} --url {}", endpoint.url));
             endpoint.set_secret(text(&added, "secret"));
             secrets.push(text(&added, "secret").to_owned());
@@ -114,10 +129,16 @@ impl Deployment {
         for spec in &SPECS {
             let (provider, count) = (spec.name, if spec.is_brokerage() { 1 } else { 2 });
             let all_credentials = described["credentials"].as_array().unwrap().iter();
-            for credentials in all_credentials.filter(|credentials| credentials["provider"] == provider).take(count) {
+            for credentials in all_credentials
+                .filter(|credentials| credentials["provider"] == provider)
+                .take(count)
+            {
                 let line = format!("connection import --user {READER} --credentials - --json");
                 let output = workdir.run_with_input(&line, &credentials.to_string());
-                assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+                assert_eq!(
+                    (output.status.code(), errors(&output).as_str()),
+                    (Some(0), "")
+                );
             }
             let url = json!({"url": format!("http://{console}/webhooks/{provider}")});
             control(&sandbox, provider, Method::POST, "webhooks", url).await;
@@ -139,21 +160,31 @@ impl Deployment {
             kills: AtomicUsize::new(0),
         };
         deployment.set_clock(0);
-        let services = (0..services).map(|index| Some(deployment.serve(index))).collect();
+        let services = (0..services)
+            .map(|index| Some(deployment.serve(index)))
+            .collect();
         *deployment.services.lock().unwrap() = services;
         deployment
     }
 
     fn serve(&self, index: usize) -> RunningCommand {
         let Addresses { api, console, ops } = &self.addresses[index];
-        let line = format!("serve --json --api-listen {api} --console-listen {console} --ops-listen {ops}");
+        let line = format!(
+            "serve --json --api-listen {api} --console-listen {console} --ops-listen {ops}"
+        );
         if index > 0 {
             return RunningCommand::start_with_log(&self.workdir, &line, &self.log(index));
         }
-        // Debian's libfaketime gives a process a system clock that a file sets. A write beyond the limit of a file's
-        // size is an error, and no signal.
-        let library = format!("/usr/lib/{}-linux-gnu/faketime/libfaketimeMT.so.1", std::env::consts::ARCH);
-        assert!(Path::new(&library).exists(), "run `scripts/setup soak`: {library} is missing");
+        // Debian's libfaketime gives a process a system clock that a file sets. A write beyond the
+        // limit of a file's size is an error, and no signal.
+        let library = format!(
+            "/usr/lib/{}-linux-gnu/faketime/libfaketimeMT.so.1",
+            std::env::consts::ARCH
+        );
+        assert!(
+            Path::new(&library).exists(),
+            "run `scripts/setup soak`: {library} is missing"
+        );
         let clock = self.clock_file();
         let env = [
             "env".to_owned(),
@@ -203,8 +234,13 @@ impl Deployment {
         self.at_first("prlimit --fsize=unlimited --pid");
     }
 
-    /// Valkey forgets everything, or stops for a while, or PostgreSQL ends all sessions and starts again.
-    pub(super) async fn trouble_shared(&self, number: usize, time: Duration) -> Option<&'static str> {
+    /// Valkey forgets everything, or stops for a while, or PostgreSQL ends all sessions and starts
+    /// again.
+    pub(super) async fn trouble_shared(
+        &self,
+        number: usize,
+        time: Duration,
+    ) -> Option<&'static str> {
         let mut shared = self.shared.as_ref()?.lock().await;
         Some(match number % 3 {
             0 => {
@@ -228,23 +264,39 @@ impl Deployment {
 
     /// Runs a program with the process id of the first service.
     fn at_first(&self, line: &str) {
-        let process = self.services.lock().unwrap()[0].as_ref().unwrap().id().to_string();
+        let process = self.services.lock().unwrap()[0]
+            .as_ref()
+            .unwrap()
+            .id()
+            .to_string();
         let mut words = line.split(' ');
         let mut command = Command::new(words.next().unwrap());
-        assert!(command.args(words).arg(process).status().unwrap().success(), "{line}");
+        assert!(
+            command.args(words).arg(process).status().unwrap().success(),
+            "{line}"
+        );
     }
 
     fn log(&self, index: usize) -> PathBuf {
-        self.workdir.folder.path().join(format!("service-{index}.log"))
+        self.workdir
+            .folder
+            .path()
+            .join(format!("service-{index}.log"))
     }
 
-    /// Kills the first service and starts it again. Its leases end now rather than in minutes if `expire`.
+    /// Kills the first service and starts it again. Its leases end now rather than in minutes if
+    /// `expire`.
     pub(super) async fn kill(&self, expire: bool) {
         let _alone = self.trouble.lock().await;
         let service = self.services.lock().unwrap()[0].take().unwrap();
         let (status, ..) = service.stop("-KILL");
         let log = std::fs::read_to_string(self.log(0)).unwrap();
-        assert_eq!(status, None, "the service had ended before: {:?}", log.lines().next_back());
+        assert_eq!(
+            status,
+            None,
+            "the service had ended before: {:?}",
+            log.lines().next_back()
+        );
         self.kills.fetch_add(1, Ordering::Relaxed);
         if expire {
             self.expire_leases().await;
@@ -266,13 +318,27 @@ impl Deployment {
     /// The process that is measured: the last one.
     pub(super) fn measured(&self) -> (u32, String) {
         let services = self.services.lock().unwrap();
-        (services.last().unwrap().as_ref().unwrap().id(), self.addresses.last().unwrap().ops.clone())
+        (
+            services.last().unwrap().as_ref().unwrap().id(),
+            self.addresses.last().unwrap().ops.clone(),
+        )
     }
 
     /// Adds or clears faults of a provider.
     pub(super) async fn fault(&self, provider: &str, fault: Option<Value>) {
-        let method = if fault.is_some() { Method::POST } else { Method::DELETE };
-        control(&self.sandbox, provider, method, "faults", fault.unwrap_or_default()).await;
+        let method = if fault.is_some() {
+            Method::POST
+        } else {
+            Method::DELETE
+        };
+        control(
+            &self.sandbox,
+            provider,
+            method,
+            "faults",
+            fault.unwrap_or_default(),
+        )
+        .await;
     }
 
     /// The faults end, and every endpoint responds.
@@ -292,16 +358,27 @@ impl Deployment {
     /// Runs a command, which may fail while a provider does. Returns its JSON.
     pub(super) async fn command(&self, line: &str) -> Result<Value, String> {
         let mut command = self.workdir.command(&format!("{line} --json"));
-        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-        if output.status.success() { Ok(serde_json::from_slice(&output.stdout).unwrap()) } else { Err(errors(&output)) }
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+            .await
+            .unwrap();
+        if output.status.success() {
+            Ok(serde_json::from_slice(&output.stdout).unwrap())
+        } else {
+            Err(errors(&output))
+        }
     }
 
     /// Asserts that neither the database nor a file or log contains one of these texts.
     pub(super) async fn assert_not_at_rest(&self, texts: &[String]) {
-        assert_eq!(tables_containing(&self.database, texts).await, BTreeSet::new());
+        assert_eq!(
+            tables_containing(&self.database, texts).await,
+            BTreeSet::new()
+        );
         let search = AhoCorasick::new(texts).unwrap();
         for (path, bytes) in files(self.workdir.folder.path()) {
-            let found = search.find(&bytes).map(|text| &texts[text.pattern().as_usize()]);
+            let found = search
+                .find(&bytes)
+                .map(|text| &texts[text.pattern().as_usize()]);
             assert_eq!(found, None, "{path}");
         }
     }
@@ -312,7 +389,11 @@ impl Deployment {
         self.expire_leases().await;
         loop {
             let synced = self.command("connection sync --all").await.unwrap();
-            let counts = synced.as_array().unwrap().iter().map(|report| [&report["newCount"], &report["updatedCount"]]);
+            let counts = synced
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|report| [&report["newCount"], &report["updatedCount"]]);
             if counts.into_iter().flatten().all(|count| *count == 0) {
                 break;
             }
@@ -328,7 +409,8 @@ impl Deployment {
     }
 }
 
-/// Texts of the sandbox's description that must not be stored or logged: tokens and secrets, not ids.
+/// Texts of the sandbox's description that must not be stored or logged: tokens and secrets, not
+/// ids.
 fn secrets_of(described: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![described];
@@ -337,7 +419,9 @@ fn secrets_of(described: &Value) -> Vec<String> {
             Value::Object(members) => {
                 for (name, value) in members {
                     let name = name.to_lowercase();
-                    let is_secret = ["secret", "token", "consumerkey"].iter().any(|word| name.contains(word));
+                    let is_secret = ["secret", "token", "consumerkey"]
+                        .iter()
+                        .any(|word| name.contains(word));
                     match value.as_str() {
                         Some(text) if is_secret => found.push(text.to_owned()),
                         _ => open.push(value),

@@ -23,7 +23,8 @@ use crate::support::known_rows::{DESCRIPTION, Rows};
 use crate::support::process::text;
 use crate::support::random::Random;
 
-/// How often rows are added or changed, however long the soak is: all of them are read again by each sync.
+/// How often rows are added or changed, however long the soak is: all of them are read again by
+/// each sync.
 const CHANGES: u32 = 400;
 const KILL_INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// How long a clock is wrong, a disk is full or a provider sends rubbish.
@@ -134,31 +135,62 @@ impl Load {
         while let Some(ended) = self.tasks.join_next().await {
             ended.unwrap();
         }
-        let Shared { deployment, known, counts, .. } = &*self.shared;
+        let Shared {
+            deployment,
+            known,
+            counts,
+            ..
+        } = &*self.shared;
         deployment.mend().await;
         eventually_within(LEASES_END, async || self.shared.remove_all().await.is_ok()).await;
         let last = &deployment.addresses.last().unwrap().api;
         let rows = known.check_all(last, &deployment.key).await;
         deployment.finish_all_work().await;
 
-        let fingerprints = deployment.count("SELECT SUM((LENGTH(entries) - 1) / 64) FROM fingerprints").await;
+        let fingerprints = deployment
+            .count("SELECT SUM((LENGTH(entries) - 1) / 64) FROM fingerprints")
+            .await;
         let mut lines = Vec::new();
         for endpoint in &deployment.endpoints {
-            let EndpointCounts { requests, accepted, events } = endpoint.counts();
-            lines.push(format!("{requests} webhook requests, {accepted} accepted, {events} events"));
+            let EndpointCounts {
+                requests,
+                accepted,
+                events,
+            } = endpoint.counts();
+            lines.push(format!(
+                "{requests} webhook requests, {accepted} accepted, {events} events"
+            ));
             endpoint.assert_in_order();
             endpoint.assert_complete();
-            known.rows.lock().await.assert_announced(endpoint, Some(fingerprints));
+            known
+                .rows
+                .lock()
+                .await
+                .assert_announced(endpoint, Some(fingerprints));
         }
         // A removal ends the events of its connection.
         deployment.linker_endpoint.assert_in_order();
         let needles = deployment.secrets.lock().unwrap().clone();
         deployment.assert_not_at_rest(&needles).await;
-        deployment.assert_not_at_rest(&[DESCRIPTION.to_owned()]).await;
+        deployment
+            .assert_not_at_rest(&[DESCRIPTION.to_owned()])
+            .await;
         let (added, changed) = known.rows.lock().await.counts();
-        lines.push(format!("{added} rows added, {changed} of them changed, {rows} rows in all"));
-        lines.push(format!("{} kills", deployment.kills.load(Ordering::Relaxed)));
-        lines.extend(counts.0.lock().unwrap().iter().map(|(name, count)| format!("{count} {name}")));
+        lines.push(format!(
+            "{added} rows added, {changed} of them changed, {rows} rows in all"
+        ));
+        lines.push(format!(
+            "{} kills",
+            deployment.kills.load(Ordering::Relaxed)
+        ));
+        lines.extend(
+            counts
+                .0
+                .lock()
+                .unwrap()
+                .iter()
+                .map(|(name, count)| format!("{count} {name}")),
+        );
         lines
     }
 }
@@ -166,7 +198,12 @@ impl Load {
 impl Shared {
     /// Repeats a step until the load stops, with a pause before each.
     async fn repeat(self: Arc<Self>, step: Step, pause: Duration, mut random: Random) {
-        while self.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+        while self
+            .stop
+            .run_until_cancelled(tokio::time::sleep(pause))
+            .await
+            .is_some()
+        {
             let _running = self.gate.read().await;
             match step {
                 Step::Read => self.read(&mut random).await,
@@ -177,7 +214,9 @@ impl Shared {
                 Step::StopEndpoint => self.stop_endpoint(&mut random).await,
                 Step::Disturb => self.disturb(&mut random).await,
                 Step::TroubleShared => self.trouble_shared().await,
-                Step::Kill if Instant::now() < self.kills_end => self.deployment.kill(random.one_in(2)).await,
+                Step::Kill if Instant::now() < self.kills_end => {
+                    self.deployment.kill(random.one_in(2)).await
+                }
                 Step::Kill => {}
             }
         }
@@ -189,7 +228,10 @@ impl Shared {
         match get(&self.deployment.addresses[index].api, key, path).await {
             Ok((status, body)) => {
                 self.counts.add(format!("answers {status}"), 1);
-                assert!(matches!(status, 200 | 401 | 404 | 429 | 503), "{path}: {status} {body}");
+                assert!(
+                    matches!(status, 200 | 401 | 404 | 429 | 503),
+                    "{path}: {status} {body}"
+                );
                 Some((status, body))
             }
             Err(error) => {
@@ -201,7 +243,8 @@ impl Shared {
     }
 
     async fn read(&self, random: &mut Random) {
-        let (connection, kind) = &self.known.connections[random.below(self.known.connections.len())];
+        let (connection, kind) =
+            &self.known.connections[random.below(self.known.connections.len())];
         let account = &self.known.accounts[random.below(self.known.accounts.len())];
         let path = match random.below(8) {
             0 => "/v1/connections".to_owned(),
@@ -210,10 +253,14 @@ impl Shared {
             3 if *kind == "trades" => format!("/v1/holdings?connectionId={connection}"),
             _ => {
                 let offset = random.below(8) * 25;
-                format!("/v1/{kind}?connectionId={connection}&from=2000-01-01&limit=25&offset={offset}")
+                format!(
+                    "/v1/{kind}?connectionId={connection}&from=2000-01-01&limit=25&offset={offset}"
+                )
             }
         };
-        let Some((status, body)) = self.get(&self.deployment.key, &path, random).await else { return };
+        let Some((status, body)) = self.get(&self.deployment.key, &path, random).await else {
+            return;
+        };
         assert!(matches!(status, 200 | 429 | 503), "{path}: {status} {body}");
         if status == 200 && (path.contains("/transactions") || path.contains("/trades")) {
             let rows = self.known.check_page(&body).await;
@@ -226,7 +273,12 @@ impl Shared {
         if random.one_in(2) {
             rows.add(&self.deployment.sandbox, random).await;
         } else {
-            rows.change(&self.deployment.sandbox, random, &self.deployment.endpoints[0]).await;
+            rows.change(
+                &self.deployment.sandbox,
+                random,
+                &self.deployment.endpoints[0],
+            )
+            .await;
         }
     }
 
@@ -244,15 +296,22 @@ impl Shared {
         self.deployment.fault(provider, Some(fault)).await;
     }
 
-    /// A provider sends rubbish, or the first service has a full disk, a wrong clock or a long pause: each in turn.
+    /// A provider sends rubbish, or the first service has a full disk, a wrong clock or a long
+    /// pause: each in turn.
     async fn disturb(&self, random: &mut Random) {
         let time = (self.length / 20).clamp(DISTURBANCE_MIN, DISTURBANCE_MAX);
         let deployment = &self.deployment;
         let name = match self.disturbances.fetch_add(1, Ordering::Relaxed) % 5 {
             0 => {
                 let provider = SPECS[random.below(SPECS.len())].name;
-                let kind = if random.one_in(2) { "malformed" } else { "content_type" };
-                deployment.fault(provider, Some(json!({ "kind": kind }))).await;
+                let kind = if random.one_in(2) {
+                    "malformed"
+                } else {
+                    "content_type"
+                };
+                deployment
+                    .fault(provider, Some(json!({ "kind": kind })))
+                    .await;
                 tokio::time::sleep(time).await;
                 deployment.fault(provider, None).await;
                 "times a provider sent rubbish"
@@ -279,7 +338,11 @@ impl Shared {
 
     async fn trouble_shared(&self) {
         let number = self.shared_troubles.fetch_add(1, Ordering::Relaxed);
-        if let Some(name) = self.deployment.trouble_shared(number, self.length / 20).await {
+        if let Some(name) = self
+            .deployment
+            .trouble_shared(number, self.length / 20)
+            .await
+        {
             self.counts.add(name, 1);
         }
     }
@@ -295,13 +358,21 @@ impl Shared {
     /// While PostgreSQL restarts, requests get 503.
     fn assert_status(&self, status: u16, expected: u16, body: &Value) {
         let may_be_away = self.deployment.addresses.len() > 1;
-        assert!(status == expected || may_be_away && status == 503, "{status} for {expected}: {body}");
+        assert!(
+            status == expected || may_be_away && status == 503,
+            "{status} for {expected}: {body}"
+        );
     }
 
     /// Another key of the reader, which works until it is revoked and never again.
     async fn revoke_key(&self) {
         let deployment = &self.deployment;
-        let Ok(created) = deployment.command(&format!("key create --user {READER}")).await else { return };
+        let Ok(created) = deployment
+            .command(&format!("key create --user {READER}"))
+            .await
+        else {
+            return;
+        };
         let key = text(&created, "key");
         deployment.secrets.lock().unwrap().push(key.to_owned());
         let api = &deployment.addresses.last().unwrap().api;
@@ -320,14 +391,19 @@ impl Shared {
         self.counts.add("keys revoked", 1);
     }
 
-    /// Links at a random provider, reads, and removes. Any step may fail with the provider or with the service.
+    /// Links at a random provider, reads, and removes. Any step may fail with the provider or with
+    /// the service.
     async fn link_and_remove(&self, random: &mut Random) {
         let deployment = &self.deployment;
         let provider = SPECS[random.below(SPECS.len())].name;
         if self.link(provider, random).await.is_some() {
             self.counts.add(format!("links at {provider}"), 1);
-            let _ = self.get(&deployment.linker_key, "/v1/accounts", random).await;
-            let _ = deployment.command(&format!("connection sync --user {LINKER}")).await;
+            let _ = self
+                .get(&deployment.linker_key, "/v1/accounts", random)
+                .await;
+            let _ = deployment
+                .command(&format!("connection sync --user {LINKER}"))
+                .await;
         }
         let ids: Vec<String> = self.connections_of_linker().await.unwrap_or_default();
         if self.remove_all().await.is_err() {
@@ -337,7 +413,8 @@ impl Shared {
             let path = format!("/v1/transactions?connectionId={id}");
             let mut found = self.get(&deployment.linker_key, &path, random).await;
             if matches!(found, Some((429, _))) {
-                // A clock that was set back empties the bucket, which has a call again 60 microseconds later.
+                // A clock that was set back empties the bucket, which has a call again 60
+                // microseconds later.
                 found = self.get(&deployment.linker_key, &path, random).await;
             }
             if let Some((status, body)) = found {
@@ -348,35 +425,73 @@ impl Shared {
     }
 
     async fn link(&self, provider: &str, random: &mut Random) -> Option<()> {
-        let created =
-            self.deployment.command(&format!("connection link --user {LINKER} --provider {provider}")).await.ok()?;
+        let created = self
+            .deployment
+            .command(&format!(
+                "connection link --user {LINKER} --provider {provider}"
+            ))
+            .await
+            .ok()?;
         let url = text(&created, "url");
-        let started = post(url, &format!("provider={provider}")).send().await.ok()?;
-        let cookie = started.headers().get("set-cookie")?.to_str().ok()?.split(';').next()?.to_owned();
+        let started = post(url, &format!("provider={provider}"))
+            .send()
+            .await
+            .ok()?;
+        let cookie = started
+            .headers()
+            .get("set-cookie")?
+            .to_str()
+            .ok()?
+            .split(';')
+            .next()?
+            .to_owned();
         let token = url.rsplit('/').next()?;
-        self.deployment.secrets.lock().unwrap().extend([token.to_owned(), cookie.split('=').nth(1)?.to_owned()]);
+        self.deployment
+            .secrets
+            .lock()
+            .unwrap()
+            .extend([token.to_owned(), cookie.split('=').nth(1)?.to_owned()]);
         let mut page = location(&started)?;
         page.query_pairs_mut().append_pair("sandbox_auto", "accept");
         let callback = location(&client().get(page).send().await.ok()?)?;
         let ended = if random.one_in(3) {
             // The bank's app returns in another browser, where the user is asked first.
             let asked = client().get(callback.clone()).send().await.ok()?;
-            assert!(matches!(asked.status().as_u16(), 200 | 409 | 503), "{}", asked.status());
+            assert!(
+                matches!(asked.status().as_u16(), 200 | 409 | 503),
+                "{}",
+                asked.status()
+            );
             post(callback.as_str(), "answer=yes").send().await.ok()?
         } else {
-            client().get(callback).header("cookie", cookie).send().await.ok()?
+            client()
+                .get(callback)
+                .header("cookie", cookie)
+                .send()
+                .await
+                .ok()?
         };
         (ended.status() == 200).then_some(())
     }
 
     async fn connections_of_linker(&self) -> Result<Vec<String>, String> {
-        let all = self.deployment.command(&format!("connection list --user {LINKER}")).await?;
-        Ok(all.as_array().unwrap().iter().map(|connection| text(connection, "id").to_owned()).collect())
+        let all = self
+            .deployment
+            .command(&format!("connection list --user {LINKER}"))
+            .await?;
+        Ok(all
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|connection| text(connection, "id").to_owned())
+            .collect())
     }
 
     async fn remove_all(&self) -> Result<(), String> {
         for id in self.connections_of_linker().await? {
-            self.deployment.command(&format!("connection remove {id}")).await?;
+            self.deployment
+                .command(&format!("connection remove {id}"))
+                .await?;
         }
         Ok(())
     }
@@ -384,5 +499,11 @@ impl Shared {
 
 /// Where a response leads, unless the service or the provider fails.
 fn location(answer: &reqwest::Response) -> Option<Url> {
-    answer.headers().get("location")?.to_str().ok()?.parse().ok()
+    answer
+        .headers()
+        .get("location")?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
 }

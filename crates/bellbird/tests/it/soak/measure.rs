@@ -22,18 +22,35 @@ pub(super) struct Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { memory_kib, files_min, files_max, tasks_min, tasks_max } = self;
-        write!(f, "{memory_kib} KiB, {files_min} to {files_max} files, {tasks_min} to {tasks_max} tasks")
+        let Self {
+            memory_kib,
+            files_min,
+            files_max,
+            tasks_min,
+            tasks_max,
+        } = self;
+        write!(
+            f,
+            "{memory_kib} KiB, {files_min} to {files_max} files, {tasks_min} to {tasks_max} tasks"
+        )
     }
 }
 
 /// Measures until this is true of the figures.
-pub(super) async fn measure(deployment: &Deployment, is_enough: impl Fn(&Figures) -> bool) -> Figures {
+pub(super) async fn measure(
+    deployment: &Deployment,
+    is_enough: impl Fn(&Figures) -> bool,
+) -> Figures {
     let (process, ops) = deployment.measured();
     let mut figures: Option<Figures> = None;
     for poll in 0..POLLS_MAX {
         let memory_kib = resident_kib(process);
-        let files = u64::try_from(std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()).unwrap();
+        let files = u64::try_from(
+            std::fs::read_dir(format!("/proc/{process}/fd"))
+                .unwrap()
+                .count(),
+        )
+        .unwrap();
         let tasks = tasks(&ops).await;
         let before = figures.unwrap_or(Figures {
             memory_kib,
@@ -60,12 +77,23 @@ pub(super) async fn measure(deployment: &Deployment, is_enough: impl Fn(&Figures
 
 fn resident_kib(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 async fn tasks(ops: &str) -> u64 {
-    let page = reqwest::get(format!("http://{ops}/metrics")).await.unwrap().text().await.unwrap();
-    let line = page.lines().find_map(|line| line.strip_prefix("bellbird_tasks ")).unwrap();
+    let page = reqwest::get(format!("http://{ops}/metrics"))
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    let line = page
+        .lines()
+        .find_map(|line| line.strip_prefix("bellbird_tasks "))
+        .unwrap();
     line.parse().unwrap()
 }

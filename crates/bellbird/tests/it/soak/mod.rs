@@ -1,9 +1,11 @@
-//! A soak: hours of mixed load on services that are killed, and at the end nothing is lost, wrong or left over.
+//! A soak: hours of mixed load on services that are killed, and at the end nothing is lost, wrong
+//! or left over.
 //!
-//! Users read, link and remove; keys are created and revoked; rows come and change at the providers; providers fail;
-//! endpoints stop responding and return; a service is killed again and again. In turn a provider sends rubbish, and the
-//! same service has a clock that jumps by an hour, a full disk, or a pause. On PostgreSQL there are three services, and
-//! Valkey is emptied and stopped, and PostgreSQL restarted, meanwhile. `scripts/soak` runs it for an hour.
+//! Users read, link and remove; keys are created and revoked; rows come and change at the
+//! providers; providers fail; endpoints stop responding and return; a service is killed again and
+//! again. In turn a provider sends rubbish, and the same service has a clock that jumps by an hour,
+//! a full disk, or a pause. On PostgreSQL there are three services, and Valkey is emptied and
+//! stopped, and PostgreSQL restarted, meanwhile. `scripts/soak` runs it for an hour.
 //! `BELLBIRD_TEST_SOAK_SECONDS` sets the length (default 40).
 
 mod deployment;
@@ -25,8 +27,14 @@ use measure::Figures;
 const GAINED_KIB_MAX: u64 = 32 * 1024;
 
 fn length() -> Duration {
-    let seconds = std::env::var("BELLBIRD_TEST_SOAK_SECONDS").ok().filter(|text| !text.is_empty());
-    let parse = |text: String| text.parse::<NonZeroU32>().expect("BELLBIRD_TEST_SOAK_SECONDS is 1 or more").get();
+    let seconds = std::env::var("BELLBIRD_TEST_SOAK_SECONDS")
+        .ok()
+        .filter(|text| !text.is_empty());
+    let parse = |text: String| {
+        text.parse::<NonZeroU32>()
+            .expect("BELLBIRD_TEST_SOAK_SECONDS is 1 or more")
+            .get()
+    };
     Duration::from_secs(seconds.map_or(40, parse).into())
 }
 
@@ -36,22 +44,37 @@ async fn soak(database: Database) {
     let deployment = Deployment::start(database, seed).await;
     let mut load = Load::start(deployment, length, seed).await;
 
-    // The service that is measured has had some load before: on SQLite, the one that was started after the last kill.
-    let before = if database == Database::Sqlite { length * 3 / 4 } else { length / 4 };
+    // The service that is measured has had some load before: on SQLite, the one that was started
+    // after the last kill.
+    let before = if database == Database::Sqlite {
+        length * 3 / 4
+    } else {
+        length / 4
+    };
     load.go_on(before).await;
     let first = load.measure_at_rest(|_| true).await;
     load.go_on(length - before).await;
-    let last = load.measure_at_rest(|now| now.tasks_min <= first.tasks_max && now.files_min <= first.files_max).await;
+    let last = load
+        .measure_at_rest(|now| now.tasks_min <= first.tasks_max && now.files_min <= first.files_max)
+        .await;
     let counts = load.stop_and_check().await;
 
     for line in counts {
         print_line(&line);
     }
     print_line(&format!("at rest, first {first}; last {last}"));
-    let Figures { tasks_min, files_min, memory_kib, .. } = last;
+    let Figures {
+        tasks_min,
+        files_min,
+        memory_kib,
+        ..
+    } = last;
     assert!(tasks_min <= first.tasks_max, "tasks: {first}; {last}");
     assert!(files_min <= first.files_max, "files: {first}; {last}");
-    assert!(memory_kib <= first.memory_kib + GAINED_KIB_MAX, "memory: {first}; {last}");
+    assert!(
+        memory_kib <= first.memory_kib + GAINED_KIB_MAX,
+        "memory: {first}; {last}"
+    );
 }
 
 on_both_databases! {

@@ -1,4 +1,5 @@
-//! What the API must return: the rows of the first read never change, and added rows have an amount that they had once.
+//! What the API must return: the rows of the first read never change, and added rows have an amount
+//! that they had once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +20,10 @@ const REPEATED_MAX: u32 = 60;
 pub(super) type Answer = Result<(u16, Value), reqwest::Error>;
 
 pub(super) async fn get(api: &str, key: &str, path: &str) -> Answer {
-    let request = client().get(format!("http://{api}{path}")).bearer_auth(key).timeout(RESPONSE_TIMEOUT);
+    let request = client()
+        .get(format!("http://{api}{path}"))
+        .bearer_auth(key)
+        .timeout(RESPONSE_TIMEOUT);
     let answer = request.send().await?;
     let status = answer.status().as_u16();
     Ok((status, answer.json().await?))
@@ -42,12 +46,20 @@ impl Known {
     pub(super) async fn read(api: &str, key: &str, rows: Rows) -> Self {
         let connections = data(api, key, "/v1/connections").await;
         let connections = connections.iter().map(|connection| {
-            let kind = if connection["category"] == "banking" { "transactions" } else { "trades" };
+            let kind = if connection["category"] == "banking" {
+                "transactions"
+            } else {
+                "trades"
+            };
             (text(connection, "id").to_owned(), kind)
         });
         let accounts = data(api, key, "/v1/accounts?limit=200").await;
-        let mut known =
-            Self { connections: connections.collect(), accounts, first: KnownRows::new(), rows: Mutex::new(rows) };
+        let mut known = Self {
+            connections: connections.collect(),
+            accounts,
+            first: KnownRows::new(),
+            rows: Mutex::new(rows),
+        };
         known.first = known.walk(api, key, 100).await;
         known
     }
@@ -58,8 +70,9 @@ impl Known {
         for (connection, kind) in &self.connections {
             let mut offset = 0;
             loop {
-                let path =
-                    format!("/v1/{kind}?connectionId={connection}&from=2000-01-01&limit={limit}&offset={offset}");
+                let path = format!(
+                    "/v1/{kind}?connectionId={connection}&from=2000-01-01&limit={limit}&offset={offset}"
+                );
                 let body = patient_get(api, key, &path).await;
                 for row in body["data"].as_array().unwrap() {
                     all.entry(key_of(row)).or_default().push(row.clone());
@@ -82,35 +95,59 @@ impl Known {
                 assert!(known.contains(row), "{row} was {known:?}");
                 continue;
             }
-            assert!(text(row, "description").starts_with(DESCRIPTION), "invented: {row}");
-            if let Some(amounts) = rows.amounts(text(row, "id")).filter(|_| row["price"].is_null()) {
-                assert!(amounts.iter().any(|amount| is_amount(row, amount)), "{row}: {amounts:?}");
+            assert!(
+                text(row, "description").starts_with(DESCRIPTION),
+                "invented: {row}"
+            );
+            if let Some(amounts) = rows
+                .amounts(text(row, "id"))
+                .filter(|_| row["price"].is_null())
+            {
+                assert!(
+                    amounts.iter().any(|amount| is_amount(row, amount)),
+                    "{row}: {amounts:?}"
+                );
             }
         }
         page.len()
     }
 
-    /// Asserts that the API has exactly the rows of the start and those that were added. Returns how many there are.
+    /// Asserts that the API has exactly the rows of the start and those that were added. Returns
+    /// how many there are.
     pub(super) async fn check_all(&self, api: &str, key: &str) -> usize {
         // Windows that no instance has cached.
         let now = self.walk(api, key, 99).await;
         let rows = self.rows.lock().await;
         for (key, first) in &self.first {
-            assert_eq!(now.get(key).map(|rows| sorted(rows)), Some(sorted(first)), "{key:?}");
+            assert_eq!(
+                now.get(key).map(|rows| sorted(rows)),
+                Some(sorted(first)),
+                "{key:?}"
+            );
         }
-        let added: BTreeSet<&str> =
-            now.keys().filter(|key| !self.first.contains_key(*key)).map(|(_, id)| id.as_str()).collect();
+        let added: BTreeSet<&str> = now
+            .keys()
+            .filter(|key| !self.first.contains_key(*key))
+            .map(|(_, id)| id.as_str())
+            .collect();
         for trades in [false, true] {
             for id in rows.added_ids(trades) {
                 assert!(added.contains(id), "{id} is missing");
             }
         }
-        assert_eq!(added.len(), rows.added_ids(false).chain(rows.added_ids(true)).count());
+        assert_eq!(
+            added.len(),
+            rows.added_ids(false).chain(rows.added_ids(true)).count()
+        );
         for ((_, id), shown) in now.iter().filter(|(key, _)| !self.first.contains_key(*key)) {
             assert_eq!(shown.len(), 1, "{id}");
             if shown[0]["price"].is_null() {
                 let amounts = rows.amounts(id).unwrap();
-                assert!(is_amount(&shown[0], amounts.last().unwrap()), "{}: {amounts:?}", shown[0]);
+                assert!(
+                    is_amount(&shown[0], amounts.last().unwrap()),
+                    "{}: {amounts:?}",
+                    shown[0]
+                );
             }
         }
         now.values().map(Vec::len).sum()
@@ -129,10 +166,14 @@ fn sorted(rows: &[Value]) -> Vec<String> {
 }
 
 fn key_of(row: &Value) -> (String, String) {
-    (text(row, "accountId").to_owned(), text(row, "id").to_owned())
+    (
+        text(row, "accountId").to_owned(),
+        text(row, "id").to_owned(),
+    )
 }
 
-/// A GET that is repeated while the provider's limit of calls is used up, and while permits of killed services last.
+/// A GET that is repeated while the provider's limit of calls is used up, and while permits of
+/// killed services last.
 async fn patient_get(api: &str, key: &str, path: &str) -> Value {
     for _ in 0..REPEATED_MAX {
         let (status, body) = get(api, key, path).await.unwrap();

@@ -1,5 +1,5 @@
-//! A minimal browser over HTTP. It opens link URLs, answers the consent page of a simulated provider and opens the
-//! callback URL.
+//! A minimal browser over HTTP. It opens link URLs, answers the consent page of a simulated
+//! provider and opens the callback URL.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -47,21 +47,37 @@ pub(crate) async fn browse(request: reqwest::RequestBuilder) -> BrowserPage {
         let cookie = cookie.to_str().unwrap();
         assert!(cookie.contains("; HttpOnly; SameSite=Lax"), "{cookie}");
         let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
-        COOKIES.lock().unwrap().insert(name.to_owned(), value.to_owned());
+        COOKIES
+            .lock()
+            .unwrap()
+            .insert(name.to_owned(), value.to_owned());
     }
     page
 }
 
 pub(crate) fn with_cookie(request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
-    let cookies: Vec<String> = COOKIES.lock().unwrap().iter().map(|(name, value)| format!("{name}={value}")).collect();
-    if cookies.is_empty() { request } else { request.header("cookie", cookies.join("; ")) }
+    let cookies: Vec<String> = COOKIES
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    if cookies.is_empty() {
+        request
+    } else {
+        request.header("cookie", cookies.join("; "))
+    }
 }
 
 /// Sends a request of another browser, which has no cookie.
 pub(crate) async fn browse_elsewhere(request: reqwest::RequestBuilder) -> BrowserPage {
     let answer = request.header("accept", "text/html").send().await.unwrap();
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-    BrowserPage { status, headers, text: answer.text().await.unwrap() }
+    BrowserPage {
+        status,
+        headers,
+        text: answer.text().await.unwrap(),
+    }
 }
 
 pub(crate) async fn open_elsewhere(url: &str) -> BrowserPage {
@@ -76,7 +92,10 @@ pub(crate) fn post(url: &str, form: &str) -> reqwest::RequestBuilder {
 
 /// A form of which nobody says where it comes from.
 pub(crate) fn foreign_post(url: &str, form: &str) -> reqwest::RequestBuilder {
-    client().post(url).header("content-type", "application/x-www-form-urlencoded").body(form.to_owned())
+    client()
+        .post(url)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(form.to_owned())
 }
 
 /// Answers the question of a callback page in another browser.
@@ -91,7 +110,13 @@ async fn only_choice(link_url: &str) -> Result<String, BrowserPage> {
     for name in ["provider", "connection"] {
         let attribute = format!("name=\"{name}\"");
         for rest in page.text.split(attribute.as_str()).skip(1) {
-            let value = rest.trim_start().strip_prefix("value=\"").unwrap().split('"').next().unwrap();
+            let value = rest
+                .trim_start()
+                .strip_prefix("value=\"")
+                .unwrap()
+                .split('"')
+                .next()
+                .unwrap();
             choices.push(format!("{name}={value}"));
         }
     }
@@ -103,7 +128,10 @@ async fn only_choice(link_url: &str) -> Result<String, BrowserPage> {
 
 /// The request of the only button on the page of a link URL.
 pub(crate) async fn start_request(link_url: &str) -> reqwest::RequestBuilder {
-    post(link_url, &only_choice(link_url).await.expect("a page with one button"))
+    post(
+        link_url,
+        &only_choice(link_url).await.expect("a page with one button"),
+    )
 }
 
 /// Opens a link URL for one provider or connection, and presses its button.
@@ -115,7 +143,11 @@ pub(crate) async fn start(link_url: &str) -> BrowserPage {
 }
 
 pub(crate) fn client() -> reqwest::Client {
-    reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().unwrap()
+    reqwest::Client::builder()
+        .no_proxy()
+        .redirect(Policy::none())
+        .build()
+        .unwrap()
 }
 
 pub(crate) async fn open(url: &str) -> BrowserPage {
@@ -125,16 +157,27 @@ pub(crate) async fn open(url: &str) -> BrowserPage {
 impl App {
     /// Gives the user the plan with which everything can be linked.
     pub(crate) async fn allow_all_providers(&self, user: UserId) {
-        let change = UserChange { plan: Some(Plan::Professional), ..UserChange::default() };
+        let change = UserChange {
+            plan: Some(Plan::Professional),
+            ..UserChange::default()
+        };
         self.storage.users().update(user, &change).await.unwrap();
     }
 
     pub(crate) async fn link_url(&self, user: UserId, to: LinkTarget<'_>) -> String {
         self.allow_all_providers(user).await;
-        self.connections.links().create_link(user, to).await.unwrap().url.expose_secret().to_owned()
+        self.connections
+            .links()
+            .create_link(user, to)
+            .await
+            .unwrap()
+            .url
+            .expose_secret()
+            .to_owned()
     }
 
-    /// Opens the link URL, answers the provider's consent page and returns the callback URL, which is not opened yet.
+    /// Opens the link URL, answers the provider's consent page and returns the callback URL, which
+    /// is not opened yet.
     pub(crate) async fn answer_consent_page(&self, link_url: &str, answer: &str) -> Url {
         let mut page = start(link_url).await.location();
         page.query_pairs_mut().append_pair("sandbox_auto", answer);
@@ -142,10 +185,20 @@ impl App {
     }
 
     /// Links in the browser. Returns the new connections and the page at the end.
-    pub(crate) async fn link_in_browser(&self, user: UserId, to: LinkTarget<'_>) -> (Vec<Connection>, BrowserPage) {
-        let before: Vec<ConnectionId> =
-            self.connections_of(user).await.iter().map(|connection| connection.id).collect();
-        let callback_url = self.answer_consent_page(&self.link_url(user, to).await, "accept").await;
+    pub(crate) async fn link_in_browser(
+        &self,
+        user: UserId,
+        to: LinkTarget<'_>,
+    ) -> (Vec<Connection>, BrowserPage) {
+        let before: Vec<ConnectionId> = self
+            .connections_of(user)
+            .await
+            .iter()
+            .map(|connection| connection.id)
+            .collect();
+        let callback_url = self
+            .answer_consent_page(&self.link_url(user, to).await, "accept")
+            .await;
         let shown = open(callback_url.as_str()).await;
         let mut now = self.connections_of(user).await;
         now.retain(|connection| !before.contains(&connection.id));

@@ -1,4 +1,5 @@
-//! An endpoint within the test. It verifies and records every request, and sometimes fails or responds late.
+//! An endpoint within the test. It verifies and records every request, and sometimes fails or
+//! responds late.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use serde_json::Value;
-use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook};
+use standardwebhooks::{
+    HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook,
+};
 
 use crate::support::process::text;
 use crate::support::random::Random;
@@ -73,7 +76,9 @@ impl Endpoint {
             behaviour,
             random: Arc::new(Mutex::new(Random::new(seed))),
         };
-        let routes = Router::new().route("/", post(receive)).with_state(endpoint.clone());
+        let routes = Router::new()
+            .route("/", post(receive))
+            .with_state(endpoint.clone());
         tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
         endpoint
     }
@@ -100,14 +105,25 @@ impl Endpoint {
 
     pub(crate) fn counts(&self) -> EndpointCounts {
         let seen = self.seen.lock().unwrap();
-        let events: BTreeSet<&str> = seen.accepted.iter().map(|event| text(event, "id")).collect();
-        EndpointCounts { requests: seen.requests, accepted: seen.accepted.len(), events: events.len() }
+        let events: BTreeSet<&str> = seen
+            .accepted
+            .iter()
+            .map(|event| text(event, "id"))
+            .collect();
+        EndpointCounts {
+            requests: seen.requests,
+            accepted: seen.accepted.len(),
+            events: events.len(),
+        }
     }
 
     /// The ids of the rows that events reported as new.
     pub(crate) fn new_rows(&self) -> BTreeSet<String> {
         let seen = self.seen.lock().unwrap();
-        let rows = seen.accepted.iter().flat_map(|event| event["data"]["new"].as_array().unwrap());
+        let rows = seen
+            .accepted
+            .iter()
+            .flat_map(|event| event["data"]["new"].as_array().unwrap());
         rows.map(|row| text(row, "id").to_owned()).collect()
     }
 
@@ -129,20 +145,40 @@ impl Endpoint {
 
     /// Verifies a request. Returns its event, or what is wrong with the request.
     fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<Value, String> {
-        let secret = self.secret.get().ok_or("a request before there is an endpoint")?;
+        let secret = self
+            .secret
+            .get()
+            .ok_or("a request before there is an endpoint")?;
         let webhook = Webhook::new(secret).map_err(|error| error.to_string())?;
         if self.takes_any_time.load(Ordering::SeqCst) {
-            let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-            let time = header(HEADER_WEBHOOK_TIMESTAMP).parse().map_err(|_| "no time")?;
-            let signature = webhook.sign(header(HEADER_WEBHOOK_ID), time, body).map_err(|error| error.to_string())?;
-            if !header(HEADER_WEBHOOK_SIGNATURE).split(' ').any(|sent| sent == signature) {
+            let header = |name| {
+                headers
+                    .get(name)
+                    .and_then(|value| value.to_str().ok())
+                    .unwrap_or_default()
+            };
+            let time = header(HEADER_WEBHOOK_TIMESTAMP)
+                .parse()
+                .map_err(|_| "no time")?;
+            let signature = webhook
+                .sign(header(HEADER_WEBHOOK_ID), time, body)
+                .map_err(|error| error.to_string())?;
+            if !header(HEADER_WEBHOOK_SIGNATURE)
+                .split(' ')
+                .any(|sent| sent == signature)
+            {
                 return Err("signature".to_owned());
             }
         } else {
-            webhook.verify(body, headers).map_err(|error| format!("signature: {error}"))?;
+            webhook
+                .verify(body, headers)
+                .map_err(|error| format!("signature: {error}"))?;
         }
         let event: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        if headers.get("webhook-id").is_none_or(|id| event["id"] != id.to_str().unwrap_or_default()) {
+        if headers
+            .get("webhook-id")
+            .is_none_or(|id| event["id"] != id.to_str().unwrap_or_default())
+        {
             return Err(format!("webhook-id is not {}", event["id"]));
         }
         for (rows, count) in [("new", "new_count"), ("updated", "updated_count")] {
@@ -161,7 +197,11 @@ impl Seen {
         self.requests += 1;
         let metadata = &event["metadata"];
         let (run, chunk) = (text(metadata, "sync_run_id"), number(metadata, "chunk"));
-        let is_next = chunk == 1 || self.chunks.get(run).is_some_and(|accepted| accepted.contains(&(chunk - 1)));
+        let is_next = chunk == 1
+            || self
+                .chunks
+                .get(run)
+                .is_some_and(|accepted| accepted.contains(&(chunk - 1)));
         if !is_next {
             self.wrong.push(format!("out of order: {metadata}"));
         }
@@ -170,7 +210,10 @@ impl Seen {
     fn accept(&mut self, event: Value) {
         let metadata = &event["metadata"];
         let run = text(metadata, "sync_run_id").to_owned();
-        self.chunks.entry(run).or_default().insert(number(metadata, "chunk"));
+        self.chunks
+            .entry(run)
+            .or_default()
+            .insert(number(metadata, "chunk"));
         self.accepted.push(event);
     }
 }
@@ -199,5 +242,7 @@ async fn receive(State(endpoint): State<Endpoint>, headers: HeaderMap, body: Byt
 }
 
 pub(crate) fn number(value: &Value, name: &str) -> u64 {
-    value[name].as_u64().unwrap_or_else(|| panic!("no {name} in {value}"))
+    value[name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {name} in {value}"))
 }

@@ -11,16 +11,21 @@ use tempfile::TempDir;
 
 /// For one step, on a slow machine.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Chromium needs these as root and without a network: `--no-sandbox` for root, most others to stop background traffic.
-/// Without `--allow-pre-commit-input`, it drops what is pressed before a document is painted.
+/// Chromium needs these as root and without a network: `--no-sandbox` for root, most others to stop
+/// background traffic. Without `--allow-pre-commit-input`, it drops what is pressed before a
+/// document is painted.
 const FLAGS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
                      --disable-background-networking --disable-component-update --disable-sync \
                      --disable-dev-shm-usage --no-proxy-server --hide-scrollbars \
                      --allow-pre-commit-input --remote-debugging-pipe";
 /// `scripts/setup` installs it: the version and digest are in `scripts/axe/package-lock.json`.
-const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/axe/node_modules/axe-core/axe.min.js");
-/// A line for each violation of any rule: what it is, where, and how to fix it. `preload` would fetch style sheets from
-/// a script, which the pages forbid. `resultTypes` leaves out the report on all that is right.
+const AXE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../target/axe/node_modules/axe-core/axe.min.js"
+);
+/// A line for each violation of any rule: what it is, where, and how to fix it. `preload` would
+/// fetch style sheets from a script, which the pages forbid. `resultTypes` leaves out the report on
+/// all that is right.
 const RUN_AXE: &str = "axe.run({preload: false, resultTypes: ['violations']}) \
     .then(({violations}) => violations.flatMap(rule => rule.nodes.map(node => \
     `${rule.impact} ${rule.id} at ${node.target.join(' ')}: ${node.failureSummary.replace(/\\s+/g, ' ')}`)))";
@@ -45,8 +50,8 @@ pub(crate) struct Browser {
     from: Receiver<Value>,
     last_id: u64,
     session: Option<String>,
-    /// The document of the tab, by the id of the navigation that led to it, and whether it has loaded. Events say so:
-    /// every message that arrives is noted, whatever is waited for.
+    /// The document of the tab, by the id of the navigation that led to it, and whether it has
+    /// loaded. Events say so: every message that arrives is noted, whatever is waited for.
     document: String,
     is_loaded: bool,
     _profile: TempDir,
@@ -62,7 +67,9 @@ impl Browser {
         let profile = tempfile::tempdir().unwrap();
         // Chromium reads commands from descriptor 3 and responds on descriptor 4.
         let folder = profile.path().display();
-        let line = format!("exec chromium {FLAGS} {flags} --user-data-dir={folder} about:blank 3<&0 4>&1 >&2");
+        let line = format!(
+            "exec chromium {FLAGS} {flags} --user-data-dir={folder} about:blank 3<&0 4>&1 >&2"
+        );
         let mut child = Command::new("sh")
             .args(["-c", &line])
             .stdin(Stdio::piped())
@@ -74,16 +81,32 @@ impl Browser {
         let (sender, from) = channel();
         std::thread::spawn(move || {
             for message in BufReader::new(out).split(0) {
-                let Ok(message) = message.map(|bytes| serde_json::from_slice(&bytes).unwrap()) else { return };
+                let Ok(message) = message.map(|bytes| serde_json::from_slice(&bytes).unwrap())
+                else {
+                    return;
+                };
                 if sender.send(message).is_err() {
                     return;
                 }
             }
         });
         let (document, is_loaded) = (String::new(), false);
-        let mut browser = Self { child, to, from, last_id: 0, session: None, document, is_loaded, _profile: profile };
-        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
-        let attached = browser.call("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
+        let mut browser = Self {
+            child,
+            to,
+            from,
+            last_id: 0,
+            session: None,
+            document,
+            is_loaded,
+            _profile: profile,
+        };
+        let target =
+            browser.call("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
+        let attached = browser.call(
+            "Target.attachToTarget",
+            json!({"targetId": target, "flatten": true}),
+        );
         browser.session = attached["sessionId"].as_str().map(str::to_owned);
         browser.call("Page.enable", json!({}));
         browser.call("Page.setLifecycleEventsEnabled", json!({"enabled": true}));
@@ -96,7 +119,9 @@ impl Browser {
         if let Some(session) = &self.session {
             message["sessionId"] = json!(session);
         }
-        self.to.write_all(format!("{message}\0").as_bytes()).unwrap();
+        self.to
+            .write_all(format!("{message}\0").as_bytes())
+            .unwrap();
         self.last_id
     }
 
@@ -105,7 +130,10 @@ impl Browser {
         let params = &message["params"];
         match message["method"].as_str() {
             Some("Page.frameNavigated") => {
-                params["frame"]["loaderId"].as_str().unwrap().clone_into(&mut self.document);
+                params["frame"]["loaderId"]
+                    .as_str()
+                    .unwrap()
+                    .clone_into(&mut self.document);
                 self.is_loaded = params["type"] == "BackForwardCacheRestore";
             }
             Some("Page.lifecycleEvent") if params["name"] == "load" => {
@@ -116,7 +144,11 @@ impl Browser {
     }
 
     /// Reads messages until `found` returns something, for as long as one step may take.
-    fn wait<T>(&mut self, description: &str, mut found: impl FnMut(&Self, Option<Value>) -> Option<T>) -> T {
+    fn wait<T>(
+        &mut self,
+        description: &str,
+        mut found: impl FnMut(&Self, Option<Value>) -> Option<T>,
+    ) -> T {
         let until = Instant::now() + WAIT_TIMEOUT;
         let mut message = None;
         loop {
@@ -124,7 +156,10 @@ impl Browser {
                 return found;
             }
             let left = until.saturating_duration_since(Instant::now());
-            let next = self.from.recv_timeout(left).unwrap_or_else(|error| panic!("{description}: {error}"));
+            let next = self
+                .from
+                .recv_timeout(left)
+                .unwrap_or_else(|error| panic!("{description}: {error}"));
             self.note(&next);
             message = Some(next);
         }
@@ -132,7 +167,9 @@ impl Browser {
 
     /// The response to a command, which may be an error.
     fn response(&mut self, description: &str, id: u64) -> Value {
-        self.wait(description, |_, message| message.filter(|message| message["id"] == id))
+        self.wait(description, |_, message| {
+            message.filter(|message| message["id"] == id)
+        })
     }
 
     fn call(&mut self, method: &str, params: Value) -> Value {
@@ -149,18 +186,22 @@ impl Browser {
         }
         let before = self.document.clone();
         go(self);
-        self.wait(description, |browser, _| (browser.document != before && browser.is_loaded).then_some(()));
+        self.wait(description, |browser, _| {
+            (browser.document != before && browser.is_loaded).then_some(())
+        });
     }
 
     pub(crate) fn open(&mut self, url: &str) {
         let opened = self.call("Page.navigate", json!({ "url": url }));
         assert!(opened["errorText"].is_null(), "{url}: {opened}");
-        let is_open = |browser: &Self| browser.is_loaded && opened["loaderId"] == browser.document.as_str();
+        let is_open =
+            |browser: &Self| browser.is_loaded && opened["loaderId"] == browser.document.as_str();
         self.wait(url, |browser, _| is_open(browser).then_some(()));
     }
 
-    /// The value of a script. A document may be replaced while the script waits in it, for example because it loads
-    /// itself again. Then Chromium has no value, and the script runs in the next document.
+    /// The value of a script. A document may be replaced while the script waits in it, for example
+    /// because it loads itself again. Then Chromium has no value, and the script runs in the next
+    /// document.
     pub(crate) fn evaluate(&mut self, script: &str) -> Value {
         let params = json!({"expression": script, "returnByValue": true, "awaitPromise": true});
         let until = Instant::now() + WAIT_TIMEOUT;
@@ -197,11 +238,17 @@ impl Browser {
 
     /// The visible text of the page.
     pub(crate) fn text(&mut self) -> String {
-        self.evaluate("document.body.innerText").as_str().unwrap().to_owned()
+        self.evaluate("document.body.innerText")
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     pub(crate) fn has(&mut self, selector: &str) -> bool {
-        self.evaluate(&format!("document.querySelector({}) !== null", json!(selector))) == true
+        self.evaluate(&format!(
+            "document.querySelector({}) !== null",
+            json!(selector)
+        )) == true
     }
 
     /// Clicks in the middle of an element and waits for the next page.
@@ -239,15 +286,17 @@ impl Browser {
     }
 
     pub(crate) fn size(&mut self, width: u32, height: u32, dark: bool) {
-        let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        let metrics =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", metrics);
         let scheme = if dark { "dark" } else { "light" };
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.call("Emulation.setEmulatedMedia", features);
     }
 
-    /// Asserts that axe finds no violation and that nothing sticks out at 360 and 1280 pixels, light and dark. Saves
-    /// screenshots in the folder that `BELLBIRD_SCREENSHOTS` names, if it is set.
+    /// Asserts that axe finds no violation and that nothing sticks out at 360 and 1280 pixels,
+    /// light and dark. Saves screenshots in the folder that `BELLBIRD_SCREENSHOTS` names, if it is
+    /// set.
     pub(crate) fn assert_accessible(&mut self, name: &str) {
         let found = self.violations(name);
         assert!(found.is_empty(), "{}:\n{}", self.url(), found.join("\n"));
@@ -275,7 +324,8 @@ impl Browser {
             if !found.is_null() {
                 return found;
             }
-            let axe = std::fs::read_to_string(Path::new(AXE)).expect("scripts/setup axe has installed axe");
+            let axe = std::fs::read_to_string(Path::new(AXE))
+                .expect("scripts/setup axe has installed axe");
             self.evaluate(&format!("{axe}; null"));
         }
     }
@@ -283,9 +333,16 @@ impl Browser {
     /// Saves a picture of the whole page, if `BELLBIRD_SCREENSHOTS` is set.
     fn screenshot(&mut self, name: &str) {
         use base64::Engine as _;
-        let Ok(folder) = std::env::var("BELLBIRD_SCREENSHOTS") else { return };
-        let shot = self.call("Page.captureScreenshot", json!({"format": "png", "captureBeyondViewport": true}));
-        let bytes = base64::engine::general_purpose::STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
+        let Ok(folder) = std::env::var("BELLBIRD_SCREENSHOTS") else {
+            return;
+        };
+        let shot = self.call(
+            "Page.captureScreenshot",
+            json!({"format": "png", "captureBeyondViewport": true}),
+        );
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(shot["data"].as_str().unwrap())
+            .unwrap();
         std::fs::write(format!("{folder}/{name}.png"), bytes).unwrap();
     }
 }
@@ -306,11 +363,16 @@ fn violations_are_found() {
          <main><h1>Poor</h1><p style='width: 800px'>Too wide, or too light</p></main>",
     );
     let found = browser.violations("poor");
-    let [narrow, narrow_dark, contrast, wide_dark] = &found[..] else { panic!("{found:?}") };
+    let [narrow, narrow_dark, contrast, wide_dark] = &found[..] else {
+        panic!("{found:?}")
+    };
     for wider in [narrow, narrow_dark] {
         assert!(wider.contains("wider than the window: <p"), "{wider}");
     }
     for light in [contrast, wide_dark] {
-        assert!(light.contains("-dark: serious color-contrast at p"), "{light}");
+        assert!(
+            light.contains("-dark: serious color-contrast at p"),
+            "{light}"
+        );
     }
 }

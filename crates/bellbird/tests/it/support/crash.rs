@@ -17,8 +17,8 @@ pub(crate) const PAST_EVERY_LEASE: SignedDuration = SignedDuration::from_mins(3)
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CrashPoint {
     Never,
-    /// While it waits for a response, after `after` calls got a response. With `applied`, the provider has carried out
-    /// the call.
+    /// While it waits for a response, after `after` calls got a response. With `applied`, the
+    /// provider has carried out the call.
     AtCall {
         after: u64,
         applied: bool,
@@ -37,8 +37,8 @@ pub(crate) struct RunOutcome {
 }
 
 impl App {
-    /// Runs `work` on an instance of its own. At the crash point the instance's runtime is dropped, which stops every
-    /// task where it is.
+    /// Runs `work` on an instance of its own. At the crash point the instance's runtime is dropped,
+    /// which stops every task where it is.
     pub(crate) async fn run_until_crash<F>(
         &self,
         provider: &str,
@@ -57,17 +57,26 @@ impl App {
         };
         if let CrashPoint::AtCall { after, applied } = crash_point {
             if after > 0 {
-                self.fault_at(provider, json!({"kind": "delay", "delayMs": 0, "times": after})).await;
+                self.fault_at(
+                    provider,
+                    json!({"kind": "delay", "delayMs": 0, "times": after}),
+                )
+                .await;
             }
             let kind = if applied { "drip" } else { "delay" };
-            self.fault_at(provider, json!({"kind": kind, "delayMs": 60_000})).await;
+            self.fault_at(provider, json!({"kind": kind, "delayMs": 60_000}))
+                .await;
         }
         if matches!(crash_point, CrashPoint::BeforeSessionEnds) {
             self.block_session_end().await;
         }
         let shared = self.shared.clone();
         let instance = tokio::task::spawn_blocking(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().event_interval(1).enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .event_interval(1)
+                .enable_all()
+                .build()
+                .unwrap();
             let polls = AtomicU32::new(0);
             let crash = async {
                 match limit {
@@ -91,16 +100,26 @@ impl App {
             (finished, polls.load(Ordering::Relaxed))
         });
         if let CrashPoint::AtCall { after, .. } = crash_point {
-            eventually(async || instance.is_finished() || self.total_calls(provider).await > after).await;
+            eventually(async || instance.is_finished() || self.total_calls(provider).await > after)
+                .await;
         }
         let _ = kill.send(());
         let (finished, polls) = instance.await.unwrap();
         let calls = self.total_calls(provider).await;
         self.clear_faults().await;
         if matches!(crash_point, CrashPoint::BeforeSessionEnds) {
-            execute(&self.shared.database, "DROP TRIGGER session_end_blocked", " ON consent_sessions").await;
+            execute(
+                &self.shared.database,
+                "DROP TRIGGER session_end_blocked",
+                " ON consent_sessions",
+            )
+            .await;
         }
-        RunOutcome { finished, polls, calls }
+        RunOutcome {
+            finished,
+            polls,
+            calls,
+        }
     }
 
     /// Makes every update that ends a consent session fail, as if the instance crashed there.
@@ -111,10 +130,12 @@ impl App {
                 BEGIN SELECT RAISE(ABORT, 'no end'); END";
             return execute(database, when, "").await;
         }
-        let reject_update = "CREATE OR REPLACE FUNCTION reject_update() RETURNS trigger LANGUAGE plpgsql AS
+        let reject_update =
+            "CREATE OR REPLACE FUNCTION reject_update() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN RAISE EXCEPTION 'no end'; END $$";
         execute(database, reject_update, "").await;
-        let when = "CREATE TRIGGER session_end_blocked BEFORE UPDATE ON consent_sessions FOR EACH ROW
+        let when =
+            "CREATE TRIGGER session_end_blocked BEFORE UPDATE ON consent_sessions FOR EACH ROW
             WHEN (NEW.phase = 'ended') EXECUTE FUNCTION reject_update()";
         execute(database, when, "").await;
     }

@@ -22,7 +22,9 @@ pub(crate) async fn execute(database: &str, sql: &str, on_postgres: &str) {
     // The service may hold the lock in a transaction that continues on this test's only thread.
     let executed = tokio::task::spawn_blocking(move || {
         let connection = rusqlite::Connection::open(path).unwrap();
-        connection.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+        connection
+            .busy_timeout(std::time::Duration::from_secs(5))
+            .unwrap();
         connection.execute_batch(&sql).unwrap();
     });
     executed.await.unwrap();
@@ -32,7 +34,9 @@ pub(crate) async fn execute(database: &str, sql: &str, on_postgres: &str) {
 pub(crate) async fn query(database: &str, sql: &str) -> Vec<Vec<String>> {
     if let Some(path) = database.strip_prefix("sqlite:") {
         let connection = rusqlite::Connection::open(path).unwrap();
-        connection.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+        connection
+            .busy_timeout(std::time::Duration::from_secs(5))
+            .unwrap();
         let mut statement = connection.prepare(sql).unwrap();
         let count = statement.column_count();
         let shown = |value: rusqlite::types::Value| match value {
@@ -40,19 +44,32 @@ pub(crate) async fn query(database: &str, sql: &str) -> Vec<Vec<String>> {
             rusqlite::types::Value::Integer(number) => number.to_string(),
             rusqlite::types::Value::Real(number) => number.to_string(),
             rusqlite::types::Value::Text(text) => text,
-            rusqlite::types::Value::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            rusqlite::types::Value::Blob(bytes) => {
+                bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+            }
         };
-        let rows = statement.query_map([], |row| (0..count).map(|at| row.get(at).map(shown)).collect()).unwrap();
+        let rows = statement
+            .query_map([], |row| {
+                (0..count).map(|at| row.get(at).map(shown)).collect()
+            })
+            .unwrap();
         return rows.map(Result::unwrap).collect();
     }
-    let (client, connection) = tokio_postgres::connect(database, tokio_postgres::NoTls).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(database, tokio_postgres::NoTls)
+        .await
+        .unwrap();
     tokio::spawn(connection);
     let messages = client.simple_query(sql).await.unwrap();
     let rows = messages.into_iter().filter_map(|message| match message {
         tokio_postgres::SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
     });
-    rows.map(|row| (0..row.len()).map(|at| row.get(at).unwrap_or_default().to_owned()).collect()).collect()
+    rows.map(|row| {
+        (0..row.len())
+            .map(|at| row.get(at).unwrap_or_default().to_owned())
+            .collect()
+    })
+    .collect()
 }
 
 /// The tables of a database, each with its columns.
@@ -70,14 +87,21 @@ pub(crate) async fn tables(database: &str) -> Vec<(String, Vec<String>)> {
     };
     let mut tables = Vec::new();
     for table in query(database, all).await.into_iter().flatten() {
-        let columns = query(database, &columns.replace("{}", &table)).await.into_iter().flatten().collect();
+        let columns = query(database, &columns.replace("{}", &table))
+            .await
+            .into_iter()
+            .flatten()
+            .collect();
         tables.push((table, columns));
     }
     tables
 }
 
 /// Every table that contains one of these texts in any column, as text or as bytes, with that text.
-pub(crate) async fn tables_containing(database: &str, needles: &[String]) -> BTreeSet<(String, String)> {
+pub(crate) async fn tables_containing(
+    database: &str,
+    needles: &[String],
+) -> BTreeSet<(String, String)> {
     // An id that is not stored as text has no hyphens.
     let forms_of = |needle: &String| {
         let hex = needle.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -86,9 +110,16 @@ pub(crate) async fn tables_containing(database: &str, needles: &[String]) -> BTr
     let search = AhoCorasick::new(needles.iter().flat_map(forms_of)).unwrap();
     let mut found = BTreeSet::new();
     for (table, _) in tables(database).await {
-        for value in query(database, &format!("SELECT * FROM {table}")).await.iter().flatten() {
+        for value in query(database, &format!("SELECT * FROM {table}"))
+            .await
+            .iter()
+            .flatten()
+        {
             for form in search.find_overlapping_iter(value) {
-                found.insert((table.clone(), needles[form.pattern().as_usize() / 3].clone()));
+                found.insert((
+                    table.clone(),
+                    needles[form.pattern().as_usize() / 3].clone(),
+                ));
             }
         }
     }

@@ -1,4 +1,5 @@
-//! A client that keeps a copy of a connection's rows by following its changes, as the documentation says.
+//! A client that keeps a copy of a connection's rows by following its changes, as the documentation
+//! says.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,28 +33,56 @@ pub(crate) struct Follower {
 
 impl Follower {
     pub(crate) fn new(app: &App, person: &Person, connection: &Connection) -> Self {
-        Self::at(&app.url, &person.key, spec(&connection.provider).list, &connection.id.to_string())
+        Self::at(
+            &app.url,
+            &person.key,
+            spec(&connection.provider).list,
+            &connection.id.to_string(),
+        )
     }
 
     pub(crate) fn at(api: &str, key: &str, list: &str, connection: &str) -> Self {
         let (api, key, list) = (api.to_owned(), key.to_owned(), list.to_owned());
         let (filter, more) = (format!("connectionId={connection}"), String::new());
         let (cursor, watched_from, rows) = (None, String::new(), BTreeMap::new());
-        Self { api, key, list, filter, more, cursor, watched_from, rows, came: Some(BTreeSet::new()) }
+        Self {
+            api,
+            key,
+            list,
+            filter,
+            more,
+            cursor,
+            watched_from,
+            rows,
+            came: Some(BTreeSet::new()),
+        }
     }
 
     /// The same copy, with further parameters from now on.
     pub(crate) fn with(&self, more: &str) -> Self {
-        Self { more: more.to_owned(), ..self.clone() }
+        Self {
+            more: more.to_owned(),
+            ..self.clone()
+        }
     }
 
     pub(crate) fn of_account(&self, account: &str) -> Self {
-        Self { filter: format!("{}&accountId={account}", self.filter), ..self.clone() }
+        Self {
+            filter: format!("{}&accountId={account}", self.filter),
+            ..self.clone()
+        }
     }
 
     pub(crate) fn url(&self) -> String {
-        let cursor = self.cursor.as_ref().map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
-        format!("{}/v1/{}/changes?{}{}{cursor}", self.api, self.list, self.filter, self.more)
+        let cursor = self
+            .cursor
+            .as_ref()
+            .map(|cursor| format!("&cursor={cursor}"))
+            .unwrap_or_default();
+        format!(
+            "{}/v1/{}/changes?{}{}{cursor}",
+            self.api, self.list, self.filter, self.more
+        )
     }
 
     /// Applies a response. Returns whether to ask again at once.
@@ -72,7 +101,8 @@ impl Follower {
             }
             assert_eq!(entry["op"], "upsert", "{entry}");
             self.came.as_mut().map(|came| came.insert(key.clone()));
-            self.rows.insert(key, entry[self.list.trim_end_matches('s')].clone());
+            self.rows
+                .insert(key, entry[self.list.trim_end_matches('s')].clone());
         }
         self.cursor = Some(text(body, "cursor").to_owned());
         self.watched_from = text(body, "watchedFrom").to_owned();
@@ -80,13 +110,15 @@ impl Follower {
             return true;
         }
         if let Some(came) = self.came.take() {
-            self.rows.retain(|key, row| came.contains(key) || day(row) < self.watched_from.as_str());
+            self.rows
+                .retain(|key, row| came.contains(key) || day(row) < self.watched_from.as_str());
         }
         false
     }
 
     pub(crate) async fn ask(&self, app: &App) -> Answer {
-        app.send(app.http.get(self.url()).bearer_auth(&self.key)).await
+        app.send(app.http.get(self.url()).bearer_auth(&self.key))
+            .await
     }
 
     /// Reads and applies one page. Returns whether to ask again at once, and its entries.
@@ -94,7 +126,10 @@ impl Follower {
         let answer = self.ask(app).await;
         let body = answer.json();
         let has_more = self.apply(answer.status.as_u16(), &body);
-        (has_more, body["data"].as_array().cloned().unwrap_or_default())
+        (
+            has_more,
+            body["data"].as_array().cloned().unwrap_or_default(),
+        )
     }
 
     /// Reads and applies all pages. Returns their entries.
@@ -125,7 +160,11 @@ impl Follower {
             row.as_object_mut().unwrap().remove("id");
             row.to_string()
         };
-        let mut rows: Vec<String> = rows.into_iter().filter(is_watched).map(without_id).collect();
+        let mut rows: Vec<String> = rows
+            .into_iter()
+            .filter(is_watched)
+            .map(without_id)
+            .collect();
         rows.sort_unstable();
         rows
     }
@@ -133,14 +172,23 @@ impl Follower {
     /// Asserts that the copy equals the provider's list, which `/v1` shows.
     pub(crate) async fn assert_equal(&self, app: &App, when: &str) {
         let listed = self.listed(app, &self.watched_from).await;
-        assert_eq!(self.watched(self.rows.values().cloned()), self.watched(listed), "{when}");
+        assert_eq!(
+            self.watched(self.rows.values().cloned()),
+            self.watched(listed),
+            "{when}"
+        );
     }
 
     /// The provider's rows from a day on.
     pub(crate) async fn listed(&self, app: &App, from: &str) -> Vec<Value> {
         let mut rows = Vec::new();
         loop {
-            let path = format!("/v1/{}?{}&from={from}&limit=500&offset={}", self.list, self.filter, rows.len());
+            let path = format!(
+                "/v1/{}?{}&from={from}&limit=500&offset={}",
+                self.list,
+                self.filter,
+                rows.len()
+            );
             let answer = app.get_as(&self.key, &path).await;
             rows.extend(answer.data());
             if answer.json()["pagination"]["hasMore"] == false {
@@ -152,7 +200,9 @@ impl Follower {
 
 /// The day of a row.
 fn day(row: &Value) -> &str {
-    row["date"].as_str().unwrap_or_else(|| &text(row, "tradeDate")[..10])
+    row["date"]
+        .as_str()
+        .unwrap_or_else(|| &text(row, "tradeDate")[..10])
 }
 
 /// What a page says of its rows: the kind of change, whether a row is new, and its description.
@@ -161,7 +211,9 @@ pub(crate) fn changes(entries: &[Value]) -> Vec<(&str, Option<bool>, &str)> {
         .iter()
         .map(|entry| {
             let row = entry.get("transaction").or(entry.get("trade"));
-            let description = row.and_then(|row| row["description"].as_str()).unwrap_or_default();
+            let description = row
+                .and_then(|row| row["description"].as_str())
+                .unwrap_or_default();
             (text(entry, "op"), entry["isNew"].as_bool(), description)
         })
         .collect()

@@ -1,5 +1,5 @@
-//! The application under test: the real router and listener, a fresh database, the sandbox as providers, and a clock
-//! that tests set.
+//! The application under test: the real router and listener, a fresh database, the sandbox as
+//! providers, and a clock that tests set.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -51,17 +51,34 @@ pub(crate) struct Setup {
 impl Default for Setup {
     /// The defaults of the service, but without rate limits, which have tests of their own.
     fn default() -> Self {
-        let limits = Settings::names().into_iter().filter(|name| name.starts_with("limits."));
-        let environment = limits.map(|name| (Settings::variable(&name), "0".into())).collect();
-        let sources = Sources { file: Some("/dev/null".into()), environment, ..Sources::default() };
+        let limits = Settings::names()
+            .into_iter()
+            .filter(|name| name.starts_with("limits."));
+        let environment = limits
+            .map(|name| (Settings::variable(&name), "0".into()))
+            .collect();
+        let sources = Sources {
+            file: Some("/dev/null".into()),
+            environment,
+            ..Sources::default()
+        };
         let mut settings = Settings::load(&sources).expect("0 turns a limit off");
         let any_port = "127.0.0.1:0".parse().expect("an address");
-        (settings.api.listen, settings.console.listen, settings.ops_listen) = (any_port, any_port, any_port);
+        (
+            settings.api.listen,
+            settings.console.listen,
+            settings.ops_listen,
+        ) = (any_port, any_port, any_port);
         settings.api.public_url = Some("https://bellbird.example".to_owned());
         // Off, so that a test makes all the provider calls that it counts.
         settings.sync.enabled = false;
         settings.webhooks.rules.allow_loopback = true;
-        Self { database: Database::Sqlite, rows: 500, settings, stop_timeout: None }
+        Self {
+            database: Database::Sqlite,
+            rows: 500,
+            settings,
+            stop_timeout: None,
+        }
     }
 }
 
@@ -84,11 +101,17 @@ pub(crate) struct Person {
 /// Asserts that the user must reconnect a connection with this status.
 pub(crate) fn assert_reconnect(answer: &Answer, status: &str) {
     let message = answer.error(503);
-    assert!(message.contains(&format!("is {status}: the user must reconnect it")), "{message}");
+    assert!(
+        message.contains(&format!("is {status}: the user must reconnect it")),
+        "{message}"
+    );
     let error = answer.json();
     let details = error["error"]["details"].as_array().unwrap();
     assert_eq!(details[0], format!("status: {status}"));
-    assert!(details[1].as_str().unwrap().starts_with("connectionId: "), "{details:?}");
+    assert!(
+        details[1].as_str().unwrap().starts_with("connectionId: "),
+        "{details:?}"
+    );
     assert_eq!(answer.header("bellbird-error"), Some("reconnect_required"));
     assert_eq!(answer.header("retry-after"), None, "a retry cannot succeed");
 }
@@ -106,8 +129,11 @@ pub(crate) struct Shared {
 impl Shared {
     /// Another instance, as if the service had just started.
     pub(crate) async fn new_instance(&self) -> Connections {
-        let storage = Storage::open(&self.database, self.sealer.clone()).await.expect("the database opens");
-        let wiring = Wiring::with_clock(&self.settings, &storage, self.clock.clone()).expect("the settings are valid");
+        let storage = Storage::open(&self.database, self.sealer.clone())
+            .await
+            .expect("the database opens");
+        let wiring = Wiring::with_clock(&self.settings, &storage, self.clock.clone())
+            .expect("the settings are valid");
         wiring.connections(Some(&self.console_url))
     }
 }
@@ -158,7 +184,9 @@ impl Answer {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
+        self.headers
+            .get(name)
+            .map(|value| value.to_str().expect("ASCII"))
     }
 
     /// Asserts that this is the error object with this status; returns its message.
@@ -184,8 +212,14 @@ impl Answer {
 impl App {
     pub(crate) async fn start(setup: Setup) -> Self {
         let now: Timestamp = NOW.parse().expect("an instant");
-        let options = bellbird_sandbox::Options { rows: setup.rows, now: Some(now), ..Default::default() };
-        let sandbox = bellbird_sandbox::start(options).await.expect("the sandbox starts");
+        let options = bellbird_sandbox::Options {
+            rows: setup.rows,
+            now: Some(now),
+            ..Default::default()
+        };
+        let sandbox = bellbird_sandbox::start(options)
+            .await
+            .expect("the sandbox starts");
         let directory = tempfile::tempdir().expect("a directory");
         let url = match setup.database {
             Database::Sqlite => format!("sqlite:{}", directory.path().join("test.db").display()),
@@ -193,20 +227,46 @@ impl App {
         };
         let mut settings = setup.settings;
         settings.database.url = SecretString::from(url.clone());
-        settings.providers = bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
-        let (sealer, clock, stop) = (Sealer::random(), Clock::manual(now), CancellationToken::new());
+        settings.providers =
+            bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
+        let (sealer, clock, stop) = (
+            Sealer::random(),
+            Clock::manual(now),
+            CancellationToken::new(),
+        );
         let metrics = PrometheusBuilder::new().build_recorder().handle();
         let roles = Roles::all();
-        let start = Start { roles, sealer: sealer.clone(), clock: clock.clone(), metrics, stop: stop.clone() };
-        let mut service = Service::open(settings.clone(), start).await.expect("the service starts");
+        let start = Start {
+            roles,
+            sealer: sealer.clone(),
+            clock: clock.clone(),
+            metrics,
+            stop: stop.clone(),
+        };
+        let mut service = Service::open(settings.clone(), start)
+            .await
+            .expect("the service starts");
         service.stop_timeout = setup.stop_timeout.unwrap_or(service.stop_timeout);
         let (parts, urls) = (service.parts.clone(), service.urls.clone());
-        let Parts { storage, connections, webhooks, reads, .. } = parts.clone();
+        let Parts {
+            storage,
+            connections,
+            webhooks,
+            reads,
+            ..
+        } = parts.clone();
         tokio::spawn(service.serve(None));
         let console_url = urls.console_url;
-        let shared = Shared { database: url, settings, sealer, clock: clock.clone(), console_url: console_url.clone() };
+        let shared = Shared {
+            database: url,
+            settings,
+            sealer,
+            clock: clock.clone(),
+            console_url: console_url.clone(),
+        };
 
-        let all_credentials = serde_json::to_value(&sandbox.description().credentials).expect("JSON");
+        let all_credentials =
+            serde_json::to_value(&sandbox.description().credentials).expect("JSON");
         let olivia = person(
             &storage,
             &connections,
@@ -216,9 +276,20 @@ impl App {
             &[&all_credentials[0], &all_credentials[1]],
         )
         .await;
-        let ben = person(&storage, &connections, now, "ben@example.com", Plan::Developer, &[&all_credentials[2]]).await;
+        let ben = person(
+            &storage,
+            &connections,
+            now,
+            "ben@example.com",
+            Plan::Developer,
+            &[&all_credentials[2]],
+        )
+        .await;
         // Imports called the providers. Tests count calls from here.
-        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .build()
+            .expect("a client");
         let app = Self {
             sandbox,
             shared,
@@ -251,14 +322,31 @@ impl App {
 
     /// The sandbox's credentials of one provider.
     pub(crate) fn credentials_of(&self, provider: &str) -> Vec<Value> {
-        let all_credentials = serde_json::to_value(&self.sandbox.description().credentials).expect("JSON");
+        let all_credentials =
+            serde_json::to_value(&self.sandbox.description().credentials).expect("JSON");
         let all_credentials = all_credentials.as_array().expect("an array").iter();
-        all_credentials.filter(|credentials| credentials["provider"] == provider).cloned().collect()
+        all_credentials
+            .filter(|credentials| credentials["provider"] == provider)
+            .cloned()
+            .collect()
     }
 
     /// A new user with a key and a connection for each of these credentials.
-    pub(crate) async fn add_person(&self, email: &str, plan: Plan, all_credentials: &[&Value]) -> Person {
-        person(&self.storage, &self.connections, self.clock.now(), email, plan, all_credentials).await
+    pub(crate) async fn add_person(
+        &self,
+        email: &str,
+        plan: Plan,
+        all_credentials: &[&Value],
+    ) -> Person {
+        person(
+            &self.storage,
+            &self.connections,
+            self.clock.now(),
+            email,
+            plan,
+            all_credentials,
+        )
+        .await
     }
 
     /// A GET with Olivia's key.
@@ -267,30 +355,65 @@ impl App {
     }
 
     pub(crate) async fn get_as(&self, key: &str, path: &str) -> Answer {
-        self.send(self.http.get(format!("{}{path}", self.url)).bearer_auth(key)).await
+        self.send(
+            self.http
+                .get(format!("{}{path}", self.url))
+                .bearer_auth(key),
+        )
+        .await
     }
 
     pub(crate) async fn get_without_key(&self, path: &str) -> Answer {
-        self.send(self.http.get(format!("{}{path}", self.url))).await
+        self.send(self.http.get(format!("{}{path}", self.url)))
+            .await
     }
 
     pub(crate) async fn method_as(&self, method: Method, key: &str, path: &str) -> Answer {
-        self.send(self.http.request(method, format!("{}{path}", self.url)).bearer_auth(key)).await
+        self.send(
+            self.http
+                .request(method, format!("{}{path}", self.url))
+                .bearer_auth(key),
+        )
+        .await
     }
 
     pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
         let response = request.send().await.expect("an answer");
         let (status, headers) = (response.status(), response.headers().clone());
-        Answer { status, headers, text: response.text().await.expect("a body") }
+        Answer {
+            status,
+            headers,
+            text: response.text().await.expect("a body"),
+        }
     }
 
     /// Calls the control interface of a simulated provider.
-    pub(crate) async fn control_of(&self, provider: &str, method: Method, path: &str, body: Value) -> Value {
+    pub(crate) async fn control_of(
+        &self,
+        provider: &str,
+        method: Method,
+        path: &str,
+        body: Value,
+    ) -> Value {
         let description = serde_json::to_value(self.sandbox.description()).expect("JSON");
-        let base: reqwest::Url = description[provider]["baseUrl"].as_str().expect(provider).parse().expect("a URL");
+        let base: reqwest::Url = description[provider]["baseUrl"]
+            .as_str()
+            .expect(provider)
+            .parse()
+            .expect("a URL");
         let url = base.join(&format!("/__control{path}")).expect("a URL");
-        let response = self.http.request(method, url).json(&body).send().await.expect("the sandbox answers");
-        assert!(response.status().is_success(), "{path}: {}", response.text().await.unwrap_or_default());
+        let response = self
+            .http
+            .request(method, url)
+            .json(&body)
+            .send()
+            .await
+            .expect("the sandbox answers");
+        assert!(
+            response.status().is_success(),
+            "{path}: {}",
+            response.text().await.unwrap_or_default()
+        );
         serde_json::from_str(&response.text().await.expect("text")).unwrap_or(Value::Null)
     }
 
@@ -299,7 +422,8 @@ impl App {
     }
 
     pub(crate) async fn fault_at(&self, provider: &str, fault: Value) {
-        self.control_of(provider, Method::POST, "/faults", fault).await;
+        self.control_of(provider, Method::POST, "/faults", fault)
+            .await;
     }
 
     pub(crate) async fn fault(&self, fault: Value) {
@@ -309,17 +433,25 @@ impl App {
     /// Clears the faults of every provider.
     pub(crate) async fn clear_faults(&self) {
         for provider in simulated_providers() {
-            self.control_of(provider, Method::DELETE, "/faults", json!({})).await;
+            self.control_of(provider, Method::DELETE, "/faults", json!({}))
+                .await;
         }
     }
 
     /// Calls to a provider since the last [`App::reset_calls`], by path.
     pub(crate) async fn calls_of(&self, provider: &str) -> BTreeMap<String, u64> {
-        let calls = self.control_of(provider, Method::GET, "/calls", json!({})).await;
+        let calls = self
+            .control_of(provider, Method::GET, "/calls", json!({}))
+            .await;
         let calls = calls["calls"].as_array().expect("calls").clone();
         calls
             .iter()
-            .map(|call| (call["path"].as_str().expect("a path").to_owned(), call["count"].as_u64().expect("a count")))
+            .map(|call| {
+                (
+                    call["path"].as_str().expect("a path").to_owned(),
+                    call["count"].as_u64().expect("a count"),
+                )
+            })
             .collect()
     }
 
@@ -333,36 +465,56 @@ impl App {
     }
 
     pub(crate) async fn transaction_calls(&self) -> u64 {
-        self.calls().await.get("/v1/banking/transactions").copied().unwrap_or(0)
+        self.calls()
+            .await
+            .get("/v1/banking/transactions")
+            .copied()
+            .unwrap_or(0)
     }
 
     /// Resets the call counts of every provider.
     pub(crate) async fn reset_calls(&self) {
         for provider in simulated_providers() {
-            self.control_of(provider, Method::DELETE, "/calls", json!({})).await;
+            self.control_of(provider, Method::DELETE, "/calls", json!({}))
+                .await;
         }
     }
 
     /// Olivia's account whose name contains this text.
     pub(crate) async fn account(&self, name: &str) -> Value {
         let accounts = self.get("/v1/accounts?limit=200").await.data();
-        let names: Vec<&str> = accounts.iter().filter_map(|account| account["name"].as_str()).collect();
-        let found = accounts.iter().find(|account| account["name"].as_str().is_some_and(|text| text.contains(name)));
-        found.unwrap_or_else(|| panic!("no account like {name} among {names:?}")).clone()
+        let names: Vec<&str> = accounts
+            .iter()
+            .filter_map(|account| account["name"].as_str())
+            .collect();
+        let found = accounts.iter().find(|account| {
+            account["name"]
+                .as_str()
+                .is_some_and(|text| text.contains(name))
+        });
+        found
+            .unwrap_or_else(|| panic!("no account like {name} among {names:?}"))
+            .clone()
     }
 
     /// Olivia's account with the most rows, as the API shows it, and its id at the provider.
     pub(crate) async fn busiest(&self) -> (Value, String) {
         let mut best: Option<(u64, Value, String)> = None;
         for connection in &self.olivia.connections {
-            for account in
-                self.storage.accounts().list_of_connection(self.olivia.user.id, connection.id).await.expect("accounts")
+            for account in self
+                .storage
+                .accounts()
+                .list_of_connection(self.olivia.user.id, connection.id)
+                .await
+                .expect("accounts")
             {
                 let path = format!(
                     "/v1/transactions?connectionId={}&accountId={}&from=2000-01-01&limit=1",
                     connection.id, account.id
                 );
-                let total = self.get(&path).await.json()["pagination"]["total"].as_u64().unwrap_or(0);
+                let total = self.get(&path).await.json()["pagination"]["total"]
+                    .as_u64()
+                    .unwrap_or(0);
                 if best.as_ref().is_none_or(|(most, ..)| total > *most) {
                     let shown = self.account(&account.name).await;
                     best = Some((total, shown, account.provider_account_id));
@@ -378,7 +530,9 @@ impl App {
     pub(crate) async fn person_at(&self, provider: &str) -> Person {
         let email = format!("{provider}@example.com");
         let credentials = &self.credentials_of(provider)[spec(provider).spare_credentials];
-        let person = self.add_person(&email, Plan::Professional, &[credentials]).await;
+        let person = self
+            .add_person(&email, Plan::Professional, &[credentials])
+            .await;
         self.reset_calls().await;
         person
     }
@@ -388,8 +542,19 @@ impl App {
     }
 
     pub(crate) async fn accounts_of(&self, connection: &Connection) -> Vec<AccountLabel> {
-        let accounts = self.storage.accounts().list_of_connection(connection.user_id, connection.id).await.unwrap();
-        accounts.iter().map(|account| AccountLabel { id: account.id.to_string(), name: account.name.clone() }).collect()
+        let accounts = self
+            .storage
+            .accounts()
+            .list_of_connection(connection.user_id, connection.id)
+            .await
+            .unwrap();
+        accounts
+            .iter()
+            .map(|account| AccountLabel {
+                id: account.id.to_string(),
+                name: account.name.clone(),
+            })
+            .collect()
     }
 
     /// Writes how often keys were used, as the service does each minute.
@@ -400,55 +565,106 @@ impl App {
     /// Sends the e-mails that are due, as the service does each minute.
     pub(crate) async fn send_emails(&self) {
         let mailer = self.parts.mailer.as_ref().expect("a mail server is set");
-        mailer.send_due(&self.storage, &self.clock, &self.stop).await.unwrap();
+        mailer
+            .send_due(&self.storage, &self.clock, &self.stop)
+            .await
+            .unwrap();
     }
 
     /// Advances the clocks of the service and of every provider.
     pub(crate) async fn advance_clock(&self, time: SignedDuration) {
-        self.clock.set(self.clock.now().saturating_add(time).unwrap());
+        self.clock
+            .set(self.clock.now().saturating_add(time).unwrap());
         for provider in simulated_providers() {
-            self.control_of(provider, Method::POST, "/clock", json!({"advanceSeconds": time.as_secs()})).await;
+            self.control_of(
+                provider,
+                Method::POST,
+                "/clock",
+                json!({"advanceSeconds": time.as_secs()}),
+            )
+            .await;
         }
     }
 
     /// Runs consent session, refresh and removal jobs until none is due.
     pub(crate) async fn run_due_jobs(&self) {
-        self.connections.jobs().run_due("consent_session").await.unwrap();
+        self.connections
+            .jobs()
+            .run_due("consent_session")
+            .await
+            .unwrap();
         self.connections.jobs().run_due("refresh").await.unwrap();
         self.connections.jobs().run_due("removal").await.unwrap();
-        self.connections.jobs().run_due("user_removal").await.unwrap();
+        self.connections
+            .jobs()
+            .run_due("user_removal")
+            .await
+            .unwrap();
     }
 
     /// Runs the hourly cleanup, if it is due.
     pub(crate) async fn clean_up(&self) {
-        self.storage.jobs().insert(&JobKey::of_service("cleanup"), "", self.clock.now()).await.unwrap();
+        self.storage
+            .jobs()
+            .insert(&JobKey::of_service("cleanup"), "", self.clock.now())
+            .await
+            .unwrap();
         self.connections.jobs().run_due("cleanup").await.unwrap();
     }
 
     pub(crate) async fn set_consent(&self, connection: &Connection, state: &str) {
-        self.change_consent(connection, json!({ "state": state })).await;
+        self.change_consent(connection, json!({ "state": state }))
+            .await;
     }
 
     pub(crate) async fn change_consent(&self, connection: &Connection, change: Value) {
-        let credentials =
-            self.storage.secrets().find_credentials(connection.user_id, connection.id).await.unwrap().unwrap();
+        let credentials = self
+            .storage
+            .secrets()
+            .find_credentials(connection.user_id, connection.id)
+            .await
+            .unwrap()
+            .unwrap();
         let credentials: Value = serde_json::from_str(credentials.expose_secret()).unwrap();
-        let path = format!("/consents/{}", spec(&connection.provider).connection_in(&credentials));
-        self.control_of(&connection.provider, Method::POST, &path, change).await;
+        let path = format!(
+            "/consents/{}",
+            spec(&connection.provider).connection_in(&credentials)
+        );
+        self.control_of(&connection.provider, Method::POST, &path, change)
+            .await;
     }
 
     /// The API of a new instance without a socket, on the same database and with the same caches.
     pub(crate) fn router(&self) -> Router {
-        wiring::api_router(&self.parts.api, &self.parts.interop, Some(&self.parts.admin))
+        wiring::api_router(
+            &self.parts.api,
+            &self.parts.interop,
+            Some(&self.parts.admin),
+        )
     }
 
-    /// The URL of the API of another instance on the same database, as if the service had just started.
+    /// The URL of the API of another instance on the same database, as if the service had just
+    /// started.
     pub(crate) async fn start_another(&self) -> String {
-        let Shared { database, settings, sealer, clock, .. } = &self.shared;
-        let storage = Storage::open(database, sealer.clone()).await.expect("the database opens");
-        let wiring = Wiring::with_clock(settings, &storage, clock.clone()).expect("the settings are valid");
-        let listener = serve::listen("127.0.0.1:0".parse().expect("an address")).await.expect("a port");
-        let (api_url, console_url) = (format!("http://{}", listener.address()), self.console_url.clone());
+        let Shared {
+            database,
+            settings,
+            sealer,
+            clock,
+            ..
+        } = &self.shared;
+        let storage = Storage::open(database, sealer.clone())
+            .await
+            .expect("the database opens");
+        let wiring =
+            Wiring::with_clock(settings, &storage, clock.clone()).expect("the settings are valid");
+        let listener = serve::listen("127.0.0.1:0".parse().expect("an address"))
+            .await
+            .expect("a port");
+        let (api_url, console_url) = (
+            format!("http://{}", listener.address()),
+            self.console_url.clone(),
+        );
         let urls = Urls {
             ops_url: String::new(),
             admin_url: None,
@@ -457,9 +673,19 @@ impl App {
             api_url: api_url.clone(),
             console_url,
         };
-        let Parts { api, interop, admin, .. } = Parts::new(&wiring, &urls).expect("an instance");
+        let Parts {
+            api,
+            interop,
+            admin,
+            ..
+        } = Parts::new(&wiring, &urls).expect("an instance");
         let router = wiring::api_router(&api, &interop, Some(&admin));
-        tokio::spawn(serve::serve(listener, router, ServeOptions::default(), self.stop.clone()));
+        tokio::spawn(serve::serve(
+            listener,
+            router,
+            ServeOptions::default(),
+            self.stop.clone(),
+        ));
         api_url
     }
 
@@ -486,46 +712,83 @@ async fn person(
     let user = storage
         .users()
         .insert(
-            &NewUser { email, plan, timezone: Some("Australia/Sydney"), reference: None, console_sign_in: true },
+            &NewUser {
+                email,
+                plan,
+                timezone: Some("Australia/Sydney"),
+                reference: None,
+                console_sign_in: true,
+            },
             now,
         )
         .await
         .expect("a user");
     let key = storage.new_key();
-    storage.keys().insert(user.id, &key, "test", None, now).await.expect("the key is stored");
+    storage
+        .keys()
+        .insert(user.id, &key, "test", None, now)
+        .await
+        .expect("the key is stored");
     let mut imported = Vec::new();
     for credentials in all_credentials {
         let provider = credentials["provider"].as_str().expect("a provider");
         let credentials = SecretString::from(credentials.to_string());
-        imported
-            .extend(connections.imports().import(user.id, provider, &credentials).await.expect("imported").connections);
+        imported.extend(
+            connections
+                .imports()
+                .import(user.id, provider, &credentials)
+                .await
+                .expect("imported")
+                .connections,
+        );
     }
-    Person { user, key: key.expose().to_owned(), connections: imported }
+    Person {
+        user,
+        key: key.expose().to_owned(),
+        connections: imported,
+    }
 }
 
 /// A new, empty database on the server of the test command.
 pub(crate) async fn postgres_database() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let server = std::env::var("BELLBIRD_TEST_POSTGRES_URL")
-        .expect("BELLBIRD_TEST_POSTGRES_URL names no PostgreSQL server: run the tests with scripts/test");
-    let name = format!("it_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-    let (client, connection) =
-        tokio_postgres::connect(&server, tokio_postgres::NoTls).await.expect("PostgreSQL answers");
+    let server = std::env::var("BELLBIRD_TEST_POSTGRES_URL").expect(
+        "BELLBIRD_TEST_POSTGRES_URL names no PostgreSQL server: run the tests with scripts/test",
+    );
+    let name = format!(
+        "it_{}_{}",
+        std::process::id(),
+        NUMBER.fetch_add(1, Ordering::Relaxed)
+    );
+    let (client, connection) = tokio_postgres::connect(&server, tokio_postgres::NoTls)
+        .await
+        .expect("PostgreSQL answers");
     tokio::spawn(connection);
     // A process of an earlier run may have had the same id.
-    client.batch_execute(&format!("DROP DATABASE IF EXISTS {name}")).await.expect("no database");
-    client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+    client
+        .batch_execute(&format!("DROP DATABASE IF EXISTS {name}"))
+        .await
+        .expect("no database");
+    client
+        .batch_execute(&format!("CREATE DATABASE {name}"))
+        .await
+        .expect("a database");
     let (base, _) = server.rsplit_once('/').expect("a URL with a database");
     let url = format!("{base}/{name}");
     // Of a later version: see `scripts/test-previous`.
     if let Ok(program) = std::env::var("BELLBIRD_TEST_NEWER_PROGRAM") {
-        let migrate = Command::new(program).arg("migrate").env_clear().env("BELLBIRD_DATABASE__URL", &url).status();
+        let migrate = Command::new(program)
+            .arg("migrate")
+            .env_clear()
+            .env("BELLBIRD_DATABASE__URL", &url)
+            .status();
         assert!(migrate.expect("the newer program runs").success());
     }
     url
 }
 
-/// Runs a test on both databases: as `name::sqlite` and `name::postgres`. It gets an application, or the database.
+/// Runs a test on both databases: as `name::sqlite` and `name::postgres`. It gets an application,
+/// or the database.
 macro_rules! on_both_databases {
     ($(#[doc = $doc:literal])* async fn $name:ident($app:ident: App) $body:block) => {
         on_both_databases! {
@@ -558,9 +821,13 @@ macro_rules! on_both_databases {
 }
 pub(crate) use on_both_databases;
 
-/// The providers that both the program and the sandbox know. These tests leave out a provider without a simulation.
+/// The providers that both the program and the sandbox know. These tests leave out a provider
+/// without a simulation.
 pub(crate) fn simulated_providers() -> impl Iterator<Item = &'static str> {
-    PROVIDERS.iter().map(|provider| provider.name.as_str()).filter(|name| bellbird_sandbox::PROVIDERS.contains(name))
+    PROVIDERS
+        .iter()
+        .map(|provider| provider.name.as_str())
+        .filter(|name| bellbird_sandbox::PROVIDERS.contains(name))
 }
 
 /// Waits until background work has made the condition true.
@@ -578,5 +845,7 @@ pub(crate) async fn eventually_within(timeout: Duration, condition: impl AsyncFn
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(timeout, condition_met).await.expect("the condition was not met in time");
+    tokio::time::timeout(timeout, condition_met)
+        .await
+        .expect("the condition was not met in time");
 }

@@ -1,4 +1,5 @@
-//! The rows that a test adds and changes at the simulated providers, and what endpoints must receive about them.
+//! The rows that a test adds and changes at the simulated providers, and what endpoints must
+//! receive about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +30,8 @@ struct Added {
     id: String,
     /// The amounts it has had, in cents, unless it is a trade.
     amounts: Vec<u64>,
-    /// The member that the last change sets, and its value in events. `None`: the row was not changed.
+    /// The member that the last change sets, and its value in events. `None`: the row was not
+    /// changed.
     changed_to: Option<(&'static str, Value)>,
 }
 
@@ -51,10 +53,21 @@ impl Rows {
             let [provider, id] = row.try_into().unwrap();
             Account { provider, id }
         };
-        let accounts: Vec<_> = query(database, sql).await.into_iter().map(account).collect();
-        let providers: BTreeSet<_> = accounts.iter().map(|account| account.provider.as_str()).collect();
+        let accounts: Vec<_> = query(database, sql)
+            .await
+            .into_iter()
+            .map(account)
+            .collect();
+        let providers: BTreeSet<_> = accounts
+            .iter()
+            .map(|account| account.provider.as_str())
+            .collect();
         assert_eq!((providers.len(), accounts.len()), (3, 5));
-        Self { accounts, added: Vec::new(), count: 0 }
+        Self {
+            accounts,
+            added: Vec::new(),
+            count: 0,
+        }
     }
 
     /// Adds up to eight rows to a random account.
@@ -63,7 +76,8 @@ impl Rows {
         for _ in 0..=random.below(8) {
             self.count += 1;
             let Account { provider, id } = &self.accounts[account];
-            let (cents, description) = (self.count + 1_000, format!("{DESCRIPTION} {}", self.count));
+            let (cents, description) =
+                (self.count + 1_000, format!("{DESCRIPTION} {}", self.count));
             let spec = spec(provider);
             let mut row = (spec.row)(id, &description);
             set_members(&mut row, (spec.set_amount)(cents).members);
@@ -71,12 +85,23 @@ impl Rows {
             let (provider_id, id) = (text(&row, spec.row_id), (spec.shown_id)(&row));
             let (provider, provider_id) = (provider.clone(), provider_id.to_owned());
             let amounts = vec![cents];
-            self.added.push(Added { provider, provider_id, id, amounts, changed_to: None });
+            self.added.push(Added {
+                provider,
+                provider_id,
+                id,
+                amounts,
+                changed_to: None,
+            });
         }
     }
 
     /// Changes a random row that `endpoint` has received as new.
-    pub(crate) async fn change(&mut self, sandbox: &RunningCommand, random: &mut Random, endpoint: &Endpoint) {
+    pub(crate) async fn change(
+        &mut self,
+        sandbox: &RunningCommand,
+        random: &mut Random,
+        endpoint: &Endpoint,
+    ) {
         let known_ids = endpoint.new_rows();
         let known: Vec<usize> = self
             .added
@@ -99,15 +124,24 @@ impl Rows {
         row.changed_to = Some(shown);
     }
 
-    /// Asserts that every row was reported as new in exactly one event, and every change as an update. `fingerprints`:
-    /// how many are stored, unless some are of rows that are too old now.
+    /// Asserts that every row was reported as new in exactly one event, and every change as an
+    /// update. `fingerprints`: how many are stored, unless some are of rows that are too old now.
     pub(crate) fn assert_announced(&self, endpoint: &Endpoint, fingerprints: Option<u64>) {
         let accepted = endpoint.accepted();
         // An event that was accepted more than once counts once.
-        let events: BTreeMap<&str, &Value> = accepted.iter().map(|event| (text(event, "id"), event)).collect();
-        let announced: u64 = events.values().map(|event| number(&event["metadata"], "new_count")).sum();
+        let events: BTreeMap<&str, &Value> = accepted
+            .iter()
+            .map(|event| (text(event, "id"), event))
+            .collect();
+        let announced: u64 = events
+            .values()
+            .map(|event| number(&event["metadata"], "new_count"))
+            .sum();
         if let Some(fingerprints) = fingerprints {
-            assert_eq!(announced, fingerprints, "one fingerprint for each announced row");
+            assert_eq!(
+                announced, fingerprints,
+                "one fingerprint for each announced row"
+            );
         }
 
         let mut as_new: BTreeMap<(&str, &str), BTreeSet<(&str, &str)>> = BTreeMap::new();
@@ -115,7 +149,10 @@ impl Rows {
         for event in &accepted {
             let (id, run) = (text(event, "id"), text(&event["metadata"], "sync_run_id"));
             for row in event["data"]["new"].as_array().unwrap() {
-                as_new.entry((text(row, "account_id"), text(row, "id"))).or_default().insert((id, run));
+                as_new
+                    .entry((text(row, "account_id"), text(row, "id")))
+                    .or_default()
+                    .insert((id, run));
             }
             for row in event["data"]["updated"].as_array().unwrap() {
                 as_updated.entry(text(row, "id")).or_default().push(row);
@@ -123,25 +160,44 @@ impl Rows {
         }
         let added_ids: BTreeSet<&str> = self.added.iter().map(|row| row.id.as_str()).collect();
         for ((_, row), announcements) in &as_new {
-            // The sandbox has trades that are equal in all parts of their id. Those are several rows with one id.
+            // The sandbox has trades that are equal in all parts of their id. Those are several
+            // rows with one id.
             let runs: BTreeSet<&str> = announcements.iter().map(|(_, run)| *run).collect();
             let is_trade = events[announcements.first().unwrap().0]["type"] == "trades.synced";
-            let count = if is_trade && !added_ids.contains(row) { runs.len() } else { announcements.len() };
+            let count = if is_trade && !added_ids.contains(row) {
+                runs.len()
+            } else {
+                announcements.len()
+            };
             assert_eq!(count, 1, "{row}: {announcements:?}");
         }
         let new_ids: BTreeSet<&str> = as_new.keys().map(|(_, row)| *row).collect();
         for row in &self.added {
-            assert!(new_ids.contains(row.id.as_str()), "{} of {} was never announced", row.id, row.provider);
+            assert!(
+                new_ids.contains(row.id.as_str()),
+                "{} of {} was never announced",
+                row.id,
+                row.provider
+            );
             let updated = as_updated.remove(row.id.as_str());
             match (&row.changed_to, updated) {
                 (None, updated) => assert_eq!(updated, None, "{} did not change", row.id),
                 (Some((name, value)), updated) => {
-                    let is_announced = updated.is_some_and(|all| all.iter().any(|row| row[*name] == *value));
-                    assert!(is_announced, "{} of {}: {name} {value} was never announced", row.id, row.provider);
+                    let is_announced =
+                        updated.is_some_and(|all| all.iter().any(|row| row[*name] == *value));
+                    assert!(
+                        is_announced,
+                        "{} of {}: {name} {value} was never announced",
+                        row.id, row.provider
+                    );
                 }
             }
         }
-        assert_eq!(as_updated.keys().collect::<Vec<_>>(), Vec::<&&str>::new(), "updates of rows that did not change");
+        assert_eq!(
+            as_updated.keys().collect::<Vec<_>>(),
+            Vec::<&&str>::new(),
+            "updates of rows that did not change"
+        );
     }
 
     /// The amounts that an added transaction has had, as the API shows them, the last one last.
@@ -152,12 +208,21 @@ impl Rows {
 
     /// The ids of the added rows, of transactions or of trades.
     pub(crate) fn added_ids(&self, trades: bool) -> impl Iterator<Item = &str> {
-        self.added.iter().filter(move |row| spec(&row.provider).is_brokerage() == trades).map(|row| row.id.as_str())
+        self.added
+            .iter()
+            .filter(move |row| spec(&row.provider).is_brokerage() == trades)
+            .map(|row| row.id.as_str())
     }
 
     /// How many rows were added, and how many of them were changed.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.added.len(), self.added.iter().filter(|row| row.changed_to.is_some()).count())
+        (
+            self.added.len(),
+            self.added
+                .iter()
+                .filter(|row| row.changed_to.is_some())
+                .count(),
+        )
     }
 }
 
@@ -171,7 +236,12 @@ pub(crate) async fn control(
 ) -> Value {
     let base: Url = text(&sandbox.json()[provider], "baseUrl").parse().unwrap();
     let url = base.join(&format!("/__control/{path}")).unwrap();
-    let answer = client().request(method, url).json(&body).send().await.unwrap();
+    let answer = client()
+        .request(method, url)
+        .json(&body)
+        .send()
+        .await
+        .unwrap();
     assert!(answer.status().is_success(), "{path}: {}", answer.status());
     serde_json::from_str(&answer.text().await.unwrap()).unwrap_or(Value::Null)
 }

@@ -22,29 +22,50 @@ pub(crate) fn modern_meta() -> Value {
 
 impl Mcp<'_> {
     pub(crate) async fn post(&self, headers: &[(&str, &str)], body: impl Into<String>) -> Answer {
-        let request = self.app.http.request(Method::POST, format!("{}/mcp", self.app.url));
-        let request = request.bearer_auth(self.key).header("content-type", "application/json").body(body.into());
-        self.app.send(headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))).await
+        let request = self
+            .app
+            .http
+            .request(Method::POST, format!("{}/mcp", self.app.url));
+        let request = request
+            .bearer_auth(self.key)
+            .header("content-type", "application/json")
+            .body(body.into());
+        self.app
+            .send(headers.iter().fold(request, |request, (name, value)| {
+                request.header(*name, *value)
+            }))
+            .await
     }
 
     pub(crate) async fn legacy(&self, method: &str, params: Value) -> Answer {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        self.post(&[("mcp-protocol-version", "2025-11-25")], body.to_string()).await
+        self.post(&[("mcp-protocol-version", "2025-11-25")], body.to_string())
+            .await
     }
 
     pub(crate) async fn modern(&self, method: &str, mut params: Value) -> Answer {
         params["_meta"] = modern_meta();
         let name = params["name"].as_str().unwrap_or("-").to_owned();
         let body = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params});
-        let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("mcp-name", &name)];
+        let headers = [
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", method),
+            ("mcp-name", &name),
+        ];
         self.post(&headers, body.to_string()).await
     }
 
     /// The result of a tool.
     pub(crate) async fn result(&self, tool: &str, arguments: Value) -> Value {
-        let answer = self.modern("tools/call", json!({"name": tool, "arguments": arguments})).await;
+        let answer = self
+            .modern("tools/call", json!({"name": tool, "arguments": arguments}))
+            .await;
         assert_eq!(answer.status, 200, "{}", answer.text);
-        assert!(answer.text.len() <= ANSWER_BYTES_MAX, "{tool}: {} bytes", answer.text.len());
+        assert!(
+            answer.text.len() <= ANSWER_BYTES_MAX,
+            "{tool}: {} bytes",
+            answer.text.len()
+        );
         answer.json()["result"].clone()
     }
 
@@ -63,7 +84,12 @@ impl Mcp<'_> {
     }
 
     /// The rows of all results, and how many results there were.
-    pub(crate) async fn rows(&self, tool: &str, member: &str, arguments: Value) -> (Vec<Value>, usize) {
+    pub(crate) async fn rows(
+        &self,
+        tool: &str,
+        member: &str,
+        arguments: Value,
+    ) -> (Vec<Value>, usize) {
         let (mut rows, mut answers) = (Vec::new(), 0);
         let mut arguments: Map<String, Value> = arguments.as_object().unwrap().clone();
         loop {
@@ -73,11 +99,21 @@ impl Mcp<'_> {
             assert_eq!(answer["shown"], shown.len());
             assert_eq!(answer["problems"], json!([]));
             rows.extend(shown);
-            let known = answer["total"].as_u64().or(answer["at_least"].as_u64()).unwrap();
-            assert!(known >= rows.len() as u64, "{known} known, {} shown", rows.len());
+            let known = answer["total"]
+                .as_u64()
+                .or(answer["at_least"].as_u64())
+                .unwrap();
+            assert!(
+                known >= rows.len() as u64,
+                "{known} known, {} shown",
+                rows.len()
+            );
             let Some(cursor) = answer["next_cursor"].as_str() else {
                 let is_from_the_start = !arguments.contains_key("cursor") || answers > 1;
-                assert!(!is_from_the_start || answer["total"] == rows.len(), "the total is exact at the end");
+                assert!(
+                    !is_from_the_start || answer["total"] == rows.len(),
+                    "the total is exact at the end"
+                );
                 return (rows, answers);
             };
             let limit = arguments.remove("limit");

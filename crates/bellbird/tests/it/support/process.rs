@@ -1,4 +1,5 @@
-//! Runs the built program: commands that end, commands that run until a signal, and deployments of several commands.
+//! Runs the built program: commands that end, commands that run until a signal, and deployments of
+//! several commands.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,7 +12,8 @@ use tempfile::TempDir;
 
 use crate::support::harness::{Database, postgres_database, simulated_providers};
 
-pub(crate) const ANY_PORTS: &str = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
+pub(crate) const ANY_PORTS: &str =
+    "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
 pub(crate) const ANY_SANDBOX_PORTS: &str =
     "--fiskil-listen 127.0.0.1:0 --akahu-listen 127.0.0.1:0 --snaptrade-listen 127.0.0.1:0";
 pub(crate) const MASTER_KEY: &str = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -24,7 +26,10 @@ pub(crate) struct Workdir {
 
 impl Workdir {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            variables: Vec::new(),
+        }
     }
 
     /// The folder as commands name it, without symbolic links.
@@ -46,9 +51,17 @@ impl Workdir {
     /// A command. `line` holds its arguments, separated by spaces.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_bellbird"));
-        command.args(line.split(' ').filter(|part| !part.is_empty())).current_dir(self.folder.path()).env_clear();
-        command.env("TMPDIR", self.folder.path()).envs(self.variables.iter().cloned());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(line.split(' ').filter(|part| !part.is_empty()))
+            .current_dir(self.folder.path())
+            .env_clear();
+        command
+            .env("TMPDIR", self.folder.path())
+            .envs(self.variables.iter().cloned());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -64,12 +77,17 @@ impl Workdir {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The secret that a command prints, alone on standard output, and what it says about it on standard error.
+    /// The secret that a command prints, alone on standard output, and what it says about it on
+    /// standard error.
     pub(crate) fn secret(&self, line: &str) -> (String, String) {
         let output = self.run(line);
         assert_eq!(output.status.code(), Some(0), "{line}: {}", errors(&output));
         let secret = String::from_utf8(output.stdout.clone()).unwrap();
-        assert_eq!((secret.lines().count(), secret.trim_end().contains(' ')), (1, false), "{line}: {secret}");
+        assert_eq!(
+            (secret.lines().count(), secret.trim_end().contains(' ')),
+            (1, false),
+            "{line}: {secret}"
+        );
         (secret.trim_end().to_owned(), errors(&output))
     }
 
@@ -80,10 +98,16 @@ impl Workdir {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Standard error of a command that fails. It writes nothing to standard output, and with `--json` one value.
+    /// Standard error of a command that fails. It writes nothing to standard output, and with
+    /// `--json` one value.
     pub(crate) fn error(&self, line: &str, code: i32) -> String {
         let output = self.run(line);
-        assert_eq!(output.status.code(), Some(code), "{line}: {}", errors(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{line}: {}",
+            errors(&output)
+        );
         if line.contains("--json") {
             let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
             assert!(printed["error"]["message"].is_string(), "{line}: {printed}");
@@ -96,7 +120,12 @@ impl Workdir {
     /// Runs a command that reads standard input.
     pub(crate) fn run_with_input(&self, line: &str, input: &str) -> Output {
         let mut child = self.command(line).stdin(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(input.as_bytes())
+            .unwrap();
         child.wait_with_output().unwrap()
     }
 }
@@ -130,9 +159,16 @@ impl RunningCommand {
     pub(crate) fn start_by(program: &[String], workdir: &Workdir, line: &str, log: &Path) -> Self {
         let inner = workdir.command(line);
         let mut command = Command::new(&program[0]);
-        command.args(&program[1..]).arg(inner.get_program()).args(inner.get_args());
+        command
+            .args(&program[1..])
+            .arg(inner.get_program())
+            .args(inner.get_args());
         command.current_dir(workdir.folder.path()).env_clear();
-        command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.envs(
+            inner
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(File::options().create(true).append(true).open(log).unwrap());
         Self::spawn(command, line)
@@ -146,7 +182,11 @@ impl RunningCommand {
         if out.read_line(&mut ready_line).unwrap() == 0 {
             panic!("{line}: {}", errors(&child.wait_with_output().unwrap()));
         }
-        Self { child, out, ready_line }
+        Self {
+            child,
+            out,
+            ready_line,
+        }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -157,10 +197,17 @@ impl RunningCommand {
         serde_json::from_str(&self.ready_line).unwrap()
     }
 
-    /// Sends a signal. Returns the exit status, the rest of standard output, and the log unless a file has it.
+    /// Sends a signal. Returns the exit status, the rest of standard output, and the log unless a
+    /// file has it.
     pub(crate) fn stop(mut self, signal: &str) -> (Option<i32>, String, String) {
         let id = self.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
         let (mut rest, mut log) = (String::new(), String::new());
         self.out.read_to_string(&mut rest).unwrap();
         if let Some(mut stderr) = self.child.stderr.take() {
@@ -187,41 +234,66 @@ pub(crate) struct Addresses {
 impl Addresses {
     pub(crate) fn new() -> Self {
         let listeners = [(); 3].map(|()| listen_below_ephemeral_ports());
-        let [api, console, ops] = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+        let [api, console, ops] =
+            listeners.map(|listener| listener.local_addr().unwrap().to_string());
         Self { api, console, ops }
     }
 
     pub(crate) fn options(&self) -> String {
-        format!("--api-listen {} --console-listen {} --ops-listen {}", self.api, self.console, self.ops)
+        format!(
+            "--api-listen {} --console-listen {} --ops-listen {}",
+            self.api, self.console, self.ops
+        )
     }
 }
 
-/// A service that starts again must find its port free, so it is none that the kernel gives to outgoing connections.
+/// A service that starts again must find its port free, so it is none that the kernel gives to
+/// outgoing connections.
 fn listen_below_ephemeral_ports() -> TcpListener {
-    let ports = std::iter::repeat_with(|| 10_000 + u16::try_from(uuid::Uuid::new_v4().as_u128() % 20_000).unwrap());
-    ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).next().unwrap()
+    let ports = std::iter::repeat_with(|| {
+        10_000 + u16::try_from(uuid::Uuid::new_v4().as_u128() % 20_000).unwrap()
+    });
+    ports
+        .filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok())
+        .next()
+        .unwrap()
 }
 
-/// A deployment: a migrated database and the sandbox, with settings for both. Also returns the URL of the database.
+/// A deployment: a migrated database and the sandbox, with settings for both. Also returns the URL
+/// of the database.
 pub(crate) async fn new_deployment(database: Database) -> (Workdir, RunningCommand, String) {
     new_deployment_with_rows(database, 50).await
 }
 
-pub(crate) async fn new_deployment_with_rows(database: Database, rows: u32) -> (Workdir, RunningCommand, String) {
+pub(crate) async fn new_deployment_with_rows(
+    database: Database,
+    rows: u32,
+) -> (Workdir, RunningCommand, String) {
     let mut workdir = Workdir::new();
     let database = match database {
-        Database::Sqlite => format!("sqlite:{}", workdir.folder.path().join("deployment.db").display()),
+        Database::Sqlite => format!(
+            "sqlite:{}",
+            workdir.folder.path().join("deployment.db").display()
+        ),
         Database::Postgres => postgres_database().await,
     };
     workdir.set("BELLBIRD_DATABASE__URL", &database);
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     workdir.json("migrate");
-    let sandbox = RunningCommand::start(&workdir, &format!("sandbox --json --rows {rows} {ANY_SANDBOX_PORTS}"));
+    let sandbox = RunningCommand::start(
+        &workdir,
+        &format!("sandbox --json --rows {rows} {ANY_SANDBOX_PORTS}"),
+    );
     for provider in simulated_providers() {
         for (member, value) in sandbox.json()[provider].as_object().unwrap() {
-            let name: String =
-                member.chars().flat_map(|c| c.is_uppercase().then_some('_').into_iter().chain([c])).collect();
-            workdir.set(&format!("BELLBIRD_{provider}__{name}").to_uppercase(), value.as_str().unwrap());
+            let name: String = member
+                .chars()
+                .flat_map(|c| c.is_uppercase().then_some('_').into_iter().chain([c]))
+                .collect();
+            workdir.set(
+                &format!("BELLBIRD_{provider}__{name}").to_uppercase(),
+                value.as_str().unwrap(),
+            );
         }
     }
     (workdir, sandbox, database)
@@ -237,5 +309,7 @@ pub(crate) async fn get(url: &str, key: Option<&str>) -> (u16, Value) {
 }
 
 pub(crate) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
-    value[name].as_str().unwrap_or_else(|| panic!("no {name} in {value}"))
+    value[name]
+        .as_str()
+        .unwrap_or_else(|| panic!("no {name} in {value}"))
 }

@@ -1,5 +1,5 @@
-//! The providers, as tests know them: members, routes and control calls. Nothing else in these tests depends on a
-//! provider's name unless it tests what only that provider has.
+//! The providers, as tests know them: members, routes and control calls. Nothing else in these
+//! tests depends on a provider's name unless it tests what only that provider has.
 //!
 //! To add a provider, add its name to [`for_every_provider`] and its description to [`SPECS`].
 
@@ -26,12 +26,18 @@ pub(crate) static SPECS: [ProviderSpec; 3] = [FISKIL, AKAHU, SNAPTRADE];
 
 /// The description of a provider.
 pub(crate) fn spec(provider: &str) -> &'static ProviderSpec {
-    SPECS.iter().find(|spec| spec.name == provider).unwrap_or_else(|| panic!("no description of {provider}"))
+    SPECS
+        .iter()
+        .find(|spec| spec.name == provider)
+        .unwrap_or_else(|| panic!("no description of {provider}"))
 }
 
 /// The names of the providers of bank accounts.
 pub(crate) fn bank_names() -> impl Iterator<Item = &'static str> {
-    SPECS.iter().filter(|spec| !spec.is_brokerage()).map(|spec| spec.name)
+    SPECS
+        .iter()
+        .filter(|spec| !spec.is_brokerage())
+        .map(|spec| spec.name)
 }
 
 pub(crate) struct ProviderSpec {
@@ -40,7 +46,8 @@ pub(crate) struct ProviderSpec {
     // Credentials and users.
     /// The member of credentials that names the provider user.
     pub(crate) user: &'static str,
-    /// The member of credentials that names one connection. Without it, credentials cover all connections of the user.
+    /// The member of credentials that names one connection. Without it, credentials cover all
+    /// connections of the user.
     pub(crate) connection: &'static str,
     /// Members of the sandbox's description that are secret.
     pub(crate) secrets: &'static [&'static str],
@@ -64,7 +71,8 @@ pub(crate) struct ProviderSpec {
     pub(crate) add_account: fn(credentials: &Value, members: Value) -> Control,
     /// The member of that response with the account's id.
     pub(crate) account_id: &'static str,
-    /// The members of an account with this name and number, in every place where the provider shows them.
+    /// The members of an account with this name and number, in every place where the provider shows
+    /// them.
     pub(crate) numbered: fn(name: &str, number: &str) -> Value,
     /// A member, its value, and the type of an account that has it.
     pub(crate) types: &'static [(&'static str, &'static str, AccountType)],
@@ -155,7 +163,9 @@ impl ProviderSpec {
 
 /// Sets members of an object.
 pub(crate) fn set_members(object: &mut Value, members: Value) {
-    let Value::Object(members) = members else { panic!("not an object: {members}") };
+    let Value::Object(members) = members else {
+        panic!("not an object: {members}")
+    };
     object.as_object_mut().expect("an object").extend(members);
 }
 
@@ -169,15 +179,26 @@ fn number(text: &str) -> Value {
 }
 
 fn post(path: &str, body: &Value) -> Control {
-    Control { method: Method::POST, path: path.to_owned(), body: body.to_string() }
+    Control {
+        method: Method::POST,
+        path: path.to_owned(),
+        body: body.to_string(),
+    }
 }
 
 fn patch(path: String, body: String) -> Control {
-    Control { method: Method::PATCH, path, body }
+    Control {
+        method: Method::PATCH,
+        path,
+        body,
+    }
 }
 
 fn state(what: &str, id: &Value, state: &str) -> Control {
-    post(&format!("/{what}/{}", id.as_str().expect("an id")), &json!({"state": state}))
+    post(
+        &format!("/{what}/{}", id.as_str().expect("an id")),
+        &json!({"state": state}),
+    )
 }
 
 /// `members`, with those of the credentials that name the account's connection.
@@ -191,7 +212,9 @@ fn with_members(mut members: Value, credentials: &Value, names: &[&str]) -> Valu
 /// The members `names` of rows.
 fn collected(rows: &Value, names: &[&str]) -> BTreeSet<String> {
     let rows = rows.as_array().expect("rows").iter();
-    rows.flat_map(|row| names.iter().filter_map(|name| row[*name].as_str())).map(str::to_owned).collect()
+    rows.flat_map(|row| names.iter().filter_map(|name| row[*name].as_str()))
+        .map(str::to_owned)
+        .collect()
 }
 
 const FISKIL: ProviderSpec = ProviderSpec {
@@ -211,7 +234,11 @@ const FISKIL: ProviderSpec = ProviderSpec {
                 route.query_pairs_mut().append_pair("email", email);
                 let path = format!("{}?{}", route.path(), route.query().expect("a query"));
                 let listed = fiskil_get(&description, &path).await;
-                listed["end_users"].as_array().or(listed.as_array()).unwrap_or_else(|| panic!("{listed}")).len()
+                listed["end_users"]
+                    .as_array()
+                    .or(listed.as_array())
+                    .unwrap_or_else(|| panic!("{listed}"))
+                    .len()
             })
         },
     }),
@@ -219,22 +246,42 @@ const FISKIL: ProviderSpec = ProviderSpec {
     consent_route: "/v1/consent",
     balances_calls: |users, _, _| users,
     add_account: |credentials, members| {
-        post("/accounts", &with_members(members, credentials, &["endUserId", "arrangementId"]))
+        post(
+            "/accounts",
+            &with_members(members, credentials, &["endUserId", "arrangementId"]),
+        )
     },
     account_id: "account_id",
     numbered: |name, number| json!({"display_name": name, "account_number": number, "masked_number": number}),
     types: &[
-        ("product_category", "CRED_AND_CHRG_CARDS", AccountType::CreditCard),
-        ("product_category", "TERM_DEPOSITS", AccountType::TermDeposit),
+        (
+            "product_category",
+            "CRED_AND_CHRG_CARDS",
+            AccountType::CreditCard,
+        ),
+        (
+            "product_category",
+            "TERM_DEPOSITS",
+            AccountType::TermDeposit,
+        ),
         ("product_category", "SOMETHING_NEW", AccountType::Other),
     ],
     set_balance: |account, amount| {
-        patch(format!("/balances/{account}"), format!(r#"{{"current_balance": "{amount}"}}"#))
+        patch(
+            format!("/balances/{account}"),
+            format!(r#"{{"current_balance": "{amount}"}}"#),
+        )
     },
     account_numbers: |sandbox, credentials| {
         Box::pin(async move {
-            let path = format!("/v1/banking/accounts?end_user_id={}", text(credentials, "endUserId"));
-            collected(&fiskil_get(sandbox, &path).await["accounts"], &["account_number", "masked_number"])
+            let path = format!(
+                "/v1/banking/accounts?end_user_id={}",
+                text(credentials, "endUserId")
+            );
+            collected(
+                &fiskil_get(sandbox, &path).await["accounts"],
+                &["account_number", "masked_number"],
+            )
         })
     },
     list: "transactions",
@@ -243,16 +290,31 @@ const FISKIL: ProviderSpec = ProviderSpec {
     row_id: "fiskil_id",
     shown_id: |row| text(row, "fiskil_id").to_owned(),
     amount: "amount",
-    set_amount: |cents| SetAmount { members: json!({"amount": decimal(cents)}), shown: ("amount", json!(cents)) },
+    set_amount: |cents| SetAmount {
+        members: json!({"amount": decimal(cents)}),
+        shown: ("amount", json!(cents)),
+    },
     planted: || json!({"amount": "-98765432.19", "description": "PLANTED MILK BAR", "reference": "PLANTED REFERENCE"}),
-    shown_of_planted: &["-9876543219", "-98765432.19", "PLANTED MILK BAR", "PLANTED REFERENCE"],
+    shown_of_planted: &[
+        "-9876543219",
+        "-98765432.19",
+        "PLANTED MILK BAR",
+        "PLANTED REFERENCE",
+    ],
     odd_rows: |account| {
         let row = |(currency, amount): (&str, &str)| {
             json!({"account_id": account, "currency": currency, "amount": amount,
                 "description": format!("{currency} {amount}"), "type": "DIRECT DEBIT",
                 "posting_date_time": "2026-11-20T09:00:00+11:00"})
         };
-        [("JPY", "-1500"), ("BHD", "1.2345"), ("BHD", "1.2335"), ("XXX", "0.005")].map(row).to_vec()
+        [
+            ("JPY", "-1500"),
+            ("BHD", "1.2345"),
+            ("BHD", "1.2335"),
+            ("XXX", "0.005"),
+        ]
+        .map(row)
+        .to_vec()
     },
     revoke: |credentials| vec![state("consents", &credentials["arrangementId"], "revoked")],
     expire: |credentials| state("consents", &credentials["arrangementId"], "expired"),
@@ -262,12 +324,28 @@ const FISKIL: ProviderSpec = ProviderSpec {
 async fn fiskil_get(sandbox: &Value, path: &str) -> Value {
     let fiskil = &sandbox["fiskil"];
     let base = text(fiskil, "baseUrl").trim_end_matches('/');
-    let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .build()
+        .expect("a client");
     let body = json!({"client_id": fiskil["clientId"], "client_secret": fiskil["clientSecret"]});
-    let token = http.post(format!("{base}/v1/token")).json(&body).send().await.expect("the sandbox responds");
+    let token = http
+        .post(format!("{base}/v1/token"))
+        .json(&body)
+        .send()
+        .await
+        .expect("the sandbox responds");
     let token: Value = token.json().await.expect("a token");
-    let request = http.get(format!("{base}{path}")).bearer_auth(text(&token, "token"));
-    request.send().await.expect("the sandbox responds").json().await.expect("JSON")
+    let request = http
+        .get(format!("{base}{path}"))
+        .bearer_auth(text(&token, "token"));
+    request
+        .send()
+        .await
+        .expect("the sandbox responds")
+        .json()
+        .await
+        .expect("JSON")
 }
 
 const AKAHU: ProviderSpec = ProviderSpec {
@@ -282,7 +360,10 @@ const AKAHU: ProviderSpec = ProviderSpec {
     consent_route: "/v1/accounts",
     balances_calls: |users, _, _| users,
     add_account: |credentials, members| {
-        post("/accounts", &with_members(members, credentials, &["userToken", "authorisation"]))
+        post(
+            "/accounts",
+            &with_members(members, credentials, &["userToken", "authorisation"]),
+        )
     },
     account_id: "_id",
     numbered: |name, number| json!({"name": name, "formatted_account": number}),
@@ -298,11 +379,21 @@ const AKAHU: ProviderSpec = ProviderSpec {
     account_numbers: |sandbox, credentials| {
         Box::pin(async move {
             let akahu = &sandbox["akahu"];
-            let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+            let http = reqwest::Client::builder()
+                .no_proxy()
+                .build()
+                .expect("a client");
             let request = http.get(format!("{}/accounts", text(akahu, "baseUrl")));
             let request = request.bearer_auth(text(credentials, "userToken"));
-            let response = request.header("X-Akahu-Id", text(akahu, "appToken")).send().await;
-            let accounts: Value = response.expect("the sandbox responds").json().await.expect("JSON");
+            let response = request
+                .header("X-Akahu-Id", text(akahu, "appToken"))
+                .send()
+                .await;
+            let accounts: Value = response
+                .expect("the sandbox responds")
+                .json()
+                .await
+                .expect("JSON");
             collected(&accounts["items"], &["formatted_account"])
         })
     },
@@ -341,7 +432,9 @@ const SNAPTRADE: ProviderSpec = ProviderSpec {
         // It names no user. The sandbox counts the events that it would deliver.
         count: |app, _| {
             Box::pin(async move {
-                let seen = app.control_of("snaptrade", Method::GET, "/webhooks", json!({})).await;
+                let seen = app
+                    .control_of("snaptrade", Method::GET, "/webhooks", json!({}))
+                    .await;
                 let events = |name: &str| {
                     let all = seen["deliveries"].as_array().expect("deliveries").iter();
                     all.filter(|delivery| delivery["event"] == name).count()
@@ -353,7 +446,12 @@ const SNAPTRADE: ProviderSpec = ProviderSpec {
     authentication: None,
     consent_route: "/authorizations",
     balances_calls: |_, connections, accounts| connections + accounts,
-    add_account: |credentials, members| post("/accounts", &with_members(members, credentials, &["authorizationId"])),
+    add_account: |credentials, members| {
+        post(
+            "/accounts",
+            &with_members(members, credentials, &["authorizationId"]),
+        )
+    },
     account_id: "id",
     numbered: |name, number| json!({"name": name, "number": number, "institution_account_id": number}),
     types: &[
@@ -362,7 +460,8 @@ const SNAPTRADE: ProviderSpec = ProviderSpec {
         ("account_category", "SOMETHING_NEW", AccountType::Other),
     ],
     set_balance: |account, amount| {
-        let balance = format!(r#"{{"balance": {{"total": {{"amount": {amount}, "currency": "USD"}}}}}}"#);
+        let balance =
+            format!(r#"{{"balance": {{"total": {{"amount": {amount}, "currency": "USD"}}}}}}"#);
         patch(format!("/accounts/{account}"), balance)
     },
     account_numbers: |_, _| Box::pin(async { BTreeSet::new() }),
@@ -386,7 +485,10 @@ const SNAPTRADE: ProviderSpec = ProviderSpec {
     },
     // The amount of a trade is part of its id, and its price is not.
     amount: "price",
-    set_amount: |cents| SetAmount { members: json!({"price": cents}), shown: ("price", json!(cents.to_string())) },
+    set_amount: |cents| SetAmount {
+        members: json!({"price": cents}),
+        shown: ("price", json!(cents.to_string())),
+    },
     planted: || {
         json!({"description": "PLANTED TRADE", "units": number("987654.3217"), "price": number("12345.6789"),
             "amount": number("-1234567.89")})

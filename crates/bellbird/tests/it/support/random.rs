@@ -4,7 +4,9 @@ use std::time::Duration;
 
 /// A new seed, or that of `BELLBIRD_TEST_SEED`, printed.
 pub(crate) fn seed() -> u64 {
-    let seed = std::env::var("BELLBIRD_TEST_SEED").ok().filter(|text| !text.is_empty());
+    let seed = std::env::var("BELLBIRD_TEST_SEED")
+        .ok()
+        .filter(|text| !text.is_empty());
     let seed = seed.map_or_else(
         || uuid::Uuid::new_v4().as_u64_pair().0,
         |text| text.parse().expect("BELLBIRD_TEST_SEED is a whole number"),
@@ -13,7 +15,10 @@ pub(crate) fn seed() -> u64 {
     seed
 }
 
-#[expect(clippy::print_stdout, reason = "a failed test is repeated with its seed, and a soak has figures")]
+#[expect(
+    clippy::print_stdout,
+    reason = "a failed test is repeated with its seed, and a soak has figures"
+)]
 pub(crate) fn print_line(line: &str) {
     println!("{line}");
 }

@@ -10,7 +10,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use bellbird_api::serve::{self, ServeOptions};
 use bellbird_connections::SyncReport;
-use bellbird_domain::{ApiVersion, Connection, DeliveryState, EndpointStatus, EventType, User, UserId};
+use bellbird_domain::{
+    ApiVersion, Connection, DeliveryState, EndpointStatus, EventType, User, UserId,
+};
 use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, NewEndpoint};
 use bellbird_webhooks::delivery::sign::new_secret;
 use bytes::Bytes;
@@ -47,12 +49,18 @@ impl ReceivedEvent {
     }
 
     pub(crate) fn counts(&self) -> RowCounts {
-        RowCounts { new: self.rows("new").len(), updated: self.rows("updated").len() }
+        RowCounts {
+            new: self.rows("new").len(),
+            updated: self.rows("updated").len(),
+        }
     }
 
     pub(crate) fn chunk_position(&self) -> ChunkPosition {
         let number = |name: &str| self.body["metadata"][name].as_u64().expect("a number");
-        ChunkPosition { chunk: number("chunk"), total: number("total_chunks") }
+        ChunkPosition {
+            chunk: number("chunk"),
+            total: number("total_chunks"),
+        }
     }
 }
 
@@ -81,7 +89,11 @@ pub(crate) struct SyncCounts {
 
 impl SyncCounts {
     pub(crate) fn of(report: &SyncReport) -> Self {
-        Self { new: report.new_count, updated: report.updated_count, events: report.events }
+        Self {
+            new: report.new_count,
+            updated: report.updated_count,
+            events: report.events,
+        }
     }
 }
 
@@ -135,12 +147,17 @@ impl Receiver {
             in_flight: 0,
             in_flight_max: 0,
         }));
-        let router = Router::new().fallback(receive).with_state(Arc::clone(&state));
+        let router = Router::new()
+            .fallback(receive)
+            .with_state(Arc::clone(&state));
         let listener = serve::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let url = format!("http://{}/hook", listener.address());
         let stop = CancellationToken::new();
         // A receiver that is down takes no request on the connections that deliveries keep.
-        let options = ServeOptions { drain: Duration::ZERO, ..ServeOptions::default() };
+        let options = ServeOptions {
+            drain: Duration::ZERO,
+            ..ServeOptions::default()
+        };
         tokio::spawn(serve::serve(listener, router, options, stop.clone()));
         Self { url, state, stop }
     }
@@ -176,7 +193,11 @@ impl Receiver {
     }
 }
 
-async fn receive(State(state): State<Arc<Mutex<ReceiverState>>>, headers: HeaderMap, raw: Bytes) -> Response {
+async fn receive(
+    State(state): State<Arc<Mutex<ReceiverState>>>,
+    headers: HeaderMap,
+    raw: Bytes,
+) -> Response {
     let _in_flight = InFlight::start(Arc::clone(&state));
     let header = |name: &str| headers[name].to_str().unwrap().to_owned();
     assert_eq!(header("content-type"), "application/json");
@@ -191,7 +212,10 @@ async fn receive(State(state): State<Arc<Mutex<ReceiverState>>>, headers: Header
     let reply = {
         let mut state = state.lock().unwrap();
         state.received.push(received);
-        state.next_replies.pop_front().unwrap_or_else(|| state.default_reply.clone())
+        state
+            .next_replies
+            .pop_front()
+            .unwrap_or_else(|| state.default_reply.clone())
     };
     let status = |status| StatusCode::from_u16(status).unwrap();
     match reply {
@@ -210,17 +234,27 @@ pub(crate) struct Hook {
 
 impl Hook {
     pub(crate) fn new(receiver: Receiver, endpoint: Endpoint, secret: SecretString) -> Self {
-        Self { receiver, endpoint, secret }
+        Self {
+            receiver,
+            endpoint,
+            secret,
+        }
     }
 
-    /// Takes the recorded events. Asserts that the reference implementation makes the same signature for each.
+    /// Takes the recorded events. Asserts that the reference implementation makes the same
+    /// signature for each.
     pub(crate) fn drain(&self) -> Vec<ReceivedEvent> {
         let received = self.receiver.drain();
         let reference = Webhook::new(self.secret.expose_secret()).unwrap();
         for event in &received {
             assert_eq!(event.endpoint, self.endpoint.id.to_string());
             assert_eq!(event.body["id"], event.id);
-            assert_eq!(event.signature, reference.sign(&event.id, event.timestamp, &event.raw).unwrap());
+            assert_eq!(
+                event.signature,
+                reference
+                    .sign(&event.id, event.timestamp, &event.raw)
+                    .unwrap()
+            );
             let metadata = &event.body["metadata"];
             assert_eq!(metadata["new_count"], json!(event.counts().new));
             assert_eq!(metadata["updated_count"], json!(event.counts().updated));
@@ -250,30 +284,52 @@ impl App {
             api_version: ApiVersion::DEFAULT,
             secret: &secret,
         };
-        let endpoint = self.storage.endpoints().insert(&new, 20, self.clock.now()).await.unwrap();
+        let endpoint = self
+            .storage
+            .endpoints()
+            .insert(&new, 20, self.clock.now())
+            .await
+            .unwrap();
         Hook::new(receiver, endpoint, secret)
     }
 
     /// An endpoint of the user, for the events that an endpoint gets by default.
     pub(crate) async fn hook(&self, user: &User) -> Hook {
-        self.hook_for(user, &[EventType::TransactionsSynced, EventType::TradesSynced]).await
+        self.hook_for(
+            user,
+            &[EventType::TransactionsSynced, EventType::TradesSynced],
+        )
+        .await
     }
 
     pub(crate) async fn sync(&self, connection: &Connection) -> SyncReport {
-        self.connections.syncs().run(connection.user_id, connection.id).await.unwrap()
+        self.connections
+            .syncs()
+            .run(connection.user_id, connection.id)
+            .await
+            .unwrap()
     }
 
     /// A service, and a person at the provider whose first connection has had its initial sync.
     pub(crate) async fn synced_at(provider: &str, database: Database) -> (Self, Person, Hook) {
-        let app = Self::start(Setup { database, ..Setup::default() }).await;
+        let app = Self::start(Setup {
+            database,
+            ..Setup::default()
+        })
+        .await;
         let person = app.person_at(provider).await;
         let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(&person.connections[0], &hook).await;
+        app.complete_initial_sync(&person.connections[0], &hook)
+            .await;
         (app, person, hook)
     }
 
     /// Runs the first sync of the connection and takes its events from the endpoint.
-    pub(crate) async fn complete_initial_sync(&self, connection: &Connection, hook: &Hook) -> SyncReport {
+    pub(crate) async fn complete_initial_sync(
+        &self,
+        connection: &Connection,
+        hook: &Hook,
+    ) -> SyncReport {
         let report = self.sync(connection).await;
         self.webhooks.run_due_deliveries().await;
         assert!(!hook.drain().is_empty());
@@ -290,35 +346,64 @@ impl App {
     /// All deliveries to the endpoint, oldest first.
     pub(crate) async fn deliveries_to(&self, hook: &Hook) -> Vec<DeliveryRecord> {
         let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
-        let mut all = self.storage.deliveries().list(user, id, None, 10_000).await.unwrap();
+        let mut all = self
+            .storage
+            .deliveries()
+            .list(user, id, None, 10_000)
+            .await
+            .unwrap();
         all.reverse();
         all
     }
 
     pub(crate) async fn states_at(&self, hook: &Hook) -> Vec<DeliveryState> {
-        self.deliveries_to(hook).await.iter().map(|delivery| delivery.state).collect()
+        self.deliveries_to(hook)
+            .await
+            .iter()
+            .map(|delivery| delivery.state)
+            .collect()
     }
 
-    pub(crate) async fn attempts_of(&self, hook: &Hook, delivery: &DeliveryRecord) -> Vec<AttemptRecord> {
+    pub(crate) async fn attempts_of(
+        &self,
+        hook: &Hook,
+        delivery: &DeliveryRecord,
+    ) -> Vec<AttemptRecord> {
         let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
-        self.storage.deliveries().list_attempts(user, id, delivery.event_id).await.unwrap()
+        self.storage
+            .deliveries()
+            .list_attempts(user, id, delivery.event_id)
+            .await
+            .unwrap()
     }
 
     /// The endpoint as it is stored now.
     pub(crate) async fn endpoint_of(&self, hook: &Hook) -> Endpoint {
-        self.storage.endpoints().find_any(hook.endpoint.id).await.unwrap().unwrap()
+        self.storage
+            .endpoints()
+            .find_any(hook.endpoint.id)
+            .await
+            .unwrap()
+            .unwrap()
     }
 
     pub(crate) async fn assert_enabled(&self, hook: &Hook) {
         assert_eq!(self.endpoint_of(hook).await.status, EndpointStatus::Enabled);
     }
 
-    /// Advances the clock until the next attempt for the endpoint is due. Returns false when there is none.
+    /// Advances the clock until the next attempt for the endpoint is due. Returns false when there
+    /// is none.
     pub(crate) async fn advance_to_next_attempt(&self, hook: &Hook) -> bool {
-        let next = self.deliveries_to(hook).await.iter().filter_map(|delivery| delivery.next_attempt_at).min();
+        let next = self
+            .deliveries_to(hook)
+            .await
+            .iter()
+            .filter_map(|delivery| delivery.next_attempt_at)
+            .min();
         let Some(next) = next else { return false };
         let wait = next.duration_since(self.clock.now()).as_secs().max(0);
-        self.advance_clock(SignedDuration::from_secs(wait + 1)).await;
+        self.advance_clock(SignedDuration::from_secs(wait + 1))
+            .await;
         true
     }
 }

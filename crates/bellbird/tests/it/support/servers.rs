@@ -38,10 +38,21 @@ impl Valkey {
     }
 
     fn start_at(network: Option<Arc<Network>>) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let host = network.as_ref().map_or("127.0.0.1", |network| network.address(0));
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let host = network
+            .as_ref()
+            .map_or("127.0.0.1", |network| network.address(0));
         let url = format!("redis://{host}:{port}");
-        let mut valkey = Self { url, port, network, child: None };
+        let mut valkey = Self {
+            url,
+            port,
+            network,
+            child: None,
+        };
         valkey.start_again();
         valkey
     }
@@ -53,8 +64,17 @@ impl Valkey {
 
     pub(crate) fn start_again(&mut self) {
         let mut command = script("test-valkey", self.network.as_ref());
-        self.child = Some(command.arg(self.port.to_string()).stdin(Stdio::piped()).spawn().unwrap());
-        let host = self.network.as_ref().map_or("127.0.0.1", |network| network.address(0));
+        self.child = Some(
+            command
+                .arg(self.port.to_string())
+                .stdin(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        );
+        let host = self
+            .network
+            .as_ref()
+            .map_or("127.0.0.1", |network| network.address(0));
         while TcpStream::connect((host, self.port)).is_err() {
             std::thread::yield_now();
         }
@@ -69,7 +89,10 @@ impl Valkey {
     pub(crate) async fn empty(&self) {
         let client = redis::Client::open(self.url.as_str()).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-        redis::cmd("FLUSHALL").query_async::<()>(&mut connection).await.unwrap();
+        redis::cmd("FLUSHALL")
+            .query_async::<()>(&mut connection)
+            .await
+            .unwrap();
     }
 }
 
@@ -97,8 +120,13 @@ impl Postgres {
     fn start_at(network: Option<Arc<Network>>) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("bellbird-server-{}-{number}", std::process::id()));
-        let mut server = Self { url: String::new(), folder, network };
+        let folder =
+            std::env::temp_dir().join(format!("bellbird-server-{}-{number}", std::process::id()));
+        let mut server = Self {
+            url: String::new(),
+            folder,
+            network,
+        };
         server.url = server.script("start");
         server
     }
@@ -106,8 +134,16 @@ impl Postgres {
     /// What `scripts/test-postgres` prints.
     pub(crate) fn script(&self, verb: &str) -> String {
         let mut command = script("test-postgres", self.network.as_ref());
-        let done = command.arg(verb).env("BELLBIRD_TEST_POSTGRES_DIR", &self.folder).output().unwrap();
-        assert!(done.status.success(), "{verb}: {}", String::from_utf8_lossy(&done.stderr));
+        let done = command
+            .arg(verb)
+            .env("BELLBIRD_TEST_POSTGRES_DIR", &self.folder)
+            .output()
+            .unwrap();
+        assert!(
+            done.status.success(),
+            "{verb}: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
         String::from_utf8(done.stdout).unwrap().trim().to_owned()
     }
 }

@@ -1,4 +1,5 @@
-//! Rows that come late after a gap: a repaired connection, or a provider without news from the bank.
+//! Rows that come late after a gap: a repaired connection, or a provider without news from the
+//! bank.
 
 use bellbird_domain::Connection;
 use jiff::SignedDuration;
@@ -13,22 +14,45 @@ const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 fn texts(received: &[ReceivedEvent]) -> Vec<String> {
-    all_rows(received, "new").iter().map(|row| row["description"].as_str().unwrap().to_owned()).collect()
+    all_rows(received, "new")
+        .iter()
+        .map(|row| row["description"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 impl App {
     /// Imports the connection's own consent again, which renews the connection.
     async fn renew(&self, person: &Person, connection: &Connection) {
-        let stored = self.storage.secrets().find_credentials(person.user.id, connection.id).await.unwrap().unwrap();
-        let credentials = SecretString::from(secrecy::ExposeSecret::expose_secret(&stored).to_owned());
-        let imported =
-            self.connections.imports().import(person.user.id, &connection.provider, &credentials).await.unwrap();
+        let stored = self
+            .storage
+            .secrets()
+            .find_credentials(person.user.id, connection.id)
+            .await
+            .unwrap()
+            .unwrap();
+        let credentials =
+            SecretString::from(secrecy::ExposeSecret::expose_secret(&stored).to_owned());
+        let imported = self
+            .connections
+            .imports()
+            .import(person.user.id, &connection.provider, &credentials)
+            .await
+            .unwrap();
         assert_eq!(imported.connections[0].id, connection.id);
     }
 
     async fn assert_nothing_new(&self, connection: &Connection) {
         let counts = SyncCounts::of(&self.sync(connection).await);
-        assert_eq!(counts, SyncCounts { new: 0, updated: 0, events: 0 }, "{}", connection.provider);
+        assert_eq!(
+            counts,
+            SyncCounts {
+                new: 0,
+                updated: 0,
+                events: 0
+            },
+            "{}",
+            connection.provider
+        );
     }
 }
 

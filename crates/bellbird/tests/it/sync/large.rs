@@ -17,27 +17,41 @@ use crate::support::rows::all_rows;
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 const DAY_MICROSECONDS: i64 = 86_400_000_000;
 
-/// Each run stops as soon as it may: after the rows of one instant, or after one account of a broker.
+/// Each run stops as soon as it may: after the rows of one instant, or after one account of a
+/// broker.
 fn short_runs(first_days: u64) -> Setup {
     Setup::with(|settings| {
-        (settings.sync.first, settings.sync.run_time) = (Duration::from_secs(first_days * 86_400), Duration::ZERO);
+        (settings.sync.first, settings.sync.run_time) =
+            (Duration::from_secs(first_days * 86_400), Duration::ZERO);
     })
 }
 
 impl App {
     async fn ids_delivered_to(&self, hook: &Hook) -> Vec<String> {
         let received = self.delivered_to(hook).await;
-        all_rows(&received, "new").iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+        all_rows(&received, "new")
+            .iter()
+            .map(|row| row["id"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     /// The ids that the first sync reports.
     async fn ids_shown(&self, key: &str, connection: &Connection, days: u64) -> Vec<String> {
         let list = spec(&connection.provider).list;
-        let from = (self.clock.now() - Duration::from_secs(days * 86_400)).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let path = format!("/v1/{list}?connectionId={}&from={from}&limit=500", connection.id);
+        let from = (self.clock.now() - Duration::from_secs(days * 86_400))
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string();
+        let path = format!(
+            "/v1/{list}?connectionId={}&from={from}&limit=500",
+            connection.id
+        );
         let answer = self.get_as(key, &path).await;
         assert_eq!(answer.json()["pagination"]["hasMore"], false);
-        answer.data().iter().map(|row: &Value| row["id"].as_str().unwrap().to_owned()).collect()
+        answer
+            .data()
+            .iter()
+            .map(|row: &Value| row["id"].as_str().unwrap().to_owned())
+            .collect()
     }
 }
 
@@ -97,20 +111,29 @@ async fn large_first_sync_can_be_silent() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
         let hook = app.hook(&person.user).await;
-        let first = app.connections.syncs().run_once(person.user.id, connection.id).await.unwrap();
+        let first = app
+            .connections
+            .syncs()
+            .run_once(person.user.id, connection.id)
+            .await
+            .unwrap();
         assert!(!first.is_complete, "{provider}");
         let rest = app.sync(connection).await;
         assert_eq!((first.events, rest.events), (0, 0), "{provider}");
         app.add_row(connection, "AFTERWARDS", app.clock.now()).await;
         app.sync(connection).await;
         let received = app.delivered_to(&hook).await;
-        let texts: Vec<&Value> = all_rows(&received, "new").iter().map(|row| &row["description"]).collect();
+        let texts: Vec<&Value> = all_rows(&received, "new")
+            .iter()
+            .map(|row| &row["description"])
+            .collect();
         assert_eq!(texts, ["AFTERWARDS"], "{provider}");
     }
 }
 
 on_both_databases! {
-    /// A broker limits the calls of each account. What the run has read before it meets the limit is kept.
+    /// A broker limits the calls of each account. What the run has read before it meets the limit
+    /// is kept.
     async fn limit_of_one_account_keeps_the_rows_of_others(database: Database) {
         const DAYS: u64 = 30;
         let setup = Setup::with(|settings| settings.sync.first = Duration::from_secs(DAYS * 86_400));

@@ -18,33 +18,61 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 impl App {
     /// Lets the lists of a provider leave out these accounts, and no others.
     pub(crate) async fn unlist(&self, provider: &str, provider_account_ids: &[&str]) {
-        self.control_of(provider, Method::PUT, "/unlisted", json!(provider_account_ids)).await;
+        self.control_of(
+            provider,
+            Method::PUT,
+            "/unlisted",
+            json!(provider_account_ids),
+        )
+        .await;
     }
 
     /// The ids that `/v1/accounts` shows.
     async fn shown_accounts(&self, person: &Person) -> Vec<String> {
-        let accounts = self.get_as(&person.key, "/v1/accounts?limit=200").await.data();
-        accounts.iter().map(|account| account["id"].as_str().unwrap().to_owned()).collect()
+        let accounts = self
+            .get_as(&person.key, "/v1/accounts?limit=200")
+            .await
+            .data();
+        accounts
+            .iter()
+            .map(|account| account["id"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     /// The status of a read of the account's rows, and of its balance.
-    async fn read_statuses(&self, person: &Person, connection: &Connection, account: &str) -> [u16; 2] {
+    async fn read_statuses(
+        &self,
+        person: &Person,
+        connection: &Connection,
+        account: &str,
+    ) -> [u16; 2] {
         let list = spec(&connection.provider).list;
-        let rows = format!("/v1/{list}?connectionId={}&accountId={account}", connection.id);
+        let rows = format!(
+            "/v1/{list}?connectionId={}&accountId={account}",
+            connection.id
+        );
         let balance = format!("/v1/balances?accountIds={account}");
-        let [rows, balance] = [rows, balance].map(async |path| self.get_as(&person.key, &path).await.status.as_u16());
+        let [rows, balance] =
+            [rows, balance].map(async |path| self.get_as(&person.key, &path).await.status.as_u16());
         [rows.await, balance.await]
     }
 
-    /// Syncs a time later. Returns the descriptions of the rows that it reported as new, and asserts that there was no
-    /// update.
-    async fn announced_after(&self, time: SignedDuration, connection: &Connection, hook: &Hook) -> Vec<String> {
+    /// Syncs a time later. Returns the descriptions of the rows that it reported as new, and
+    /// asserts that there was no update.
+    async fn announced_after(
+        &self,
+        time: SignedDuration,
+        connection: &Connection,
+        hook: &Hook,
+    ) -> Vec<String> {
         self.advance_clock(time).await;
         let report = self.sync(connection).await;
         assert_eq!(report.updated_count, 0);
         let received = self.delivered_to(hook).await;
-        let texts: Vec<String> =
-            all_rows(&received, "new").iter().map(|row| row["description"].as_str().unwrap().to_owned()).collect();
+        let texts: Vec<String> = all_rows(&received, "new")
+            .iter()
+            .map(|row| row["description"].as_str().unwrap().to_owned())
+            .collect();
         assert_eq!(texts.len(), report.new_count);
         texts
     }
@@ -144,24 +172,42 @@ on_both_databases! {
 #[tokio::test]
 async fn repair_finds_a_hidden_account() {
     let app = App::start(Setup::default()).await;
-    let person = app.add_person("repair@example.com", Plan::Professional, &[]).await;
-    let (linked, _) = app.link_in_browser(person.user.id, LinkTarget::Provider("fiskil")).await;
+    let person = app
+        .add_person("repair@example.com", Plan::Professional, &[])
+        .await;
+    let (linked, _) = app
+        .link_in_browser(person.user.id, LinkTarget::Provider("fiskil"))
+        .await;
     let connection = &linked[0];
     // None is missing before the backfill window ends.
     app.advance_clock(HOUR).await;
     app.run_due_jobs().await;
     let before = app.accounts_of(connection).await;
-    let stored = app.storage.accounts().list_of_connection(connection.user_id, connection.id).await.unwrap();
-    let hidden = stored.iter().find(|account| account.number.is_some()).unwrap();
+    let stored = app
+        .storage
+        .accounts()
+        .list_of_connection(connection.user_id, connection.id)
+        .await
+        .unwrap();
+    let hidden = stored
+        .iter()
+        .find(|account| account.number.is_some())
+        .unwrap();
     app.unlist("fiskil", &[&hidden.provider_account_id]).await;
     for _ in 0..2 {
         app.sync(connection).await;
         app.advance_clock(HOUR).await;
     }
     assert_eq!(app.accounts_of(connection).await.len(), before.len() - 1);
-    app.control(Method::POST, "/relink", json!({"sameIds": false})).await;
+    app.control(Method::POST, "/relink", json!({"sameIds": false}))
+        .await;
     app.set_consent(connection, "revoked").await;
-    app.connections.refreshes().run(person.user.id, connection.id).await.unwrap();
-    app.link_in_browser(person.user.id, LinkTarget::Connection(connection.id)).await;
+    app.connections
+        .refreshes()
+        .run(person.user.id, connection.id)
+        .await
+        .unwrap();
+    app.link_in_browser(person.user.id, LinkTarget::Connection(connection.id))
+        .await;
     assert_eq!(app.accounts_of(connection).await, before);
 }

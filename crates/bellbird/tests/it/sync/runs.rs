@@ -1,4 +1,5 @@
-//! Syncs: which rows they report as new or updated, their date ranges, and the fingerprints that they store.
+//! Syncs: which rows they report as new or updated, their date ranges, and the fingerprints that
+//! they store.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::database::query;
-use crate::support::harness::{App, Person, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::harness::{
+    App, Person, Setup, eventually, on_both_databases, simulated_providers,
+};
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{ReceivedEvent, Reply, RowCounts, SyncCounts};
 use crate::support::rows::all_rows;
@@ -20,7 +23,12 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 impl App {
     /// The connection's rows in the REST API, from that time on.
-    async fn shown_since(&self, person: &Person, connection: &Connection, from: Timestamp) -> Vec<Value> {
+    async fn shown_since(
+        &self,
+        person: &Person,
+        connection: &Connection,
+        from: Timestamp,
+    ) -> Vec<Value> {
         let list = spec(&connection.provider).list;
         let mut rows = Vec::new();
         loop {
@@ -39,20 +47,28 @@ impl App {
     }
 
     async fn fingerprint_count(&self) -> u64 {
-        let counted =
-            query(&self.shared.database, "SELECT COALESCE(SUM((LENGTH(entries) - 1) / 64), 0) FROM fingerprints").await;
+        let counted = query(
+            &self.shared.database,
+            "SELECT COALESCE(SUM((LENGTH(entries) - 1) / 64), 0) FROM fingerprints",
+        )
+        .await;
         counted[0][0].parse().unwrap()
     }
 
     pub(crate) async fn row_calls(&self, provider: &str) -> u64 {
         let calls = self.calls_of(provider).await;
-        let rows = calls.iter().filter(|(path, _)| path.contains("/transactions") || path.contains("/activities"));
+        let rows = calls
+            .iter()
+            .filter(|(path, _)| path.contains("/transactions") || path.contains("/activities"));
         rows.map(|(_, count)| count).sum()
     }
 }
 
 fn texts(received: &[ReceivedEvent], list: &str) -> Vec<String> {
-    all_rows(received, list).iter().map(|row| row["description"].as_str().unwrap_or_default().to_owned()).collect()
+    all_rows(received, list)
+        .iter()
+        .map(|row| row["description"].as_str().unwrap_or_default().to_owned())
+        .collect()
 }
 
 on_both_databases! {
@@ -124,7 +140,8 @@ on_both_databases! {
             assert_eq!(texts(&received, "new"), ["A MILK BAR"], "{provider}");
             assert_nothing_announced(sync_and_deliver().await);
 
-            // The id of a trade is made from its members, so a changed trade is recognised by the others.
+            // The id of a trade is made from its members, so a changed trade is recognised by the
+            // others.
             app.change_row(connection, &id, json!({"description": "ANOTHER MILK BAR"})).await;
             let (counts, received) = sync_and_deliver().await;
             assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");

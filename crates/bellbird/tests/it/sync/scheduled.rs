@@ -29,7 +29,16 @@ impl App {
                 .expect("there")
                 .last_refreshed_at
                 .expect("refreshed");
-            (self.storage.syncs().find(user, id).await.unwrap().expect("there").sequence, refreshed)
+            (
+                self.storage
+                    .syncs()
+                    .find(user, id)
+                    .await
+                    .unwrap()
+                    .expect("there")
+                    .sequence,
+                refreshed,
+            )
         };
         let (before, mut refreshes) = (state().await, 0);
         let mut last = before;
@@ -40,7 +49,10 @@ impl App {
             refreshes += u32::from(now.1 != last.1);
             last = now;
         }
-        Reads { rows: last.0 - before.0, refreshes }
+        Reads {
+            rows: last.0 - before.0,
+            refreshes,
+        }
     }
 }
 

@@ -15,13 +15,21 @@ const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 fn texts(received: &[ReceivedEvent]) -> Vec<String> {
-    all_rows(received, "new").iter().map(|row| row["description"].as_str().unwrap().to_owned()).collect()
+    all_rows(received, "new")
+        .iter()
+        .map(|row| row["description"].as_str().unwrap().to_owned())
+        .collect()
 }
 
-/// A member whose value cannot be read, and its readable value. A change of an amount is a change of a trade's id.
+/// A member whose value cannot be read, and its readable value. A change of an amount is a change
+/// of a trade's id.
 fn amount(connection: &Connection, is_readable: bool) -> Value {
     let spec = spec(&connection.provider);
-    let value = if is_readable { (spec.row)("", "")[spec.amount].clone() } else { json!("twelve") };
+    let value = if is_readable {
+        (spec.row)("", "")[spec.amount].clone()
+    } else {
+        json!("twelve")
+    };
     json!({ spec.amount: value })
 }
 
@@ -102,15 +110,26 @@ async fn row_of_another_form_degrades_its_own_connection_only() {
     let [own, other] = [0, 1].map(|number| &app.olivia.connections[number]);
     let at = app.clock.now() - HOUR;
     let row = app.add_row(own, "UNREADABLE", at).await;
-    app.change_row(own, &row, json!({"description": {"text": "UNREADABLE"}})).await;
+    app.change_row(own, &row, json!({"description": {"text": "UNREADABLE"}}))
+        .await;
     let unreadable = async |connection: &Connection| {
         app.sync(connection).await;
-        app.storage.syncs().find(connection.user_id, connection.id).await.unwrap().unwrap().unreadable
+        app.storage
+            .syncs()
+            .find(connection.user_id, connection.id)
+            .await
+            .unwrap()
+            .unwrap()
+            .unreadable
     };
     assert_eq!(unreadable(other).await, None);
     let rows = unreadable(own).await.unwrap();
     assert_eq!(rows.count, 1);
-    assert!(rows.since <= at && at.duration_since(rows.since) < DAY, "the day of the row: {}", rows.since);
+    assert!(
+        rows.since <= at && at.duration_since(rows.since) < DAY,
+        "the day of the row: {}",
+        rows.since
+    );
 }
 
 on_both_databases! {

@@ -10,17 +10,37 @@ use crate::support::process::text;
 
 /// Each metric of a scrape, with the rest of its `# TYPE` or `# HELP` line.
 fn comments<'a>(page: &'a str, prefix: &str) -> BTreeMap<&'a str, &'a str> {
-    page.lines().filter_map(|line| line.strip_prefix(prefix)?.split_once(' ')).collect()
+    page.lines()
+        .filter_map(|line| line.strip_prefix(prefix)?.split_once(' '))
+        .collect()
 }
 
 /// The names of the labels of every sample of a metric.
 fn labels_of_samples<'a>(page: &'a str, metric: &Metric) -> Vec<BTreeSet<&'a str>> {
-    let parts: &[&str] = if metric.kind == Kind::Histogram { &["_bucket", "_sum", "_count"] } else { &[""] };
-    let names: Vec<String> = parts.iter().map(|part| format!("{}{part}", metric.name)).collect();
-    let samples = page.lines().filter(|line| names.iter().any(|name| line.split(['{', ' ']).next() == Some(name)));
-    let labels = samples.map(|line| line.split_once('{').map_or("", |(_, rest)| rest.split('}').next().unwrap()));
+    let parts: &[&str] = if metric.kind == Kind::Histogram {
+        &["_bucket", "_sum", "_count"]
+    } else {
+        &[""]
+    };
+    let names: Vec<String> = parts
+        .iter()
+        .map(|part| format!("{}{part}", metric.name))
+        .collect();
+    let samples = page.lines().filter(|line| {
+        names
+            .iter()
+            .any(|name| line.split(['{', ' ']).next() == Some(name))
+    });
+    let labels = samples.map(|line| {
+        line.split_once('{')
+            .map_or("", |(_, rest)| rest.split('}').next().unwrap())
+    });
     labels
-        .map(|labels| labels.split(',').filter_map(|label| Some(label.split_once('=')?.0)))
+        .map(|labels| {
+            labels
+                .split(',')
+                .filter_map(|label| Some(label.split_once('=')?.0))
+        })
         .map(|names| names.filter(|name| *name != "le").collect())
         .collect()
 }
@@ -28,7 +48,13 @@ fn labels_of_samples<'a>(page: &'a str, metric: &Metric) -> Vec<BTreeSet<&'a str
 #[tokio::test]
 async fn scrape_matches_the_list() {
     let deployment = Deployment::start().await;
-    assert_eq!(deployment.get("apiUrl", &deployment.transactions()).await.status, 200);
+    assert_eq!(
+        deployment
+            .get("apiUrl", &deployment.transactions())
+            .await
+            .status,
+        200
+    );
     let url = format!("{}/metrics", text(&deployment.service.json(), "opsUrl"));
     let mut page = String::new();
     // A job that starts with the service counts what is in the database.
@@ -36,19 +62,41 @@ async fn scrape_matches_the_list() {
         page = reqwest::get(&url).await.unwrap().text().await.unwrap();
     }
     for sample in [r#"status="active"} 1"#, r#"status="revoked"} 0"#] {
-        assert!(page.contains(&format!(r#"bellbird_connections{{provider="fiskil",{sample}"#)), "{page}");
+        assert!(
+            page.contains(&format!(
+                r#"bellbird_connections{{provider="fiskil",{sample}"#
+            )),
+            "{page}"
+        );
     }
-    assert!(page.lines().any(|line| line == r#"bellbird_consents_ending{provider="fiskil"} 0"#), "{page}");
-    let build = format!(r#"bellbird_build_info{{version="{}",commit="{COMMIT}"}} 1"#, env!("CARGO_PKG_VERSION"));
+    assert!(
+        page.lines()
+            .any(|line| line == r#"bellbird_consents_ending{provider="fiskil"} 0"#),
+        "{page}"
+    );
+    let build = format!(
+        r#"bellbird_build_info{{version="{}",commit="{COMMIT}"}} 1"#,
+        env!("CARGO_PKG_VERSION")
+    );
     assert!(page.lines().any(|line| line == build), "{page}");
     let (kinds, helps) = (comments(&page, "# TYPE "), comments(&page, "# HELP "));
-    for name in ["bellbird_requests_total", "bellbird_request_seconds", "bellbird_provider_calls_total"] {
+    for name in [
+        "bellbird_requests_total",
+        "bellbird_request_seconds",
+        "bellbird_provider_calls_total",
+    ] {
         assert!(kinds.contains_key(name), "{page}");
     }
     for (name, kind) in kinds {
-        let metric =
-            METRICS.iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("{name} is not listed"));
-        assert_eq!((kind, helps[name]), (metric.kind.as_str(), metric.help), "{name}");
+        let metric = METRICS
+            .iter()
+            .find(|metric| metric.name == name)
+            .unwrap_or_else(|| panic!("{name} is not listed"));
+        assert_eq!(
+            (kind, helps[name]),
+            (metric.kind.as_str(), metric.help),
+            "{name}"
+        );
         let all = labels_of_samples(&page, metric);
         assert!(!all.is_empty(), "{name}");
         for labels in all {

@@ -35,12 +35,17 @@ impl Deployment {
 
     async fn start_with(settings: &[(&str, &str)]) -> Self {
         let (mut workdir, sandbox, database) = new_deployment(Database::Sqlite).await;
-        settings.iter().for_each(|(name, value)| workdir.set(name, value));
+        settings
+            .iter()
+            .for_each(|(name, value)| workdir.set(name, value));
         workdir.set("BELLBIRD_LOG__LEVEL", "trace");
         workdir.set("BELLBIRD_SYNC__ENABLED", "false");
         workdir.json("user add --email me@example.com");
         let created = workdir.json("key create --user me@example.com");
-        let (key, key_id) = (text(&created, "key").to_owned(), text(&created, "id").to_owned());
+        let (key, key_id) = (
+            text(&created, "key").to_owned(),
+            text(&created, "id").to_owned(),
+        );
         let credentials = sandbox.json()["credentials"][0].to_string();
         let import = "connection import --user me@example.com --credentials - --json";
         let output = workdir.run_with_input(import, &credentials);
@@ -48,14 +53,36 @@ impl Deployment {
         let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
         let connection = text(&imported[0], "id").to_owned();
         let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
-        Self { workdir, sandbox, service, database, key, key_id, connection, http: reqwest::Client::new() }
+        Self {
+            workdir,
+            sandbox,
+            service,
+            database,
+            key,
+            key_id,
+            connection,
+            http: reqwest::Client::new(),
+        }
     }
 
     async fn get(&self, listener: &str, path: &str) -> Answered {
         let url = format!("{}{path}", text(&self.service.json(), listener));
-        let answer = self.http.get(url).bearer_auth(&self.key).header("accept", "text/html").send().await.unwrap();
-        let request_id = answer.headers()["x-request-id"].to_str().unwrap().to_owned();
-        Answered { status: answer.status(), request_id }
+        let answer = self
+            .http
+            .get(url)
+            .bearer_auth(&self.key)
+            .header("accept", "text/html")
+            .send()
+            .await
+            .unwrap();
+        let request_id = answer.headers()["x-request-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        Answered {
+            status: answer.status(),
+            request_id,
+        }
     }
 
     fn transactions(&self) -> String {
@@ -67,6 +94,15 @@ impl Deployment {
         fault["match"] = json!("/v1/banking/transactions");
         let base = reqwest::Url::parse(text(&self.sandbox.json()["fiskil"], "baseUrl")).unwrap();
         let url = base.join("/__control/faults").unwrap();
-        assert!(self.http.post(url).json(&fault).send().await.unwrap().status().is_success());
+        assert!(
+            self.http
+                .post(url)
+                .json(&fault)
+                .send()
+                .await
+                .unwrap()
+                .status()
+                .is_success()
+        );
     }
 }

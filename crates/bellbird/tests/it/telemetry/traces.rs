@@ -25,7 +25,9 @@ async fn collector() -> (String, Taken) {
     let take = |State(taken): State<Taken>, body: Bytes| async move {
         taken.lock().unwrap().push(body);
     };
-    let router = Router::new().route("/v1/traces", post(take)).with_state(Arc::clone(&taken));
+    let router = Router::new()
+        .route("/v1/traces", post(take))
+        .with_state(Arc::clone(&taken));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await });
@@ -34,13 +36,21 @@ async fn collector() -> (String, Taken) {
 
 fn spans(taken: &Taken) -> Vec<Span> {
     let bodies = taken.lock().unwrap();
-    let requests = bodies.iter().map(|body| ExportTraceServiceRequest::decode(&body[..]).expect("OTLP"));
+    let requests = bodies
+        .iter()
+        .map(|body| ExportTraceServiceRequest::decode(&body[..]).expect("OTLP"));
     let resources = requests.flat_map(|request| request.resource_spans);
-    resources.flat_map(|resource| resource.scope_spans).flat_map(|scope| scope.spans).collect()
+    resources
+        .flat_map(|resource| resource.scope_spans)
+        .flat_map(|scope| scope.spans)
+        .collect()
 }
 
 fn attribute(span: &Span, name: &str) -> Value {
-    let found = span.attributes.iter().find(|attribute| attribute.key == name);
+    let found = span
+        .attributes
+        .iter()
+        .find(|attribute| attribute.key == name);
     let value = found.and_then(|attribute| attribute.value.as_ref()?.value.as_ref());
     use opentelemetry_proto::tonic::common::v1::any_value::Value::{IntValue, StringValue};
     match value {
@@ -56,56 +66,106 @@ fn hex(id: &[u8]) -> String {
 
 /// The access line of a request to this path that got this trace id.
 fn access_lines<'a>(log: &'a str, route: &'a str) -> Vec<Value> {
-    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    lines.filter(|line| line["message"] == "request" && line["route"] == route).collect()
+    let lines = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines
+        .filter(|line| line["message"] == "request" && line["route"] == route)
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_and_its_provider_calls_are_one_trace() {
     let (url, taken) = collector().await;
-    let deployment =
-        Deployment::start_with(&[("BELLBIRD_TRACES__OTLP_URL", &url), ("BELLBIRD_API__TRUSTED_PROXIES", "127.0.0.1")])
-            .await;
-    let read = format!("{}{}", text(&deployment.service.json(), "apiUrl"), deployment.transactions());
-    let request = deployment.http.get(&read).bearer_auth(&deployment.key).header("traceparent", TRACEPARENT);
+    let deployment = Deployment::start_with(&[
+        ("BELLBIRD_TRACES__OTLP_URL", &url),
+        ("BELLBIRD_API__TRUSTED_PROXIES", "127.0.0.1"),
+    ])
+    .await;
+    let read = format!(
+        "{}{}",
+        text(&deployment.service.json(), "apiUrl"),
+        deployment.transactions()
+    );
+    let request = deployment
+        .http
+        .get(&read)
+        .bearer_auth(&deployment.key)
+        .header("traceparent", TRACEPARENT);
     let request = request.header("tracestate", "vendor=chosen");
     let body = request.send().await.unwrap().text().await.unwrap();
     let rows: Value = serde_json::from_str(&body).unwrap();
     let own = deployment.get("apiUrl", "/v1/accounts").await;
-    let unknown = deployment.http.get(&read).bearer_auth("bb_wrong").header("traceparent", "00-zz-1-1").send().await;
-    assert_eq!((own.status.as_u16(), unknown.unwrap().status().as_u16()), (200, 401));
+    let unknown = deployment
+        .http
+        .get(&read)
+        .bearer_auth("bb_wrong")
+        .header("traceparent", "00-zz-1-1")
+        .send()
+        .await;
+    assert_eq!(
+        (own.status.as_u16(), unknown.unwrap().status().as_u16()),
+        (200, 401)
+    );
     let (_, _, log) = deployment.service.stop("-TERM");
 
     let all = spans(&taken);
     let requests: Vec<&Span> = all.iter().filter(|span| span.name == "request").collect();
-    let of = |route: &str| requests.iter().filter(|span| attribute(span, "route") == route).collect::<Vec<_>>();
+    let of = |route: &str| {
+        requests
+            .iter()
+            .filter(|span| attribute(span, "route") == route)
+            .collect::<Vec<_>>()
+    };
     let reads = of("/v1/transactions");
     // A span that a task carries on ends later.
-    let with = |status: u16| reads.iter().find(|span| attribute(span, "http.response.status_code") == json!(status));
+    let with = |status: u16| {
+        reads
+            .iter()
+            .find(|span| attribute(span, "http.response.status_code") == json!(status))
+    };
     let (joined, rejected) = (with(200).unwrap(), with(401).unwrap());
     assert_eq!(hex(&joined.trace_id), TRACEPARENT[3..35]);
     assert_eq!(hex(&joined.parent_span_id), TRACEPARENT[36..52]);
     assert_eq!(joined.trace_state, "", "nobody else's text");
     assert_eq!(attribute(joined, "key_id"), json!(deployment.key_id));
     assert!(rejected.parent_span_id.is_empty() && rejected.trace_id != joined.trace_id);
-    let calls: Vec<&Span> = all.iter().filter(|span| span.name == "provider_call").collect();
+    let calls: Vec<&Span> = all
+        .iter()
+        .filter(|span| span.name == "provider_call")
+        .collect();
     assert!(!calls.is_empty());
     for call in calls.iter().filter(|call| call.trace_id == joined.trace_id) {
         assert_eq!(call.parent_span_id, joined.span_id);
         assert_eq!(attribute(call, "provider"), json!("fiskil"));
     }
     assert!(
-        calls.iter().any(|call| call.trace_id == joined.trace_id && attribute(call, "operation") == "transactions")
+        calls.iter().any(|call| call.trace_id == joined.trace_id
+            && attribute(call, "operation") == "transactions")
     );
     // A trace of its own begins where nobody has begun one, and the log names it.
     let lines = access_lines(&log, "/v1/accounts");
-    assert_eq!(lines[0]["trace_id"], json!(hex(&of("/v1/accounts")[0].trace_id)));
-    assert_eq!(access_lines(&log, "/v1/transactions")[0]["trace_id"], json!(TRACEPARENT[3..35]));
+    assert_eq!(
+        lines[0]["trace_id"],
+        json!(hex(&of("/v1/accounts")[0].trace_id))
+    );
+    assert_eq!(
+        access_lines(&log, "/v1/transactions")[0]["trace_id"],
+        json!(TRACEPARENT[3..35])
+    );
 
-    let sent = taken.lock().unwrap().iter().map(|body| String::from_utf8_lossy(body).into_owned()).collect::<String>();
+    let sent = taken
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|body| String::from_utf8_lossy(body).into_owned())
+        .collect::<String>();
     assert!(!sent.contains(&deployment.key) && sent.contains("bellbird"));
     for row in rows["data"].as_array().unwrap() {
-        assert!(!sent.contains(text(row, "description")) && !sent.contains(text(row, "id")), "{row}");
+        assert!(
+            !sent.contains(text(row, "description")) && !sent.contains(text(row, "id")),
+            "{row}"
+        );
     }
 }
 
@@ -114,25 +174,42 @@ async fn nobody_else_chooses_the_trace() {
     let (url, taken) = collector().await;
     let deployment = Deployment::start_with(&[("BELLBIRD_TRACES__OTLP_URL", &url)]).await;
     let accounts = format!("{}/v1/accounts", text(&deployment.service.json(), "apiUrl"));
-    let request = deployment.http.get(&accounts).bearer_auth(&deployment.key).header("traceparent", TRACEPARENT);
+    let request = deployment
+        .http
+        .get(&accounts)
+        .bearer_auth(&deployment.key)
+        .header("traceparent", TRACEPARENT);
     assert_eq!(request.send().await.unwrap().status(), 200);
     let (_, _, log) = deployment.service.stop("-TERM");
     assert!(!log.contains(&TRACEPARENT[3..35]));
     let all = spans(&taken);
-    assert!(!all.is_empty() && all.iter().all(|span| hex(&span.trace_id) != TRACEPARENT[3..35]));
+    assert!(
+        !all.is_empty()
+            && all
+                .iter()
+                .all(|span| hex(&span.trace_id) != TRACEPARENT[3..35])
+    );
 }
 
 /// Without a collector, the log still names the trace that a proxy began.
 #[tokio::test(flavor = "multi_thread")]
 async fn traces_that_are_off_are_named_in_the_log() {
-    let deployment = Deployment::start_with(&[("BELLBIRD_API__TRUSTED_PROXIES", "127.0.0.1")]).await;
+    let deployment =
+        Deployment::start_with(&[("BELLBIRD_API__TRUSTED_PROXIES", "127.0.0.1")]).await;
     let accounts = format!("{}/v1/accounts", text(&deployment.service.json(), "apiUrl"));
-    let request = deployment.http.get(&accounts).bearer_auth(&deployment.key).header("traceparent", TRACEPARENT);
+    let request = deployment
+        .http
+        .get(&accounts)
+        .bearer_auth(&deployment.key)
+        .header("traceparent", TRACEPARENT);
     assert_eq!(request.send().await.unwrap().status(), 200);
     deployment.get("apiUrl", "/v1/accounts").await;
     let (_, _, log) = deployment.service.stop("-TERM");
     let lines = access_lines(&log, "/v1/accounts");
-    assert_eq!((&lines[0]["trace_id"], &lines[1]["trace_id"]), (&json!(TRACEPARENT[3..35]), &Value::Null));
+    assert_eq!(
+        (&lines[0]["trace_id"], &lines[1]["trace_id"]),
+        (&json!(TRACEPARENT[3..35]), &Value::Null)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

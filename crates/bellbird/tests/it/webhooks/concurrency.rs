@@ -24,7 +24,8 @@ on_both_databases! {
             app.webhooks.run_due_deliveries(),
             app.webhooks.run_due_deliveries()
         );
-        // A worker skips endpoints that another one has claimed, so some deliveries may still be due.
+        // A worker skips endpoints that another one has claimed, so some deliveries may still be
+        // due.
         app.webhooks.run_due_deliveries().await;
         for hook in &hooks {
             let mut runs: BTreeMap<String, Vec<u64>> = BTreeMap::new();

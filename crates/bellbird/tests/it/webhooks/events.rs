@@ -1,4 +1,5 @@
-//! Webhook events: their members and their order. Every attempt after the first reads the rows again.
+//! Webhook events: their members and their order. Every attempt after the first reads the rows
+//! again.
 
 use std::str::FromStr as _;
 
@@ -16,7 +17,13 @@ use crate::support::rows::all_rows;
 use crate::support::schema::check;
 
 pub(super) fn members(value: &Value) -> String {
-    value.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" ")
+    value
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// An amount of the REST API in the smallest unit of its currency.
@@ -26,7 +33,9 @@ fn minor_units(amount: &str, currency: &str) -> String {
         "bhd" => 3,
         _ => 2,
     };
-    let amount = BigDecimal::from_str(amount).unwrap().with_scale_round(places, RoundingMode::HalfEven);
+    let amount = BigDecimal::from_str(amount)
+        .unwrap()
+        .with_scale_round(places, RoundingMode::HalfEven);
     amount.into_bigint_and_scale().0.to_string()
 }
 
@@ -57,11 +66,27 @@ fn assert_transaction(event: &Value, shown: &Value, raw: &str) {
     assert_eq!(currency, currency.to_lowercase());
     // `serde_json` parses very long numbers as floats, so the raw text is compared, too.
     let amount = minor_units(shown["amount"].as_str().unwrap(), currency);
-    assert!(event["amount"].is_number() && raw.contains(&format!(r#""amount":{amount},"#)), "{event}");
-    assert!(event["amount"].as_i64().is_none_or(|units| units.to_string() == amount), "{event}");
+    assert!(
+        event["amount"].is_number() && raw.contains(&format!(r#""amount":{amount},"#)),
+        "{event}"
+    );
+    assert!(
+        event["amount"]
+            .as_i64()
+            .is_none_or(|units| units.to_string() == amount),
+        "{event}"
+    );
     let class = event["class"].as_str().unwrap();
-    assert!(!class.is_empty() && class == class.to_lowercase() && !class.contains([' ', '_']), "{class}");
-    assert!(event["transaction_date"].as_str().is_some_and(|text| text.len() >= 10), "{event}");
+    assert!(
+        !class.is_empty() && class == class.to_lowercase() && !class.contains([' ', '_']),
+        "{class}"
+    );
+    assert!(
+        event["transaction_date"]
+            .as_str()
+            .is_some_and(|text| text.len() >= 10),
+        "{event}"
+    );
 }
 
 fn assert_trade(event: &Value, shown: &Value) {
@@ -86,7 +111,10 @@ fn assert_trade(event: &Value, shown: &Value) {
     }
     assert_eq!(
         (&event["object"], &event["currency"]),
-        (&json!("trade"), &json!(shown["currency"].as_str().unwrap().to_lowercase()))
+        (
+            &json!("trade"),
+            &json!(shown["currency"].as_str().unwrap().to_lowercase())
+        )
     );
     // An absent value is null in an event. The REST API shows a default instead.
     for (name, at, absent) in [
@@ -95,7 +123,8 @@ fn assert_trade(event: &Value, shown: &Value) {
         ("price", "price", "0"),
         ("total_amount", "totalAmount", "0"),
     ] {
-        let same = event[name] == shown[at] && event[name] != "" || event[name].is_null() && shown[at] == absent;
+        let same = event[name] == shown[at] && event[name] != ""
+            || event[name].is_null() && shown[at] == absent;
         assert!(same, "{name}: {event} {shown}");
     }
 }
@@ -104,7 +133,12 @@ fn assert_trade(event: &Value, shown: &Value) {
 fn assert_described(event_type: &str, body: &Value) {
     let document = bellbird::openapi::document().value();
     let request = &document["webhooks"][event_type]["post"]["requestBody"];
-    check(document, event_type, &request["content"]["application/json"]["schema"], body);
+    check(
+        document,
+        event_type,
+        &request["content"]["application/json"]["schema"],
+        body,
+    );
 }
 
 /// `connection` is the id of the event's connection. A ping has none.
@@ -116,16 +150,37 @@ pub(super) fn assert_envelope(
 ) {
     let body = &received.body;
     assert_described(event_type, body);
-    assert_eq!(members(body), "api_version created data id metadata object type");
+    assert_eq!(
+        members(body),
+        "api_version created data id metadata object type"
+    );
     assert_eq!(members(&body["data"]), "new updated");
     let metadata = "chunk new_count sync_run_id total_chunks updated_count";
     let named = metadata.replacen(' ', " connection_id ", 1);
     let mut own = body["metadata"].clone();
-    own.as_object_mut().unwrap().retain(|name, _| !["user_id", "user_reference"].contains(&name.as_str()));
-    assert_eq!(members(&own), if connection.is_some() { &named } else { metadata });
-    assert_eq!(body["metadata"].get("connection_id").cloned(), connection.map(|id| json!(id)));
-    assert_eq!((&body["object"], &body["type"]), (&json!("event"), &json!(event_type)));
-    assert_eq!((&body["api_version"], &body["created"]), (&json!("2026-11-01"), &json!(created)));
+    own.as_object_mut()
+        .unwrap()
+        .retain(|name, _| !["user_id", "user_reference"].contains(&name.as_str()));
+    assert_eq!(
+        members(&own),
+        if connection.is_some() {
+            &named
+        } else {
+            metadata
+        }
+    );
+    assert_eq!(
+        body["metadata"].get("connection_id").cloned(),
+        connection.map(|id| json!(id))
+    );
+    assert_eq!(
+        (&body["object"], &body["type"]),
+        (&json!("event"), &json!(event_type))
+    );
+    assert_eq!(
+        (&body["api_version"], &body["created"]),
+        (&json!("2026-11-01"), &json!(created))
+    );
     for id in [&body["id"], &body["metadata"]["sync_run_id"]] {
         assert!(Uuid::parse_str(id.as_str().unwrap()).is_ok(), "{id}");
     }
@@ -149,7 +204,12 @@ on_both_databases! {
 }
 
 /// Asserts that the first sync of a connection reports what the REST API shows.
-async fn assert_announced_as_shown(app: &App, user: &bellbird_domain::User, key: &str, connection: &Connection) {
+async fn assert_announced_as_shown(
+    app: &App,
+    user: &bellbird_domain::User,
+    key: &str,
+    connection: &Connection,
+) {
     let spec = spec(&connection.provider);
     for row in (spec.odd_rows)(&app.account_at(connection).await) {
         app.put_row(connection, row).await;
@@ -158,18 +218,37 @@ async fn assert_announced_as_shown(app: &App, user: &bellbird_domain::User, key:
     app.sync(connection).await;
     let received = app.delivered_to(&hook).await;
     let (list, event_type) = (spec.list, format!("{}.synced", spec.list));
-    let path = format!("/v1/{list}?connectionId={}&from=2026-10-21T09:30:00Z&limit=500", connection.id);
+    let path = format!(
+        "/v1/{list}?connectionId={}&from=2026-10-21T09:30:00Z&limit=500",
+        connection.id
+    );
     let shown = app.get_as(key, &path).await.data();
     let delivered = all_rows(&received, "new");
     assert_eq!(delivered.len(), shown.len(), "{}", connection.provider);
-    let raw: String = received.iter().map(|event| str::from_utf8(&event.raw).unwrap()).collect();
+    let raw: String = received
+        .iter()
+        .map(|event| str::from_utf8(&event.raw).unwrap())
+        .collect();
     for (delivered, shown) in delivered.into_iter().zip(&shown) {
-        if spec.is_brokerage() { assert_trade(delivered, shown) } else { assert_transaction(delivered, shown, &raw) }
+        if spec.is_brokerage() {
+            assert_trade(delivered, shown)
+        } else {
+            assert_transaction(delivered, shown, &raw)
+        }
     }
     for event in &received {
-        assert_envelope(event, &event_type, Some(connection.id), app.clock.now().as_second());
+        assert_envelope(
+            event,
+            &event_type,
+            Some(connection.id),
+            app.clock.now().as_second(),
+        );
     }
-    app.storage.endpoints().delete(user.id, hook.endpoint.id).await.unwrap();
+    app.storage
+        .endpoints()
+        .delete(user.id, hook.endpoint.id)
+        .await
+        .unwrap();
 }
 
 on_both_databases! {

@@ -15,11 +15,23 @@ impl App {
         let (now, mut found) = (self.clock.now(), None);
         for failing in [false, true] {
             let lease = now.plus(Duration::from_secs(60));
-            for claim in self.storage.deliveries().claim_endpoints(now, lease, 9, failing).await.unwrap() {
+            for claim in self
+                .storage
+                .deliveries()
+                .claim_endpoints(now, lease, 9, failing)
+                .await
+                .unwrap()
+            {
                 if claim.endpoint_id == hook.endpoint.id {
                     found = Some(failing);
                 }
-                assert!(self.storage.deliveries().release_endpoint(&claim, now).await.unwrap());
+                assert!(
+                    self.storage
+                        .deliveries()
+                        .release_endpoint(&claim, now)
+                        .await
+                        .unwrap()
+                );
             }
         }
         found.expect("the endpoint is due")

@@ -16,10 +16,16 @@ const SYNCED: &[EventType] = &[EventType::TransactionsSynced, EventType::TradesS
 fn rows_by_user(events: &[ReceivedEvent]) -> BTreeMap<String, Vec<Value>> {
     let mut rows: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for event in events {
-        let user = event.body["metadata"]["user_id"].as_str().expect("a user").to_owned();
-        rows.entry(user).or_default().extend(event.rows("new").iter().cloned());
+        let user = event.body["metadata"]["user_id"]
+            .as_str()
+            .expect("a user")
+            .to_owned();
+        rows.entry(user)
+            .or_default()
+            .extend(event.rows("new").iter().cloned());
     }
-    rows.values_mut().for_each(|rows| rows.sort_by_key(ToString::to_string));
+    rows.values_mut()
+        .for_each(|rows| rows.sort_by_key(ToString::to_string));
     rows
 }
 

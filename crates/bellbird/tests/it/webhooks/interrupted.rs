@@ -1,4 +1,5 @@
-//! What happens to attempts while something else happens: a removal, a redelivery, a lost lease, a failing database.
+//! What happens to attempts while something else happens: a removal, a redelivery, a lost lease, a
+//! failing database.
 
 use std::time::Duration;
 
@@ -89,7 +90,11 @@ mod postgres {
     /// A sequence of PostgreSQL counts the failures, because a rolled back transaction cannot.
     #[tokio::test]
     async fn results_are_stored_once_the_database_answers_again() {
-        let app = App::start(Setup { database: Database::Postgres, ..Setup::default() }).await;
+        let app = App::start(Setup {
+            database: Database::Postgres,
+            ..Setup::default()
+        })
+        .await;
         let (database, connection) = (&app.shared.database, &app.olivia.connections[0]);
         let hook = app.hook_on(connection).await;
         app.add_event(connection, "SENT ONCE").await;
@@ -99,7 +104,8 @@ mod postgres {
             CREATE TRIGGER fail BEFORE UPDATE ON webhook_deliveries FOR EACH ROW EXECUTE FUNCTION fail()";
         query(database, broken).await;
         let repairing = async {
-            let failures = async || query(database, "SELECT last_value FROM failures WHERE is_called").await;
+            let failures =
+                async || query(database, "SELECT last_value FROM failures WHERE is_called").await;
             eventually(async || !failures().await.is_empty()).await;
             query(database, "DROP TRIGGER fail ON webhook_deliveries").await;
         };
@@ -107,6 +113,9 @@ mod postgres {
         app.advance_clock(LEASE_EXPIRED).await;
         app.webhooks.run_due_deliveries().await;
         assert_eq!(hook.drain().len(), 1, "not sent again");
-        assert_eq!(app.states_at(&hook).await.pop(), Some(DeliveryState::Delivered));
+        assert_eq!(
+            app.states_at(&hook).await.pop(),
+            Some(DeliveryState::Delivered)
+        );
     }
 }

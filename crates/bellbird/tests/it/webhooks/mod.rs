@@ -22,5 +22,9 @@ const BODY_EXPIRED: SignedDuration = SignedDuration::from_secs(121);
 
 /// An application whose events have at most `rows` rows.
 async fn with_chunks_of(rows: u32, database: Database) -> App {
-    App::start(Setup { database, ..Setup::with(|settings| settings.webhooks.chunk_rows = rows) }).await
+    App::start(Setup {
+        database,
+        ..Setup::with(|settings| settings.webhooks.chunk_rows = rows)
+    })
+    .await
 }

@@ -8,7 +8,9 @@ use serde_json::json;
 
 use super::{BODY_EXPIRED, DAY, HOUR, with_chunks_of};
 use crate::support::database::execute;
-use crate::support::harness::{App, Database, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::harness::{
+    App, Database, Setup, eventually, on_both_databases, simulated_providers,
+};
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{Hook, ReceivedEvent, Receiver, Reply, SyncCounts};
 use crate::support::rows::all_rows;
@@ -21,16 +23,36 @@ impl App {
     async fn enable_and_recover(&self, hook: &Hook) -> u64 {
         let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
         let now = self.clock.now();
-        assert!(self.storage.endpoints().enable(user, id, now).await.unwrap());
-        self.storage.deliveries().recover(user, id, now - DAY, now).await.unwrap()
+        assert!(
+            self.storage
+                .endpoints()
+                .enable(user, id, now)
+                .await
+                .unwrap()
+        );
+        self.storage
+            .deliveries()
+            .recover(user, id, now - DAY, now)
+            .await
+            .unwrap()
     }
 
     /// Redelivers one event. Returns the calls that read rows.
     async fn calls_to_redeliver(&self, hook: &Hook, connection: &Connection, event: &str) -> u64 {
         self.advance_clock(BODY_EXPIRED).await;
         self.reset_calls().await;
-        let (user, id, event) = (hook.endpoint.user_id, hook.endpoint.id, event.parse().unwrap());
-        assert!(self.storage.deliveries().redeliver(user, id, event, self.clock.now()).await.unwrap());
+        let (user, id, event) = (
+            hook.endpoint.user_id,
+            hook.endpoint.id,
+            event.parse().unwrap(),
+        );
+        assert!(
+            self.storage
+                .deliveries()
+                .redeliver(user, id, event, self.clock.now())
+                .await
+                .unwrap()
+        );
         self.webhooks.run_due_deliveries().await;
         self.row_calls(&connection.provider).await
     }
@@ -51,8 +73,17 @@ async fn person_with_rows(app: &App, provider: &str) -> (User, Connection) {
         return (person.user, person.connections.into_iter().next().unwrap());
     }
     let (account, _) = app.busiest().await;
-    let is_busiest = |connection: &&Connection| connection.id.to_string() == account["connectionId"];
-    (app.olivia.user.clone(), app.olivia.connections.iter().find(is_busiest).unwrap().clone())
+    let is_busiest =
+        |connection: &&Connection| connection.id.to_string() == account["connectionId"];
+    (
+        app.olivia.user.clone(),
+        app.olivia
+            .connections
+            .iter()
+            .find(is_busiest)
+            .unwrap()
+            .clone(),
+    )
 }
 
 #[tokio::test]
@@ -61,11 +92,18 @@ async fn redelivered_run_costs_at_most_twice_its_sync() {
         let app = with_long_runs(10_000, if provider == "fiskil" { 500 } else { 100 }).await;
         let (user, connection) = person_with_rows(&app, provider).await;
         let (from_memory, again) = (app.hook(&user).await, app.hook(&user).await);
-        app.storage.endpoints().disable(user.id, again.endpoint.id, "by command", app.clock.now()).await.unwrap();
+        app.storage
+            .endpoints()
+            .disable(user.id, again.endpoint.id, "by command", app.clock.now())
+            .await
+            .unwrap();
         app.reset_calls().await;
         let report = app.sync(&connection).await;
         let of_sync = app.row_calls(provider).await;
-        assert!(provider != "fiskil" || report.new_count > 10_000, "{report:?}");
+        assert!(
+            provider != "fiskil" || report.new_count > 10_000,
+            "{report:?}"
+        );
         assert!(report.events > 3, "{provider}: {report:?}");
         let sent = app.delivered_to(&from_memory).await;
         assert_eq!(sent.len(), report.events);
@@ -79,14 +117,26 @@ async fn redelivered_run_costs_at_most_twice_its_sync() {
         for (received, sent) in received.iter().zip(&sent) {
             assert_eq!(received.raw, sent.raw, "{provider}");
         }
-        assert!(of_recovery <= 2 * of_sync, "{provider}: {of_recovery} calls, the sync had {of_sync}");
+        assert!(
+            of_recovery <= 2 * of_sync,
+            "{provider}: {of_recovery} calls, the sync had {of_sync}"
+        );
 
         // One event from the middle of the run: its own pages, and one at each border.
-        let single = app.calls_to_redeliver(&again, &connection, &sent[sent.len() / 2].id).await;
+        let single = app
+            .calls_to_redeliver(&again, &connection, &sent[sent.len() / 2].id)
+            .await;
         assert_eq!(again.drain()[0].raw, sent[sent.len() / 2].raw);
         let accounts = app.accounts_of(&connection).await.len() as u64;
-        let few = if spec(provider).is_brokerage() { accounts } else { 3 };
-        assert!(single <= few, "{provider}: {single} calls, the sync had {of_sync}");
+        let few = if spec(provider).is_brokerage() {
+            accounts
+        } else {
+            3
+        };
+        assert!(
+            single <= few,
+            "{provider}: {single} calls, the sync had {of_sync}"
+        );
     }
 }
 
@@ -144,7 +194,11 @@ on_both_databases! {
 }
 
 fn authority(url: &str) -> String {
-    reqwest::Url::parse(url).unwrap().socket_addrs(|| None).unwrap()[0].to_string()
+    reqwest::Url::parse(url)
+        .unwrap()
+        .socket_addrs(|| None)
+        .unwrap()[0]
+        .to_string()
 }
 
 on_both_databases! {
@@ -189,23 +243,36 @@ async fn hanging_provider_blocks_no_retry_at_another() {
     app.complete_initial_sync(connection, &hung).await;
     let other = app.person_at("akahu").await;
     let hook = app.hook(&other.user).await;
-    app.complete_initial_sync(&other.connections[0], &hook).await;
+    app.complete_initial_sync(&other.connections[0], &hook)
+        .await;
     hung.receiver.reply_with(Reply::Status(500));
     for number in 0..12 {
-        app.add_row(connection, &format!("HUNG {number}"), app.clock.now() - HOUR).await;
+        app.add_row(
+            connection,
+            &format!("HUNG {number}"),
+            app.clock.now() - HOUR,
+        )
+        .await;
         app.sync(connection).await;
     }
     app.webhooks.run_due_deliveries().await;
     hung.drain();
     app.advance_clock(RETRY).await;
-    app.fault(json!({"match": "/v1/banking", "kind": "delay", "delayMs": 600_000})).await;
+    app.fault(json!({"match": "/v1/banking", "kind": "delay", "delayMs": 600_000}))
+        .await;
     let webhooks = app.webhooks.clone();
     let hanging = tokio::spawn(async move { webhooks.run_due_deliveries().await });
     eventually(async || app.transaction_calls().await > 0).await;
     // More than all rebuilds of a provider wait now.
     let (user, id) = (other.user.id, hook.endpoint.id);
     let event = app.deliveries_to(&hook).await[0].event_id;
-    assert!(app.storage.deliveries().redeliver(user, id, event, app.clock.now()).await.unwrap());
+    assert!(
+        app.storage
+            .deliveries()
+            .redeliver(user, id, event, app.clock.now())
+            .await
+            .unwrap()
+    );
     let webhooks = app.webhooks.clone();
     let delivering = tokio::spawn(async move { webhooks.run_due_deliveries().await });
     eventually(async || hook.receiver.has_requests()).await;
@@ -252,10 +319,18 @@ on_both_databases! {
 
 impl App {
     /// Adds rows, of which the endpoint rejects the event once.
-    async fn add_rejected(&self, connection: &Connection, hook: &Hook, texts: &[&str]) -> Vec<String> {
+    async fn add_rejected(
+        &self,
+        connection: &Connection,
+        hook: &Hook,
+        texts: &[&str],
+    ) -> Vec<String> {
         let mut ids = Vec::new();
         for text in texts {
-            ids.push(self.add_row(connection, text, self.clock.now() - HOUR).await);
+            ids.push(
+                self.add_row(connection, text, self.clock.now() - HOUR)
+                    .await,
+            );
         }
         hook.receiver.reply_next_with([Reply::Status(500)]);
         assert_eq!(self.sync(connection).await.new_count, texts.len());
@@ -267,7 +342,15 @@ impl App {
     async fn assert_incomplete(&self, hook: &Hook) {
         assert!(self.advance_to_next_attempt(hook).await);
         assert_eq!(texts(&self.delivered_to(hook).await), [""; 0]);
-        assert_eq!(self.deliveries_to(hook).await.pop().unwrap().last_error.as_deref(), Some(INCOMPLETE));
+        assert_eq!(
+            self.deliveries_to(hook)
+                .await
+                .pop()
+                .unwrap()
+                .last_error
+                .as_deref(),
+            Some(INCOMPLETE)
+        );
     }
 
     async fn next_attempt(&self, hook: &Hook) -> Vec<ReceivedEvent> {
@@ -393,7 +476,8 @@ on_both_databases! {
 }
 
 on_both_databases! {
-    /// It is not known whether a row is gone, or cannot be read: an event without it would be the last word.
+    /// It is not known whether a row is gone, or cannot be read: an event without it would be the
+    /// last word.
     async fn event_whose_row_stays_missing_fails_and_is_recovered(database: Database) {
         let app = App::start(Setup { database, ..Setup::default() }).await;
         let connection = &app.olivia.connections[0];
@@ -420,5 +504,8 @@ on_both_databases! {
 }
 
 fn texts(received: &[ReceivedEvent]) -> Vec<String> {
-    all_rows(received, "new").iter().map(|row| row["description"].as_str().unwrap().to_owned()).collect()
+    all_rows(received, "new")
+        .iter()
+        .map(|row| row["description"].as_str().unwrap().to_owned())
+        .collect()
 }

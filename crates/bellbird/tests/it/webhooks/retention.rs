@@ -1,4 +1,5 @@
-//! Which events are deleted or skipped when their connection or endpoint is removed, or when they are old.
+//! Which events are deleted or skipped when their connection or endpoint is removed, or when they
+//! are old.
 
 use bellbird_connections::Removal;
 use jiff::SignedDuration;
@@ -14,7 +15,11 @@ const DELIVERED_KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 impl App {
     pub(crate) async fn rows_in(&self, table: &str) -> u64 {
-        let counted = query(&self.shared.database, &format!("SELECT COUNT(*) FROM {table}")).await;
+        let counted = query(
+            &self.shared.database,
+            &format!("SELECT COUNT(*) FROM {table}"),
+        )
+        .await;
         counted[0][0].parse().unwrap()
     }
 }

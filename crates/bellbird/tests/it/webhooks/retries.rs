@@ -1,4 +1,5 @@
-//! When deliveries are retried or given up: the schedule, `Retry-After`, and endpoints that are gone or fail.
+//! When deliveries are retried or given up: the schedule, `Retry-After`, and endpoints that are
+//! gone or fail.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ const WAITS: [i64; 9] = [5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600
 impl App {
     /// Adds a row and syncs it, which makes one event. The event is not sent yet.
     pub(super) async fn add_event(&self, connection: &Connection, text: &str) {
-        self.add_row(connection, text, self.clock.now() - HOUR).await;
+        self.add_row(connection, text, self.clock.now() - HOUR)
+            .await;
         assert_eq!(self.sync(connection).await.new_count, 1);
     }
 
@@ -74,7 +76,8 @@ on_both_databases! {
             assert_eq!(app.delivered_to(&hook).await.len(), 1, "{retry_after}");
             let next = app.deliveries_to(&hook).await[known].next_attempt_at.unwrap();
             let wait = next.duration_since(app.clock.now()).as_secs();
-            // The second value is a date, and the first wait of an hour and up to a fifth of it has passed by then.
+            // The second value is a date, and the first wait of an hour and up to a fifth of it has
+            // passed by then.
             assert!((least * 3 / 4..=least * 6 / 5).contains(&wait), "{retry_after}: {wait}");
             app.advance_to_next_attempt(&hook).await;
         }

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::events::{assert_envelope, members};
 use super::{DAY, HOUR};
-use crate::support::harness::{App, Database, Setup, eventually, on_both_databases, simulated_providers};
+use crate::support::harness::{
+    App, Database, Setup, eventually, on_both_databases, simulated_providers,
+};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
 use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Receiver, Reply, RowCounts};
 
@@ -22,27 +24,51 @@ impl App {
     }
 
     /// Changes a status as a refresh does, also to those that no provider reports.
-    async fn change_status(&self, connection: &Connection, from: ConnectionStatus, to: ConnectionStatus) {
+    async fn change_status(
+        &self,
+        connection: &Connection,
+        from: ConnectionStatus,
+        to: ConnectionStatus,
+    ) {
         let (user, now) = (connection.user_id, self.clock.now());
         let key = JobKey::new(job_kinds::REFRESH, user, connection.id);
-        let claim = self.storage.jobs().claim(&key, now, now + HOUR).await.unwrap().expect("claimed");
-        assert!(self.storage.refreshes().set_status(&claim, from, to, "refreshed", now, now).await.unwrap());
+        let claim = self
+            .storage
+            .jobs()
+            .claim(&key, now, now + HOUR)
+            .await
+            .unwrap()
+            .expect("claimed");
+        assert!(
+            self.storage
+                .refreshes()
+                .set_status(&claim, from, to, "refreshed", now, now)
+                .await
+                .unwrap()
+        );
         assert!(self.storage.jobs().finish(&claim, None).await.unwrap());
     }
 }
 
 /// The connection that an event shows.
 fn shown(event: &ReceivedEvent) -> &Value {
-    assert_eq!((event.counts(), event.rows("new").len()), (RowCounts { new: 0, updated: 1 }, 0));
+    assert_eq!(
+        (event.counts(), event.rows("new").len()),
+        (RowCounts { new: 0, updated: 1 }, 0)
+    );
     &event.rows("updated")[0]
 }
 
 /// The status before and after each event, in the order of the ids: events are sent concurrently.
 fn statuses(events: &[ReceivedEvent]) -> Vec<[String; 2]> {
-    let status = |event: &ReceivedEvent, name: &str| shown(event)[name].as_str().unwrap().to_owned();
+    let status =
+        |event: &ReceivedEvent, name: &str| shown(event)[name].as_str().unwrap().to_owned();
     let mut events: Vec<&ReceivedEvent> = events.iter().collect();
     events.sort_by_key(|event| &event.id);
-    events.into_iter().map(|event| [status(event, "previous_status"), status(event, "status")]).collect()
+    events
+        .into_iter()
+        .map(|event| [status(event, "previous_status"), status(event, "status")])
+        .collect()
 }
 
 on_both_databases! {
@@ -234,7 +260,10 @@ on_both_databases! {
 async fn deployment_with_connection() -> (Workdir, RunningCommand, String, Value) {
     let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
-    workdir.set("BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS", "0,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1");
+    workdir.set(
+        "BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS",
+        "0,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1",
+    );
     workdir.set("BELLBIRD_SYNC__ENABLED", "false");
     workdir.json("user add --email me@example.com");
     let credentials = sandbox.json()["credentials"][0].clone();
@@ -247,16 +276,33 @@ async fn deployment_with_connection() -> (Workdir, RunningCommand, String, Value
 }
 
 async fn change_consent(sandbox: &RunningCommand, credentials: &Value, change: Value) {
-    let (base, consent) = (text(&sandbox.json()["fiskil"], "baseUrl").to_owned(), text(credentials, "arrangementId"));
+    let (base, consent) = (
+        text(&sandbox.json()["fiskil"], "baseUrl").to_owned(),
+        text(credentials, "arrangementId"),
+    );
     let url = format!("{base}/__control/consents/{consent}");
-    let request = reqwest::Client::new().request(Method::POST, url).json(&change);
+    let request = reqwest::Client::new()
+        .request(Method::POST, url)
+        .json(&change);
     assert!(request.send().await.unwrap().status().is_success());
 }
 
 /// Revokes the consent at the provider, and lets a command notice it.
-async fn revoke(workdir: &Workdir, sandbox: &RunningCommand, connection: &str, credentials: &Value) {
+async fn revoke(
+    workdir: &Workdir,
+    sandbox: &RunningCommand,
+    connection: &str,
+    credentials: &Value,
+) {
     change_consent(sandbox, credentials, json!({"state": "revoked"})).await;
-    assert_eq!(workdir.run(&format!("connection sync {connection}")).status.code(), Some(1), "nothing was read");
+    assert_eq!(
+        workdir
+            .run(&format!("connection sync {connection}"))
+            .status
+            .code(),
+        Some(1),
+        "nothing was read"
+    );
 }
 
 #[tokio::test]
@@ -264,23 +310,34 @@ async fn killed_service_sends_the_same_body_after_its_restart() {
     let (workdir, sandbox, connection, credentials) = deployment_with_connection().await;
     let receiver = Receiver::start().await;
     receiver.reply_with(Reply::Status(500));
-    let add = "webhook add --user me@example.com --events transactions.synced,connection.updated --url";
+    let add =
+        "webhook add --user me@example.com --events transactions.synced,connection.updated --url";
     let added = workdir.json(&format!("{add} {}", receiver.url));
-    assert_eq!(added["events"], json!(["transactions.synced", "connection.updated"]));
+    assert_eq!(
+        added["events"],
+        json!(["transactions.synced", "connection.updated"])
+    );
     assert!(workdir.text("webhook list").contains("connection.updated"));
     let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
     revoke(&workdir, &sandbox, &connection, &credentials).await;
     eventually(async || receiver.has_requests()).await;
     assert_eq!(service.stop("-KILL").0, None);
     let first = receiver.drain().remove(0);
-    assert_eq!(statuses(std::slice::from_ref(&first)), [["active", "revoked"].map(str::to_owned)]);
+    assert_eq!(
+        statuses(std::slice::from_ref(&first)),
+        [["active", "revoked"].map(str::to_owned)]
+    );
 
     receiver.reply_with(Reply::Status(204));
     // The lease of the endpoint ends later than a test should wait.
     let path = workdir.folder.path().join("deployment.db");
     let database = rusqlite::Connection::open(path).unwrap();
-    database.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
-    database.execute("UPDATE webhook_queues SET lease_until = NULL", []).unwrap();
+    database
+        .busy_timeout(std::time::Duration::from_secs(5))
+        .unwrap();
+    database
+        .execute("UPDATE webhook_queues SET lease_until = NULL", [])
+        .unwrap();
     let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
     eventually(async || receiver.has_requests()).await;
     let again = receiver.drain().remove(0);
@@ -295,7 +352,11 @@ async fn doctor_names_connections_to_reconnect() {
     let checks = || {
         let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(output.status.code(), Some(0), "a lost consent is no fault of the deployment: {report}");
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "a lost consent is no fault of the deployment: {report}"
+        );
         let mut checks = report["checks"].as_array().unwrap().clone();
         checks.retain(|check| check["name"] == "connections");
         checks
@@ -308,12 +369,26 @@ async fn doctor_names_connections_to_reconnect() {
     change_consent(&sandbox, &credentials, change).await;
     workdir.json(&format!("connection sync {connection}"));
     let listed = workdir.json("connection list")[0]["consentExpiresAt"].clone();
-    assert!(end.duration_since(listed.as_str().unwrap().parse().unwrap()).abs() < jiff::SignedDuration::from_secs(1));
-    let shown = text(&workdir.json(&format!("connection show {connection}")), "consentExpiresAt").to_owned();
+    assert!(
+        end.duration_since(listed.as_str().unwrap().parse().unwrap())
+            .abs()
+            < jiff::SignedDuration::from_secs(1)
+    );
+    let shown = text(
+        &workdir.json(&format!("connection show {connection}")),
+        "consentExpiresAt",
+    )
+    .to_owned();
     assert_eq!(shown, listed);
-    for command in ["connection list".to_owned(), format!("connection show {connection}")] {
+    for command in [
+        "connection list".to_owned(),
+        format!("connection show {connection}"),
+    ] {
         let printed = workdir.text(&command);
-        assert!(printed.to_lowercase().contains("consent ends") && printed.contains(&shown), "{printed}");
+        assert!(
+            printed.to_lowercase().contains("consent ends") && printed.contains(&shown),
+            "{printed}"
+        );
     }
     let detail = format!(
         "the consent of me@example.com for Ironbark Example Bank ends at {shown}; to renew it, send the user the link \
@@ -324,7 +399,9 @@ async fn doctor_names_connections_to_reconnect() {
 
     revoke(&workdir, &sandbox, &connection, &credentials).await;
     let history = workdir.json(&format!("connection show {connection}"))["history"].clone();
-    let since = text(history.as_array().unwrap().last().unwrap(), "at").parse::<jiff::Timestamp>().unwrap();
+    let since = text(history.as_array().unwrap().last().unwrap(), "at")
+        .parse::<jiff::Timestamp>()
+        .unwrap();
     let detail = format!(
         "Ironbark Example Bank of me@example.com is revoked since {since:.0}; to reconnect it, send the user the link \
          of `bellbird connection link --reconnect {connection}`"
@@ -332,5 +409,8 @@ async fn doctor_names_connections_to_reconnect() {
     let note = json!({"name": "connections", "verdict": "note", "detail": detail});
     assert_eq!(checks(), [note, ok("0 active")]);
     let url = workdir.json(&format!("connection link --reconnect {connection}"));
-    assert!(text(&url, "url").contains("/link/"), "the command works: {url}");
+    assert!(
+        text(&url, "url").contains("/link/"),
+        "the command works: {url}"
+    );
 }

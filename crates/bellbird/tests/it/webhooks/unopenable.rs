@@ -1,4 +1,5 @@
-//! Secrets and credentials that cannot be opened: the attempts fail, and nothing is tried without end.
+//! Secrets and credentials that cannot be opened: the attempts fail, and nothing is tried without
+//! end.
 
 use bellbird_domain::{DeliveryState, EndpointStatus};
 use bellbird_storage::{Sealer, Storage};
@@ -12,8 +13,14 @@ use crate::support::receiver::Hook;
 impl App {
     /// Replaces the sealed values of a purpose with bytes that nothing opens.
     async fn damage(&self, purpose: &str, subject: &str) {
-        let bytes = if self.storage.kind() == "sqlite" { "X'0102'" } else { "'\\x0102'" };
-        let sql = format!("UPDATE secrets SET sealed = {bytes} WHERE purpose = '{purpose}' AND subject = '{subject}'");
+        let bytes = if self.storage.kind() == "sqlite" {
+            "X'0102'"
+        } else {
+            "'\\x0102'"
+        };
+        let sql = format!(
+            "UPDATE secrets SET sealed = {bytes} WHERE purpose = '{purpose}' AND subject = '{subject}'"
+        );
         execute(&self.shared.database, &sql, "").await;
     }
 

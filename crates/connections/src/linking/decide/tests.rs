@@ -43,7 +43,12 @@ struct Row {
     action: Action,
 }
 
-const ANY: Facts<Option<bool>> = Facts { is_known: None, is_named: None, registers_users: None, has_waited: None };
+const ANY: Facts<Option<bool>> = Facts {
+    is_known: None,
+    is_named: None,
+    registers_users: None,
+    has_waited: None,
+};
 const YES: Option<bool> = Some(true);
 const NO: Option<bool> = Some(false);
 
@@ -57,25 +62,42 @@ const TABLE: [Row; 19] = [
     Row {
         says: "a new consent is linked",
         belongs_to: &[Nothing],
-        facts: Facts { is_known: NO, ..ANY },
+        facts: Facts {
+            is_known: NO,
+            ..ANY
+        },
         action: Action::ReadAccounts(Effect::Linked),
     },
     Row {
         says: "an earlier consent was removed here, and stays removed",
         belongs_to: &[Nothing],
-        facts: Facts { is_known: YES, is_named: NO, ..ANY },
+        facts: Facts {
+            is_known: YES,
+            is_named: NO,
+            ..ANY
+        },
         action: Action::Ignore,
     },
     Row {
         says: "if it is given again, a withdrawal has time to take effect",
         belongs_to: &[Nothing],
-        facts: Facts { is_known: YES, is_named: YES, has_waited: NO, ..ANY },
+        facts: Facts {
+            is_known: YES,
+            is_named: YES,
+            has_waited: NO,
+            ..ANY
+        },
         action: Action::Wait,
     },
     Row {
         says: "then it is linked",
         belongs_to: &[Nothing],
-        facts: Facts { is_known: YES, is_named: YES, has_waited: YES, ..ANY },
+        facts: Facts {
+            is_known: YES,
+            is_named: YES,
+            has_waited: YES,
+            ..ANY
+        },
         action: Action::ReadAccounts(Effect::Linked),
     },
     Row {
@@ -97,79 +119,135 @@ const TABLE: [Row; 19] = [
     Row {
         says: "a new consent of the connection to repair repairs it, also if a refresh was faster",
         belongs_to: &[Target(Active)],
-        facts: Facts { is_known: NO, ..ANY },
+        facts: Facts {
+            is_known: NO,
+            ..ANY
+        },
         action: Action::ReadAccounts(Effect::Reconnected),
     },
     Row {
         says: "an earlier one repairs it if the callback names it",
         belongs_to: &[Target(Active)],
-        facts: Facts { is_known: YES, is_named: YES, ..ANY },
+        facts: Facts {
+            is_known: YES,
+            is_named: YES,
+            ..ANY
+        },
         action: Action::ReadAccounts(Effect::Reconnected),
     },
     Row {
         says: "or if the credentials are those of the callback",
         belongs_to: &[Target(Active)],
-        facts: Facts { is_known: YES, is_named: NO, registers_users: NO, ..ANY },
+        facts: Facts {
+            is_known: YES,
+            is_named: NO,
+            registers_users: NO,
+            ..ANY
+        },
         action: Action::ReadAccounts(Effect::Reconnected),
     },
     Row {
         says: "otherwise this session did not repair it",
         belongs_to: &[Target(Active)],
-        facts: Facts { is_known: YES, is_named: NO, registers_users: YES, ..ANY },
+        facts: Facts {
+            is_known: YES,
+            is_named: NO,
+            registers_users: YES,
+            ..ANY
+        },
         action: Action::Ignore,
     },
     Row {
         says: "credentials of the callback renew an active connection",
         belongs_to: &[Older(Active)],
-        facts: Facts { registers_users: NO, ..ANY },
+        facts: Facts {
+            registers_users: NO,
+            ..ANY
+        },
         action: Action::ReadAccounts(Effect::Renewed),
     },
     Row {
         says: "an active connection of a provider user is renewed if the callback names it",
         belongs_to: &[Older(Active)],
-        facts: Facts { is_named: YES, registers_users: YES, ..ANY },
+        facts: Facts {
+            is_named: YES,
+            registers_users: YES,
+            ..ANY
+        },
         action: Action::ReadAccounts(Effect::Renewed),
     },
     Row {
         says: "otherwise the session leaves it alone",
         belongs_to: &[Older(Active)],
-        facts: Facts { is_named: NO, registers_users: YES, ..ANY },
+        facts: Facts {
+            is_named: NO,
+            registers_users: YES,
+            ..ANY
+        },
         action: Action::Ignore,
     },
     Row {
         says: "the credentials of the callback go also to a connection that was linked meanwhile",
         belongs_to: &[Newer(Active)],
-        facts: Facts { is_known: NO, registers_users: NO, ..ANY },
+        facts: Facts {
+            is_known: NO,
+            registers_users: NO,
+            ..ANY
+        },
         action: Action::ReadAccounts(Effect::LinkedEarlier),
     },
     Row {
         says: "a connection linked meanwhile is that of this session if the callback names it",
         belongs_to: &[Newer(Active)],
-        facts: Facts { is_known: NO, is_named: YES, registers_users: YES, ..ANY },
+        facts: Facts {
+            is_known: NO,
+            is_named: YES,
+            registers_users: YES,
+            ..ANY
+        },
         action: Action::Count(Effect::Linked),
     },
     Row {
         says: "otherwise a concurrent session may have linked it",
         belongs_to: &[Newer(Active)],
-        facts: Facts { is_known: NO, is_named: NO, registers_users: YES, ..ANY },
+        facts: Facts {
+            is_known: NO,
+            is_named: NO,
+            registers_users: YES,
+            ..ANY
+        },
         action: Action::Count(Effect::LinkedEarlier),
     },
     Row {
         says: "an earlier consent that another session linked meanwhile is as any active connection",
         belongs_to: &[Newer(Active)],
-        facts: Facts { is_known: YES, registers_users: NO, ..ANY },
+        facts: Facts {
+            is_known: YES,
+            registers_users: NO,
+            ..ANY
+        },
         action: Action::ReadAccounts(Effect::Renewed),
     },
     Row {
         says: "which is renewed if the callback names it",
         belongs_to: &[Newer(Active)],
-        facts: Facts { is_known: YES, is_named: YES, registers_users: YES, ..ANY },
+        facts: Facts {
+            is_known: YES,
+            is_named: YES,
+            registers_users: YES,
+            ..ANY
+        },
         action: Action::ReadAccounts(Effect::Renewed),
     },
     Row {
         says: "and otherwise left alone",
         belongs_to: &[Newer(Active)],
-        facts: Facts { is_known: YES, is_named: NO, registers_users: YES, ..ANY },
+        facts: Facts {
+            is_known: YES,
+            is_named: NO,
+            registers_users: YES,
+            ..ANY
+        },
         action: Action::Ignore,
     },
 ];
@@ -177,22 +255,46 @@ const TABLE: [Row; 19] = [
 #[test]
 fn table_of_decisions() {
     let statuses = [Active, Revoked, Invalidated, PendingMfa];
-    let connected = statuses.into_iter().flat_map(|status| [Target(status), Newer(status), Older(status)]);
+    let connected = statuses
+        .into_iter()
+        .flat_map(|status| [Target(status), Newer(status), Older(status)]);
     for belongs_to in connected.chain([Nothing, OtherUser]) {
         for bits in 0..16_u8 {
-            let [is_known, is_named, registers_users, has_waited] = [1, 2, 4, 8].map(|bit| bits & bit > 0);
-            let facts = Facts { is_known, is_named, registers_users, has_waited };
-            let rows: Vec<&Row> = TABLE.iter().filter(|row| row.fits(belongs_to, facts)).collect();
-            let [row] = rows[..] else { panic!("{belongs_to:?} {facts:?} is in {} rows", rows.len()) };
-            assert_eq!(action(belongs_to, facts), row.action, "{}: {belongs_to:?} {facts:?}", row.says);
+            let [is_known, is_named, registers_users, has_waited] =
+                [1, 2, 4, 8].map(|bit| bits & bit > 0);
+            let facts = Facts {
+                is_known,
+                is_named,
+                registers_users,
+                has_waited,
+            };
+            let rows: Vec<&Row> = TABLE
+                .iter()
+                .filter(|row| row.fits(belongs_to, facts))
+                .collect();
+            let [row] = rows[..] else {
+                panic!("{belongs_to:?} {facts:?} is in {} rows", rows.len())
+            };
+            assert_eq!(
+                action(belongs_to, facts),
+                row.action,
+                "{}: {belongs_to:?} {facts:?}",
+                row.says
+            );
         }
     }
 }
 
 impl Row {
     fn fits(&self, belongs_to: BelongsTo, facts: Facts<bool>) -> bool {
-        let Facts { is_known, is_named, registers_users, has_waited } = self.facts;
-        let fits = |expected: Option<bool>, fact: bool| expected.is_none_or(|expected| expected == fact);
+        let Facts {
+            is_known,
+            is_named,
+            registers_users,
+            has_waited,
+        } = self.facts;
+        let fits =
+            |expected: Option<bool>, fact: bool| expected.is_none_or(|expected| expected == fact);
         self.belongs_to.contains(&belongs_to)
             && fits(is_known, facts.is_known)
             && fits(is_named, facts.is_named)
@@ -205,33 +307,114 @@ impl Row {
 fn session(confirmation: Confirmation, target: &Connection) -> Session<'_> {
     let (is_expired, is_declined) = (false, false);
     let repair_targets = vec![target];
-    Session { created_at: at(0), is_expired, confirmation, is_declined, registers_users: true, repair_targets }
+    Session {
+        created_at: at(0),
+        is_expired,
+        confirmation,
+        is_declined,
+        registers_users: true,
+        repair_targets,
+    }
 }
 
 #[test]
 fn table_of_unfinished_sessions() {
     use Confirmation::{Denied, Open};
-    let all = [Nothing, OtherUser, Target(Active), Target(Revoked), Newer(Active), Older(Active), Older(Revoked)];
+    let all = [
+        Nothing,
+        OtherUser,
+        Target(Active),
+        Target(Revoked),
+        Newer(Active),
+        Older(Active),
+        Older(Revoked),
+    ];
     let own = [Nothing, Target(Active), Target(Revoked), Newer(Active)];
     for (sentence, confirmation, is_expired, [is_known, is_named], withdrawn) in [
-        ("before the answer, nothing happens", Open, false, [false, false], None),
-        ("without an answer, a new consent is withdrawn at the end", Open, true, [false, false], Some(&own[..1])),
-        ("an earlier consent is not that of the session", Open, true, [true, false], Some(&[])),
-        ("unless the callback names it", Open, true, [true, true], Some(&own[..1])),
-        ("a denial withdraws what the session gave", Denied, false, [false, false], Some(&own[..])),
-        ("also what the callback names", Denied, false, [true, true], Some(&own[..])),
-        ("and leaves earlier consents alone", Denied, false, [true, false], Some(&[])),
+        (
+            "before the answer, nothing happens",
+            Open,
+            false,
+            [false, false],
+            None,
+        ),
+        (
+            "without an answer, a new consent is withdrawn at the end",
+            Open,
+            true,
+            [false, false],
+            Some(&own[..1]),
+        ),
+        (
+            "an earlier consent is not that of the session",
+            Open,
+            true,
+            [true, false],
+            Some(&[]),
+        ),
+        (
+            "unless the callback names it",
+            Open,
+            true,
+            [true, true],
+            Some(&own[..1]),
+        ),
+        (
+            "a denial withdraws what the session gave",
+            Denied,
+            false,
+            [false, false],
+            Some(&own[..]),
+        ),
+        (
+            "also what the callback names",
+            Denied,
+            false,
+            [true, true],
+            Some(&own[..]),
+        ),
+        (
+            "and leaves earlier consents alone",
+            Denied,
+            false,
+            [true, false],
+            Some(&[]),
+        ),
     ] {
         for belongs_to in all {
-            let target = connection(if matches!(belongs_to, Target(_)) { 1 } else { 2 }, 1, Revoked, at(-1));
-            let session = Session { is_expired, ..session(confirmation, &target) };
+            let target = connection(
+                if matches!(belongs_to, Target(_)) {
+                    1
+                } else {
+                    2
+                },
+                1,
+                Revoked,
+                at(-1),
+            );
+            let session = Session {
+                is_expired,
+                ..session(confirmation, &target)
+            };
             let existing = existing(belongs_to);
             let found = found(1, 1, ConsentStatus::Active);
-            let consent = Consent { found: &found, is_known, is_named, existing };
+            let consent = Consent {
+                found: &found,
+                is_known,
+                is_named,
+                existing,
+            };
             if let (Existing::Connected(_), Denied) = (&consent.existing, confirmation) {
-                let declined = Session { is_declined: true, ..self::session(confirmation, &target) };
+                let declined = Session {
+                    is_declined: true,
+                    ..self::session(confirmation, &target)
+                };
                 let action = decide(&consent, &declined, WITHDRAWAL_WAIT);
-                assert_eq!(action, Action::Ignore, "a user who declined removes nothing: {belongs_to:?}");
+                assert_eq!(
+                    action,
+                    Action::Ignore,
+                    "a user who declined removes nothing: {belongs_to:?}"
+                );
             }
             let action = decide(&consent, &session, WITHDRAWAL_WAIT);
             let expected = match withdrawn {
@@ -255,13 +438,39 @@ fn existing(belongs_to: BelongsTo) -> Existing {
 }
 
 fn action(belongs_to: BelongsTo, facts: Facts<bool>) -> Action {
-    let Facts { is_known, is_named, registers_users, has_waited } = facts;
-    let target = connection(if matches!(belongs_to, Target(_)) { 1 } else { 2 }, 1, Revoked, at(-1));
-    let session = Session { registers_users, ..session(Confirmation::Confirmed, &target) };
+    let Facts {
+        is_known,
+        is_named,
+        registers_users,
+        has_waited,
+    } = facts;
+    let target = connection(
+        if matches!(belongs_to, Target(_)) {
+            1
+        } else {
+            2
+        },
+        1,
+        Revoked,
+        at(-1),
+    );
+    let session = Session {
+        registers_users,
+        ..session(Confirmation::Confirmed, &target)
+    };
     let found = found(1, 1, ConsentStatus::Active);
     let just_before = WITHDRAWAL_WAIT.saturating_sub(Duration::from_nanos(1));
-    let elapsed = if has_waited { WITHDRAWAL_WAIT } else { just_before };
-    let consent = Consent { found: &found, is_known, is_named, existing: existing(belongs_to) };
+    let elapsed = if has_waited {
+        WITHDRAWAL_WAIT
+    } else {
+        just_before
+    };
+    let consent = Consent {
+        found: &found,
+        is_known,
+        is_named,
+        existing: existing(belongs_to),
+    };
     decide(&consent, &session, elapsed)
 }
 
@@ -272,23 +481,95 @@ fn table_of_placements() {
     let replace = Placement::Replace(connection_id(1), vec![Some(known.id)]);
     let (stored, none) = (Placement::Store(Effect::Linked), vec![]);
     let targets = |accounts: &[Account]| vec![(connection_id(1), accounts.to_vec())];
-    let (same, other) = (targets(std::slice::from_ref(&known)), targets(&[stored_account(1, 8)]));
-    let both = vec![(connection_id(2), vec![stored_account(2, 8)]), same[0].clone()];
-    let (early, late) = (ACCOUNTS_WAIT.saturating_sub(Duration::from_nanos(1)), ACCOUNTS_WAIT);
+    let (same, other) = (
+        targets(std::slice::from_ref(&known)),
+        targets(&[stored_account(1, 8)]),
+    );
+    let both = vec![
+        (connection_id(2), vec![stored_account(2, 8)]),
+        same[0].clone(),
+    ];
+    let (early, late) = (
+        ACCOUNTS_WAIT.saturating_sub(Duration::from_nanos(1)),
+        ACCOUNTS_WAIT,
+    );
     for (sentence, accounts, replaceable, is_expired, elapsed, expected) in [
-        ("a new consent waits for its accounts", 0, &none, false, early, &Placement::Wait),
-        ("then it is linked without them", 0, &none, false, late, &stored),
-        ("or when the session expires", 0, &none, true, early, &stored),
-        ("a consent with accounts is linked at once", 1, &none, false, Duration::ZERO, &stored),
-        ("without accounts, a repair looks like another login", 0, &same, false, late, &Placement::Wait),
+        (
+            "a new consent waits for its accounts",
+            0,
+            &none,
+            false,
+            early,
+            &Placement::Wait,
+        ),
+        (
+            "then it is linked without them",
+            0,
+            &none,
+            false,
+            late,
+            &stored,
+        ),
+        (
+            "or when the session expires",
+            0,
+            &none,
+            true,
+            early,
+            &stored,
+        ),
+        (
+            "a consent with accounts is linked at once",
+            1,
+            &none,
+            false,
+            Duration::ZERO,
+            &stored,
+        ),
+        (
+            "without accounts, a repair looks like another login",
+            0,
+            &same,
+            false,
+            late,
+            &Placement::Wait,
+        ),
         ("until the session expires", 0, &same, true, late, &stored),
-        ("a known account makes it a repair", 1, &same, false, Duration::ZERO, &replace),
-        ("other accounts make it another connection", 1, &other, false, Duration::ZERO, &stored),
-        ("of two connections to repair, the one with the account counts", 1, &both, false, late, &replace),
+        (
+            "a known account makes it a repair",
+            1,
+            &same,
+            false,
+            Duration::ZERO,
+            &replace,
+        ),
+        (
+            "other accounts make it another connection",
+            1,
+            &other,
+            false,
+            Duration::ZERO,
+            &stored,
+        ),
+        (
+            "of two connections to repair, the one with the account counts",
+            1,
+            &both,
+            false,
+            late,
+            &replace,
+        ),
     ] {
-        let session = Session { is_expired, ..session(Confirmation::Confirmed, &target) };
+        let session = Session {
+            is_expired,
+            ..session(Confirmation::Confirmed, &target)
+        };
         let accounts: Vec<FoundAccount> = (0..accounts).map(|_| found_account(5, 7)).collect();
-        assert_eq!(&place(Effect::Linked, &accounts, replaceable, &session, elapsed), expected, "{sentence}");
+        assert_eq!(
+            &place(Effect::Linked, &accounts, replaceable, &session, elapsed),
+            expected,
+            "{sentence}"
+        );
     }
 }
 
@@ -302,8 +583,16 @@ fn inactive_and_repeated_consents_are_left_out() {
     ];
     let active = active_consents(&listed);
     let expected = [("consent1", "bank1"), ("consent3", "bank1")];
-    let ids = |found: &&FoundConnection| (found.provider_connection_id.clone(), found.institution_id.clone());
-    assert_eq!(active.iter().map(ids).collect::<Vec<_>>(), expected.map(|(id, bank)| (id.to_owned(), bank.to_owned())));
+    let ids = |found: &&FoundConnection| {
+        (
+            found.provider_connection_id.clone(),
+            found.institution_id.clone(),
+        )
+    };
+    assert_eq!(
+        active.iter().map(ids).collect::<Vec<_>>(),
+        expected.map(|(id, bank)| (id.to_owned(), bank.to_owned()))
+    );
 }
 
 /// A consent of a random world. Its number is its index.
@@ -381,20 +670,28 @@ enum Fate {
 
 impl Fate {
     fn is_undecided(&self) -> bool {
-        matches!(self, Self::Decided(Action::Wait) | Self::Placed(Placement::Wait))
+        matches!(
+            self,
+            Self::Decided(Action::Wait) | Self::Placed(Placement::Wait)
+        )
     }
 }
 
 impl World {
     fn session(&self, repaired: &[ConnectionId]) -> Session<'_> {
-        let targets = self.targets.iter().map(|number| &self.connections[usize::from(*number)]);
+        let targets = self
+            .targets
+            .iter()
+            .map(|number| &self.connections[usize::from(*number)]);
         Session {
             created_at: at(0),
             is_expired: self.is_expired,
             confirmation: self.confirmation,
             is_declined: false,
             registers_users: self.registers_users,
-            repair_targets: targets.filter(|target| !repaired.contains(&target.id)).collect(),
+            repair_targets: targets
+                .filter(|target| !repaired.contains(&target.id))
+                .collect(),
         }
     }
 
@@ -406,14 +703,23 @@ impl World {
         }
     }
 
-    /// Does what `apply.rs` does, without a provider and a database. The provider lists the consents in this order.
+    /// Does what `apply.rs` does, without a provider and a database. The provider lists the
+    /// consents in this order.
     fn fates(&self, order: &[usize], elapsed: Duration) -> BTreeMap<usize, Fate> {
         let index_of = |id: &str| id.trim_start_matches("consent").parse::<usize>().unwrap();
         let listed: Vec<FoundConnection> = order
             .iter()
             .map(|index| {
-                let RandomConsent { institution, is_active, .. } = self.consents[*index];
-                let status = if is_active { ConsentStatus::Active } else { ConsentStatus::Broken(Revoked) };
+                let RandomConsent {
+                    institution,
+                    is_active,
+                    ..
+                } = self.consents[*index];
+                let status = if is_active {
+                    ConsentStatus::Active
+                } else {
+                    ConsentStatus::Broken(Revoked)
+                };
                 found(u8::try_from(*index).unwrap(), institution, status)
             })
             .collect();
@@ -421,8 +727,15 @@ impl World {
             .into_iter()
             .map(|found| {
                 let consent = &self.consents[index_of(&found.provider_connection_id)];
-                let RandomConsent { is_known, is_named, .. } = *consent;
-                Consent { found, is_known, is_named, existing: self.existing(consent) }
+                let RandomConsent {
+                    is_known, is_named, ..
+                } = *consent;
+                Consent {
+                    found,
+                    is_known,
+                    is_named,
+                    existing: self.existing(consent),
+                }
             })
             .collect();
         put_repairs_first(&mut consents, &self.session(&[]));
@@ -432,7 +745,10 @@ impl World {
             let fate = self.fate(index, &consent, &self.session(&repaired), elapsed);
             match (&fate, &consent.existing) {
                 (Fate::Placed(Placement::Replace(id, _)), _) => repaired.push(*id),
-                (Fate::Placed(Placement::Store(Effect::Reconnected)), Existing::Connected(connection)) => {
+                (
+                    Fate::Placed(Placement::Store(Effect::Reconnected)),
+                    Existing::Connected(connection),
+                ) => {
                     repaired.push(connection.id);
                 }
                 _ => {}
@@ -442,20 +758,35 @@ impl World {
         fates
     }
 
-    fn fate(&self, index: usize, consent: &Consent<'_>, session: &Session<'_>, elapsed: Duration) -> Fate {
+    fn fate(
+        &self,
+        index: usize,
+        consent: &Consent<'_>,
+        session: &Session<'_>,
+        elapsed: Duration,
+    ) -> Fate {
         let effect = match decide(consent, session, elapsed) {
             Action::ReadAccounts(effect) => effect,
             decided => return Fate::Decided(decided),
         };
         let number = u8::try_from(index).unwrap() + 100;
-        let accounts: Vec<FoundAccount> =
-            self.consents[index].accounts.iter().map(|account| found_account(number, *account)).collect();
+        let accounts: Vec<FoundAccount> = self.consents[index]
+            .accounts
+            .iter()
+            .map(|account| found_account(number, *account))
+            .collect();
         let replaceable: Vec<_> = replaceable(consent, session)
             .into_iter()
             .map(|target| {
-                let number = self.connections.iter().position(|known| known.id == target.id).unwrap();
+                let number = self
+                    .connections
+                    .iter()
+                    .position(|known| known.id == target.id)
+                    .unwrap();
                 let stored = self.accounts[number].iter();
-                let stored = stored.map(|account| stored_account(u8::try_from(number).unwrap(), *account)).collect();
+                let stored = stored
+                    .map(|account| stored_account(u8::try_from(number).unwrap(), *account))
+                    .collect();
                 (target.id, stored)
             })
             .collect();
@@ -507,8 +838,8 @@ proptest! {
         }
     }
 
-    /// A repair never replaces the consent of a connection at another institution, of one that is not to be repaired,
-    /// or of one with other accounts, and replaces each once.
+    /// A repair never replaces the consent of a connection at another institution, of one that is
+    /// not to be repaired, or of one with other accounts, and replaces each once.
     #[test]
     fn only_a_connection_to_repair_gets_another_consent(world in world(), elapsed in elapsed()) {
         let mut replaced = Vec::new();

@@ -8,7 +8,11 @@ use super::super::start::CONSENT_SESSION_TTL;
 use super::*;
 
 const APPROVED: Result<(), NoConsent> = Ok(());
-const OPEN_PHASES: [LinkPhase; 3] = [LinkPhase::Started, LinkPhase::CallbackReceived, LinkPhase::CredentialsObtained];
+const OPEN_PHASES: [LinkPhase; 3] = [
+    LinkPhase::Started,
+    LinkPhase::CallbackReceived,
+    LinkPhase::CredentialsObtained,
+];
 
 const DECLINED: Result<(), NoConsent> = Err(NoConsent::Declined);
 const REJECTED: Result<(), NoConsent> = Err(NoConsent::Failed("The bank is down."));
@@ -28,26 +32,42 @@ fn session() -> SessionFacts {
 
 /// As [`session`], to repair connection 1.
 fn repair() -> SessionFacts {
-    SessionFacts { repairs: Some(connection_id(1)), ..session() }
+    SessionFacts {
+        repairs: Some(connection_id(1)),
+        ..session()
+    }
 }
 
 /// Connections by number.
 fn applied(effects: &[(u8, Effect)]) -> Applied {
     let mut applied = Applied::default();
     for (number, effect) in effects {
-        applied.add(*effect, connection(*number, 1, ConnectionStatus::Active, at(0)));
+        applied.add(
+            *effect,
+            connection(*number, 1, ConnectionStatus::Active, at(0)),
+        );
     }
     applied
 }
 
 fn with_other_user(effects: &[(u8, Effect)]) -> Applied {
-    Applied { owned_by_other_user: true, ..applied(effects) }
+    Applied {
+        owned_by_other_user: true,
+        ..applied(effects)
+    }
 }
 
 /// The outcome, and the numbers of the connections.
 fn short(conclusion: &Conclusion) -> (LinkOutcome, Vec<u8>) {
-    let number = |connection: &Connection| (0..9).find(|number| connection_id(*number) == connection.id).unwrap();
-    (conclusion.outcome, conclusion.connections.iter().map(number).collect())
+    let number = |connection: &Connection| {
+        (0..9)
+            .find(|number| connection_id(*number) == connection.id)
+            .unwrap()
+    };
+    (
+        conclusion.outcome,
+        conclusion.connections.iter().map(number).collect(),
+    )
 }
 
 #[test]
@@ -57,14 +77,38 @@ fn table_of_conclusions() {
     let second = Duration::from_secs(1);
     let (early, renewed) = (RENEWED_WAIT.saturating_sub(second), RENEWED_WAIT);
     let (late, unchanged) = (UNCHANGED_WAIT.saturating_sub(second), UNCHANGED_WAIT);
-    let started = SessionFacts { phase: LinkPhase::Started, ..session() };
-    let one_of_two = SessionFacts { is_only_session: false, ..session() };
-    let with = |callback_result| SessionFacts { callback_result, ..session() };
-    let undecided = Applied { undecided: true, ..applied(&[(2, Linked)]) };
+    let started = SessionFacts {
+        phase: LinkPhase::Started,
+        ..session()
+    };
+    let one_of_two = SessionFacts {
+        is_only_session: false,
+        ..session()
+    };
+    let with = |callback_result| SessionFacts {
+        callback_result,
+        ..session()
+    };
+    let undecided = Applied {
+        undecided: true,
+        ..applied(&[(2, Linked)])
+    };
     let nothing = || applied(&[]);
     for (sentence, session, applied, elapsed, expected) in [
-        ("before the callback, there may be more to come", started, applied(&[(2, Linked)]), unchanged, None),
-        ("an undecided consent is waited for", session(), undecided, unchanged, None),
+        (
+            "before the callback, there may be more to come",
+            started,
+            applied(&[(2, Linked)]),
+            unchanged,
+            None,
+        ),
+        (
+            "an undecided consent is waited for",
+            session(),
+            undecided,
+            unchanged,
+            None,
+        ),
         (
             "a new connection ends it",
             session(),
@@ -93,7 +137,13 @@ fn table_of_conclusions() {
             early,
             Some((LinkOutcome::Reconnected, vec![2, 1])),
         ),
-        ("a repair may link another login", repair(), applied(&[(2, Linked)]), early, Some((LinkedOther, vec![2]))),
+        (
+            "a repair may link another login",
+            repair(),
+            applied(&[(2, Linked)]),
+            early,
+            Some((LinkedOther, vec![2])),
+        ),
         (
             "a repair may reconnect another connection",
             repair(),
@@ -101,8 +151,20 @@ fn table_of_conclusions() {
             early,
             Some((LinkOutcome::Reconnected, vec![2])),
         ),
-        ("the user declined", with(DECLINED), nothing(), Duration::ZERO, Some((Declined, vec![]))),
-        ("the provider failed", with(REJECTED), nothing(), Duration::ZERO, Some((Failed, vec![]))),
+        (
+            "the user declined",
+            with(DECLINED),
+            nothing(),
+            Duration::ZERO,
+            Some((Declined, vec![])),
+        ),
+        (
+            "the provider failed",
+            with(REJECTED),
+            nothing(),
+            Duration::ZERO,
+            Some((Failed, vec![])),
+        ),
         (
             "a hint is no more than a hint",
             with(DECLINED),
@@ -110,8 +172,20 @@ fn table_of_conclusions() {
             Duration::ZERO,
             Some((LinkOutcome::Linked, vec![2])),
         ),
-        ("a consent may be listed late", session(), nothing(), late, None),
-        ("without one, nothing has changed", session(), nothing(), unchanged, Some((Unchanged, vec![]))),
+        (
+            "a consent may be listed late",
+            session(),
+            nothing(),
+            late,
+            None,
+        ),
+        (
+            "without one, nothing has changed",
+            session(),
+            nothing(),
+            unchanged,
+            Some((Unchanged, vec![])),
+        ),
         (
             "an earlier attempt of the only session linked it",
             session(),
@@ -119,7 +193,13 @@ fn table_of_conclusions() {
             Duration::ZERO,
             Some((LinkOutcome::Linked, vec![2])),
         ),
-        ("of two sessions, either may have", one_of_two, applied(&[(2, LinkedEarlier)]), late, None),
+        (
+            "of two sessions, either may have",
+            one_of_two,
+            applied(&[(2, LinkedEarlier)]),
+            late,
+            None,
+        ),
         (
             "so there may be a consent of this one, for some time",
             one_of_two,
@@ -127,12 +207,48 @@ fn table_of_conclusions() {
             unchanged,
             Some((LinkOutcome::Linked, vec![2])),
         ),
-        ("a renewal may be followed by a link", session(), applied(&[(2, Renewed)]), late, None),
-        ("or not", session(), applied(&[(2, Renewed)]), unchanged, Some((Unchanged, vec![2]))),
-        ("a repair waits shorter after a renewal", repair(), applied(&[(2, Renewed)]), early, None),
-        ("of another connection", repair(), applied(&[(2, Renewed)]), renewed, Some((Unchanged, vec![2]))),
-        ("but no shorter without one", repair(), nothing(), late, None),
-        ("another user's consent is not final at once", session(), with_other_user(&[]), late, None),
+        (
+            "a renewal may be followed by a link",
+            session(),
+            applied(&[(2, Renewed)]),
+            late,
+            None,
+        ),
+        (
+            "or not",
+            session(),
+            applied(&[(2, Renewed)]),
+            unchanged,
+            Some((Unchanged, vec![2])),
+        ),
+        (
+            "a repair waits shorter after a renewal",
+            repair(),
+            applied(&[(2, Renewed)]),
+            early,
+            None,
+        ),
+        (
+            "of another connection",
+            repair(),
+            applied(&[(2, Renewed)]),
+            renewed,
+            Some((Unchanged, vec![2])),
+        ),
+        (
+            "but no shorter without one",
+            repair(),
+            nothing(),
+            late,
+            None,
+        ),
+        (
+            "another user's consent is not final at once",
+            session(),
+            with_other_user(&[]),
+            late,
+            None,
+        ),
         (
             "but explains why there is no other",
             session(),
@@ -157,53 +273,152 @@ fn table_of_conclusions() {
 fn table_of_denials() {
     let second = Duration::from_secs(1);
     let early = UNCHANGED_WAIT.saturating_sub(second);
-    let denied = SessionFacts { confirmation: Confirmation::Denied, ..session() };
-    let with = |callback_result| SessionFacts { callback_result, ..denied };
-    let withdrawn = || Applied { withdrawn: true, ..Applied::default() };
+    let denied = SessionFacts {
+        confirmation: Confirmation::Denied,
+        ..session()
+    };
+    let with = |callback_result| SessionFacts {
+        callback_result,
+        ..denied
+    };
+    let withdrawn = || Applied {
+        withdrawn: true,
+        ..Applied::default()
+    };
     let nothing = Applied::default;
     for (sentence, session, applied, elapsed, expected) in [
-        ("a withdrawn consent ends it", denied, withdrawn(), Duration::ZERO, Some(LinkOutcome::Withdrawn)),
-        ("a consent may be listed late", denied, nothing(), early, None),
-        ("until the session expires", denied, nothing(), UNCHANGED_WAIT, None),
-        ("a user who declined gave none", with(DECLINED), nothing(), Duration::ZERO, Some(LinkOutcome::Declined)),
-        ("or did all the same", with(DECLINED), withdrawn(), Duration::ZERO, Some(LinkOutcome::Withdrawn)),
+        (
+            "a withdrawn consent ends it",
+            denied,
+            withdrawn(),
+            Duration::ZERO,
+            Some(LinkOutcome::Withdrawn),
+        ),
+        (
+            "a consent may be listed late",
+            denied,
+            nothing(),
+            early,
+            None,
+        ),
+        (
+            "until the session expires",
+            denied,
+            nothing(),
+            UNCHANGED_WAIT,
+            None,
+        ),
+        (
+            "a user who declined gave none",
+            with(DECLINED),
+            nothing(),
+            Duration::ZERO,
+            Some(LinkOutcome::Declined),
+        ),
+        (
+            "or did all the same",
+            with(DECLINED),
+            withdrawn(),
+            Duration::ZERO,
+            Some(LinkOutcome::Withdrawn),
+        ),
     ] {
         let conclusion = conclude(&session, &applied, elapsed);
-        assert_eq!(conclusion.map(|conclusion| conclusion.outcome), expected, "{sentence}");
+        assert_eq!(
+            conclusion.map(|conclusion| conclusion.outcome),
+            expected,
+            "{sentence}"
+        );
     }
-    let unconfirmed = SessionFacts { phase: LinkPhase::Started, confirmation: Confirmation::Open, ..session() };
-    let ended = |applied: &Applied| match after_poll(Poll::Pending, (&unconfirmed, applied), 0, at(1_800), false) {
+    let unconfirmed = SessionFacts {
+        phase: LinkPhase::Started,
+        confirmation: Confirmation::Open,
+        ..session()
+    };
+    let ended = |applied: &Applied| match after_poll(
+        Poll::Pending,
+        (&unconfirmed, applied),
+        0,
+        at(1_800),
+        false,
+    ) {
         Next::Finish(conclusion) => conclusion.outcome,
         next => panic!("{next:?}"),
     };
     assert_eq!(ended(&withdrawn()), LinkOutcome::Withdrawn);
     assert_eq!(ended(&nothing()), LinkOutcome::Expired);
     let expired = after_poll(Poll::Pending, (&denied, &nothing()), 0, at(1_800), false);
-    assert!(matches!(expired, Next::Finish(Conclusion { outcome: LinkOutcome::Withdrawn, .. })), "{expired:?}");
+    assert!(
+        matches!(
+            expired,
+            Next::Finish(Conclusion {
+                outcome: LinkOutcome::Withdrawn,
+                ..
+            })
+        ),
+        "{expired:?}"
+    );
     let failed = after_poll(Poll::Failed, (&denied, &nothing()), 0, at(100_000), false);
-    assert!(matches!(failed, Next::Finish(Conclusion { outcome: LinkOutcome::NotWithdrawn, .. })), "{failed:?}");
+    assert!(
+        matches!(
+            failed,
+            Next::Finish(Conclusion {
+                outcome: LinkOutcome::NotWithdrawn,
+                ..
+            })
+        ),
+        "{failed:?}"
+    );
 }
 
 #[test]
 fn callback_without_a_result_ends_the_session() {
     let concluded = |phase, callback_result| {
-        let session = SessionFacts { phase, callback_result, ..session() };
+        let session = SessionFacts {
+            phase,
+            callback_result,
+            ..session()
+        };
         conclude_without_polling(&session).map(|conclusion| (conclusion.outcome, conclusion.reason))
     };
-    assert_eq!(concluded(LinkPhase::Started, APPROVED), None, "it may still be received");
+    assert_eq!(
+        concluded(LinkPhase::Started, APPROVED),
+        None,
+        "it may still be received"
+    );
     let received = LinkPhase::CallbackReceived;
-    assert_eq!(concluded(received, DECLINED), Some((LinkOutcome::Declined, None)));
-    assert_eq!(concluded(received, REJECTED), Some((LinkOutcome::Failed, Some("The bank is down."))));
+    assert_eq!(
+        concluded(received, DECLINED),
+        Some((LinkOutcome::Declined, None))
+    );
+    assert_eq!(
+        concluded(received, REJECTED),
+        Some((LinkOutcome::Failed, Some("The bank is down.")))
+    );
     let without = concluded(received, APPROVED);
-    assert_eq!(without, Some((LinkOutcome::Failed, Some("The provider returned you without a result."))));
+    assert_eq!(
+        without,
+        Some((
+            LinkOutcome::Failed,
+            Some("The provider returned you without a result.")
+        ))
+    );
 }
 
 #[test]
 fn greatest_effect_on_a_connection_counts() {
     use Effect::{Linked, LinkedEarlier, Reconnected, Renewed};
-    for [first, second] in [[Linked, LinkedEarlier], [Renewed, Reconnected], [Reconnected, Renewed]] {
+    for [first, second] in [
+        [Linked, LinkedEarlier],
+        [Renewed, Reconnected],
+        [Reconnected, Renewed],
+    ] {
         let applied = applied(&[(1, first), (1, second)]);
-        assert_eq!(short(&conclude(&session(), &applied, Duration::ZERO).unwrap()).1, [1], "{first:?}, {second:?}");
+        assert_eq!(
+            short(&conclude(&session(), &applied, Duration::ZERO).unwrap()).1,
+            [1],
+            "{first:?}, {second:?}"
+        );
         assert_eq!(applied.is_repaired(connection_id(1)), first != Linked);
     }
 }
@@ -211,10 +426,22 @@ fn greatest_effect_on_a_connection_counts() {
 #[test]
 fn table_of_expiry() {
     use Effect::{Linked, LinkedEarlier, Renewed};
-    let started = SessionFacts { phase: LinkPhase::Started, ..session() };
-    let declined = SessionFacts { callback_result: DECLINED, ..session() };
+    let started = SessionFacts {
+        phase: LinkPhase::Started,
+        ..session()
+    };
+    let declined = SessionFacts {
+        callback_result: DECLINED,
+        ..session()
+    };
     for (sentence, session, effects, failed, expected) in [
-        ("a user who left is not waited for", started, &[][..], false, (LinkOutcome::Expired, vec![])),
+        (
+            "a user who left is not waited for",
+            started,
+            &[][..],
+            false,
+            (LinkOutcome::Expired, vec![]),
+        ),
         (
             "what a session without a callback linked counts",
             started,
@@ -229,10 +456,34 @@ fn table_of_expiry() {
             false,
             (LinkOutcome::Expired, vec![]),
         ),
-        ("an approval without a new consent changed nothing", session(), &[], false, (LinkOutcome::Unchanged, vec![])),
-        ("or renewed", session(), &[(2, Renewed)], false, (LinkOutcome::Unchanged, vec![2])),
-        ("a provider that failed to the end leaves it open", session(), &[], true, (LinkOutcome::Expired, vec![])),
-        ("unless a connection was linked before", session(), &[(2, Linked)], true, (LinkOutcome::Linked, vec![2])),
+        (
+            "an approval without a new consent changed nothing",
+            session(),
+            &[],
+            false,
+            (LinkOutcome::Unchanged, vec![]),
+        ),
+        (
+            "or renewed",
+            session(),
+            &[(2, Renewed)],
+            false,
+            (LinkOutcome::Unchanged, vec![2]),
+        ),
+        (
+            "a provider that failed to the end leaves it open",
+            session(),
+            &[],
+            true,
+            (LinkOutcome::Expired, vec![]),
+        ),
+        (
+            "unless a connection was linked before",
+            session(),
+            &[(2, Linked)],
+            true,
+            (LinkOutcome::Linked, vec![2]),
+        ),
         (
             "without an approval, nothing was to be found",
             declined,
@@ -242,28 +493,81 @@ fn table_of_expiry() {
         ),
     ] {
         let (poll, ends_at) = if failed {
-            (Poll::Failed, session.expires_at.saturating_add(RETRY_AFTER_EXPIRY_MAX).unwrap())
+            (
+                Poll::Failed,
+                session
+                    .expires_at
+                    .saturating_add(RETRY_AFTER_EXPIRY_MAX)
+                    .unwrap(),
+            )
         } else {
             (Poll::Pending, session.expires_at)
         };
         let next = after_poll(poll, (&session, &applied(effects)), 3, ends_at, false);
-        let Next::Finish(conclusion) = next else { panic!("{sentence}: {next:?}") };
+        let Next::Finish(conclusion) = next else {
+            panic!("{sentence}: {next:?}")
+        };
         assert_eq!(short(&conclusion), expected, "{sentence}");
     }
 }
 
 #[test]
 fn table_of_what_follows_a_poll() {
-    let started = SessionFacts { phase: LinkPhase::Started, ..session() };
+    let started = SessionFacts {
+        phase: LinkPhase::Started,
+        ..session()
+    };
     let (received, end) = (session(), session().expires_at);
     let hours = |hours: i64| at(hours * 3_600);
     for (sentence, session, poll, attempts, now, expected) in [
-        ("without a callback, the first poll is after five minutes", started, Poll::Pending, 0, at(10), at(300)),
-        ("the second is at the expiry", started, Poll::Pending, 1, at(300), end),
-        ("unless the provider fails", started, Poll::Failed, 0, at(300), at(305)),
-        ("after a callback, polls become rarer", received, Poll::Pending, 3, at(100), at(140)),
-        ("up to the expiry", received, Poll::Pending, 9, at(1_700), end),
-        ("a failing provider gets more time", received, Poll::Failed, 9, end, at(1_800 + 320)),
+        (
+            "without a callback, the first poll is after five minutes",
+            started,
+            Poll::Pending,
+            0,
+            at(10),
+            at(300),
+        ),
+        (
+            "the second is at the expiry",
+            started,
+            Poll::Pending,
+            1,
+            at(300),
+            end,
+        ),
+        (
+            "unless the provider fails",
+            started,
+            Poll::Failed,
+            0,
+            at(300),
+            at(305),
+        ),
+        (
+            "after a callback, polls become rarer",
+            received,
+            Poll::Pending,
+            3,
+            at(100),
+            at(140),
+        ),
+        (
+            "up to the expiry",
+            received,
+            Poll::Pending,
+            9,
+            at(1_700),
+            end,
+        ),
+        (
+            "a failing provider gets more time",
+            received,
+            Poll::Failed,
+            9,
+            end,
+            at(1_800 + 320),
+        ),
         (
             "for hours",
             received,
@@ -279,7 +583,14 @@ fn table_of_what_follows_a_poll() {
 }
 
 fn effect() -> impl Strategy<Value = Effect> {
-    prop::sample::select(&[Effect::Renewed, Effect::LinkedEarlier, Effect::Reconnected, Effect::Linked][..])
+    prop::sample::select(
+        &[
+            Effect::Renewed,
+            Effect::LinkedEarlier,
+            Effect::Reconnected,
+            Effect::Linked,
+        ][..],
+    )
 }
 
 prop_compose! {

@@ -1,22 +1,25 @@
-//! Finds what changed: compares the rows that a run of a sync read with the stored fingerprints. Pure.
+//! Finds what changed: compares the rows that a run of a sync read with the stored fingerprints.
+//! Pure.
 //!
-//! A row keeps its key when a renewed consent gives it another id, because a row that looks like one that has just
-//! disappeared is that row. A row is gone when three complete reads over a day have lacked it, or when the provider
-//! said so.
+//! A row keeps its key when a renewed consent gives it another id, because a row that looks like
+//! one that has just disappeared is that row. A row is gone when three complete reads over a day
+//! have lacked it, or when the provider said so.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
-use bellbird_domain::{AccountTag, ContentDigest, Digest, Fingerprint, Fingerprints, RowDigests, RowKey, UtcDay};
+use bellbird_domain::{
+    AccountTag, ContentDigest, Digest, Fingerprint, Fingerprints, RowDigests, RowKey, UtcDay,
+};
 use bellbird_webhooks::event::digest::RowHasher;
 use jiff::{SignedDuration, Timestamp};
 
-/// Fingerprints of which nothing changed are written again only when one of them is older than this: once a day, not
-/// every sync.
+/// Fingerprints of which nothing changed are written again only when one of them is older than
+/// this: once a day, not every sync.
 const REWRITE_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
-/// A row is gone when so many complete reads have lacked it, over at least [`GONE_AFTER_SECONDS`]: providers leave rows
-/// out for an hour.
+/// A row is gone when so many complete reads have lacked it, over at least [`GONE_AFTER_SECONDS`]:
+/// providers leave rows out for an hour.
 const GONE_AFTER_MISSES: u8 = 3;
 const GONE_AFTER_SECONDS: u32 = 24 * 3_600;
 /// A client that polls every minute, with a change at each poll, can be away for three days.
@@ -25,7 +28,8 @@ const MARKS_MAX: usize = 4_096;
 /// The meaning of two rows with the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DuplicateIds {
-    /// One row that was read twice, because the provider's list moved between pages. The first reading counts.
+    /// One row that was read twice, because the provider's list moved between pages. The first
+    /// reading counts.
     SameRow,
     /// Two rows, such as equal trades on one day.
     DistinctRows,
@@ -49,7 +53,8 @@ pub(super) struct Reading<'r> {
 pub(super) struct Coverage {
     /// The days of which every row was read, by its time.
     pub(super) days: RangeInclusive<UtcDay>,
-    /// The first of them that the provider has not cut off either, which may count days in another time zone.
+    /// The first of them that the provider has not cut off either, which may count days in another
+    /// time zone.
     pub(super) first_certain_day: UtcDay,
     pub(super) accounts: HashSet<AccountTag>,
     /// The days of rows that could not be read. `None`: unknown.
@@ -57,14 +62,15 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    /// Whether the run lacks a row that it would have read if it were there. An unreadable row may be any row.
+    /// Whether the run lacks a row that it would have read if it were there. An unreadable row may
+    /// be any row.
     fn lacks(&self, row: &RowDigests) -> bool {
         self.unreadable.is_empty() && row.day >= self.first_certain_day && self.has(row)
     }
 
-    /// Whether a row that was not read may have another id now. On a day that was read in part, or with an unreadable
-    /// row, it may still have its own. An unreadable row of an unknown day is hardly the one, and must not make all
-    /// rows of a renewed connection new.
+    /// Whether a row that was not read may have another id now. On a day that was read in part, or
+    /// with an unreadable row, it may still have its own. An unreadable row of an unknown day is
+    /// hardly the one, and must not make all rows of a renewed connection new.
     fn may_be_renumbered(&self, row: &RowDigests) -> bool {
         self.has(row) && !self.unreadable.contains(&Some(row.day))
     }
@@ -74,12 +80,14 @@ impl Coverage {
     }
 }
 
-/// The result of a comparison. Rows that were read are named by their index among them, with their key.
+/// The result of a comparison. Rows that were read are named by their index among them, with their
+/// key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Changes {
     /// Rows that were never seen before, in the order in which they were read.
     pub(super) new: Vec<(usize, RowKey)>,
-    /// Rows that were seen with another content, or that were gone, in the order in which they were read.
+    /// Rows that were seen with another content, or that were gone, in the order in which they were
+    /// read.
     pub(super) updated: Vec<(usize, RowKey)>,
     /// Rows that are gone.
     pub(super) gone: Vec<Fingerprint>,
@@ -91,11 +99,17 @@ pub(super) struct Changes {
 
 /// Compares the rows that were read, `seen`, with the stored fingerprints.
 ///
-/// Rows with the same id are compared by content. A row with a known content is unchanged. Each remaining row updates
-/// one of the remaining known contents, as long as there are any. Rows that are left are compared with all known rows
-/// that were not seen: one that looks like the row is that row under another id. The others are new.
-pub(super) fn detect_changes(known: &Fingerprints, seen: &[RowDigests], reading: &Reading<'_>) -> Changes {
-    // Each row with its index. Rows with the same id and content come in the order in which they were read.
+/// Rows with the same id are compared by content. A row with a known content is unchanged. Each
+/// remaining row updates one of the remaining known contents, as long as there are any. Rows that
+/// are left are compared with all known rows that were not seen: one that looks like the row is
+/// that row under another id. The others are new.
+pub(super) fn detect_changes(
+    known: &Fingerprints,
+    seen: &[RowDigests],
+    reading: &Reading<'_>,
+) -> Changes {
+    // Each row with its index. Rows with the same id and content come in the order in which they
+    // were read.
     let mut order: Vec<(RowDigests, usize)> = seen.iter().copied().zip(0..).collect();
     match reading.duplicate_ids {
         DuplicateIds::SameRow => {
@@ -105,13 +119,21 @@ pub(super) fn detect_changes(known: &Fingerprints, seen: &[RowDigests], reading:
         DuplicateIds::DistinctRows => order.sort_unstable(),
     }
     let mut merge = Merge::new(known, reading, order.len());
-    let mut groups = known.rows.chunk_by(|one, other| one.digests.row == other.digests.row).peekable();
+    let mut groups = known
+        .rows
+        .chunk_by(|one, other| one.digests.row == other.digests.row)
+        .peekable();
     for rows in order.chunk_by(|(one, _), (other, _)| one.row == other.row) {
         let row = rows[0].0.row;
         while let Some(unseen) = groups.next_if(|group| group[0].digests.row < row) {
             merge.unseen.extend_from_slice(unseen);
         }
-        merge.compare(groups.next_if(|group| group[0].digests.row == row).unwrap_or_default(), rows);
+        merge.compare(
+            groups
+                .next_if(|group| group[0].digests.row == row)
+                .unwrap_or_default(),
+            rows,
+        );
     }
     groups.for_each(|unseen| merge.unseen.extend_from_slice(unseen));
     merge.match_renumbered();
@@ -157,7 +179,10 @@ fn presence(row: &Fingerprint) -> (bool, u8, u32) {
 impl<'r> Merge<'r> {
     fn new(known: &'r Fingerprints, reading: &'r Reading<'r>, rows: usize) -> Self {
         let now = Fingerprint::seconds(reading.now);
-        let rewrite_at = reading.now.saturating_sub(REWRITE_INTERVAL).unwrap_or(Timestamp::MIN);
+        let rewrite_at = reading
+            .now
+            .saturating_sub(REWRITE_INTERVAL)
+            .unwrap_or(Timestamp::MIN);
         Self {
             reading,
             known,
@@ -175,7 +200,8 @@ impl<'r> Merge<'r> {
         }
     }
 
-    /// Compares the rows with one id. Both lists may be long: a hostile provider can give all rows the same id.
+    /// Compares the rows with one id. Both lists may be long: a hostile provider can give all rows
+    /// the same id.
     fn compare(&mut self, known: &[Fingerprint], rows: &[(RowDigests, usize)]) {
         let mut next_occurrence = known.last().map_or(0, |last| last.occurrence + 1);
         let mut by_content = std::mem::take(&mut self.by_content);
@@ -196,12 +222,17 @@ impl<'r> Merge<'r> {
         changed.extend(known);
         changed.sort_unstable_by_key(presence);
         let mut changed = changed.into_iter();
-        // Sorted by content: the same rows get the same occurrence numbers in whatever order they were read.
+        // Sorted by content: the same rows get the same occurrence numbers in whatever order they
+        // were read.
         for (digests, index) in unmatched {
             if let Some(before) = changed.next() {
                 self.see(before, digests, index);
             } else {
-                self.fresh.push(Fresh { digests, index, occurrence: next_occurrence });
+                self.fresh.push(Fresh {
+                    digests,
+                    index,
+                    occurrence: next_occurrence,
+                });
                 next_occurrence += 1;
             }
         }
@@ -215,22 +246,31 @@ impl<'r> Merge<'r> {
         if is_updated {
             self.changes.updated.push((index, before.key));
         }
-        // A client that read while the row was missing, after an earlier change, has not got that change.
+        // A client that read while the row was missing, after an earlier change, has not got that
+        // change.
         let is_changed = is_updated || before.misses > 0;
         self.has_changes |= is_changed;
         self.must_write |= before.seen_at <= self.rewrite_at || before.digests != digests;
         self.merged.push(Fingerprint {
             digests,
-            seen_at: if is_changed { self.now } else { self.now.max(before.seen_at) },
+            seen_at: if is_changed {
+                self.now
+            } else {
+                self.now.max(before.seen_at)
+            },
             misses: 0,
             is_gone: false,
-            changed_mark: if is_changed { self.mark } else { before.changed_mark },
+            changed_mark: if is_changed {
+                self.mark
+            } else {
+                before.changed_mark
+            },
             ..before
         });
     }
 
-    /// Finds rows that have another id than before: they look like a row that was not seen. Those whose other fields
-    /// are equal too come first.
+    /// Finds rows that have another id than before: they look like a row that was not seen. Those
+    /// whose other fields are equal too come first.
     fn match_renumbered(&mut self) {
         if self.fresh.is_empty() || self.unseen.is_empty() {
             return;
@@ -246,17 +286,20 @@ impl<'r> Merge<'r> {
         fresh: Vec<Fresh>,
         looks: impl Fn(&RowDigests) -> (ContentDigest, ContentDigest),
     ) -> Vec<Fresh> {
-        let mut alike: HashMap<_, Vec<Fingerprint>> =
-            fresh.iter().map(|row| (looks(&row.digests), Vec::new())).collect();
+        let mut alike: HashMap<_, Vec<Fingerprint>> = fresh
+            .iter()
+            .map(|row| (looks(&row.digests), Vec::new()))
+            .collect();
         let coverage = self.reading.coverage;
         // Few of many unseen rows look like one of the few rows without a known id.
-        self.unseen.retain(|row| match alike.get_mut(&looks(&row.digests)) {
-            Some(rows) if coverage.may_be_renumbered(&row.digests) => {
-                rows.push(*row);
-                false
-            }
-            _ => true,
-        });
+        self.unseen
+            .retain(|row| match alike.get_mut(&looks(&row.digests)) {
+                Some(rows) if coverage.may_be_renumbered(&row.digests) => {
+                    rows.push(*row);
+                    false
+                }
+                _ => true,
+            });
         // The rows that are still there are taken first, from the end.
         for rows in alike.values_mut() {
             rows.sort_unstable_by_key(|row| Reverse((presence(row), row.digests.row)));
@@ -266,7 +309,14 @@ impl<'r> Merge<'r> {
             match alike.get_mut(&looks(&row.digests)).and_then(Vec::pop) {
                 Some(before) => {
                     self.must_write = true;
-                    self.see(Fingerprint { occurrence: row.occurrence, ..before }, row.digests, row.index);
+                    self.see(
+                        Fingerprint {
+                            occurrence: row.occurrence,
+                            ..before
+                        },
+                        row.digests,
+                        row.index,
+                    );
                 }
                 None => left.push(row),
             }
@@ -279,12 +329,23 @@ impl<'r> Merge<'r> {
         if self.fresh.is_empty() {
             return;
         }
-        let keys = self.merged.iter().chain(&self.unseen).map(|known| known.key);
+        let keys = self
+            .merged
+            .iter()
+            .chain(&self.unseen)
+            .map(|known| known.key);
         let mut keys: HashSet<RowKey> = keys.collect();
-        for Fresh { digests, index, occurrence } in std::mem::take(&mut self.fresh) {
+        for Fresh {
+            digests,
+            index,
+            occurrence,
+        } in std::mem::take(&mut self.fresh)
+        {
             let key = |attempt| self.reading.hasher.key(digests.row, occurrence, attempt);
             // A row under another id has the key of its first one, which may be in use again.
-            let Some(key) = (0..).map(key).find(|key| keys.insert(*key)) else { continue };
+            let Some(key) = (0..).map(key).find(|key| keys.insert(*key)) else {
+                continue;
+            };
             self.changes.new.push((index, key));
             self.has_changes = true;
             self.merged.push(Fingerprint {
@@ -329,8 +390,8 @@ impl<'r> Merge<'r> {
             row.misses += 1;
             self.must_write = true;
         }
-        let is_missing_long =
-            row.misses == GONE_AFTER_MISSES && self.now.saturating_sub(row.seen_at) >= GONE_AFTER_SECONDS;
+        let is_missing_long = row.misses == GONE_AFTER_MISSES
+            && self.now.saturating_sub(row.seen_at) >= GONE_AFTER_SECONDS;
         if is_missing_long || self.reading.removal_hints.contains(&row.digests.row) {
             (row.is_gone, row.changed_mark) = (true, self.mark);
             self.has_changes = true;
@@ -348,7 +409,11 @@ impl<'r> Merge<'r> {
             marks.retain(|mark| *mark >= self.forgotten_mark);
             marks.drain(..marks.len().saturating_sub(MARKS_MAX));
             let forgotten_mark = self.forgotten_mark;
-            self.changes.fingerprints = Some(Fingerprints { rows: self.merged, marks, forgotten_mark });
+            self.changes.fingerprints = Some(Fingerprints {
+                rows: self.merged,
+                marks,
+                forgotten_mark,
+            });
         }
         self.changes.removal_hints.sort_unstable();
         self.changes.removal_hints.dedup();

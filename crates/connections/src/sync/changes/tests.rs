@@ -13,7 +13,9 @@ const ACCOUNT: AccountTag = AccountTag(7);
 const DAYS: [u16; 2] = [100, 200];
 
 fn seen(rows: &[(u8, u8)]) -> Vec<RowDigests> {
-    rows.iter().map(|(row, content)| row_digests(*row, *content)).collect()
+    rows.iter()
+        .map(|(row, content)| row_digests(*row, *content))
+        .collect()
 }
 
 /// Rows that look alike have contents that differ by a multiple of 100.
@@ -49,7 +51,13 @@ impl Reads {
             unreadable: HashSet::new(),
         };
         let (known, hasher) = (Fingerprints::default(), RowHasher::new(&[7; 32]));
-        Self { known, duplicate_ids, hasher, coverage, removal_hints: HashSet::new() }
+        Self {
+            known,
+            duplicate_ids,
+            hasher,
+            coverage,
+            removal_hints: HashSet::new(),
+        }
     }
 
     /// From now on, each read has a row that cannot be read, which may be any row.
@@ -73,7 +81,10 @@ impl Reads {
         };
         let found = detect_changes(&self.known, seen, &reading);
         if let Some(after) = &found.fingerprints {
-            assert!(after.rows.is_sorted_by(|one, other| one.id() < other.id()), "sorted, without repetitions");
+            assert!(
+                after.rows.is_sorted_by(|one, other| one.id() < other.id()),
+                "sorted, without repetitions"
+            );
             assert!(after.marks.is_sorted_by(|one, other| one < other));
             let keys: HashSet<RowKey> = after.rows.iter().map(|row| row.key).collect();
             assert_eq!(keys.len(), after.rows.len(), "keys are unique");
@@ -85,8 +96,14 @@ impl Reads {
     /// Row, occurrence, and the hours of the reads that saw the row first and its present content.
     fn marks(&self) -> Vec<(u8, u32, i64, i64)> {
         let hour = |mark: u32| (i64::from(mark) - hours(0).as_second()) / 3600;
-        let entry =
-            |row: &Fingerprint| (row.digests.row.0[0], row.occurrence, hour(row.first_mark), hour(row.changed_mark));
+        let entry = |row: &Fingerprint| {
+            (
+                row.digests.row.0[0],
+                row.occurrence,
+                hour(row.first_mark),
+                hour(row.changed_mark),
+            )
+        };
         self.known.rows.iter().map(entry).collect()
     }
 
@@ -118,8 +135,17 @@ fn row_read_twice_counts_once() {
     let mut reads = Reads::new(SameRow);
     let rows = [(1, 1), (2, 1), (1, 9)];
     assert_eq!(indexes(&reads.read(1, &rows).new), [0, 1]);
-    let contents: Vec<u8> = reads.known.rows.iter().map(|row| row.digests.content.0[0]).collect();
-    assert_eq!(contents, [1, 1], "the first reading, as in a page of changes");
+    let contents: Vec<u8> = reads
+        .known
+        .rows
+        .iter()
+        .map(|row| row.digests.content.0[0])
+        .collect();
+    assert_eq!(
+        contents,
+        [1, 1],
+        "the first reading, as in a page of changes"
+    );
     assert_eq!(reads.read(2, &rows), Changes::default());
 }
 
@@ -129,9 +155,14 @@ fn row_with_two_readings_is_given_once() {
     let mut reads = Reads::new(SameRow);
     let rows = seen(&[(1, 1), (2, 1), (1, 9)]);
     reads.read_digests(1, &rows);
-    let since = Since::Mark { mark: 0, pending: &[] };
+    let since = Since::Mark {
+        mark: 0,
+        pending: &[],
+    };
     let mut followed = Followed::new(&reads.hasher, &reads.known, SameRow, UtcDay(0), since, None);
-    let given: Vec<usize> = (0..3).filter(|at| followed.take(&rows[*at]).is_some()).collect();
+    let given: Vec<usize> = (0..3)
+        .filter(|at| followed.take(&rows[*at]).is_some())
+        .collect();
     assert_eq!(given, [0, 1]);
 }
 
@@ -140,8 +171,16 @@ fn marks_say_which_read_saw_a_row_first_and_changed() {
     let mut reads = Reads::new(SameRow);
     reads.cover_nothing();
     for (hour, rows, expected) in [
-        (1, [(1, 1), (2, 11)].as_slice(), [(1, 0, 1, 1), (2, 0, 1, 1)].as_slice()),
-        (2, &[(1, 1), (2, 12), (3, 21)], &[(1, 0, 1, 1), (2, 0, 1, 2), (3, 0, 2, 2)]),
+        (
+            1,
+            [(1, 1), (2, 11)].as_slice(),
+            [(1, 0, 1, 1), (2, 0, 1, 1)].as_slice(),
+        ),
+        (
+            2,
+            &[(1, 1), (2, 12), (3, 21)],
+            &[(1, 0, 1, 1), (2, 0, 1, 2), (3, 0, 2, 2)],
+        ),
         (3, &[(1, 1)], &[(1, 0, 1, 1), (2, 0, 1, 2), (3, 0, 2, 2)]),
         (4, &[(2, 11)], &[(1, 0, 1, 1), (2, 0, 1, 4), (3, 0, 2, 2)]),
         // Rows that are too old are forgotten, and new when they are seen again.
@@ -156,12 +195,22 @@ fn marks_say_which_read_saw_a_row_first_and_changed() {
         .into_iter()
         .map(|mark| reads.known.reach_back_to(mark))
         .collect();
-    assert_eq!(reached, [false, false, true, false, true, true], "row 3 was forgotten, read 3 found nothing");
+    assert_eq!(
+        reached,
+        [false, false, true, false, true, true],
+        "row 3 was forgotten, read 3 found nothing"
+    );
 }
 
 #[test]
 fn unchanged_rows_are_rewritten_once_a_day() {
-    for (hour, rows, rewritten) in [(0, 2, false), (23, 2, false), (24, 1, true), (48, 2, true), (48, 0, false)] {
+    for (hour, rows, rewritten) in [
+        (0, 2, false),
+        (23, 2, false),
+        (24, 1, true),
+        (48, 2, true),
+        (48, 0, false),
+    ] {
         let mut reads = Reads::new(SameRow);
         reads.cover_nothing();
         let all = [(1, 1), (2, 2)];
@@ -173,7 +222,16 @@ fn unchanged_rows_are_rewritten_once_a_day() {
         assert_eq!(reads.marks(), before, "{hour}");
         if rewritten {
             let now = Fingerprint::seconds(hours(hour));
-            assert_eq!(reads.known.rows.iter().filter(|row| row.seen_at == now).count(), rows, "{hour}");
+            assert_eq!(
+                reads
+                    .known
+                    .rows
+                    .iter()
+                    .filter(|row| row.seen_at == now)
+                    .count(),
+                rows,
+                "{hour}"
+            );
         }
     }
 }
@@ -191,7 +249,11 @@ fn fingerprints_out_of_range_are_deleted() {
     reads.read(0, &[(1, 1), (2, 2)]);
     reads.cover_nothing();
     reads.read(500, &[(2, 2)]);
-    assert_eq!(reads.marks(), [(2, 0, 0, 0)], "a row that is seen stays, however old");
+    assert_eq!(
+        reads.marks(),
+        [(2, 0, 0, 0)],
+        "a row that is seen stays, however old"
+    );
 }
 
 #[test]
@@ -224,13 +286,25 @@ fn returning_row_has_its_key_and_a_new_mark() {
     reads.read(0, &[(1, 1), (2, 2)]);
     let keys = reads.keys();
     reads.read(1, &[(2, 2)]);
-    assert_eq!(reads.read(2, &[(1, 1), (2, 2)]).updated, [], "not reported again");
-    assert_eq!(reads.marks(), [(1, 0, 0, 2), (2, 0, 0, 0)], "but for clients that follow");
+    assert_eq!(
+        reads.read(2, &[(1, 1), (2, 2)]).updated,
+        [],
+        "not reported again"
+    );
+    assert_eq!(
+        reads.marks(),
+        [(1, 0, 0, 2), (2, 0, 0, 0)],
+        "but for clients that follow"
+    );
     for hour in [3, 4, 30] {
         reads.read(hour, &[(2, 2)]);
     }
     assert!(reads.known.rows[0].is_gone);
-    assert_eq!(indexes(&reads.read(31, &[(1, 1), (2, 2)]).updated), [0], "it was reported as gone");
+    assert_eq!(
+        indexes(&reads.read(31, &[(1, 1), (2, 2)]).updated),
+        [0],
+        "it was reported as gone"
+    );
     assert_eq!((reads.marks()[0], reads.keys()), ((1, 0, 0, 31), keys));
 }
 
@@ -239,10 +313,18 @@ type Lack = fn(&mut Coverage);
 
 /// Runs that have not read all that row 1 may be.
 const PARTIAL: [(&str, Lack); 4] = [
-    ("another account", |coverage| coverage.accounts = HashSet::from([AccountTag(8)])),
-    ("later days", |coverage| (coverage.days, coverage.first_certain_day) = (UtcDay(151)..=UtcDay(200), UtcDay(151))),
-    ("an unreadable row of the day", |coverage| coverage.unreadable = HashSet::from([Some(UtcDay(150))])),
-    ("an unreadable row of any day", |coverage| coverage.unreadable = HashSet::from([None])),
+    ("another account", |coverage| {
+        coverage.accounts = HashSet::from([AccountTag(8)])
+    }),
+    ("later days", |coverage| {
+        (coverage.days, coverage.first_certain_day) = (UtcDay(151)..=UtcDay(200), UtcDay(151))
+    }),
+    ("an unreadable row of the day", |coverage| {
+        coverage.unreadable = HashSet::from([Some(UtcDay(150))])
+    }),
+    ("an unreadable row of any day", |coverage| {
+        coverage.unreadable = HashSet::from([None])
+    }),
 ];
 
 #[test]
@@ -273,7 +355,11 @@ fn only_covered_rows_are_found_under_another_id() {
     reads.read(0, &[(1, 1)]);
     reads.coverage.unreadable = HashSet::from([Some(UtcDay(149)), None]);
     reads.coverage.first_certain_day = UtcDay(152);
-    assert_eq!(reads.read(1, &[(11, 1)]).new, [], "an unreadable row of another day, or an unknown one");
+    assert_eq!(
+        reads.read(1, &[(11, 1)]).new,
+        [],
+        "an unreadable row of another day, or an unknown one"
+    );
 }
 
 #[test]
@@ -282,7 +368,14 @@ fn provider_says_that_a_row_is_gone() {
     reads.read(0, &[(1, 1), (2, 2)]);
     reads.removal_hints = HashSet::from([Digest([1; 16]), Digest([2; 16])]);
     let found = reads.read(1, &[(2, 2)]);
-    assert_eq!(found.gone.iter().map(|gone| gone.digests.row).collect::<Vec<_>>(), [Digest([1; 16])]);
+    assert_eq!(
+        found
+            .gone
+            .iter()
+            .map(|gone| gone.digests.row)
+            .collect::<Vec<_>>(),
+        [Digest([1; 16])]
+    );
     assert_eq!(found.removal_hints, [], "both are checked");
 }
 
@@ -295,10 +388,18 @@ fn hint_waits_for_a_run_that_reads_the_row() {
         let usual = reads.coverage.clone();
         change(&mut reads.coverage);
         let found = reads.read(1, &[(2, 2)]);
-        assert_eq!((found.gone, found.removal_hints.as_slice()), (vec![], [Digest([1; 16])].as_slice()), "{name}");
+        assert_eq!(
+            (found.gone, found.removal_hints.as_slice()),
+            (vec![], [Digest([1; 16])].as_slice()),
+            "{name}"
+        );
         (reads.coverage, reads.removal_hints) = (usual, found.removal_hints.into_iter().collect());
         let found = reads.read(2, &[(2, 2)]);
-        assert_eq!((found.gone.len(), found.removal_hints), (1, vec![]), "{name}");
+        assert_eq!(
+            (found.gone.len(), found.removal_hints),
+            (1, vec![]),
+            "{name}"
+        );
     }
 }
 
@@ -307,18 +408,37 @@ fn row_under_another_id_keeps_its_key_and_is_no_news() {
     let mut reads = Reads::new(SameRow);
     // 3 and 4 look alike, but differ in another field.
     reads.read(0, &[(1, 1), (2, 2), (3, 3), (4, 103)]);
-    let [one, two, three, four] = reads.keys()[..] else { panic!("four rows") };
+    let [one, two, three, four] = reads.keys()[..] else {
+        panic!("four rows")
+    };
     let found = reads.read(1, &[(14, 103), (12, 2), (13, 3), (11, 101), (15, 5)]);
     assert_eq!(
         (indexes(&found.new), indexes(&found.updated)),
         (vec![4], vec![3]),
         "only one row changed, and one is new"
     );
-    let key = |row: u8| reads.known.rows.iter().find(|known| known.digests.row.0[0] == row).unwrap().key;
-    assert_eq!([key(11), key(12), key(13), key(14)], [one, two, three, four]);
-    assert_eq!(reads.marks()[1..4], [(12, 0, 0, 0), (13, 0, 0, 0), (14, 0, 0, 0)]);
+    let key = |row: u8| {
+        reads
+            .known
+            .rows
+            .iter()
+            .find(|known| known.digests.row.0[0] == row)
+            .unwrap()
+            .key
+    };
+    assert_eq!(
+        [key(11), key(12), key(13), key(14)],
+        [one, two, three, four]
+    );
+    assert_eq!(
+        reads.marks()[1..4],
+        [(12, 0, 0, 0), (13, 0, 0, 0), (14, 0, 0, 0)]
+    );
     // The first ids come back for other rows: keys stay unique, which each read checks.
-    let found = reads.read(2, &[(14, 103), (12, 2), (13, 3), (11, 101), (15, 5), (1, 50)]);
+    let found = reads.read(
+        2,
+        &[(14, 103), (12, 2), (13, 3), (11, 101), (15, 5), (1, 50)],
+    );
     assert_eq!(indexes(&found.new), [5]);
 }
 
@@ -336,9 +456,14 @@ fn one_of_two_equal_trades_disappears() {
 /// All rows may have one id. A quadratic comparison of these would take minutes.
 #[test]
 fn many_rows_with_one_id_are_compared_quickly() {
-    let content = |number: u64| ContentDigest(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    let content =
+        |number: u64| ContentDigest(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
     let rows = |numbers: std::ops::Range<u64>| -> Vec<RowDigests> {
-        let row = |number| RowDigests { content: content(number), likeness: content(number), ..row_digests(1, 1) };
+        let row = |number| RowDigests {
+            content: content(number),
+            likeness: content(number),
+            ..row_digests(1, 1)
+        };
         numbers.map(row).collect()
     };
     let mut reads = Reads::new(DistinctRows);
@@ -349,13 +474,18 @@ fn many_rows_with_one_id_are_compared_quickly() {
 
 /// Contents of rows by their id. No two rows look alike.
 fn contents_by_id() -> impl Strategy<Value = BTreeMap<u8, u8>> {
-    let unlike = |contents: BTreeMap<u8, u8>| contents.into_iter().map(|(id, content)| (id, id * 8 + content));
-    prop::collection::btree_map(0_u8..12, 0_u8..4, 0..12).prop_map(move |contents| unlike(contents).collect())
+    let unlike = |contents: BTreeMap<u8, u8>| {
+        contents
+            .into_iter()
+            .map(|(id, content)| (id, id * 8 + content))
+    };
+    prop::collection::btree_map(0_u8..12, 0_u8..4, 0..12)
+        .prop_map(move |contents| unlike(contents).collect())
 }
 
 proptest! {
-    /// The model for rows with unique ids: two maps, compared key by key. The order of the pages and rows that are
-    /// read twice make no difference.
+    /// The model for rows with unique ids: two maps, compared key by key. The order of the pages
+    /// and rows that are read twice make no difference.
     #[test]
     fn transactions_agree_with_two_maps(
         before in contents_by_id(),
@@ -396,8 +526,9 @@ proptest! {
         prop_assert_eq!((found.new.len(), found.updated.len()), (0, 0));
     }
 
-    /// The model for rows that share ids: two multisets of contents for each id. Contents in both are unchanged. Of
-    /// the rest, as many rows as both sides have are updated, and further rows are new.
+    /// The model for rows that share ids: two multisets of contents for each id. Contents in both
+    /// are unchanged. Of the rest, as many rows as both sides have are updated, and further rows
+    /// are new.
     #[test]
     fn trades_agree_with_multisets(
         before in proptest::collection::vec((0_u8..4, 0_u8..3), 0..12),

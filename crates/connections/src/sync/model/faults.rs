@@ -29,7 +29,11 @@ pub(super) fn spoil(fault: Fault, known: &mut Fingerprints, before: &Fingerprint
     let mark = known.marks.last().copied().unwrap_or(0) + 1;
     match fault {
         Fault::EarlyRemoval => {
-            for row in known.rows.iter_mut().filter(|row| row.misses > 0 && !row.is_gone) {
+            for row in known
+                .rows
+                .iter_mut()
+                .filter(|row| row.misses > 0 && !row.is_gone)
+            {
                 (row.is_gone, row.changed_mark) = (true, mark);
                 if known.marks.last() != Some(&mark) {
                     known.marks.push(mark);
@@ -39,7 +43,11 @@ pub(super) fn spoil(fault: Fault, known: &mut Fingerprints, before: &Fingerprint
         Fault::ChangedKey => {
             let ids: HashSet<Digest> = before.rows.iter().map(|row| row.digests.row).collect();
             let is_renewed = |key: &RowKey| before.rows.iter().any(|row| row.key == *key);
-            for row in known.rows.iter_mut().filter(|row| !ids.contains(&row.digests.row) && is_renewed(&row.key)) {
+            for row in known
+                .rows
+                .iter_mut()
+                .filter(|row| !ids.contains(&row.digests.row) && is_renewed(&row.key))
+            {
                 row.key.0[0] ^= 1;
             }
         }

@@ -1,15 +1,19 @@
-//! The model test of following (docs/adr/0016-following.md): any history of a provider's list, and clients that do what
-//! the documentation says. At its end, the table of each client equals the list.
+//! The model test of following (docs/adr/0016-following.md): any history of a provider's list, and
+//! clients that do what the documentation says. At its end, the table of each client equals the
+//! list.
 //!
-//! A history inserts, changes, hides and removes rows, renews the consent with new ids, syncs, restores a backup, and
-//! lets clients read pages, of which they lose some. `BELLBIRD_TEST_HISTORIES` sets how many of them a test runs.
+//! A history inserts, changes, hides and removes rows, renews the consent with new ids, syncs,
+//! restores a backup, and lets clients read pages, of which they lose some.
+//! `BELLBIRD_TEST_HISTORIES` sets how many of them a test runs.
 
 mod faults;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use bellbird_domain::{AccountTag, ContentDigest, Digest, Fingerprints, RowDigests, RowKey, UtcDay};
+use bellbird_domain::{
+    AccountTag, ContentDigest, Digest, Fingerprints, RowDigests, RowKey, UtcDay,
+};
 use bellbird_webhooks::event::digest::RowHasher;
 use jiff::{SignedDuration, Timestamp};
 
@@ -145,10 +149,12 @@ struct World {
     connections: [Connection; 2],
     backups: [Option<(Fingerprints, i64, i64)>; 2],
     clients: [Vec<Client>; 2],
-    /// The rows that have had a likeness, and those that may be taken for another one because of that.
+    /// The rows that have had a likeness, and those that may be taken for another one because of
+    /// that.
     likenesses: HashMap<(usize, Likeness), HashSet<u64>>,
     ambiguous: HashSet<u64>,
-    /// The key of each row that can be recognised, and since when reads have lacked it, with their number.
+    /// The key of each row that can be recognised, and since when reads have lacked it, with their
+    /// number.
     keys: HashMap<u64, RowKey>,
     misses: HashMap<u64, (i64, u32)>,
 }
@@ -179,7 +185,10 @@ impl World {
 
     /// Remembers rows that may be taken for each other, whose keys are not checked.
     fn note_likeness(&mut self, connection: usize, row: &Row) {
-        let alike = self.likenesses.entry((connection, row.content.likeness())).or_default();
+        let alike = self
+            .likenesses
+            .entry((connection, row.content.likeness()))
+            .or_default();
         alike.insert(row.identity);
         if alike.len() > 1 {
             self.ambiguous.extend(alike.iter());
@@ -197,7 +206,12 @@ impl World {
                     amount: self.random.below(6) as u8,
                     category: 0,
                 };
-                let row = Row { id: self.number(), identity: self.number(), content, is_hidden: false };
+                let row = Row {
+                    id: self.number(),
+                    identity: self.number(),
+                    content,
+                    is_hidden: false,
+                };
                 self.note_likeness(connection, &row);
                 self.connections[connection].rows.push(row);
             }
@@ -208,7 +222,12 @@ impl World {
                 let own = &mut self.connections[connection];
                 let row = &mut own.rows[at];
                 let before = digests(row);
-                if own.known.rows.iter().all(|known| known.digests.row != before.row) {
+                if own
+                    .known
+                    .rows
+                    .iter()
+                    .all(|known| known.digests.row != before.row)
+                {
                     row.identity = identity;
                 }
                 row.content.amount ^= 8;
@@ -225,8 +244,8 @@ impl World {
         }
     }
 
-    /// A renewed consent gives every row a new id. A row that looks different from what the last sync saw is another
-    /// row.
+    /// A renewed consent gives every row a new id. A row that looks different from what the last
+    /// sync saw is another row.
     fn renew(&mut self, connection: usize) {
         let known: HashSet<(Digest, ContentDigest)> = self.connections[connection]
             .known
@@ -249,20 +268,39 @@ impl World {
 
     fn sync(&mut self, connection: usize) {
         let own = &mut self.connections[connection];
-        let (now, from) = (time(self.now), time(self.now).saturating_sub(RANGE).unwrap());
+        let (now, from) = (
+            time(self.now),
+            time(self.now).saturating_sub(RANGE).unwrap(),
+        );
         own.covered_from = own.covered_from.max(from.as_second());
         let from = own.covered_from;
-        let mut read: Vec<Row> = own.rows.iter().copied().filter(|row| !row.is_hidden).collect();
+        let mut read: Vec<Row> = own
+            .rows
+            .iter()
+            .copied()
+            .filter(|row| !row.is_hidden)
+            .collect();
         read.retain(|row| (from..=self.now).contains(&row.content.at));
         read.sort_by_key(|row| std::cmp::Reverse(row.content.at));
         let seen: Vec<RowDigests> = read.iter().map(digests).collect();
         let accounts = (0..ACCOUNTS).map(AccountTag).collect();
         let is_complete = self.is_settling || !self.random.one_in(8);
         // A row that cannot be read may be any row.
-        let unreadable = if is_complete { HashSet::new() } else { HashSet::from([None]) };
-        let (watched, first_day) = (first_whole_day(time(from)), UtcDay(UtcDay::of(time(from)).0 + 1));
-        let coverage =
-            Coverage { days: first_day..=UtcDay(u16::MAX), first_certain_day: watched, accounts, unreadable };
+        let unreadable = if is_complete {
+            HashSet::new()
+        } else {
+            HashSet::from([None])
+        };
+        let (watched, first_day) = (
+            first_whole_day(time(from)),
+            UtcDay(UtcDay::of(time(from)).0 + 1),
+        );
+        let coverage = Coverage {
+            days: first_day..=UtcDay(u16::MAX),
+            first_certain_day: watched,
+            accounts,
+            unreadable,
+        };
         let reading = Reading {
             hasher: &self.hasher,
             duplicate_ids: DuplicateIds::SameRow,
@@ -283,8 +321,13 @@ impl World {
         if let Some(known) = &mut found.fingerprints {
             self.fault.inspect(|fault| spoil(*fault, known, &own.known));
         }
-        let gone: Vec<RowKey> =
-            found.fingerprints.iter().flat_map(|all| &all.rows).filter(|row| row.is_gone).map(|row| row.key).collect();
+        let gone: Vec<RowKey> = found
+            .fingerprints
+            .iter()
+            .flat_map(|all| &all.rows)
+            .filter(|row| row.is_gone)
+            .map(|row| row.key)
+            .collect();
         if let Some(known) = found.fingerprints {
             own.known = known;
         }
@@ -300,34 +343,60 @@ impl World {
                 self.misses.remove(&row.identity);
                 let key = keys[&digests(&row).row];
                 let known = *self.keys.entry(row.identity).or_insert(key);
-                let stored =
-                    self.connections[connection].known.rows.iter().find(|known| known.digests == digests(&row));
-                assert_eq!(stored.map(|stored| stored.key), Some(known), "a row keeps its key");
+                let stored = self.connections[connection]
+                    .known
+                    .rows
+                    .iter()
+                    .find(|known| known.digests == digests(&row));
+                assert_eq!(
+                    stored.map(|stored| stored.key),
+                    Some(known),
+                    "a row keeps its key"
+                );
             } else if is_complete {
                 let (since, count) = self.misses.entry(row.identity).or_insert((self.now, 0));
                 *count += 1;
                 let may_be_gone = *count >= 3 && self.now - *since >= DAY;
                 if let Some(key) = self.keys.get(&row.identity) {
-                    assert!(may_be_gone || !gone.contains(key), "a row is gone too early");
+                    assert!(
+                        may_be_gone || !gone.contains(key),
+                        "a row is gone too early"
+                    );
                 }
             }
         }
     }
 
     /// A request for a page of at most `limit` entries. None: 410 or 400.
-    fn page(&mut self, connection: usize, cursor: Option<Cursor>, limit: usize) -> Option<(Vec<Entry>, Cursor, bool)> {
-        if cursor.as_ref().is_some_and(|cursor| cursor.connection != connection)
+    fn page(
+        &mut self,
+        connection: usize,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Option<(Vec<Entry>, Cursor, bool)> {
+        if cursor
+            .as_ref()
+            .is_some_and(|cursor| cursor.connection != connection)
             && self.fault != Some(Fault::ForeignCursor)
         {
             return None;
         }
         let restores = self.connections[connection].restores;
-        if cursor.as_ref().is_some_and(|cursor| cursor.restores != restores)
+        if cursor
+            .as_ref()
+            .is_some_and(|cursor| cursor.restores != restores)
             && !matches!(self.fault, Some(Fault::Restore | Fault::SameMark))
         {
             return None;
         }
-        let begin = || Cursor { connection, restores, since: None, pending: Vec::new(), at: 0, page: None };
+        let begin = || Cursor {
+            connection,
+            restores,
+            since: None,
+            pending: Vec::new(),
+            at: 0,
+            page: None,
+        };
         let mut cursor = cursor.unwrap_or_else(begin);
         if cursor.page.is_none() && (self.now - self.connections[connection].synced_at >= 60) {
             self.sync(connection);
@@ -340,25 +409,42 @@ impl World {
             given: GivenRows::default(),
             pending: Vec::new(),
         });
-        let is_news = cursor.since != Some(page.target) || (!cursor.pending.is_empty() && own.synced_at > cursor.at);
+        let is_news = cursor.since != Some(page.target)
+            || (!cursor.pending.is_empty() && own.synced_at > cursor.at);
         if !is_news {
             (cursor.since, cursor.at) = (Some(page.target), self.now);
             return Some((Vec::new(), cursor, false));
         }
-        let is_reached =
-            [Some(page.target), cursor.since].into_iter().flatten().all(|mark| own.known.reach_back_to(mark));
+        let is_reached = [Some(page.target), cursor.since]
+            .into_iter()
+            .flatten()
+            .all(|mark| own.known.reach_back_to(mark));
         if !is_reached && self.fault != Some(Fault::Restore) {
             return None;
         }
         let watched_from = first_whole_day(time(own.covered_from));
         let since = match cursor.since {
             None => Since::Nothing,
-            Some(mark) => Since::Mark { mark, pending: &cursor.pending },
+            Some(mark) => Since::Mark {
+                mark,
+                pending: &cursor.pending,
+            },
         };
-        let mut followed = Followed::new(&self.hasher, &own.known, DuplicateIds::SameRow, watched_from, since, None);
+        let mut followed = Followed::new(
+            &self.hasher,
+            &own.known,
+            DuplicateIds::SameRow,
+            watched_from,
+            since,
+            None,
+        );
         let (mut entries, mut has_more) = (Vec::new(), false);
         let begin = page.gone;
-        for key in followed.gone().keys().filter(|key| begin.is_none_or(|last| **key > last)) {
+        for key in followed
+            .gone()
+            .keys()
+            .filter(|key| begin.is_none_or(|last| **key > last))
+        {
             if entries.len() == limit {
                 has_more = true;
                 break;
@@ -368,11 +454,22 @@ impl World {
         }
         let range = match cursor.since {
             None => Some(START - 40 * DAY..=self.now),
-            Some(_) => followed.days().map(|days| days.start().start().as_second()..=days.end().end().as_second()),
+            Some(_) => followed
+                .days()
+                .map(|days| days.start().start().as_second()..=days.end().end().as_second()),
         };
         if !has_more {
-            let mut rows: Vec<Row> = own.rows.iter().copied().filter(|row| !row.is_hidden).collect();
-            rows.retain(|row| range.as_ref().is_some_and(|range| range.contains(&row.content.at)));
+            let mut rows: Vec<Row> = own
+                .rows
+                .iter()
+                .copied()
+                .filter(|row| !row.is_hidden)
+                .collect();
+            rows.retain(|row| {
+                range
+                    .as_ref()
+                    .is_some_and(|range| range.contains(&row.content.at))
+            });
             rows.sort_by_key(|row| std::cmp::Reverse(row.content.at));
             let begin = page.rows;
             let mut end = None;
@@ -398,12 +495,17 @@ impl World {
             };
             let last = begin.map_or(UtcDay(u16::MAX), |begin| UtcDay::of(time(begin)));
             if self.fault != Some(Fault::NothingPending) {
-                let (missing, absent) = followed.pending(first.max(watched_from)..=last, page.given);
+                let (missing, absent) =
+                    followed.pending(first.max(watched_from)..=last, page.given);
                 page.pending.extend(missing.into_iter().chain(absent));
             }
             if let Some(end) = end {
                 let day = UtcDay::of(time(end));
-                let before = if day == last { page.given } else { GivenRows::default() };
+                let before = if day == last {
+                    page.given
+                } else {
+                    GivenRows::default()
+                };
                 (page.rows, page.given) = (Some(end), before + followed.given_on(day));
             }
         }
@@ -421,7 +523,9 @@ impl World {
         let mut cursor = own.cursor.clone();
         if self.random.one_in(20) {
             // By mistake, a cursor of the other connection.
-            let other = self.clients[1 - connection].first().and_then(|other| other.cursor.clone());
+            let other = self.clients[1 - connection]
+                .first()
+                .and_then(|other| other.cursor.clone());
             cursor = other.filter(|other| other.page.is_none()).or(cursor);
         }
         let limit = 1 + self.random.below(4) as usize;
@@ -457,7 +561,8 @@ impl World {
             19 => self.renew(connection),
             20 if self.random.one_in(4) => {
                 let own = &self.connections[connection];
-                self.backups[connection] = Some((own.known.clone(), own.covered_from, own.synced_at));
+                self.backups[connection] =
+                    Some((own.known.clone(), own.covered_from, own.synced_at));
             }
             21 if self.random.one_in(4) => {
                 if let Some((known, covered_from, synced_at)) = self.backups[connection].take() {
@@ -475,7 +580,8 @@ impl World {
         self.now += i64::from(self.random.one_in(4));
     }
 
-    /// The provider calms down. After three reads over a day, every client has what the provider has.
+    /// The provider calms down. After three reads over a day, every client has what the provider
+    /// has.
     fn settle(&mut self) {
         for own in &mut self.connections {
             own.rows.iter_mut().for_each(|row| row.is_hidden = false);
@@ -515,9 +621,14 @@ fn run(seed: u64, fault: Option<Fault>) {
 }
 
 /// A quarter of the histories, so that tests run beside each other.
-#[expect(clippy::disallowed_methods, reason = "how long a test runs is no setting of the service")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a test runs is no setting of the service"
+)]
 fn run_quarter(quarter: u64) {
-    let histories = std::env::var("BELLBIRD_TEST_HISTORIES").ok().and_then(|text| text.parse().ok());
+    let histories = std::env::var("BELLBIRD_TEST_HISTORIES")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let quarter_size = histories.unwrap_or(100_000_u64) / 4;
     for seed in quarter * quarter_size..(quarter + 1) * quarter_size {
         if std::panic::catch_unwind(|| run(seed, None)).is_err() {
@@ -559,7 +670,8 @@ fn every_fault_is_found() {
         Fault::SameMark,
         Fault::NothingPending,
     ] {
-        let found = (0..3_000).find(|seed| std::panic::catch_unwind(|| run(*seed, Some(fault))).is_err());
+        let found =
+            (0..3_000).find(|seed| std::panic::catch_unwind(|| run(*seed, Some(fault))).is_err());
         assert!(found.is_some(), "{fault:?}");
     }
 }

@@ -19,7 +19,12 @@ pub(super) fn check_commit(state: &mut State, process: Process, after: Vec<Claim
     let mut old = before.iter().peekable();
     for new in &after {
         while old.next_if(|old| key(old) < key(new)).is_some() {}
-        let Some(old) = old.next_if(|old| key(old) == key(new)).filter(|old| *old != new) else { continue };
+        let Some(old) = old
+            .next_if(|old| key(old) == key(new))
+            .filter(|old| *old != new)
+        else {
+            continue;
+        };
         if process == OUTSIDE {
             // A disabled endpoint takes the lease from its holder.
             if let Some(holder) = old.holder.filter(|_| old.fence != new.fence) {
@@ -28,7 +33,12 @@ pub(super) fn check_commit(state: &mut State, process: Process, after: Vec<Claim
             continue;
         }
         if let Err(what) = check(state, process, old, new) {
-            state.break_invariant(format!("{what} by {}.{}: {}", process.place, process.number, changed(old, new)));
+            state.break_invariant(format!(
+                "{what} by {}.{}: {}",
+                process.place,
+                process.number,
+                changed(old, new)
+            ));
         }
         if let (Some(until), Some(holder)) = (new.lease_until, old.holder)
             && until.as_microsecond() == 0
@@ -43,11 +53,27 @@ fn key(claim: &ClaimState) -> (&str, String, &str) {
 }
 
 fn changed(old: &ClaimState, new: &ClaimState) -> String {
-    let show = |claim: &ClaimState| format!("{:?} until {:?} fence {:?}", claim.holder, claim.lease_until, claim.fence);
-    format!("{} {}: {}, then {}", new.kind, new.subject, show(old), show(new))
+    let show = |claim: &ClaimState| {
+        format!(
+            "{:?} until {:?} fence {:?}",
+            claim.holder, claim.lease_until, claim.fence
+        )
+    };
+    format!(
+        "{} {}: {}, then {}",
+        new.kind,
+        new.subject,
+        show(old),
+        show(new)
+    )
 }
 
-fn check(state: &State, process: Process, old: &ClaimState, new: &ClaimState) -> Result<(), &'static str> {
+fn check(
+    state: &State,
+    process: Process,
+    old: &ClaimState,
+    new: &ClaimState,
+) -> Result<(), &'static str> {
     let is_job = new.kind != "queue";
     if is_job && new.lease_until.is_some() && new.fence.is_none() {
         return Err("lease without a holder");
@@ -56,15 +82,25 @@ fn check(state: &State, process: Process, old: &ClaimState, new: &ClaimState) ->
     if old.progress != new.progress && !is_own {
         return Err("written without the lease");
     }
-    let Some(until) = old.lease_until else { return Ok(()) };
-    let is_freed = new.lease_until.is_some_and(|until| until.as_microsecond() == 0);
+    let Some(until) = old.lease_until else {
+        return Ok(());
+    };
+    let is_freed = new
+        .lease_until
+        .is_some_and(|until| until.as_microsecond() == 0);
     if is_freed || (old.lease_until == new.lease_until && old.fence == new.fence) {
         return Ok(());
     }
     let is_taken = new.lease_until.is_some() && new.fence != old.fence;
-    let clock = state.living.iter().find(|living| living.process == process).map(|living| state.time_of(living.clock));
+    let clock = state
+        .living
+        .iter()
+        .find(|living| living.process == process)
+        .map(|living| state.time_of(living.clock));
     match () {
-        () if is_taken && clock.is_some_and(|now| until > now) => Err("claimed before the lease ended"),
+        () if is_taken && clock.is_some_and(|now| until > now) => {
+            Err("claimed before the lease ended")
+        }
         () if !is_taken && !is_own && new.lease_until.is_none() => Err("released"),
         () if !is_taken && !is_own => Err("renewed"),
         () => Ok(()),

@@ -27,7 +27,8 @@ pub(super) enum Fault {
     FailureCountsAsSuccess,
     /// The rows of a sync are stored as known, but not its events.
     ForgottenEvents,
-    /// A refresh stores the status although another one has taken its place, and whatever the status is.
+    /// A refresh stores the status although another one has taken its place, and whatever the
+    /// status is.
     UnfencedStatus,
     /// A removal leaves the secrets of the connection.
     SecretsOutliveConnection,
@@ -79,30 +80,74 @@ impl Fault {
                 ("SELECT attempts FROM jobs", OF_JOB, OF_ANY_FENCE),
                 ("SET attempts = 0", OF_JOB, OF_ANY_FENCE),
             ],
-            Self::UnfencedRenewal => &[("UPDATE jobs SET lease_until = $5 WHERE", OF_JOB, OF_ANY_FENCE)],
-            Self::UnfencedFingerprints => &[("INSERT INTO fingerprints", OF_SYNC, "AND :fence IS NOT NULL)")],
-            Self::ClaimOfRunningJob => &[("FROM jobs", "COALESCE(lease_until, run_at) <= $3", "run_at <= $3")],
+            Self::UnfencedRenewal => &[(
+                "UPDATE jobs SET lease_until = $5 WHERE",
+                OF_JOB,
+                OF_ANY_FENCE,
+            )],
+            Self::UnfencedFingerprints => &[(
+                "INSERT INTO fingerprints",
+                OF_SYNC,
+                "AND :fence IS NOT NULL)",
+            )],
+            Self::ClaimOfRunningJob => &[(
+                "FROM jobs",
+                "COALESCE(lease_until, run_at) <= $3",
+                "run_at <= $3",
+            )],
             Self::UnfencedResults => &[
-                ("failing_since = CASE WHEN CAST(:delivered", OF_ENDPOINT, ":fence IS NOT NULL"),
-                ("FROM webhook_deliveries WHERE", OF_ENDPOINT, ":fence IS NOT NULL"),
-                ("UPDATE webhook_deliveries SET state = :state", OF_ENDPOINT, ":fence IS NOT NULL"),
-                ("UPDATE webhook_deliveries SET state = 'pending'", OF_ENDPOINT, ":fence IS NOT NULL"),
+                (
+                    "failing_since = CASE WHEN CAST(:delivered",
+                    OF_ENDPOINT,
+                    ":fence IS NOT NULL",
+                ),
+                (
+                    "FROM webhook_deliveries WHERE",
+                    OF_ENDPOINT,
+                    ":fence IS NOT NULL",
+                ),
+                (
+                    "UPDATE webhook_deliveries SET state = :state",
+                    OF_ENDPOINT,
+                    ":fence IS NOT NULL",
+                ),
+                (
+                    "UPDATE webhook_deliveries SET state = 'pending'",
+                    OF_ENDPOINT,
+                    ":fence IS NOT NULL",
+                ),
             ],
-            Self::ChunksAtOnce => &[("INSERT INTO webhook_deliveries", "e.chunk = 1", "e.chunk >= 1")],
+            Self::ChunksAtOnce => &[(
+                "INSERT INTO webhook_deliveries",
+                "e.chunk = 1",
+                "e.chunk >= 1",
+            )],
             Self::NoOverlap => &[(
                 "UPDATE syncs",
                 "covered_from = :covered_from",
                 "covered_from = COALESCE(:synced_at, :covered_from)",
             )],
             Self::ForeignEvents => &[
-                ("INSERT INTO webhook_deliveries", "SELECT e.user_id, p.id", "SELECT p.user_id, p.id"),
-                ("INSERT INTO webhook_deliveries", "SELECT p.id, p.status", "SELECT p.user_id, p.id, p.status"),
+                (
+                    "INSERT INTO webhook_deliveries",
+                    "SELECT e.user_id, p.id",
+                    "SELECT p.user_id, p.id",
+                ),
+                (
+                    "INSERT INTO webhook_deliveries",
+                    "SELECT p.id, p.status",
+                    "SELECT p.user_id, p.id, p.status",
+                ),
                 (
                     "INSERT INTO webhook_deliveries",
                     "p.user_id IN ($1, '00000000-0000-0000-0000-000000000000')",
                     "1 = 1",
                 ),
-                ("d.next_attempt_at FROM webhook_deliveries d", "e.user_id = $1 AND e.id", "e.id"),
+                (
+                    "d.next_attempt_at FROM webhook_deliveries d",
+                    "e.user_id = $1 AND e.id",
+                    "e.id",
+                ),
             ],
             Self::LeaseWithoutEnd => &[(
                 "FROM jobs",
@@ -114,17 +159,35 @@ impl Fault {
                 "next_attempt_at = :next, ended_at = :ended",
                 "next_attempt_at = NULLIF(:next, :next), ended_at = COALESCE(:ended, 1)",
             )],
-            Self::ForgottenEvents => &[("INSERT INTO webhook_events", "AND p.api_version >= ", "AND p.api_version < ")],
+            Self::ForgottenEvents => &[(
+                "INSERT INTO webhook_events",
+                "AND p.api_version >= ",
+                "AND p.api_version < ",
+            )],
             Self::UnfencedStatus => &[
                 ("SELECT attempts FROM jobs", OF_JOB, OF_ANY_FENCE),
-                ("UPDATE connections SET status = $4", "AND status = $3", "AND $3 IS NOT NULL"),
+                (
+                    "UPDATE connections SET status = $4",
+                    "AND status = $3",
+                    "AND $3 IS NOT NULL",
+                ),
             ],
-            Self::SecretsOutliveConnection => &[("DELETE FROM secrets", "subject = $3", "subject = $3 || ' '")],
-            Self::UndoneRedelivery => {
-                &[("webhook_deliveries", "next_attempt_at = :due_at", "next_attempt_at <= :due_at")]
+            Self::SecretsOutliveConnection => {
+                &[("DELETE FROM secrets", "subject = $3", "subject = $3 || ' '")]
             }
-            Self::MissingRowIsGone => &[("SELECT entries, marks", "= $2", "= $2 AND user_id <> $1")],
-            Self::NoRecovery => &[("SET state = 'waiting', attempts = 0", "state = 'failed'", "state = 'pending'")],
+            Self::UndoneRedelivery => &[(
+                "webhook_deliveries",
+                "next_attempt_at = :due_at",
+                "next_attempt_at <= :due_at",
+            )],
+            Self::MissingRowIsGone => {
+                &[("SELECT entries, marks", "= $2", "= $2 AND user_id <> $1")]
+            }
+            Self::NoRecovery => &[(
+                "SET state = 'waiting', attempts = 0",
+                "state = 'failed'",
+                "state = 'pending'",
+            )],
         }
     }
 
@@ -133,11 +196,17 @@ impl Fault {
         static MADE: Mutex<BTreeMap<(Fault, usize), &'static str>> = Mutex::new(BTreeMap::new());
         let make = || {
             let replace = |made: String, (in_text, from, to): &Replacement| {
-                if made.contains(in_text) { made.replace(from, to) } else { made }
+                if made.contains(in_text) {
+                    made.replace(from, to)
+                } else {
+                    made
+                }
             };
             let made = self.replacements().iter().fold(text.to_owned(), replace);
             if made == text { text } else { &*made.leak() }
         };
-        MADE.lock().entry((self, text.as_ptr() as usize)).or_insert_with(make)
+        MADE.lock()
+            .entry((self, text.as_ptr() as usize))
+            .or_insert_with(make)
     }
 }

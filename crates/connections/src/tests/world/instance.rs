@@ -1,4 +1,5 @@
-//! One process of the service: the lanes of its jobs, its deliveries and the row that says that it lives.
+//! One process of the service: the lanes of its jobs, its deliveries and the row that says that it
+//! lives.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -67,7 +68,12 @@ pub(super) struct Running {
 pub(super) fn outside(scene: &Scene, database: &Storage) -> Storage {
     let process = scene::OUTSIDE;
     let (stands_still_until, is_late_until) = (Instant::now(), Instant::now());
-    scene.state.lock().living.push(Condition { process, clock: 0, stands_still_until, is_late_until });
+    scene.state.lock().living.push(Condition {
+        process,
+        clock: 0,
+        stands_still_until,
+        is_late_until,
+    });
     database.simulated_by(Arc::new(Wire {
         scene: scene.clone(),
         process,
@@ -77,40 +83,72 @@ pub(super) fn outside(scene: &Scene, database: &Storage) -> Storage {
 }
 
 pub(super) fn settings() -> SyncSettings {
-    SyncSettings { interval: Duration::from_secs(40), ..SyncSettings::default() }
+    SyncSettings {
+        interval: Duration::from_secs(40),
+        ..SyncSettings::default()
+    }
 }
 
 /// Starts a process whose clock begins at `start`.
-pub(super) fn start(scene: &Scene, process: Process, database: &Storage, start: Timestamp) -> Running {
+pub(super) fn start(
+    scene: &Scene,
+    process: Process,
+    database: &Storage,
+    start: Timestamp,
+) -> Running {
     static CLIENT: LazyLock<Client> = LazyLock::new(|| {
-        let rules = Rules { allow_loopback: false };
+        let rules = Rules {
+            allow_loopback: false,
+        };
         let resolver = Resolver::with_name_servers(&[], rules).expect("a resolver");
         Client::new(resolver, rules, receiver::TIMEOUT).expect("a client")
     });
     let storage_of = |is_of_deliveries| {
-        let wire = Wire { scene: scene.clone(), process, database: database.clone(), is_of_deliveries };
+        let wire = Wire {
+            scene: scene.clone(),
+            process,
+            database: database.clone(),
+            is_of_deliveries,
+        };
         database.simulated_by(Arc::new(wire)).held_by(process.id)
     };
     let storage = storage_of(false);
-    let link = |name| -> Arc<dyn Provider> { Arc::new(provider::Link { name, scene: scene.clone(), process }) };
+    let link = |name| -> Arc<dyn Provider> {
+        Arc::new(provider::Link {
+            name,
+            scene: scene.clone(),
+            process,
+        })
+    };
     let providers = Registry::of(provider::NAMES.map(link).into());
     let clock = Clock::manual(start);
     let buffer = WebhookEventBuffer::new(CHUNK_ROWS);
-    let connections =
-        Connections::new(storage.clone(), providers.clone(), clock.clone()).with_syncs(settings(), buffer.clone());
+    let connections = Connections::new(storage.clone(), providers.clone(), clock.clone())
+        .with_syncs(settings(), buffer.clone());
     let webhooks = Webhooks::with_client(
         storage_of(true),
         providers,
         clock.clone(),
         buffer,
         bellbird_webhooks::Settings {
-            rules: Rules { allow_loopback: false },
+            rules: Rules {
+                allow_loopback: false,
+            },
             timeout: receiver::TIMEOUT,
             // Enough attempts for every outage of an endpoint.
-            schedule: Schedule::new([1, 2, 5, 10].into_iter().chain([20; 200]).map(Duration::from_secs).collect()),
+            schedule: Schedule::new(
+                [1, 2, 5, 10]
+                    .into_iter()
+                    .chain([20; 200])
+                    .map(Duration::from_secs)
+                    .collect(),
+            ),
             chunk_rows: CHUNK_ROWS as u32,
         },
-        CLIENT.received_by(Arc::new(receiver::Link { scene: scene.clone(), process })),
+        CLIENT.received_by(Arc::new(receiver::Link {
+            scene: scene.clone(),
+            process,
+        })),
     );
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -122,7 +160,10 @@ pub(super) fn start(scene: &Scene, process: Process, database: &Storage, start: 
     }
     tasks.spawn(async move { webhooks.deliver(stop).await });
     tasks.spawn(live(storage, clock, process));
-    Running { process, _tasks: tasks }
+    Running {
+        process,
+        _tasks: tasks,
+    }
 }
 
 /// As `crates/bellbird/src/instances` does it.
@@ -144,7 +185,10 @@ async fn live(storage: Storage, clock: Clock, process: Process) {
     };
     loop {
         let _ = storage.instances().renew(&instance, clock.now()).await;
-        let _ = storage.instances().delete_dead(clock.now().minus(SKEW_MAX)).await;
+        let _ = storage
+            .instances()
+            .delete_dead(clock.now().minus(SKEW_MAX))
+            .await;
         tokio::time::sleep(RENEW_INTERVAL).await;
     }
 }

@@ -1,7 +1,7 @@
-//! Several instances of the service over one database, in one thread. The syncs, the deliveries and their statements
-//! are those of the service; the providers, the endpoints, the clocks and the time are simulated. A seed decides which
-//! step comes next and which fails, who is killed or stands still, and which commit succeeds without its caller hearing
-//! of it. So each seed can be replayed:
+//! Several instances of the service over one database, in one thread. The syncs, the deliveries and
+//! their statements are those of the service; the providers, the endpoints, the clocks and the time
+//! are simulated. A seed decides which step comes next and which fails, who is killed or stands
+//! still, and which commit succeeds without its caller hearing of it. So each seed can be replayed:
 //!
 //! ```sh
 //! BELLBIRD_TEST_WORLD_SEED=7 cargo nextest run -p bellbird-connections runs::replay --no-capture
@@ -22,8 +22,12 @@ use std::time::Duration;
 
 use bellbird_domain::UserId;
 use bellbird_domain::random::simulation;
-use bellbird_domain::{AccountType, ApiVersion, ConnectionCategory, EventId, EventType, Plan, TimestampExt as _};
-use bellbird_storage::{JobKey, NewAccount, NewConnection, NewEndpoint, NewUser, Sealer, Storage, job_kinds};
+use bellbird_domain::{
+    AccountType, ApiVersion, ConnectionCategory, EventId, EventType, Plan, TimestampExt as _,
+};
+use bellbird_storage::{
+    JobKey, NewAccount, NewConnection, NewEndpoint, NewUser, Sealer, Storage, job_kinds,
+};
 use bellbird_webhooks::delivery::sign::{Signer, new_secret};
 use bellbird_webhooks::event::digest::RowHasher;
 use jiff::{SignedDuration, Timestamp};
@@ -57,7 +61,9 @@ std::thread_local!(static BEGAN: Cell<Option<Instant>> = const { Cell::new(None)
 
 /// Microseconds of simulated time.
 fn elapsed() -> i64 {
-    BEGAN.get().map_or(0, |began| i64::try_from(began.elapsed().as_micros()).unwrap_or(i64::MAX))
+    BEGAN.get().map_or(0, |began| {
+        i64::try_from(began.elapsed().as_micros()).unwrap_or(i64::MAX)
+    })
 }
 
 /// What became of a seed.
@@ -72,11 +78,20 @@ struct Outcome {
 /// A directory in memory, if there is one.
 fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.expect("a directory")
+    if memory.is_dir() {
+        TempDir::new_in(memory)
+    } else {
+        TempDir::new()
+    }
+    .expect("a directory")
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
 }
 
 fn url(directory: &TempDir) -> String {
@@ -87,7 +102,9 @@ fn url(directory: &TempDir) -> String {
 fn template() -> TempDir {
     let directory = directory();
     runtime().block_on(async {
-        let storage = Storage::open(&url(&directory), Sealer::random()).await.expect("opens");
+        let storage = Storage::open(&url(&directory), Sealer::random())
+            .await
+            .expect("opens");
         storage.migrate().await.expect("migrates");
         storage.close().await;
     });
@@ -96,7 +113,11 @@ fn template() -> TempDir {
 
 fn run(template: &TempDir, seed: u64, fault: Option<Fault>, keeps_all_lines: bool) -> Outcome {
     let directory = directory();
-    std::fs::copy(template.path().join("world.db"), directory.path().join("world.db")).expect("copies");
+    std::fs::copy(
+        template.path().join("world.db"),
+        directory.path().join("world.db"),
+    )
+    .expect("copies");
     let outcome = runtime().block_on(async {
         BEGAN.set(Some(Instant::now()));
         simulation::begin(seed, elapsed);
@@ -104,8 +125,17 @@ fn run(template: &TempDir, seed: u64, fault: Option<Fault>, keeps_all_lines: boo
         world.live_roughly().await;
         world.settle().await;
         let state = world.scene.state.lock();
-        let messages = state.endpoints.iter().map(|endpoint| endpoint.messages).sum();
-        Outcome { steps: state.steps, trace: state.trace(), broken: state.broken.clone(), messages }
+        let messages = state
+            .endpoints
+            .iter()
+            .map(|endpoint| endpoint.messages)
+            .sum();
+        Outcome {
+            steps: state.steps,
+            trace: state.trace(),
+            broken: state.broken.clone(),
+            messages,
+        }
     });
     simulation::end();
     BEGAN.set(None);
@@ -138,7 +168,12 @@ async fn link(scene: &Scene, database: &Storage, user: UserId, provider: &'stati
     let (number, now) = {
         let mut state = scene.state.lock();
         state.consented.push(Consented::new());
-        state.connected.push(Connected { user, provider, id: None, removed_at: None });
+        state.connected.push(Connected {
+            user,
+            provider,
+            id: None,
+            removed_at: None,
+        });
         (state.connected.len() - 1, state.time_of(BEGIN * 1_000_000))
     };
     let (category, account_type) = match provider {
@@ -173,39 +208,89 @@ async fn link(scene: &Scene, database: &Storage, user: UserId, provider: &'stati
         first_attempt_at: now,
         cause: "imported",
     };
-    let id = database.connections().import(&new, &accounts, linked_at()).await.expect("a write").id;
+    let id = database
+        .connections()
+        .import(&new, &accounts, linked_at())
+        .await
+        .expect("a write")
+        .id;
     scene.state.lock().connected[number].id = Some(id);
 }
 
 impl World {
     async fn new(directory: &TempDir, scene: Scene) -> Self {
-        let database = Storage::open(&url(directory), Sealer::random()).await.expect("opens");
+        let database = Storage::open(&url(directory), Sealer::random())
+            .await
+            .expect("opens");
         let now = Timestamp::from_second(BEGIN).expect("a time");
         let mut users = Vec::new();
         for email in ["one@example.com", "two@example.com"] {
-            let new =
-                NewUser { email, plan: Plan::Professional, timezone: None, reference: None, console_sign_in: true };
-            users.push(database.users().insert(&new, linked_at()).await.expect("a user").id);
+            let new = NewUser {
+                email,
+                plan: Plan::Professional,
+                timezone: None,
+                reference: None,
+                console_sign_in: true,
+            };
+            users.push(
+                database
+                    .users()
+                    .insert(&new, linked_at())
+                    .await
+                    .expect("a user")
+                    .id,
+            );
         }
         for (user, provider) in CONNECTIONS {
             link(&scene, &database, users[user], provider).await;
         }
-        let owners = [(users[0], ApiVersion::V2026_11_01), (users[0], ApiVersion::V2026_12_01)];
-        let others = [(users[1], ApiVersion::V2026_12_01), (UserId::INSTALLATION, ApiVersion::V2026_12_01)];
+        let owners = [
+            (users[0], ApiVersion::V2026_11_01),
+            (users[0], ApiVersion::V2026_12_01),
+        ];
+        let others = [
+            (users[1], ApiVersion::V2026_12_01),
+            (UserId::INSTALLATION, ApiVersion::V2026_12_01),
+        ];
         for (number, (user_id, api_version)) in owners.into_iter().chain(others).enumerate() {
             let (secret, url) = (new_secret(), format!("https://hooks.example.com/{number}"));
             let event_types = EventType::SUBSCRIBABLE;
-            let new = NewEndpoint { user_id, url: &url, event_types, api_version, secret: &secret };
-            let id = database.endpoints().insert(&new, 9, now).await.expect("an endpoint").id;
+            let new = NewEndpoint {
+                user_id,
+                url: &url,
+                event_types,
+                api_version,
+                secret: &secret,
+            };
+            let id = database
+                .endpoints()
+                .insert(&new, 9, now)
+                .await
+                .expect("an endpoint")
+                .id;
             let signer = Signer::new(&[&secret]).expect("a signer");
             let user = (user_id != UserId::INSTALLATION).then_some(user_id);
-            scene.state.lock().endpoints.push(EndpointModel::new(id, user, signer));
+            scene
+                .state
+                .lock()
+                .endpoints
+                .push(EndpointModel::new(id, user, signer));
         }
         scene.state.lock().claims = database.claims().expect("a read");
         let outside = instance::outside(&scene, &database);
         let (tasks, turn) = (JoinSet::new(), Arc::default());
         let (running, starts_at) = ([const { None }; INSTANCES], [Instant::now(); INSTANCES]);
-        Self { scene, database, running, starts_at, processes: 0, outside, tasks, turn, enables_at: None }
+        Self {
+            scene,
+            database,
+            running,
+            starts_at,
+            processes: 0,
+            outside,
+            tasks,
+            turn,
+            enables_at: None,
+        }
     }
 
     /// Lets the seed decide what happens.
@@ -254,11 +339,20 @@ impl World {
         let (process, clock) = {
             let mut state = self.scene.state.lock();
             let id = Uuid::from_u64_pair(state.chance.number(), state.chance.number());
-            let process = Process { place, number: self.processes, id };
+            let process = Process {
+                place,
+                number: self.processes,
+                id,
+            };
             let half = SKEW_MAX.as_micros() as i64 / 2;
             let clock = BEGIN * 1_000_000 + state.chance.below(half as u64 * 2) as i64 - half;
             let (stands_still_until, is_late_until) = (Instant::now(), Instant::now());
-            state.living.push(Condition { process, clock, stands_still_until, is_late_until });
+            state.living.push(Condition {
+                process,
+                clock,
+                stands_still_until,
+                is_late_until,
+            });
             state.note(|| format!("{place}.{} starts", process.number));
             (process, Timestamp::from_microsecond(clock).expect("a time"))
         };
@@ -266,7 +360,9 @@ impl World {
     }
 
     fn kill(&mut self, place: usize) {
-        let Some(killed) = self.running[place].take() else { return };
+        let Some(killed) = self.running[place].take() else {
+            return;
+        };
         let mut state = self.scene.state.lock();
         state.note(|| format!("{place}.{} is killed", killed.process.number));
         state.forget(killed.process);
@@ -280,7 +376,12 @@ impl World {
             let connections = state.connected.len() as u64;
             let chance = &mut state.chance;
             let connection = chance.below(connections) as usize;
-            (chance.below(1_000), chance.below(INSTANCES as u64) as usize, connection, chance.below(4) as usize)
+            (
+                chance.below(1_000),
+                chance.below(INSTANCES as u64) as usize,
+                connection,
+                chance.below(4) as usize,
+            )
         };
         match dice {
             0..4 => self.kill(place),
@@ -302,11 +403,19 @@ impl World {
     }
 
     fn stand_still(&self, place: usize) {
-        let Some(running) = &self.running[place] else { return };
+        let Some(running) = &self.running[place] else {
+            return;
+        };
         let mut state = self.scene.state.lock();
         let pause = Duration::from_secs(5) + state.chance.millis(150_000);
         let until = Instant::now() + pause;
-        state.note(|| format!("{place}.{} stands still for {} ms", running.process.number, pause.as_millis()));
+        state.note(|| {
+            format!(
+                "{place}.{} stands still for {} ms",
+                running.process.number,
+                pause.as_millis()
+            )
+        });
         if let Some(condition) = state.condition(running.process) {
             (condition.stands_still_until, condition.is_late_until) = (until, until + audit::LATE);
         }
@@ -324,10 +433,15 @@ impl World {
             let at = state.chance.below(held.rows.len() as u64) as usize;
             let mut gone = None;
             let what = match state.chance.below(10) {
-                0..5 => (0..1 + state.chance.below(5)).map(|_| held.post(connection, now, &mut state.chance)).collect(),
+                0..5 => (0..1 + state.chance.below(5))
+                    .map(|_| held.post(connection, now, &mut state.chance))
+                    .collect(),
                 5..8 if !held.rows.is_empty() => {
                     held.rows[at].version += 1;
-                    format!("row {} changes", provider::row_id(connection, held.rows[at].number))
+                    format!(
+                        "row {} changes",
+                        provider::row_id(connection, held.rows[at].number)
+                    )
                 }
                 // Brokers send no events of rows that are gone, and it takes days to notice.
                 8 if !held.rows.is_empty() && of.provider != BROKER => {
@@ -360,15 +474,34 @@ impl World {
     fn say_gone(&mut self, connection: usize, row: HeldRow) {
         let scene = self.scene.clone();
         self.run_outside(move |database| async move {
-            let Some((user, id)) = scene.state.lock().connected[connection].key() else { return };
-            let accounts = database.accounts().list_of_connection(user, id).await.expect("a read");
-            let account = accounts.iter().find(|account| account.provider_account_id == row.account);
-            let key = database.syncs().fingerprint_key(user, id).await.expect("a read");
+            let Some((user, id)) = scene.state.lock().connected[connection].key() else {
+                return;
+            };
+            let accounts = database
+                .accounts()
+                .list_of_connection(user, id)
+                .await
+                .expect("a read");
+            let account = accounts
+                .iter()
+                .find(|account| account.provider_account_id == row.account);
+            let key = database
+                .syncs()
+                .fingerprint_key(user, id)
+                .await
+                .expect("a read");
             let (account, key) = account.zip(key).expect("a connection that is not removed");
             let hasher = RowHasher::new(key.expose_secret().as_bytes());
             // A sync may know it by an earlier id only.
-            let digests: Vec<_> = row.ids(connection).map(|row| hasher.transaction_id(account.id, &row)).collect();
-            database.syncs().add_removal_hints(user, id, &digests).await.expect("a write");
+            let digests: Vec<_> = row
+                .ids(connection)
+                .map(|row| hasher.transaction_id(account.id, &row))
+                .collect();
+            database
+                .syncs()
+                .add_removal_hints(user, id, &digests)
+                .await
+                .expect("a write");
         });
         self.request(job_kinds::SYNC, connection);
     }
@@ -377,14 +510,20 @@ impl World {
     fn request(&mut self, kind: &'static str, connection: usize) {
         let scene = self.scene.clone();
         self.run_outside(move |database| async move {
-            let Some((user, id)) = scene.state.lock().connected[connection].key() else { return };
+            let Some((user, id)) = scene.state.lock().connected[connection].key() else {
+                return;
+            };
             let (key, now) = (JobKey::new(kind, user, id), scene.now());
-            database.jobs().request(&key, now, SignedDuration::ZERO).await.expect("a write");
+            database
+                .jobs()
+                .request(&key, now, SignedDuration::ZERO)
+                .await
+                .expect("a write");
         });
     }
 
-    /// The consent stops working until its user repairs it, of which the provider tells at once or not at all. A bank
-    /// may give each row another id with it.
+    /// The consent stops working until its user repairs it, of which the provider tells at once or
+    /// not at all. A bank may give each row another id with it.
     fn break_consent(&mut self, connection: usize) {
         let is_told = {
             let mut state = self.scene.state.lock();
@@ -392,10 +531,18 @@ impl World {
             let pause = Duration::from_secs(10) + state.chance.millis(80_000);
             state.consented[connection].is_broken_until = Instant::now() + pause;
             if state.connected[connection].provider == BANK && state.chance.per_mille(500) {
-                state.consented[connection].rows.iter_mut().for_each(|row| row.renewals += 1);
+                state.consented[connection]
+                    .rows
+                    .iter_mut()
+                    .for_each(|row| row.renewals += 1);
                 state.note(|| format!("consent {connection} gives its rows other ids"));
             }
-            state.note(|| format!("consent {connection} does not work for {} ms", pause.as_millis()));
+            state.note(|| {
+                format!(
+                    "consent {connection} does not work for {} ms",
+                    pause.as_millis()
+                )
+            });
             state.chance.per_mille(500)
         };
         if is_told {
@@ -413,7 +560,11 @@ impl World {
                 state.connected[connection].key().filter(|_| is_one_more)
             };
             let Some((user, id)) = key else { return };
-            database.removals().begin_because("removed", user, id, scene.now(), None).await.expect("a write");
+            database
+                .removals()
+                .begin_because("removed", user, id, scene.now(), None)
+                .await
+                .expect("a write");
             let provider = {
                 let removed = &mut scene.state.lock().connected[connection];
                 removed.removed_at = Some(Instant::now());
@@ -432,14 +583,24 @@ impl World {
                 let state = &mut *state;
                 let events = &state.endpoints[endpoint].events;
                 // One that it has just taken may still be on its way.
-                let among = if state.chance.per_mille(500) { 3 } else { events.len() };
+                let among = if state.chance.per_mille(500) {
+                    3
+                } else {
+                    events.len()
+                };
                 let at = state.chance.below(among as u64) as usize;
-                let Some((event, connection)) = events.iter().nth_back(at) else { return };
+                let Some((event, connection)) = events.iter().nth_back(at) else {
+                    return;
+                };
                 let (event, user) = (*event, state.connected[*connection].user);
                 state.redelivered = Some((endpoint, event));
                 (state.endpoints[endpoint].id, user, event)
             };
-            let is_due = database.deliveries().redeliver(user, id, event, scene.now()).await.expect("a write");
+            let is_due = database
+                .deliveries()
+                .redeliver(user, id, event, scene.now())
+                .await
+                .expect("a write");
             let mut state = scene.state.lock();
             state.redelivered = None;
             state.note(|| format!("endpoint {endpoint} gets {event} again: {is_due}"));
@@ -452,7 +613,11 @@ impl World {
         let scene = self.scene.clone();
         self.run_outside(move |database| async move {
             let (user, id) = scene.state.lock().endpoints[UNSTEADY].key();
-            database.endpoints().disable(user, id, "test", scene.now()).await.expect("a write");
+            database
+                .endpoints()
+                .disable(user, id, "test", scene.now())
+                .await
+                .expect("a write");
             let mut state = scene.state.lock();
             state.endpoints[UNSTEADY].disabled_at = Some(Instant::now());
             state.note(|| format!("endpoint {UNSTEADY} is disabled"));
@@ -469,16 +634,30 @@ impl World {
                 state.endpoints[UNSTEADY].disabled_at = None;
                 state.endpoints[UNSTEADY].key()
             };
-            database.endpoints().enable(user, id, scene.now()).await.expect("a write");
+            database
+                .endpoints()
+                .enable(user, id, scene.now())
+                .await
+                .expect("a write");
             if recovers || scene.state.lock().chance.per_mille(500) {
-                let count = database.deliveries().recover(user, id, linked_at(), scene.now()).await.expect("a write");
-                scene.state.lock().note(|| format!("endpoint {UNSTEADY} gets {count} events that failed"));
+                let count = database
+                    .deliveries()
+                    .recover(user, id, linked_at(), scene.now())
+                    .await
+                    .expect("a write");
+                scene
+                    .state
+                    .lock()
+                    .note(|| format!("endpoint {UNSTEADY} gets {count} events that failed"));
             }
         });
     }
 
     /// Runs what another program than the instances does, one at a time.
-    fn run_outside<F: Future<Output = ()> + Send + 'static>(&mut self, work: impl FnOnce(Storage) -> F) {
+    fn run_outside<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        work: impl FnOnce(Storage) -> F,
+    ) {
         let (work, turn) = (work(self.outside.clone()), Arc::clone(&self.turn));
         self.tasks.spawn(async move {
             let _turn = turn.lock().await;
@@ -499,7 +678,8 @@ impl World {
         }
     }
 
-    /// Nothing fails any more. In the end, every endpoint must have taken every row, and nothing may be left to do.
+    /// Nothing fails any more. In the end, every endpoint must have taken every row, and nothing
+    /// may be left to do.
     async fn settle(&mut self) {
         {
             let mut state = self.scene.state.lock();
@@ -514,12 +694,16 @@ impl World {
             }
             for consented in &mut state.consented {
                 consented.is_broken_until = now;
-                consented.rows.iter_mut().for_each(|row| row.is_hidden_until = now);
+                consented
+                    .rows
+                    .iter_mut()
+                    .for_each(|row| row.is_hidden_until = now);
             }
         }
         self.starts_at = [Instant::now(); INSTANCES];
         self.start_due();
-        let (ends_at, mut next_look, mut asks_at) = (Instant::now() + SETTLE_MAX, Instant::now(), Instant::now());
+        let (ends_at, mut next_look, mut asks_at) =
+            (Instant::now() + SETTLE_MAX, Instant::now(), Instant::now());
         while self.scene.state.lock().broken.is_none() {
             if asks_at <= Instant::now() {
                 self.ask_again();
@@ -551,29 +735,36 @@ impl World {
                 Some(until) => until < late,
             };
             if claim.open > 0 || is_stuck {
-                return Some(format!("{} {} is stuck: {claim:?}", claim.kind, claim.subject));
+                return Some(format!(
+                    "{} {} is stuck: {claim:?}",
+                    claim.kind, claim.subject
+                ));
             }
         }
         for (number, endpoint) in state.endpoints.iter().enumerate() {
             for (connection, of) in state.connected.iter().enumerate() {
                 let missing = match () {
                     () if endpoint.user.is_some_and(|own| own != of.user) => None,
-                    () if of.is_removed() => {
-                        (!endpoint.removals.contains(&connection)).then(|| "not heard of the removal".to_owned())
-                    }
+                    () if of.is_removed() => (!endpoint.removals.contains(&connection))
+                        .then(|| "not heard of the removal".to_owned()),
                     () => endpoint.find_missing(connection, &state.consented[connection]),
                 };
                 if let Some(missing) = missing {
-                    return Some(format!("endpoint {number}, connection {connection}: {missing}"));
+                    return Some(format!(
+                        "endpoint {number}, connection {connection}: {missing}"
+                    ));
                 }
             }
-            let is_wanted = |event: &&EventId| !state.connected[endpoint.events[*event]].is_removed();
+            let is_wanted =
+                |event: &&EventId| !state.connected[endpoint.events[*event]].is_removed();
             if let Some(event) = endpoint.wanted.keys().find(is_wanted) {
                 return Some(format!("endpoint {number} has not got {event} again"));
             }
         }
         for (connection, of) in state.connected.iter().enumerate() {
-            let Some(id) = of.id.filter(|_| of.is_removed()) else { continue };
+            let Some(id) = of.id.filter(|_| of.is_removed()) else {
+                continue;
+            };
             let left = self.database.find_left(of.user, id).expect("a read");
             if !left.is_empty() || !state.consented[connection].is_withdrawn {
                 return Some(format!("connection {connection} is not removed: {left:?}"));

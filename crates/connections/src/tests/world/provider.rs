@@ -1,4 +1,5 @@
-//! The simulated providers, a bank and a broker: connections with two accounts each, whose rows appear, change and go.
+//! The simulated providers, a bank and a broker: connections with two accounts each, whose rows
+//! appear, change and go.
 
 use std::time::Duration;
 
@@ -6,9 +7,9 @@ use async_trait::async_trait;
 use bellbird_domain::{Account, AccountType, Balance, ConnectionStatus, Currency, ProviderName};
 use bellbird_providers::simulated::Row;
 use bellbird_providers::{
-    BalancesQuery, Banking, Brokerage, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
-    FoundConnection, HoldingSink, Kind, PageRequest, PageRowSink, Provider, ProviderHealth, TradePage, TradeQuery,
-    TradeSink, TransactionQuery,
+    BalancesQuery, Banking, Brokerage, CallContext, Consent, ConsentStatus, Cursor, Error,
+    FoundAccount, FoundConnection, HoldingSink, Kind, PageRequest, PageRowSink, Provider,
+    ProviderHealth, TradePage, TradeQuery, TradeSink, TransactionQuery,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
@@ -41,7 +42,13 @@ impl HeldRow {
     /// The ids that it has had, the present one last.
     pub(super) fn ids(&self, connection: usize) -> impl Iterator<Item = String> {
         let id = row_id(connection, self.number);
-        (0..=self.renewals).map(move |renewal| if renewal == 0 { id.clone() } else { format!("{id}.{renewal}") })
+        (0..=self.renewals).map(move |renewal| {
+            if renewal == 0 {
+                id.clone()
+            } else {
+                format!("{id}.{renewal}")
+            }
+        })
     }
 
     fn is_listed(&self) -> bool {
@@ -74,12 +81,22 @@ pub(super) fn accounts(connection: usize) -> [String; 2] {
 impl Consented {
     pub(super) fn new() -> Self {
         let (rows, gone) = (Vec::new(), Vec::new());
-        Self { rows, gone, rows_ever: 0, is_broken_until: Instant::now(), is_withdrawn: false }
+        Self {
+            rows,
+            gone,
+            rows_ever: 0,
+            is_broken_until: Instant::now(),
+            is_withdrawn: false,
+        }
     }
 
     /// Adds a row, of now or of a few days ago.
     pub(super) fn post(&mut self, connection: usize, now: i64, chance: &mut Chance) -> String {
-        let late = if chance.per_mille(300) { chance.below(LATE_SECONDS_MAX) } else { 0 };
+        let late = if chance.per_mille(300) {
+            chance.below(LATE_SECONDS_MAX)
+        } else {
+            0
+        };
         self.rows_ever += 1;
         let account = accounts(connection)[chance.below(2) as usize].clone();
         let second = now - i64::try_from(late).expect("days");
@@ -91,9 +108,14 @@ impl Consented {
             renewals: 0,
             is_hidden_until: Instant::now(),
         };
-        let at = self.rows.partition_point(|other| other.second >= row.second);
+        let at = self
+            .rows
+            .partition_point(|other| other.second >= row.second);
         self.rows.insert(at, row);
-        format!("row {} {late} seconds late", row_id(connection, self.rows_ever))
+        format!(
+            "row {} {late} seconds late",
+            row_id(connection, self.rows_ever)
+        )
     }
 }
 
@@ -110,17 +132,28 @@ impl Link {
         let delay = {
             let mut state = self.scene.state.lock();
             let slow = state.is_rough && state.chance.per_mille(50);
-            if slow { state.chance.millis(8_000) } else { Duration::ZERO }
+            if slow {
+                state.chance.millis(8_000)
+            } else {
+                Duration::ZERO
+            }
         };
         tokio::time::sleep(delay).await;
         if !self.scene.wait(self.process, "calls the provider").await {
-            return Err(Error::Unavailable { reason: "simulated", retry_after: None });
+            return Err(Error::Unavailable {
+                reason: "simulated",
+                retry_after: None,
+            });
         }
         let number = connection_of(credentials);
         let state = self.scene.state.lock();
         match &state.consented[number] {
-            Consented { is_withdrawn: true, .. } => Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)),
-            Consented { is_broken_until, .. } if *is_broken_until > Instant::now() => {
+            Consented {
+                is_withdrawn: true, ..
+            } => Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)),
+            Consented {
+                is_broken_until, ..
+            } if *is_broken_until > Instant::now() => {
                 Err(Error::ReconnectNeeded(ConnectionStatus::Invalidated))
             }
             _ => Ok(number),
@@ -129,7 +162,10 @@ impl Link {
 }
 
 fn connection_of(credentials: &SecretString) -> usize {
-    credentials.expose_secret().parse().expect("the number of a connection")
+    credentials
+        .expose_secret()
+        .parse()
+        .expect("the number of a connection")
 }
 
 #[async_trait]
@@ -139,7 +175,11 @@ impl Provider for Link {
     }
 
     fn kind(&self) -> Kind<'_> {
-        if self.name == BROKER { Kind::Brokerage(self) } else { Kind::Banking(self) }
+        if self.name == BROKER {
+            Kind::Brokerage(self)
+        } else {
+            Kind::Banking(self)
+        }
     }
 
     fn health(&self) -> ProviderHealth {
@@ -150,7 +190,11 @@ impl Provider for Link {
         unreachable!("not simulated")
     }
 
-    async fn discover(&self, _: &CallContext, _: &SecretString) -> Result<Vec<FoundConnection>, Error> {
+    async fn discover(
+        &self,
+        _: &CallContext,
+        _: &SecretString,
+    ) -> Result<Vec<FoundConnection>, Error> {
         unreachable!("not simulated")
     }
 
@@ -162,7 +206,11 @@ impl Provider for Link {
         }
     }
 
-    async fn accounts(&self, _: &CallContext, credentials: &SecretString) -> Result<Vec<FoundAccount>, Error> {
+    async fn accounts(
+        &self,
+        _: &CallContext,
+        credentials: &SecretString,
+    ) -> Result<Vec<FoundAccount>, Error> {
         let number = self.call(credentials).await?;
         let account = |id: String| FoundAccount {
             name: id.clone(),
@@ -174,7 +222,11 @@ impl Provider for Link {
         Ok(accounts(number).map(account).into())
     }
 
-    async fn balances(&self, _: &CallContext, _: &[BalancesQuery<'_>]) -> Vec<Vec<Result<Balance, Error>>> {
+    async fn balances(
+        &self,
+        _: &CallContext,
+        _: &[BalancesQuery<'_>],
+    ) -> Vec<Vec<Result<Balance, Error>>> {
         unreachable!("not simulated")
     }
 
@@ -204,13 +256,19 @@ impl Banking for Link {
     ) -> Result<Option<Cursor>, Error> {
         let connection = self.call(credentials).await?;
         let (from, to) = query.interval.instants(query.zone);
-        let first: usize = page.cursor.map_or(0, |cursor| cursor.0.parse().expect("a cursor of this provider"));
+        let first: usize = page.cursor.map_or(0, |cursor| {
+            cursor.0.parse().expect("a cursor of this provider")
+        });
         let state = self.scene.state.lock();
         let is_asked_for = |row: &&HeldRow| {
             let is_in_range = (from.as_second()..=to.as_second()).contains(&row.second);
             is_in_range && row.is_listed() && account_of(query.accounts, row).is_some()
         };
-        let list: Vec<&HeldRow> = state.consented[connection].rows.iter().filter(is_asked_for).collect();
+        let list: Vec<&HeldRow> = state.consented[connection]
+            .rows
+            .iter()
+            .filter(is_asked_for)
+            .collect();
         let end = first + page.rows as usize;
         for row in list.iter().skip(first).take(page.rows as usize) {
             let account = account_of(query.accounts, row).expect("filtered");
@@ -252,8 +310,13 @@ impl Brokerage for Link {
     ) -> Result<TradePage, Error> {
         let connection = self.call(credentials).await?;
         let state = self.scene.state.lock();
-        let of_account = |row: &&HeldRow| row.is_listed() && row.account == query.account.provider_account_id;
-        let list: Vec<&HeldRow> = state.consented[connection].rows.iter().filter(of_account).collect();
+        let of_account =
+            |row: &&HeldRow| row.is_listed() && row.account == query.account.provider_account_id;
+        let list: Vec<&HeldRow> = state.consented[connection]
+            .rows
+            .iter()
+            .filter(of_account)
+            .collect();
         let mut shown = 0;
         for row in list.iter().skip(offset as usize).take(limit as usize) {
             let simulated = Row::new(&row.account, row_id(connection, row.number), row.second);
@@ -262,10 +325,15 @@ impl Brokerage for Link {
             rows(shown, trade);
             shown += 1;
         }
-        Ok(TradePage { rows: shown, total: list.len() as u64 })
+        Ok(TradePage {
+            rows: shown,
+            total: list.len() as u64,
+        })
     }
 }
 
 fn account_of<'a>(accounts: &'a [Account], row: &HeldRow) -> Option<&'a Account> {
-    accounts.iter().find(|account| account.provider_account_id == row.account)
+    accounts
+        .iter()
+        .find(|account| account.provider_account_id == row.account)
 }

@@ -33,7 +33,9 @@ pub(super) struct Connected {
 impl Connected {
     /// The user and the id, unless it is being linked or is removed.
     pub(super) fn key(&self) -> Option<(UserId, ConnectionId)> {
-        self.id.filter(|_| !self.is_removed()).map(|id| (self.user, id))
+        self.id
+            .filter(|_| !self.is_removed())
+            .map(|id| (self.user, id))
     }
 
     pub(super) fn is_removed(&self) -> bool {
@@ -60,7 +62,8 @@ pub(super) struct EndpointModel {
     chunks: BTreeSet<(String, u64)>,
     /// The events that it has taken, with the number of their connection.
     pub(super) events: BTreeMap<EventId, usize>,
-    /// The events that it was to get again, with the step at which that was stored. They leave once they come.
+    /// The events that it was to get again, with the step at which that was stored. They leave once
+    /// they come.
     pub(super) wanted: BTreeMap<EventId, u64>,
     /// The connections that it has heard are removed.
     pub(super) removals: BTreeSet<usize>,
@@ -102,31 +105,52 @@ impl EndpointModel {
     }
 
     /// Checks a message that arrives, whether or not it is taken.
-    fn check(&self, of: &Connected, message: &Message<'_>, received: &Received<'_>) -> Result<(), String> {
-        let Received { body, connection, .. } = *received;
+    fn check(
+        &self,
+        of: &Connected,
+        message: &Message<'_>,
+        received: &Received<'_>,
+    ) -> Result<(), String> {
+        let Received {
+            body, connection, ..
+        } = *received;
         let (id, user) = (message.id, of.user);
         if self.signer.signature(id, message.timestamp, &message.body) != message.signature {
             return Err(format!("signature of {id}"));
         }
         if self.user.is_some_and(|own| own != user)
             || self.user.is_none() && body["metadata"]["user_id"] != user.to_string()
-            || rows(body, "new").chain(rows(body, "updated")).any(|row| !row.id.starts_with(&prefix(connection)))
+            || rows(body, "new")
+                .chain(rows(body, "updated"))
+                .any(|row| !row.id.starts_with(&prefix(connection)))
         {
             return Err(format!("{id} has rows of another user"));
         }
         let (run, chunk) = chunk_of(body);
         if chunk > 1 && !self.chunks.contains(&(run, chunk - 1)) {
-            return Err(format!("{id} is chunk {chunk}, and the chunk before it was not taken"));
+            return Err(format!(
+                "{id} is chunk {chunk}, and the chunk before it was not taken"
+            ));
         }
-        let reported_before = |row: &SentRow| self.new_in.get(&row.id).is_some_and(|event| *event != id);
+        let reported_before =
+            |row: &SentRow| self.new_in.get(&row.id).is_some_and(|event| *event != id);
         match rows(body, "new").find(reported_before) {
-            Some(row) => Err(format!("{} is new in {} and in {id}", row.id, self.new_in[&row.id])),
+            Some(row) => Err(format!(
+                "{} is new in {} and in {id}",
+                row.id, self.new_in[&row.id]
+            )),
             None => Ok(()),
         }
     }
 
     fn take(&mut self, received: &Received<'_>) {
-        let Received { event, body, event_type, connection, step } = *received;
+        let Received {
+            event,
+            body,
+            event_type,
+            connection,
+            step,
+        } = *received;
         self.messages += 1;
         self.chunks.insert(chunk_of(body));
         self.events.insert(event, connection);
@@ -139,8 +163,10 @@ impl EndpointModel {
             }
             EventType::ConnectionUpdated => {
                 let shown = &body["data"]["updated"][0];
-                let [from, to] = ["previous_status", "status"].map(|name| shown[name].as_str().unwrap_or_default());
-                self.changes.insert((connection, event), (from.to_owned(), to.to_owned()));
+                let [from, to] = ["previous_status", "status"]
+                    .map(|name| shown[name].as_str().unwrap_or_default());
+                self.changes
+                    .insert((connection, event), (from.to_owned(), to.to_owned()));
             }
             _ => {}
         }
@@ -155,7 +181,8 @@ impl EndpointModel {
             *taken = row.version.max(*taken);
         }
         for removed in body["data"]["removed"].as_array().into_iter().flatten() {
-            self.removed.insert(removed["key"].as_str().unwrap_or_default().to_owned());
+            self.removed
+                .insert(removed["key"].as_str().unwrap_or_default().to_owned());
         }
     }
 
@@ -175,16 +202,21 @@ impl EndpointModel {
         }
         let prefix = prefix(connection);
         for (key, id) in self.keys.iter().filter(|(_, id)| id.starts_with(&prefix)) {
-            let is_gone = consented.gone.iter().any(|row| *id == row_id(connection, row.number));
+            let is_gone = consented
+                .gone
+                .iter()
+                .any(|row| *id == row_id(connection, row.number));
             if is_gone != self.removed.contains(key) {
-                return Some(format!("{id} is gone: {is_gone}, and it has heard otherwise"));
+                return Some(format!(
+                    "{id} is gone: {is_gone}, and it has heard otherwise"
+                ));
             }
         }
         self.find_gap(connection)
     }
 
-    /// What is wrong with the changes of a connection that was active at first and is now: each way away from a status
-    /// needs one to it.
+    /// What is wrong with the changes of a connection that was active at first and is now: each way
+    /// away from a status needs one to it.
     fn find_gap(&self, connection: usize) -> Option<String> {
         let mut ways: BTreeMap<&str, i64> = BTreeMap::new();
         let of_connection = self.changes.iter().filter(|((of, _), _)| *of == connection);
@@ -193,7 +225,9 @@ impl EndpointModel {
             *ways.entry(from).or_default() -= 1;
             *ways.entry(to).or_default() += 1;
         }
-        ways.values().any(|balance| *balance != 0).then(|| format!("{changes:?}"))
+        ways.values()
+            .any(|balance| *balance != 0)
+            .then(|| format!("{changes:?}"))
     }
 }
 
@@ -211,12 +245,22 @@ struct SentRow {
 fn rows<'b>(body: &'b Value, list: &str) -> impl Iterator<Item = SentRow> + use<'b> {
     let all = body["data"][list].as_array().into_iter().flatten();
     all.filter(|row| row["object"] != "connection").map(|row| {
-        let (id, version) =
-            if row["object"] == "trade" { (&row["symbol"], &row["name"]) } else { (&row["id"], &row["merchant_name"]) };
+        let (id, version) = if row["object"] == "trade" {
+            (&row["symbol"], &row["name"])
+        } else {
+            (&row["id"], &row["merchant_name"])
+        };
         SentRow {
             // Its first id.
-            id: id.as_str().and_then(|id| id.split('.').next()).unwrap_or_default().to_owned(),
-            version: version.as_str().and_then(|text| text.rsplit(' ').next()?.parse().ok()).unwrap_or(0),
+            id: id
+                .as_str()
+                .and_then(|id| id.split('.').next())
+                .unwrap_or_default()
+                .to_owned(),
+            version: version
+                .as_str()
+                .and_then(|text| text.rsplit(' ').next()?.parse().ok())
+                .unwrap_or(0),
             key: row["key"].as_str().map(str::to_owned),
         }
     })
@@ -224,15 +268,29 @@ fn rows<'b>(body: &'b Value, list: &str) -> impl Iterator<Item = SentRow> + use<
 
 fn chunk_of(body: &Value) -> (String, u64) {
     let metadata = &body["metadata"];
-    (metadata["sync_run_id"].as_str().unwrap_or_default().to_owned(), metadata["chunk"].as_u64().unwrap_or(0))
+    (
+        metadata["sync_run_id"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        metadata["chunk"].as_u64().unwrap_or(0),
+    )
 }
 
 /// The number of an event's connection, and its type.
 fn subject_of(state: &mut State, body: &Value) -> Option<(usize, EventType)> {
     let event_type = body["type"].as_str()?.parse().ok()?;
     let id = body["metadata"]["connection_id"].as_str()?.parse().ok()?;
-    let known = state.connected.iter().position(|connected| connected.id == Some(id));
-    let number = known.or_else(|| state.connected.iter().position(|connected| connected.id.is_none()))?;
+    let known = state
+        .connected
+        .iter()
+        .position(|connected| connected.id == Some(id));
+    let number = known.or_else(|| {
+        state
+            .connected
+            .iter()
+            .position(|connected| connected.id.is_none())
+    })?;
     state.connected[number].id = Some(id);
     Some((number, event_type))
 }
@@ -253,7 +311,12 @@ enum Reception {
 
 impl Link {
     fn failed(since: Instant, error: &'static str) -> Exchange {
-        Exchange { status: None, retry_after: None, duration: since.elapsed(), error: Some(error) }
+        Exchange {
+            status: None,
+            retry_after: None,
+            duration: since.elapsed(),
+            error: Some(error),
+        }
     }
 
     fn receive(&self, message: &Message<'_>) -> Reception {
@@ -263,28 +326,50 @@ impl Link {
             state.break_invariant("a body is not JSON".to_owned());
             return Reception::Rejected;
         };
-        let place = state.endpoints.iter().position(|endpoint| endpoint.id == message.endpoint);
+        let place = state
+            .endpoints
+            .iter()
+            .position(|endpoint| endpoint.id == message.endpoint);
         let Some((place, (connection, event_type))) = place.zip(subject_of(state, &body)) else {
-            state.break_invariant(format!("an unknown endpoint, connection or type: {}", body["metadata"]));
+            state.break_invariant(format!(
+                "an unknown endpoint, connection or type: {}",
+                body["metadata"]
+            ));
             return Reception::Rejected;
         };
         let (reception, word) = match state.chance.below(100) {
-            _ if state.endpoints[place].is_down_until > Instant::now() => (Reception::Unreachable, "unreachable"),
+            _ if state.endpoints[place].is_down_until > Instant::now() => {
+                (Reception::Unreachable, "unreachable")
+            }
             0..8 if state.is_rough => (Reception::TakenUnheard, "takes, unheard,"),
             8..16 if state.is_rough => (Reception::Rejected, "rejects"),
             _ => (Reception::Taken, "takes"),
         };
         let (run, chunk) = chunk_of(&body);
-        let ids: Vec<String> = rows(&body, "new").chain(rows(&body, "updated")).map(|row| row.id).collect();
-        let Process { place: instance, number, .. } = self.process;
+        let ids: Vec<String> = rows(&body, "new")
+            .chain(rows(&body, "updated"))
+            .map(|row| row.id)
+            .collect();
+        let Process {
+            place: instance,
+            number,
+            ..
+        } = self.process;
         let event = message.id;
         let what = format!("{} {run} {chunk} {ids:?}", event_type.as_str());
         state.note(|| format!("endpoint {place} {word} {event} of {instance}.{number}: {what}"));
         if matches!(reception, Reception::Unreachable) {
             return reception;
         }
-        let received = Received { event, body: &body, event_type, connection, step: state.steps };
-        let checked = state.endpoints[place].check(&state.connected[connection], message, &received);
+        let received = Received {
+            event,
+            body: &body,
+            event_type,
+            connection,
+            step: state.steps,
+        };
+        let checked =
+            state.endpoints[place].check(&state.connected[connection], message, &received);
         if let Err(what) = checked.and_then(|()| self.check_sender(state, place, &received)) {
             state.break_invariant(format!("endpoint {place}: {what}"));
         }
@@ -294,26 +379,45 @@ impl Link {
         reception
     }
 
-    /// Only the holder of the endpoint's lease sends to it, and nothing that may no longer be sent, unless it stood
-    /// still.
-    fn check_sender(&self, state: &mut State, place: usize, received: &Received<'_>) -> Result<(), String> {
+    /// Only the holder of the endpoint's lease sends to it, and nothing that may no longer be sent,
+    /// unless it stood still.
+    fn check_sender(
+        &self,
+        state: &mut State,
+        place: usize,
+        received: &Received<'_>,
+    ) -> Result<(), String> {
         let now = Instant::now();
-        if state.condition(self.process).is_none_or(|own| own.is_late_until > now) {
+        if state
+            .condition(self.process)
+            .is_none_or(|own| own.is_late_until > now)
+        {
             return Ok(());
         }
-        let (endpoint, of, sender) =
-            (&state.endpoints[place], &state.connected[received.connection], self.process.number);
-        let mut claims = state.claims.iter().filter(|claim| claim.kind == "queue" && claim.user == of.user);
+        let (endpoint, of, sender) = (
+            &state.endpoints[place],
+            &state.connected[received.connection],
+            self.process.number,
+        );
+        let mut claims = state
+            .claims
+            .iter()
+            .filter(|claim| claim.kind == "queue" && claim.user == of.user);
         let claim = claims.find(|claim| claim.subject == endpoint.id.to_string());
-        if claim.is_none_or(|claim| claim.holder != Some(self.process.id) || claim.lease_until.is_none()) {
+        if claim.is_none_or(|claim| {
+            claim.holder != Some(self.process.id) || claim.lease_until.is_none()
+        }) {
             return Err(format!("{sender} sends without its lease: {claim:?}"));
         }
-        let is_over = |since: Option<Instant>| since.is_some_and(|since| now > since + SENT_AFTER_MAX);
+        let is_over =
+            |since: Option<Instant>| since.is_some_and(|since| now > since + SENT_AFTER_MAX);
         if is_over(endpoint.disabled_at) {
             return Err(format!("{sender} sends although it is disabled"));
         }
         if is_over(of.removed_at) && received.event_type != EventType::ConnectionRemoved {
-            return Err(format!("{sender} sends an event of a connection that is removed"));
+            return Err(format!(
+                "{sender} sends an event of a connection that is removed"
+            ));
         }
         Ok(())
     }
@@ -325,9 +429,17 @@ impl Receiver for Link {
             let since = Instant::now();
             self.scene.wait(self.process, "connects").await;
             let state = self.scene.state.lock();
-            let number: usize = url.path().trim_start_matches('/').parse().expect("the number of an endpoint");
+            let number: usize = url
+                .path()
+                .trim_start_matches('/')
+                .parse()
+                .expect("the number of an endpoint");
             let is_down = state.endpoints[number].is_down_until > Instant::now();
-            if is_down { Err(Self::failed(since, "not reached")) } else { Ok(()) }
+            if is_down {
+                Err(Self::failed(since, "not reached"))
+            } else {
+                Ok(())
+            }
         }
         .boxed()
     }
@@ -340,7 +452,11 @@ impl Receiver for Link {
             let delay = {
                 let mut state = self.scene.state.lock();
                 let slow = state.is_rough && state.chance.per_mille(100);
-                if slow { state.chance.millis(4_000) } else { Duration::ZERO }
+                if slow {
+                    state.chance.millis(4_000)
+                } else {
+                    Duration::ZERO
+                }
             };
             tokio::time::sleep(delay).await;
             let status = match reception {
@@ -354,7 +470,12 @@ impl Receiver for Link {
             };
             self.scene.wait(self.process, "hears the response").await;
             let error = (status != 200).then_some("rejected");
-            Exchange { status: Some(status), retry_after: None, duration: since.elapsed(), error }
+            Exchange {
+                status: Some(status),
+                retry_after: None,
+                duration: since.elapsed(),
+                error,
+            }
         }
         .boxed()
     }

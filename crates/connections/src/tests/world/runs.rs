@@ -9,15 +9,22 @@ const STEPS: u64 = 200_000;
 /// Worlds in which a fault must be found.
 const FAULT_SEEDS: u64 = 200;
 
-#[expect(clippy::disallowed_methods, reason = "how long a test runs is no setting of the service")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a test runs is no setting of the service"
+)]
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect("a number"))
 }
 
 fn assert_whole(seed: u64, outcome: &Outcome) {
     if let Some(broken) = &outcome.broken {
         println!("{}", outcome.trace);
-        panic!("{broken}\nto replay it: BELLBIRD_TEST_WORLD_SEED={seed}, and the test tests::world::runs::replay");
+        panic!(
+            "{broken}\nto replay it: BELLBIRD_TEST_WORLD_SEED={seed}, and the test tests::world::runs::replay"
+        );
     }
 }
 
@@ -31,7 +38,10 @@ fn run_half(half: u64) {
         assert_whole(seed, &outcome);
         (steps, messages, seed) = (steps + outcome.steps, messages + outcome.messages, seed + 2);
     }
-    println!("{} worlds, {steps} steps, {messages} messages taken", seed / 2);
+    println!(
+        "{} worlds, {steps} steps, {messages} messages taken",
+        seed / 2
+    );
 }
 
 #[test]
@@ -49,7 +59,8 @@ fn every_fault_is_found() {
     let template = template();
     let mut missed = Vec::new();
     for fault in faults::ALL {
-        let found = (0..FAULT_SEEDS).find_map(|seed| Some((seed, run(&template, seed, Some(*fault), false).broken?)));
+        let found = (0..FAULT_SEEDS)
+            .find_map(|seed| Some((seed, run(&template, seed, Some(*fault), false).broken?)));
         match found {
             Some((seed, broken)) => println!("{fault:?}: world {}: {broken}", seed + 1),
             None => missed.push(fault),
@@ -64,7 +75,10 @@ fn seed_is_replayed_step_by_step() {
     let trace = |template: &TempDir, seed| run(template, seed, None, true).trace;
     for seed in 0..10 {
         let (one, other) = (trace(&template, seed), trace(&template, seed));
-        let difference = one.lines().zip(other.lines()).find(|(one, other)| one != other);
+        let difference = one
+            .lines()
+            .zip(other.lines())
+            .find(|(one, other)| one != other);
         assert!(one == other, "seed {seed}: {difference:?}");
     }
 }
@@ -72,7 +86,9 @@ fn seed_is_replayed_step_by_step() {
 /// Runs the world of `BELLBIRD_TEST_WORLD_SEED` and prints all that happened.
 #[test]
 fn replay() {
-    let Some(seed) = number("BELLBIRD_TEST_WORLD_SEED") else { return };
+    let Some(seed) = number("BELLBIRD_TEST_WORLD_SEED") else {
+        return;
+    };
     let outcome = run(&template(), seed, None, true);
     println!("{}", outcome.trace);
     assert!(outcome.broken.is_none(), "{:?}", outcome.broken);

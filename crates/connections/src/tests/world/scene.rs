@@ -1,4 +1,5 @@
-//! What all parts of a world share: chance, the steps that wait for leave, the trace, and the first broken invariant.
+//! What all parts of a world share: chance, the steps that wait for leave, the trace, and the first
+//! broken invariant.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -57,7 +58,11 @@ pub(super) struct Process {
 }
 
 /// Another program than the instances: it is never killed, and its steps never fail.
-pub(super) const OUTSIDE: Process = Process { place: 9, number: 0, id: Uuid::nil() };
+pub(super) const OUTSIDE: Process = Process {
+    place: 9,
+    number: 0,
+    id: Uuid::nil(),
+};
 
 /// A step of a process that waits for leave.
 struct Gate {
@@ -127,7 +132,10 @@ impl Scene {
             fault,
             began: Instant::now(),
         };
-        Self { state: Arc::new(Mutex::new(state)), arrived: Arc::default() }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            arrived: Arc::default(),
+        }
     }
 
     /// The time of other programs than the instances.
@@ -138,7 +146,12 @@ impl Scene {
     /// Waits until the step may happen. False: it fails.
     pub(super) fn wait(&self, process: Process, what: &'static str) -> BoxFuture<'static, bool> {
         let (leave, waiting) = oneshot::channel();
-        self.state.lock().gates.push(Gate { process, what, since: Instant::now(), leave });
+        self.state.lock().gates.push(Gate {
+            process,
+            what,
+            since: Instant::now(),
+            leave,
+        });
         self.arrived.notify_one();
         // A process that was killed gets no leave.
         async move {
@@ -171,12 +184,18 @@ impl State {
     }
 
     pub(super) fn condition(&mut self, process: Process) -> Option<&mut Condition> {
-        self.living.iter_mut().find(|condition| condition.process == process)
+        self.living
+            .iter_mut()
+            .find(|condition| condition.process == process)
     }
 
     /// A process may have lost a lease without knowing, for this long.
     pub(super) fn excuse(&mut self, holder: Uuid, time: Duration) {
-        if let Some(holder) = self.living.iter_mut().find(|living| living.process.id == holder) {
+        if let Some(holder) = self
+            .living
+            .iter_mut()
+            .find(|living| living.process.id == holder)
+        {
             holder.is_late_until = holder.is_late_until.max(Instant::now() + time);
         }
     }
@@ -206,19 +225,26 @@ impl State {
     }
 
     fn may_pass(&self, gate: &Gate, now: Instant) -> bool {
-        self.living.iter().any(|condition| condition.process == gate.process && condition.stands_still_until <= now)
+        self.living.iter().any(|condition| {
+            condition.process == gate.process && condition.stands_still_until <= now
+        })
     }
 
     /// Gives leave to one of the steps that wait. Returns false if there is none.
     pub(super) fn pass_one(&mut self) -> bool {
         const WAIT_MAX: Duration = Duration::from_secs(2);
         let now = Instant::now();
-        let ready: Vec<usize> = (0..self.gates.len()).filter(|at| self.may_pass(&self.gates[*at], now)).collect();
+        let ready: Vec<usize> = (0..self.gates.len())
+            .filter(|at| self.may_pass(&self.gates[*at], now))
+            .collect();
         if ready.is_empty() {
             return false;
         }
         // None waits for long, because leases allow for a slow database only to some extent.
-        let waits_longest = ready.iter().copied().find(|at| now - self.gates[*at].since >= WAIT_MAX);
+        let waits_longest = ready
+            .iter()
+            .copied()
+            .find(|at| now - self.gates[*at].since >= WAIT_MAX);
         let chosen = self.chance.below(ready.len() as u64) as usize;
         let gate = self.gates.remove(waits_longest.unwrap_or(ready[chosen]));
         let fails_per_mille = match gate.what {
@@ -232,7 +258,13 @@ impl State {
         let succeeds = !self.chance.per_mille(fails_per_mille);
         self.steps += 1;
         let Process { place, number, .. } = gate.process;
-        self.note(|| format!("{place}.{number} {}{}", gate.what, if succeeds { "" } else { ": fails" }));
+        self.note(|| {
+            format!(
+                "{place}.{number} {}{}",
+                gate.what,
+                if succeeds { "" } else { ": fails" }
+            )
+        });
         let _ = gate.leave.send(succeeds);
         true
     }

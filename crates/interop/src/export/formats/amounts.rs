@@ -6,21 +6,33 @@ use bellbird_domain::Decimal;
 
 /// The digits behind the point, without zeros at the end.
 fn fraction(amount: &str) -> &str {
-    amount.split_once('.').map_or("", |(_, fraction)| fraction.trim_end_matches('0'))
+    amount
+        .split_once('.')
+        .map_or("", |(_, fraction)| fraction.trim_end_matches('0'))
 }
 
-/// The number of digits from the first to the last that is not zero, zeros of the whole part included.
+/// The number of digits from the first to the last that is not zero, zeros of the whole part
+/// included.
 pub(super) fn significant_digits(amount: &Decimal<'_>) -> usize {
     let unsigned = amount.as_str().trim_start_matches('-');
-    let (whole, fraction) = (unsigned.split('.').next().unwrap_or_default(), fraction(unsigned));
+    let (whole, fraction) = (
+        unsigned.split('.').next().unwrap_or_default(),
+        fraction(unsigned),
+    );
     let whole = whole.trim_start_matches('0');
-    if whole.is_empty() { fraction.trim_start_matches('0').len() } else { whole.len() + fraction.len() }
+    if whole.is_empty() {
+        fraction.trim_start_matches('0').len()
+    } else {
+        whole.len() + fraction.len()
+    }
 }
 
 /// The same value with exactly two decimals, or `None` if it has more.
 pub(super) fn with_two_places<'a>(amount: &'a Decimal<'_>) -> Option<Cow<'a, str>> {
     let text = amount.as_str();
-    let places = text.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    let places = text
+        .split_once('.')
+        .map_or(0, |(_, fraction)| fraction.len());
     match places {
         2 => Some(Cow::Borrowed(text)),
         0 => Some(Cow::Owned(format!("{text}.00"))),
@@ -63,14 +75,23 @@ mod tests {
             ("-11.125", None),
             ("0.001", None),
         ] {
-            assert_eq!(with_two_places(&decimal(amount)).as_deref(), expected, "{amount}");
+            assert_eq!(
+                with_two_places(&decimal(amount)).as_deref(),
+                expected,
+                "{amount}"
+            );
         }
     }
 
     #[test]
     fn negation_keeps_digits_and_leaves_zero_alone() {
-        for (amount, expected) in [("-5.00", "5.00"), ("5.00", "-5.00"), ("0.00", "0.00"), ("0", "0"), ("0.1", "-0.1")]
-        {
+        for (amount, expected) in [
+            ("-5.00", "5.00"),
+            ("5.00", "-5.00"),
+            ("0.00", "0.00"),
+            ("0", "0"),
+            ("0.1", "-0.1"),
+        ] {
             let mut out = Vec::new();
             write_negated(&decimal(amount), &mut out);
             assert_eq!(out, expected.as_bytes(), "{amount}");
@@ -79,9 +100,14 @@ mod tests {
 
     #[test]
     fn digits_are_counted_without_zeros_around_them() {
-        for (amount, expected) in
-            [("0", 0), ("-0.00", 0), ("100.00", 3), ("-12.50", 3), ("0.0010", 1), ("12345678901234567890.12", 22)]
-        {
+        for (amount, expected) in [
+            ("0", 0),
+            ("-0.00", 0),
+            ("100.00", 3),
+            ("-12.50", 3),
+            ("0.0010", 1),
+            ("12345678901234567890.12", 22),
+        ] {
             assert_eq!(significant_digits(&decimal(amount)), expected, "{amount}");
         }
     }

@@ -19,38 +19,84 @@ pub(super) struct Beancount {
 impl WriteTransactions for Beancount {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         self.names = AccountNames::new(head.accounts, account_name);
-        line(&["; Transactions of Bellbird, read at ", &head.read_at.strftime("%FT%TZ").to_string()], out);
-        // Opens the accounts of a file that stands alone. Beancount ignores it in an included file, so that `open` of
-        // the including file is not repeated.
+        line(
+            &[
+                "; Transactions of Bellbird, read at ",
+                &head.read_at.strftime("%FT%TZ").to_string(),
+            ],
+            out,
+        );
+        // Opens the accounts of a file that stands alone. Beancount ignores it in an included file,
+        // so that `open` of the including file is not repeated.
         line(&["plugin \"beancount.plugins.auto_accounts\""], out);
-        let Some((account, balance)) = head.account.zip(head.balance) else { return Ok(()) };
+        let Some((account, balance)) = head.account.zip(head.balance) else {
+            return Ok(());
+        };
         if let Some(amount) = &balance.current {
             let currency = balance.currency.unwrap_or(account.currency);
             // A balance counts at the start of its day.
             let day = head.today.saturating_add(1.day()).to_string();
             let name = self.names.get(account, account_name);
-            line(&["; The balance then, as an assertion that holds once the ledger is complete:"], out);
-            line(&["; ", &day, " balance ", name, "  ", amount.as_str(), " ", currency.as_str()], out);
+            line(
+                &["; The balance then, as an assertion that holds once the ledger is complete:"],
+                out,
+            );
+            line(
+                &[
+                    "; ",
+                    &day,
+                    " balance ",
+                    name,
+                    "  ",
+                    amount.as_str(),
+                    " ",
+                    currency.as_str(),
+                ],
+                out,
+            );
         }
         Ok(())
     }
 
-    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError> {
+    fn row(
+        &mut self,
+        row: &Transaction<'_>,
+        date: Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
         if amounts::significant_digits(&row.amount) > DIGITS_MAX {
             return Err(FormatError::TooManyDigits);
         }
-        let merchant = row.merchant_name.as_deref().map(quoted).filter(|merchant| merchant != "\"\"");
+        let merchant = row
+            .merchant_name
+            .as_deref()
+            .map(quoted)
+            .filter(|merchant| merchant != "\"\"");
         let description = quoted(&row.description);
         let merchant = merchant.map(|merchant| merchant + " ").unwrap_or_default();
-        line(&["\n", &date.to_string(), " * ", &merchant, &description], out);
+        line(
+            &["\n", &date.to_string(), " * ", &merchant, &description],
+            out,
+        );
         line(&["  id: ", &quoted(&row.id)], out);
         if let Some(category) = row.category {
             line(&["  category: \"", category.key(), "\""], out);
         }
         let currency = row.currency.unwrap_or(row.account.currency);
         let name = self.names.get(row.account, account_name);
-        line(&["  ", name, "  ", row.amount.as_str(), " ", currency.as_str()], out);
-        // Both amounts are given, because an inferred one would be rounded to the precision of Python's decimals.
+        line(
+            &[
+                "  ",
+                name,
+                "  ",
+                row.amount.as_str(),
+                " ",
+                currency.as_str(),
+            ],
+            out,
+        );
+        // Both amounts are given, because an inferred one would be rounded to the precision of
+        // Python's decimals.
         for part in ["  ", &other_side(OtherSide::of(row)), "  "] {
             out.extend_from_slice(part.as_bytes());
         }
@@ -81,17 +127,32 @@ fn quoted(text: &str) -> String {
 
 /// `Assets:Institution:Account-1234`.
 fn account_name(account: &Account, suffix: &str) -> String {
-    let kind = if is_liability(account) { "Liabilities" } else { "Assets" };
-    let institution = part(account.institution_name.as_deref().unwrap_or_default(), "Bank");
-    format!("{kind}:{institution}:{}", part(&label(account, suffix), "Account"))
+    let kind = if is_liability(account) {
+        "Liabilities"
+    } else {
+        "Assets"
+    };
+    let institution = part(
+        account.institution_name.as_deref().unwrap_or_default(),
+        "Bank",
+    );
+    format!(
+        "{kind}:{institution}:{}",
+        part(&label(account, suffix), "Account")
+    )
 }
 
 /// Letters, digits and single hyphens, beginning with a capital or a digit.
 fn part(text: &str, default: &str) -> String {
-    let kept: String = text.chars().map(|character| if is_letter(character) { character } else { '-' }).collect();
+    let kept: String = text
+        .chars()
+        .map(|character| if is_letter(character) { character } else { '-' })
+        .collect();
     let words: Vec<_> = kept.split('-').filter(|word| !word.is_empty()).collect();
     let name = words.join("-");
-    let Some(first) = name.chars().next() else { return default.to_owned() };
+    let Some(first) = name.chars().next() else {
+        return default.to_owned();
+    };
     first.to_uppercase().chain(name.chars().skip(1)).collect()
 }
 

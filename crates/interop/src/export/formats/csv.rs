@@ -38,8 +38,14 @@ pub(super) struct CsvLines {
 
 impl CsvLines {
     pub(super) fn new(options: Options) -> Self {
-        let writer = csv_core::WriterBuilder::new().terminator(csv_core::Terminator::CRLF).build();
-        Self { writer, options, begun: false }
+        let writer = csv_core::WriterBuilder::new()
+            .terminator(csv_core::Terminator::CRLF)
+            .build();
+        Self {
+            writer,
+            options,
+            begun: false,
+        }
     }
 
     pub(super) fn header(&mut self, columns: &[&str], out: &mut Vec<u8>) {
@@ -78,11 +84,15 @@ impl CsvLines {
         }
     }
 
-    /// Ends a line with institution and masked number, which tell accounts of one name apart. They come last, so that
-    /// programs that read columns by their position find all others where they were.
+    /// Ends a line with institution and masked number, which tell accounts of one name apart. They
+    /// come last, so that programs that read columns by their position find all others where they
+    /// were.
     pub(super) fn end_line_of(&mut self, account: &Account, out: &mut Vec<u8>) {
         self.text(account.institution_name.as_deref().unwrap_or_default(), out);
-        self.plain(account.number.as_ref().map_or("", MaskedNumber::as_str), out);
+        self.plain(
+            account.number.as_ref().map_or("", MaskedNumber::as_str),
+            out,
+        );
         self.end_line(out);
     }
 
@@ -110,8 +120,8 @@ impl CsvLines {
     }
 }
 
-/// Puts `'` before a text that begins a formula, and before each part of it that would: a spreadsheet may split at
-/// semicolons and tabs too, as Excel does where commas are in numbers.
+/// Puts `'` before a text that begins a formula, and before each part of it that would: a
+/// spreadsheet may split at semicolons and tabs too, as Excel does where commas are in numbers.
 fn quote_formulas(text: &str) -> Cow<'_, str> {
     let is_separator = |character: char| matches!(character, ';' | '\t' | '\r' | '\n');
     if !begins_formula(text) && !text.contains(is_separator) {
@@ -122,7 +132,10 @@ fn quote_formulas(text: &str) -> Cow<'_, str> {
         quoted.push('\'');
     }
     for part in text.split_inclusive(is_separator) {
-        if !quoted.is_empty() && begins_formula(part.trim_start_matches('"')) && !quoted.ends_with('\'') {
+        if !quoted.is_empty()
+            && begins_formula(part.trim_start_matches('"'))
+            && !quoted.ends_with('\'')
+        {
             quoted.push('\'');
         }
         quoted.push_str(part);
@@ -130,7 +143,8 @@ fn quote_formulas(text: &str) -> Cow<'_, str> {
     quoted.into()
 }
 
-/// Whether spreadsheets take a cell with this text for a formula. Some take the full-width forms of the signs too.
+/// Whether spreadsheets take a cell with this text for a formula. Some take the full-width forms of
+/// the signs too.
 fn begins_formula(text: &str) -> bool {
     text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'])
 }
@@ -149,10 +163,22 @@ impl WriteTransactions for Transactions {
         Ok(())
     }
 
-    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError> {
+    fn row(
+        &mut self,
+        row: &Transaction<'_>,
+        date: Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
         let lines = &mut self.0;
         lines.text(&row.id, out);
-        lines.plain(row.account.id.uuid().hyphenated().encode_lower(&mut Uuid::encode_buffer()), out);
+        lines.plain(
+            row.account
+                .id
+                .uuid()
+                .hyphenated()
+                .encode_lower(&mut Uuid::encode_buffer()),
+            out,
+        );
         lines.text(&row.account.name, out);
         lines.plain("posted", out);
         lines.plain(&date.to_string(), out);
@@ -163,7 +189,10 @@ impl WriteTransactions for Transactions {
         lines.plain(row.direction(), out);
         lines.plain(row.category.map_or("", Category::key), out);
         lines.text(row.merchant_name.as_deref().unwrap_or_default(), out);
-        lines.text(row.merchant_category_code.as_deref().unwrap_or_default(), out);
+        lines.text(
+            row.merchant_category_code.as_deref().unwrap_or_default(),
+            out,
+        );
         lines.end_line_of(row.account, out);
         Ok(())
     }

@@ -7,7 +7,8 @@ use super::accounts::{AccountNames, OtherSide, is_liability, label};
 use super::text::{end_comments, key, line, one_line};
 use super::{FormatError, Head, LeftOut, WriteTransactions};
 
-/// An id is the value of a tag, which ends at a comma. Longer ones, and ones with other characters, become a digest.
+/// An id is the value of a tag, which ends at a comma. Longer ones, and ones with other characters,
+/// become a digest.
 const ID_MAX: usize = 255;
 
 #[derive(Default)]
@@ -18,31 +19,70 @@ pub(super) struct Journal {
 impl WriteTransactions for Journal {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         self.names = AccountNames::new(head.accounts, account_name);
-        line(&["; Transactions of Bellbird, read at ", &head.read_at.strftime("%FT%TZ").to_string()], out);
-        let Some((account, balance)) = head.account.zip(head.balance) else { return Ok(()) };
+        line(
+            &[
+                "; Transactions of Bellbird, read at ",
+                &head.read_at.strftime("%FT%TZ").to_string(),
+            ],
+            out,
+        );
+        let Some((account, balance)) = head.account.zip(head.balance) else {
+            return Ok(());
+        };
         if let Some(amount) = &balance.current {
             let currency = balance.currency.unwrap_or(account.currency);
-            line(&["; The balance then, as an assertion that holds once the journal is complete:"], out);
+            line(
+                &["; The balance then, as an assertion that holds once the journal is complete:"],
+                out,
+            );
             line(&["; ", &head.today.to_string(), " * balance"], out);
             let name = self.names.get(account, account_name);
-            line(&[";     ", name, "  0 ", currency.as_str(), " = ", amount.as_str(), " ", currency.as_str()], out);
+            line(
+                &[
+                    ";     ",
+                    name,
+                    "  0 ",
+                    currency.as_str(),
+                    " = ",
+                    amount.as_str(),
+                    " ",
+                    currency.as_str(),
+                ],
+                out,
+            );
         }
         Ok(())
     }
 
-    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError> {
+    fn row(
+        &mut self,
+        row: &Transaction<'_>,
+        date: Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
         let text = description(row);
         // An empty code keeps parentheses at the start of a text from being read as one.
         let code = if text.starts_with('(') { " () " } else { " " };
         line(&["\n", &date.to_string(), " *", code, &text], out);
-        let is_plain = |character: char| character.is_ascii_graphic() && !matches!(character, ',' | ';');
+        let is_plain =
+            |character: char| character.is_ascii_graphic() && !matches!(character, ',' | ';');
         line(&["    ; id: ", &key(&row.id, ID_MAX, is_plain)], out);
         if let Some(category) = row.category {
             line(&["    ; category: ", category.key()], out);
         }
         let currency = row.currency.unwrap_or(row.account.currency);
         let name = self.names.get(row.account, account_name);
-        line(&["    ", name, "  ", row.amount.as_str(), " ", currency.as_str()], out);
+        line(
+            &[
+                "    ",
+                name,
+                "  ",
+                row.amount.as_str(),
+                " ",
+                currency.as_str(),
+            ],
+            out,
+        );
         line(&["    ", &other_side(OtherSide::of(row))], out);
         Ok(())
     }
@@ -52,7 +92,8 @@ impl WriteTransactions for Journal {
     }
 }
 
-/// `merchant | description`, which hledger splits into payee and note. A semicolon would begin a comment.
+/// `merchant | description`, which hledger splits into payee and note. A semicolon would begin a
+/// comment.
 fn description(row: &Transaction<'_>) -> String {
     let words = |text: &str| {
         let text: String = one_line(text).replace(';', ",").replace('|', "/");
@@ -69,17 +110,37 @@ fn description(row: &Transaction<'_>) -> String {
 
 /// `assets:institution:account 1234`.
 fn account_name(account: &Account, suffix: &str) -> String {
-    let kind = if is_liability(account) { "liabilities" } else { "assets" };
-    let institution = part(account.institution_name.as_deref().unwrap_or_default(), "bank");
-    format!("{kind}:{institution}:{}", part(&label(account, suffix), "account"))
+    let kind = if is_liability(account) {
+        "liabilities"
+    } else {
+        "assets"
+    };
+    let institution = part(
+        account.institution_name.as_deref().unwrap_or_default(),
+        "bank",
+    );
+    format!(
+        "{kind}:{institution}:{}",
+        part(&label(account, suffix), "account")
+    )
 }
 
-/// Letters, digits and a few signs without a meaning, in lower case. Single blanks, because two end a name.
+/// Letters, digits and a few signs without a meaning, in lower case. Single blanks, because two end
+/// a name.
 fn part(text: &str, default: &str) -> String {
-    let is_kept = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.' | '&' | '\'');
-    let kept: String = text.chars().map(|character| if is_kept(character) { character } else { ' ' }).collect();
+    let is_kept = |character: char| {
+        character.is_alphanumeric() || matches!(character, '-' | '_' | '.' | '&' | '\'')
+    };
+    let kept: String = text
+        .chars()
+        .map(|character| if is_kept(character) { character } else { ' ' })
+        .collect();
     let words: Vec<_> = kept.split_whitespace().collect();
-    if words.is_empty() { default.to_owned() } else { words.join(" ").to_lowercase() }
+    if words.is_empty() {
+        default.to_owned()
+    } else {
+        words.join(" ").to_lowercase()
+    }
 }
 
 fn other_side(side: OtherSide) -> String {

@@ -15,7 +15,12 @@ impl WriteTransactions for Transactions {
         Ok(())
     }
 
-    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError> {
+    fn row(
+        &mut self,
+        row: &Transaction<'_>,
+        date: Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
         TransactionView::new(row, date).write(out);
         out.push(b'\n');
         Ok(())
@@ -26,8 +31,8 @@ impl WriteTransactions for Transactions {
     }
 }
 
-/// The last line of a file that may leave out connections. It has the line even if none is left out, so that a reader
-/// always takes the last line away, and misses it in a file that broke off.
+/// The last line of a file that may leave out connections. It has the line even if none is left
+/// out, so that a reader always takes the last line away, and misses it in a file that broke off.
 pub(super) fn write_left_out(left_out: Option<&[LeftOut]>, out: &mut Vec<u8>) {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]

@@ -85,7 +85,9 @@ pub struct LeftOut {
 pub enum FormatError {
     #[error("this format holds one account a file: name it with accountId")]
     OneAccount,
-    #[error("OFX needs a balance in the account's currency, and the provider did not send it: take another format")]
+    #[error(
+        "OFX needs a balance in the account's currency, and the provider did not send it: take another format"
+    )]
     NoBalance,
     #[error(
         "a transaction is not in the account's currency, which this format cannot say: take csv, journal or beancount"
@@ -93,28 +95,44 @@ pub enum FormatError {
     OtherCurrency,
     #[error("an amount has more than two decimals, which programs misread in QIF: take ofx or csv")]
     TooManyPlaces,
-    #[error("an amount has more digits than programs read exactly in this format: take csv or jsonl")]
+    #[error(
+        "an amount has more digits than programs read exactly in this format: take csv or jsonl"
+    )]
     TooManyDigits,
     #[error("could not write the file")]
     Internal,
 }
 
-/// Writes a file of transactions. Call `start` once, `row` for each row in the order of `/v1`, and `end` once.
+/// Writes a file of transactions. Call `start` once, `row` for each row in the order of `/v1`, and
+/// `end` once.
 ///
-/// Each call appends to `out`, which the caller may empty between calls. After an error the file cannot be continued.
+/// Each call appends to `out`, which the caller may empty between calls. After an error the file
+/// cannot be continued.
 pub trait WriteTransactions: Send {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError>;
 
     /// `date` is the day of posting in the user's timezone.
-    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError>;
+    fn row(
+        &mut self,
+        row: &Transaction<'_>,
+        date: Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError>;
 
-    /// What follows the last of all rows: nothing in formats that have no place for it. `left_out` is `None` for files
-    /// that leave nothing out.
+    /// What follows the last of all rows: nothing in formats that have no place for it. `left_out`
+    /// is `None` for files that leave nothing out.
     fn end(&mut self, _rows: u64, _left_out: Option<&[LeftOut]>, _out: &mut Vec<u8>) {}
 }
 
 impl Format {
-    pub const ALL: &'static [Self] = &[Self::Csv, Self::Jsonl, Self::Ofx, Self::Qif, Self::Journal, Self::Beancount];
+    pub const ALL: &'static [Self] = &[
+        Self::Csv,
+        Self::Jsonl,
+        Self::Ofx,
+        Self::Qif,
+        Self::Journal,
+        Self::Beancount,
+    ];
 
     /// The suffix of paths and files, and the name in commands.
     #[must_use]
@@ -131,7 +149,10 @@ impl Format {
 
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|format| format.as_str() == name)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|format| format.as_str() == name)
     }
 
     #[must_use]
@@ -145,7 +166,8 @@ impl Format {
         }
     }
 
-    /// Whether a file may have rows of several accounts. With [`Layout::Ynab`] it may not: it has no column for them.
+    /// Whether a file may have rows of several accounts. With [`Layout::Ynab`] it may not: it has
+    /// no column for them.
     #[must_use]
     pub const fn holds_several_accounts(self, layout: Layout) -> bool {
         match self {
@@ -155,13 +177,15 @@ impl Format {
         }
     }
 
-    /// Whether a file of one account says its balance. OFX cannot do without; journals leave it out if it is unknown.
+    /// Whether a file of one account says its balance. OFX cannot do without; journals leave it out
+    /// if it is unknown.
     #[must_use]
     pub const fn uses_balance(self) -> bool {
         matches!(self, Self::Ofx | Self::Journal | Self::Beancount)
     }
 
-    /// Whether a file has names of accounts that only differ if the user's other accounts are known.
+    /// Whether a file has names of accounts that only differ if the user's other accounts are
+    /// known.
     #[must_use]
     pub const fn names_accounts(self) -> bool {
         matches!(self, Self::Journal | Self::Beancount)

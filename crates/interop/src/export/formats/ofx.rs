@@ -1,8 +1,8 @@
-//! Open Financial Exchange 1.0.3: the form that GnuCash, KMyMoney, Skrooge, Actual, ofxtools and ofxparse all read
-//! whole.
+//! Open Financial Exchange 1.0.3: the form that GnuCash, KMyMoney, Skrooge, Actual, ofxtools and
+//! ofxparse all read whole.
 //!
-//! The header says UTF-8, every tag is closed, and days have no time, because readers shift times by their own
-//! timezone.
+//! The header says UTF-8, every tag is closed, and days have no time, because readers shift times
+//! by their own timezone.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,7 +15,8 @@ use super::{FormatError, Head, LeftOut, WriteTransactions};
 const HEADER: &str = "OFXHEADER:100\nDATA:OFXSGML\nVERSION:103\nSECURITY:NONE\nENCODING:UTF-8\nCHARSET:NONE\n\
                       COMPRESSION:NONE\nOLDFILEUID:NONE\nNEWFILEUID:NONE\n\n";
 const STATUS_OK: &str = "<STATUS><CODE>0</CODE><SEVERITY>INFO</SEVERITY></STATUS>";
-/// The bank of every account. Programs recognise an account by this and its id, so it must not change.
+/// The bank of every account. Programs recognise an account by this and its id, so it must not
+/// change.
 const BANK_ID: &str = "BELLBIRD";
 
 // Limits of the standard, in characters.
@@ -37,7 +38,11 @@ impl WriteTransactions for Ofx {
         let balance = head.balance.ok_or(FormatError::NoBalance)?;
         let amount = balance.current.as_ref().ok_or(FormatError::NoBalance)?;
         let currency = known(account.currency).or(balance.currency.and_then(known));
-        if balance.currency.and_then(known).is_some_and(|other| Some(other) != currency) {
+        if balance
+            .currency
+            .and_then(known)
+            .is_some_and(|other| Some(other) != currency)
+        {
             return Err(FormatError::NoBalance);
         }
         self.currency = currency;
@@ -51,16 +56,31 @@ impl WriteTransactions for Ofx {
         let organisation = one_line(account.institution_name.as_deref().unwrap_or_default());
         if !organisation.is_empty() {
             file.push_str("<FI>");
-            tag("ORG", &escape(cut(&organisation, ORGANISATION_MAX)), &mut file);
+            tag(
+                "ORG",
+                &escape(cut(&organisation, ORGANISATION_MAX)),
+                &mut file,
+            );
             file.push_str("</FI>");
         }
         file.push_str("</SONRS></SIGNONMSGSRSV1>\n");
-        file.push_str(&format!("<{}><{}><TRNUID>0</TRNUID>{STATUS_OK}<{}>", kind.set, kind.response, kind.statement));
-        tag("CURDEF", currency.unwrap_or(Currency::UNKNOWN).as_str(), &mut file);
+        file.push_str(&format!(
+            "<{}><{}><TRNUID>0</TRNUID>{STATUS_OK}<{}>",
+            kind.set, kind.response, kind.statement
+        ));
+        tag(
+            "CURDEF",
+            currency.unwrap_or(Currency::UNKNOWN).as_str(),
+            &mut file,
+        );
         file.push_str(&kind.account);
         file.push_str("\n<BANKTRANLIST>");
         let (first, last) = head.days;
-        tag("DTSTART", &day(first.unwrap_or(Date::constant(1970, 1, 1))), &mut file);
+        tag(
+            "DTSTART",
+            &day(first.unwrap_or(Date::constant(1970, 1, 1))),
+            &mut file,
+        );
         tag("DTEND", &day(last.unwrap_or(head.today)), &mut file);
         file.push('\n');
         out.extend_from_slice(file.as_bytes());
@@ -68,18 +88,34 @@ impl WriteTransactions for Ofx {
         self.rest = String::from("</BANKTRANLIST><LEDGERBAL>");
         tag("BALAMT", amount.as_str(), &mut self.rest);
         tag("DTASOF", &day(head.today), &mut self.rest);
-        self.rest.push_str(&format!("</LEDGERBAL></{}></{}></{}></OFX>\n", kind.statement, kind.response, kind.set));
+        self.rest.push_str(&format!(
+            "</LEDGERBAL></{}></{}></{}></OFX>\n",
+            kind.statement, kind.response, kind.set
+        ));
         Ok(())
     }
 
-    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError> {
+    fn row(
+        &mut self,
+        row: &Transaction<'_>,
+        date: Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
         let currency = row.currency.and_then(known);
         if currency.is_some() && self.currency.is_some() && currency != self.currency {
             return Err(FormatError::OtherCurrency);
         }
         let mut text = String::with_capacity(320);
         text.push_str("<STMTTRN>");
-        tag("TRNTYPE", if row.amount.is_negative() { "DEBIT" } else { "CREDIT" }, &mut text);
+        tag(
+            "TRNTYPE",
+            if row.amount.is_negative() {
+                "DEBIT"
+            } else {
+                "CREDIT"
+            },
+            &mut text,
+        );
         tag("DTPOSTED", &day(date), &mut text);
         tag("TRNAMT", row.amount.as_str(), &mut text);
         let is_plain = |character: char| !character.is_control() && !character.is_whitespace();

@@ -1,4 +1,5 @@
-//! Quicken Interchange Format, for programs that read nothing better. It has no id, no currency and no encoding.
+//! Quicken Interchange Format, for programs that read nothing better. It has no id, no currency and
+//! no encoding.
 
 use bellbird_domain::{AccountType, Currency, Transaction};
 use jiff::civil::Date;
@@ -18,13 +19,25 @@ impl WriteTransactions for Qif {
     fn start(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         let account = head.account.ok_or(FormatError::OneAccount)?;
         self.currency = Some(account.currency).filter(|currency| *currency != Currency::UNKNOWN);
-        let kind = if account.account_type == AccountType::CreditCard { "CCard" } else { "Bank" };
+        let kind = if account.account_type == AccountType::CreditCard {
+            "CCard"
+        } else {
+            "Bank"
+        };
         line(&["!Type:", kind], out);
         Ok(())
     }
 
-    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        if row.currency.is_some_and(|currency| self.currency.is_some_and(|own| own != currency)) {
+    fn row(
+        &mut self,
+        row: &Transaction<'_>,
+        date: Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        if row
+            .currency
+            .is_some_and(|currency| self.currency.is_some_and(|own| own != currency))
+        {
             return Err(FormatError::OtherCurrency);
         }
         if amounts::significant_digits(&row.amount) > DIGITS_MAX {

@@ -44,8 +44,8 @@ const HOLDING_COLUMNS: [&str; 14] = [
     "accountNumber",
 ];
 
-/// Writes a file of trades or of holdings. Call `start_trades` and `trade`, or `start_holdings` and `holding`, and then
-/// `end`.
+/// Writes a file of trades or of holdings. Call `start_trades` and `trade`, or `start_holdings` and
+/// `holding`, and then `end`.
 pub struct Table(Kind);
 
 enum Kind {
@@ -83,7 +83,8 @@ impl Table {
             write_json(&TradeView::new(trade), out);
             return out.push(b'\n');
         };
-        let or_zero = |number: &Option<Decimal<'_>>| number.as_ref().map_or("0", Decimal::as_str).to_owned();
+        let or_zero =
+            |number: &Option<Decimal<'_>>| number.as_ref().map_or("0", Decimal::as_str).to_owned();
         lines.text(&trade.id().to_string(), out);
         write_account(trade.account, lines, out);
         lines.text(&trade.symbol, out);
@@ -105,7 +106,12 @@ impl Table {
             write_json(&HoldingView::new(holding), out);
             return out.push(b'\n');
         };
-        let numbers = [&holding.average_price, &holding.current_price, &holding.market_value, &holding.unrealized_pnl];
+        let numbers = [
+            &holding.average_price,
+            &holding.current_price,
+            &holding.market_value,
+            &holding.unrealized_pnl,
+        ];
         lines.text(&holding.id(), out);
         write_account(holding.account, lines, out);
         lines.text(&holding.symbol, out);
@@ -128,6 +134,13 @@ impl Table {
 }
 
 fn write_account(account: &Account, lines: &mut CsvLines, out: &mut Vec<u8>) {
-    lines.plain(account.id.uuid().hyphenated().encode_lower(&mut Uuid::encode_buffer()), out);
+    lines.plain(
+        account
+            .id
+            .uuid()
+            .hyphenated()
+            .encode_lower(&mut Uuid::encode_buffer()),
+        out,
+    );
     lines.text(&account.name, out);
 }

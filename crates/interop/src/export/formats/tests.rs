@@ -1,5 +1,5 @@
-//! Untrusted text stays text in every format: each file is read back by a small reader of its format, which finds the
-//! rows that were written and nothing else.
+//! Untrusted text stays text in every format: each file is read back by a small reader of its
+//! format, which finds the rows that were written and nothing else.
 
 mod hostile;
 mod journals;
@@ -7,8 +7,8 @@ mod ofx;
 mod tables;
 
 use bellbird_domain::{
-    Account, AccountId, AccountType, Balance, Category, ConnectionId, Currency, Decimal, MaskedNumber, Transaction,
-    UserId,
+    Account, AccountId, AccountType, Balance, Category, ConnectionId, Currency, Decimal,
+    MaskedNumber, Transaction, UserId,
 };
 use jiff::Timestamp;
 use jiff::civil::{Date, date};
@@ -84,8 +84,19 @@ impl Given {
 }
 
 /// Writes a file of one account with a balance.
-fn file(format: Format, options: Options, account: &Account, rows: &[Given]) -> Result<Vec<u8>, FormatError> {
-    file_with(format, options, account, Some(&balance(Some("4823.55"), account.currency.as_str())), rows)
+fn file(
+    format: Format,
+    options: Options,
+    account: &Account,
+    rows: &[Given],
+) -> Result<Vec<u8>, FormatError> {
+    file_with(
+        format,
+        options,
+        account,
+        Some(&balance(Some("4823.55"), account.currency.as_str())),
+        rows,
+    )
 }
 
 fn file_with(
@@ -117,7 +128,14 @@ fn file_with(
 
 fn head_of_several() -> Head<'static> {
     let read_at = Timestamp::UNIX_EPOCH;
-    Head { account: None, accounts: &[], balance: None, days: (None, None), read_at, today: DAY }
+    Head {
+        account: None,
+        accounts: &[],
+        balance: None,
+        days: (None, None),
+        read_at,
+        today: DAY,
+    }
 }
 
 fn text_of(format: Format, rows: &[Given]) -> String {

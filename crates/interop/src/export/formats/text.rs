@@ -12,9 +12,11 @@ fn is_break(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// The text on one line: a blank for each run of line breaks and other control characters, and none at the ends.
+/// The text on one line: a blank for each run of line breaks and other control characters, and none
+/// at the ends.
 pub(super) fn one_line(text: &str) -> Cow<'_, str> {
-    let text = text.trim_matches(|character: char| character.is_whitespace() || is_break(character));
+    let text =
+        text.trim_matches(|character: char| character.is_whitespace() || is_break(character));
     if !text.contains(is_break) {
         return Cow::Borrowed(text);
     }
@@ -24,11 +26,13 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
 
 /// The first `chars` characters.
 pub(super) fn cut(text: &str, chars: usize) -> &str {
-    text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
+    text.char_indices()
+        .nth(chars)
+        .map_or(text, |(end, _)| &text[..end])
 }
 
-/// An id as it is if it has only allowed characters, at most `chars` of them. Else a digest of it, so that different
-/// ids stay different.
+/// An id as it is if it has only allowed characters, at most `chars` of them. Else a digest of it,
+/// so that different ids stay different.
 pub(super) fn key(id: &str, chars: usize, is_allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !id.is_empty() && id.chars().count() <= chars && id.chars().all(is_allowed) {
         Cow::Borrowed(id)
@@ -39,22 +43,46 @@ pub(super) fn key(id: &str, chars: usize, is_allowed: impl Fn(char) -> bool) -> 
 
 /// The merchant, else the description, on one line.
 pub(super) fn payee<'r>(row: &'r Transaction<'_>) -> Cow<'r, str> {
-    let merchant = row.merchant_name.as_deref().map(one_line).filter(|merchant| !merchant.is_empty());
+    let merchant = row
+        .merchant_name
+        .as_deref()
+        .map(one_line)
+        .filter(|merchant| !merchant.is_empty());
     merchant.unwrap_or_else(|| one_line(&row.description))
 }
 
 /// Appends a text and a line feed.
 pub(super) fn line(parts: &[&str], out: &mut Vec<u8>) {
-    parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+    parts
+        .iter()
+        .for_each(|part| out.extend_from_slice(part.as_bytes()));
     out.push(b'\n');
 }
 
-/// The last lines of a journal: the connections that are left out, and the end, by which a reader sees that nothing
-/// else is missing.
+/// The last lines of a journal: the connections that are left out, and the end, by which a reader
+/// sees that nothing else is missing.
 pub(super) fn end_comments(rows: u64, left_out: &[LeftOut], out: &mut Vec<u8>) {
-    for LeftOut { connection_id, institution_name, error } in left_out {
+    for LeftOut {
+        connection_id,
+        institution_name,
+        error,
+    } in left_out
+    {
         let institution = one_line(institution_name);
-        line(&["\n; Left out: ", &institution, ", connection ", &connection_id.to_string(), ": ", error], out);
+        line(
+            &[
+                "\n; Left out: ",
+                &institution,
+                ", connection ",
+                &connection_id.to_string(),
+                ": ",
+                error,
+            ],
+            out,
+        );
     }
-    line(&["\n; End of the file. Transactions: ", &rows.to_string()], out);
+    line(
+        &["\n; End of the file. Transactions: ", &rows.to_string()],
+        out,
+    );
 }

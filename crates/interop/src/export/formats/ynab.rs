@@ -16,7 +16,10 @@ pub(super) struct Ynab {
 
 impl Ynab {
     pub(super) fn new(options: Options) -> Self {
-        Self { lines: CsvLines::new(options), currency: None }
+        Self {
+            lines: CsvLines::new(options),
+            currency: None,
+        }
     }
 }
 
@@ -28,13 +31,25 @@ impl WriteTransactions for Ynab {
         Ok(())
     }
 
-    fn row(&mut self, row: &Transaction<'_>, date: Date, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        if row.currency.is_some_and(|currency| self.currency.is_some_and(|own| own != currency)) {
+    fn row(
+        &mut self,
+        row: &Transaction<'_>,
+        date: Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        if row
+            .currency
+            .is_some_and(|currency| self.currency.is_some_and(|own| own != currency))
+        {
             return Err(FormatError::OtherCurrency);
         }
         let lines = &mut self.lines;
         let amount = amounts::absolute(&row.amount);
-        let (outflow, inflow) = if row.amount.is_negative() { (amount, "") } else { ("", amount) };
+        let (outflow, inflow) = if row.amount.is_negative() {
+            (amount, "")
+        } else {
+            ("", amount)
+        };
         lines.plain(&date.to_string(), out);
         lines.text(&payee(row), out);
         lines.text(&row.description, out);

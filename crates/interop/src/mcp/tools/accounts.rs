@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bellbird_api::front::Problem;
 use bellbird_api::front::problem::problem_from_read;
 use bellbird_domain::{
-    Account, AccountId, AccountType, Balance, Connection, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
-    Decimal,
+    Account, AccountId, AccountType, Balance, Connection, ConnectionCategory, ConnectionId,
+    ConnectionStatus, Currency, Decimal,
 };
 use bellbird_reads::ReadError;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,8 @@ use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
 
 /// Accounts of one result: balances of all of them are read.
 const ACCOUNTS_MAX: u32 = 100;
-const COLUMNS: &str = "| account | type | number | current | available | currency | institution | id |";
+const COLUMNS: &str =
+    "| account | type | number | current | available | currency | institution | id |";
 const CHANGED: &str = "cursor: the accounts have changed. Call again without it, to begin again.";
 
 #[derive(Default, Serialize, Deserialize)]
@@ -65,7 +66,10 @@ struct AccountsArguments {
     include_balances: Option<bool>,
 }
 
-pub(super) async fn list_accounts(call: &ToolCall<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+pub(super) async fn list_accounts(
+    call: &ToolCall<'_>,
+    arguments: Map<String, Value>,
+) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<Position>::of(&call.seal(), arguments, call.now)?;
     let given: AccountsArguments = arguments::read(&resumed.arguments)?;
     let include_balances = given.include_balances.unwrap_or(true);
@@ -73,23 +77,48 @@ pub(super) async fn list_accounts(call: &ToolCall<'_>, arguments: Map<String, Va
     if offset > 0 && resumed.position.revision != revision {
         return Err(CHANGED.to_owned());
     }
-    let permit = if include_balances { call.admit(|quotas| &quotas.balances).await? } else { None };
+    let permit = if include_balances {
+        call.admit(|quotas| &quotas.balances).await?
+    } else {
+        None
+    };
     let (stored, user_id) = (call.interop.access.storage(), call.caller.user_id);
-    let (accounts, total) = stored.accounts().list(user_id, ACCOUNTS_MAX, offset).await.map_err(storage)?;
+    let (accounts, total) = stored
+        .accounts()
+        .list(user_id, ACCOUNTS_MAX, offset)
+        .await
+        .map_err(storage)?;
     let connections: Vec<Connection> = stored.connections().list(user_id).await.map_err(storage)?;
-    let Balances { found, mut missing } =
-        if include_balances { balances(call, &accounts, &connections).await } else { Balances::default() };
+    let Balances { found, mut missing } = if include_balances {
+        balances(call, &accounts, &connections).await
+    } else {
+        Balances::default()
+    };
     drop(permit);
     let left_out = super::fit(&mut missing, super::PROBLEM_BYTES_MAX);
-    let shown: Vec<&Connection> =
-        connections.iter().filter(|found| accounts.iter().any(|account| account.connection_id == found.id)).collect();
+    let shown: Vec<&Connection> = connections
+        .iter()
+        .filter(|found| {
+            accounts
+                .iter()
+                .any(|account| account.connection_id == found.id)
+        })
+        .collect();
     let broken = broken_lines(&shown) + &left_out;
-    let connection_rows = json!(shown.iter().map(|connection| ConnectionRow::of(connection)).collect::<Vec<_>>());
-    let reserved = super::HEAD_BYTES + super::missing_bytes(&missing) + broken.len() + resumed.cursor_bytes();
+    let connection_rows = json!(
+        shown
+            .iter()
+            .map(|connection| ConnectionRow::of(connection))
+            .collect::<Vec<_>>()
+    );
+    let reserved =
+        super::HEAD_BYTES + super::missing_bytes(&missing) + broken.len() + resumed.cursor_bytes();
     let mut rows = Rows::new(ACCOUNTS_MAX, reserved + connection_rows.to_string().len());
     for account in &accounts {
         let row = AccountRow::of(account, found.get(&account.id));
-        let connection = shown.iter().find(|connection| connection.id == account.connection_id);
+        let connection = shown
+            .iter()
+            .find(|connection| connection.id == account.connection_id);
         if rows.push(&row.line(connection.copied()), &row) == Room::Full {
             break;
         }
@@ -99,10 +128,22 @@ pub(super) async fn list_accounts(call: &ToolCall<'_>, arguments: Map<String, Va
         return Err(super::TOO_LONG.to_owned());
     }
     let cursor = match next < total {
-        true => Some(resumed.cursor(&call.seal(), Position { offset: next, revision })?),
+        true => Some(resumed.cursor(
+            &call.seal(),
+            Position {
+                offset: next,
+                revision,
+            },
+        )?),
         false => None,
     };
-    let head = call.head("accounts", rows.shown, Total::Exact(total), cursor.as_deref(), &missing) + &broken;
+    let head = call.head(
+        "accounts",
+        rows.shown,
+        Total::Exact(total),
+        cursor.as_deref(),
+        &missing,
+    ) + &broken;
     let mut others = others(rows.shown, Total::Exact(total), cursor, &missing);
     others.insert("connections".to_owned(), connection_rows);
     Ok(output::members(&head, COLUMNS, &rows, "accounts", &others))
@@ -111,20 +152,40 @@ pub(super) async fn list_accounts(call: &ToolCall<'_>, arguments: Map<String, Va
 /// Connections that the user must reconnect, a line each.
 fn broken_lines(connections: &[&Connection]) -> String {
     const LINES_MAX: usize = 20;
-    let broken = connections.iter().filter(|connection| connection.status != ConnectionStatus::Active);
+    let broken = connections
+        .iter()
+        .filter(|connection| connection.status != ConnectionStatus::Active);
     let line = |connection: &&Connection| {
-        format!("\n{} is {}: the user must reconnect it.", cell(&connection.institution_name), connection.status)
+        format!(
+            "\n{} is {}: the user must reconnect it.",
+            cell(&connection.institution_name),
+            connection.status
+        )
     };
     broken.take(LINES_MAX).map(line).collect()
 }
 
 /// Reads all balances. A connection that fails leaves its accounts without balances.
-async fn balances(call: &ToolCall<'_>, accounts: &[Account], connections: &[Connection]) -> Balances {
-    let read = call.interop.access.balances(&call.context, call.caller, accounts.to_vec()).await;
-    let failed = read.as_ref().err().map(|error| problem_from_read(error, "Account", ""));
+async fn balances(
+    call: &ToolCall<'_>,
+    accounts: &[Account],
+    connections: &[Connection],
+) -> Balances {
+    let read = call
+        .interop
+        .access
+        .balances(&call.context, call.caller, accounts.to_vec())
+        .await;
+    let failed = read
+        .as_ref()
+        .err()
+        .map(|error| problem_from_read(error, "Account", ""));
     let failed = failed.unwrap_or(Problem::unavailable(60));
-    let mut reads: BTreeMap<AccountId, _> =
-        read.into_iter().flatten().map(|(account, balance)| (account.id, balance)).collect();
+    let mut reads: BTreeMap<AccountId, _> = read
+        .into_iter()
+        .flatten()
+        .map(|(account, balance)| (account.id, balance))
+        .collect();
     let (mut found, mut missing) = (BTreeMap::new(), BTreeMap::<ConnectionId, Missing>::new());
     for account in accounts {
         let problem = match reads.remove(&account.id) {
@@ -136,15 +197,26 @@ async fn balances(call: &ToolCall<'_>, accounts: &[Account], connections: &[Conn
             _ => &failed,
         };
         let of_connection = missing.entry(account.connection_id).or_insert_with(|| {
-            let institution = connections.iter().find(|connection| connection.id == account.connection_id);
-            let institution = institution.map_or("", |connection| connection.institution_name.as_str());
+            let institution = connections
+                .iter()
+                .find(|connection| connection.id == account.connection_id);
+            let institution =
+                institution.map_or("", |connection| connection.institution_name.as_str());
             let message = format!("no balance. {}", advice(problem));
             let institution = clean(institution, CELL_CHARS_MAX);
-            Missing { key: None, account_ids: Vec::new(), institution, message }
+            Missing {
+                key: None,
+                account_ids: Vec::new(),
+                institution,
+                message,
+            }
         });
         of_connection.account_ids.push(account.id);
     }
-    Balances { found, missing: missing.into_values().collect() }
+    Balances {
+        found,
+        missing: missing.into_values().collect(),
+    }
 }
 
 impl ConnectionRow {
@@ -166,14 +238,17 @@ impl<'a> AccountRow<'a> {
             name: clean(&account.name, CELL_CHARS_MAX),
             r#type: account.account_type,
             number: account.number.as_ref().map(|number| number.as_str()),
-            currency: balance.and_then(|balance| balance.currency).unwrap_or(account.currency),
+            currency: balance
+                .and_then(|balance| balance.currency)
+                .unwrap_or(account.currency),
             current_balance: balance.and_then(|balance| balance.current.as_ref()),
             available_balance: balance.and_then(|balance| balance.available.as_ref()),
         }
     }
 
     fn line(&self, connection: Option<&Connection>) -> String {
-        let amount = |amount: Option<&Decimal<'_>>| amount.map_or_else(String::new, ToString::to_string);
+        let amount =
+            |amount: Option<&Decimal<'_>>| amount.map_or_else(String::new, ToString::to_string);
         output::line(&[
             &cell(&self.name),
             self.r#type.as_str(),

@@ -8,7 +8,10 @@ use futures_util::stream::{self, StreamExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{AccountNames, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, ToolCall, Total, others};
+use super::{
+    AccountNames, HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, ToolCall, Total,
+    others,
+};
 use crate::mcp::arguments::{self, Accounts, RowLimit};
 use crate::mcp::cursor::{BEGIN_AGAIN, Resumed};
 use crate::mcp::output::{self, Room, Rows};
@@ -16,7 +19,8 @@ use crate::mcp::texts::{CELL_CHARS_MAX, ID_CHARS_MAX, cell, clean, visible};
 
 const COLUMNS: &str = "| symbol | name | quantity | price | value | profit | currency | account |";
 
-/// How far the list was shown. If the rows up to there are not those that were there, the client has to begin again.
+/// How far the list was shown. If the rows up to there are not those that were there, the client
+/// has to begin again.
 #[derive(Default, Serialize, Deserialize)]
 struct Position {
     offset: u64,
@@ -53,19 +57,28 @@ struct HoldingsArguments {
     limit: Option<RowLimit>,
 }
 
-pub(super) async fn list_holdings(call: &ToolCall<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+pub(super) async fn list_holdings(
+    call: &ToolCall<'_>,
+    arguments: Map<String, Value>,
+) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<Position>::of(&call.seal(), arguments, call.now)?;
     let given: HoldingsArguments = arguments::read(&resumed.arguments)?;
     let limit = given.limit.unwrap_or_default().0;
     let before = &resumed.position;
     let permit = call.admit(|quotas| &quotas.brokerage).await?;
-    let (selected, mut missing) =
-        call.select(given.account_ids, ConnectionCategory::Brokerage, &resumed.position.left_out).await?;
+    let (selected, mut missing) = call
+        .select(
+            given.account_ids,
+            ConnectionCategory::Brokerage,
+            &resumed.position.left_out,
+        )
+        .await?;
     let mut reads = Vec::with_capacity(selected.len());
     for selected in &selected {
         reads.push(read_accounts(call, selected));
     }
-    let found: Vec<(Vec<Row>, Vec<Missing>)> = stream::iter(reads).buffered(LISTS_AT_ONCE).collect().await;
+    let found: Vec<(Vec<Row>, Vec<Missing>)> =
+        stream::iter(reads).buffered(LISTS_AT_ONCE).collect().await;
     drop(permit);
     let mut all = Vec::new();
     for (rows, failed) in found {
@@ -73,7 +86,9 @@ pub(super) async fn list_holdings(call: &ToolCall<'_>, arguments: Map<String, Va
         missing.extend(failed);
     }
     let offset = usize::try_from(before.offset).unwrap_or(usize::MAX);
-    let Some((shown, unshown)) = all.split_at_checked(offset).filter(|(shown, _)| digest(shown) == before.digest)
+    let Some((shown, unshown)) = all
+        .split_at_checked(offset)
+        .filter(|(shown, _)| digest(shown) == before.digest)
     else {
         return Err(BEGIN_AGAIN.to_owned());
     };
@@ -82,7 +97,8 @@ pub(super) async fn list_holdings(call: &ToolCall<'_>, arguments: Map<String, Va
     let not_named = super::fit(&mut missing, PROBLEM_BYTES_MAX);
 
     let mut named = AccountNames::new(&selected);
-    let reserved = HEAD_BYTES + super::missing_bytes(&missing) + left_out_bytes + resumed.cursor_bytes();
+    let reserved =
+        HEAD_BYTES + super::missing_bytes(&missing) + left_out_bytes + resumed.cursor_bytes();
     let mut rows = Rows::new(limit, reserved);
     for row in unshown {
         let (name, bytes) = named.name(row.account_id);
@@ -94,13 +110,21 @@ pub(super) async fn list_holdings(call: &ToolCall<'_>, arguments: Map<String, Va
     }
     let next = shown.len() + rows.shown as usize;
     let known = all.len() as u64;
-    let total = if is_whole { Total::Exact(known) } else { Total::AtLeast(known) };
+    let total = if is_whole {
+        Total::Exact(known)
+    } else {
+        Total::AtLeast(known)
+    };
     if rows.shown == 0 && next < all.len() {
         return Err(super::TOO_LONG.to_owned());
     }
     let cursor = match next < all.len() {
         true => {
-            let position = Position { offset: next as u64, digest: digest(&all[..next]), left_out: left_out? };
+            let position = Position {
+                offset: next as u64,
+                digest: digest(&all[..next]),
+                left_out: left_out?,
+            };
             Some(resumed.cursor(&call.seal(), position)?)
         }
         false => None,
@@ -117,14 +141,24 @@ fn digest(rows: &[Row]) -> u64 {
         return 0;
     }
     let mut hasher = DefaultHasher::new();
-    rows.iter().for_each(|row| (row.account_id, &row.id).hash(&mut hasher));
+    rows.iter()
+        .for_each(|row| (row.account_id, &row.id).hash(&mut hasher));
     hasher.finish()
 }
 
 /// Reads the requested accounts of one connection.
-async fn read_accounts(call: &ToolCall<'_>, selected: &SelectedAccounts) -> (Vec<Row>, Vec<Missing>) {
+async fn read_accounts(
+    call: &ToolCall<'_>,
+    selected: &SelectedAccounts,
+) -> (Vec<Row>, Vec<Missing>) {
     let add = |holding: &Holding<'_>, rows: &mut Vec<Row>| rows.push(Row::of(holding));
-    let accounts = match call.interop.access.reads().holdings(&call.context, selected, &add).await {
+    let accounts = match call
+        .interop
+        .access
+        .reads()
+        .holdings(&call.context, selected, &add)
+        .await
+    {
         Ok(accounts) => accounts,
         Err(error) => return (Vec::new(), vec![call.missing(selected, &error).await]),
     };
@@ -132,7 +166,10 @@ async fn read_accounts(call: &ToolCall<'_>, selected: &SelectedAccounts) -> (Vec
     for (id, read) in accounts {
         match read {
             Ok(read) => rows.extend(read),
-            Err(error) => missing.push(call.missing(&selected.with_accounts(vec![id]), &error).await),
+            Err(error) => missing.push(
+                call.missing(&selected.with_accounts(vec![id]), &error)
+                    .await,
+            ),
         }
     }
     (rows, missing)

@@ -11,10 +11,12 @@ use super::Missing;
 const KEYS_MAX: usize = 100;
 /// A key and its comma.
 const KEY_BYTES: usize = 11;
-const TOO_MANY: &str = "Too many accounts could not be read at once. Call again later, or with fewer account_ids.";
+const TOO_MANY: &str =
+    "Too many accounts could not be read at once. Call again later, or with fewer account_ids.";
 
-/// Connections and accounts that could not be read for an earlier result. Rows of them before the position were never
-/// shown, so those behind it are not shown either, until the client begins again.
+/// Connections and accounts that could not be read for an earlier result. Rows of them before the
+/// position were never shown, so those behind it are not shown either, until the client begins
+/// again.
 #[derive(Default, Clone, Serialize, Deserialize)]
 pub(super) struct LeftOut(BTreeSet<Key>);
 
@@ -46,11 +48,20 @@ impl LeftOut {
         self.0.contains(&id.into())
     }
 
-    /// Also those that are missing now. Fails with a text for the model if a cursor has no room for them.
+    /// Also those that are missing now. Fails with a text for the model if a cursor has no room for
+    /// them.
     pub(super) fn with(&self, missing: &[Missing]) -> Result<Self, String> {
-        let keys: BTreeSet<Key> =
-            self.0.iter().copied().chain(missing.iter().filter_map(|missing| missing.key)).collect();
-        if keys.len() > KEYS_MAX { Err(TOO_MANY.to_owned()) } else { Ok(Self(keys)) }
+        let keys: BTreeSet<Key> = self
+            .0
+            .iter()
+            .copied()
+            .chain(missing.iter().filter_map(|missing| missing.key))
+            .collect();
+        if keys.len() > KEYS_MAX {
+            Err(TOO_MANY.to_owned())
+        } else {
+            Ok(Self(keys))
+        }
     }
 
     /// Its bytes in the two cursors of a result if so many lists fail.
@@ -64,7 +75,12 @@ mod tests {
     use super::*;
 
     fn missing(id: AccountId) -> Missing {
-        Missing { key: Some(id.into()), account_ids: vec![id], institution: String::new(), message: String::new() }
+        Missing {
+            key: Some(id.into()),
+            account_ids: vec![id],
+            institution: String::new(),
+            message: String::new(),
+        }
     }
 
     #[test]
@@ -74,7 +90,11 @@ mod tests {
         let first = LeftOut::default().with(&all[..1]).unwrap();
         assert!(first.has(ids[0]) && !first.has(ids[1]));
         let text = serde_json::to_string(&first.with(&all[1..KEYS_MAX]).unwrap()).unwrap();
-        assert!(2 * text.len() * 4 / 3 <= first.bytes_if_missing(KEYS_MAX) + 8, "{} bytes", text.len());
+        assert!(
+            2 * text.len() * 4 / 3 <= first.bytes_if_missing(KEYS_MAX) + 8,
+            "{} bytes",
+            text.len()
+        );
         let kept: LeftOut = serde_json::from_str(&text).unwrap();
         assert!(ids[..KEYS_MAX].iter().all(|id| kept.has(*id)) && !kept.has(ids[KEYS_MAX]));
         assert!(kept.with(&all).is_err());

@@ -1,5 +1,5 @@
-//! What the tools share that list rows of several accounts, newest first: where the result begins, where it ends, and
-//! how many rows there are.
+//! What the tools share that list rows of several accounts, newest first: where the result begins,
+//! where it ends, and how many rows there are.
 
 use bellbird_domain::{AccountId, Bound, DateFilter};
 use bellbird_reads::merged::{ListReport, ListState, MergedRows, Position, PositionLost};
@@ -15,7 +15,8 @@ use crate::mcp::output::{self, Room, Rows};
 
 /// All rows of a shorter range are counted. Counting reads them.
 const COUNTED_RANGE: SignedDuration = SignedDuration::from_hours(100 * 24);
-const NO_TIME: &str = "Time ran short before the first row. Ask for fewer accounts or a shorter range.";
+const NO_TIME: &str =
+    "Time ran short before the first row. Ask for fewer accounts or a shorter range.";
 
 /// How far a list was shown.
 #[derive(Default, Clone, Serialize, Deserialize)]
@@ -50,7 +51,10 @@ pub(super) struct Heading {
 
 impl ListProgress {
     pub(super) fn position(&self) -> Result<Option<Position>, String> {
-        self.after.as_deref().map(|text| text.parse().map_err(|_| BEGIN_AGAIN.to_owned())).transpose()
+        self.after
+            .as_deref()
+            .map(|text| text.parse().map_err(|_| BEGIN_AGAIN.to_owned()))
+            .transpose()
     }
 
     pub(super) fn left_out(&self) -> &LeftOut {
@@ -60,7 +64,10 @@ impl ListProgress {
 
 /// When reading stops, so that a result is sent before its deadline: a fifth of the time is left.
 pub(super) fn stop_at(call: &ToolCall<'_>) -> Instant {
-    let time = call.context.deadline.saturating_duration_since(Instant::now());
+    let time = call
+        .context
+        .deadline
+        .saturating_duration_since(Instant::now());
     call.context.deadline - time / 5
 }
 
@@ -75,9 +82,15 @@ pub(super) async fn result<T: ResultRow>(
 ) -> Result<Vec<u8>, String> {
     let before = &resumed.position;
     // Every list may fail.
-    let lists: Vec<SelectedAccounts> = merged.lists().filter_map(|list| accounts_of(&list, selected)).collect();
-    let missing_bytes = super::missing_bytes(&missing) + lists.iter().map(bytes_if_missing).sum::<usize>();
-    let left_out_bytes = before.left_out.bytes_if_missing(missing.len() + lists.len());
+    let lists: Vec<SelectedAccounts> = merged
+        .lists()
+        .filter_map(|list| accounts_of(&list, selected))
+        .collect();
+    let missing_bytes =
+        super::missing_bytes(&missing) + lists.iter().map(bytes_if_missing).sum::<usize>();
+    let left_out_bytes = before
+        .left_out
+        .bytes_if_missing(missing.len() + lists.len());
     let reserved = missing_bytes.min(PROBLEM_BYTES_MAX) + left_out_bytes;
     let mut rows = Rows::new(limit, super::HEAD_BYTES + reserved + resumed.cursor_bytes());
     let mut named = AccountNames::new(selected);
@@ -109,9 +122,19 @@ pub(super) async fn result<T: ResultRow>(
     let shown = before.shown + u64::from(rows.shown);
     let (total, is_total_exact) = if !has_more {
         // What was counted before is missing now.
-        (if is_whole { shown } else { shown.max(before.total) }, is_whole)
+        (
+            if is_whole {
+                shown
+            } else {
+                shown.max(before.total)
+            },
+            is_whole,
+        )
     } else if before.shown > 0 {
-        (before.total.max(shown + unshown), before.is_total_exact && is_whole)
+        (
+            before.total.max(shown + unshown),
+            before.is_total_exact && is_whole,
+        )
     } else if is_counted {
         let rest = merged.count_rest(&call.context).await;
         (shown + unshown + rest.rows, rest.is_exact && is_whole)
@@ -124,21 +147,42 @@ pub(super) async fn result<T: ResultRow>(
     }
     let cursor = match has_more {
         true => {
-            let progress = ListProgress { after, shown, total, is_total_exact, left_out: left_out? };
+            let progress = ListProgress {
+                after,
+                shown,
+                total,
+                is_total_exact,
+                left_out: left_out?,
+            };
             Some(resumed.cursor(&call.seal(), progress)?)
         }
         false => None,
     };
-    let total = if is_total_exact { Total::Exact(total) } else { Total::AtLeast(total) };
+    let total = if is_total_exact {
+        Total::Exact(total)
+    } else {
+        Total::AtLeast(total)
+    };
     let what = format!("{}{}, newest first", heading.name, heading.range);
     let head = call.head(&what, rows.shown, total, cursor.as_deref(), &missing) + &not_named;
     let mut others = super::others(rows.shown, total, cursor, &missing);
     others.insert("accounts".to_owned(), named.into_json());
-    Ok(output::members(&head, heading.columns, &rows, heading.name, &others))
+    Ok(output::members(
+        &head,
+        heading.columns,
+        &rows,
+        heading.name,
+        &others,
+    ))
 }
 
-/// Whether all rows of a range are counted for the first result. `default` is the length of a range without `from`.
-pub(super) fn is_counted(span: &DateFilter, asked_at: Timestamp, default: Option<SignedDuration>) -> bool {
+/// Whether all rows of a range are counted for the first result. `default` is the length of a range
+/// without `from`.
+pub(super) fn is_counted(
+    span: &DateFilter,
+    asked_at: Timestamp,
+    default: Option<SignedDuration>,
+) -> bool {
     let start = |bound: Bound| match bound {
         Bound::Instant(instant) => instant,
         Bound::Day(day) => start_of(day),
@@ -152,7 +196,8 @@ pub(super) fn is_counted(span: &DateFilter, asked_at: Timestamp, default: Option
 }
 
 fn start_of(day: Date) -> Timestamp {
-    day.to_zoned(jiff::tz::TimeZone::UTC).map_or(Timestamp::MIN, |start| start.timestamp())
+    day.to_zoned(jiff::tz::TimeZone::UTC)
+        .map_or(Timestamp::MIN, |start| start.timestamp())
 }
 
 /// What the result says if this list fails.
@@ -163,8 +208,13 @@ fn bytes_if_missing(list: &SelectedAccounts) -> usize {
 }
 
 fn accounts_of(list: &ListReport<'_>, selected: &[SelectedAccounts]) -> Option<SelectedAccounts> {
-    let found = selected.iter().find(|selected| selected.context.connection.id == list.connection_id)?;
-    Some(list.account_id.map_or_else(|| found.clone(), |id| found.with_accounts(vec![id])))
+    let found = selected
+        .iter()
+        .find(|selected| selected.context.connection.id == list.connection_id)?;
+    Some(
+        list.account_id
+            .map_or_else(|| found.clone(), |id| found.with_accounts(vec![id])),
+    )
 }
 
 fn failed_lists<T: ResultRow>(
@@ -173,7 +223,9 @@ fn failed_lists<T: ResultRow>(
 ) -> Vec<(SelectedAccounts, ReadError)> {
     let mut failed = Vec::new();
     for list in merged.lists() {
-        if let (ListState::Failed(error), Some(accounts)) = (list.state, accounts_of(&list, selected)) {
+        if let (ListState::Failed(error), Some(accounts)) =
+            (list.state, accounts_of(&list, selected))
+        {
             failed.push((accounts, error.clone()));
         }
     }
@@ -198,7 +250,11 @@ mod tests {
             (bound("2020-01-01"), bound("2030-02-01"), month, false),
             (None, bound("2000-01-01"), month, true),
         ] {
-            assert_eq!(is_counted(&DateFilter { from, to }, asked_at, default), expected, "{from:?} {to:?}");
+            assert_eq!(
+                is_counted(&DateFilter { from, to }, asked_at, default),
+                expected,
+                "{from:?} {to:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The tools. Each reads with the limits, the plan and the ownership checks of the path of `/v1` that it resembles.
+//! The tools. Each reads with the limits, the plan and the ownership checks of the path of `/v1`
+//! that it resembles.
 
 mod accounts;
 mod holdings;
@@ -17,7 +18,8 @@ use bellbird_api::front::{LivePermit, Problem, QuotaClass};
 use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{AccountId, Caller, ConnectionCategory};
 use bellbird_reads::{
-    CallContext, ReadError, SelectError, Selected, SelectedAccounts, Selection, UnreadableConnection,
+    CallContext, ReadError, SelectError, Selected, SelectedAccounts, Selection,
+    UnreadableConnection,
 };
 use bellbird_storage::StorageError;
 use jiff::Timestamp;
@@ -43,7 +45,8 @@ const LEFT_OUT: &str = "not read for an earlier result, so the rows stay left ou
     with the other arguments, to begin again.";
 const TOO_LONG: &str = "The next row is too long for a result. /v1 of the service shows it.";
 
-/// Runs a tool. Returns the members of the result: what went wrong with a tool is a result too, for the model.
+/// Runs a tool. Returns the members of the result: what went wrong with a tool is a result too, for
+/// the model.
 pub(super) async fn call(
     interop: &Interop,
     caller: &Caller,
@@ -52,11 +55,19 @@ pub(super) async fn call(
     arguments: Map<String, Value>,
     provider_calls: &mut u32,
 ) -> Vec<u8> {
-    let call = ToolCall { interop, caller, now, tool, context: interop.access.call_context(caller) };
+    let call = ToolCall {
+        interop,
+        caller,
+        now,
+        tool,
+        context: interop.access.call_context(caller),
+    };
     let outcome = match tool {
         Tool::ListAccounts => accounts::list_accounts(&call, arguments).await,
         Tool::ListTransactions => transactions::list_transactions(&call, arguments).await,
-        Tool::ListNewTransactions => new_transactions::list_new_transactions(&call, arguments).await,
+        Tool::ListNewTransactions => {
+            new_transactions::list_new_transactions(&call, arguments).await
+        }
         Tool::SummarizeTransactions => summary::summarize(&call, arguments).await,
         Tool::ListHoldings => holdings::list_holdings(&call, arguments).await,
         Tool::ListTrades => trades::list_trades(&call, arguments).await,
@@ -88,17 +99,28 @@ struct Missing {
 impl Missing {
     fn of(selected: &SelectedAccounts, message: String) -> Self {
         let account_ids: Vec<AccountId> = selected.accounts().map(|account| account.id).collect();
-        let institution = clean(&selected.context.connection.institution_name, CELL_CHARS_MAX);
+        let institution = clean(
+            &selected.context.connection.institution_name,
+            CELL_CHARS_MAX,
+        );
         let key = match account_ids.as_slice() {
             [id] if !selected.is_whole() => (*id).into(),
             _ => selected.context.connection.id.into(),
         };
-        Self { key: Some(key), account_ids, institution, message }
+        Self {
+            key: Some(key),
+            account_ids,
+            institution,
+            message,
+        }
     }
 
     /// Accounts that an earlier result lacks.
     fn since_earlier(selected: &SelectedAccounts) -> Self {
-        Self { key: None, ..Self::of(selected, LEFT_OUT.to_owned()) }
+        Self {
+            key: None,
+            ..Self::of(selected, LEFT_OUT.to_owned())
+        }
     }
 
     /// Its bytes in a result: as JSON, and as a line of text.
@@ -109,17 +131,24 @@ impl Missing {
 
 impl<'a> ToolCall<'a> {
     fn seal(&self) -> Seal<'a> {
-        Seal { storage: self.interop.access.storage(), caller: self.caller, tool: self.tool }
+        Seal {
+            storage: self.interop.access.storage(),
+            caller: self.caller,
+            tool: self.tool,
+        }
     }
 
     /// Takes limit, plan and permit of what a tool reads. Hold the permit while it reads.
     async fn admit(&self, quota: fn(&Quotas) -> &QuotaClass) -> Result<LivePermit, String> {
         let access = &self.interop.access;
-        access.admit(quota(access.quotas()), self.caller, self.now).await.map_err(|problem| advice(&problem))
+        access
+            .admit(quota(access.quotas()), self.caller, self.now)
+            .await
+            .map_err(|problem| advice(&problem))
     }
 
-    /// The accounts that a call is about, by connection. Other users' ids are like unknown ones. What an earlier result
-    /// lacks is missing.
+    /// The accounts that a call is about, by connection. Other users' ids are like unknown ones.
+    /// What an earlier result lacks is missing.
     async fn select(
         &self,
         requested: Option<Accounts>,
@@ -131,21 +160,35 @@ impl<'a> ToolCall<'a> {
             Some(Accounts::Unknown) => return Err(unknown_account()),
             Some(Accounts::These(ids)) => Some(ids.as_slice()),
         };
-        let selection = Selection { connection_id: None, account_ids, category: Some(category) };
-        let found = self.interop.access.reads().select(self.caller, selection).await;
-        let found = found.and_then(Selected::require_known).map_err(|error| match error {
-            SelectError::Account(ReadError::NotFound) => unknown_account(),
-            SelectError::Account(ReadError::WrongCategory) => wrong_category(category),
-            SelectError::Account(other) | SelectError::Connection(other) => self.say(&other),
-        })?;
+        let selection = Selection {
+            connection_id: None,
+            account_ids,
+            category: Some(category),
+        };
+        let found = self
+            .interop
+            .access
+            .reads()
+            .select(self.caller, selection)
+            .await;
+        let found = found
+            .and_then(Selected::require_known)
+            .map_err(|error| match error {
+                SelectError::Account(ReadError::NotFound) => unknown_account(),
+                SelectError::Account(ReadError::WrongCategory) => wrong_category(category),
+                SelectError::Account(other) | SelectError::Connection(other) => self.say(&other),
+            })?;
         let (mut selected, mut missing) = (Vec::new(), Vec::new());
         for found in found {
             match found {
                 Ok(found) => {
                     let connection_id = found.context.connection.id;
-                    let is_left_out = |id: &AccountId| left_out.has(connection_id) || left_out.has(*id);
-                    let (lost, rest): (Vec<_>, Vec<_>) =
-                        found.accounts().map(|account| account.id).partition(is_left_out);
+                    let is_left_out =
+                        |id: &AccountId| left_out.has(connection_id) || left_out.has(*id);
+                    let (lost, rest): (Vec<_>, Vec<_>) = found
+                        .accounts()
+                        .map(|account| account.id)
+                        .partition(is_left_out);
                     if !lost.is_empty() {
                         missing.push(Missing::since_earlier(&found.with_accounts(lost)));
                     }
@@ -154,8 +197,15 @@ impl<'a> ToolCall<'a> {
                     }
                 }
                 // Removed meanwhile.
-                Err(UnreadableConnection { error: ReadError::NotFound, .. }) => {}
-                Err(UnreadableConnection { connection, account_ids, error }) => missing.push(Missing {
+                Err(UnreadableConnection {
+                    error: ReadError::NotFound,
+                    ..
+                }) => {}
+                Err(UnreadableConnection {
+                    connection,
+                    account_ids,
+                    error,
+                }) => missing.push(Missing {
                     key: Some(connection.id.into()),
                     account_ids,
                     institution: clean(&connection.institution_name, CELL_CHARS_MAX),
@@ -168,7 +218,11 @@ impl<'a> ToolCall<'a> {
 
     /// What to do about accounts that could not be read. Requests a refresh if its consent is gone.
     async fn missing(&self, selected: &SelectedAccounts, error: &ReadError) -> Missing {
-        let problem = self.interop.access.after_failed_read(self.caller, &selected.context, error).await;
+        let problem = self
+            .interop
+            .access
+            .after_failed_read(self.caller, &selected.context, error)
+            .await;
         Missing::of(selected, advice(&problem))
     }
 
@@ -177,14 +231,26 @@ impl<'a> ToolCall<'a> {
     }
 
     /// The first lines of a result: how many rows there are, how to go on, and what is missing.
-    fn head(&self, what: &str, shown: u32, total: Total, cursor: Option<&str>, missing: &[Missing]) -> String {
+    fn head(
+        &self,
+        what: &str,
+        shown: u32,
+        total: Total,
+        cursor: Option<&str>,
+        missing: &[Missing],
+    ) -> String {
         let mut head = match total {
             Total::Exact(total) => format!("{shown} of {total} {what}."),
-            Total::AtLeast(0) => format!("NOT complete: there may be {what}, but none could be read."),
+            Total::AtLeast(0) => {
+                format!("NOT complete: there may be {what}, but none could be read.")
+            }
             Total::AtLeast(total) => format!("{shown} of at least {total} {what}."),
         };
         if let Some(cursor) = cursor {
-            head += &format!(" More follow: to go on, call {} with cursor \"{cursor}\".", self.tool.name());
+            head += &format!(
+                " More follow: to go on, call {} with cursor \"{cursor}\".",
+                self.tool.name()
+            );
         }
         head + &missing_lines(missing)
     }
@@ -198,7 +264,12 @@ enum Total {
 }
 
 /// The members of a structured result beside its rows.
-fn others(shown: u32, total: Total, cursor: Option<String>, missing: &[Missing]) -> Map<String, Value> {
+fn others(
+    shown: u32,
+    total: Total,
+    cursor: Option<String>,
+    missing: &[Missing],
+) -> Map<String, Value> {
     let mut others = Map::new();
     others.insert("shown".to_owned(), shown.into());
     match total {
@@ -216,7 +287,10 @@ fn missing_lines(missing: &[Missing]) -> String {
     let mut lines = String::new();
     for missing in missing {
         let (institution, message) = (super::texts::cell(&missing.institution), &missing.message);
-        lines += &format!("\nMissing: {} account(s) of {institution}: {message}", missing.account_ids.len());
+        lines += &format!(
+            "\nMissing: {} account(s) of {institution}: {message}",
+            missing.account_ids.len()
+        );
     }
     lines
 }
@@ -225,10 +299,20 @@ fn missing_lines(missing: &[Missing]) -> String {
 fn advice(problem: &Problem) -> String {
     match problem {
         Problem::TooManyRequests(seconds) | Problem::BudgetUsedUp(seconds) => {
-            format!("Too many requests: call again in {} seconds", (*seconds).max(1))
+            format!(
+                "Too many requests: call again in {} seconds",
+                (*seconds).max(1)
+            )
         }
-        Problem::ProviderUnavailable { retry_after, needs_operator: false, .. } => {
-            format!("The bank or broker does not respond: call again in {} seconds", (*retry_after).max(1))
+        Problem::ProviderUnavailable {
+            retry_after,
+            needs_operator: false,
+            ..
+        } => {
+            format!(
+                "The bank or broker does not respond: call again in {} seconds",
+                (*retry_after).max(1)
+            )
         }
         Problem::NotFound("Connection") => "The connection was removed".to_owned(),
         problem => problem.message(),
@@ -272,7 +356,11 @@ fn fit(missing: &mut Vec<Missing>, bytes_max: usize) -> String {
     let kept = kept.count();
     let left_out = missing.len() - kept;
     missing.truncate(kept);
-    if left_out == 0 { String::new() } else { format!("\nMissing: {left_out} more connections or accounts.") }
+    if left_out == 0 {
+        String::new()
+    } else {
+        format!("\nMissing: {left_out} more connections or accounts.")
+    }
 }
 
 /// Bytes of missing accounts in a result: as JSON, and as lines of text.
@@ -288,7 +376,10 @@ struct AccountNames<'s> {
 
 impl<'s> AccountNames<'s> {
     fn new(selected: &'s [SelectedAccounts]) -> Self {
-        Self { selected, shown: BTreeMap::new() }
+        Self {
+            selected,
+            shown: BTreeMap::new(),
+        }
     }
 
     /// The name of an account as a cell, and the bytes that its first mention takes.
@@ -296,13 +387,18 @@ impl<'s> AccountNames<'s> {
         if let Some((name, _)) = self.shown.get(&account_id) {
             return (name.clone(), 0);
         }
-        let mut found =
-            self.selected.iter().flat_map(|selected| selected.accounts().map(move |found| (selected, found)));
+        let mut found = self
+            .selected
+            .iter()
+            .flat_map(|selected| selected.accounts().map(move |found| (selected, found)));
         let Some((selected, account)) = found.find(|(_, account)| account.id == account_id) else {
             return (String::new(), 0);
         };
         let name = clean(&account.name, CELL_CHARS_MAX);
-        let institution = clean(&selected.context.connection.institution_name, CELL_CHARS_MAX);
+        let institution = clean(
+            &selected.context.connection.institution_name,
+            CELL_CHARS_MAX,
+        );
         let cell = super::texts::cell(&account.name);
         let named = json!({"id": account_id, "name": name, "institution": institution});
         let bytes = named.to_string().len() + 1;
@@ -318,6 +414,10 @@ impl<'s> AccountNames<'s> {
     }
 
     fn into_json(self) -> Value {
-        self.shown.into_values().map(|(_, named)| named).collect::<Vec<_>>().into()
+        self.shown
+            .into_values()
+            .map(|(_, named)| named)
+            .collect::<Vec<_>>()
+            .into()
     }
 }

@@ -1,5 +1,5 @@
-//! `list_new_transactions`: bank transactions that appeared since a day, by the fingerprints of syncs
-//! (docs/adr/0016-following.md).
+//! `list_new_transactions`: bank transactions that appeared since a day, by the fingerprints of
+//! syncs (docs/adr/0016-following.md).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -36,38 +36,79 @@ pub(super) async fn list_new_transactions(
     let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
     let given: NewArguments = arguments::read(&resumed.arguments)?;
     let span = date_filter(Some(given.since), None)?;
-    let (since, _) = DateRange::resolve(span.from, None, resumed.asked_at()).instants(&call.caller.timezone);
+    let (since, _) =
+        DateRange::resolve(span.from, None, resumed.asked_at()).instants(&call.caller.timezone);
     if resumed.asked_at().duration_since(since) > SINCE_MAX {
-        return Err("since: must be within the last 30 days. list_transactions reads older ones.".to_owned());
+        return Err(
+            "since: must be within the last 30 days. list_transactions reads older ones."
+                .to_owned(),
+        );
     }
     let limit = given.limit.unwrap_or_default().0;
     let detail = given.detail.map_or(Detail::Brief, |detail| detail.0);
     let after = resumed.position.position()?;
     let permit = call.admit(|quotas| &quotas.live).await?;
-    let (selected, mut missing) =
-        call.select(given.account_ids, ConnectionCategory::Banking, resumed.position.left_out()).await?;
+    let (selected, mut missing) = call
+        .select(
+            given.account_ids,
+            ConnectionCategory::Banking,
+            resumed.position.left_out(),
+        )
+        .await?;
     let (mut ranges, mut seen) = (Vec::new(), HashMap::new());
     // Half of the time is left for reading.
-    let synced_by = Instant::now() + call.context.deadline.saturating_duration_since(Instant::now()) / 2;
+    let synced_by = Instant::now()
+        + call
+            .context
+            .deadline
+            .saturating_duration_since(Instant::now())
+            / 2;
     for list in selected.iter().flat_map(SelectedAccounts::lists) {
         let id = list.context.connection.id;
         if let Entry::Vacant(entry) = seen.entry(id) {
-            let found = call.interop.access.seen_before(call.caller, id, since, synced_by).await;
+            let found = call
+                .interop
+                .access
+                .seen_before(call.caller, id, since, synced_by)
+                .await;
             entry.insert(found.map_err(|problem| super::advice(&problem))?);
         }
-        let span = DateFilter { from: Some(Bound::Instant(seen[&id].begins)), to: None };
+        let span = DateFilter {
+            from: Some(Bound::Instant(seen[&id].begins)),
+            to: None,
+        };
         let (reads, context) = (call.interop.access.reads(), list.context.clone());
-        match reads.transaction_range(call.caller, context, list.account_id(), span, resumed.asked_at()) {
+        match reads.transaction_range(
+            call.caller,
+            context,
+            list.account_id(),
+            span,
+            resumed.asked_at(),
+        ) {
             Ok(range) => ranges.push(range),
             Err(error) => missing.push(call.missing(&list, &error).await),
         }
     }
     let rows = MergedRows::transactions(ranges, after, merged::stop_at(call), |row, day| {
-        seen.get(&row.account.connection_id).is_some_and(|seen| seen.is_new(row)).then(|| Row::of(row, day, detail))
+        seen.get(&row.account.connection_id)
+            .is_some_and(|seen| seen.is_new(row))
+            .then(|| Row::of(row, day, detail))
     });
     let columns = if detail == Detail::Brief { COLUMNS } else { "" };
-    let heading = Heading { name: "transactions", range: " that are new".to_owned(), columns };
-    let result = merged::result(call, &resumed, rows, &selected, missing, (limit, true, heading)).await;
+    let heading = Heading {
+        name: "transactions",
+        range: " that are new".to_owned(),
+        columns,
+    };
+    let result = merged::result(
+        call,
+        &resumed,
+        rows,
+        &selected,
+        missing,
+        (limit, true, heading),
+    )
+    .await;
     drop(permit);
     result
 }

@@ -13,9 +13,12 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::{
-    HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, ToolCall, merged, missing_bytes, missing_lines,
+    HEAD_BYTES, LISTS_AT_ONCE, LeftOut, Missing, PROBLEM_BYTES_MAX, ToolCall, merged,
+    missing_bytes, missing_lines,
 };
-use crate::mcp::arguments::{self, Accounts, Amount, Choice, DayOrTime, SearchText, date_filter, transaction_filter};
+use crate::mcp::arguments::{
+    self, Accounts, Amount, Choice, DayOrTime, SearchText, date_filter, transaction_filter,
+};
 use crate::mcp::output::{self, Room, Rows};
 use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
 
@@ -68,20 +71,44 @@ struct Reading<'a> {
     stop_at: Instant,
 }
 
-pub(super) async fn summarize(call: &ToolCall<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
-    let arguments: Map<String, Value> = arguments.into_iter().filter(|(_, value)| !value.is_null()).collect();
+pub(super) async fn summarize(
+    call: &ToolCall<'_>,
+    arguments: Map<String, Value>,
+) -> Result<Vec<u8>, String> {
+    let arguments: Map<String, Value> = arguments
+        .into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .collect();
     let range = super::default_range(&arguments).unwrap_or_else(|| " of the range".to_owned());
     let given: SummaryArguments = arguments::read(&arguments)?;
     let span = date_filter(given.from, given.to)?;
-    let filter = transaction_filter(given.text, given.category, given.direction, given.min_amount, given.max_amount);
+    let filter = transaction_filter(
+        given.text,
+        given.category,
+        given.direction,
+        given.min_amount,
+        given.max_amount,
+    );
     let group_by = given.group_by.map(|group_by| group_by.0);
     let permit = call.admit(|quotas| &quotas.live).await?;
-    let (selected, mut missing) =
-        call.select(given.account_ids, ConnectionCategory::Banking, &LeftOut::default()).await?;
+    let (selected, mut missing) = call
+        .select(
+            given.account_ids,
+            ConnectionCategory::Banking,
+            &LeftOut::default(),
+        )
+        .await?;
     let lists: Vec<SelectedAccounts> = selected.iter().flat_map(SelectedAccounts::lists).collect();
     let (summary, rows_read) = (Mutex::new(Summary::new(group_by)), AtomicU64::new(0));
     let stop_at = merged::stop_at(call);
-    let reading = Reading { call, filter: &filter, span, summary: &summary, rows_read: &rows_read, stop_at };
+    let reading = Reading {
+        call,
+        filter: &filter,
+        span,
+        summary: &summary,
+        rows_read: &rows_read,
+        stop_at,
+    };
     let mut reads = Vec::with_capacity(lists.len());
     for list in &lists {
         reads.push(reading.read(list));
@@ -107,10 +134,11 @@ pub(super) async fn summarize(call: &ToolCall<'_>, arguments: Map<String, Value>
         complete = false;
         ended_on = ended_on.zip(day).map(|(one, other)| one.max(other));
     }
-    // Rows of the day itself may lie on the page that was not read, and so may rows of the next day: days of one order
-    // may be those of two timezones.
-    let read_from =
-        ended_on.filter(|day| !complete && *day > Date::MIN).and_then(|day| day.tomorrow().ok()?.tomorrow().ok());
+    // Rows of the day itself may lie on the page that was not read, and so may rows of the next
+    // day: days of one order may be those of two timezones.
+    let read_from = ended_on
+        .filter(|day| !complete && *day > Date::MIN)
+        .and_then(|day| day.tomorrow().ok()?.tomorrow().ok());
     let left_out = super::fit(&mut missing, PROBLEM_BYTES_MAX);
     let summary = summary.into_inner();
     let result = SummaryResult {
@@ -123,7 +151,11 @@ pub(super) async fn summarize(call: &ToolCall<'_>, arguments: Map<String, Value>
         read_from,
         rows_read: rows_read.into_inner(),
     };
-    let groups = if group_by.is_some() { summary.groups() } else { Vec::new() };
+    let groups = if group_by.is_some() {
+        summary.groups()
+    } else {
+        Vec::new()
+    };
     Ok(result.members(&groups, &summary.totals(), &summary.transfers()))
 }
 
@@ -132,7 +164,13 @@ impl Reading<'_> {
     async fn read(&self, list: &SelectedAccounts) -> End {
         let reads = self.call.interop.access.reads();
         let context = list.context.clone();
-        let range = reads.transaction_range(self.call.caller, context, list.account_id(), self.span, self.call.now);
+        let range = reads.transaction_range(
+            self.call.caller,
+            context,
+            list.account_id(),
+            self.span,
+            self.call.now,
+        );
         let mut range = match range {
             Ok(range) => range,
             Err(error) => return End::Failed(None, error),
@@ -173,8 +211,20 @@ struct SummaryResult<'a> {
 }
 
 impl SummaryResult<'_> {
-    fn members(&self, groups: &[GroupTotals], totals: &[GroupTotals], transfers: &[GroupTotals]) -> Vec<u8> {
-        let sum_rows = |totals: &[GroupTotals]| json!(totals.iter().map(|one| self.row(one)).collect::<Vec<SumRow>>());
+    fn members(
+        &self,
+        groups: &[GroupTotals],
+        totals: &[GroupTotals],
+        transfers: &[GroupTotals],
+    ) -> Vec<u8> {
+        let sum_rows = |totals: &[GroupTotals]| {
+            json!(
+                totals
+                    .iter()
+                    .map(|one| self.row(one))
+                    .collect::<Vec<SumRow>>()
+            )
+        };
         let (total_rows, transfer_rows) = (sum_rows(totals), sum_rows(transfers));
         let mut head = self.head(totals, transfers);
         let sums_bytes = total_rows.to_string().len() + transfer_rows.to_string().len();
@@ -182,17 +232,29 @@ impl SummaryResult<'_> {
         let mut rows = Rows::new(GROUPS_MAX, reserved);
         for group in groups {
             let row = self.row(group);
-            let name = row.label.as_deref().or(row.group.as_deref()).unwrap_or_default();
+            let name = row
+                .label
+                .as_deref()
+                .or(row.group.as_deref())
+                .unwrap_or_default();
             let (rows_summed, currency) = (row.count.to_string(), row.currency.as_str());
-            let line = output::line(&[&cell(name), &row.money_in, &row.money_out, &row.net, &rows_summed, currency]);
+            let line = output::line(&[
+                &cell(name),
+                &row.money_in,
+                &row.money_out,
+                &row.net,
+                &rows_summed,
+                currency,
+            ]);
             if rows.push(&line, &row) == Room::Full {
                 break;
             }
         }
         if (rows.shown as usize) < groups.len() {
             let (shown, all) = (rows.shown, groups.len());
-            head +=
-                &format!("\n{shown} of {all} groups are shown. Totals are over all. Ask with a filter for the others.");
+            head += &format!(
+                "\n{shown} of {all} groups are shown. Totals are over all. Ask with a filter for the others."
+            );
         }
         let mut others = Map::new();
         others.insert("totals".to_owned(), total_rows);
@@ -212,18 +274,52 @@ impl SummaryResult<'_> {
 
     fn head(&self, totals: &[GroupTotals], transfers: &[GroupTotals]) -> String {
         let mut head = if self.complete {
-            format!("Complete: all {} rows{} were read.", self.rows_read, self.range)
+            format!(
+                "Complete: all {} rows{} were read.",
+                self.rows_read, self.range
+            )
         } else {
-            let from = self.read_from.map(|day| format!(" The sums have every row from {day} on.")).unwrap_or_default();
-            let missing = if self.missing.is_empty() { "" } else { " Accounts could not be read: see below." };
-            let late = if self.is_late { " Time ran short: ask for a shorter range." } else { "" };
-            format!("NOT complete: {} rows{} were read.{from}{missing}{late}", self.rows_read, self.range)
+            let from = self
+                .read_from
+                .map(|day| format!(" The sums have every row from {day} on."))
+                .unwrap_or_default();
+            let missing = if self.missing.is_empty() {
+                ""
+            } else {
+                " Accounts could not be read: see below."
+            };
+            let late = if self.is_late {
+                " Time ran short: ask for a shorter range."
+            } else {
+                ""
+            };
+            format!(
+                "NOT complete: {} rows{} were read.{from}{missing}{late}",
+                self.rows_read, self.range
+            )
         };
         for totals in totals {
-            let GroupTotals { currency, rows, money_in, money_out, net, .. } = totals;
-            head += &format!("\nTotal {currency}: in {money_in}, out {money_out}, net {net}, {rows} rows.");
-            if let Some(transfers) = transfers.iter().find(|transfers| transfers.currency == *currency) {
-                let GroupTotals { rows, money_in, money_out, .. } = transfers;
+            let GroupTotals {
+                currency,
+                rows,
+                money_in,
+                money_out,
+                net,
+                ..
+            } = totals;
+            head += &format!(
+                "\nTotal {currency}: in {money_in}, out {money_out}, net {net}, {rows} rows."
+            );
+            if let Some(transfers) = transfers
+                .iter()
+                .find(|transfers| transfers.currency == *currency)
+            {
+                let GroupTotals {
+                    rows,
+                    money_in,
+                    money_out,
+                    ..
+                } = transfers;
                 head += &format!(
                     " Of these, transfers (TRANSFER_IN and TRANSFER_OUT, also between the user's own accounts): in \
                      {money_in}, out {money_out}, {rows} rows."
@@ -232,7 +328,8 @@ impl SummaryResult<'_> {
         }
         let too_long: u64 = totals.iter().map(|totals| totals.rows_too_long).sum();
         if too_long > 0 {
-            head += &format!("\n{too_long} rows are in no sum, because their amounts are too long.");
+            head +=
+                &format!("\n{too_long} rows are in no sum, because their amounts are too long.");
         }
         head + &missing_lines(self.missing) + &self.left_out
     }
@@ -261,6 +358,8 @@ impl SummaryResult<'_> {
 
     fn name_of(&self, id: AccountId) -> Option<String> {
         let mut accounts = self.selected.iter().flat_map(SelectedAccounts::accounts);
-        accounts.find(|account| account.id == id).map(|account| clean(&account.name, CELL_CHARS_MAX))
+        accounts
+            .find(|account| account.id == id)
+            .map(|account| clean(&account.name, CELL_CHARS_MAX))
     }
 }

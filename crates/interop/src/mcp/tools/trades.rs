@@ -13,7 +13,8 @@ use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
 use crate::mcp::texts::{CELL_CHARS_MAX, TEXT_CHARS_MAX, cell, clean, visible};
 
-const COLUMNS: &str = "| date | type | symbol | quantity | price | total | currency | description | account |";
+const COLUMNS: &str =
+    "| date | type | symbol | quantity | price | total | currency | description | account |";
 
 /// A row as in `/v1/trades`, with cleaned texts.
 #[derive(Serialize)]
@@ -45,27 +46,54 @@ struct TradesArguments {
     limit: Option<RowLimit>,
 }
 
-pub(super) async fn list_trades(call: &ToolCall<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+pub(super) async fn list_trades(
+    call: &ToolCall<'_>,
+    arguments: Map<String, Value>,
+) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
     let given: TradesArguments = arguments::read(&resumed.arguments)?;
     let span = date_filter(given.from, given.to)?;
     let limit = given.limit.unwrap_or_default().0;
     let after = resumed.position.position()?;
     let permit = call.admit(|quotas| &quotas.brokerage).await?;
-    let (selected, mut missing) =
-        call.select(given.account_ids, ConnectionCategory::Brokerage, resumed.position.left_out()).await?;
+    let (selected, mut missing) = call
+        .select(
+            given.account_ids,
+            ConnectionCategory::Brokerage,
+            resumed.position.left_out(),
+        )
+        .await?;
     let mut ranges = Vec::new();
     for list in selected.iter().flat_map(SelectedAccounts::lists) {
         let context = list.context.clone();
-        match call.interop.access.reads().trade_range(call.caller, context, list.account_id(), span) {
+        match call
+            .interop
+            .access
+            .reads()
+            .trade_range(call.caller, context, list.account_id(), span)
+        {
             Ok(range) => ranges.push(range.with_first_page_rows(limit + 1)),
             Err(error) => missing.push(call.missing(&list, &error).await),
         }
     }
-    let rows = MergedRows::trades(ranges, after, merged::stop_at(call), |trade| Some(Row::of(trade)));
+    let rows = MergedRows::trades(ranges, after, merged::stop_at(call), |trade| {
+        Some(Row::of(trade))
+    });
     let is_counted = merged::is_counted(&span, resumed.asked_at(), None);
-    let heading = Heading { name: "trades", range: String::new(), columns: COLUMNS };
-    let result = merged::result(call, &resumed, rows, &selected, missing, (limit, is_counted, heading)).await;
+    let heading = Heading {
+        name: "trades",
+        range: String::new(),
+        columns: COLUMNS,
+    };
+    let result = merged::result(
+        call,
+        &resumed,
+        rows,
+        &selected,
+        missing,
+        (limit, is_counted, heading),
+    )
+    .await;
     drop(permit);
     result
 }
@@ -73,8 +101,11 @@ pub(super) async fn list_trades(call: &ToolCall<'_>, arguments: Map<String, Valu
 impl Row {
     fn of(trade: &Trade<'_>) -> Self {
         let text = |text: &str| clean(text, CELL_CHARS_MAX);
-        let or_zero =
-            |number: &Option<Decimal<'_>>| number.as_ref().map_or_else(|| "0".to_owned(), ToString::to_string);
+        let or_zero = |number: &Option<Decimal<'_>>| {
+            number
+                .as_ref()
+                .map_or_else(|| "0".to_owned(), ToString::to_string)
+        };
         Self {
             id: visible(&trade.id().to_string(), TEXT_CHARS_MAX),
             account_id: trade.account.id,

@@ -11,11 +11,14 @@ use serde_json::{Map, Value, json};
 use super::ToolCall;
 use super::merged::{self, Heading, ListProgress, ResultRow};
 use crate::mcp::arguments::{
-    self, Accounts, Amount, Choice, DayOrTime, Detail, RowLimit, SearchText, date_filter, transaction_filter,
+    self, Accounts, Amount, Choice, DayOrTime, Detail, RowLimit, SearchText, date_filter,
+    transaction_filter,
 };
 use crate::mcp::cursor::Resumed;
 use crate::mcp::output;
-use crate::mcp::texts::{CELL_CHARS_MAX, ID_CHARS_MAX, TEXT_CHARS_MAX, cell, cell_of, clean, visible};
+use crate::mcp::texts::{
+    CELL_CHARS_MAX, ID_CHARS_MAX, TEXT_CHARS_MAX, cell, cell_of, clean, visible,
+};
 
 pub(super) const COLUMNS: &str = "| day | amount | currency | payee | category | account | id |";
 /// Arguments that leave rows out.
@@ -62,24 +65,46 @@ struct FullRow {
     merchant_category_code: Option<String>,
 }
 
-pub(super) async fn list_transactions(call: &ToolCall<'_>, arguments: Map<String, Value>) -> Result<Vec<u8>, String> {
+pub(super) async fn list_transactions(
+    call: &ToolCall<'_>,
+    arguments: Map<String, Value>,
+) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
     let given: ListArguments = arguments::read(&resumed.arguments)?;
     let span = date_filter(given.from, given.to)?;
-    let filter = transaction_filter(given.text, given.category, given.direction, given.min_amount, given.max_amount);
+    let filter = transaction_filter(
+        given.text,
+        given.category,
+        given.direction,
+        given.min_amount,
+        given.max_amount,
+    );
     let limit = given.limit.unwrap_or_default().0;
     let detail = given.detail.map_or(Detail::Brief, |detail| detail.0);
     let after = resumed.position.position()?;
     let permit = call.admit(|quotas| &quotas.live).await?;
-    let (selected, mut missing) =
-        call.select(given.account_ids, ConnectionCategory::Banking, resumed.position.left_out()).await?;
-    let is_filtered = FILTERS.iter().any(|name| resumed.arguments.contains_key(*name));
+    let (selected, mut missing) = call
+        .select(
+            given.account_ids,
+            ConnectionCategory::Banking,
+            resumed.position.left_out(),
+        )
+        .await?;
+    let is_filtered = FILTERS
+        .iter()
+        .any(|name| resumed.arguments.contains_key(*name));
     let mut ranges = Vec::new();
     for list in selected.iter().flat_map(SelectedAccounts::lists) {
         let context = list.context.clone();
         let reads = call.interop.access.reads();
         // The time of the first call, so that the range stays the same.
-        match reads.transaction_range(call.caller, context, list.account_id(), span, resumed.asked_at()) {
+        match reads.transaction_range(
+            call.caller,
+            context,
+            list.account_id(),
+            span,
+            resumed.asked_at(),
+        ) {
             // A filter needs many rows for a few.
             Ok(range) if !is_filtered => ranges.push(range.with_first_page_rows(limit + 1)),
             Ok(range) => ranges.push(range),
@@ -92,8 +117,20 @@ pub(super) async fn list_transactions(call: &ToolCall<'_>, arguments: Map<String
     let is_counted = merged::is_counted(&span, resumed.asked_at(), Some(DEFAULT_RANGE));
     let columns = if detail == Detail::Brief { COLUMNS } else { "" };
     let range = super::default_range(&resumed.arguments).unwrap_or_default();
-    let heading = Heading { name: "transactions", range, columns };
-    let result = merged::result(call, &resumed, rows, &selected, missing, (limit, is_counted, heading)).await;
+    let heading = Heading {
+        name: "transactions",
+        range,
+        columns,
+    };
+    let result = merged::result(
+        call,
+        &resumed,
+        rows,
+        &selected,
+        missing,
+        (limit, is_counted, heading),
+    )
+    .await;
     drop(permit);
     result
 }
@@ -101,7 +138,12 @@ pub(super) async fn list_transactions(call: &ToolCall<'_>, arguments: Map<String
 impl Row {
     pub(super) fn of(row: &Transaction<'_>, day: Date, detail: Detail) -> Self {
         let text = |text: &str| clean(text, TEXT_CHARS_MAX);
-        let payee = || clean(row.merchant_name.as_deref().unwrap_or(&row.description), CELL_CHARS_MAX);
+        let payee = || {
+            clean(
+                row.merchant_name.as_deref().unwrap_or(&row.description),
+                CELL_CHARS_MAX,
+            )
+        };
         let full = || FullRow {
             datetime: text(&row.datetime),
             direction: row.direction(),
@@ -124,7 +166,11 @@ impl Row {
     /// The row as JSON, with texts as in a table.
     fn full_line(&self) -> String {
         let mut row = json!(self);
-        for value in row.as_object_mut().into_iter().flat_map(|row| row.values_mut()) {
+        for value in row
+            .as_object_mut()
+            .into_iter()
+            .flat_map(|row| row.values_mut())
+        {
             if let Value::String(text) = value {
                 *text = cell_of(text, TEXT_CHARS_MAX);
             }
@@ -139,7 +185,9 @@ impl ResultRow for Row {
     }
 
     fn line(&self, account: &str) -> String {
-        let Some(payee) = &self.payee else { return self.full_line() };
+        let Some(payee) = &self.payee else {
+            return self.full_line();
+        };
         output::line(&[
             &self.day.to_string(),
             &self.amount,

@@ -31,18 +31,35 @@ static SECOND: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate(KeySize::R
 
 fn sign(key: &KeyPair, body: &[u8]) -> Vec<u8> {
     let mut signature = vec![0; key.public_modulus_len()];
-    key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), body, &mut signature).unwrap();
+    key.sign(
+        &RSA_PKCS1_SHA256,
+        &SystemRandom::new(),
+        body,
+        &mut signature,
+    )
+    .unwrap();
     signature
 }
 
 fn pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
-    let lines: Vec<&str> = text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+    let lines: Vec<&str> = text
+        .as_bytes()
+        .chunks(64)
+        .map(|line| std::str::from_utf8(line).unwrap())
+        .collect();
+    format!(
+        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
+        lines.join("\n")
+    )
 }
 
 fn key_response(key: &KeyPair) -> MockResponse {
-    Some((200, json!({"success": true, "item": pem("RSA PUBLIC KEY", key.public_key().as_ref())}).to_string()))
+    Some((
+        200,
+        json!({"success": true, "item": pem("RSA PUBLIC KEY", key.public_key().as_ref())})
+            .to_string(),
+    ))
 }
 
 /// A mock provider of signing keys. `key` maps a key id to the response.
@@ -55,17 +72,37 @@ struct KeyServer {
 
 impl KeyServer {
     async fn new(key: impl Fn(&str) -> MockResponse + Send + 'static) -> Self {
-        let peer = Peer::new(move |_, recorded| key(recorded.line.strip_prefix("GET /v1/keys/").unwrap())).await;
+        let peer =
+            Peer::new(move |_, recorded| key(recorded.line.strip_prefix("GET /v1/keys/").unwrap()))
+                .await;
         let client = Client::new(NAME, crate::test_support::client_settings(20)).unwrap();
         let base_url = format!("{}/v1", peer.base_url).parse().unwrap();
-        let api = Api::new(client, base_url, HeaderValue::from_static("app_token_1"), Some("s".into()));
-        Self { peer, api, keys: Keys::default(), start: Instant::now() }
+        let api = Api::new(
+            client,
+            base_url,
+            HeaderValue::from_static("app_token_1"),
+            Some("s".into()),
+        );
+        Self {
+            peer,
+            api,
+            keys: Keys::default(),
+            start: Instant::now(),
+        }
     }
 
     /// Checks a signature by `key` at the time `after` since the start.
     async fn check(&self, after: Duration, id: u64, key: &KeyPair) -> Result<(), Rejection> {
         let signature = sign(key, BODY);
-        self.keys.check((&self.api, &context()), self.start + after, id, BODY, &signature).await
+        self.keys
+            .check(
+                (&self.api, &context()),
+                self.start + after,
+                id,
+                BODY,
+                &signature,
+            )
+            .await
     }
 
     fn fetches(&self) -> usize {
@@ -80,20 +117,36 @@ async fn a_key_is_fetched_once_and_kept_for_a_day() {
     let akahu = KeyServer::new(|_| key_response(&FIRST)).await;
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
-    assert_eq!(akahu.check(Duration::ZERO, 7, &SECOND).await, Err(Rejection::Forged));
+    assert_eq!(
+        akahu.check(Duration::ZERO, 7, &SECOND).await,
+        Err(Rejection::Forged)
+    );
     assert_eq!(akahu.check(DAY - RETRY_INTERVAL, 7, &FIRST).await, Ok(()));
     assert_eq!(akahu.fetches(), 1);
-    assert_eq!(akahu.peer.recorded()[0].header("authorization"), Some("Basic YXBwX3Rva2VuXzE6cw=="));
+    assert_eq!(
+        akahu.peer.recorded()[0].header("authorization"),
+        Some("Basic YXBwX3Rva2VuXzE6cw==")
+    );
     assert_eq!(akahu.check(DAY, 7, &FIRST).await, Ok(()));
     assert_eq!(akahu.fetches(), 2);
 }
 
 #[tokio::test]
 async fn newer_key_replaces_an_older_one() {
-    let akahu = KeyServer::new(|id| if id == "7" { key_response(&FIRST) } else { key_response(&SECOND) }).await;
+    let akahu = KeyServer::new(|id| {
+        if id == "7" {
+            key_response(&FIRST)
+        } else {
+            key_response(&SECOND)
+        }
+    })
+    .await;
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
     assert_eq!(akahu.check(Duration::ZERO, 8, &SECOND).await, Ok(()));
-    assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Err(Rejection::Forged));
+    assert_eq!(
+        akahu.check(Duration::ZERO, 7, &FIRST).await,
+        Err(Rejection::Forged)
+    );
     assert_eq!(akahu.check(Duration::ZERO, 8, &SECOND).await, Ok(()));
     assert_eq!(akahu.fetches(), 2);
 }
@@ -109,10 +162,17 @@ async fn forged_key_ids_keep_the_good_key() {
     .await;
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
     for id in [8, 9, 10, 16, u64::MAX] {
-        assert_eq!(akahu.check(Duration::ZERO, id, &FIRST).await, Err(Rejection::Forged), "{id}");
+        assert_eq!(
+            akahu.check(Duration::ZERO, id, &FIRST).await,
+            Err(Rejection::Forged),
+            "{id}"
+        );
         assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()), "{id}");
     }
-    assert_eq!(akahu.peer.lines(), ["7", "8", "9", "10"].map(|id| format!("GET /v1/keys/{id}")));
+    assert_eq!(
+        akahu.peer.lines(),
+        ["7", "8", "9", "10"].map(|id| format!("GET /v1/keys/{id}"))
+    );
     // The early fetch of the next key does not keep its first event out.
     assert_eq!(akahu.check(Duration::ZERO, 8, &SECOND).await, Ok(()));
 }
@@ -121,13 +181,25 @@ async fn forged_key_ids_keep_the_good_key() {
 async fn a_number_is_fetched_once_in_ten_minutes() {
     let akahu = KeyServer::new(|_| mock_response(404, r#"{"success": false}"#)).await;
     let just_before = RESPONSE_INTERVAL.saturating_sub(Duration::from_millis(1));
-    assert_eq!(akahu.check(Duration::ZERO, 9, &FIRST).await, Err(Rejection::Forged));
+    assert_eq!(
+        akahu.check(Duration::ZERO, 9, &FIRST).await,
+        Err(Rejection::Forged)
+    );
     for after in [Duration::ZERO, Duration::from_secs(60), just_before] {
         let outcome = akahu.check(after, 9, &FIRST).await;
-        assert!(matches!(outcome, Err(Rejection::Unchecked(Error::RateLimited { .. }))), "{outcome:?}");
+        assert!(
+            matches!(
+                outcome,
+                Err(Rejection::Unchecked(Error::RateLimited { .. }))
+            ),
+            "{outcome:?}"
+        );
         assert_eq!(akahu.fetches(), 1);
     }
-    assert_eq!(akahu.check(RESPONSE_INTERVAL, 9, &FIRST).await, Err(Rejection::Forged));
+    assert_eq!(
+        akahu.check(RESPONSE_INTERVAL, 9, &FIRST).await,
+        Err(Rejection::Forged)
+    );
     assert_eq!(akahu.fetches(), 2);
 }
 
@@ -139,10 +211,19 @@ async fn forged_events_cannot_keep_the_key_in_use_out() {
         _ => mock_response(400, EXPIRED),
     })
     .await;
-    assert_eq!(akahu.keys.find_first(&akahu.api, &context(), akahu.start).await, Ok(()));
+    assert_eq!(
+        akahu
+            .keys
+            .find_first(&akahu.api, &context(), akahu.start)
+            .await,
+        Ok(())
+    );
     let found = akahu.fetches();
     for id in 0..1_000_u64 {
-        assert_eq!(akahu.check(Duration::ZERO, 9_000 + id, &SECOND).await, Err(Rejection::Forged));
+        assert_eq!(
+            akahu.check(Duration::ZERO, 9_000 + id, &SECOND).await,
+            Err(Rejection::Forged)
+        );
     }
     assert_eq!(akahu.fetches(), found, "no forged number is fetched");
     assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()));
@@ -154,17 +235,25 @@ async fn numbers_before_the_first_key_is_known_are_bounded() {
     let akahu = KeyServer::new(|_| mock_response(404, r#"{"success": false}"#)).await;
     for id in 0..200 {
         let outcome = akahu.check(Duration::ZERO, id, &FIRST).await;
-        assert!(matches!(outcome, Err(Rejection::Forged | Rejection::Unchecked(_))), "{outcome:?}");
+        assert!(
+            matches!(outcome, Err(Rejection::Forged | Rejection::Unchecked(_))),
+            "{outcome:?}"
+        );
     }
     assert_eq!(akahu.fetches(), 32);
-    akahu.check(RESPONSE_INTERVAL, 500, &FIRST).await.unwrap_err();
+    akahu
+        .check(RESPONSE_INTERVAL, 500, &FIRST)
+        .await
+        .unwrap_err();
     assert_eq!(akahu.fetches(), 33, "what is old makes room");
 }
 
 #[tokio::test]
 async fn concurrent_events_fetch_one_key() {
     let akahu = KeyServer::new(|_| key_response(&FIRST)).await;
-    let outcomes = futures_util::future::join_all((0..20).map(|_| akahu.check(Duration::ZERO, 7, &FIRST))).await;
+    let outcomes =
+        futures_util::future::join_all((0..20).map(|_| akahu.check(Duration::ZERO, 7, &FIRST)))
+            .await;
     assert!(outcomes.iter().all(Result::is_ok));
     assert_eq!(akahu.fetches(), 1);
 }
@@ -180,13 +269,19 @@ async fn unavailable_key_is_fetched_later() {
         mock_response(401, "{}"),
         mock_response(404, "<html>"),
         mock_response(200, "{}"),
-        mock_response(200, r#"{"item": "-----BEGIN RSA PUBLIC KEY-----\nMTIz\n-----END RSA PUBLIC KEY-----"}"#),
+        mock_response(
+            200,
+            r#"{"item": "-----BEGIN RSA PUBLIC KEY-----\nMTIz\n-----END RSA PUBLIC KEY-----"}"#,
+        ),
         mock_response(200, r#"{"item": "MTIz"}"#),
     ];
     for (number, answer) in (0..).zip(broken.clone()) {
         *answers.lock() = answer.clone();
         let outcome = akahu.check(number * RETRY_INTERVAL, 7, &FIRST).await;
-        assert!(matches!(outcome, Err(Rejection::Unchecked(_))), "{answer:?} {outcome:?}");
+        assert!(
+            matches!(outcome, Err(Rejection::Unchecked(_))),
+            "{answer:?} {outcome:?}"
+        );
     }
     assert_eq!(akahu.fetches(), broken.len(), "each in one attempt");
     *answers.lock() = key_response(&FIRST);
@@ -195,11 +290,19 @@ async fn unavailable_key_is_fetched_later() {
 
 #[tokio::test]
 async fn pkcs1_and_spki_keys_are_parsed() {
-    let spki = AsDer::<aws_lc_rs::encoding::PublicKeyX509Der<'_>>::as_der(FIRST.public_key()).unwrap();
-    for pem in [pem("RSA PUBLIC KEY", FIRST.public_key().as_ref()), pem("PUBLIC KEY", spki.as_ref())] {
+    let spki =
+        AsDer::<aws_lc_rs::encoding::PublicKeyX509Der<'_>>::as_der(FIRST.public_key()).unwrap();
+    for pem in [
+        pem("RSA PUBLIC KEY", FIRST.public_key().as_ref()),
+        pem("PUBLIC KEY", spki.as_ref()),
+    ] {
         let body = json!({"success": true, "item": pem.replace('\n', "\r\n")}).to_string();
         let akahu = KeyServer::new(move |_| Some((200, body.clone()))).await;
-        assert_eq!(akahu.check(Duration::ZERO, 7, &FIRST).await, Ok(()), "{pem}");
+        assert_eq!(
+            akahu.check(Duration::ZERO, 7, &FIRST).await,
+            Ok(()),
+            "{pem}"
+        );
     }
 }
 
@@ -208,19 +311,38 @@ async fn event_headers_are_checked() {
     let peer = Peer::new(|_, _| key_response(&FIRST)).await;
     let akahu = akahu(&peer.base_url, Some("s"));
     let read = async |headers: &[(&'static str, &str)], body: &[u8]| {
-        let pairs = headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
-        akahu.webhook_verifier().unwrap().verify(&context(), &pairs.collect(), body).await
+        let pairs = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+        akahu
+            .webhook_verifier()
+            .unwrap()
+            .verify(&context(), &pairs.collect(), body)
+            .await
     };
     const KEY: &str = "x-akahu-signing-key";
     const SIGNATURE: &str = "x-akahu-signature";
     let good = STANDARD.encode(sign(&FIRST, BODY));
-    let affected = vec![AffectedResource::Account("acc_1".to_owned()), AffectedResource::Reference("u1".to_owned())];
-    let expected = Ok(ProviderEvent { id: None, affected, removed: None });
-    assert_eq!(read(&[(KEY, "7"), (SIGNATURE, &good)], BODY).await, expected);
+    let affected = vec![
+        AffectedResource::Account("acc_1".to_owned()),
+        AffectedResource::Reference("u1".to_owned()),
+    ];
+    let expected = Ok(ProviderEvent {
+        id: None,
+        affected,
+        removed: None,
+    });
+    assert_eq!(
+        read(&[(KEY, "7"), (SIGNATURE, &good)], BODY).await,
+        expected
+    );
 
     let mut flipped = sign(&FIRST, BODY);
     flipped[100] ^= 1;
-    let (flipped, other) = (STANDARD.encode(flipped), STANDARD.encode(sign(&SECOND, BODY)));
+    let (flipped, other) = (
+        STANDARD.encode(flipped),
+        STANDARD.encode(sign(&SECOND, BODY)),
+    );
     for headers in [
         &[][..],
         &[(KEY, "7")],
@@ -235,9 +357,16 @@ async fn event_headers_are_checked() {
         &[(KEY, "7/../../me"), (SIGNATURE, &good)],
         &[(KEY, "99999999999999999999"), (SIGNATURE, &good)],
     ] {
-        assert_eq!(read(headers, BODY).await, Err(Rejection::Forged), "{headers:?}");
+        assert_eq!(
+            read(headers, BODY).await,
+            Err(Rejection::Forged),
+            "{headers:?}"
+        );
     }
-    assert_eq!(read(&[(KEY, "7"), (SIGNATURE, &good)], &BODY[..BODY.len() - 1]).await, Err(Rejection::Forged));
+    assert_eq!(
+        read(&[(KEY, "7"), (SIGNATURE, &good)], &BODY[..BODY.len() - 1]).await,
+        Err(Rejection::Forged)
+    );
     assert_eq!(peer.lines(), ["GET /v1/keys/7"]);
 }
 
@@ -246,7 +375,11 @@ fn events_name_affected_resources() {
     let account = |id: &str| AffectedResource::Account(id.to_owned());
     let reference = || AffectedResource::Reference("u:1".to_owned());
     for (kind, rest, affected) in [
-        ("ACCOUNT", json!({"webhook_code": "CREATE", "item_id": "acc_1"}), vec![account("acc_1"), reference()]),
+        (
+            "ACCOUNT",
+            json!({"webhook_code": "CREATE", "item_id": "acc_1"}),
+            vec![account("acc_1"), reference()],
+        ),
         (
             "ACCOUNT",
             json!({"webhook_code": "MIGRATE", "previous_item_id": "acc_1", "new_item_id": "acc_2"}),
@@ -257,34 +390,85 @@ fn events_name_affected_resources() {
             json!({"item_id": "acc_1", "new_transactions": 2, "new_transaction_ids": ["trans_1"]}),
             vec![account("acc_1"), reference()],
         ),
-        ("TOKEN", json!({"webhook_code": "DELETE", "item_id": "user_token_1"}), vec![reference()]),
-        ("ACCOUNT", json!({"webhook_code": "WEBHOOK_CANCELLED"}), vec![reference()]),
-        ("PAYMENT", json!({"item_id": "payment_1"}), vec![reference()]),
+        (
+            "TOKEN",
+            json!({"webhook_code": "DELETE", "item_id": "user_token_1"}),
+            vec![reference()],
+        ),
+        (
+            "ACCOUNT",
+            json!({"webhook_code": "WEBHOOK_CANCELLED"}),
+            vec![reference()],
+        ),
+        (
+            "PAYMENT",
+            json!({"item_id": "payment_1"}),
+            vec![reference()],
+        ),
         ("INVENTED", json!({"success": true}), vec![reference()]),
-        ("ACCOUNT", json!({"item_id": 5, "new_item_id": ["acc_1"]}), vec![reference()]),
-        ("ACCOUNT", json!({"item_id": "acc_1", "state": null}), vec![account("acc_1")]),
+        (
+            "ACCOUNT",
+            json!({"item_id": 5, "new_item_id": ["acc_1"]}),
+            vec![reference()],
+        ),
+        (
+            "ACCOUNT",
+            json!({"item_id": "acc_1", "state": null}),
+            vec![account("acc_1")],
+        ),
         ("ACCOUNT", json!({"state": {}}), vec![]),
-        ("ACCOUNT", json!({"state": "plain"}), vec![AffectedResource::Reference("plain".to_owned())]),
+        (
+            "ACCOUNT",
+            json!({"state": "plain"}),
+            vec![AffectedResource::Reference("plain".to_owned())],
+        ),
     ] {
         let mut event = json!({"webhook_type": kind, "state": format!("u:1:{kind}")});
-        event.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        event
+            .as_object_mut()
+            .unwrap()
+            .extend(rest.as_object().unwrap().clone());
         assert_eq!(
             parse_event(event.to_string().as_bytes()),
-            Ok(ProviderEvent { id: None, affected, removed: None }),
+            Ok(ProviderEvent {
+                id: None,
+                affected,
+                removed: None
+            }),
             "{event}"
         );
     }
-    for (removed, transactions) in
-        [(json!(["trans_1", 5, "", "trans_2"]), vec!["trans_1", "trans_2"]), (json!("x"), vec![])]
-    {
+    for (removed, transactions) in [
+        (
+            json!(["trans_1", 5, "", "trans_2"]),
+            vec!["trans_1", "trans_2"],
+        ),
+        (json!("x"), vec![]),
+    ] {
         let event = json!({"webhook_type": "TRANSACTION", "item_id": "acc_1", "removed_transactions": removed});
         let found = parse_event(event.to_string().as_bytes()).unwrap().removed;
         let transactions: Vec<String> = transactions.into_iter().map(str::to_owned).collect();
-        let expected = RemovedTransactions { account: "acc_1".to_owned(), transactions };
-        assert_eq!(found, Some(expected).filter(|expected| !expected.transactions.is_empty()));
+        let expected = RemovedTransactions {
+            account: "acc_1".to_owned(),
+            transactions,
+        };
+        assert_eq!(
+            found,
+            Some(expected).filter(|expected| !expected.transactions.is_empty())
+        );
     }
-    let deep = format!(r#"{{"webhook_type": "ACCOUNT", "x": {}"#, "[".repeat(100_000));
-    for body in ["", "[]", "{}", "null", r#"{"webhook_type": 5}"#, deep.as_str()] {
+    let deep = format!(
+        r#"{{"webhook_type": "ACCOUNT", "x": {}"#,
+        "[".repeat(100_000)
+    );
+    for body in [
+        "",
+        "[]",
+        "{}",
+        "null",
+        r#"{"webhook_type": 5}"#,
+        deep.as_str(),
+    ] {
         assert_eq!(parse_event(body.as_bytes()), Err(Rejection::Malformed));
     }
 }
@@ -302,26 +486,54 @@ async fn missing_subscriptions_are_created() {
     })
     .await;
     assert_eq!(
-        akahu(&peer.base_url, Some("s")).webhook_verifier().unwrap().subscribe(&context(), &credentials, "u1").await,
+        akahu(&peer.base_url, Some("s"))
+            .webhook_verifier()
+            .unwrap()
+            .subscribe(&context(), &credentials, "u1")
+            .await,
         Ok(())
     );
     let recorded = peer.recorded();
-    assert!(recorded.iter().all(|recorded| recorded.header("authorization") == Some("Bearer user_token_1")));
-    assert!(recorded.iter().all(|recorded| recorded.header("x-akahu-id") == Some("app_token_1")));
-    assert_eq!(peer.lines(), ["GET /v1/webhooks", "POST /v1/webhooks", "POST /v1/webhooks"]);
-    assert_eq!(recorded[1].json(), json!({"webhook_type": "TOKEN", "state": "u1:TOKEN"}));
-    assert_eq!(recorded[2].json(), json!({"webhook_type": "TRANSACTION", "state": "u1:TRANSACTION"}));
+    assert!(
+        recorded
+            .iter()
+            .all(|recorded| recorded.header("authorization") == Some("Bearer user_token_1"))
+    );
+    assert!(
+        recorded
+            .iter()
+            .all(|recorded| recorded.header("x-akahu-id") == Some("app_token_1"))
+    );
+    assert_eq!(
+        peer.lines(),
+        ["GET /v1/webhooks", "POST /v1/webhooks", "POST /v1/webhooks"]
+    );
+    assert_eq!(
+        recorded[1].json(),
+        json!({"webhook_type": "TOKEN", "state": "u1:TOKEN"})
+    );
+    assert_eq!(
+        recorded[2].json(),
+        json!({"webhook_type": "TRANSACTION", "state": "u1:TRANSACTION"})
+    );
 }
 
 #[tokio::test]
 async fn failed_subscriptions_are_mapped_to_errors() {
     const REVOKED: Error = Error::ReconnectNeeded(bellbird_domain::ConnectionStatus::Revoked);
     let credentials = SecretString::from(r#"{"userToken":"user_token_1"}"#);
-    let missing = mock_response(400, r#"{"success": false, "message": "App is missing webhook url"}"#);
+    let missing = mock_response(
+        400,
+        r#"{"success": false, "message": "App is missing webhook url"}"#,
+    );
     for (answer, expected, posts) in [
         (missing, Ok(()), 3),
         (mock_response(401, "{}"), Err(REVOKED), 1),
-        (mock_response(500, "{}"), Err(Error::unavailable("server error")), 1),
+        (
+            mock_response(500, "{}"),
+            Err(Error::unavailable("server error")),
+            1,
+        ),
         (None, Err(Error::unavailable("connection lost")), 1),
     ] {
         let (response, shown) = (answer.clone(), format!("{answer:?}"));

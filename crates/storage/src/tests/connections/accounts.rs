@@ -3,10 +3,15 @@ use bellbird_domain::{Account, AccountId, AccountType, Currency};
 use crate::tests::support::{at, both, currency, masked, new_account};
 use crate::{NewAccount, StorageError};
 
-const NAMES: [&str; 9] = ["savings", "Zed", "Äpfel", "apple", "Zed", "école", "日本", "Apple", "-dash"];
+const NAMES: [&str; 9] = [
+    "savings", "Zed", "Äpfel", "apple", "Zed", "école", "日本", "Apple", "-dash",
+];
 
 fn names(accounts: &[Account]) -> Vec<&str> {
-    accounts.iter().map(|account| account.name.as_str()).collect()
+    accounts
+        .iter()
+        .map(|account| account.name.as_str())
+        .collect()
 }
 
 both! {

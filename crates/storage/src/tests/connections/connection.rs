@@ -1,7 +1,9 @@
 use bellbird_domain::{ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::tests::support::{CREDENTIALS, at, both, cancel_after, credentials, currency, new_account, new_connection};
+use crate::tests::support::{
+    CREDENTIALS, at, both, cancel_after, credentials, currency, new_account, new_connection,
+};
 use crate::{NewConnection, StorageError};
 
 both! {

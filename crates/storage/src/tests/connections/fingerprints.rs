@@ -1,23 +1,42 @@
 //! Fingerprints and their keys.
 
-use bellbird_domain::{AccountTag, ConnectionId, Digest, Fingerprint, RowDigests, RowKey, UserId, UtcDay};
+use bellbird_domain::{
+    AccountTag, ConnectionId, Digest, Fingerprint, RowDigests, RowKey, UserId, UtcDay,
+};
 use secrecy::ExposeSecret as _;
 
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, connection_to_sync, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with,
-    start_sync, state_after,
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, empty_sync, endpoint, fingerprint, fingerprints,
+    finish_sync_with, start_sync, state_after,
 };
 use crate::tests::support::{at, both};
 use crate::{FinishedSync, SealError, Sealer, Storage, StorageError, SyncState};
 
 /// Runs a sync that replaces the fingerprints by these.
-async fn store_fingerprints(db: &Storage, (user, id): (UserId, ConnectionId), now: i64, rows: Option<&[Fingerprint]>) {
+async fn store_fingerprints(
+    db: &Storage,
+    (user, id): (UserId, ConnectionId),
+    now: i64,
+    rows: Option<&[Fingerprint]>,
+) {
     let all = rows.map(fingerprints);
     let claim = start_sync(db, user, id, now).await;
     let before = db.syncs().find(user, id).await.unwrap().expect("there");
-    let after = SyncState { sequence: before.sequence + 1, ..state_after(now) };
-    let finished = FinishedSync { before: &before, after: &after, fingerprints: all.as_ref(), ..empty_sync(now) };
-    db.syncs().finish(&claim, &finished).await.unwrap().expect("finished");
+    let after = SyncState {
+        sequence: before.sequence + 1,
+        ..state_after(now)
+    };
+    let finished = FinishedSync {
+        before: &before,
+        after: &after,
+        fingerprints: all.as_ref(),
+        ..empty_sync(now)
+    };
+    db.syncs()
+        .finish(&claim, &finished)
+        .await
+        .unwrap()
+        .expect("finished");
 }
 
 both! {

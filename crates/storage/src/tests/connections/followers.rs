@@ -5,7 +5,9 @@ use jiff::SignedDuration;
 
 use crate::Followers;
 use crate::job_kinds::{REFRESH, SYNC};
-use crate::tests::fixtures::{SYNCS_AND_CHANGES, connection_to_sync, empty_sync, endpoint, start_sync};
+use crate::tests::fixtures::{
+    SYNCS_AND_CHANGES, connection_to_sync, empty_sync, endpoint, start_sync,
+};
 use crate::tests::support::{at, both};
 
 both! {

@@ -5,7 +5,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::digest::provider_user_digest;
 use crate::job_kinds::{REFRESH, REMOVAL};
-use crate::tests::support::{CREDENTIALS, TestDb, at, both, credentials, masked, new_account, new_connection};
+use crate::tests::support::{
+    CREDENTIALS, TestDb, at, both, credentials, masked, new_account, new_connection,
+};
 use crate::{ClaimedJob, NewAccount, NewConnection, Sealer, Storage, StorageError};
 
 use ConnectionStatus::{Active, Deleting, Revoked};
@@ -20,21 +22,46 @@ async fn repair(
     accounts: &[NewAccount<'_>],
 ) -> Result<ConnectionId, StorageError> {
     let credentials = SecretString::from(NEW_CREDENTIALS);
-    let new = NewConnection { repairs: Some(id), ..new_connection(user, consent, &credentials) };
+    let new = NewConnection {
+        repairs: Some(id),
+        ..new_connection(user, consent, &credentials)
+    };
     Ok(db.connections().import(&new, accounts, at(50)).await?.id)
 }
 
 /// A connection with a revoked consent.
-async fn broken(db: &TestDb, user: UserId, consent: &str, accounts: &[NewAccount<'_>]) -> ConnectionId {
+async fn broken(
+    db: &TestDb,
+    user: UserId,
+    consent: &str,
+    accounts: &[NewAccount<'_>],
+) -> ConnectionId {
     let credentials = credentials();
-    let new = NewConnection { provider_user_id: Some("puser_1"), ..new_connection(user, consent, &credentials) };
-    let id = db.connections().import(&new, accounts, at(10)).await.unwrap().id;
+    let new = NewConnection {
+        provider_user_id: Some("puser_1"),
+        ..new_connection(user, consent, &credentials)
+    };
+    let id = db
+        .connections()
+        .import(&new, accounts, at(10))
+        .await
+        .unwrap()
+        .id;
     assert!(db.set_status((user, id), Active, Revoked, at(20)).await);
     id
 }
 
-async fn steps(db: &TestDb, id: ConnectionId) -> Vec<(Option<ConnectionStatus>, Option<ConnectionStatus>, String)> {
-    db.connections().list_audit(id).await.unwrap().into_iter().map(|row| (row.from, row.to, row.cause)).collect()
+async fn steps(
+    db: &TestDb,
+    id: ConnectionId,
+) -> Vec<(Option<ConnectionStatus>, Option<ConnectionStatus>, String)> {
+    db.connections()
+        .list_audit(id)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|row| (row.from, row.to, row.cause))
+        .collect()
 }
 
 async fn due_removal(db: &TestDb) -> ClaimedJob {
@@ -46,7 +73,11 @@ async fn due_removal(db: &TestDb) -> ClaimedJob {
 /// Our ids and the provider's ids of the user's accounts, by name.
 async fn ids(db: &TestDb, user: UserId) -> Vec<(AccountId, String)> {
     let ids = |account: Account| (account.id, account.provider_account_id);
-    db.visible_accounts(user).await.into_iter().map(ids).collect()
+    db.visible_accounts(user)
+        .await
+        .into_iter()
+        .map(ids)
+        .collect()
 }
 
 both! {

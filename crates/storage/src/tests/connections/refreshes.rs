@@ -28,12 +28,21 @@ async fn connection_to_refresh(
 }
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
-    db.claim_due(REFRESH, at(now), at(now + 30), 8).await.unwrap()
+    db.claim_due(REFRESH, at(now), at(now + 30), 8)
+        .await
+        .unwrap()
 }
 
 /// Requests a refresh without a minimum interval.
 async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64) -> bool {
-    db.jobs().request(&JobKey::new(REFRESH, user, id), at(now), SignedDuration::ZERO).await.unwrap()
+    db.jobs()
+        .request(
+            &JobKey::new(REFRESH, user, id),
+            at(now),
+            SignedDuration::ZERO,
+        )
+        .await
+        .unwrap()
 }
 
 both! {

@@ -7,22 +7,40 @@ use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
 use crate::digest::provider_user_digest;
 use crate::job_kinds::REMOVAL;
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with, new_link, new_session,
-    session_with_callback, start_sync, wait_for_lock_waiters,
+    SYNCS_AND_CHANGES, chunk, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with,
+    new_link, new_session, session_with_callback, start_sync, wait_for_lock_waiters,
 };
-use crate::tests::support::{TestDb, at, both, connect, credentials, masked, new_account, new_connection, on_postgres};
+use crate::tests::support::{
+    TestDb, at, both, connect, credentials, masked, new_account, new_connection, on_postgres,
+};
 use crate::{
-    ClaimedJob, FinishedSync, NewAccount, NewConnection, NewConsentSession, NewLink, NewWebhookEvent, StorageError,
+    ClaimedJob, FinishedSync, NewAccount, NewConnection, NewConsentSession, NewLink,
+    NewWebhookEvent, StorageError,
 };
 
 /// Connections that are being removed and have no lease.
 async fn hidden(db: &TestDb, user: UserId, count: usize) -> Vec<ConnectionId> {
     let mut ids = Vec::new();
     for number in 0..count {
-        let id = db.connection(user, &format!("c{number}"), &[new_account("acc", "Name")]).await.id;
-        let claim = db.removals().begin(user, id, at(0), at(0)).await.unwrap().expect("hidden");
+        let id = db
+            .connection(user, &format!("c{number}"), &[new_account("acc", "Name")])
+            .await
+            .id;
+        let claim = db
+            .removals()
+            .begin(user, id, at(0), at(0))
+            .await
+            .unwrap()
+            .expect("hidden");
         assert!(
-            db.jobs().fail(&claim, "the provider is not available", at(i64::try_from(number).unwrap())).await.unwrap()
+            db.jobs()
+                .fail(
+                    &claim,
+                    "the provider is not available",
+                    at(i64::try_from(number).unwrap())
+                )
+                .await
+                .unwrap()
         );
         ids.push(id);
     }
@@ -248,37 +266,53 @@ both! {
     }
 }
 
-/// Key rotation holds secrets of one user and wants those of another. Cleanup waits for a secret, and holds up no other
-/// user.
+/// Key rotation holds secrets of one user and wants those of another. Cleanup waits for a secret,
+/// and holds up no other user.
 #[test]
 fn postgres_transactions_do_not_deadlock() {
     on_postgres(async |db| {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         session_with_callback(db, user, "with a secret").await;
         let id = db.connection(other, "c", &[]).await.id;
-        let session = NewConsentSession { connection_id: Some(id), ..new_session(other, "of the connection") };
+        let session = NewConsentSession {
+            connection_id: Some(id),
+            ..new_session(other, "of the connection")
+        };
         db.consent_sessions().insert(&session, at(0)).await.unwrap();
-        let claim = db.removals().begin(other, id, at(20), at(90)).await.unwrap().expect("hidden");
+        let claim = db
+            .removals()
+            .begin(other, id, at(20), at(90))
+            .await
+            .unwrap()
+            .expect("hidden");
         let sealing = connect(&db.url).await;
         sealing
-            .batch_execute("BEGIN; UPDATE secrets SET sealed = sealed WHERE purpose = 'consent_session'")
+            .batch_execute(
+                "BEGIN; UPDATE secrets SET sealed = sealed WHERE purpose = 'consent_session'",
+            )
             .await
             .unwrap();
-        let (deleted, removed) = tokio::join!(db.consent_sessions().delete_outdated(at(7 * 24 * 60 * 60)), async {
-            wait_for_lock_waiters(db, 1).await;
-            let removed = db.removals().finish(&claim, "deleted", at(30)).await;
-            sealing
-                .batch_execute("UPDATE secrets SET sealed = sealed WHERE purpose = 'credentials'; COMMIT")
-                .await
-                .unwrap();
-            removed
-        });
+        let (deleted, removed) = tokio::join!(
+            db.consent_sessions().delete_outdated(at(7 * 24 * 60 * 60)),
+            async {
+                wait_for_lock_waiters(db, 1).await;
+                let removed = db.removals().finish(&claim, "deleted", at(30)).await;
+                sealing
+                    .batch_execute(
+                        "UPDATE secrets SET sealed = sealed WHERE purpose = 'credentials'; COMMIT",
+                    )
+                    .await
+                    .unwrap();
+                removed
+            }
+        );
         assert_eq!((deleted.unwrap(), removed.unwrap()), (2, true));
         assert_eq!(db.secrets().count().await.unwrap(), 0);
     });
 }
 
-/// Every column of every table in which a value contains the text, as `table.column`. Bytes are searched too.
+/// Every column of every table in which a value contains the text, as `table.column`. Bytes are
+/// searched too.
 async fn columns_containing(db: &TestDb, text: &str) -> Vec<String> {
     let columns = match db.kind() {
         "sqlite" => {
@@ -296,15 +330,20 @@ async fn columns_containing(db: &TestDb, text: &str) -> Vec<String> {
     let search = |name: String| {
         let (table, column) = name.split_once('.').unwrap();
         let is_bytes = ["sealed", "row_keys"].contains(&column)
-            || ["_hash", "_digest", "_digests"].iter().any(|end| column.ends_with(end))
+            || ["_hash", "_digest", "_digests"]
+                .iter()
+                .any(|end| column.ends_with(end))
                 && column != "provider_user_digest";
         let (value, needle) = match (is_bytes, db.kind()) {
             (false, _) => (format!("CAST({column} AS TEXT)"), text),
             (true, "sqlite") => (format!("lower(hex({column}))"), hex.as_str()),
             (true, _) => (format!("encode({column}, 'hex')"), hex.as_str()),
         };
-        format!("SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {table} WHERE {value} LIKE '%{needle}%')")
+        format!(
+            "SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {table} WHERE {value} LIKE '%{needle}%')"
+        )
     };
     let searches: Vec<String> = columns.into_iter().map(search).collect();
-    db.texts(&format!("{} ORDER BY 1", searches.join(" UNION ALL "))).await
+    db.texts(&format!("{} ORDER BY 1", searches.join(" UNION ALL ")))
+        .await
 }

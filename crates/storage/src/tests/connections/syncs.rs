@@ -2,20 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_domain::{AccountId, ApiVersion, ConnectionId, EventType, RemovedRow, RowKey, SyncRunId, UserId};
+use bellbird_domain::{
+    AccountId, ApiVersion, ConnectionId, EventType, RemovedRow, RowKey, SyncRunId, UserId,
+};
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 
 use crate::job_kinds::SYNC;
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, connection_to_sync, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with,
-    start_sync, state_after, wait_for_lock_waiters,
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, empty_sync, endpoint, fingerprint, fingerprints,
+    finish_sync_with, start_sync, state_after, wait_for_lock_waiters,
 };
 use crate::tests::jobs::fixtures::ids;
 use crate::tests::support::{TestDb, at, both, connect, credentials, new_connection, on_postgres};
 use crate::{
-    ClaimedJob, DegradedConnection, FailingJob, FinishedSync, JobCounts, JobKey, NewConnection, NewEndpoint,
-    NewWebhookEvent, Storage, StorageError, SyncState, UnreadRange, UnreadableRows, removed_bytes,
+    ClaimedJob, DegradedConnection, FailingJob, FinishedSync, JobCounts, JobKey, NewConnection,
+    NewEndpoint, NewWebhookEvent, Storage, StorageError, SyncState, UnreadRange, UnreadableRows,
+    removed_bytes,
 };
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
@@ -23,16 +26,33 @@ async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
 }
 
 async fn request(db: &Storage, user: UserId, id: ConnectionId, now: i64, every: i64) -> bool {
-    db.jobs().request(&JobKey::new(SYNC, user, id), at(now), SignedDuration::from_secs(every)).await.unwrap()
+    db.jobs()
+        .request(
+            &JobKey::new(SYNC, user, id),
+            at(now),
+            SignedDuration::from_secs(every),
+        )
+        .await
+        .unwrap()
 }
 
-async fn range_of(db: &Storage, user: UserId, id: ConnectionId) -> (Option<Timestamp>, Option<Timestamp>) {
+async fn range_of(
+    db: &Storage,
+    user: UserId,
+    id: ConnectionId,
+) -> (Option<Timestamp>, Option<Timestamp>) {
     let state = db.syncs().find(user, id).await.unwrap().expect("there");
     (state.synced_at, state.covered_from)
 }
 
 async fn next_sync_of(db: &Storage, user: UserId, id: ConnectionId) -> Timestamp {
-    db.syncs().find(user, id).await.unwrap().expect("there").next_at.expect("planned")
+    db.syncs()
+        .find(user, id)
+        .await
+        .unwrap()
+        .expect("there")
+        .next_at
+        .expect("planned")
 }
 
 both! {
@@ -438,7 +458,10 @@ fn postgres_keeps_no_part_of_a_sync_that_lost_its_lease() {
             ..empty_sync(20)
         };
         let other = connect(&db.url).await;
-        other.batch_execute("BEGIN; UPDATE jobs SET fence = 7 WHERE kind = 'sync'").await.unwrap();
+        other
+            .batch_execute("BEGIN; UPDATE jobs SET fence = 7 WHERE kind = 'sync'")
+            .await
+            .unwrap();
         let (finished, ()) = tokio::join!(db.syncs().finish(&claim, &late), async {
             wait_for_lock_waiters(db, 1).await;
             other.batch_execute("COMMIT").await.unwrap();
@@ -446,13 +469,25 @@ fn postgres_keeps_no_part_of_a_sync_that_lost_its_lease() {
         assert_eq!(finished.unwrap(), None);
         assert_eq!(range_of(db, user, id).await, (None, None));
         assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows, []);
-        assert_eq!(db.webhook_events().find(user, events[0].id).await.unwrap(), None);
-        assert_eq!(db.texts("SELECT endpoint_id FROM webhook_queues WHERE due_at IS NOT NULL").await, [""; 0]);
+        assert_eq!(
+            db.webhook_events().find(user, events[0].id).await.unwrap(),
+            None
+        );
+        assert_eq!(
+            db.texts("SELECT endpoint_id FROM webhook_queues WHERE due_at IS NOT NULL")
+                .await,
+            [""; 0]
+        );
     });
 }
 
 async fn claim_again(db: &TestDb, user: UserId, id: ConnectionId) -> ClaimedJob {
     let first = start_sync(db, user, id, 300).await;
-    assert!(db.jobs().fail(&first, "the provider is not available", at(400)).await.unwrap());
+    assert!(
+        db.jobs()
+            .fail(&first, "the provider is not available", at(400))
+            .await
+            .unwrap()
+    );
     start_sync(db, user, id, 400).await
 }

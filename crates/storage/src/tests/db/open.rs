@@ -48,7 +48,13 @@ async fn open_text(url: &str) -> String {
 #[tokio::test]
 async fn unreachable_server_is_named() {
     // Port 1 of this machine rejects connections at once, with and without TLS.
-    for parameters in ["", "?sslmode=disable", "?sslmode=prefer", "?sslmode=require", "?sslmode=verify-full"] {
+    for parameters in [
+        "",
+        "?sslmode=disable",
+        "?sslmode=prefer",
+        "?sslmode=require",
+        "?sslmode=verify-full",
+    ] {
         let text = open_text(&format!("postgres://me:hunter2@127.0.0.1:1/db{parameters}")).await;
         assert_eq!(
             text,
@@ -58,11 +64,21 @@ async fn unreachable_server_is_named() {
         );
     }
     let text = open_text("postgres://me:x?hunter2@127.0.0.1:1/db").await;
-    assert!(text.contains("at 127.0.0.1, port 1 (connection refused)"), "{text}");
+    assert!(
+        text.contains("at 127.0.0.1, port 1 (connection refused)"),
+        "{text}"
+    );
     let text = open_text("postgres://me:hunter2@no-such-host.invalid/db").await;
-    assert!(text.contains("at no-such-host.invalid, port 5432 (") && text.contains("check the host name"), "{text}");
+    assert!(
+        text.contains("at no-such-host.invalid, port 5432 (")
+            && text.contains("check the host name"),
+        "{text}"
+    );
     let text = open_text("postgres://me:hunter2@%2Fno%2Fsuch%2Ffolder/db").await;
-    assert!(text.contains("at /no/such/folder, port 5432 (no server has this socket)"), "{text}");
+    assert!(
+        text.contains("at /no/such/folder, port 5432 (no server has this socket)"),
+        "{text}"
+    );
 }
 
 /// The test server wants no password, so an unknown role stands for a wrong one.
@@ -72,11 +88,26 @@ fn postgres_that_rejects_is_quoted() {
         let url = db.url.as_str();
         let (server, _) = url.rsplit_once('/').unwrap();
         let text = open_text(&format!("{server}/no_such_database")).await;
-        assert!(text.contains("database \"no_such_database\" does not exist): create the database with"), "{text}");
+        assert!(
+            text.contains(
+                "database \"no_such_database\" does not exist): create the database with"
+            ),
+            "{text}"
+        );
         let text = open_text(&url.replace("bellbird@", "stranger:hunter2@")).await;
-        assert!(text.contains("role \"stranger\" does not exist): correct user and password, or correct"), "{text}");
+        assert!(
+            text.contains(
+                "role \"stranger\" does not exist): correct user and password, or correct"
+            ),
+            "{text}"
+        );
         let text = open_text(&format!("{}?sslmode=require", url.trim_end_matches('?'))).await;
-        assert!(text.contains("server does not support TLS): enable TLS at the server, allow plain text"), "{text}");
+        assert!(
+            text.contains(
+                "server does not support TLS): enable TLS at the server, allow plain text"
+            ),
+            "{text}"
+        );
     });
 }
 
@@ -90,9 +121,19 @@ async fn unusable_file_is_named() {
     );
     let folder = tempfile::tempdir().unwrap();
     let text = open_text(&format!("sqlite:{}", folder.path().display())).await;
-    assert!(text.contains("(it is a folder): name a file in it"), "{text}");
-    let text = open_text(&format!("sqlite:{}/a/../a/b.db", std::path::Path::new("/dev/null").display())).await;
-    assert!(text.contains("does not exist): create the folder"), "{text}");
+    assert!(
+        text.contains("(it is a folder): name a file in it"),
+        "{text}"
+    );
+    let text = open_text(&format!(
+        "sqlite:{}/a/../a/b.db",
+        std::path::Path::new("/dev/null").display()
+    ))
+    .await;
+    assert!(
+        text.contains("does not exist): create the folder"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -102,32 +143,57 @@ async fn existing_file_is_opened_and_a_missing_one_is_not_created() {
     let url = format!("sqlite:{}", path.display());
     let open = async || Storage::open_existing(&url, Sealer::random(), Default::default()).await;
     let error = open().await.expect_err("no file");
-    assert_eq!(error.to_string(), format!("there is no SQLite database {}", path.display()));
-    assert!(folder.path().read_dir().unwrap().next().is_none(), "a file was created");
-    Storage::open(&url, Sealer::random()).await.unwrap().close().await;
+    assert_eq!(
+        error.to_string(),
+        format!("there is no SQLite database {}", path.display())
+    );
+    assert!(
+        folder.path().read_dir().unwrap().next().is_none(),
+        "a file was created"
+    );
+    Storage::open(&url, Sealer::random())
+        .await
+        .unwrap()
+        .close()
+        .await;
     open().await.expect("a file").close().await;
 }
 
 #[test]
 fn location_names_everything_but_the_user() {
     for (url, location) in [
-        ("postgres://me:hunter2@db.example.com/bellbird", "PostgreSQL database bellbird at db.example.com, port 5432"),
-        ("postgres://me:hunter2@a:1,b:2/x?sslmode=require", "PostgreSQL database x at a, port 1 or b, port 2"),
-        ("postgresql://me@host?hostaddr=10.0.0.1", "PostgreSQL database me at 10.0.0.1, port 5432"),
+        (
+            "postgres://me:hunter2@db.example.com/bellbird",
+            "PostgreSQL database bellbird at db.example.com, port 5432",
+        ),
+        (
+            "postgres://me:hunter2@a:1,b:2/x?sslmode=require",
+            "PostgreSQL database x at a, port 1 or b, port 2",
+        ),
+        (
+            "postgresql://me@host?hostaddr=10.0.0.1",
+            "PostgreSQL database me at 10.0.0.1, port 5432",
+        ),
         ("sqlite:///var/lib/b.db", "SQLite database /var/lib/b.db"),
         ("postgres://me:hunter2@host:port/db", "database"),
     ] {
         assert_eq!(Storage::location(url), location, "{url}");
     }
     let here = std::env::current_dir().unwrap();
-    assert_eq!(Storage::location("sqlite:b.db"), format!("SQLite database {}", here.join("b.db").display()));
+    assert_eq!(
+        Storage::location("sqlite:b.db"),
+        format!("SQLite database {}", here.join("b.db").display())
+    );
 }
 
 /// 0.0.0.0 reaches this machine and is no loopback address.
 #[tokio::test]
 async fn server_elsewhere_gets_nothing_in_plain_text() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("postgres://me:hunter2@0.0.0.0:{}/db", listener.local_addr().unwrap().port());
+    let url = format!(
+        "postgres://me:hunter2@0.0.0.0:{}/db",
+        listener.local_addr().unwrap().port()
+    );
     let received = async || {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut request = [0; 8];
@@ -135,12 +201,19 @@ async fn server_elsewhere_gets_nothing_in_plain_text() {
         assert_eq!(request[4..], [4, 210, 22, 47], "SSLRequest");
         stream.write_all(b"N").await.unwrap();
         let mut rest = Vec::new();
-        stream.read_to_end(&mut rest).await.map(|_| rest).unwrap_or_default()
+        stream
+            .read_to_end(&mut rest)
+            .await
+            .map(|_| rest)
+            .unwrap_or_default()
     };
     // A password may look like a parameter.
     for url in [&url, &url.replace("hunter2", "hunter2sslmode=disable")] {
         let (error, rest) = tokio::join!(open_error(url), received());
-        assert!(matches!(&error, StorageError::Open(text) if text.contains("does not support TLS")), "{error:?}");
+        assert!(
+            matches!(&error, StorageError::Open(text) if text.contains("does not support TLS")),
+            "{error:?}"
+        );
         assert_eq!(rest, b"", "a startup message in plain text");
     }
 }
@@ -149,20 +222,37 @@ async fn server_elsewhere_gets_nothing_in_plain_text() {
 async fn other_file_format_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes.txt");
-    std::fs::write(&path, "this is no database, and it is long enough to be sure of it".repeat(100)).unwrap();
+    std::fs::write(
+        &path,
+        "this is no database, and it is long enough to be sure of it".repeat(100),
+    )
+    .unwrap();
     let text = open_text(&format!("sqlite:{}", path.display())).await;
-    assert!(text.contains("notes.txt (the file is not a SQLite database): name another file"), "{text}");
+    assert!(
+        text.contains("notes.txt (the file is not a SQLite database): name another file"),
+        "{text}"
+    );
 }
 
 /// `fullfsync` makes macOS write through the disk's own cache. Other systems ignore it.
 #[test]
 fn sqlite_commits_are_on_disk() {
     on_sqlite(async |db| {
-        let Db::Sqlite(sqlite) = &db.db else { panic!("SQLite") };
+        let Db::Sqlite(sqlite) = &db.db else {
+            panic!("SQLite")
+        };
         let tx = sqlite.begin("BEGIN IMMEDIATE").await.unwrap();
-        for (pragma, value) in [("PRAGMA synchronous", 2), ("PRAGMA fullfsync", 1), ("PRAGMA checkpoint_fullfsync", 1)]
-        {
-            assert_eq!(tx.all(Sql::new("PRAGMA", pragma), &[], |row| row.int(0)).unwrap(), [value], "{pragma}");
+        for (pragma, value) in [
+            ("PRAGMA synchronous", 2),
+            ("PRAGMA fullfsync", 1),
+            ("PRAGMA checkpoint_fullfsync", 1),
+        ] {
+            assert_eq!(
+                tx.all(Sql::new("PRAGMA", pragma), &[], |row| row.int(0))
+                    .unwrap(),
+                [value],
+                "{pragma}"
+            );
         }
     });
 }
@@ -172,14 +262,21 @@ async fn new_file_is_private() {
     let folder = tempfile::tempdir().unwrap();
     for (url, name) in [("sqlite:", "a b?mode=ro%20#.db"), ("sqlite://", "b.db")] {
         let path = folder.path().join(name);
-        let storage = Storage::open(&format!("{url}{}", path.display()), Sealer::random()).await.unwrap();
-        assert_eq!((storage.kind(), format!("{storage:?}").as_str()), ("sqlite", "Storage(\"sqlite\")"));
+        let storage = Storage::open(&format!("{url}{}", path.display()), Sealer::random())
+            .await
+            .unwrap();
+        assert_eq!(
+            (storage.kind(), format!("{storage:?}").as_str()),
+            ("sqlite", "Storage(\"sqlite\")")
+        );
         assert!(matches!(storage.ping().await, Err(StorageError::Schema(_))));
         storage.migrate().await.unwrap();
         storage.ping().await.unwrap();
         #[cfg(unix)]
         for file in std::fs::read_dir(folder.path()).unwrap() {
-            let mode = std::os::unix::fs::PermissionsExt::mode(&file.unwrap().metadata().unwrap().permissions());
+            let mode = std::os::unix::fs::PermissionsExt::mode(
+                &file.unwrap().metadata().unwrap().permissions(),
+            );
             assert_eq!(mode & 0o777, 0o600);
         }
         storage.close().await;

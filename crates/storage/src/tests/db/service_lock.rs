@@ -21,26 +21,46 @@ fn second_lock_is_rejected_until_the_first_is_dropped() {
     }
     drop(lock);
     ServiceLock::acquire(&url).unwrap();
-    let mode = fs::metadata(folder.path().join("b.db-lock")).unwrap().permissions().mode();
+    let mode = fs::metadata(folder.path().join("b.db-lock"))
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]
 fn link_in_the_place_of_a_lock_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
-    let (url, outside) = (format!("sqlite:{}/b.db", folder.path().display()), folder.path().join("outside"));
+    let (url, outside) = (
+        format!("sqlite:{}/b.db", folder.path().display()),
+        folder.path().join("outside"),
+    );
     for end in ["-lock", "-open"] {
         symlink(&outside, folder.path().join(format!("b.db{end}"))).unwrap();
     }
-    let opened = tokio::runtime::Runtime::new().unwrap().block_on(Storage::open(&url, Sealer::random()));
-    for (error, end) in [(ServiceLock::acquire(&url).err(), "-lock"), (opened.err(), "-open")] {
+    let opened = tokio::runtime::Runtime::new()
+        .unwrap()
+        .block_on(Storage::open(&url, Sealer::random()));
+    for (error, end) in [
+        (ServiceLock::acquire(&url).err(), "-lock"),
+        (opened.err(), "-open"),
+    ] {
         let text = error.expect("a link was followed").to_string();
-        assert!(text.contains(&format!("b.db{end} is a symbolic link in the place of a lock: delete it")), "{text}");
+        assert!(
+            text.contains(&format!(
+                "b.db{end} is a symbolic link in the place of a lock: delete it"
+            )),
+            "{text}"
+        );
     }
     assert!(!outside.exists() && !folder.path().join("b.db").exists());
 }
 
 #[test]
 fn only_sqlite_needs_a_lock() {
-    assert!(ServiceLock::acquire("postgres://localhost/bellbird").unwrap().is_none());
+    assert!(
+        ServiceLock::acquire("postgres://localhost/bellbird")
+            .unwrap()
+            .is_none()
+    );
 }

@@ -90,15 +90,23 @@ fn is_of_one_user(text: &str) -> bool {
     names_user || text.starts_with("INSERT") || text.contains("users WHERE id = $")
 }
 
-/// Cells would need a directory for each of them that serves a request (`docs/scaling.md`). A new one shows here.
+/// Cells would need a directory for each of them that serves a request (`docs/scaling.md`). A new
+/// one shows here.
 #[test]
 fn statements_that_are_not_of_one_user_are_known() {
     let line = |sql: &Sql| {
-        let text = sql.postgres.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = sql
+            .postgres
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
         let text: String = text.chars().take(150).collect();
         format!("{}: {text}", sql.name)
     };
-    let found: BTreeSet<String> = statements().filter(|sql| !is_of_one_user(sql.postgres)).map(line).collect();
+    let found: BTreeSet<String> = statements()
+        .filter(|sql| !is_of_one_user(sql.postgres))
+        .map(line)
+        .collect();
     insta::assert_snapshot!(Vec::from_iter(found).join("\n"));
 }
 
@@ -111,7 +119,13 @@ fn postgres_has_few_values_that_are_unique_over_all_users() {
             JOIN pg_attribute u ON u.attrelid = t.oid AND u.attname = 'user_id'
             WHERE i.indisunique AND pg_get_indexdef(i.indexrelid, 1, true) <> 'user_id' ORDER BY 1";
         let client = connect(&db.url).await;
-        let found: Vec<String> = client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+        let found: Vec<String> = client
+            .query(sql, &[])
+            .await
+            .unwrap()
+            .iter()
+            .map(|row| row.get(0))
+            .collect();
         assert_eq!(found, UNIQUE_OVER_ALL_USERS);
     });
 }
@@ -140,14 +154,26 @@ fn sqlite_compiles_a_read_once() {
     on_sqlite(async |db| {
         for number in 0..5 {
             let user = db.user(&format!("{number}@x")).await.id;
-            db.keys().insert(user, &key(number), "k", None, at(0)).await.unwrap();
-            db.connection(user, &format!("c{number}"), &[new_account("acc", "Name")]).await;
-            assert!(db.keys().find_caller(&key(number), at(1)).await.unwrap().is_some());
+            db.keys()
+                .insert(user, &key(number), "k", None, at(0))
+                .await
+                .unwrap();
+            db.connection(user, &format!("c{number}"), &[new_account("acc", "Name")])
+                .await;
+            assert!(
+                db.keys()
+                    .find_caller(&key(number), at(1))
+                    .await
+                    .unwrap()
+                    .is_some()
+            );
             let (accounts, _) = db.accounts().list(user, 10, 0).await.unwrap();
             db.accounts().find(user, &[accounts[0].id]).await.unwrap();
             db.connections().list(user).await.unwrap();
         }
-        let Db::Sqlite(sqlite) = &db.db else { panic!("SQLite") };
+        let Db::Sqlite(sqlite) = &db.db else {
+            panic!("SQLite")
+        };
         for sql in statements().filter(|sql| !sql.text.is_empty()) {
             assert_eq!(sqlite.recompiled(*sql), 0, "{}", sql.name);
         }
@@ -159,18 +185,27 @@ fn sqlite_compiles_a_read_once() {
 fn statements_that_scan_on_sqlite_are_known() {
     on_sqlite(async |db| {
         let user = db.user("a@x").await.id;
-        db.keys().insert(user, &key(1), "k", None, at(0)).await.unwrap();
-        db.connection(user, "c", &[new_account("acc", "Name")]).await;
+        db.keys()
+            .insert(user, &key(1), "k", None, at(0))
+            .await
+            .unwrap();
+        db.connection(user, "c", &[new_account("acc", "Name")])
+            .await;
         db.storage().close().await;
 
         let file = rusqlite::Connection::open(db.url.strip_prefix("sqlite:").unwrap()).unwrap();
         let mut found = BTreeSet::new();
         for sql in statements().filter(|sql| !sql.text.is_empty()) {
-            let mut plan = file.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text)).expect(sql.name);
+            let mut plan = file
+                .prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text))
+                .expect(sql.name);
             let mut steps = plan.raw_query();
             while let Some(step) = steps.next().unwrap() {
                 let step: String = step.get("detail").unwrap();
-                found.extend(step.starts_with("SCAN").then(|| format!("{}: {step}", sql.name)));
+                found.extend(
+                    step.starts_with("SCAN")
+                        .then(|| format!("{}: {step}", sql.name)),
+                );
             }
         }
         insta::assert_snapshot!(Vec::from_iter(found).join("\n"));
@@ -189,7 +224,16 @@ fn statements_use_the_common_dialect() {
     ];
     let mut only_on_postgres = 0;
     for sql in statements() {
-        for word in ["::", "?", "ILIKE", "jsonb", "lower(", "now()", "INSERT OR", "FOR UPDATE"] {
+        for word in [
+            "::",
+            "?",
+            "ILIKE",
+            "jsonb",
+            "lower(",
+            "now()",
+            "INSERT OR",
+            "FOR UPDATE",
+        ] {
             assert!(!sql.text.contains(word), "{} has {word}", sql.name);
         }
         if ONLY_ON_POSTGRES.contains(&sql.name) {
@@ -208,19 +252,33 @@ fn statements_use_the_common_dialect() {
             sql.name
         );
     }
-    // One reads the clock of the server and one its settings. Two are about the place of a row, two read system tables.
+    // One reads the clock of the server and one its settings. Two are about the place of a row, two
+    // read system tables.
     assert_eq!(only_on_postgres, ONLY_ON_POSTGRES.len());
 }
 
 #[test]
 fn statement_takes_a_value_for_each_name() {
     let sql = Sql::new("NAME", "SELECT :user, :at_most, :user WHERE 1 = :at");
-    let values = [("at", 3_i64.into()), ("user", 1_i64.into()), ("at_most", 2_i64.into())];
+    let values = [
+        ("at", 3_i64.into()),
+        ("user", 1_i64.into()),
+        ("at_most", 2_i64.into()),
+    ];
     assert_eq!(names(sql.text), ["user", "at_most", "at"]);
-    assert!(matches!(sql.with(&values).1[..], [Param::Int(1), Param::Int(2), Param::Int(3)]));
+    assert!(matches!(
+        sql.with(&values).1[..],
+        [Param::Int(1), Param::Int(2), Param::Int(3)]
+    ));
     assert_eq!(numbered(sql.postgres), "SELECT $1, $2, $1 WHERE 1 = $3");
-    let panics = |values: &[(&str, Param<'_>)]| catch_unwind(AssertUnwindSafe(|| drop(sql.with(values)))).is_err();
-    assert!(!panics(&values) && panics(&values[1..]) && panics(&[&values[..], &[("other", Param::Null)]].concat()));
+    let panics = |values: &[(&str, Param<'_>)]| {
+        catch_unwind(AssertUnwindSafe(|| drop(sql.with(values)))).is_err()
+    };
+    assert!(
+        !panics(&values)
+            && panics(&values[1..])
+            && panics(&[&values[..], &[("other", Param::Null)]].concat())
+    );
 }
 
 /// The number of names, or of placeholders `$1`, `$2`, ... Panics if a number is missing.
@@ -231,7 +289,11 @@ fn placeholders(text: &str) -> usize {
         return names;
     }
     let numbers = text.split('$').skip(1).map(|rest| {
-        rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<usize>().expect("a number after $")
+        rest.chars()
+            .take_while(char::is_ascii_digit)
+            .collect::<String>()
+            .parse::<usize>()
+            .expect("a number after $")
     });
     let numbers: BTreeSet<usize> = numbers.collect();
     assert!(numbers.iter().copied().eq(1..=numbers.len()), "{text}");

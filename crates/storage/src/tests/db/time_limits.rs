@@ -1,4 +1,5 @@
-//! Time limits of PostgreSQL: what waits at the server ends there, and what is given up is cancelled.
+//! Time limits of PostgreSQL: what waits at the server ends there, and what is given up is
+//! cancelled.
 
 use bellbird_domain::UserId;
 use futures_util::FutureExt as _;
@@ -18,16 +19,30 @@ const LOCK: Sql = Sql::new("LOCK", "").on_postgres("SELECT 1 FROM users WHERE id
 
 impl TestDb {
     async fn setting(&self, name: &str) -> String {
-        self.db.one(SETTING, params![name], |row| row.text(0).map(str::to_owned)).await.unwrap().unwrap()
+        self.db
+            .one(SETTING, params![name], |row| row.text(0).map(str::to_owned))
+            .await
+            .unwrap()
+            .unwrap()
     }
 
-    /// Runs `body` while another session holds the lock on a user's row, as an instance does that lost its network.
+    /// Runs `body` while another session holds the lock on a user's row, as an instance does that
+    /// lost its network.
     async fn with_locked_user(&self, body: impl AsyncFnOnce(Locked<'_>)) {
         let user = self.user("a@x").await.id;
         let holder = connect(&self.url).await;
-        holder.batch_execute(&format!("BEGIN; SELECT 1 FROM users WHERE id = '{user}' FOR UPDATE")).await.unwrap();
+        holder
+            .batch_execute(&format!(
+                "BEGIN; SELECT 1 FROM users WHERE id = '{user}' FOR UPDATE"
+            ))
+            .await
+            .unwrap();
         let other = connect(&self.url).await;
-        body(Locked { user, observer: &other }).await;
+        body(Locked {
+            user,
+            observer: &other,
+        })
+        .await;
         holder.batch_execute("COMMIT").await.unwrap();
         write(self, user).await.expect("the lock is free");
     }
@@ -40,7 +55,9 @@ struct Locked<'a> {
 
 impl Locked<'_> {
     async fn count(&self, condition: &str) -> i64 {
-        let sql = format!("SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND {condition}");
+        let sql = format!(
+            "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND {condition}"
+        );
         self.observer.query_one(&sql, &[]).await.unwrap().get(0)
     }
 
@@ -55,7 +72,16 @@ impl Locked<'_> {
 }
 
 async fn write(db: &Storage, user: UserId) -> Result<()> {
-    db.users().update(user, &UserChange { timezone: Some(None), ..UserChange::default() }).await.map(|_| ())
+    db.users()
+        .update(
+            user,
+            &UserChange {
+                timezone: Some(None),
+                ..UserChange::default()
+            },
+        )
+        .await
+        .map(|_| ())
 }
 
 async fn lock(db: &Storage, user: UserId) -> Result<()> {
@@ -83,7 +109,11 @@ fn postgres_ends_a_lock_wait() {
         db.with_locked_user(async |locked| {
             let error = write(db, locked.user).await.unwrap_err();
             assert!(matches!(error, StorageError::Unavailable(_)), "{error:?}");
-            assert_eq!(locked.waiting().await, 0, "the server ended the wait before the caller did");
+            assert_eq!(
+                locked.waiting().await,
+                0,
+                "the server ended the wait before the caller did"
+            );
         })
         .await;
     });
@@ -100,13 +130,20 @@ fn postgres_cancels_what_is_given_up() {
                 for number in 0..pool_size * 2 {
                     let (storage, user) = (Storage::clone(db), locked.user);
                     requests.spawn(async move {
-                        if number % 2 == 0 { write(&storage, user).await } else { lock(&storage, user).await }
+                        if number % 2 == 0 {
+                            write(&storage, user).await
+                        } else {
+                            lock(&storage, user).await
+                        }
                     });
                 }
                 wait_for_lock_waiters(db, pool_size as usize).await;
                 drop(requests);
                 while locked.waiting().await > 0 {
-                    assert!(locked.sessions().await <= i64::from(pool_size), "given up, and replaced by others");
+                    assert!(
+                        locked.sessions().await <= i64::from(pool_size),
+                        "given up, and replaced by others"
+                    );
                 }
             }
             assert!(db.users().find(locked.user).await.unwrap().is_some());
@@ -139,8 +176,22 @@ fn postgres_transaction_that_is_given_up_while_it_begins_is_rolled_back() {
         assert!(db.db.begin().now_or_never().is_none());
         write(db, user).await.unwrap();
         let committed = "SELECT COUNT(*) FROM users WHERE timezone IS NULL";
-        assert_eq!(observer.query_one(committed, &[]).await.unwrap().get::<_, i64>(0), 1);
-        let open = Locked { user, observer: &observer };
-        assert_eq!(open.count("application_name = 'bellbird' AND state = 'idle in transaction'").await, 0);
+        assert_eq!(
+            observer
+                .query_one(committed, &[])
+                .await
+                .unwrap()
+                .get::<_, i64>(0),
+            1
+        );
+        let open = Locked {
+            user,
+            observer: &observer,
+        };
+        assert_eq!(
+            open.count("application_name = 'bellbird' AND state = 'idle in transaction'")
+                .await,
+            0
+        );
     });
 }

@@ -27,7 +27,13 @@ impl Storage {
     ) -> Result<Vec<ClaimedJob>> {
         let mut claims = Vec::new();
         while claims.len() < limit {
-            let Some(claim) = self.jobs().claim_due(kind, "akahu", now, lease_until).await? else { break };
+            let Some(claim) = self
+                .jobs()
+                .claim_due(kind, "akahu", now, lease_until)
+                .await?
+            else {
+                break;
+            };
             claims.push(claim);
         }
         Ok(claims)
@@ -43,7 +49,10 @@ impl Storage {
         let mut claims = Vec::new();
         for provider in ["akahu", "fiskil", "other"] {
             while claims.len() < limit {
-                let claim = self.jobs().claim_due(job_kinds::CONSENT_SESSION, provider, now, lease_until).await?;
+                let claim = self
+                    .jobs()
+                    .claim_due(job_kinds::CONSENT_SESSION, provider, now, lease_until)
+                    .await?;
                 let Some(claim) = claim else { break };
                 claims.extend(self.consent_sessions().find_claimed(&claim).await?);
             }
@@ -60,6 +69,8 @@ impl Storage {
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        self.jobs().claim(&JobKey::new(kind, user, id), now, lease_until).await
+        self.jobs()
+            .claim(&JobKey::new(kind, user, id), now, lease_until)
+            .await
     }
 }

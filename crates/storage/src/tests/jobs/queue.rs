@@ -1,4 +1,5 @@
-//! The queue against a small model, its rows against their subjects, and its statements under PostgreSQL's planner.
+//! The queue against a small model, its rows against their subjects, and its statements under
+//! PostgreSQL's planner.
 
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -6,7 +7,9 @@ use proptest::test_runner::{Config, TestRunner};
 
 use crate::job_kinds::SYNC;
 use crate::tests::fixtures::{claimed_registration, new_session, secret, session_with_callback};
-use crate::tests::support::{TestDb, at, both, credentials, new_connection, on_postgres, on_sqlite};
+use crate::tests::support::{
+    TestDb, at, both, credentials, new_connection, on_postgres, on_sqlite,
+};
 use crate::{ClaimedJob, JobKey, NewConnection};
 
 const KIND: &str = "test";
@@ -63,8 +66,13 @@ impl Job {
     }
 
     fn start(&mut self, claim: usize, now: i64) {
-        *self =
-            Self { holder: Some((claim, now + LEASE)), started: Some(now), requested: None, planned: None, ..*self };
+        *self = Self {
+            holder: Some((claim, now + LEASE)),
+            started: Some(now),
+            requested: None,
+            planned: None,
+            ..*self
+        };
     }
 
     fn release(&mut self, next: Option<i64>) {
@@ -84,7 +92,9 @@ impl Model {
     fn holder(&self, number: usize) -> Option<(usize, ClaimedJob, bool)> {
         let number = number.checked_rem(self.claims.len())?;
         let (subject, claim) = self.claims[number].clone();
-        let holds = self.jobs[subject].holder.is_some_and(|(holder, _)| holder == number);
+        let holds = self.jobs[subject]
+            .holder
+            .is_some_and(|(holder, _)| holder == number);
         Some((subject, claim, holds))
     }
 
@@ -96,7 +106,10 @@ impl Model {
 }
 
 fn key(subject: usize) -> JobKey {
-    JobKey { subject: subject.to_string(), ..JobKey::of_service(KIND) }
+    JobKey {
+        subject: subject.to_string(),
+        ..JobKey::of_service(KIND)
+    }
 }
 
 async fn play(db: &TestDb, steps: &[Step]) {
@@ -104,7 +117,10 @@ async fn play(db: &TestDb, steps: &[Step]) {
     let mut model = Model::default();
     for subject in 0..SUBJECTS {
         let run_at = i64::try_from(subject).unwrap() * 7;
-        db.jobs().insert(&key(subject), "", at(run_at)).await.unwrap();
+        db.jobs()
+            .insert(&key(subject), "", at(run_at))
+            .await
+            .unwrap();
         db.jobs().insert(&key(subject), "", at(-99)).await.unwrap();
         model.jobs[subject].planned = Some(run_at);
     }
@@ -120,7 +136,11 @@ async fn play(db: &TestDb, steps: &[Step]) {
             break;
         }
     }
-    assert!(model.jobs.iter().all(|job| job.requested.is_none()), "{:?}", model.jobs);
+    assert!(
+        model.jobs.iter().all(|job| job.requested.is_none()),
+        "{:?}",
+        model.jobs
+    );
 }
 
 async fn take(db: &TestDb, model: &mut Model, step: Step) {
@@ -128,12 +148,24 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
     match step {
         Step::Wait(seconds) => model.now += seconds,
         Step::ClaimDue => {
-            let earliest = model.jobs.iter().filter_map(Job::due_at).filter(|due| *due <= now).min();
-            match (db.jobs().claim_due(KIND, "", at(now), lease).await.unwrap(), earliest) {
+            let earliest = model
+                .jobs
+                .iter()
+                .filter_map(Job::due_at)
+                .filter(|due| *due <= now)
+                .min();
+            match (
+                db.jobs().claim_due(KIND, "", at(now), lease).await.unwrap(),
+                earliest,
+            ) {
                 (None, None) => {}
                 (Some(claim), Some(earliest)) => {
                     let subject: usize = claim.key.subject.parse().unwrap();
-                    assert_eq!(model.jobs[subject].due_at(), Some(earliest), "the longest due job, at its time");
+                    assert_eq!(
+                        model.jobs[subject].due_at(),
+                        Some(earliest),
+                        "the longest due job, at its time"
+                    );
                     // The claim of a job whose lease had expired counts the run before as failed.
                     let was_interrupted = model.jobs[subject].holder.is_some();
                     assert_eq!(claim.was_interrupted, was_interrupted);
@@ -144,22 +176,32 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
             }
         }
         Step::Claim(subject) => {
-            let free = model.jobs[subject].holder.is_none_or(|(_, until)| until <= now);
-            let claim = db.jobs().claim(&key(subject), at(now), lease).await.unwrap();
+            let free = model.jobs[subject]
+                .holder
+                .is_none_or(|(_, until)| until <= now);
+            let claim = db
+                .jobs()
+                .claim(&key(subject), at(now), lease)
+                .await
+                .unwrap();
             assert_eq!(claim.is_some(), free, "one holder at a time");
             if let Some(claim) = claim {
                 model.start(subject, claim);
             }
         }
         Step::Renew(number) => {
-            let Some((subject, claim, holds)) = model.holder(number) else { return };
+            let Some((subject, claim, holds)) = model.holder(number) else {
+                return;
+            };
             assert_eq!(db.jobs().renew(&claim, lease).await.unwrap(), holds);
             if let Some((_, until)) = model.jobs[subject].holder.as_mut().filter(|_| holds) {
                 *until = now + LEASE;
             }
         }
         Step::Finish(number, next) => {
-            let Some((subject, claim, holds)) = model.holder(number) else { return };
+            let Some((subject, claim, holds)) = model.holder(number) else {
+                return;
+            };
             let next = next.map(|after| now + after);
             assert_eq!(db.jobs().finish(&claim, next.map(at)).await.unwrap(), holds);
             if holds {
@@ -168,8 +210,16 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
             }
         }
         Step::Fail(number, after) => {
-            let Some((subject, claim, holds)) = model.holder(number) else { return };
-            assert_eq!(db.jobs().fail(&claim, "error", at(now + after)).await.unwrap(), holds);
+            let Some((subject, claim, holds)) = model.holder(number) else {
+                return;
+            };
+            assert_eq!(
+                db.jobs()
+                    .fail(&claim, "error", at(now + after))
+                    .await
+                    .unwrap(),
+                holds
+            );
             if holds {
                 model.jobs[subject].release(Some(now + after));
                 model.jobs[subject].attempts += 1;
@@ -177,11 +227,28 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
         }
         Step::Request(subject, behind, every) => {
             let asked_at = now - behind;
-            assert!(db.jobs().request(&key(subject), at(asked_at), SignedDuration::from_secs(every)).await.unwrap());
+            assert!(
+                db.jobs()
+                    .request(
+                        &key(subject),
+                        at(asked_at),
+                        SignedDuration::from_secs(every)
+                    )
+                    .await
+                    .unwrap()
+            );
             let job = &mut model.jobs[subject];
-            // A run that starts after the request fulfils it. Not sooner than allowed after the last start.
-            let allowed = job.started.filter(|started| asked_at - every < *started).map_or(asked_at, |at| at + every);
-            let earlier = if job.holder.is_some() { job.requested } else { job.due_at() };
+            // A run that starts after the request fulfils it. Not sooner than allowed after the
+            // last start.
+            let allowed = job
+                .started
+                .filter(|started| asked_at - every < *started)
+                .map_or(asked_at, |at| at + every);
+            let earlier = if job.holder.is_some() {
+                job.requested
+            } else {
+                job.due_at()
+            };
             if earlier.is_none_or(|earlier| allowed <= earlier) {
                 (job.requested, job.planned) = (Some(allowed), None);
             }
@@ -190,13 +257,21 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
 }
 
 fn plays_as_the_model(db: &TestDb, cases: u32) {
-    // The tests run on a current-thread runtime, in which a blocking runner cannot wait. So it has a thread of its own.
+    // The tests run on a current-thread runtime, in which a blocking runner cannot wait. So it has
+    // a thread of its own.
     let url = db.url.clone();
     let sealer = db.sealer.clone();
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let db = runtime.block_on(TestDb::attach(url, sealer));
-        let config = Config { cases, failure_persistence: None, ..Config::default() };
+        let config = Config {
+            cases,
+            failure_persistence: None,
+            ..Config::default()
+        };
         let outcome = TestRunner::new(config).run(&steps(), |steps| {
             runtime.block_on(play(&db, &steps));
             Ok(())

@@ -9,7 +9,8 @@ use crate::digest::{hash, hex};
 use crate::tests::fixtures::{new_session, secret, session_with_callback};
 use crate::tests::support::{TestDb, at, both};
 use crate::{
-    AffectedRef, ClaimedConsentSession, NewConsentSession, OtherConsentSession, Sealer, Storage, StorageError,
+    AffectedRef, ClaimedConsentSession, NewConsentSession, OtherConsentSession, Sealer, Storage,
+    StorageError,
 };
 
 fn secret_text(claim: &ClaimedConsentSession) -> Option<&str> {
@@ -17,26 +18,49 @@ fn secret_text(claim: &ClaimedConsentSession) -> Option<&str> {
 }
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedConsentSession> {
-    db.claim_due_consent_sessions(at(now), at(now + 30), 8).await.unwrap()
+    db.claim_due_consent_sessions(at(now), at(now + 30), 8)
+        .await
+        .unwrap()
 }
 
 async fn phase(db: &TestDb, state: &str) -> (LinkPhase, Option<String>) {
-    let session = db.consent_sessions().find(state).await.unwrap().expect("there");
+    let session = db
+        .consent_sessions()
+        .find(state)
+        .await
+        .unwrap()
+        .expect("there");
     (session.phase, session.outcome)
 }
 
 #[test]
 fn phase_names_round_trip() {
-    for phase in [LinkPhase::Started, LinkPhase::CallbackReceived, LinkPhase::CredentialsObtained, LinkPhase::Ended] {
+    for phase in [
+        LinkPhase::Started,
+        LinkPhase::CallbackReceived,
+        LinkPhase::CredentialsObtained,
+        LinkPhase::Ended,
+    ] {
         assert_eq!(phase.as_str().parse(), Ok(phase));
     }
     assert!("Started".parse::<LinkPhase>().is_err());
 }
 
 /// A confirmed callback with this text, and a lease that ends at the second time.
-async fn receive(db: &Storage, state: &str, text: &str, (now, until): (i64, i64)) -> Option<ClaimedConsentSession> {
+async fn receive(
+    db: &Storage,
+    state: &str,
+    text: &str,
+    (now, until): (i64, i64),
+) -> Option<ClaimedConsentSession> {
     db.consent_sessions()
-        .receive_callback(state, &secret(text), (Confirmation::Confirmed, None), at(now), at(until))
+        .receive_callback(
+            state,
+            &secret(text),
+            (Confirmation::Confirmed, None),
+            at(now),
+            at(until),
+        )
         .await
         .unwrap()
 }

@@ -12,8 +12,15 @@ async fn connection_of_provider_user(
     accounts: &[NewAccount<'_>],
 ) -> ConnectionId {
     let credentials = credentials();
-    let new = NewConnection { provider_user_id: Some(provider_user_id), ..new_connection(user, consent, &credentials) };
-    db.connections().import(&new, accounts, at(0)).await.unwrap().id
+    let new = NewConnection {
+        provider_user_id: Some(provider_user_id),
+        ..new_connection(user, consent, &credentials)
+    };
+    db.connections()
+        .import(&new, accounts, at(0))
+        .await
+        .unwrap()
+        .id
 }
 
 async fn affected_connections(
@@ -21,12 +28,18 @@ async fn affected_connections(
     provider: &str,
     affected: &[AffectedRef<'_>],
 ) -> Vec<(UserId, ConnectionId)> {
-    db.provider_events().find_affected(provider, affected).await.unwrap()
+    db.provider_events()
+        .find_affected(provider, affected)
+        .await
+        .unwrap()
 }
 
 /// The number of due sessions.
 async fn due(db: &TestDb, now: i64) -> usize {
-    let claims = db.claim_due_consent_sessions(at(now), at(now + 1), 99).await.unwrap();
+    let claims = db
+        .claim_due_consent_sessions(at(now), at(now + 1), 99)
+        .await
+        .unwrap();
     for claim in &claims {
         // Due again, as if it had not been claimed.
         assert!(db.jobs().finish(&claim.job, Some(at(now))).await.unwrap());

@@ -6,7 +6,10 @@ use crate::tests::support::{at, both};
 use crate::{ProviderUserState, SealError, Sealer, Storage, StorageError, job_kinds};
 
 async fn claim(db: &Storage, user: UserId, now: i64) -> ProviderUserState {
-    db.provider_users().claim(user, "fiskil", at(now), at(now + 30)).await.unwrap()
+    db.provider_users()
+        .claim(user, "fiskil", at(now), at(now + 30))
+        .await
+        .unwrap()
 }
 
 both! {

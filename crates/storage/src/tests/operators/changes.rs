@@ -4,13 +4,27 @@ use secrecy::ExposeSecret as _;
 
 use crate::tests::fixtures::{remembered_response, wait_for_lock_waiters};
 use crate::tests::support::{TestDb, at, both, connect, key, on_postgres};
-use crate::{BegunChange, Idempotency, NewUser, OperatorAction, OperatorChange, OwnAction, StoredResponse};
+use crate::{
+    BegunChange, Idempotency, NewUser, OperatorAction, OperatorChange, OwnAction, StoredResponse,
+};
 
-const REQUEST: Idempotency = Idempotency { key_hash: [1; 32], request_digest: [2; 32] };
-const NEW: NewUser<'_> =
-    NewUser { email: "a@x", plan: Plan::Saver, timezone: None, reference: Some("17"), console_sign_in: true };
+const REQUEST: Idempotency = Idempotency {
+    key_hash: [1; 32],
+    request_digest: [2; 32],
+};
+const NEW: NewUser<'_> = NewUser {
+    email: "a@x",
+    plan: Plan::Saver,
+    timezone: None,
+    reference: Some("17"),
+    console_sign_in: true,
+};
 
-async fn begin(db: &TestDb, operator: OperatorKeyId, idempotency: Option<Idempotency>) -> OperatorChange<'_> {
+async fn begin(
+    db: &TestDb,
+    operator: OperatorKeyId,
+    idempotency: Option<Idempotency>,
+) -> OperatorChange<'_> {
     match db.begin_change(operator, idempotency, at(1)).await.unwrap() {
         BegunChange::New(change) => change,
         BegunChange::Repeated(_) | BegunChange::KeyInUse => panic!("sent before"),
@@ -18,7 +32,11 @@ async fn begin(db: &TestDb, operator: OperatorKeyId, idempotency: Option<Idempot
 }
 
 fn created(user_id: UserId) -> OperatorAction<'static> {
-    OperatorAction { name: "user.create", user_id, subject: None }
+    OperatorAction {
+        name: "user.create",
+        user_id,
+        subject: None,
+    }
 }
 
 /// A removal of the user locks the user before the requests about the user.
@@ -30,10 +48,21 @@ fn expired_response_is_forgotten_while_its_user_is_removed() {
         let later = at(1) + SignedDuration::from_hours(25);
         let mut removal = connect(&db.url).await;
         let removal = removal.transaction().await.unwrap();
-        removal.execute(&format!("SELECT id FROM users WHERE id = '{user}' FOR UPDATE"), &[]).await.unwrap();
+        removal
+            .execute(
+                &format!("SELECT id FROM users WHERE id = '{user}' FOR UPDATE"),
+                &[],
+            )
+            .await
+            .unwrap();
         let request = async {
-            let idempotency = Idempotency { key_hash: [7; 32], request_digest: [7; 32] };
-            let BegunChange::New(mut change) = db.begin_change(operator, Some(idempotency), later).await? else {
+            let idempotency = Idempotency {
+                key_hash: [7; 32],
+                request_digest: [7; 32],
+            };
+            let BegunChange::New(mut change) =
+                db.begin_change(operator, Some(idempotency), later).await?
+            else {
                 panic!("more than a day old")
             };
             change.insert_key(user, &key(1), "k", None).await

@@ -1,11 +1,11 @@
-//! Operations stepped statement by statement on PostgreSQL: before each statement an operation waits for leave from a
-//! scheduler, which tries the orders of two of them, and random ones of three. So a race is found by each run or by
-//! none. `BELLBIRD_TEST_STEPPED_TRIPLES` sets how many sets of three are tried. With it, all orders of two are tried,
-//! up to 3,000 of each.
+//! Operations stepped statement by statement on PostgreSQL: before each statement an operation
+//! waits for leave from a scheduler, which tries the orders of two of them, and random ones of
+//! three. So a race is found by each run or by none. `BELLBIRD_TEST_STEPPED_TRIPLES` sets how many
+//! sets of three are tried. With it, all orders of two are tried, up to 3,000 of each.
 //!
-//! An operation is correct if its outcome, and the rows that are left, are those of some order of whole transactions,
-//! because that is what the rest of the program reckons with. Whatever the order, no row may be without what it belongs
-//! to, and nothing that was requested may be lost.
+//! An operation is correct if its outcome, and the rows that are left, are those of some order of
+//! whole transactions, because that is what the rest of the program reckons with. Whatever the
+//! order, no row may be without what it belongs to, and nothing that was requested may be lost.
 
 mod operations;
 mod rows;
@@ -23,8 +23,8 @@ use crate::tests::support::on_postgres;
 
 /// The most orders of two operations, which few pairs have.
 const ORDERS_MAX: usize = 3_000;
-/// How often an order leaves an operation that could go on. A race of two operations needs one such switch, because the
-/// other one then waits or ends. At night orders with any number are tried.
+/// How often an order leaves an operation that could go on. A race of two operations needs one such
+/// switch, because the other one then waits or ends. At night orders with any number are tried.
 const SWITCHES_MAX: usize = 1;
 /// Random orders of each three operations.
 const ORDERS_OF_THREE: usize = 6;
@@ -34,8 +34,8 @@ const CLAIM_ENDPOINT: &str = "claim endpoint";
 /// The results by the steps that lead to them.
 type Results = BTreeMap<Vec<(usize, &'static str)>, Vec<String>>;
 
-/// Tries the orders with few switches, or if `whole` those of whole transactions. Returns their number, or the first
-/// one that `check` rejects.
+/// Tries the orders with few switches, or if `whole` those of whole transactions. Returns their
+/// number, or the first one that `check` rejects.
 async fn explore(
     world: &World,
     operations: &[&Operation],
@@ -43,7 +43,11 @@ async fn explore(
     whole: bool,
     check: &mut dyn FnMut(&Played) -> Result<(), String>,
 ) -> Result<usize, String> {
-    let switches_max = if triples_at_night().is_some() { usize::MAX } else { SWITCHES_MAX };
+    let switches_max = if triples_at_night().is_some() {
+        usize::MAX
+    } else {
+        SWITCHES_MAX
+    };
     let mut prefix: Vec<usize> = Vec::new();
     for tried in 1..=ORDERS_MAX {
         let (mut last, mut switches) = (None, 0);
@@ -51,10 +55,23 @@ async fn explore(
         let mut choices: Vec<(usize, usize)> = Vec::new();
         let mut choose = |ready: &[Ready]| {
             let same = ready.iter().position(|ready| Some(ready.place) == last);
-            let stays = same.filter(|same| if whole { ready[*same].is_inside } else { switches == switches_max });
+            let stays = same.filter(|same| {
+                if whole {
+                    ready[*same].is_inside
+                } else {
+                    switches == switches_max
+                }
+            });
             let (chosen, count) = match stays {
                 Some(same) => (same, same + 1),
-                None => (prefix.get(choices.len()).copied().unwrap_or(0).min(ready.len() - 1), ready.len()),
+                None => (
+                    prefix
+                        .get(choices.len())
+                        .copied()
+                        .unwrap_or(0)
+                        .min(ready.len() - 1),
+                    ready.len(),
+                ),
             };
             switches += usize::from(same.is_some_and(|same| same != chosen));
             choices.push((chosen, count));
@@ -90,40 +107,71 @@ async fn results_of_whole(world: &World, operations: &[&Operation]) -> Result<Re
 }
 
 fn no_harm(played: &Played) -> Result<(), String> {
-    if played.broken.is_empty() { Ok(()) } else { Err(format!("{:?}", played.broken)) }
+    if played.broken.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{:?}", played.broken))
+    }
 }
 
 /// Compares a result with those of whole transactions: if the same steps are one, with that one.
 fn is_as_whole(results: &Results, played: &Played) -> Result<(), String> {
     no_harm(played)?;
     let same = results.get(&played.steps);
-    if same.is_none_or(|same| *same == played.result) && results.values().any(|result| *result == played.result) {
+    if same.is_none_or(|same| *same == played.result)
+        && results.values().any(|result| *result == played.result)
+    {
         return Ok(());
     }
     let of = |lines: &[String]| lines.iter().cloned().collect::<BTreeSet<_>>();
     let found = of(&played.result);
     let expected = same.map_or_else(|| results.values().collect::<Vec<_>>(), |same| vec![same]);
-    let nearest =
-        expected.into_iter().map(|lines| of(lines)).min_by_key(|lines| lines.symmetric_difference(&found).count());
-    let mut message = "an order of whole transactions has another result, the nearest one in:".to_owned();
+    let nearest = expected
+        .into_iter()
+        .map(|lines| of(lines))
+        .min_by_key(|lines| lines.symmetric_difference(&found).count());
+    let mut message =
+        "an order of whole transactions has another result, the nearest one in:".to_owned();
     for line in nearest.unwrap_or_default().symmetric_difference(&found) {
-        let _ = write!(message, "\n    {} {line}", if found.contains(line) { "found" } else { "lacks" });
+        let _ = write!(
+            message,
+            "\n    {} {line}",
+            if found.contains(line) {
+                "found"
+            } else {
+                "lacks"
+            }
+        );
     }
     Err(message)
 }
 
 /// Tries all orders of two operations. Returns their number.
-async fn try_pair(world: &World, names: (&str, &str), fault: Option<Fault>) -> Result<usize, String> {
+async fn try_pair(
+    world: &World,
+    names: (&str, &str),
+    fault: Option<Fault>,
+) -> Result<usize, String> {
     let operations = [find(names.0), find(names.1)];
     let results = results_of_whole(world, &operations).await?;
     // It skips what another transaction has locked, so its result may be that of no order.
     let skips = names.0 == CLAIM_ENDPOINT || names.1 == CLAIM_ENDPOINT;
-    let mut check = |played: &Played| if skips { no_harm(played) } else { is_as_whole(&results, played) };
+    let mut check = |played: &Played| {
+        if skips {
+            no_harm(played)
+        } else {
+            is_as_whole(&results, played)
+        }
+    };
     explore(world, &operations, fault, false, &mut check).await
 }
 
 fn on_world(body: impl AsyncFnOnce(&World)) {
-    on_postgres(async |db| LocalSet::new().run_until(async { body(&World::new(db).await).await }).await);
+    on_postgres(async |db| {
+        LocalSet::new()
+            .run_until(async { body(&World::new(db).await).await })
+            .await
+    });
 }
 
 /// Tries each of these with each of those, once.
@@ -146,11 +194,32 @@ fn try_pairs(these: &[&'static str], those: &[&'static str]) {
     });
 }
 
-const JOBS: &[&str] = &["claim due job", "claim job", "renew job", "finish job", "fail job", "request job", "run job"];
+const JOBS: &[&str] = &[
+    "claim due job",
+    "claim job",
+    "renew job",
+    "finish job",
+    "fail job",
+    "request job",
+    "run job",
+];
 const SYNCS: &[&str] = &["finish sync", "renew sync", "request sync"];
-const CONNECTIONS: &[&str] =
-    &["merge accounts", "finish refresh", "end status", "import", "remove connection", "delete user", "change plan"];
-const ENDPOINTS: &[&str] = &["add endpoint", "disable endpoint", "enable endpoint", "delete endpoint", "rotate secret"];
+const CONNECTIONS: &[&str] = &[
+    "merge accounts",
+    "finish refresh",
+    "end status",
+    "import",
+    "remove connection",
+    "delete user",
+    "change plan",
+];
+const ENDPOINTS: &[&str] = &[
+    "add endpoint",
+    "disable endpoint",
+    "enable endpoint",
+    "delete endpoint",
+    "rotate secret",
+];
 const ATTEMPTS: &[&str] = &[
     CLAIM_ENDPOINT,
     "finish attempt",
@@ -162,12 +231,26 @@ const ATTEMPTS: &[&str] = &[
     "recover",
     "delete events",
 ];
-const INSTALLATION: &[&str] =
-    &["disable installation", "delete installation", "delete ended queues", "recover installation", "finish sync"];
+const INSTALLATION: &[&str] = &[
+    "disable installation",
+    "delete installation",
+    "delete ended queues",
+    "recover installation",
+    "finish sync",
+];
 const REGISTRATIONS: &[&str] = &["register", "forget registration", "deregister"];
-const SIGN_INS: &[&str] = &["sign in", "sign in by another link", "ask for a link", "end sessions"];
+const SIGN_INS: &[&str] = &[
+    "sign in",
+    "sign in by another link",
+    "ask for a link",
+    "end sessions",
+];
 const KEYS: &[&str] = &["insert key", "rotate key", "revoke key", "use key"];
-const ONCE: &[&str] = &["claim setup token", "receive callback", "create key as operator"];
+const ONCE: &[&str] = &[
+    "claim setup token",
+    "receive callback",
+    "create key as operator",
+];
 
 #[test]
 fn jobs_in_any_order() {
@@ -186,7 +269,10 @@ fn connections_in_any_order() {
 
 #[test]
 fn endpoints_in_any_order() {
-    try_pairs(&[ENDPOINTS, ATTEMPTS].concat(), &[ENDPOINTS, ATTEMPTS].concat());
+    try_pairs(
+        &[ENDPOINTS, ATTEMPTS].concat(),
+        &[ENDPOINTS, ATTEMPTS].concat(),
+    );
 }
 
 #[test]
@@ -196,12 +282,20 @@ fn removals_and_attempts_in_any_order() {
 
 #[test]
 fn keys_in_any_order() {
-    try_pairs(&[KEYS, ONCE, &["delete user"]].concat(), &[KEYS, ONCE].concat());
+    try_pairs(
+        &[KEYS, ONCE, &["delete user"]].concat(),
+        &[KEYS, ONCE].concat(),
+    );
 }
 
 #[test]
 fn endpoints_of_the_installation_in_any_order() {
-    let others = ["delete user", "remove connection", CLAIM_ENDPOINT, "delete events"];
+    let others = [
+        "delete user",
+        "remove connection",
+        CLAIM_ENDPOINT,
+        "delete events",
+    ];
     try_pairs(INSTALLATION, &[INSTALLATION, &others].concat());
 }
 
@@ -213,7 +307,10 @@ fn registrations_and_sign_ins_in_any_order() {
 
 #[test]
 fn cleanup_in_any_order() {
-    try_pairs(&["clean up"], &["receive callback", "delete user", "rotate key"]);
+    try_pairs(
+        &["clean up"],
+        &["receive callback", "delete user", "rotate key"],
+    );
 }
 
 #[test]
@@ -225,9 +322,14 @@ fn random_orders_of_three() {
     });
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a test runs is no setting of the service")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a test runs is no setting of the service"
+)]
 fn triples_at_night() -> Option<u64> {
-    std::env::var("BELLBIRD_TEST_STEPPED_TRIPLES").ok().and_then(|text| text.parse().ok())
+    std::env::var("BELLBIRD_TEST_STEPPED_TRIPLES")
+        .ok()
+        .and_then(|text| text.parse().ok())
 }
 
 /// Random orders of three random operations, in which nothing may break.
@@ -235,7 +337,11 @@ async fn try_three(world: &World, seed: u64) {
     let mut random = Random(seed);
     let operations = [(); 3].map(|()| &OPERATIONS[random.below(OPERATIONS.len())]);
     for _ in 0..ORDERS_OF_THREE {
-        let played = world.play(&operations, None, &mut |ready: &[Ready]| random.below(ready.len())).await;
+        let played = world
+            .play(&operations, None, &mut |ready: &[Ready]| {
+                random.below(ready.len())
+            })
+            .await;
         if let Err(message) = no_harm(&played) {
             panic!("seed {seed}: {message}\n{}", played.steps(&operations));
         }
@@ -257,20 +363,53 @@ impl Random {
 
 /// Faults that these pairs must find.
 const PLANTED: &[((&str, &str), Fault)] = &[
-    (("claim setup token", "claim setup token"), Fault { statement: "LOCK", from: " FOR NO KEY UPDATE", to: "" }),
-    (("ask for a link", "ask for a link"), Fault { statement: "LOCK", from: " FOR NO KEY UPDATE", to: "" }),
+    (
+        ("claim setup token", "claim setup token"),
+        Fault {
+            statement: "LOCK",
+            from: " FOR NO KEY UPDATE",
+            to: "",
+        },
+    ),
+    (
+        ("ask for a link", "ask for a link"),
+        Fault {
+            statement: "LOCK",
+            from: " FOR NO KEY UPDATE",
+            to: "",
+        },
+    ),
     (
         ("finish job", "claim job"),
-        Fault { statement: "FINISH", from: "AND fence = $4", to: "AND CAST($4 AS BIGINT) IS NOT NULL" },
+        Fault {
+            statement: "FINISH",
+            from: "AND fence = $4",
+            to: "AND CAST($4 AS BIGINT) IS NOT NULL",
+        },
     ),
     (
         ("request job", "run job"),
-        Fault { statement: "FINISH", from: "run_at >= started_at", to: "run_at > started_at + 1000000000" },
+        Fault {
+            statement: "FINISH",
+            from: "run_at >= started_at",
+            to: "run_at > started_at + 1000000000",
+        },
     ),
-    (("finish sync", "release endpoint"), Fault { statement: "LOCK_CLAIMED", from: " FOR NO KEY UPDATE", to: "" }),
+    (
+        ("finish sync", "release endpoint"),
+        Fault {
+            statement: "LOCK_CLAIMED",
+            from: " FOR NO KEY UPDATE",
+            to: "",
+        },
+    ),
     (
         ("receive callback", "receive callback"),
-        Fault { statement: "RECEIVE_CALLBACK", from: "phase = 'started' AND", to: "" },
+        Fault {
+            statement: "RECEIVE_CALLBACK",
+            from: "phase = 'started' AND",
+            to: "",
+        },
     ),
     (
         ("finish attempt", "redeliver sent"),
@@ -288,8 +427,14 @@ fn planted_faults_are_found() {
         for (pair, fault) in PLANTED {
             let found = try_pair(world, *pair, Some(*fault)).await;
             // A statement that the server rejects would be found by any pair.
-            let is_found = found.as_ref().is_err_and(|message| !message.contains("syntax error"));
-            assert!(is_found, "{pair:?} do not find the fault in {}: {found:?}", fault.statement);
+            let is_found = found
+                .as_ref()
+                .is_err_and(|message| !message.contains("syntax error"));
+            assert!(
+                is_found,
+                "{pair:?} do not find the fault in {}: {found:?}",
+                fault.statement
+            );
         }
     });
 }

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 use bellbird_domain::{
-    ApiVersion, Confirmation, ConnectionId, ConnectionStatus, EndpointId, EventId, OperatorKeyId, Plan, UserId,
+    ApiVersion, Confirmation, ConnectionId, ConnectionStatus, EndpointId, EventId, OperatorKeyId,
+    Plan, UserId,
 };
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
@@ -15,14 +16,17 @@ use uuid::Uuid;
 use crate::error::Result;
 use crate::job_kinds::REFRESH;
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, claimed_endpoint, empty_sync, endpoint, fingerprint, fingerprints, finish_sync_with,
-    finished_attempt, insert_setup_token, new_session, secret, start_sync,
+    SYNCS_AND_CHANGES, chunk, claimed_endpoint, empty_sync, endpoint, fingerprint, fingerprints,
+    finish_sync_with, finished_attempt, insert_setup_token, new_session, secret, start_sync,
 };
-use crate::tests::support::{TestDb, at, credentials, key, new_account, new_connection, setup_token};
+use crate::tests::support::{
+    TestDb, at, credentials, key, new_account, new_connection, setup_token,
+};
 use crate::{
-    AttemptOutcome, BegunChange, ClaimedEndpoint, ClaimedJob, FinishedAttempt, FinishedSync, Idempotency, JobKey,
-    KeyRecord, NewConsentSession, NewEndpoint, NewSession, NewSignInLink, OperatorAction, OwnAction, ProviderUserState,
-    SetupTokenClaim, Storage, StorageError, StoredResponse, UserChange,
+    AttemptOutcome, BegunChange, ClaimedEndpoint, ClaimedJob, FinishedAttempt, FinishedSync,
+    Idempotency, JobKey, KeyRecord, NewConsentSession, NewEndpoint, NewSession, NewSignInLink,
+    OperatorAction, OwnAction, ProviderUserState, SetupTokenClaim, Storage, StorageError,
+    StoredResponse, UserChange,
 };
 
 /// The outcome of an operation that the database failed.
@@ -63,35 +67,91 @@ pub(super) struct Start {
 impl Start {
     pub(super) async fn new(db: &TestDb) -> Self {
         let user = db.user("a@x").await.id;
-        let key = db.keys().insert(user, &key(1), "k", None, at(0)).await.unwrap();
-        let connection = db.connection(user, "consent", &[new_account("1", "One"), new_account("2", "Two")]).await.id;
-        let (idle, endpoint) =
-            (endpoint(db, user, SYNCS_AND_CHANGES).await, endpoint(db, user, SYNCS_AND_CHANGES).await);
+        let key = db
+            .keys()
+            .insert(user, &key(1), "k", None, at(0))
+            .await
+            .unwrap();
+        let connection = db
+            .connection(
+                user,
+                "consent",
+                &[new_account("1", "One"), new_account("2", "Two")],
+            )
+            .await
+            .id;
+        let (idle, endpoint) = (
+            endpoint(db, user, SYNCS_AND_CHANGES).await,
+            endpoint(db, user, SYNCS_AND_CHANGES).await,
+        );
         let failed = chunk(1, 1);
-        let (run, _) = finish_sync_with(db, (user, connection), 20, std::slice::from_ref(&failed)).await;
-        for (id, outcome) in [(idle, AttemptOutcome::Delivered), (endpoint, AttemptOutcome::Failed)] {
+        let (run, _) =
+            finish_sync_with(db, (user, connection), 20, std::slice::from_ref(&failed)).await;
+        for (id, outcome) in [
+            (idle, AttemptOutcome::Delivered),
+            (endpoint, AttemptOutcome::Failed),
+        ] {
             let holder = claimed_endpoint(db, id, 20).await;
             let attempt = finished_attempt(&failed, run, 20, outcome);
-            assert!(db.deliveries().finish_attempts(&holder, &[attempt], at(20)).await.unwrap());
-            assert!(db.deliveries().release_endpoint(&holder, at(20)).await.unwrap());
+            assert!(
+                db.deliveries()
+                    .finish_attempts(&holder, &[attempt], at(20))
+                    .await
+                    .unwrap()
+            );
+            assert!(
+                db.deliveries()
+                    .release_endpoint(&holder, at(20))
+                    .await
+                    .unwrap()
+            );
         }
         let chunks = [chunk(1, 2), chunk(2, 2)];
         let (run, _) = finish_sync_with(db, (user, connection), 60, &chunks).await;
         let idle = claimed_endpoint(db, idle, 60).await;
-        let [sent, last] = chunks.map(|chunk| finished_attempt(&chunk, run, 60, AttemptOutcome::Delivered));
-        assert!(db.deliveries().finish_attempts(&idle, &[sent.clone(), last], at(60)).await.unwrap());
+        let [sent, last] =
+            chunks.map(|chunk| finished_attempt(&chunk, run, 60, AttemptOutcome::Delivered));
+        assert!(
+            db.deliveries()
+                .finish_attempts(&idle, &[sent.clone(), last], at(60))
+                .await
+                .unwrap()
+        );
         let holder = claimed_endpoint(db, endpoint, 60).await;
-        let session = NewConsentSession { expires_at: at(9000), next_attempt_at: at(9100), ..new_session(user, "s") };
+        let session = NewConsentSession {
+            expires_at: at(9000),
+            next_attempt_at: at(9100),
+            ..new_session(user, "s")
+        };
         db.consent_sessions().insert(&session, at(0)).await.unwrap();
         insert_setup_token(db, user, 1, at(9000)).await;
         let job = JobKey::of_service("test");
         db.jobs().insert(&job, "", at(0)).await.unwrap();
-        let holder_of_job = db.jobs().claim(&job, at(100), at(120)).await.unwrap().expect("claimed");
+        let holder_of_job = db
+            .jobs()
+            .claim(&job, at(100), at(120))
+            .await
+            .unwrap()
+            .expect("claimed");
         let sync = start_sync(db, user, connection, 500).await;
-        let refresh = db.claim(REFRESH, user, connection, now(), lease()).await.unwrap().expect("claimed");
-        let of_installation = db.endpoints().insert(&endpoint_of(UserId::INSTALLATION), 3, at(0)).await.unwrap().id;
+        let refresh = db
+            .claim(REFRESH, user, connection, now(), lease())
+            .await
+            .unwrap()
+            .expect("claimed");
+        let of_installation = db
+            .endpoints()
+            .insert(&endpoint_of(UserId::INSTALLATION), 3, at(0))
+            .await
+            .unwrap()
+            .id;
         for token in ["link", "another link"] {
-            assert!(db.sessions().insert_link(&sign_in_link(user, token), 9, at(0)).await.unwrap());
+            assert!(
+                db.sessions()
+                    .insert_link(&sign_in_link(user, token), 9, at(0))
+                    .await
+                    .unwrap()
+            );
         }
         Self {
             user,
@@ -115,18 +175,38 @@ impl Start {
 fn endpoint_of(user_id: UserId) -> NewEndpoint<'static> {
     static SECRET: LazyLock<SecretString> = LazyLock::new(|| secret("whsec"));
     let (url, api_version) = ("https://hooks.example.com/y", ApiVersion::DEFAULT);
-    NewEndpoint { user_id, url, event_types: SYNCS_AND_CHANGES, api_version, secret: &SECRET }
+    NewEndpoint {
+        user_id,
+        url,
+        event_types: SYNCS_AND_CHANGES,
+        api_version,
+        secret: &SECRET,
+    }
 }
 
 fn sign_in_link(user_id: UserId, token: &str) -> NewSignInLink<'_> {
-    NewSignInLink { user_id, token, browser: None, expires_at: at(9000) }
+    NewSignInLink {
+        user_id,
+        token,
+        browser: None,
+        expires_at: at(9000),
+    }
 }
 
 /// Signs in with a link, always in the same browser.
 async fn sign_in(db: &Storage, link: &str, place: usize) -> Result<bool> {
     let token = format!("session {place}");
-    let session = NewSession { token: &token, browser: "a browser", known_browser: "known", expires_at: at(9000) };
-    Ok(db.sessions().sign_in(link, &session, now()).await?.is_some())
+    let session = NewSession {
+        token: &token,
+        browser: "a browser",
+        known_browser: "known",
+        expires_at: at(9000),
+    };
+    Ok(db
+        .sessions()
+        .sign_in(link, &session, now())
+        .await?
+        .is_some())
 }
 
 type Outcome = Pin<Box<dyn Future<Output = String>>>;
@@ -138,7 +218,10 @@ pub(super) struct Operation {
 }
 
 pub(super) fn find(name: &str) -> &'static Operation {
-    OPERATIONS.iter().find(|operation| operation.name == name).expect(name)
+    OPERATIONS
+        .iter()
+        .find(|operation| operation.name == name)
+        .expect(name)
 }
 
 fn said<T: Debug>(result: Result<T>) -> String {

@@ -1,4 +1,5 @@
-//! The rows of all tables: saved, restored, listed in a form that two runs share, and searched for what must not be.
+//! The rows of all tables: saved, restored, listed in a form that two runs share, and searched for
+//! what must not be.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,8 @@ use tokio_postgres::{Client, Statement};
 use uuid::Uuid;
 
 /// The tables of the schema. A partition is a part of its table.
-const TABLES: &str = "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
+const TABLES: &str =
+    "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
         AND c.relkind IN ('r', 'p') AND NOT c.relispartition
         AND c.relname NOT IN ('database_origin', 'instances') AND c.relname NOT LIKE '%migrations'
     ORDER BY c.relname = 'users', c.relname = 'connections', c.relname";
@@ -14,11 +16,13 @@ const TABLES: &str = "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'p
 /// What differs between two runs: random numbers, keys of seals.
 const RANDOM: &str = "'{fence,sealed,key_hash,cookie_hash}'::text[]";
 
-/// When a queue is due that has nothing to send. Whoever claims it next finds that out, so it may differ too.
+/// When a queue is due that has nothing to send. Whoever claims it next finds that out, so it may
+/// differ too.
 const IDLE: &str = "CASE WHEN EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.user_id = t.user_id
     AND d.endpoint_id = t.endpoint_id AND d.state = 'pending') THEN '{}' ELSE '{due_at}' END::text[]";
 
-/// A queue of an endpoint that was removed goes within the hour, so it may be left if it has no deliveries.
+/// A queue of an endpoint that was removed goes within the hour, so it may be left if it has no
+/// deliveries.
 const USED: &str = "EXISTS (SELECT 1 FROM webhook_endpoints p WHERE p.user_id = t.owner_id AND p.id = t.endpoint_id)
     OR EXISTS (SELECT 1 FROM webhook_deliveries d WHERE d.user_id = t.user_id AND d.endpoint_id = t.endpoint_id)";
 
@@ -94,18 +98,35 @@ pub(super) struct Rows {
 impl Rows {
     /// Saves the rows that there are.
     pub(super) async fn save(client: Client) -> Self {
-        let tables: Vec<String> =
-            client.query(TABLES, &[]).await.expect("tables").iter().map(|row| row.get(0)).collect();
-        let save: String = tables.iter().map(|name| format!("CREATE TABLE saved.{name} AS TABLE {name};")).collect();
-        let delete: String = tables.iter().map(|name| format!("DELETE FROM {name};")).collect();
-        let insert: String =
-            tables.iter().rev().map(|name| format!("INSERT INTO {name} SELECT * FROM saved.{name};")).collect();
+        let tables: Vec<String> = client
+            .query(TABLES, &[])
+            .await
+            .expect("tables")
+            .iter()
+            .map(|row| row.get(0))
+            .collect();
+        let save: String = tables
+            .iter()
+            .map(|name| format!("CREATE TABLE saved.{name} AS TABLE {name};"))
+            .collect();
+        let delete: String = tables
+            .iter()
+            .map(|name| format!("DELETE FROM {name};"))
+            .collect();
+        let insert: String = tables
+            .iter()
+            .rev()
+            .map(|name| format!("INSERT INTO {name} SELECT * FROM saved.{name};"))
+            .collect();
         // A function keeps the plans of its statements.
         let restore = format!(
             "CREATE SCHEMA saved; {save} CREATE FUNCTION saved.restore() RETURNS void LANGUAGE plpgsql
                 AS $$ BEGIN {delete} {insert} END $$"
         );
-        client.batch_execute(&restore).await.expect("rows are saved");
+        client
+            .batch_execute(&restore)
+            .await
+            .expect("rows are saved");
         let list: Vec<_> = tables
             .iter()
             .map(|name| {
@@ -114,30 +135,55 @@ impl Rows {
             })
             .collect();
         let list = format!("SELECT row FROM ({}) rows", list.join(" UNION ALL "));
-        let restore = client.prepare("SELECT saved.restore()").await.expect("a statement");
+        let restore = client
+            .prepare("SELECT saved.restore()")
+            .await
+            .expect("a statement");
         let list = client.prepare(&list).await.expect("a statement");
         let list_broken = client.prepare(BROKEN).await.expect("a statement");
-        let mut rows = Self { client, restore, list, list_broken, ids: BTreeSet::new() };
-        rows.ids = rows.list().await.iter().flat_map(|row| ids_of(row)).map(|(_, id)| id).collect();
+        let mut rows = Self {
+            client,
+            restore,
+            list,
+            list_broken,
+            ids: BTreeSet::new(),
+        };
+        rows.ids = rows
+            .list()
+            .await
+            .iter()
+            .flat_map(|row| ids_of(row))
+            .map(|(_, id)| id)
+            .collect();
         rows
     }
 
     /// Brings the saved rows back.
     pub(super) async fn restore(&self) {
-        self.client.query(&self.restore, &[]).await.expect("rows are restored");
+        self.client
+            .query(&self.restore, &[])
+            .await
+            .expect("rows are restored");
     }
 
     /// All rows as JSON, in an order that does not depend on new ids.
     pub(super) async fn list(&self) -> Vec<String> {
         let rows = self.client.query(&self.list, &[]).await.expect("rows");
-        let mut rows: Vec<String> = rows.iter().map(|row| self.without_new_ids(row.get(0))).collect();
+        let mut rows: Vec<String> = rows
+            .iter()
+            .map(|row| self.without_new_ids(row.get(0)))
+            .collect();
         rows.sort_unstable();
         rows
     }
 
     /// What must not be.
     pub(super) async fn list_broken(&self) -> Vec<String> {
-        let found = self.client.query(&self.list_broken, &[]).await.expect("the search");
+        let found = self
+            .client
+            .query(&self.list_broken, &[])
+            .await
+            .expect("the search");
         found.iter().map(|row| row.get(0)).collect()
     }
 
@@ -156,5 +202,7 @@ impl Rows {
 /// The ids in a text.
 fn ids_of(text: &str) -> impl Iterator<Item = (&str, Uuid)> {
     let words = text.split(|c: char| c != '-' && !c.is_ascii_hexdigit());
-    words.filter_map(|word| (word.len() == 36).then(|| Uuid::try_parse(word).ok().map(|id| (word, id)))?)
+    words.filter_map(|word| {
+        (word.len() == 36).then(|| Uuid::try_parse(word).ok().map(|id| (word, id)))?
+    })
 }

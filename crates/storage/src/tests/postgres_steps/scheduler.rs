@@ -64,10 +64,17 @@ impl World {
         }
         let watch = connect(&db.url).await;
         let blocked = watch.prepare(BLOCKED).await.expect("a statement");
-        Self { places, start, rows: Rows::save(connect(&db.url).await).await, watch, blocked }
+        Self {
+            places,
+            start,
+            rows: Rows::save(connect(&db.url).await).await,
+            watch,
+            blocked,
+        }
     }
 
-    /// Runs operations from the starting state. `choose` says which of those that are ready gets leave.
+    /// Runs operations from the starting state. `choose` says which of those that are ready gets
+    /// leave.
     pub(super) async fn play(
         &self,
         operations: &[&Operation],
@@ -81,13 +88,18 @@ impl World {
             let leave = Arc::new(Notify::new());
             leaves.push(leave.clone());
             let session = Session::new(place, sender.clone(), leave, fault);
-            spawn_local(session.run((operation.run)(self.places[place].clone(), self.start.clone(), place)));
+            spawn_local(session.run((operation.run)(
+                self.places[place].clone(),
+                self.start.clone(),
+                place,
+            )));
         }
         let mut at: Vec<Option<At>> = vec![None; operations.len()];
         let mut waits = vec![false; operations.len()];
         let mut steps = Vec::new();
         loop {
-            self.settle(&mut arrivals, &mut at, &mut waits, &steps).await;
+            self.settle(&mut arrivals, &mut at, &mut waits, &steps)
+                .await;
             let ready: Vec<_> = (0..at.len())
                 .filter_map(|place| match at[place] {
                     Some(At::Statement { is_inside, .. }) => Some(Ready { place, is_inside }),
@@ -111,17 +123,25 @@ impl World {
                 _ => unreachable!("nothing is ready, and nothing runs"),
             })
             .collect();
-        let mut broken: Vec<String> = result.iter().filter(|outcome| outcome.starts_with(BROKEN)).cloned().collect();
+        let mut broken: Vec<String> = result
+            .iter()
+            .filter(|outcome| outcome.starts_with(BROKEN))
+            .cloned()
+            .collect();
         result.extend(self.rows.list().await);
         for outcome in &mut result {
             *outcome = self.rows.without_new_ids(outcome);
         }
         broken.extend(self.rows.list_broken().await);
-        Played { steps, result, broken }
+        Played {
+            steps,
+            result,
+            broken,
+        }
     }
 
-    /// Waits until each operation is ready, has ended, or waits for a lock of one that is ready. It then waits until a
-    /// transaction ends.
+    /// Waits until each operation is ready, has ended, or waits for a lock of one that is ready. It
+    /// then waits until a transaction ends.
     async fn settle(
         &self,
         arrivals: &mut UnboundedReceiver<(usize, At)>,
@@ -132,19 +152,31 @@ impl World {
         let since = Instant::now();
         loop {
             let is_ready = at.iter().any(|at| matches!(at, Some(At::Statement { .. })));
-            let mut running = (0..at.len()).filter(|place| at[*place].is_none()).peekable();
+            let mut running = (0..at.len())
+                .filter(|place| at[*place].is_none())
+                .peekable();
             if running.peek().is_none() || is_ready && running.all(|place| waits[place]) {
                 return;
             }
             if let Ok(Some((place, arrived))) = timeout(BLOCKED_AFTER, arrivals.recv()).await {
-                if !matches!(arrived, At::Statement { is_inside: true, .. }) {
+                if !matches!(
+                    arrived,
+                    At::Statement {
+                        is_inside: true,
+                        ..
+                    }
+                ) {
                     waits.fill(false);
                 }
                 at[place] = Some(arrived);
                 continue;
             }
             assert!(since.elapsed() < HANG, "the schedule hangs after {steps:?}");
-            let blocked = self.watch.query(&self.blocked, &[]).await.expect("the blocked sessions");
+            let blocked = self
+                .watch
+                .query(&self.blocked, &[])
+                .await
+                .expect("the blocked sessions");
             let blocked: Vec<String> = blocked.iter().map(|row| row.get(0)).collect();
             for (place, waits) in waits.iter_mut().enumerate() {
                 *waits = at[place].is_none() && blocked.contains(&name_of(place));
@@ -158,7 +190,12 @@ impl Played {
     pub(super) fn steps(&self, operations: &[&Operation]) -> String {
         let mut text = String::new();
         for (place, statement) in &self.steps {
-            let _ = writeln!(text, "    {}. {}: {statement}", place + 1, operations[*place].name);
+            let _ = writeln!(
+                text,
+                "    {}. {}: {statement}",
+                place + 1,
+                operations[*place].name
+            );
         }
         text
     }

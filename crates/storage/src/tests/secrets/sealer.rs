@@ -4,7 +4,10 @@ use proptest::prelude::*;
 
 use crate::{SealError, SealedFor, Sealer, key_id_of};
 
-const CONNECTION: SealedFor<'static> = SealedFor { purpose: "credentials", row: &["user", "connection"] };
+const CONNECTION: SealedFor<'static> = SealedFor {
+    purpose: "credentials",
+    row: &["user", "connection"],
+};
 
 fn entry(id: &str, byte: u8) -> String {
     format!("{id}:{}", STANDARD.encode([byte; 32]))
@@ -48,14 +51,26 @@ fn every_changed_byte_and_every_cut_is_noticed() {
         for bit in 0..8 {
             let mut changed = sealed.clone();
             changed[at] ^= 1 << bit;
-            assert!(sealer.open(CONNECTION, &changed).is_err(), "byte {at} bit {bit}");
+            assert!(
+                sealer.open(CONNECTION, &changed).is_err(),
+                "byte {at} bit {bit}"
+            );
         }
-        assert!(sealer.open(CONNECTION, &sealed[..at]).is_err(), "cut at {at}");
+        assert!(
+            sealer.open(CONNECTION, &sealed[..at]).is_err(),
+            "cut at {at}"
+        );
     }
     let longer = [sealed.as_slice(), b"x"].concat();
-    assert_eq!(sealer.open(CONNECTION, &longer), Err(SealError::DoesNotOpen));
+    assert_eq!(
+        sealer.open(CONNECTION, &longer),
+        Err(SealError::DoesNotOpen)
+    );
     assert_eq!(sealer.open(CONNECTION, b""), Err(SealError::NotSealed));
-    assert_eq!(sealer.open(CONNECTION, &[2, 1, b'a']), Err(SealError::NotSealed));
+    assert_eq!(
+        sealer.open(CONNECTION, &[2, 1, b'a']),
+        Err(SealError::NotSealed)
+    );
 }
 
 #[test]
@@ -64,16 +79,44 @@ fn value_does_not_open_for_another_row() {
     let sealed = sealer.seal(CONNECTION, b"secret").unwrap();
     assert!(sealer.open(CONNECTION, &sealed).is_ok());
     for sealed_for in [
-        SealedFor { purpose: "webhook", ..CONNECTION },
-        SealedFor { row: &["user", "other"], ..CONNECTION },
-        SealedFor { row: &["connection", "user"], ..CONNECTION },
-        SealedFor { row: &["userconnection"], ..CONNECTION },
-        SealedFor { row: &["userc", "onnection"], ..CONNECTION },
-        SealedFor { row: &["user", "connection", ""], ..CONNECTION },
-        SealedFor { purpose: "credentialsuser", row: &["connection"] },
-        SealedFor { row: &[], ..CONNECTION },
+        SealedFor {
+            purpose: "webhook",
+            ..CONNECTION
+        },
+        SealedFor {
+            row: &["user", "other"],
+            ..CONNECTION
+        },
+        SealedFor {
+            row: &["connection", "user"],
+            ..CONNECTION
+        },
+        SealedFor {
+            row: &["userconnection"],
+            ..CONNECTION
+        },
+        SealedFor {
+            row: &["userc", "onnection"],
+            ..CONNECTION
+        },
+        SealedFor {
+            row: &["user", "connection", ""],
+            ..CONNECTION
+        },
+        SealedFor {
+            purpose: "credentialsuser",
+            row: &["connection"],
+        },
+        SealedFor {
+            row: &[],
+            ..CONNECTION
+        },
     ] {
-        assert_eq!(sealer.open(sealed_for, &sealed), Err(SealError::DoesNotOpen), "{sealed_for:?}");
+        assert_eq!(
+            sealer.open(sealed_for, &sealed),
+            Err(SealError::DoesNotOpen),
+            "{sealed_for:?}"
+        );
     }
 }
 
@@ -85,11 +128,20 @@ fn rotation_opens_the_old_and_seals_with_the_new() {
     assert_eq!(both.key_ids().collect::<Vec<_>>(), ["2026", "2025"]);
     let before = old.seal(CONNECTION, b"secret").unwrap();
     assert_eq!(&**both.open(CONNECTION, &before).unwrap(), b"secret");
-    assert_eq!(new.open(CONNECTION, &before), Err(SealError::UnknownKeyId("2025".to_owned())));
+    assert_eq!(
+        new.open(CONNECTION, &before),
+        Err(SealError::UnknownKeyId("2025".to_owned()))
+    );
     let after = both.seal(CONNECTION, b"secret").unwrap();
-    assert_eq!((key_id_of(&before), key_id_of(&after)), (Some("2025"), Some("2026")));
+    assert_eq!(
+        (key_id_of(&before), key_id_of(&after)),
+        (Some("2025"), Some("2026"))
+    );
     assert_eq!(&**new.open(CONNECTION, &after).unwrap(), b"secret");
-    assert_eq!(sealer(&[entry("2026", 3)]).open(CONNECTION, &after), Err(SealError::DoesNotOpen));
+    assert_eq!(
+        sealer(&[entry("2026", 3)]).open(CONNECTION, &after),
+        Err(SealError::DoesNotOpen)
+    );
 }
 
 #[test]
@@ -100,28 +152,48 @@ fn cursor_is_sealed_with_a_key_of_its_own() {
     assert_ne!(cursor, before.seal_cursor(CONNECTION, b"position").unwrap());
     // A client may send a stored value as a cursor, and a leaked cursor may come as a stored value.
     let stored = before.seal(CONNECTION, b"position").unwrap();
-    assert!(before.open(CONNECTION, &cursor).is_err() && before.open_cursor(CONNECTION, &stored).is_err());
-    let other = SealedFor { purpose: "credentials", row: &["user", "another connection"] };
+    assert!(
+        before.open(CONNECTION, &cursor).is_err()
+            && before.open_cursor(CONNECTION, &stored).is_err()
+    );
+    let other = SealedFor {
+        purpose: "credentials",
+        row: &["user", "another connection"],
+    };
     assert!(before.open_cursor(other, &cursor).is_err());
     for place in 0..cursor.len() {
         let mut changed = cursor.clone();
         changed[place] ^= 1;
         assert!(before.open_cursor(CONNECTION, &changed).is_err(), "{place}");
-        assert!(before.open_cursor(CONNECTION, &cursor[..place]).is_err(), "cut at {place}");
+        assert!(
+            before.open_cursor(CONNECTION, &cursor[..place]).is_err(),
+            "cut at {place}"
+        );
     }
     let during = sealer(&[new.clone(), old]);
-    assert_eq!(&**during.open_cursor(CONNECTION, &cursor).unwrap(), b"position");
+    assert_eq!(
+        &**during.open_cursor(CONNECTION, &cursor).unwrap(),
+        b"position"
+    );
     let cursor = during.seal_cursor(CONNECTION, b"position").unwrap();
-    assert_eq!(&**sealer(&[new]).open_cursor(CONNECTION, &cursor).unwrap(), b"position");
+    assert_eq!(
+        &**sealer(&[new]).open_cursor(CONNECTION, &cursor).unwrap(),
+        b"position"
+    );
     assert!(before.open_cursor(CONNECTION, &cursor).is_err());
 }
 
 #[test]
 fn the_same_secret_is_sealed_differently_each_time() {
     let sealer = Sealer::random();
-    let sealed: std::collections::HashSet<_> = (0..100).map(|_| sealer.seal(CONNECTION, b"secret").unwrap()).collect();
+    let sealed: std::collections::HashSet<_> = (0..100)
+        .map(|_| sealer.seal(CONNECTION, b"secret").unwrap())
+        .collect();
     assert_eq!(sealed.len(), 100);
-    assert_eq!(Sealer::random().open(CONNECTION, sealed.iter().next().unwrap()), Err(SealError::DoesNotOpen));
+    assert_eq!(
+        Sealer::random().open(CONNECTION, sealed.iter().next().unwrap()),
+        Err(SealError::DoesNotOpen)
+    );
 }
 
 #[test]
@@ -142,10 +214,22 @@ fn key_errors_do_not_show_keys() {
         ("main:".to_owned(), SealError::BadKey(1)),
         ("main:****".to_owned(), SealError::BadKey(1)),
         (format!("main:{bare}{bare}"), SealError::BadKey(1)),
-        (format!("main:{}", STANDARD.encode([0x41; 31])), SealError::BadKey(1)),
-        (format!("main:{}", STANDARD.encode([0x41; 33])), SealError::BadKey(1)),
-        (format!("main:{}", STANDARD.encode([0x41; 200])), SealError::BadKey(1)),
-        (format!("{good},{}", entry("main", 2)), SealError::DuplicateKeyId(2)),
+        (
+            format!("main:{}", STANDARD.encode([0x41; 31])),
+            SealError::BadKey(1),
+        ),
+        (
+            format!("main:{}", STANDARD.encode([0x41; 33])),
+            SealError::BadKey(1),
+        ),
+        (
+            format!("main:{}", STANDARD.encode([0x41; 200])),
+            SealError::BadKey(1),
+        ),
+        (
+            format!("{good},{}", entry("main", 2)),
+            SealError::DuplicateKeyId(2),
+        ),
     ] {
         let error = Sealer::parse(&text).expect_err("a wrong key");
         assert_eq!(error, expected);
@@ -156,11 +240,21 @@ fn key_errors_do_not_show_keys() {
 
 #[test]
 fn keys_may_have_blanks_and_no_padding() {
-    let text = format!(" A-z.0_9:{} , {} ", STANDARD_NO_PAD.encode([1; 32]), entry("b", 2));
-    assert_eq!(Sealer::parse(&text).unwrap().key_ids().collect::<Vec<_>>(), ["A-z.0_9", "b"]);
+    let text = format!(
+        " A-z.0_9:{} , {} ",
+        STANDARD_NO_PAD.encode([1; 32]),
+        entry("b", 2)
+    );
+    assert_eq!(
+        Sealer::parse(&text).unwrap().key_ids().collect::<Vec<_>>(),
+        ["A-z.0_9", "b"]
+    );
 }
 
 #[test]
 fn debug_shows_no_key() {
-    assert_eq!(format!("{:?}", sealer(&[entry("a", 1), entry("b", 2)])), "Sealer(2 keys)");
+    assert_eq!(
+        format!("{:?}", sealer(&[entry("a", 1), entry("b", 2)])),
+        "Sealer(2 keys)"
+    );
 }

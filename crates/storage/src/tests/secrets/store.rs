@@ -4,7 +4,9 @@ use bellbird_domain::{ConnectionId, UserId};
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::task::JoinSet;
 
-use crate::tests::fixtures::{SECRET, endpoint, register_provider_user, secret, session_with_callback, with_keys};
+use crate::tests::fixtures::{
+    SECRET, endpoint, register_provider_user, secret, session_with_callback, with_keys,
+};
 use crate::tests::support::{CREDENTIALS, at, both, cancel_after, credentials, new_connection};
 use crate::{Leftovers, ResealCounts, SealError, Sealer, Storage, StorageError};
 
@@ -14,7 +16,12 @@ async fn connections(storage: &Storage, user: UserId, count: usize) -> Vec<Conne
         let credentials = SecretString::from(format!("{{\"number\":{number}}}"));
         let consent = format!("c{number}");
         ids.push(
-            storage.connections().import(&new_connection(user, &consent, &credentials), &[], at(1)).await.unwrap().id,
+            storage
+                .connections()
+                .import(&new_connection(user, &consent, &credentials), &[], at(1))
+                .await
+                .unwrap()
+                .id,
         );
     }
     ids

@@ -4,7 +4,10 @@ use uuid::Uuid;
 
 use crate::tests::fixtures::endpoint;
 use crate::tests::support::{TestDb, at, both, credentials, new_connection};
-use crate::{DueEmail, NewConnection, NewSession, NewSignInLink, OperatorAction, OwnAction, StorageError, UserChange};
+use crate::{
+    DueEmail, NewConnection, NewSession, NewSignInLink, OperatorAction, OwnAction, StorageError,
+    UserChange,
+};
 
 const DAY: i64 = 86_400;
 
@@ -25,11 +28,25 @@ async fn send(db: &TestDb, now: i64) -> Vec<(EmailKind, String)> {
 
 async fn sign_in(db: &TestDb, user_id: UserId, known_browser: &str, now: i64) -> Uuid {
     let token = format!("{known_browser}{now}");
-    let link = NewSignInLink { user_id, token: &token, browser: None, expires_at: at(now + 60) };
+    let link = NewSignInLink {
+        user_id,
+        token: &token,
+        browser: None,
+        expires_at: at(now + 60),
+    };
     assert!(db.sessions().insert_link(&link, 99, at(now)).await.unwrap());
-    let session =
-        NewSession { token: &token, browser: "Firefox on Linux", known_browser, expires_at: at(now + 14 * DAY) };
-    db.sessions().sign_in(&token, &session, at(now)).await.unwrap().expect("the link works").id
+    let session = NewSession {
+        token: &token,
+        browser: "Firefox on Linux",
+        known_browser,
+        expires_at: at(now + 14 * DAY),
+    };
+    db.sessions()
+        .sign_in(&token, &session, at(now))
+        .await
+        .unwrap()
+        .expect("the link works")
+        .id
 }
 
 both! {

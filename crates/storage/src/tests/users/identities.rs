@@ -5,14 +5,41 @@ use crate::{Identity, IdentitySignIn, NewSession, OperatorAction, UserChange};
 
 const ISSUER: &str = "https://login.example";
 
-async fn sign_in_at(db: &TestDb, issuer: &str, subject: &str, email: &str, new_plan: Option<Plan>) -> IdentitySignIn {
+async fn sign_in_at(
+    db: &TestDb,
+    issuer: &str,
+    subject: &str,
+    email: &str,
+    new_plan: Option<Plan>,
+) -> IdentitySignIn {
     let token = format!("{issuer} {subject} {email}");
-    let session =
-        NewSession { token: &token, browser: "Firefox on Linux", known_browser: "known", expires_at: at(1_000) };
-    let identity = Identity { issuer, subject, email };
-    let ended = db.sessions().sign_in_as(&identity, new_plan, &session, at(1)).await.unwrap();
-    let found = db.sessions().find(&token, at(2)).await.unwrap().map(|found| found.caller.user_id);
-    assert_eq!(found, user(ended), "a session begins for this user, or none");
+    let session = NewSession {
+        token: &token,
+        browser: "Firefox on Linux",
+        known_browser: "known",
+        expires_at: at(1_000),
+    };
+    let identity = Identity {
+        issuer,
+        subject,
+        email,
+    };
+    let ended = db
+        .sessions()
+        .sign_in_as(&identity, new_plan, &session, at(1))
+        .await
+        .unwrap();
+    let found = db
+        .sessions()
+        .find(&token, at(2))
+        .await
+        .unwrap()
+        .map(|found| found.caller.user_id);
+    assert_eq!(
+        found,
+        user(ended),
+        "a session begins for this user, or none"
+    );
     if let IdentitySignIn::Begun(begun) = ended {
         db.sessions().revoke(begun.user_id, begun.id).await.unwrap();
     }

@@ -12,8 +12,19 @@ fn after_midnight(seconds: i64) -> Timestamp {
 }
 
 async fn add(db: &TestDb, user_id: UserId, key_id: KeyId, requests: u64, now: i64) {
-    let count = |route| KeyReadCount { user_id, key_id, route, requests };
-    db.key_reads().add(&[count("/v1/accounts"), count("/v1/trades")], after_midnight(now)).await.unwrap();
+    let count = |route| KeyReadCount {
+        user_id,
+        key_id,
+        route,
+        requests,
+    };
+    db.key_reads()
+        .add(
+            &[count("/v1/accounts"), count("/v1/trades")],
+            after_midnight(now),
+        )
+        .await
+        .unwrap();
 }
 
 both! {

@@ -164,36 +164,51 @@ mod at_the_same_moment {
     use futures_util::future::join_all;
 
     use super::*;
-    use crate::tests::support::{TestDb, cancel_after, connect, on_postgres, on_postgres_unprepared};
+    use crate::tests::support::{
+        TestDb, cancel_after, connect, on_postgres, on_postgres_unprepared,
+    };
 
-    /// Users 0 to 9, each with a key. That of user 3 is revoked, that of user 5 has expired, and the plan of user 7 is
-    /// unknown.
+    /// Users 0 to 9, each with a key. That of user 3 is revoked, that of user 5 has expired, and
+    /// the plan of user 7 is unknown.
     async fn fill(db: &TestDb) -> Vec<UserId> {
         let mut users = Vec::new();
         for number in 0..10 {
             let user = db.user(&format!("{number}@x")).await.id;
             let expires_at = (number == 5).then(|| at(1));
-            let record = db.keys().insert(user, &key(number), "k", expires_at, at(0)).await.unwrap();
+            let record = db
+                .keys()
+                .insert(user, &key(number), "k", expires_at, at(0))
+                .await
+                .unwrap();
             if number == 3 {
                 db.keys().revoke(record.id, at(1)).await.unwrap();
             }
             users.push(user);
         }
-        db.raw(&format!("UPDATE users SET plan = 'another' WHERE id = '{}'", users[7])).await;
+        db.raw(&format!(
+            "UPDATE users SET plan = 'another' WHERE id = '{}'",
+            users[7]
+        ))
+        .await;
         users
     }
 
     async fn each_finds_its_own(db: &TestDb) {
         let users = fill(db).await;
         let asked = (0..40).map(|request| request % 11);
-        let found =
-            join_all(asked.map(async |number| (number, db.keys().find_caller(&key(number), at(2)).await))).await;
+        let found = join_all(
+            asked.map(async |number| (number, db.keys().find_caller(&key(number), at(2)).await)),
+        )
+        .await;
         assert_eq!(found.len(), 40);
         for (number, found) in found {
             match number {
                 3 | 5 | 10 => assert_eq!(found.unwrap(), None, "{number}"),
                 7 => assert!(matches!(found, Err(StorageError::Corrupt(_))), "{found:?}"),
-                _ => assert_eq!(found.unwrap().unwrap().caller.user_id, users[usize::from(number)]),
+                _ => assert_eq!(
+                    found.unwrap().unwrap().caller.user_id,
+                    users[usize::from(number)]
+                ),
             }
         }
     }
@@ -215,7 +230,10 @@ mod at_the_same_moment {
                     join_all(others.iter().map(|key| db.keys().find_caller(key, at(2)))),
                 );
                 assert!(left.is_none_or(|found| found.unwrap().is_some()));
-                let found: Vec<_> = found.into_iter().map(|found| found.unwrap().unwrap().caller.user_id).collect();
+                let found: Vec<_> = found
+                    .into_iter()
+                    .map(|found| found.unwrap().unwrap().caller.user_id)
+                    .collect();
                 assert_eq!(found, [users[2], users[4]], "left after {polls}");
             }
         });
@@ -227,19 +245,37 @@ mod at_the_same_moment {
         on_postgres(async |db| {
             let users = fill(db).await;
             let locker = connect(&db.url).await;
-            locker.batch_execute("BEGIN; LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE").await.unwrap();
+            locker
+                .batch_execute("BEGIN; LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE")
+                .await
+                .unwrap();
             let (first, second) = (key(1), key(2));
             let mut hanging = Box::pin(db.keys().find_caller(&first, at(2)));
-            assert!(tokio::time::timeout(Duration::from_millis(50), &mut hanging).await.is_err());
+            assert!(
+                tokio::time::timeout(Duration::from_millis(50), &mut hanging)
+                    .await
+                    .is_err()
+            );
             let backend = "SELECT CAST(MIN(pid) AS BIGINT) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
                 AND datname = current_database()";
             let stuck: i64 = locker.query_one(backend, &[]).await.unwrap().get(0);
             let mut later = Box::pin(db.keys().find_caller(&second, at(2)));
             let began = "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
                 AND datname = current_database()";
-            assert!(tokio::time::timeout(Duration::from_millis(200), &mut later).await.is_err());
-            assert_eq!(locker.query_one(began, &[]).await.unwrap().get::<_, i64>(0), 2, "one beside the other");
-            locker.batch_execute(&format!("SELECT pg_terminate_backend({stuck}); COMMIT")).await.unwrap();
+            assert!(
+                tokio::time::timeout(Duration::from_millis(200), &mut later)
+                    .await
+                    .is_err()
+            );
+            assert_eq!(
+                locker.query_one(began, &[]).await.unwrap().get::<_, i64>(0),
+                2,
+                "one beside the other"
+            );
+            locker
+                .batch_execute(&format!("SELECT pg_terminate_backend({stuck}); COMMIT"))
+                .await
+                .unwrap();
             assert!(matches!(hanging.await, Err(StorageError::Unavailable(_))));
             assert_eq!(later.await.unwrap().unwrap().caller.user_id, users[2]);
         });

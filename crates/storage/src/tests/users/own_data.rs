@@ -7,7 +7,8 @@ use crate::{LEFT_OUT, NewSession, NewSignInLink, OWN_TABLES, OwnTable, Storage};
 
 const SCHEMA: &str = include_str!("../../../migrations/0001_initial.sql");
 
-/// Columns that are not in the file: digests, what only the program needs, and what is about somebody else.
+/// Columns that are not in the file: digests, what only the program needs, and what is about
+/// somebody else.
 const COLUMNS_LEFT_OUT: [&str; 24] = [
     // SHA-256 of secrets, and digests of rows and of providers' ids.
     "key_hash",
@@ -45,11 +46,21 @@ fn tables_of_users() -> Vec<(&'static str, Vec<&'static str>)> {
     let tables = SCHEMA.split("CREATE TABLE ").skip(1).map(|rest| {
         let (name, rest) = rest.split_once(" (").unwrap();
         let body = rest.split_once("\n)").unwrap().0;
-        let lines = body.lines().filter_map(|line| line.strip_prefix("    ")).filter(|line| !line.starts_with(' '));
+        let lines = body
+            .lines()
+            .filter_map(|line| line.strip_prefix("    "))
+            .filter(|line| !line.starts_with(' '));
         let words = lines.filter_map(|line| line.split(' ').next());
-        (name, words.filter(|word| word.chars().all(|c| c == '_' || c.is_ascii_lowercase())).collect::<Vec<_>>())
+        (
+            name,
+            words
+                .filter(|word| word.chars().all(|c| c == '_' || c.is_ascii_lowercase()))
+                .collect::<Vec<_>>(),
+        )
     });
-    tables.filter(|(name, columns)| *name == "users" || columns.contains(&"user_id")).collect()
+    tables
+        .filter(|(name, columns)| *name == "users" || columns.contains(&"user_id"))
+        .collect()
 }
 
 #[test]
@@ -60,10 +71,16 @@ fn every_column_about_a_user_is_in_the_file_or_left_out() {
         if LEFT_OUT.iter().any(|(left_out, _)| left_out == name) {
             continue;
         }
-        let table = OWN_TABLES.iter().find(|table| table.name == *name).unwrap_or_else(|| panic!("{name} is missing"));
+        let table = OWN_TABLES
+            .iter()
+            .find(|table| table.name == *name)
+            .unwrap_or_else(|| panic!("{name} is missing"));
         for column in columns {
             let is_shown = table.columns().any(|shown| shown == *column);
-            assert!(is_shown || COLUMNS_LEFT_OUT.contains(column), "{name}.{column} is missing");
+            assert!(
+                is_shown || COLUMNS_LEFT_OUT.contains(column),
+                "{name}.{column} is missing"
+            );
         }
     }
     for OwnTable { name, .. } in OWN_TABLES {
@@ -129,11 +146,18 @@ async fn read_all_counts(db: &TestDb, user: UserId) {
             }
         }
     }
-    db.raw(&format!("INSERT INTO key_reads (user_id, key_id, day, route, requests) VALUES {}", values.join(", ")))
-        .await;
+    db.raw(&format!(
+        "INSERT INTO key_reads (user_id, key_id, day, route, requests) VALUES {}",
+        values.join(", ")
+    ))
+    .await;
     let mut found = rows(db, "key_reads", user).await;
     assert_eq!(found.len(), 729);
-    assert!(found[0].contains(r#""day":"1970-01-01","route":"/0","requests":0"#), "{}", found[0]);
+    assert!(
+        found[0].contains(r#""day":"1970-01-01","route":"/0","requests":0"#),
+        "{}",
+        found[0]
+    );
     found.dedup();
     assert_eq!(found.len(), 729);
 }

@@ -3,17 +3,37 @@ use bellbird_domain::UserId;
 use crate::tests::fixtures::new_link;
 use crate::tests::support::{TestDb, at, both};
 use crate::{
-    BegunSession, NO_CONSOLE_SIGN_IN, NewLink, NewSession, NewSignInLink, OwnAction, Storage, StorageError, UserChange,
+    BegunSession, NO_CONSOLE_SIGN_IN, NewLink, NewSession, NewSignInLink, OwnAction, Storage,
+    StorageError, UserChange,
 };
 
-async fn insert_link(db: &Storage, user_id: UserId, token: &str, browser: Option<&str>, expires: i64) -> bool {
-    let link = NewSignInLink { user_id, token, browser, expires_at: at(expires) };
+async fn insert_link(
+    db: &Storage,
+    user_id: UserId,
+    token: &str,
+    browser: Option<&str>,
+    expires: i64,
+) -> bool {
+    let link = NewSignInLink {
+        user_id,
+        token,
+        browser,
+        expires_at: at(expires),
+    };
     db.sessions().insert_link(&link, 2, at(0)).await.unwrap()
 }
 
 async fn begin(db: &Storage, link: &str, token: &str, now: i64) -> Option<BegunSession> {
-    let session = NewSession { token, browser: "Firefox on Linux", known_browser: token, expires_at: at(1_000) };
-    db.sessions().sign_in(link, &session, at(now)).await.unwrap()
+    let session = NewSession {
+        token,
+        browser: "Firefox on Linux",
+        known_browser: token,
+        expires_at: at(1_000),
+    };
+    db.sessions()
+        .sign_in(link, &session, at(now))
+        .await
+        .unwrap()
 }
 
 async fn sign_in(db: &Storage, link: &str, token: &str, now: i64) -> Option<UserId> {
@@ -21,7 +41,11 @@ async fn sign_in(db: &Storage, link: &str, token: &str, now: i64) -> Option<User
 }
 
 async fn signed_in(db: &TestDb, token: &str, now: i64) -> Option<UserId> {
-    db.sessions().find(token, at(now)).await.unwrap().map(|found| found.caller.user_id)
+    db.sessions()
+        .find(token, at(now))
+        .await
+        .unwrap()
+        .map(|found| found.caller.user_id)
 }
 
 both! {

@@ -5,7 +5,10 @@ use crate::tests::support::{TestDb, at, both, key, setup_token};
 use crate::{KeyRecord, NewSetupToken, SetupTokenClaim, Storage, StorageError};
 
 async fn claim(db: &Storage, token: u8, new_key: u8, now: i64) -> SetupTokenClaim {
-    db.setup_tokens().claim(&setup_token(token), &key(new_key), at(now)).await.unwrap()
+    db.setup_tokens()
+        .claim(&setup_token(token), &key(new_key), at(now))
+        .await
+        .unwrap()
 }
 
 async fn claimed(db: &Storage, token: u8, new_key: u8, now: i64) -> KeyRecord {
@@ -17,7 +20,10 @@ async fn claimed(db: &Storage, token: u8, new_key: u8, now: i64) -> KeyRecord {
 
 async fn events(db: &TestDb, user: UserId, key: KeyId) -> Vec<(i64, String)> {
     let audit = db.setup_tokens().list_key_audit(user, key).await.unwrap();
-    audit.into_iter().map(|row| (row.at.as_second() - at(0).as_second(), row.event)).collect()
+    audit
+        .into_iter()
+        .map(|row| (row.at.as_second() - at(0).as_second(), row.event))
+        .collect()
 }
 
 both! {

@@ -1,6 +1,8 @@
 use bellbird_domain::{Plan, UserId};
 
-use crate::tests::fixtures::{new_link, new_session, register_provider_user, session_with_callback};
+use crate::tests::fixtures::{
+    new_link, new_session, register_provider_user, session_with_callback,
+};
 use crate::tests::support::{at, both, key};
 use crate::{NewUser, StorageError, UserChange};
 

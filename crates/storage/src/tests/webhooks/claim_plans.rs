@@ -3,7 +3,8 @@
 use crate::tests::support::{connect, on_postgres};
 use crate::webhooks::deliveries;
 
-/// 30,000 endpoints of 10,000 users, with a queue each: a third due, a tenth leased, some failing, some disabled.
+/// 30,000 endpoints of 10,000 users, with a queue each: a third due, a tenth leased, some failing,
+/// some disabled.
 const FILL: &str = "INSERT INTO users (id, email, email_folded, plan, console_sign_in, revision, created_at)
     SELECT CAST(to_char(n, 'FM00000000-0000-0000-0000-000000000000') AS UUID), n, n, 'professional', 1, 1, 0
     FROM generate_series(0, 9999) n;
@@ -35,17 +36,40 @@ fn postgres_claims_neither_sort_nor_scan() {
             if statistics == "of a busy table" {
                 db.raw("ANALYZE webhook_endpoints, webhook_queues").await;
             }
-            for (name, index) in
-                [("CLAIM_HEALTHY", "webhook_queues_due_healthy"), ("CLAIM_FAILING", "webhook_queues_due_failing")]
-            {
-                let sql = deliveries::STATEMENTS.iter().find(|sql| sql.name == name).expect(name);
-                client.batch_execute(&format!("DEALLOCATE ALL; PREPARE claim AS {}", sql.postgres)).await.expect(name);
-                let rows = client.query("EXPLAIN EXECUTE claim (1000000, 2000000, 8, NULL)", &[]).await.expect(name);
-                let plan = rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join("\n");
+            for (name, index) in [
+                ("CLAIM_HEALTHY", "webhook_queues_due_healthy"),
+                ("CLAIM_FAILING", "webhook_queues_due_failing"),
+            ] {
+                let sql = deliveries::STATEMENTS
+                    .iter()
+                    .find(|sql| sql.name == name)
+                    .expect(name);
+                client
+                    .batch_execute(&format!(
+                        "DEALLOCATE ALL; PREPARE claim AS {}",
+                        sql.postgres
+                    ))
+                    .await
+                    .expect(name);
+                let rows = client
+                    .query("EXPLAIN EXECUTE claim (1000000, 2000000, 8, NULL)", &[])
+                    .await
+                    .expect(name);
+                let plan = rows
+                    .iter()
+                    .map(|row| row.get::<_, String>(0))
+                    .collect::<Vec<_>>()
+                    .join("\n");
                 for word in ["Sort", "Seq Scan", "Bitmap", "webhook_deliveries"] {
-                    assert!(!plan.contains(word), "{name} with statistics {statistics}:\n{plan}");
+                    assert!(
+                        !plan.contains(word),
+                        "{name} with statistics {statistics}:\n{plan}"
+                    );
                 }
-                assert!(plan.contains(index), "{name} with statistics {statistics}:\n{plan}");
+                assert!(
+                    plan.contains(index),
+                    "{name} with statistics {statistics}:\n{plan}"
+                );
             }
         }
     });

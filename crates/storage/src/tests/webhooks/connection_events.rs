@@ -2,35 +2,63 @@
 
 use bellbird_domain::ConnectionStatus::{Active, Invalidated, PendingMfa, Revoked};
 use bellbird_domain::{
-    ConnectionCategory, ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventType, SyncRunId, UserId,
+    ConnectionCategory, ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventType,
+    SyncRunId, UserId,
 };
 
 use crate::job_kinds::REFRESH;
 use crate::tests::fixtures::{SYNCS_AND_CHANGES, claimed_endpoint, endpoint, states};
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
-use crate::{BrokenConnection, ConnectionCount, EndingConsent, EventConnection, NewConnection, WebhookEvent};
+use crate::{
+    BrokenConnection, ConnectionCount, EndingConsent, EventConnection, NewConnection, WebhookEvent,
+};
 
 const SUBSCRIBED: &[EventType] = &[EventType::ConnectionUpdated];
 
 /// Changes a status at `now`, as a refresh does.
-async fn change(db: &TestDb, of: (UserId, ConnectionId), from: ConnectionStatus, to: ConnectionStatus, now: i64) {
+async fn change(
+    db: &TestDb,
+    of: (UserId, ConnectionId),
+    from: ConnectionStatus,
+    to: ConnectionStatus,
+    now: i64,
+) {
     assert!(db.set_status(of, from, to, at(now)).await, "{from} -> {to}");
 }
 
 /// The events of the endpoint's deliveries, oldest first.
 async fn events(db: &TestDb, user: UserId, endpoint: EndpointId) -> Vec<WebhookEvent> {
     let mut events = Vec::new();
-    for delivery in db.deliveries().list(user, endpoint, None, 99).await.unwrap() {
-        events.push(db.webhook_events().find(user, delivery.event_id).await.unwrap().expect("stored"));
+    for delivery in db
+        .deliveries()
+        .list(user, endpoint, None, 99)
+        .await
+        .unwrap()
+    {
+        events.push(
+            db.webhook_events()
+                .find(user, delivery.event_id)
+                .await
+                .unwrap()
+                .expect("stored"),
+        );
     }
     events.reverse();
     events
 }
 
-async fn changes(db: &TestDb, user: UserId, endpoint: EndpointId) -> Vec<(ConnectionStatus, ConnectionStatus)> {
+async fn changes(
+    db: &TestDb,
+    user: UserId,
+    endpoint: EndpointId,
+) -> Vec<(ConnectionStatus, ConnectionStatus)> {
     let events = events(db, user, endpoint).await;
-    let changes = events.into_iter().map(|event| event.shown.expect("a status change"));
-    changes.map(|shown| (shown.previous_status.expect("a change"), shown.status)).collect()
+    let changes = events
+        .into_iter()
+        .map(|event| event.shown.expect("a status change"));
+    changes
+        .map(|shown| (shown.previous_status.expect("a change"), shown.status))
+        .collect()
 }
 
 both! {

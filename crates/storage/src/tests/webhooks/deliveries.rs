@@ -5,24 +5,33 @@ use std::collections::BTreeSet;
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, UserId};
 
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts, finish_sync_with,
-    finished_attempt, states, wait_for_lock_waiters,
+    SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts,
+    finish_sync_with, finished_attempt, states, wait_for_lock_waiters,
 };
 use crate::tests::support::{at, both, connect, on_postgres};
 use crate::{
-    AttemptOutcome, AttemptRecord, ClaimedEndpoint, DeliveryOverview, FinishedAttempt, NewWebhookEvent, Storage,
-    StorageError,
+    AttemptOutcome, AttemptRecord, ClaimedEndpoint, DeliveryOverview, FinishedAttempt,
+    NewWebhookEvent, Storage, StorageError,
 };
 
 use DeliveryState::{Delivered, Failed, Pending, Waiting};
 
 async fn due(db: &Storage, now: i64, failing: bool) -> Vec<ClaimedEndpoint> {
-    db.deliveries().claim_endpoints(at(now), at(now + 30), 8, failing).await.unwrap()
+    db.deliveries()
+        .claim_endpoints(at(now), at(now + 30), 8, failing)
+        .await
+        .unwrap()
 }
 
 /// The event ids of the due deliveries.
 async fn due_events(db: &Storage, claim: &ClaimedEndpoint, now: i64) -> Vec<EventId> {
-    db.deliveries().list_due(claim, at(now), 99).await.unwrap().into_iter().map(|due| due.event.id).collect()
+    db.deliveries()
+        .list_due(claim, at(now), 99)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|due| due.event.id)
+        .collect()
 }
 
 fn endpoint_ids(claims: &[ClaimedEndpoint]) -> Vec<EndpointId> {
@@ -364,7 +373,8 @@ both! {
     }
 }
 
-/// A sync waits for a release that finds nothing due. What the sync saw of the endpoint before is outdated then.
+/// A sync waits for a release that finds nothing due. What the sync saw of the endpoint before is
+/// outdated then.
 #[test]
 fn postgres_event_stored_during_a_release_is_due() {
     on_postgres(async |db| {
@@ -375,13 +385,23 @@ fn postgres_event_stored_during_a_release_is_due() {
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events[..1]).await;
         let claim = claimed_endpoint(db, id, 20).await;
         let delivered = finished_attempt(&events[0], run, 21, AttemptOutcome::Delivered);
-        assert!(finish_attempts(db, &claim, &[delivered], at(21)).await.unwrap());
+        assert!(
+            finish_attempts(db, &claim, &[delivered], at(21))
+                .await
+                .unwrap()
+        );
         let releasing = connect(&db.url).await;
-        releasing.batch_execute("BEGIN; UPDATE webhook_queues SET lease_until = NULL, due_at = NULL").await.unwrap();
-        tokio::join!(finish_sync_with(db, (user, connection), 30, &events[1..]), async {
-            wait_for_lock_waiters(db, 1).await;
-            releasing.batch_execute("COMMIT").await.unwrap();
-        });
+        releasing
+            .batch_execute("BEGIN; UPDATE webhook_queues SET lease_until = NULL, due_at = NULL")
+            .await
+            .unwrap();
+        tokio::join!(
+            finish_sync_with(db, (user, connection), 30, &events[1..]),
+            async {
+                wait_for_lock_waiters(db, 1).await;
+                releasing.batch_execute("COMMIT").await.unwrap();
+            }
+        );
         let claim = due(db, 30, false).await.remove(0);
         assert_eq!(due_events(db, &claim, 30).await, [events[1].id]);
     });

@@ -4,12 +4,13 @@ use bellbird_domain::{ApiVersion, DeliveryState, EndpointId, EndpointStatus, Eve
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::tests::fixtures::{
-    SECRET, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts, finish_sync_with, finished_attempt,
-    secret,
+    SECRET, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts,
+    finish_sync_with, finished_attempt, secret,
 };
 use crate::tests::support::{TestDb, at, both};
 use crate::{
-    AttemptOutcome, Endpoint, EndpointChange, EndpointSecrets, NewEndpoint, SealError, Sealer, Storage, StorageError,
+    AttemptOutcome, Endpoint, EndpointChange, EndpointSecrets, NewEndpoint, SealError, Sealer,
+    Storage, StorageError,
 };
 
 async fn insert(db: &Storage, user: UserId, max: u32, now: i64) -> Result<Endpoint, StorageError> {
@@ -25,7 +26,12 @@ async fn insert(db: &Storage, user: UserId, max: u32, now: i64) -> Result<Endpoi
 }
 
 async fn secrets(db: &Storage, user: UserId, id: EndpointId, now: i64) -> (String, Option<String>) {
-    let found = db.endpoints().secrets(user, id, at(now)).await.unwrap().expect("there");
+    let found = db
+        .endpoints()
+        .secrets(user, id, at(now))
+        .await
+        .unwrap()
+        .expect("there");
     let text = |secret: SecretString| secret.expose_secret().to_owned();
     (text(found.current), found.old.map(text))
 }

@@ -1,13 +1,18 @@
 //! Endpoints of the installation, and their queues.
 
-use bellbird_domain::{ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventType, Plan, UserId};
+use bellbird_domain::{
+    ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventType, Plan, UserId,
+};
 
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, connection_to_sync, empty_sync, endpoint, finish_attempts, finish_sync_with,
-    finished_attempt, start_sync, states,
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, empty_sync, endpoint, finish_attempts,
+    finish_sync_with, finished_attempt, start_sync, states,
 };
 use crate::tests::support::{TestDb, at, both};
-use crate::{AttemptOutcome, ClaimedEndpoint, EndpointChange, FinishedAttempt, FinishedSync, NewEndpoint, UserChange};
+use crate::{
+    AttemptOutcome, ClaimedEndpoint, EndpointChange, FinishedAttempt, FinishedSync, NewEndpoint,
+    UserChange,
+};
 
 const OWNER: UserId = UserId::INSTALLATION;
 
@@ -17,7 +22,13 @@ async fn add(db: &TestDb, url: &str) -> EndpointId {
 
 async fn add_for(db: &TestDb, url: &str, event_types: &[EventType]) -> EndpointId {
     let secret = "whsec_c2VjcmV0".to_owned().into();
-    let new = NewEndpoint { user_id: OWNER, url, event_types, api_version: ApiVersion::DEFAULT, secret: &secret };
+    let new = NewEndpoint {
+        user_id: OWNER,
+        url,
+        event_types,
+        api_version: ApiVersion::DEFAULT,
+        secret: &secret,
+    };
     db.endpoints().insert(&new, 2, at(0)).await.unwrap().id
 }
 
@@ -29,7 +40,12 @@ async fn remove(db: &TestDb, user: UserId) {
 }
 
 /// Attempts everything that is due for a claim.
-async fn attempt_all(db: &TestDb, claim: &ClaimedEndpoint, now: i64, outcome: AttemptOutcome) -> Vec<EventType> {
+async fn attempt_all(
+    db: &TestDb,
+    claim: &ClaimedEndpoint,
+    now: i64,
+    outcome: AttemptOutcome,
+) -> Vec<EventType> {
     let due = db.deliveries().list_due(claim, at(now), 99).await.unwrap();
     for delivery in &due {
         let event = chunk(1, 1);
@@ -37,10 +53,21 @@ async fn attempt_all(db: &TestDb, claim: &ClaimedEndpoint, now: i64, outcome: At
             event_id: delivery.event.id,
             ..finished_attempt(&event, delivery.event.sync_run_id, now, outcome)
         };
-        assert!(finish_attempts(db, claim, &[attempt], at(now)).await.unwrap());
+        assert!(
+            finish_attempts(db, claim, &[attempt], at(now))
+                .await
+                .unwrap()
+        );
     }
-    assert!(db.deliveries().release_endpoint(claim, at(now)).await.unwrap());
-    due.into_iter().map(|delivery| delivery.event.event_type).collect()
+    assert!(
+        db.deliveries()
+            .release_endpoint(claim, at(now))
+            .await
+            .unwrap()
+    );
+    due.into_iter()
+        .map(|delivery| delivery.event.event_type)
+        .collect()
 }
 
 async fn count(db: &TestDb, table: &str) -> usize {
@@ -57,7 +84,11 @@ async fn synced(db: &TestDb, email: &str, chunks: u32) -> UserId {
 }
 
 async fn claims(db: &TestDb, now: i64) -> Vec<ClaimedEndpoint> {
-    let mut claims = db.deliveries().claim_endpoints(at(now), at(now + 60), 99, false).await.unwrap();
+    let mut claims = db
+        .deliveries()
+        .claim_endpoints(at(now), at(now + 60), 99, false)
+        .await
+        .unwrap();
     claims.sort_by_key(|claim| claim.user_id);
     claims
 }

@@ -1,12 +1,13 @@
 //! Pings, redeliveries, recovery, and deletion of old events.
 
 use bellbird_domain::{
-    ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId,
+    ConnectionId, ConnectionStatus, DeliveryState, EndpointId, EventId, EventType, SyncRunId,
+    UserId,
 };
 
 use crate::tests::fixtures::{
-    SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts, finish_sync_with,
-    finished_attempt, secret, states, wait_for_lock_waiters,
+    SYNCS_AND_CHANGES, chunk, claimed_endpoint, connection_to_sync, endpoint, finish_attempts,
+    finish_sync_with, finished_attempt, secret, states, wait_for_lock_waiters,
 };
 use crate::tests::support::{TestDb, at, both, connect, on_postgres};
 use crate::{AttemptOutcome, FinishedAttempt, PingResult, Storage, StorageError};
@@ -16,14 +17,33 @@ use DeliveryState::{Delivered, Failed, Pending, Waiting};
 /// A user with a connection and an endpoint.
 async fn user_with_endpoint(db: &TestDb, email: &str) -> (UserId, ConnectionId, EndpointId) {
     let user = db.user(email).await.id;
-    (user, connection_to_sync(db, user, email, 20).await, endpoint(db, user, SYNCS_AND_CHANGES).await)
+    (
+        user,
+        connection_to_sync(db, user, email, 20).await,
+        endpoint(db, user, SYNCS_AND_CHANGES).await,
+    )
 }
 
-async fn ping(db: &Storage, user: UserId, endpoint: EndpointId, delivered: bool) -> Option<EventId> {
+async fn ping(
+    db: &Storage,
+    user: UserId,
+    endpoint: EndpointId,
+    delivered: bool,
+) -> Option<EventId> {
     let event = EventId::new();
     let status = if delivered { Some(200) } else { None };
-    let result = PingResult { at: at(50), duration_ms: 7, status, error: None, delivered };
-    db.deliveries().insert_ping(user, endpoint, event, SyncRunId::new(), &result).await.unwrap().then_some(event)
+    let result = PingResult {
+        at: at(50),
+        duration_ms: 7,
+        status,
+        error: None,
+        delivered,
+    };
+    db.deliveries()
+        .insert_ping(user, endpoint, event, SyncRunId::new(), &result)
+        .await
+        .unwrap()
+        .then_some(event)
 }
 
 both! {
@@ -234,8 +254,8 @@ both! {
     }
 }
 
-/// Recording attempts holds an endpoint and a delivery, and wants another delivery, which the deletion of events would
-/// hold.
+/// Recording attempts holds an endpoint and a delivery, and wants another delivery, which the
+/// deletion of events would hold.
 #[test]
 fn postgres_transactions_do_not_deadlock() {
     on_postgres(async |db| {
@@ -250,21 +270,40 @@ fn postgres_transactions_do_not_deadlock() {
         let (_, of_prune) = synced_events.remove(0);
         for (events, prunes) in [(of_removal, false), (of_prune, true)] {
             let working = connect(&db.url).await;
-            let touch =
-                |event: EventId| format!("UPDATE webhook_deliveries SET attempts = 1 WHERE event_id = '{event}'");
+            let touch = |event: EventId| {
+                format!("UPDATE webhook_deliveries SET attempts = 1 WHERE event_id = '{event}'")
+            };
             let begin = "BEGIN; UPDATE webhook_queues SET fence = fence";
-            working.batch_execute(&format!("{begin}; {}", touch(events[1].id))).await.unwrap();
+            working
+                .batch_execute(&format!("{begin}; {}", touch(events[1].id)))
+                .await
+                .unwrap();
             let deleting = async {
                 if prunes {
-                    db.webhook_events().delete_outdated(at(99), at(99), 99).await.unwrap() == 2
+                    db.webhook_events()
+                        .delete_outdated(at(99), at(99), 99)
+                        .await
+                        .unwrap()
+                        == 2
                 } else {
-                    let claim = db.removals().begin(user, removed, at(30), at(90)).await.unwrap().expect("hidden");
-                    db.removals().delete_webhook_events(&claim, 9).await.unwrap() == Some(2)
+                    let claim = db
+                        .removals()
+                        .begin(user, removed, at(30), at(90))
+                        .await
+                        .unwrap()
+                        .expect("hidden");
+                    db.removals()
+                        .delete_webhook_events(&claim, 9)
+                        .await
+                        .unwrap()
+                        == Some(2)
                 }
             };
             let working = async {
                 wait_for_lock_waiters(db, 1).await;
-                working.batch_execute(&format!("{}; COMMIT", touch(events[0].id))).await
+                working
+                    .batch_execute(&format!("{}; COMMIT", touch(events[0].id)))
+                    .await
             };
             let (deleted, worked) = tokio::join!(deleting, working);
             worked.unwrap();

@@ -1,8 +1,9 @@
-//! The HTTP client for endpoints: one deadline for an exchange, vetted addresses only, no redirects, no proxies, and at
-//! most 4 KiB of a response body.
+//! The HTTP client for endpoints: one deadline for an exchange, vetted addresses only, no
+//! redirects, no proxies, and at most 4 KiB of a response body.
 //!
-//! An idle connection is kept for 30 seconds and reused. It needs no new vetting, because it still leads to the address
-//! that was vetted when it was opened. No log message and no error contains a URL, a host or a body.
+//! An idle connection is kept for 30 seconds and reused. It needs no new vetting, because it still
+//! leads to the address that was vetted when it was opened. No log message and no error contains a
+//! URL, a host or a body.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -130,13 +131,14 @@ pub struct Exchange {
 impl Exchange {
     /// Whether the endpoint accepted the message with a status of 2xx.
     pub fn is_success(&self) -> bool {
-        self.status.is_some_and(|status| (200..300).contains(&status))
+        self.status
+            .is_some_and(|status| (200..300).contains(&status))
     }
 }
 
 impl Client {
-    /// `timeout` covers a whole exchange: name resolution, connection, headers and body. Ignores proxies of the
-    /// environment.
+    /// `timeout` covers a whole exchange: name resolution, connection, headers and body. Ignores
+    /// proxies of the environment.
     ///
     /// Fails with a sentence for the operator if TLS cannot be set up.
     pub fn new(resolver: Resolver, rules: Rules, timeout: Duration) -> Result<Self, String> {
@@ -144,7 +146,12 @@ impl Client {
         Ok(Self::with_tls(tls, resolver, rules, timeout))
     }
 
-    fn with_tls(tls: rustls::ClientConfig, resolver: Resolver, rules: Rules, timeout: Duration) -> Self {
+    fn with_tls(
+        tls: rustls::ClientConfig,
+        resolver: Resolver,
+        rules: Rules,
+        timeout: Duration,
+    ) -> Self {
         let pool = |connect_timeout, tcp_timeout| {
             let limits = Limits {
                 connect_timeout,
@@ -171,7 +178,10 @@ impl Client {
     #[cfg(feature = "test-support")]
     #[must_use]
     pub fn received_by(&self, receiver: std::sync::Arc<dyn Receiver>) -> Self {
-        Self { receiver: Some(receiver), ..self.clone() }
+        Self {
+            receiver: Some(receiver),
+            ..self.clone()
+        }
     }
 
     fn pool(&self, connect_time: ConnectTime) -> &Pool {
@@ -181,8 +191,9 @@ impl Client {
         }
     }
 
-    /// Resolves the host name, connects and finishes TLS as [`Self::post`] does, and closes the connection. Sends
-    /// nothing. Shows whether an endpoint is worth the provider calls of a message.
+    /// Resolves the host name, connects and finishes TLS as [`Self::post`] does, and closes the
+    /// connection. Sends nothing. Shows whether an endpoint is worth the provider calls of a
+    /// message.
     pub async fn connect(&self, url: &Url, connect_time: ConnectTime) -> Result<(), Exchange> {
         #[cfg(feature = "test-support")]
         if let Some(receiver) = &self.receiver {
@@ -192,19 +203,32 @@ impl Client {
         let connecting = async {
             let uri = allowed_uri(url, self.rules)?;
             let connected = self.pool(connect_time).connect(uri).await;
-            connected.map_err(|error| connect_failure(&*error).unwrap_or(delivery_error::TLS_FAILED))
+            connected
+                .map_err(|error| connect_failure(&*error).unwrap_or(delivery_error::TLS_FAILED))
         };
-        let connected = tokio::time::timeout(self.timeout, connecting).await.unwrap_or(Err(delivery_error::TIMED_OUT));
-        let failed =
-            |error| Exchange { status: None, retry_after: None, duration: started.elapsed(), error: Some(error) };
+        let connected = tokio::time::timeout(self.timeout, connecting)
+            .await
+            .unwrap_or(Err(delivery_error::TIMED_OUT));
+        let failed = |error| Exchange {
+            status: None,
+            retry_after: None,
+            duration: started.elapsed(),
+            error: Some(error),
+        };
         connected.map_err(failed)
     }
 
-    /// Sends a message once. The status alone decides about success. The response body is read only to reuse the
-    /// connection, for at most 250 ms and 4 KiB; otherwise the connection is closed.
+    /// Sends a message once. The status alone decides about success. The response body is read only
+    /// to reuse the connection, for at most 250 ms and 4 KiB; otherwise the connection is closed.
     ///
-    /// Checks the URL again. Each address that its host name resolves to is vetted when the connection is opened.
-    pub async fn post(&self, url: &Url, message: Message<'_>, connect_time: ConnectTime) -> Exchange {
+    /// Checks the URL again. Each address that its host name resolves to is vetted when the
+    /// connection is opened.
+    pub async fn post(
+        &self,
+        url: &Url,
+        message: Message<'_>,
+        connect_time: ConnectTime,
+    ) -> Exchange {
         #[cfg(feature = "test-support")]
         if let Some(receiver) = &self.receiver {
             return receiver.post(url, message).await;
@@ -216,7 +240,9 @@ impl Client {
         let response = match request(url, self.rules, message) {
             Ok(request) => tokio::time::timeout_at(deadline, pool.send(request))
                 .await
-                .map_or(Err(delivery_error::TIMED_OUT), |response| response.map_err(|error| delivery_error_of(&error))),
+                .map_or(Err(delivery_error::TIMED_OUT), |response| {
+                    response.map_err(|error| delivery_error_of(&error))
+                }),
             Err(error) => Err(error),
         };
         let duration = started.elapsed();
@@ -226,19 +252,29 @@ impl Client {
                 drain(response, deadline).await;
                 exchange
             }
-            Err(error) => Exchange { status: None, retry_after: None, duration, error: Some(error) },
+            Err(error) => Exchange {
+                status: None,
+                retry_after: None,
+                duration,
+                error: Some(error),
+            },
         }
     }
 }
 
-/// Checks the URL against the rules. This check is the only one for IP literals, because they never reach the resolver.
+/// Checks the URL against the rules. This check is the only one for IP literals, because they never
+/// reach the resolver.
 fn allowed_uri(url: &Url, rules: Rules) -> Result<Uri, &'static str> {
     let url = check_url(url.as_str(), rules).map_err(|_| delivery_error::NOT_ALLOWED)?;
     request_uri(&url).ok_or(delivery_error::NOT_ALLOWED)
 }
 
 /// Builds the request if the rules allow the URL.
-fn request(url: &Url, rules: Rules, message: Message<'_>) -> Result<Request<Full<Bytes>>, &'static str> {
+fn request(
+    url: &Url,
+    rules: Rules,
+    message: Message<'_>,
+) -> Result<Request<Full<Bytes>>, &'static str> {
     let uri = allowed_uri(url, rules)?;
     let mut request = Request::new(Full::new(message.body));
     *request.method_mut() = Method::POST;
@@ -251,7 +287,10 @@ fn request(url: &Url, rules: Rules, message: Message<'_>) -> Result<Request<Full
         (WEBHOOK_SIGNATURE, message.signature.to_owned()),
         (BELLBIRD_ENDPOINT, message.endpoint.to_string()),
     ] {
-        headers.insert(name, HeaderValue::try_from(text).map_err(|_| delivery_error::NOT_WRITTEN)?);
+        headers.insert(
+            name,
+            HeaderValue::try_from(text).map_err(|_| delivery_error::NOT_WRITTEN)?,
+        );
     }
     Ok(request)
 }
@@ -271,8 +310,8 @@ fn exchange_of(response: &Response<Incoming>, sent_at: i64, duration: Duration) 
     }
 }
 
-/// Reads a small body to its end, so that the connection can be reused. A larger or slower one is dropped together with
-/// its connection.
+/// Reads a small body to its end, so that the connection can be reused. A larger or slower one is
+/// dropped together with its connection.
 async fn drain(response: Response<Incoming>, deadline: Instant) {
     let reading = pool::read(response.into_body(), BODY_BYTES_MAX);
     let _ = tokio::time::timeout_at(deadline.min(Instant::now() + BODY_TIMEOUT), reading).await;
@@ -285,14 +324,18 @@ fn retry_after(headers: &HeaderMap, sent_at: i64) -> Option<Duration> {
         text.parse().map_or(RETRY_AFTER_MAX, Duration::from_secs)
     } else {
         let sent_at: SystemTime = UNIX_EPOCH + Duration::from_secs(u64::try_from(sent_at).ok()?);
-        httpdate::parse_http_date(text).ok()?.duration_since(sent_at).unwrap_or_default()
+        httpdate::parse_http_date(text)
+            .ok()?
+            .duration_since(sent_at)
+            .unwrap_or_default()
     };
     Some(wait.min(RETRY_AFTER_MAX))
 }
 
 /// Finds the first error of type `E` among an error and its causes.
 fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    std::iter::successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
+    std::iter::successors(Some(error), |&error| error.source())
+        .find_map(|error| error.downcast_ref())
 }
 
 /// Why no connection was opened. `None` if TLS failed, or for another reason.

@@ -1,6 +1,8 @@
 //! Rows of events that were read again.
 
-use bellbird_domain::{AccountTag, ConnectionId, ContentDigest, EventId, Fingerprint, RowDigests, UtcDay};
+use bellbird_domain::{
+    AccountTag, ConnectionId, ContentDigest, EventId, Fingerprint, RowDigests, UtcDay,
+};
 use serde_json::Value;
 
 use super::*;
@@ -34,19 +36,37 @@ fn hasher() -> RowHasher {
 
 fn digests(row: u8, content: u8) -> RowDigests {
     let content = ContentDigest([content; 8]);
-    RowDigests { row: Digest([row; 16]), content, likeness: content, account: AccountTag(1), day: UtcDay(1) }
+    RowDigests {
+        row: Digest([row; 16]),
+        content,
+        likeness: content,
+        account: AccountTag(1),
+        day: UtcDay(1),
+    }
 }
 
 /// The fingerprint of the row with this key, as the last sync saw it.
 fn fingerprint(key: u8, digests: RowDigests) -> Fingerprint {
     let (key, seen_at, misses, is_gone) = (RowKey([key; 8]), 1, 0, false);
-    Fingerprint { digests, occurrence: 0, key, seen_at, misses, is_gone, first_mark: 1, changed_mark: 1 }
+    Fingerprint {
+        digests,
+        occurrence: 0,
+        key,
+        seen_at,
+        misses,
+        is_gone,
+        first_mark: 1,
+        changed_mark: 1,
+    }
 }
 
 fn fingerprints(rows: impl IntoIterator<Item = Fingerprint>) -> Fingerprints {
     let mut rows: Vec<Fingerprint> = rows.into_iter().collect();
     rows.sort_unstable();
-    Fingerprints { rows, ..Fingerprints::default() }
+    Fingerprints {
+        rows,
+        ..Fingerprints::default()
+    }
 }
 
 /// Of rows 1 to 9 with their first ids and contents.
@@ -58,7 +78,10 @@ fn usual() -> Fingerprints {
 fn bodies(found: RereadRows<'_>, are_forgotten_gone: bool) -> Vec<(u32, Value)> {
     let body = |rows: EventRows| {
         let body = rows.body(bellbird_domain::ApiVersion::DEFAULT.into());
-        (rows.envelope.chunk, serde_json::from_slice::<Value>(&body).unwrap()["data"].clone())
+        (
+            rows.envelope.chunk,
+            serde_json::from_slice::<Value>(&body).unwrap()["data"].clone(),
+        )
     };
     found.into_events(are_forgotten_gone).map(body).collect()
 }
@@ -68,22 +91,35 @@ fn data(new: &[u8], updated: &[u8]) -> Value {
 }
 
 /// What a read of these rows makes of an event of the rows 1 and 2.
-fn body_after(known: &Fingerprints, read: &[(RowDigests, &str)], are_forgotten_gone: bool) -> Option<Value> {
+fn body_after(
+    known: &Fingerprints,
+    read: &[(RowDigests, &str)],
+    are_forgotten_gone: bool,
+) -> Option<Value> {
     let (event, hasher) = (event(1, &[1, 2]), hasher());
     let mut found = RereadRows::new(&[&event], known, &hasher);
     for (row, text) in read {
         let _ = found.take(row, || json(text));
     }
-    bodies(found, are_forgotten_gone).pop().map(|(_, data)| data)
+    bodies(found, are_forgotten_gone)
+        .pop()
+        .map(|(_, data)| data)
 }
 
 #[test]
 fn renewed_row_is_found_under_its_present_id() {
-    let known = fingerprints([fingerprint(1, digests(101, 1)), fingerprint(2, digests(2, 2))]);
+    let known = fingerprints([
+        fingerprint(1, digests(101, 1)),
+        fingerprint(2, digests(2, 2)),
+    ]);
     let read = [(digests(101, 1), "1"), (digests(2, 2), "2")];
     assert_eq!(body_after(&known, &read, false), Some(data(&[1], &[2])));
     let not_seen = [(digests(201, 1), "1"), (digests(2, 2), "2")];
-    assert_eq!(body_after(&known, &not_seen, true), None, "an id that no sync has seen");
+    assert_eq!(
+        body_after(&known, &not_seen, true),
+        None,
+        "an id that no sync has seen"
+    );
 }
 
 #[test]
@@ -94,9 +130,17 @@ fn row_that_a_read_lacks_is_waited_for() {
     known.rows[0].misses = 2;
     assert_eq!(body_after(&known, &read, true), None);
     (known.rows[0].misses, known.rows[0].is_gone) = (3, true);
-    assert_eq!(body_after(&known, &read, false), Some(data(&[], &[2])), "a sync has found it gone");
+    assert_eq!(
+        body_after(&known, &read, false),
+        Some(data(&[], &[2])),
+        "a sync has found it gone"
+    );
     let back = [(digests(2, 2), "2"), (digests(1, 1), "1")];
-    assert_eq!(body_after(&known, &back, false), Some(data(&[], &[2])), "the next sync reports it");
+    assert_eq!(
+        body_after(&known, &back, false),
+        Some(data(&[], &[2])),
+        "the next sync reports it"
+    );
 }
 
 #[test]
@@ -106,7 +150,11 @@ fn content_that_no_sync_saw_is_not_sent() {
     let seen = fingerprints([fingerprint(1, digests(1, 5)), fingerprint(2, digests(2, 2))]);
     assert_eq!(body_after(&seen, &read, false), Some(data(&[5], &[2])));
     // A list that moves between two pages may have a row twice.
-    let twice = [(digests(1, 5), "5"), (digests(1, 1), "1"), (digests(2, 2), "2")];
+    let twice = [
+        (digests(1, 5), "5"),
+        (digests(1, 1), "1"),
+        (digests(2, 2), "2"),
+    ];
     assert_eq!(body_after(&usual(), &twice, false), Some(data(&[1], &[2])));
 }
 
@@ -115,17 +163,32 @@ fn row_without_a_fingerprint_is_found_by_its_id() {
     let (hasher, known) = (hasher(), fingerprints([fingerprint(9, digests(2, 2))]));
     let key = |row: u8, occurrence| hasher.key(Digest([row; 16]), occurrence, 0);
     let read = |keys: [RowKey; 3], rows: &[u8], are_forgotten_gone| {
-        let event = WebhookEvent { rows: keys.to_vec(), ..event(1, &[0, 0, 0]) };
+        let event = WebhookEvent {
+            rows: keys.to_vec(),
+            ..event(1, &[0, 0, 0])
+        };
         let mut found = RereadRows::new(&[&event], &known, &hasher);
         for row in rows {
             let _ = found.take(&digests(*row, *row), || json(&row.to_string()));
         }
-        bodies(found, are_forgotten_gone).pop().map(|(_, data)| data)
+        bodies(found, are_forgotten_gone)
+            .pop()
+            .map(|(_, data)| data)
     };
-    assert_eq!(read([key(1, 0), key(1, 1), key(3, 0)], &[3, 1, 1], false), Some(data(&[1], &[1, 3])));
+    assert_eq!(
+        read([key(1, 0), key(1, 1), key(3, 0)], &[3, 1, 1], false),
+        Some(data(&[1], &[1, 3]))
+    );
     let with_another_key = [key(1, 0), key(1, 1), key(2, 0)];
-    assert_eq!(read(with_another_key, &[1, 1, 2], false), None, "row 2 has a fingerprint");
-    assert_eq!(read(with_another_key, &[1, 1, 2], true), Some(data(&[1], &[1])));
+    assert_eq!(
+        read(with_another_key, &[1, 1, 2], false),
+        None,
+        "row 2 has a fingerprint"
+    );
+    assert_eq!(
+        read(with_another_key, &[1, 1, 2], true),
+        Some(data(&[1], &[1]))
+    );
 }
 
 #[test]
@@ -137,11 +200,18 @@ fn rows_are_given_to_their_events_in_order() {
     let hasher = hasher();
     let mut found = RereadRows::new(&events.each_ref(), &known, &hasher);
     for row in [4, 9, 2, 1] {
-        assert!(found.take(&digests(row, row), || json(&row.to_string())).is_continue());
+        assert!(
+            found
+                .take(&digests(row, row), || json(&row.to_string()))
+                .is_continue()
+        );
     }
     assert!(!found.is_done(), "one of two equal rows is missing");
     assert!(found.take(&digests(2, 2), || json("2")).is_break());
-    assert_eq!(bodies(found, false), [(1, data(&[1], &[2])), (2, data(&[2], &[4]))]);
+    assert_eq!(
+        bodies(found, false),
+        [(1, data(&[1], &[2])), (2, data(&[2], &[4]))]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,9 +220,15 @@ async fn long_read_ends_with_the_event_that_is_due() {
     let mut found = RereadRows::new(&events.each_ref(), &known, &hasher);
     assert!(found.take(&digests(1, 1), || json("1")).is_continue());
     tokio::time::advance(READ_TIME).await;
-    assert!(found.take(&digests(9, 9), || json("9")).is_continue(), "its rows are not complete");
+    assert!(
+        found.take(&digests(9, 9), || json("9")).is_continue(),
+        "its rows are not complete"
+    );
     assert!(found.take(&digests(2, 2), || json("2")).is_break());
-    assert!(found.has_stopped_early(), "so the rows of the next chunk are not gone");
+    assert!(
+        found.has_stopped_early(),
+        "so the rows of the next chunk are not gone"
+    );
     assert_eq!(bodies(found, false), [(1, data(&[1], &[2]))]);
 }
 
@@ -165,6 +241,12 @@ fn chunks_that_take_too_much_memory_are_dropped() {
     for row in [2, 4, 3] {
         assert!(found.take(&digests(row, row), || large(row)).is_continue());
     }
-    assert!(found.take(&digests(1, 1), || large(1)).is_break(), "the event that is due is completed");
-    assert_eq!(bodies(found, true), [(1, data(&[1], &[])), (3, data(&[4], &[]))]);
+    assert!(
+        found.take(&digests(1, 1), || large(1)).is_break(),
+        "the event that is due is completed"
+    );
+    assert_eq!(
+        bodies(found, true),
+        [(1, data(&[1], &[])), (3, data(&[4], &[]))]
+    );
 }

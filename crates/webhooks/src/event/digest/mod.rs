@@ -1,12 +1,13 @@
-//! Computes the keyed digests of a row: of its identity, of its content, and of what it keeps under another id.
+//! Computes the keyed digests of a row: of its identity, of its content, and of what it keeps under
+//! another id.
 
 use std::fmt::{self, Write};
 use std::hash::Hasher as _;
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
 use bellbird_domain::{
-    AccountId, Category, ContentDigest, Decimal, Digest, Fingerprint, RowDigests, RowKey, Trade, TradeTime,
-    Transaction, UtcDay,
+    AccountId, Category, ContentDigest, Decimal, Digest, Fingerprint, RowDigests, RowKey, Trade,
+    TradeTime, Transaction, UtcDay,
 };
 use siphasher::sip::SipHasher24;
 use zeroize::Zeroizing;
@@ -20,7 +21,8 @@ const INPUT_BYTES: usize = 512;
 #[derive(Clone)]
 pub struct RowHasher {
     key: Key,
-    /// Derives keys of rows, and masks of days, from digests: short input, for which an HMAC's context would be copied.
+    /// Derives keys of rows, and masks of days, from digests: short input, for which an HMAC's
+    /// context would be copied.
     derivation: SipHasher24,
 }
 
@@ -34,14 +36,16 @@ impl RowHasher {
 
     /// Returns the digests of a row. Its content is all fields of the provider that an event shows.
     ///
-    /// None depends on the account's name or the user's timezone. `local_date` is left out, since it follows from
-    /// `datetime`. The currency is the one that the event shows, which may be the account's.
+    /// None depends on the account's name or the user's timezone. `local_date` is left out, since
+    /// it follows from `datetime`. The currency is the one that the event shows, which may be the
+    /// account's.
     pub fn transaction(&self, row: &Transaction<'_>) -> RowDigests {
         self.transaction_if_known(row, |_, _| None)
     }
 
-    /// As [`Self::transaction`]. `known` finds the digests of a row with the same id and content that was seen before.
-    /// Its likeness follows from these, so it is computed for new and changed rows only.
+    /// As [`Self::transaction`]. `known` finds the digests of a row with the same id and content
+    /// that was seen before. Its likeness follows from these, so it is computed for new and changed
+    /// rows only.
     pub fn transaction_if_known(
         &self,
         row: &Transaction<'_>,
@@ -61,11 +65,18 @@ impl RowHasher {
         content.optional(row.extended_description.as_deref());
         let digest = self.transaction_id(row.account.id, &row.id);
         let place = (row.account.id, UtcDay::of(row.instant));
-        self.row_digests(digest, content, place, known, "transaction likeness", |likeness| {
-            likeness.text(row.amount.as_str());
-            likeness.optional(Some(payload::currency_of(row).as_str()));
-            likeness.text(&row.description);
-        })
+        self.row_digests(
+            digest,
+            content,
+            place,
+            known,
+            "transaction likeness",
+            |likeness| {
+                likeness.text(row.amount.as_str());
+                likeness.optional(Some(payload::currency_of(row).as_str()));
+                likeness.text(&row.description);
+            },
+        )
     }
 
     /// The digest of a transaction's account and id.
@@ -73,7 +84,8 @@ impl RowHasher {
         self.row("transaction", account, &id)
     }
 
-    /// Like [`Self::transaction`]. The id of a trade consists of its fields, so a changed trade has another id.
+    /// Like [`Self::transaction`]. The id of a trade consists of its fields, so a changed trade has
+    /// another id.
     pub fn trade(&self, row: &Trade<'_>) -> RowDigests {
         self.trade_if_known(row, |_, _| None)
     }
@@ -84,8 +96,9 @@ impl RowHasher {
         row: &Trade<'_>,
         known: impl FnOnce(Digest, ContentDigest) -> Option<RowDigests>,
     ) -> RowDigests {
-        let number =
-            |number: &Option<Decimal<'_>>, to: &mut Feed<'_>| to.optional(number.as_ref().map(Decimal::as_str));
+        let number = |number: &Option<Decimal<'_>>, to: &mut Feed<'_>| {
+            to.optional(number.as_ref().map(Decimal::as_str))
+        };
         let mut content = self.feed("trade content");
         content.text(&row.symbol);
         content.optional(row.name.as_deref());
@@ -106,14 +119,21 @@ impl RowHasher {
         content.optional(row.description.as_deref());
         let digest = self.row("trade", row.account.id, &row.id());
         let place = (row.account.id, UtcDay::of(row.time.instant()));
-        self.row_digests(digest, content, place, known, "trade likeness", |likeness| {
-            likeness.text(&row.symbol);
-            likeness.text(row.trade_type.as_str());
-            number(&row.quantity, likeness);
-            number(&row.price, likeness);
-            likeness.text(&row.currency);
-            number(&row.total_amount, likeness);
-        })
+        self.row_digests(
+            digest,
+            content,
+            place,
+            known,
+            "trade likeness",
+            |likeness| {
+                likeness.text(&row.symbol);
+                likeness.text(row.trade_type.as_str());
+                number(&row.quantity, likeness);
+                number(&row.price, likeness);
+                likeness.text(&row.currency);
+                number(&row.total_amount, likeness);
+            },
+        )
     }
 
     fn row_digests(
@@ -126,7 +146,8 @@ impl RowHasher {
         write_likeness: impl FnOnce(&mut Feed<'_>),
     ) -> RowDigests {
         let content = ContentDigest(content.digest());
-        let known = known(row, content).filter(|known| known.account == account.into() && known.day == day);
+        let known =
+            known(row, content).filter(|known| known.account == account.into() && known.day == day);
         let likeness = known.map_or_else(
             || {
                 let mut likeness = self.feed(purpose);
@@ -137,11 +158,18 @@ impl RowHasher {
             },
             |known| known.likeness,
         );
-        RowDigests { row, content, likeness, account: account.into(), day }
+        RowDigests {
+            row,
+            content,
+            likeness,
+            account: account.into(),
+            day,
+        }
     }
 
-    /// The key of a row that is seen for the first time. A row that lost its fingerprint and is seen again gets the
-    /// same one. `attempt` counts from 0 the keys that another row of the connection has already.
+    /// The key of a row that is seen for the first time. A row that lost its fingerprint and is
+    /// seen again gets the same one. `attempt` counts from 0 the keys that another row of the
+    /// connection has already.
     pub fn key(&self, row: Digest, occurrence: u32, attempt: u32) -> RowKey {
         let mut key = self.derivation;
         key.write(&row.0);
@@ -150,7 +178,8 @@ impl RowHasher {
         RowKey(key.finish().to_be_bytes())
     }
 
-    /// Hides the days of fingerprints, or shows hidden ones: they would tell when the user spent or traded.
+    /// Hides the days of fingerprints, or shows hidden ones: they would tell when the user spent or
+    /// traded.
     pub fn mask_days(&self, fingerprints: &mut [Fingerprint]) {
         for fingerprint in fingerprints {
             let mut mask = self.derivation;
@@ -180,12 +209,16 @@ impl RowHasher {
 }
 
 fn feed<'k>(key: &'k Key, purpose: &str) -> Feed<'k> {
-    let mut feed = Feed { key, input: Vec::with_capacity(INPUT_BYTES) };
+    let mut feed = Feed {
+        key,
+        input: Vec::with_capacity(INPUT_BYTES),
+    };
     feed.text(purpose);
     feed
 }
 
-/// The input of one digest. Collected first, because each call of the library costs as much as hashing 50 bytes.
+/// The input of one digest. Collected first, because each call of the library costs as much as
+/// hashing 50 bytes.
 struct Feed<'k> {
     key: &'k Key,
     input: Vec<u8>,
@@ -213,7 +246,10 @@ impl Feed<'_> {
     fn digest<const BYTES: usize>(self) -> [u8; BYTES] {
         let tag = hmac::sign(self.key, &self.input);
         let mut digest = [0; BYTES];
-        digest.iter_mut().zip(tag.as_ref()).for_each(|(to, from)| *to = *from);
+        digest
+            .iter_mut()
+            .zip(tag.as_ref())
+            .for_each(|(to, from)| *to = *from);
         digest
     }
 }

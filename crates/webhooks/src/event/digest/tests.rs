@@ -20,7 +20,10 @@ fn all_differ<T: Clone>(row: &T, changes: &[fn(&mut T)], content: impl Fn(&T) ->
     for (number, change) in changes.iter().enumerate() {
         let mut changed = row.clone();
         change(&mut changed);
-        assert!(seen.insert(content(&changed)), "change {number} does not change the digest");
+        assert!(
+            seen.insert(content(&changed)),
+            "change {number} does not change the digest"
+        );
     }
 }
 
@@ -28,7 +31,10 @@ fn all_differ<T: Clone>(row: &T, changes: &[fn(&mut T)], content: impl Fn(&T) ->
 fn digests_are_stable() {
     // Digests are stored. If they changed, every row would be reported again.
     let account = account(1, "Everyday", "AUD");
-    let digests = [hasher().transaction(&transaction(&account)), hasher().trade(&trade(&account))];
+    let digests = [
+        hasher().transaction(&transaction(&account)),
+        hasher().trade(&trade(&account)),
+    ];
     insta::assert_debug_snapshot!(digests);
 }
 
@@ -57,13 +63,24 @@ fn every_transaction_field_changes_the_digest() {
         |row| row.extended_description = None,
         |row| row.extended_description = Some("".into()),
         // The characters of two adjacent fields, divided at another place.
-        |row| (row.reference, row.extended_description) = (Some("LUNCHLunch".into()), Some(" with Kim".into())),
-        |row| (row.merchant_name, row.merchant_category_code) = (Some("Example Cafe5812".into()), Some("".into())),
+        |row| {
+            (row.reference, row.extended_description) =
+                (Some("LUNCHLunch".into()), Some(" with Kim".into()))
+        },
+        |row| {
+            (row.merchant_name, row.merchant_category_code) =
+                (Some("Example Cafe5812".into()), Some("".into()))
+        },
         // A value that moves to another field.
         |row| (row.reference, row.extended_description) = (None, Some("LUNCH".into())),
-        |row| (row.reference, row.extended_description) = (Some("Lunch with Kim".into()), Some("LUNCH".into())),
+        |row| {
+            (row.reference, row.extended_description) =
+                (Some("Lunch with Kim".into()), Some("LUNCH".into()))
+        },
     ];
-    all_differ(&transaction(&account), changes, |row| hasher().transaction(row).content);
+    all_differ(&transaction(&account), changes, |row| {
+        hasher().transaction(row).content
+    });
 }
 
 #[test]
@@ -101,40 +118,93 @@ fn every_trade_field_changes_the_digest() {
 fn digest_covers_the_currency_that_is_shown() {
     let content = |currency, account_currency| {
         let account = account(1, "Everyday", account_currency);
-        hasher().transaction(&Transaction { currency, ..transaction(&account) }).content
+        hasher()
+            .transaction(&Transaction {
+                currency,
+                ..transaction(&account)
+            })
+            .content
     };
-    assert_ne!(content(None, "XXX"), content(None, "JPY"), "the account's, learned later");
-    assert_eq!(content(None, "JPY"), content(Currency::parse("JPY"), "AUD"), "shown alike");
+    assert_ne!(
+        content(None, "XXX"),
+        content(None, "JPY"),
+        "the account's, learned later"
+    );
+    assert_eq!(
+        content(None, "JPY"),
+        content(Currency::parse("JPY"), "AUD"),
+        "shown alike"
+    );
 }
 
 #[test]
 fn own_fields_do_not_change_digests() {
     let everyday = account(1, "Everyday", "AUD");
     let renamed = account(1, "Bills", "XXX");
-    assert_eq!(hasher().transaction(&transaction(&everyday)), hasher().transaction(&transaction(&renamed)));
-    assert_eq!(hasher().trade(&trade(&everyday)), hasher().trade(&trade(&renamed)));
-    let seen = Transaction { seen_at: Some(instant("2026-11-20T01:00:00Z")), ..transaction(&everyday) };
-    assert_eq!(hasher().transaction(&transaction(&everyday)), hasher().transaction(&seen));
+    assert_eq!(
+        hasher().transaction(&transaction(&everyday)),
+        hasher().transaction(&transaction(&renamed))
+    );
+    assert_eq!(
+        hasher().trade(&trade(&everyday)),
+        hasher().trade(&trade(&renamed))
+    );
+    let seen = Transaction {
+        seen_at: Some(instant("2026-11-20T01:00:00Z")),
+        ..transaction(&everyday)
+    };
+    assert_eq!(
+        hasher().transaction(&transaction(&everyday)),
+        hasher().transaction(&seen)
+    );
 }
 
 #[test]
 fn account_and_id_identify_a_row() {
     let (one, other) = (account(1, "Everyday", "AUD"), account(2, "Everyday", "AUD"));
     let row = |row: &Transaction<'_>| hasher().transaction(row).row;
-    let changed = Transaction { amount: decimal("1"), description: "other".into(), ..transaction(&one) };
+    let changed = Transaction {
+        amount: decimal("1"),
+        description: "other".into(),
+        ..transaction(&one)
+    };
     assert_eq!(row(&transaction(&one)), row(&changed));
     assert_ne!(row(&transaction(&one)), row(&transaction(&other)));
-    assert_ne!(row(&transaction(&one)), row(&Transaction { id: "tx_2".into(), ..transaction(&one) }));
+    assert_ne!(
+        row(&transaction(&one)),
+        row(&Transaction {
+            id: "tx_2".into(),
+            ..transaction(&one)
+        })
+    );
 
     let row = |row: &Trade<'_>| hasher().trade(row).row;
-    let changed = Trade { name: None, price: None, currency: "USD".into(), ..trade(&one) };
-    assert_eq!(row(&trade(&one)), row(&changed), "none of these fields is part of the id");
+    let changed = Trade {
+        name: None,
+        price: None,
+        currency: "USD".into(),
+        ..trade(&one)
+    };
+    assert_eq!(
+        row(&trade(&one)),
+        row(&changed),
+        "none of these fields is part of the id"
+    );
     assert_ne!(row(&trade(&one)), row(&trade(&other)));
-    assert_ne!(row(&trade(&one)), row(&Trade { quantity: None, ..trade(&one) }));
+    assert_ne!(
+        row(&trade(&one)),
+        row(&Trade {
+            quantity: None,
+            ..trade(&one)
+        })
+    );
 
     // A transaction with the id of a trade is a different row.
     let id = trade(&one).id().to_string();
-    let namesake = Transaction { id: id.into(), ..transaction(&one) };
+    let namesake = Transaction {
+        id: id.into(),
+        ..transaction(&one)
+    };
     assert_ne!(hasher().transaction(&namesake).row, row(&trade(&one)));
 }
 
@@ -142,7 +212,10 @@ fn account_and_id_identify_a_row() {
 fn digests_depend_on_the_key() {
     let account = account(1, "Everyday", "AUD");
     let other = RowHasher::new(&[8; 32]);
-    let (one, other) = (hasher().transaction(&transaction(&account)), other.transaction(&transaction(&account)));
+    let (one, other) = (
+        hasher().transaction(&transaction(&account)),
+        other.transaction(&transaction(&account)),
+    );
     assert_ne!(one.row, other.row);
     assert_ne!(one.content, other.content);
     assert_ne!(one.likeness, other.likeness);
@@ -154,12 +227,25 @@ fn row_under_another_id_is_alike() {
     let account = account(1, "Everyday", "AUD");
     let of = |row: &Transaction<'_>| hasher().transaction(row);
     let row = transaction(&account);
-    let renumbered = Transaction { id: "tx_2".into(), category: None, ..row.clone() };
+    let renumbered = Transaction {
+        id: "tx_2".into(),
+        category: None,
+        ..row.clone()
+    };
     assert_eq!(of(&row).likeness, of(&renumbered).likeness);
     for other in [
-        Transaction { amount: decimal("-15.91"), ..row.clone() },
-        Transaction { description: "other".into(), ..row.clone() },
-        Transaction { instant: instant("2026-11-01T00:00:00Z"), ..row.clone() },
+        Transaction {
+            amount: decimal("-15.91"),
+            ..row.clone()
+        },
+        Transaction {
+            description: "other".into(),
+            ..row.clone()
+        },
+        Transaction {
+            instant: instant("2026-11-01T00:00:00Z"),
+            ..row.clone()
+        },
     ] {
         assert_ne!(of(&row).likeness, of(&other).likeness);
     }
@@ -182,7 +268,10 @@ fn day_is_hidden_and_shown_again() {
     let shown = [fingerprint(0), fingerprint(1)];
     let mut hidden = shown;
     hasher().mask_days(&mut hidden);
-    assert_ne!(hidden[0].digests.day, hidden[1].digests.day, "rows of one day look different");
+    assert_ne!(
+        hidden[0].digests.day, hidden[1].digests.day,
+        "rows of one day look different"
+    );
     hasher().mask_days(&mut hidden);
     assert_eq!(hidden, shown);
 }

@@ -4,8 +4,9 @@ use std::io::Write;
 
 use bellbird_domain::trade::TradeId;
 use bellbird_domain::{
-    AccountId, ApiVersion, Category, ConnectionCategory, ConnectionId, ConnectionStatus, Currency, Decimal, EventId,
-    EventType, MinorUnits, RemovedRow, RowKey, SyncRunId, Trade, TradeType, Transaction, UserId,
+    AccountId, ApiVersion, Category, ConnectionCategory, ConnectionId, ConnectionStatus, Currency,
+    Decimal, EventId, EventType, MinorUnits, RemovedRow, RowKey, SyncRunId, Trade, TradeType,
+    Transaction, UserId,
 };
 use bellbird_storage::{ClaimedEndpoint, EventConnection};
 use bytes::Bytes;
@@ -67,7 +68,10 @@ impl RowJson {
     /// A row that is written already.
     #[cfg(test)]
     pub(crate) fn of(json: Vec<u8>) -> Self {
-        Self { json, exact_amount: None }
+        Self {
+            json,
+            exact_amount: None,
+        }
     }
 
     /// Approximate size in memory.
@@ -100,7 +104,10 @@ pub fn transaction(row: &Transaction<'_>, zone: &TimeZone) -> RowJson {
         status: "posted",
         description: &row.description,
         direction: row.direction(),
-        class: row.provider_type.as_deref().map_or_else(|| NO_CLASS.to_owned(), class),
+        class: row
+            .provider_type
+            .as_deref()
+            .map_or_else(|| NO_CLASS.to_owned(), class),
         account_id: row.account.id,
         account_name: &row.account.name,
         account: &row.account.name,
@@ -113,7 +120,10 @@ pub fn transaction(row: &Transaction<'_>, zone: &TimeZone) -> RowJson {
         reference: row.reference.as_deref(),
         extended_description: row.extended_description.as_deref(),
     });
-    RowJson { json, exact_amount: Some(row.amount.as_str().into()) }
+    RowJson {
+        json,
+        exact_amount: Some(row.amount.as_str().into()),
+    }
 }
 
 /// Turns `DIRECT DEBIT` and `DIRECT_DEBIT` into `direct-debit`.
@@ -123,7 +133,9 @@ fn class(provider_type: &str) -> String {
 
 /// Writes a raw JSON number, because the amount may exceed every Rust integer.
 fn integer<S: Serializer>(units: &MinorUnits, out: S) -> Result<S::Ok, S::Error> {
-    RawValue::from_string(units.to_text()).map_err(S::Error::custom)?.serialize(out)
+    RawValue::from_string(units.to_text())
+        .map_err(S::Error::custom)?
+        .serialize(out)
 }
 
 #[derive(Serialize)]
@@ -166,7 +178,10 @@ pub fn trade(row: &Trade<'_>) -> RowJson {
         account_name: &row.account.name,
         account: &row.account.name,
     });
-    RowJson { json, exact_amount: None }
+    RowJson {
+        json,
+        exact_amount: None,
+    }
 }
 
 #[derive(Serialize)]
@@ -208,7 +223,11 @@ struct UserObject<'a> {
 
 /// Writes a user who was removed.
 pub fn user(EventUser { id, reference }: EventUser<'_>) -> Vec<u8> {
-    to_json(&UserObject { id, object: "user", reference })
+    to_json(&UserObject {
+        id,
+        object: "user",
+        reference,
+    })
 }
 
 fn to_json(row: &impl Serialize) -> Vec<u8> {
@@ -250,16 +269,25 @@ pub struct EventUser<'a> {
 
 impl<'a> From<&'a ClaimedEndpoint> for Format<'a> {
     fn from(claim: &'a ClaimedEndpoint) -> Self {
-        let user = EventUser { id: claim.user_id, reference: claim.user_reference.as_deref() };
+        let user = EventUser {
+            id: claim.user_id,
+            reference: claim.user_reference.as_deref(),
+        };
         let is_of_installation = claim.owner_id == UserId::INSTALLATION;
-        Self { version: claim.api_version, user: is_of_installation.then_some(user) }
+        Self {
+            version: claim.api_version,
+            user: is_of_installation.then_some(user),
+        }
     }
 }
 
 impl From<ApiVersion> for Format<'_> {
     /// The format of a user's own endpoint.
     fn from(version: ApiVersion) -> Self {
-        Self { version, user: None }
+        Self {
+            version,
+            user: None,
+        }
     }
 }
 
@@ -270,8 +298,13 @@ pub fn body(
     new: &[(RowKey, RowJson)],
     updated: &[(RowKey, RowJson)],
 ) -> Bytes {
-    let rows: usize = new.iter().chain(updated).map(|(_, row)| row.bytes() + ROW_MEMBERS_BYTES).sum();
-    let write = |row: &(RowKey, RowJson), json: &mut Vec<u8>| row.1.write(row.0, format.version, json);
+    let rows: usize = new
+        .iter()
+        .chain(updated)
+        .map(|(_, row)| row.bytes() + ROW_MEMBERS_BYTES)
+        .sum();
+    let write =
+        |row: &(RowKey, RowJson), json: &mut Vec<u8>| row.1.write(row.0, format.version, json);
     assemble(envelope, format, rows, (new, updated, &[]), write)
 }
 
@@ -287,7 +320,13 @@ pub fn object_body(envelope: &Envelope, format: Format<'_>, object: Option<Vec<u
 
 /// Writes the body of an event that reports rows that are gone.
 pub fn removed_body(envelope: &Envelope, format: Format<'_>, removed: &[RemovedRow]) -> Bytes {
-    assemble(envelope, format, removed.len() * 100, (&[], &[], removed), |(): &(), _: &mut Vec<u8>| {})
+    assemble(
+        envelope,
+        format,
+        removed.len() * 100,
+        (&[], &[], removed),
+        |(): &(), _: &mut Vec<u8>| {},
+    )
 }
 
 /// `room` is the approximate size of the rows.
@@ -299,11 +338,22 @@ fn assemble<R>(
     mut write_row: impl FnMut(&R, &mut Vec<u8>),
 ) -> Bytes {
     let mut json = Vec::with_capacity(ENVELOPE_BYTES_MAX + room);
-    let Envelope { id, event_type, created, sync_run_id, connection_id, chunk, total_chunks } = envelope;
+    let Envelope {
+        id,
+        event_type,
+        created,
+        sync_run_id,
+        connection_id,
+        chunk,
+        total_chunks,
+    } = envelope;
     // Writing to a vector never fails, and no envelope field has a character to escape.
     let _ = write!(
         json,
-        concat!(r#"{{"id":"{}","object":"event","type":"{}","api_version":"{}","#, r#""created":{},"data":{{"new":"#,),
+        concat!(
+            r#"{{"id":"{}","object":"event","type":"{}","api_version":"{}","#,
+            r#""created":{},"data":{{"new":"#,
+        ),
         id,
         event_type,
         version,
@@ -314,9 +364,13 @@ fn assemble<R>(
     list(&mut json, updated, &mut write_row);
     if version.has_keys() {
         json.extend_from_slice(br#","removed":"#);
-        list(&mut json, removed, |RemovedRow { key, account_id }, json| {
-            let _ = write!(json, r#"{{"key":"{key}","account_id":"{account_id}"}}"#);
-        });
+        list(
+            &mut json,
+            removed,
+            |RemovedRow { key, account_id }, json| {
+                let _ = write!(json, r#"{{"key":"{key}","account_id":"{account_id}"}}"#);
+            },
+        );
     }
     let _ = write!(json, r#"}},"metadata":{{"sync_run_id":"{sync_run_id}","#);
     if let Some(connection_id) = connection_id {
@@ -327,7 +381,12 @@ fn assemble<R>(
         json.extend_from_slice(&to_json(&reference));
         json.push(b',');
     }
-    let _ = write!(json, r#""new_count":{},"updated_count":{},"#, new.len(), updated.len());
+    let _ = write!(
+        json,
+        r#""new_count":{},"updated_count":{},"#,
+        new.len(),
+        updated.len()
+    );
     if version.has_keys() {
         let _ = write!(json, r#""removed_count":{},"#, removed.len());
     }

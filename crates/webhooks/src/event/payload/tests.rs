@@ -8,7 +8,10 @@ use super::*;
 use crate::event::fixtures::{self, account, decimal, instant};
 
 const KEY: RowKey = RowKey([0xab; 8]);
-const VERSION: Format<'_> = Format { version: ApiVersion::DEFAULT, user: None };
+const VERSION: Format<'_> = Format {
+    version: ApiVersion::DEFAULT,
+    user: None,
+};
 
 fn sydney() -> TimeZone {
     TimeZone::get("Australia/Sydney").unwrap()
@@ -73,7 +76,8 @@ fn envelope(event_type: EventType) -> Envelope {
         event_type,
         created: "2026-11-21T00:00:00.75Z".parse().unwrap(),
         sync_run_id: SyncRunId::from(Uuid::from_u128(5)),
-        connection_id: (event_type != EventType::Ping).then_some(ConnectionId::from(Uuid::from_u128(6))),
+        connection_id: (event_type != EventType::Ping)
+            .then_some(ConnectionId::from(Uuid::from_u128(6))),
         chunk: 2,
         total_chunks: 3,
     }
@@ -92,12 +96,26 @@ fn transactions_synced() {
     let account = account(1, "Everyday \"joint\"", "AUD");
     let rows = [full(&account), bare(&account)].map(|row| (KEY, transaction(&row, &sydney())));
     let [new, updated] = rows.each_ref().map(std::slice::from_ref);
-    let body = body(&envelope(EventType::TransactionsSynced), VERSION, new, updated);
+    let body = body(
+        &envelope(EventType::TransactionsSynced),
+        VERSION,
+        new,
+        updated,
+    );
     insta::assert_snapshot!(text(&body));
     let read = parsed(&body);
-    assert_eq!(read["data"]["new"][0]["description"], "CAFÉ \u{2014} \"lunch\"\n\\");
-    assert_eq!(read["data"]["new"][0]["local_date"], "2026-11-21", "the day in the user's timezone");
-    assert_eq!(read["data"]["updated"][0]["local_date"], "2026-11-20", "the row's own day is kept");
+    assert_eq!(
+        read["data"]["new"][0]["description"],
+        "CAFÉ \u{2014} \"lunch\"\n\\"
+    );
+    assert_eq!(
+        read["data"]["new"][0]["local_date"], "2026-11-21",
+        "the day in the user's timezone"
+    );
+    assert_eq!(
+        read["data"]["updated"][0]["local_date"], "2026-11-20",
+        "the row's own day is kept"
+    );
 }
 
 #[test]
@@ -112,10 +130,16 @@ fn trades_synced() {
 #[test]
 fn later_version_has_keys_exact_amounts_and_removed_rows() {
     let account = account(1, "Everyday \"joint\"", "AUD");
-    let (later, envelope) = (ApiVersion::V2026_12_01.into(), envelope(EventType::TransactionsSynced));
+    let (later, envelope) = (
+        ApiVersion::V2026_12_01.into(),
+        envelope(EventType::TransactionsSynced),
+    );
     let transactions = [(KEY, transaction(&bare(&account), &sydney()))];
     let [trade, _] = trades(&account).map(|row| (KEY, trade(&row)));
-    let removed = [RemovedRow { key: KEY, account_id: account.id }];
+    let removed = [RemovedRow {
+        key: KEY,
+        account_id: account.id,
+    }];
     insta::assert_snapshot!(
         [
             text(&body(&envelope, later, &transactions, &[])),
@@ -124,7 +148,10 @@ fn later_version_has_keys_exact_amounts_and_removed_rows() {
         ]
         .join("\n\n")
     );
-    for body in [body(&envelope, later, &transactions, &[]), removed_body(&envelope, later, &removed)] {
+    for body in [
+        body(&envelope, later, &transactions, &[]),
+        removed_body(&envelope, later, &removed),
+    ] {
         parsed(&body);
     }
 }
@@ -141,10 +168,20 @@ fn connection_events() {
         last_refreshed_at: Some("2026-11-20T23:59:59.123456Z".parse().unwrap()),
         consent_expires_at: None,
     };
-    let never_refreshed = EventConnection { last_refreshed_at: None, ..change.clone() };
-    let created = EventConnection { previous_status: None, ..never_refreshed.clone() };
+    let never_refreshed = EventConnection {
+        last_refreshed_at: None,
+        ..change.clone()
+    };
+    let created = EventConnection {
+        previous_status: None,
+        ..never_refreshed.clone()
+    };
     let ends_at = Some("2026-11-30T00:00:00Z".parse().unwrap());
-    let expiring = EventConnection { previous_status: None, consent_expires_at: ends_at, ..change.clone() };
+    let expiring = EventConnection {
+        previous_status: None,
+        consent_expires_at: ends_at,
+        ..change.clone()
+    };
     let id = ConnectionId::from(Uuid::from_u128(6));
     let bodies = [
         (EventType::ConnectionUpdated, Some(change)),
@@ -162,25 +199,58 @@ fn connection_events() {
 
 #[test]
 fn endpoint_for_all_users_gets_the_user_of_each_event() {
-    for (reference, expected) in [(Some("a \"b\"\n\u{2014}"), json!("a \"b\"\n\u{2014}")), (None, Value::Null)] {
-        let user = EventUser { id: Uuid::from_u128(7).into(), reference };
-        let format = Format { user: Some(user), ..VERSION };
+    for (reference, expected) in [
+        (Some("a \"b\"\n\u{2014}"), json!("a \"b\"\n\u{2014}")),
+        (None, Value::Null),
+    ] {
+        let user = EventUser {
+            id: Uuid::from_u128(7).into(),
+            reference,
+        };
+        let format = Format {
+            user: Some(user),
+            ..VERSION
+        };
         let body = body(&envelope(EventType::TransactionsSynced), format, &[], &[]);
         let metadata = &parsed(&body)["metadata"];
-        assert_eq!((&metadata["user_id"], &metadata["user_reference"]), (&json!(user.id), &expected));
+        assert_eq!(
+            (&metadata["user_id"], &metadata["user_reference"]),
+            (&json!(user.id), &expected)
+        );
     }
-    let removed = EventUser { id: Uuid::from_u128(7).into(), reference: Some("customer-7") };
-    let body =
-        object_body(&envelope(EventType::UserRemoved), Format { user: Some(removed), ..VERSION }, Some(user(removed)));
+    let removed = EventUser {
+        id: Uuid::from_u128(7).into(),
+        reference: Some("customer-7"),
+    };
+    let body = object_body(
+        &envelope(EventType::UserRemoved),
+        Format {
+            user: Some(removed),
+            ..VERSION
+        },
+        Some(user(removed)),
+    );
     let object = json!({"id": removed.id, "object": "user", "reference": "customer-7"});
-    assert_eq!(parsed(&body)["data"], json!({"new": [], "updated": [object]}));
+    assert_eq!(
+        parsed(&body)["data"],
+        json!({"new": [], "updated": [object]})
+    );
     let own = super::body(&envelope(EventType::TransactionsSynced), VERSION, &[], &[]);
     assert!(parsed(&own)["metadata"].get("user_id").is_none());
 }
 
 #[test]
 fn ping_is_an_envelope_without_rows() {
-    let body = body(&Envelope { chunk: 1, total_chunks: 1, ..envelope(EventType::Ping) }, VERSION, &[], &[]);
+    let body = body(
+        &Envelope {
+            chunk: 1,
+            total_chunks: 1,
+            ..envelope(EventType::Ping)
+        },
+        VERSION,
+        &[],
+        &[],
+    );
     insta::assert_snapshot!(text(&body));
     parsed(&body);
 }
@@ -197,18 +267,43 @@ fn amounts_are_exact_integers_of_any_size() {
         ("1500.5", Some("JPY"), "AUD", "1500", "jpy"),
         ("-1.2345", Some("BHD"), "AUD", "-1234", "bhd"),
         ("1.5", None, "XXX", "150", "xxx"),
-        ("12345678901234567890123.456789", None, "AUD", "1234567890123456789012346", "aud"),
-        ("-90071992547409.93", None, "AUD", "-9007199254740993", "aud"),
+        (
+            "12345678901234567890123.456789",
+            None,
+            "AUD",
+            "1234567890123456789012346",
+            "aud",
+        ),
+        (
+            "-90071992547409.93",
+            None,
+            "AUD",
+            "-9007199254740993",
+            "aud",
+        ),
     ] {
         let account = account(1, "Everyday", accounts);
         let own = own.and_then(Currency::parse);
-        let row = transaction(&Transaction { amount: decimal(amount), currency: own, ..bare(&account) }, &sydney());
+        let row = transaction(
+            &Transaction {
+                amount: decimal(amount),
+                currency: own,
+                ..bare(&account)
+            },
+            &sydney(),
+        );
         let expected = format!(r#""amount":{expected},"currency":"{currency}","#);
         assert!(text(&row.json).contains(&expected), "{amount} {own:?}");
     }
     let account = account(1, "Everyday", "AUD");
     let digits = "7".repeat(5_000);
-    let row = transaction(&Transaction { amount: decimal(&digits), ..bare(&account) }, &sydney());
+    let row = transaction(
+        &Transaction {
+            amount: decimal(&digits),
+            ..bare(&account)
+        },
+        &sydney(),
+    );
     assert!(text(&row.json).contains(&format!(r#""amount":{digits}00,"#)));
 }
 
@@ -222,7 +317,10 @@ fn classes_have_hyphens() {
         (Some("TRANSFER_OUTGOING"), "transfer-outgoing"),
         (Some("in-branch"), "in-branch"),
     ] {
-        let row = Transaction { provider_type: sent.map(Into::into), ..full(&account) };
+        let row = Transaction {
+            provider_type: sent.map(Into::into),
+            ..full(&account)
+        };
         assert_eq!(parsed(&transaction(&row, &sydney()).json)["class"], class);
     }
 }
@@ -231,26 +329,53 @@ fn classes_have_hyphens() {
 fn directions_follow_the_sign() {
     let account = account(1, "Everyday", "AUD");
     for (amount, direction) in [("-0.001", "debit"), ("0", "credit"), ("3", "credit")] {
-        let row = Transaction { amount: decimal(amount), ..full(&account) };
-        assert_eq!(parsed(&transaction(&row, &sydney()).json)["direction"], direction, "{amount}");
+        let row = Transaction {
+            amount: decimal(amount),
+            ..full(&account)
+        };
+        assert_eq!(
+            parsed(&transaction(&row, &sydney()).json)["direction"],
+            direction,
+            "{amount}"
+        );
     }
 }
 
 #[test]
 fn counts_match_the_rows() {
     let rows = vec![(KEY, RowJson::of(b"{}".to_vec())); 7];
-    let body = body(&envelope(EventType::TransactionsSynced), VERSION, &rows[..3], &rows);
+    let body = body(
+        &envelope(EventType::TransactionsSynced),
+        VERSION,
+        &rows[..3],
+        &rows,
+    );
     let read = parsed(&body);
-    assert_eq!(read["data"], json!({"new": vec![json!({}); 3], "updated": vec![json!({}); 7]}));
+    assert_eq!(
+        read["data"],
+        json!({"new": vec![json!({}); 3], "updated": vec![json!({}); 7]})
+    );
     assert_eq!(read["metadata"]["new_count"], 3);
     assert_eq!(read["metadata"]["updated_count"], 7);
 }
 
 #[test]
 fn longest_envelope_fits_its_capacity() {
-    let longest = EventType::SUBSCRIBABLE.iter().max_by_key(|name| name.as_str().len()).unwrap();
-    let envelope = Envelope { chunk: u32::MAX, total_chunks: u32::MAX, created: Timestamp::MIN, ..envelope(*longest) };
+    let longest = EventType::SUBSCRIBABLE
+        .iter()
+        .max_by_key(|name| name.as_str().len())
+        .unwrap();
+    let envelope = Envelope {
+        chunk: u32::MAX,
+        total_chunks: u32::MAX,
+        created: Timestamp::MIN,
+        ..envelope(*longest)
+    };
     let body = body(&envelope, ApiVersion::V2026_12_01.into(), &[], &[]);
     // Each of the three counts may have 19 digits more.
-    assert!(body.len() + 3 * 19 <= ENVELOPE_BYTES_MAX, "{} bytes", body.len());
+    assert!(
+        body.len() + 3 * 19 <= ENVELOPE_BYTES_MAX,
+        "{} bytes",
+        body.len()
+    );
 }

@@ -1,8 +1,8 @@
 //! Resolves the host names of endpoints and vets every address.
 //!
-//! The HTTP client connects only to addresses from this resolver. So DNS rebinding, where a name changes its address
-//! between a check and the connection, has no effect. Responses are never cached: each new connection resolves and vets
-//! again.
+//! The HTTP client connects only to addresses from this resolver. So DNS rebinding, where a name
+//! changes its address between a check and the connection, has no effect. Responses are never
+//! cached: each new connection resolves and vets again.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -11,7 +11,8 @@ use std::time::Duration;
 use std::vec;
 
 use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
+    ResolverOpts,
 };
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::Name;
@@ -50,8 +51,8 @@ pub enum ResolveError {
 }
 
 impl Resolver {
-    /// Uses the hosts file and then the name servers of the system. Reads both settings once. If the system has no name
-    /// server, only names in the hosts file resolve.
+    /// Uses the hosts file and then the name servers of the system. Reads both settings once. If
+    /// the system has no name server, only names in the hosts file resolve.
     ///
     /// Fails with a sentence for the operator.
     pub fn from_system(rules: Rules) -> Result<Self, String> {
@@ -71,23 +72,29 @@ impl Resolver {
             NameServerConfig::new(server.ip(), true, vec![over_udp])
         });
         let config = ResolverConfig::from_name_servers(servers.collect());
-        let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        let mut builder =
+            TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         builder.options_mut().use_hosts_file = ResolveHosts::Never;
         Self::build(builder, rules)
     }
 
-    fn build(mut builder: ResolverBuilder<TokioRuntimeProvider>, rules: Rules) -> Result<Self, String> {
+    fn build(
+        mut builder: ResolverBuilder<TokioRuntimeProvider>,
+        rules: Rules,
+    ) -> Result<Self, String> {
         let options: &mut ResolverOpts = builder.options_mut();
         options.cache_size = 0;
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         options.timeout = QUERY_TIMEOUT;
         options.attempts = RETRIES_MAX;
-        let names = builder.build().map_err(|error| format!("could not set up the DNS resolver: {error}"))?;
+        let names = builder
+            .build()
+            .map_err(|error| format!("could not set up the DNS resolver: {error}"))?;
         Ok(Self { names, rules })
     }
 
-    /// Resolves a name to at most 16 addresses, IPv4 first. One blocked address rejects the whole name: a mix of public
-    /// and private addresses is a mistake or an attack.
+    /// Resolves a name to at most 16 addresses, IPv4 first. One blocked address rejects the whole
+    /// name: a mix of public and private addresses is a mistake or an attack.
     pub async fn vet(&self, host: &str) -> Result<Vec<IpAddr>, ResolveError> {
         let mut name = Name::from_ascii(host).map_err(|_| ResolveError::NotFound)?;
         // Fully qualified, so that the system's search domains are not appended.
@@ -102,7 +109,11 @@ impl Resolver {
             return Err(ResolveError::NotAllowed);
         }
         let addresses: Vec<IpAddr> = found.iter().take(ADDRESSES_MAX).collect();
-        if addresses.is_empty() { Err(ResolveError::NotFound) } else { Ok(addresses) }
+        if addresses.is_empty() {
+            Err(ResolveError::NotFound)
+        } else {
+            Ok(addresses)
+        }
     }
 }
 
@@ -120,7 +131,10 @@ impl Service<dns::Name> for Resolver {
         let resolver = self.clone();
         Box::pin(async move {
             let addresses = resolver.vet(name.as_str()).await?;
-            let sockets: Vec<SocketAddr> = addresses.into_iter().map(|address| SocketAddr::new(address, 0)).collect();
+            let sockets: Vec<SocketAddr> = addresses
+                .into_iter()
+                .map(|address| SocketAddr::new(address, 0))
+                .collect();
             Ok(sockets.into_iter())
         })
     }

@@ -31,8 +31,8 @@ pub(crate) struct NameServer {
 }
 
 impl NameServer {
-    /// Responds to all names alike. `configured` gets the number of the lookup, from 0. One lookup is a query for A and
-    /// a query for AAAA, in any order.
+    /// Responds to all names alike. `configured` gets the number of the lookup, from 0. One lookup
+    /// is a query for A and a query for AAAA, in any order.
     pub(crate) async fn new(configured: impl Fn(usize) -> MockAnswer + Send + 'static) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
@@ -44,12 +44,16 @@ impl NameServer {
             loop {
                 let (length, from) = socket.recv_from(&mut packet).await.unwrap();
                 let question = Message::from_vec(&packet[..length]).unwrap();
-                let number = &mut counts_by_type[usize::from(question.queries[0].query_type() == RecordType::AAAA)];
+                let number = &mut counts_by_type
+                    [usize::from(question.queries[0].query_type() == RecordType::AAAA)];
                 let answer = answer(question, configured(*number));
                 *number += 1;
                 counted.store(counts_by_type[0].max(counts_by_type[1]), Ordering::SeqCst);
                 if let Some(answer) = answer {
-                    socket.send_to(&answer.to_vec().unwrap(), from).await.unwrap();
+                    socket
+                        .send_to(&answer.to_vec().unwrap(), from)
+                        .await
+                        .unwrap();
                 }
             }
         });
@@ -70,8 +74,13 @@ fn answer(question: Message, configured: MockAnswer) -> Option<Message> {
         MockAnswer::ServerFailure => answer.metadata.response_code = ResponseCode::ServFail,
         MockAnswer::NoSuchName => answer.metadata.response_code = ResponseCode::NXDomain,
         MockAnswer::Addresses(addresses) => {
-            let data = addresses.into_iter().map(RData::from).filter(|data| data.record_type() == query.query_type());
-            answer.answers = data.map(|data| Record::from_rdata(query.name().clone(), TIME_TO_LIVE, data)).collect();
+            let data = addresses
+                .into_iter()
+                .map(RData::from)
+                .filter(|data| data.record_type() == query.query_type());
+            answer.answers = data
+                .map(|data| Record::from_rdata(query.name().clone(), TIME_TO_LIVE, data))
+                .collect();
         }
     }
     Some(answer)

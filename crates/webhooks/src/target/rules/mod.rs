@@ -1,4 +1,5 @@
-//! Decides where events may be sent (SSRF protection): rules for endpoint URLs and for the IP addresses behind them.
+//! Decides where events may be sent (SSRF protection): rules for endpoint URLs and for the IP
+//! addresses behind them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,8 +12,8 @@ const URL_BYTES_MAX: usize = 2048;
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
-/// Last labels of names that are not public. Sources: RFC 6761, RFC 6762 with its appendix G, RFC 7686, RFC 8375,
-/// RFC 9476, and `internal`, which ICANN reserves for private use.
+/// Last labels of names that are not public. Sources: RFC 6761, RFC 6762 with its appendix G, RFC
+/// 7686, RFC 8375, RFC 9476, and `internal`, which ICANN reserves for private use.
 const PRIVATE_DOMAINS: [&str; 14] = [
     "alt",
     "arpa",
@@ -31,8 +32,9 @@ const PRIVATE_DOMAINS: [&str; 14] = [
 ];
 
 /// Blocked IPv4 networks: the IANA IPv4 Special-Purpose Address Registry
-/// (<https://www.iana.org/assignments/iana-ipv4-special-registry>), multicast, and 168.63.129.16, an internal address
-/// of Azure. Includes the anycast networks that the registry calls globally reachable.
+/// (<https://www.iana.org/assignments/iana-ipv4-special-registry>), multicast, and 168.63.129.16,
+/// an internal address of Azure. Includes the anycast networks that the registry calls globally
+/// reachable.
 const BLOCKED_V4: [(Ipv4Addr, u32); 19] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -55,14 +57,15 @@ const BLOCKED_V4: [(Ipv4Addr, u32); 19] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// The only IPv6 network with global unicast addresses: the IANA IPv6 Global Unicast Address Assignments
-/// (<https://www.iana.org/assignments/ipv6-unicast-address-assignments>). Mapped and compatible IPv4 addresses, the
-/// shared prefixes of NAT64, segment routing, unique local, link-local, site-local and multicast addresses lie outside.
+/// The only IPv6 network with global unicast addresses: the IANA IPv6 Global Unicast Address
+/// Assignments (<https://www.iana.org/assignments/ipv6-unicast-address-assignments>). Mapped and
+/// compatible IPv4 addresses, the shared prefixes of NAT64, segment routing, unique local,
+/// link-local, site-local and multicast addresses lie outside.
 const GLOBAL_UNICAST_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// Blocked networks inside [`GLOBAL_UNICAST_V6`], from the IANA IPv6 Special-Purpose Address Registry
-/// (<https://www.iana.org/assignments/iana-ipv6-special-registry>): protocol assignments (Teredo, benchmarking, AMT,
-/// ORCHID and others), two documentation networks, 6to4, and AS112.
+/// Blocked networks inside [`GLOBAL_UNICAST_V6`], from the IANA IPv6 Special-Purpose Address
+/// Registry (<https://www.iana.org/assignments/iana-ipv6-special-registry>): protocol assignments
+/// (Teredo, benchmarking, AMT, ORCHID and others), two documentation networks, 6to4, and AS112.
 const BLOCKED_V6: [(Ipv6Addr, u32); 5] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
@@ -89,7 +92,9 @@ pub enum TargetError {
     /// Neither https nor, if allowed, http to this machine.
     #[error("the URL does not start with https://: use https, because events hold financial data")]
     NotHttps,
-    #[error("the URL contains a user or a password: remove them and verify the signature of each event")]
+    #[error(
+        "the URL contains a user or a password: remove them and verify the signature of each event"
+    )]
     UserInfo,
     /// HTTP never sends a fragment.
     #[error("the URL contains a fragment: remove the # and all that follows it")]
@@ -97,7 +102,9 @@ pub enum TargetError {
     /// An IP address in any spelling.
     #[error("the host is an IP address: use a public DNS name")]
     IpLiteral,
-    #[error("the host is not a public name: use a public DNS name that contains a dot and does not end with one")]
+    #[error(
+        "the host is not a public name: use a public DNS name that contains a dot and does not end with one"
+    )]
     NotPublic,
     #[error("the port is not allowed: use 443, or 1024 and above")]
     Port,
@@ -105,9 +112,9 @@ pub enum TargetError {
 
 /// Parses and checks the URL of an endpoint, without resolving its name.
 ///
-/// Accepts https only, a public name, no user info, no fragment, port 443 or at least 1024, and at most 2,048 bytes.
-/// With [`Rules::allow_loopback`] also accepts http and https to `localhost` and to loopback literals, including port
-/// 80 for http.
+/// Accepts https only, a public name, no user info, no fragment, port 443 or at least 1024, and at
+/// most 2,048 bytes. With [`Rules::allow_loopback`] also accepts http and https to `localhost` and
+/// to loopback literals, including port 80 for http.
 ///
 /// Checking the returned URL again returns the same URL.
 pub fn check_url(text: &str, rules: Rules) -> Result<Url, TargetError> {
@@ -141,11 +148,11 @@ pub fn check_url(text: &str, rules: Rules) -> Result<Url, TargetError> {
     Ok(url)
 }
 
-/// Whether the client may connect to an address: globally routable unicast, and with [`Rules::allow_loopback`] this
-/// machine.
+/// Whether the client may connect to an address: globally routable unicast, and with
+/// [`Rules::allow_loopback`] this machine.
 ///
-/// Rejects every address that wraps another one: mapped, 6to4, Teredo, ISATAP, and NAT64 with a shared prefix. NAT64
-/// with a network's own prefix cannot be detected.
+/// Rejects every address that wraps another one: mapped, 6to4, Teredo, ISATAP, and NAT64 with a
+/// shared prefix. NAT64 with a network's own prefix cannot be detected.
 #[must_use]
 pub fn is_allowed(address: IpAddr, rules: Rules) -> bool {
     (rules.allow_loopback && address.is_loopback())
@@ -159,11 +166,13 @@ pub fn is_allowed(address: IpAddr, rules: Rules) -> bool {
         }
 }
 
-/// Converts a URL for hyper. `None` if hyper's parser and the `url` crate disagree about scheme, host or port.
+/// Converts a URL for hyper. `None` if hyper's parser and the `url` crate disagree about scheme,
+/// host or port.
 pub(crate) fn request_uri(url: &Url) -> Option<Uri> {
     let uri: Uri = url.as_str().parse().ok()?;
-    let is_same =
-        uri.scheme_str() == Some(url.scheme()) && uri.host() == url.host_str() && uri.port_u16() == url.port();
+    let is_same = uri.scheme_str() == Some(url.scheme())
+        && uri.host() == url.host_str()
+        && uri.port_u16() == url.port();
     is_same.then_some(uri)
 }
 
@@ -173,7 +182,11 @@ fn check_spelling(text: &str) -> Result<(), TargetError> {
     if !scheme.eq_ignore_ascii_case("https") && !scheme.eq_ignore_ascii_case("http") {
         return Err(TargetError::NotHttps);
     }
-    if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') || rest.starts_with('/') {
+    if text
+        .chars()
+        .any(|c| c.is_control() || c.is_whitespace() || c == '\\')
+        || rest.starts_with('/')
+    {
         return Err(TargetError::Malformed);
     }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -203,7 +216,9 @@ fn check_host(url: &Url) -> Result<(), TargetError> {
 
 /// Whether a name, in lower-case ASCII, can be a public DNS name.
 fn is_public_name(name: &str) -> bool {
-    let Some((_, last)) = name.rsplit_once('.') else { return false };
+    let Some((_, last)) = name.rsplit_once('.') else {
+        return false;
+    };
     name.len() <= NAME_BYTES_MAX
         && name.split('.').all(is_label)
         && last.starts_with(|first: char| first.is_ascii_lowercase())
@@ -212,7 +227,9 @@ fn is_public_name(name: &str) -> bool {
 
 fn is_label(label: &str) -> bool {
     (1..=LABEL_BYTES_MAX).contains(&label.len())
-        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        && label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
         && !label.starts_with('-')
         && !label.ends_with('-')
 }
@@ -225,8 +242,8 @@ fn is_within_v6(address: Ipv6Addr, (network, bits): (Ipv6Addr, u32)) -> bool {
     (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
 }
 
-/// Whether the interface identifier wraps an IPv4 address (RFC 5214, section 6.1). Its "universal" and "group" bits may
-/// have any value.
+/// Whether the interface identifier wraps an IPv4 address (RFC 5214, section 6.1). Its "universal"
+/// and "group" bits may have any value.
 fn is_isatap(address: Ipv6Addr) -> bool {
     let segments = address.segments();
     segments[4] & !0x0300 == 0 && segments[5] == 0x5efe

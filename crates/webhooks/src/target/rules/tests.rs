@@ -2,8 +2,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-const STRICT: Rules = Rules { allow_loopback: false };
-const DEVELOPMENT: Rules = Rules { allow_loopback: true };
+const STRICT: Rules = Rules {
+    allow_loopback: false,
+};
+const DEVELOPMENT: Rules = Rules {
+    allow_loopback: true,
+};
 
 /// URLs that are always rejected, with or without loopback allowed.
 const HOSTILE: &[&str] = &[
@@ -167,17 +171,44 @@ const LOOPBACK: &[&str] = &[
 
 const GOOD: &[(&str, &str)] = &[
     ("https://hooks.example.com", "https://hooks.example.com/"),
-    ("https://hooks.example.com:443/", "https://hooks.example.com/"),
-    ("HTTPS://Hooks.Example.COM/Path?Query=1", "https://hooks.example.com/Path?Query=1"),
-    ("https://hooks.example.com:1024/x", "https://hooks.example.com:1024/x"),
-    ("https://hooks.example.com:65535/x/../y", "https://hooks.example.com:65535/y"),
-    ("https://a_b.xn--bcher-kva.example/", "https://a_b.xn--bcher-kva.example/"),
-    ("https://bücher.example/ü", "https://xn--bcher-kva.example/%C3%BC"),
+    (
+        "https://hooks.example.com:443/",
+        "https://hooks.example.com/",
+    ),
+    (
+        "HTTPS://Hooks.Example.COM/Path?Query=1",
+        "https://hooks.example.com/Path?Query=1",
+    ),
+    (
+        "https://hooks.example.com:1024/x",
+        "https://hooks.example.com:1024/x",
+    ),
+    (
+        "https://hooks.example.com:65535/x/../y",
+        "https://hooks.example.com:65535/y",
+    ),
+    (
+        "https://a_b.xn--bcher-kva.example/",
+        "https://a_b.xn--bcher-kva.example/",
+    ),
+    (
+        "https://bücher.example/ü",
+        "https://xn--bcher-kva.example/%C3%BC",
+    ),
     ("https://10.example.com/", "https://10.example.com/"),
-    ("https://localhost.example.com/", "https://localhost.example.com/"),
+    (
+        "https://localhost.example.com/",
+        "https://localhost.example.com/",
+    ),
     ("https://127.0.0.1.nip.io/", "https://127.0.0.1.nip.io/"),
-    ("https://hooks.example.com/a@b?c=[d]|{e}", "https://hooks.example.com/a@b?c=[d]|{e}"),
-    ("https://hooks.example.com?token=x", "https://hooks.example.com/?token=x"),
+    (
+        "https://hooks.example.com/a@b?c=[d]|{e}",
+        "https://hooks.example.com/a@b?c=[d]|{e}",
+    ),
+    (
+        "https://hooks.example.com?token=x",
+        "https://hooks.example.com/?token=x",
+    ),
 ];
 
 const BLOCKED: &[&str] = &[
@@ -304,7 +335,10 @@ fn address(text: &str) -> IpAddr {
 fn hostile_urls_are_rejected() {
     for text in HOSTILE {
         assert!(check_url(text, STRICT).is_err(), "{text:?}");
-        assert!(check_url(text, DEVELOPMENT).is_err(), "{text:?} with loopback");
+        assert!(
+            check_url(text, DEVELOPMENT).is_err(),
+            "{text:?} with loopback"
+        );
     }
     for text in LOOPBACK {
         assert!(check_url(text, STRICT).is_err(), "{text:?}");
@@ -317,7 +351,12 @@ fn loopback_is_allowed_by_the_setting_only() {
         let url = check_url(text, DEVELOPMENT);
         assert!(url.is_ok_and(|url| is_loopback_host(&url)), "{text:?}");
     }
-    for text in ["https://localhost:80/", "http://localhost:22/", "http://127.0.0.1:1023/", "http://a@localhost/"] {
+    for text in [
+        "https://localhost:80/",
+        "http://localhost:22/",
+        "http://127.0.0.1:1023/",
+        "http://a@localhost/",
+    ] {
         assert!(check_url(text, DEVELOPMENT).is_err(), "{text:?}");
     }
 }
@@ -328,17 +367,27 @@ fn good_urls_pass_unchanged() {
         for rules in [STRICT, DEVELOPMENT] {
             let url = check_url(text, rules).map(String::from);
             assert_eq!(url.as_deref(), Ok(*normalised), "{text:?}");
-            assert_eq!(check_url(normalised, rules).map(String::from).as_deref(), Ok(*normalised));
+            assert_eq!(
+                check_url(normalised, rules).map(String::from).as_deref(),
+                Ok(*normalised)
+            );
         }
     }
 }
 
 #[test]
 fn length_limit_covers_text_and_normalised_url() {
-    let long = |filler: &str, times: usize| format!("https://hooks.example.com/{}", filler.repeat(times));
+    let long =
+        |filler: &str, times: usize| format!("https://hooks.example.com/{}", filler.repeat(times));
     assert!(check_url(&long("x", URL_BYTES_MAX - 26), STRICT).is_ok());
-    assert_eq!(check_url(&long("x", URL_BYTES_MAX - 25), STRICT), Err(TargetError::TooLong));
-    assert_eq!(check_url(&long("ü", 700), STRICT), Err(TargetError::TooLong));
+    assert_eq!(
+        check_url(&long("x", URL_BYTES_MAX - 25), STRICT),
+        Err(TargetError::TooLong)
+    );
+    assert_eq!(
+        check_url(&long("ü", 700), STRICT),
+        Err(TargetError::TooLong)
+    );
     let label = "a".repeat(63);
     let name = |last: usize| format!("https://{label}.{label}.{label}.{}.com/", "a".repeat(last));
     assert!(check_url(&name(57), STRICT).is_ok());
@@ -359,7 +408,10 @@ fn errors_say_what_to_do_and_hold_no_url() {
     ] {
         assert_eq!(check_url(text, STRICT), Err(error), "{text}");
         let sentence = error.to_string();
-        assert!(sentence.contains(": ") && !sentence.contains("10.0.0.1"), "{sentence}");
+        assert!(
+            sentence.contains(": ") && !sentence.contains("10.0.0.1"),
+            "{sentence}"
+        );
     }
 }
 
@@ -367,7 +419,10 @@ fn errors_say_what_to_do_and_hold_no_url() {
 fn only_globally_routable_addresses_are_allowed() {
     for text in BLOCKED {
         assert!(!is_allowed(address(text), STRICT), "{text}");
-        assert!(!is_allowed(address(text), DEVELOPMENT), "{text} with loopback");
+        assert!(
+            !is_allowed(address(text), DEVELOPMENT),
+            "{text} with loopback"
+        );
     }
     for text in ROUTABLE {
         assert!(is_allowed(address(text), STRICT), "{text}");
@@ -391,7 +446,9 @@ fn spelled(number: u32, radix: u8, zeros: usize) -> String {
 
 /// The text in full-width digits and letters.
 fn wide(text: &str) -> String {
-    text.chars().map(|c| char::from_u32(u32::from(c) + 0xfee0).unwrap()).collect()
+    text.chars()
+        .map(|c| char::from_u32(u32::from(c) + 0xfee0).unwrap())
+        .collect()
 }
 
 proptest! {

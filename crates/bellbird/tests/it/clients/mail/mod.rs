@@ -16,18 +16,29 @@ use crate::support::harness::{App, Setup};
 /// The link in an e-mail.
 fn link(email: &Value) -> String {
     let text = email["text"].as_str().unwrap();
-    text.lines().find(|line| line.contains("/sign-in/")).unwrap_or_else(|| panic!("no link: {text}")).to_owned()
+    text.lines()
+        .find(|line| line.contains("/sign-in/"))
+        .unwrap_or_else(|| panic!("no link: {text}"))
+        .to_owned()
 }
 
 /// Asks for a link, and returns the page and the cookies of the browser.
 async fn ask(app: &App, email: &str) -> (Page, String) {
-    let page = post(&format!("{}/sign-in", app.console_url), None, &format!("email={email}")).await;
+    let page = post(
+        &format!("{}/sign-in", app.console_url),
+        None,
+        &format!("email={email}"),
+    )
+    .await;
     let cookies = page.set_cookies();
     (page, cookies)
 }
 
 async fn open(url: &str, cookies: &str) -> Page {
-    let request = browser::client().get(url).header("accept", "text/html").header("cookie", cookies);
+    let request = browser::client()
+        .get(url)
+        .header("accept", "text/html")
+        .header("cookie", cookies);
     Page::of(request.send().await.unwrap()).await
 }
 
@@ -43,13 +54,25 @@ async fn link_by_email_signs_in_the_browser_that_asked() {
     let email = mail.take(1).await.remove(0);
     assert_eq!(email["to"], serde_json::json!(["ben@example.com"]));
     assert_eq!(email["from"], "Bellbird <bellbird@example.com>");
-    assert_eq!((&email["subject"], &email["automatic"]), (&"Sign in to Bellbird".into(), &"auto-generated".into()));
+    assert_eq!(
+        (&email["subject"], &email["automatic"]),
+        (&"Sign in to Bellbird".into(), &"auto-generated".into())
+    );
 
     let url = link(&email);
     let other = get(&url, None).await;
-    assert_eq!((other.status, &other.cookie), (200, &None), "another browser is asked first");
+    assert_eq!(
+        (other.status, &other.cookie),
+        (200, &None),
+        "another browser is asked first"
+    );
     let own = open(&url, &cookies).await;
-    assert_eq!((own.status, own.location.as_deref()), (303, Some("/keys?first")), "{}", own.text);
+    assert_eq!(
+        (own.status, own.location.as_deref()),
+        (303, Some("/keys?first")),
+        "{}",
+        own.text
+    );
     assert_eq!(open(&url, &cookies).await.status, 410, "used");
 
     // The browser is new, of which another e-mail tells, and the next time it is not.
@@ -58,7 +81,11 @@ async fn link_by_email_signs_in_the_browser_that_asked() {
     assert_eq!(email["subject"], "A new browser has signed in to Bellbird");
     let known = own.set_cookies();
     ask(&app, "ben@example.com").await;
-    open(&link(&mail.take(1).await[0]), &format!("{cookies}; {known}")).await;
+    open(
+        &link(&mail.take(1).await[0]),
+        &format!("{cookies}; {known}"),
+    )
+    .await;
     let again = app.sign_in_link(app.ben.user.id).await;
     assert_eq!(browser_post(&again, &known).await.status, 303);
     app.send_emails().await;
@@ -66,7 +93,9 @@ async fn link_by_email_signs_in_the_browser_that_asked() {
 }
 
 async fn browser_post(url: &str, cookies: &str) -> Page {
-    let request = browser::post(url, "").header("sec-fetch-site", "same-origin").header("cookie", cookies);
+    let request = browser::post(url, "")
+        .header("sec-fetch-site", "same-origin")
+        .header("cookie", cookies);
     Page::of(request.send().await.unwrap()).await
 }
 
@@ -85,21 +114,30 @@ async fn nobody_learns_who_is_a_user_and_nobody_fills_a_mailbox() {
         assert_eq!(ask(&app, "ben@example.com").await.0.status, 200);
     }
     mail.take(5).await;
-    // Five an hour, and then one each 96 minutes: an e-mail to somebody else arrives after those that are not sent.
+    // Five an hour, and then one each 96 minutes: an e-mail to somebody else arrives after those
+    // that are not sent.
     for (minutes, sent) in [(60, 0), (36, 1), (24 * 60, 5)] {
         app.advance_clock(SignedDuration::from_mins(minutes)).await;
         for _ in 0..6 {
             ask(&app, "ben@example.com").await;
         }
         ask(&app, "olivia@example.com").await;
-        let mut to: Vec<_> = mail.take(sent + 1).await.iter().map(|email| email["to"][0].clone()).collect();
+        let mut to: Vec<_> = mail
+            .take(sent + 1)
+            .await
+            .iter()
+            .map(|email| email["to"][0].clone())
+            .collect();
         to.retain(|to| to == "ben@example.com");
         assert_eq!(to.len(), sent, "{minutes} minutes");
     }
     app.advance_clock(SignedDuration::from_mins(1)).await;
 
-    let foreign = browser::foreign_post(&format!("{}/sign-in", app.console_url), "email=ben%40example.com")
-        .header("sec-fetch-site", "cross-site");
+    let foreign = browser::foreign_post(
+        &format!("{}/sign-in", app.console_url),
+        "email=ben%40example.com",
+    )
+    .header("sec-fetch-site", "cross-site");
     assert_eq!(foreign.send().await.unwrap().status(), 403);
     let mut statuses = Vec::new();
     for number in 0..21 {
@@ -115,16 +153,37 @@ async fn emails_tell_once_what_a_user_has_to_know() {
     let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
     let browser = app.sign_in(app.olivia.user.id).await;
     let page = browser.get("/settings").await;
-    assert_eq!(page.text.matches("type=\"checkbox\"").count(), 2, "{}", page.text);
+    assert_eq!(
+        page.text.matches("type=\"checkbox\"").count(),
+        2,
+        "{}",
+        page.text
+    );
     let saved = browser.post("/settings", "emails=save&connection=on").await;
     assert_eq!(saved.status, 303, "{}", saved.text);
-    assert_eq!(browser.get("/settings").await.text.matches(" checked").count(), 1);
+    assert_eq!(
+        browser
+            .get("/settings")
+            .await
+            .text
+            .matches(" checked")
+            .count(),
+        1
+    );
     app.send_emails().await;
-    assert_eq!(mail.take(1).await[0]["subject"], "A new browser has signed in to Bellbird", "always");
+    assert_eq!(
+        mail.take(1).await[0]["subject"],
+        "A new browser has signed in to Bellbird",
+        "always"
+    );
 
     let connection = &app.olivia.connections[0];
     app.set_consent(connection, "revoked").await;
-    let _ = app.connections.refreshes().run(app.olivia.user.id, connection.id).await;
+    let _ = app
+        .connections
+        .refreshes()
+        .run(app.olivia.user.id, connection.id)
+        .await;
     let status = app.connections_of(app.olivia.user.id).await[0].status;
     assert_ne!(status, ConnectionStatus::Active);
     for _ in 0..2 {
@@ -132,15 +191,28 @@ async fn emails_tell_once_what_a_user_has_to_know() {
     }
     let email = mail.take(1).await.remove(0);
     let name = &connection.institution_name;
-    assert_eq!(email["subject"], format!("{name} needs you to connect it again"));
+    assert_eq!(
+        email["subject"],
+        format!("{name} needs you to connect it again")
+    );
     let text = email["text"].as_str().unwrap();
-    assert!(text.contains(&format!("{}/connections", app.console_url)), "{text}");
-    assert!(text.contains(&format!("{}/settings", app.console_url)), "{text}");
+    assert!(
+        text.contains(&format!("{}/connections", app.console_url)),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("{}/settings", app.console_url)),
+        "{text}"
+    );
     let numbers = text.replace(&app.console_url, "");
-    assert!(!numbers.contains(|character: char| character.is_ascii_digit()), "no amount, no account: {text}");
+    assert!(
+        !numbers.contains(|character: char| character.is_ascii_digit()),
+        "no amount, no account: {text}"
+    );
 }
 
-/// A thief who has one sign-in cannot suppress the e-mails, neither by signing out nor by the settings.
+/// A thief who has one sign-in cannot suppress the e-mails, neither by signing out nor by the
+/// settings.
 #[tokio::test]
 async fn what_a_thief_did_is_reported_whatever_happens_to_the_session() {
     let mail = MailServer::start();
@@ -150,9 +222,20 @@ async fn what_a_thief_did_is_reported_whatever_happens_to_the_session() {
     assert_eq!(browser.post("/settings", "emails=save").await.status, 303);
     assert_eq!(browser.post("/sign-out", "").await.status, 303);
     app.send_emails().await;
-    let mut subjects: Vec<_> = mail.take(2).await.iter().map(|email| email["subject"].clone()).collect();
+    let mut subjects: Vec<_> = mail
+        .take(2)
+        .await
+        .iter()
+        .map(|email| email["subject"].clone())
+        .collect();
     subjects.sort_by_key(Value::to_string);
-    assert_eq!(subjects, ["A new API key can read your accounts", "A new browser has signed in to Bellbird"]);
+    assert_eq!(
+        subjects,
+        [
+            "A new API key can read your accounts",
+            "A new browser has signed in to Bellbird"
+        ]
+    );
     app.send_emails().await;
     assert_eq!(mail.arrived(), Vec::<Value>::new(), "once");
 }
@@ -162,8 +245,15 @@ async fn address_that_nobody_verified_gets_no_email() {
     let mail = MailServer::start();
     let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
     let set = async |console_sign_in| {
-        let change = UserChange { console_sign_in: Some(console_sign_in), ..UserChange::default() };
-        app.storage.users().update(app.ben.user.id, &change).await.unwrap();
+        let change = UserChange {
+            console_sign_in: Some(console_sign_in),
+            ..UserChange::default()
+        };
+        app.storage
+            .users()
+            .update(app.ben.user.id, &change)
+            .await
+            .unwrap();
     };
     set(false).await;
     let (page, _) = ask(&app, "ben@example.com").await;
@@ -171,49 +261,104 @@ async fn address_that_nobody_verified_gets_no_email() {
     assert_eq!((page.status, &page.text), (unknown.status, &unknown.text));
     let connection = &app.ben.connections[0];
     app.set_consent(connection, "revoked").await;
-    let _ = app.connections.refreshes().run(app.ben.user.id, connection.id).await;
+    let _ = app
+        .connections
+        .refreshes()
+        .run(app.ben.user.id, connection.id)
+        .await;
     app.send_emails().await;
     set(true).await;
     ask(&app, "ben@example.com").await;
     let email = mail.take(1).await.remove(0);
     assert_eq!(email["subject"], "Sign in to Bellbird", "nothing before it");
     app.send_emails().await;
-    assert!(mail.take(1).await[0]["subject"].as_str().unwrap().ends_with("needs you to connect it again"));
+    assert!(
+        mail.take(1).await[0]["subject"]
+            .as_str()
+            .unwrap()
+            .ends_with("needs you to connect it again")
+    );
 }
 
 #[tokio::test]
 async fn what_a_mail_server_does_not_take_is_sent_later() {
     let mail = MailServer::start();
     let app = App::start(Setup::with(|settings| mail.configure(settings, ""))).await;
-    for email in ["rejected@example.com", "busy@example.com", "new@example.com"] {
-        let new = NewUser { email, plan: Plan::Developer, timezone: None, reference: None, console_sign_in: true };
-        let user = app.storage.users().insert(&new, app.clock.now()).await.unwrap();
+    for email in [
+        "rejected@example.com",
+        "busy@example.com",
+        "new@example.com",
+    ] {
+        let new = NewUser {
+            email,
+            plan: Plan::Developer,
+            timezone: None,
+            reference: None,
+            console_sign_in: true,
+        };
+        let user = app
+            .storage
+            .users()
+            .insert(&new, app.clock.now())
+            .await
+            .unwrap();
         app.sign_in(user.id).await;
     }
     app.send_emails().await;
-    assert_eq!(mail.take(1).await[0]["to"][0], "new@example.com", "one that fails does not stop the others");
+    assert_eq!(
+        mail.take(1).await[0]["to"][0],
+        "new@example.com",
+        "one that fails does not stop the others"
+    );
     mail.be_ready();
     app.send_emails().await;
     assert_eq!(mail.take(1).await[0]["to"][0], "busy@example.com");
-    let due = app.storage.emails().list_due(None, app.clock.now()).await.unwrap();
+    let due = app
+        .storage
+        .emails()
+        .list_due(None, app.clock.now())
+        .await
+        .unwrap();
     assert_eq!(due.len(), 0, "what is rejected waits for a day");
 
     drop(mail);
     let user = app.ben.user.id;
     app.sign_in(user).await;
     app.send_emails().await;
-    let due = app.storage.emails().list_due(None, app.clock.now()).await.unwrap();
-    assert_eq!(due.iter().map(|email| email.key.user_id).collect::<Vec<_>>(), [user], "the server is away");
+    let due = app
+        .storage
+        .emails()
+        .list_due(None, app.clock.now())
+        .await
+        .unwrap();
+    assert_eq!(
+        due.iter()
+            .map(|email| email.key.user_id)
+            .collect::<Vec<_>>(),
+        [user],
+        "the server is away"
+    );
 }
 
 #[tokio::test]
 async fn nothing_is_sent_without_the_tls_that_is_asked_for() {
     let mail = MailServer::start();
-    let app = App::start(Setup::with(|settings| mail.configure(settings, "?tls=required"))).await;
+    let app = App::start(Setup::with(|settings| {
+        mail.configure(settings, "?tls=required")
+    }))
+    .await;
     app.sign_in(app.ben.user.id).await;
     app.send_emails().await;
     assert_eq!(mail.arrived(), Vec::<Value>::new());
-    assert_eq!(app.storage.emails().list_due(None, app.clock.now()).await.unwrap().len(), 1);
+    assert_eq!(
+        app.storage
+            .emails()
+            .list_due(None, app.clock.now())
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -228,11 +373,18 @@ async fn browser_asks_for_a_link_and_opens_it() {
     browser.click("button.strong");
     browser.assert_accessible("console-sign-in-sent");
     browser.open(&link(&mail.take(1).await[0]));
-    assert!(browser.url().ends_with("/keys?first"), "no question: this browser has asked: {}", browser.url());
+    assert!(
+        browser.url().ends_with("/keys?first"),
+        "no question: this browser has asked: {}",
+        browser.url()
+    );
     browser.click("nav a[href='/settings']");
     browser.assert_accessible("console-settings-emails");
     browser.press("input[name=endpoint]");
     browser.wait_for("!document.querySelector('input[name=endpoint]').checked");
     browser.click("button[name=emails]");
-    assert_eq!(browser.evaluate("document.querySelectorAll('input:checked').length"), 1);
+    assert_eq!(
+        browser.evaluate("document.querySelectorAll('input:checked').length"),
+        1
+    );
 }

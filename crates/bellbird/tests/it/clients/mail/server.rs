@@ -36,15 +36,24 @@ impl MailServer {
         let printed = Arc::clone(&lines);
         std::thread::spawn(move || {
             for line in out.map_while(Result::ok) {
-                printed.lock().unwrap().push(serde_json::from_str(&line).unwrap());
+                printed
+                    .lock()
+                    .unwrap()
+                    .push(serde_json::from_str(&line).unwrap());
             }
         });
-        Self { child, port, lines, directory }
+        Self {
+            child,
+            port,
+            lines,
+            directory,
+        }
     }
 
     /// Makes the settings of a service send by this server.
     pub(super) fn configure(&self, settings: &mut Settings, query: &str) {
-        let url = EmailSettings::parse_url(&format!("smtp://127.0.0.1:{}{query}", self.port)).unwrap();
+        let url =
+            EmailSettings::parse_url(&format!("smtp://127.0.0.1:{}{query}", self.port)).unwrap();
         let from = EmailSettings::parse_from("Bellbird <bellbird@example.com>").unwrap();
         settings.pages.email = Some(EmailSettings::new(url, from));
     }

@@ -1,5 +1,5 @@
-//! The receivers of docs/webhooks.md, which use the public libraries of Standard Webhooks. They accept what the service
-//! sends, and reject everything else.
+//! The receivers of docs/webhooks.md, which use the public libraries of Standard Webhooks. They
+//! accept what the service sends, and reject everything else.
 
 mod process;
 
@@ -48,7 +48,12 @@ impl Signed {
         Self::of_type("endpoint.ping", secret, age, blanks)
     }
 
-    pub(crate) fn of_type(event_type: &str, secret: &str, age: SignedDuration, blanks: usize) -> Self {
+    pub(crate) fn of_type(
+        event_type: &str,
+        secret: &str,
+        age: SignedDuration,
+        blanks: usize,
+    ) -> Self {
         let id = Uuid::now_v7().to_string();
         let timestamp = (Timestamp::now() - age).as_second();
         let metadata = json!({"sync_run_id": id, "new_count": 0, "updated_count": 0, "chunk": 1, "total_chunks": 1});
@@ -57,8 +62,16 @@ impl Signed {
             "data": {"new": [], "updated": []}, "metadata": metadata,
         });
         let body = format!("{}{event}", " ".repeat(blanks)).into_bytes();
-        let signature = Webhook::new(secret).unwrap().sign(&id, timestamp, &body).unwrap();
-        Self { id, timestamp, signature, body }
+        let signature = Webhook::new(secret)
+            .unwrap()
+            .sign(&id, timestamp, &body)
+            .unwrap();
+        Self {
+            id,
+            timestamp,
+            signature,
+            body,
+        }
     }
 
     /// The status of the response, or `None` if there was no response.
@@ -69,7 +82,12 @@ impl Signed {
             .header("webhook-id", &self.id)
             .header("webhook-timestamp", self.timestamp)
             .header("webhook-signature", &self.signature);
-        request.body(self.body.clone()).send().await.ok().map(|answer| answer.status().as_u16())
+        request
+            .body(self.body.clone())
+            .send()
+            .await
+            .ok()
+            .map(|answer| answer.status().as_u16())
     }
 
     pub(crate) async fn post(&self, url: &str) -> u16 {
@@ -95,7 +113,11 @@ async fn forged_requests_are_rejected() {
             Signed::new(SECRET, SignedDuration::from_secs(270)),
             Signed::new(SECRET, SignedDuration::from_secs(-270)),
             with(&|request| {
-                request.signature = format!("{} {}", Signed::new(ANOTHER, now).signature, request.signature);
+                request.signature = format!(
+                    "{} {}",
+                    Signed::new(ANOTHER, now).signature,
+                    request.signature
+                );
             }),
             Signed::padded(SECRET, now, BODY_BYTES_MAX / 2),
         ];
@@ -105,26 +127,64 @@ async fn forged_requests_are_rejected() {
         assert_eq!(good[0].post(&url).await, 204, "{language}: repeated");
         let bad = [
             ("another secret", Signed::new(ANOTHER, now)),
-            ("a wrong signature", with(&|request| request.signature = Signed::new(SECRET, now).signature)),
-            ("no signature at all", with(&|request| request.signature.clear())),
-            ("a broken signature", with(&|request| "v1".clone_into(&mut request.signature))),
-            ("an unknown signature", with(&|request| request.signature = request.signature.replace("v1,", "v2,"))),
+            (
+                "a wrong signature",
+                with(&|request| request.signature = Signed::new(SECRET, now).signature),
+            ),
+            (
+                "no signature at all",
+                with(&|request| request.signature.clear()),
+            ),
+            (
+                "a broken signature",
+                with(&|request| "v1".clone_into(&mut request.signature)),
+            ),
+            (
+                "an unknown signature",
+                with(&|request| request.signature = request.signature.replace("v1,", "v2,")),
+            ),
             ("a longer body", with(&|request| request.body.push(b' '))),
-            ("a body that is not text", with(&|request| request.body.push(0xff))),
-            ("another body", with(&|request| request.body = b"{}".to_vec())),
-            ("another id", with(&|request| request.id = Uuid::now_v7().to_string())),
+            (
+                "a body that is not text",
+                with(&|request| request.body.push(0xff)),
+            ),
+            (
+                "another body",
+                with(&|request| request.body = b"{}".to_vec()),
+            ),
+            (
+                "another id",
+                with(&|request| request.id = Uuid::now_v7().to_string()),
+            ),
             ("another time", with(&|request| request.timestamp += 1)),
-            ("too old", Signed::new(SECRET, SignedDuration::from_secs(330))),
-            ("too new", Signed::new(SECRET, SignedDuration::from_secs(-330))),
+            (
+                "too old",
+                Signed::new(SECRET, SignedDuration::from_secs(330)),
+            ),
+            (
+                "too new",
+                Signed::new(SECRET, SignedDuration::from_secs(-330)),
+            ),
         ];
         for (what, request) in bad {
             assert_eq!(request.post(&url).await, 400, "{language}: {what}");
         }
         // A receiver may close the connection before it has read the whole body.
-        let too_long = Signed::padded(SECRET, now, BODY_BYTES_MAX).try_post(&url).await;
-        assert!(too_long.is_none_or(|status| status == 413), "{language}: {too_long:?}");
-        receiver.wait_until_received(|events| events.len() >= good.len()).await;
-        let ids: Vec<_> = receiver.received().iter().map(|event| text(event, "id").to_owned()).collect();
+        let too_long = Signed::padded(SECRET, now, BODY_BYTES_MAX)
+            .try_post(&url)
+            .await;
+        assert!(
+            too_long.is_none_or(|status| status == 413),
+            "{language}: {too_long:?}"
+        );
+        receiver
+            .wait_until_received(|events| events.len() >= good.len())
+            .await;
+        let ids: Vec<_> = receiver
+            .received()
+            .iter()
+            .map(|event| text(event, "id").to_owned())
+            .collect();
         assert_eq!(ids, good.map(|request| request.id), "{language}");
     }
 }
@@ -133,7 +193,8 @@ async fn forged_requests_are_rejected() {
 fn add_endpoints(workdir: &Workdir) -> Vec<(String, Receiver)> {
     let add = |(language, port)| {
         let events = "--events transactions.synced,trades.synced,connection.updated";
-        let line = format!("webhook add --user me@example.com --url http://127.0.0.1:{port}/ {events}");
+        let line =
+            format!("webhook add --user me@example.com --url http://127.0.0.1:{port}/ {events}");
         let added = workdir.json(&line);
         let receiver = Receiver::start(language, port, text(&added, "secret"));
         (text(&added, "id").to_owned(), receiver)
@@ -143,10 +204,18 @@ fn add_endpoints(workdir: &Workdir) -> Vec<(String, Receiver)> {
 
 fn import(workdir: &Workdir, sandbox: &Value, provider: &str) {
     let all_credentials = sandbox["credentials"].as_array().unwrap();
-    let credentials = all_credentials.iter().find(|credentials| credentials["provider"] == provider).unwrap();
-    let output = workdir
-        .run_with_input("connection import --user me@example.com --credentials - --json", &credentials.to_string());
-    assert_eq!((output.status.code(), errors(&output).as_str()), (Some(0), ""));
+    let credentials = all_credentials
+        .iter()
+        .find(|credentials| credentials["provider"] == provider)
+        .unwrap();
+    let output = workdir.run_with_input(
+        "connection import --user me@example.com --credentials - --json",
+        &credentials.to_string(),
+    );
+    assert_eq!(
+        (output.status.code(), errors(&output).as_str()),
+        (Some(0), "")
+    );
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,13 +227,31 @@ struct RowCounts {
 /// Syncs all connections.
 fn sync(workdir: &Workdir) -> RowCounts {
     let synced = workdir.json("connection sync --all");
-    let count = |name: &str| synced.as_array().unwrap().iter().map(|report| report[name].as_u64().unwrap()).sum();
-    RowCounts { new: count("newCount"), updated: count("updatedCount") }
+    let count = |name: &str| {
+        synced
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|report| report[name].as_u64().unwrap())
+            .sum()
+    };
+    RowCounts {
+        new: count("newCount"),
+        updated: count("updatedCount"),
+    }
 }
 
 fn counts(events: &[Value]) -> RowCounts {
-    let count = |name: &str| events.iter().map(|event| event[name].as_u64().unwrap()).sum();
-    RowCounts { new: count("new_count"), updated: count("updated_count") }
+    let count = |name: &str| {
+        events
+            .iter()
+            .map(|event| event[name].as_u64().unwrap())
+            .sum()
+    };
+    RowCounts {
+        new: count("new_count"),
+        updated: count("updated_count"),
+    }
 }
 
 /// Asserts that the events are all chunks of one sync run, in order, and full except for the last.
@@ -175,7 +262,11 @@ fn assert_one_run(events: &[Value], receiver: &Receiver) {
         let rows = counts(std::slice::from_ref(event)).new;
         assert_eq!(event["chunk"], number, "{}", receiver.language);
         assert_eq!(event["total_chunks"], total, "{}", receiver.language);
-        assert!(rows == CHUNK_ROWS || number == total && rows > 0, "{}: {event}", receiver.language);
+        assert!(
+            rows == CHUNK_ROWS || number == total && rows > 0,
+            "{}: {event}",
+            receiver.language
+        );
     }
 }
 
@@ -183,24 +274,37 @@ fn assert_one_run(events: &[Value], receiver: &Receiver) {
 async fn control(sandbox: &Value, method: Method, path: &str, body: Value) -> Value {
     let url = format!("{}/__control{path}", text(&sandbox["fiskil"], "baseUrl"));
     let client = Client::builder().no_proxy().build().unwrap();
-    let answer = client.request(method, url).json(&body).send().await.unwrap().error_for_status().unwrap();
+    let answer = client
+        .request(method, url)
+        .json(&body)
+        .send()
+        .await
+        .unwrap()
+        .error_for_status()
+        .unwrap();
     // Some responses are empty.
     serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default()
 }
 
 fn provider_account(database: &str) -> String {
     let connection = rusqlite::Connection::open(database.strip_prefix("sqlite:").unwrap()).unwrap();
-    let sql = "SELECT a.provider_account_id FROM accounts a JOIN connections c ON c.id = a.connection_id
+    let sql =
+        "SELECT a.provider_account_id FROM accounts a JOIN connections c ON c.id = a.connection_id
         WHERE c.provider = 'fiskil' ORDER BY a.id LIMIT 1";
     connection.query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-/// The deliveries to an endpoint, once none is pending. The service writes results in batches, so a result may be
-/// stored a moment after the receiver has the event.
+/// The deliveries to an endpoint, once none is pending. The service writes results in batches, so a
+/// result may be stored a moment after the receiver has the event.
 fn finished_deliveries(workdir: &Workdir, endpoint: &str) -> Value {
     loop {
         let deliveries = workdir.json(&format!("webhook deliveries {endpoint} --limit 1000"));
-        if deliveries.as_array().unwrap().iter().all(|delivery| delivery["state"] != "pending") {
+        if deliveries
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|delivery| delivery["state"] != "pending")
+        {
             return deliveries;
         }
     }
@@ -219,23 +323,43 @@ async fn receivers_accept_what_the_service_sends() {
     let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
 
     let first = sync(&workdir);
-    assert!(first.new > 2 * CHUNK_ROWS && first.updated == 0, "{first:?}");
+    assert!(
+        first.new > 2 * CHUNK_ROWS && first.updated == 0,
+        "{first:?}"
+    );
     for (_, receiver) in &endpoints {
-        receiver.wait_until_received(|events| counts(events).new >= first.new).await;
+        receiver
+            .wait_until_received(|events| counts(events).new >= first.new)
+            .await;
         assert_eq!(counts(&receiver.received()), first, "{}", receiver.language);
         assert_one_run(&receiver.received_of("transactions.synced"), receiver);
         assert_one_run(&receiver.received_of("trades.synced"), receiver);
     }
 
     // For one day after a rotation, events verify with either secret.
-    let secrets: Vec<Value> =
-        endpoints.iter().map(|(id, _)| workdir.json(&format!("webhook rotate-secret {id}"))).collect();
+    let secrets: Vec<Value> = endpoints
+        .iter()
+        .map(|(id, _)| workdir.json(&format!("webhook rotate-secret {id}")))
+        .collect();
     let row = json!({"account_id": provider_account(&database), "amount": "-12.34", "description": "A MILK BAR"});
     let row = control(&sandbox.json(), Method::POST, "/transactions", row).await;
     assert_eq!(sync(&workdir), RowCounts { new: 1, updated: 0 });
     for (id, receiver) in &endpoints {
-        assert_eq!(workdir.json(&format!("webhook ping {id}"))["delivered"], true, "{}: old secret", receiver.language);
-        receiver.wait_until_received(|events| counts(events) == RowCounts { new: first.new + 1, updated: 0 }).await;
+        assert_eq!(
+            workdir.json(&format!("webhook ping {id}"))["delivered"],
+            true,
+            "{}: old secret",
+            receiver.language
+        );
+        receiver
+            .wait_until_received(|events| {
+                counts(events)
+                    == RowCounts {
+                        new: first.new + 1,
+                        updated: 0,
+                    }
+            })
+            .await;
     }
 
     let restart_with_new_secret = |((id, old), secret): ((String, Receiver), &Value)| {
@@ -243,27 +367,59 @@ async fn receivers_accept_what_the_service_sends() {
         drop(old);
         (id, Receiver::start(language, port, text(secret, "secret")))
     };
-    let endpoints: Vec<_> = endpoints.into_iter().zip(&secrets).map(restart_with_new_secret).collect();
+    let endpoints: Vec<_> = endpoints
+        .into_iter()
+        .zip(&secrets)
+        .map(restart_with_new_secret)
+        .collect();
     let path = format!("/transactions/{}", text(&row, "fiskil_id"));
-    control(&sandbox.json(), Method::PATCH, &path, json!({"description": "ANOTHER MILK BAR"})).await;
+    control(
+        &sandbox.json(),
+        Method::PATCH,
+        &path,
+        json!({"description": "ANOTHER MILK BAR"}),
+    )
+    .await;
     let changed = RowCounts { new: 0, updated: 1 };
     assert_eq!(sync(&workdir), changed);
     for (id, receiver) in &endpoints {
-        assert_eq!(workdir.json(&format!("webhook ping {id}"))["delivered"], true, "{}: new secret", receiver.language);
-        receiver.wait_until_received(|events| counts(events) == changed).await;
+        assert_eq!(
+            workdir.json(&format!("webhook ping {id}"))["delivered"],
+            true,
+            "{}: new secret",
+            receiver.language
+        );
+        receiver
+            .wait_until_received(|events| counts(events) == changed)
+            .await;
         let deliveries = finished_deliveries(&workdir, id);
         let mut all = deliveries.as_array().unwrap().iter();
-        assert!(all.all(|delivery| delivery["state"] == "delivered" && delivery["attempts"] == 1), "{deliveries}");
+        assert!(
+            all.all(|delivery| delivery["state"] == "delivered" && delivery["attempts"] == 1),
+            "{deliveries}"
+        );
     }
 
     let credentials = sandbox.json()["credentials"].as_array().unwrap().clone();
-    let fiskil = credentials.iter().find(|credentials| credentials["provider"] == "fiskil").unwrap();
+    let fiskil = credentials
+        .iter()
+        .find(|credentials| credentials["provider"] == "fiskil")
+        .unwrap();
     let path = format!("/consents/{}", text(fiskil, "arrangementId"));
-    control(&sandbox.json(), Method::POST, &path, json!({"state": "revoked"})).await;
+    control(
+        &sandbox.json(),
+        Method::POST,
+        &path,
+        json!({"state": "revoked"}),
+    )
+    .await;
     assert_eq!(workdir.run("connection sync --all").status.code(), Some(0));
     for (_, receiver) in &endpoints {
-        let is_status = |event: &&Value| event["type"] == "connection.updated" && event["updated_count"] == 1;
-        receiver.wait_until_received(|events| events.iter().filter(is_status).count() == 1).await;
+        let is_status =
+            |event: &&Value| event["type"] == "connection.updated" && event["updated_count"] == 1;
+        receiver
+            .wait_until_received(|events| events.iter().filter(is_status).count() == 1)
+            .await;
     }
     assert_eq!(service.stop("-TERM").0, Some(0));
 }

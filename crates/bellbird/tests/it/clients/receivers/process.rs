@@ -25,7 +25,11 @@ pub(crate) fn installed(path: PathBuf) -> PathBuf {
 fn installed_copy(name: &str) -> PathBuf {
     let copy = installed(root().join("target/receivers").join(name));
     let is_current = read(&copy) == read(&root().join("docs/receivers").join(name));
-    assert!(is_current, "{} differs from docs/receivers: run scripts/receivers", copy.display());
+    assert!(
+        is_current,
+        "{} differs from docs/receivers: run scripts/receivers",
+        copy.display()
+    );
     copy
 }
 
@@ -34,7 +38,8 @@ fn program(language: &str) -> Command {
     match language {
         "python" => {
             installed_copy("requirements.txt");
-            let mut command = Command::new(installed(root().join("target/receivers/venv/bin/python")));
+            let mut command =
+                Command::new(installed(root().join("target/receivers/venv/bin/python")));
             command.arg(root().join("docs/receivers/receiver.py"));
             command
         }
@@ -73,17 +78,32 @@ impl Receiver {
             .unwrap_or_else(|error| panic!("{language}: {error}"));
         let mut stderr_lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let first = stderr_lines.next().map(Result::unwrap);
-        assert_eq!(first, Some(format!("listening on http://127.0.0.1:{port}/")), "{language}");
+        assert_eq!(
+            first,
+            Some(format!("listening on http://127.0.0.1:{port}/")),
+            "{language}"
+        );
         std::thread::spawn(move || stderr_lines.for_each(drop));
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let (out, printed) = (BufReader::new(child.stdout.take().unwrap()), Arc::clone(&lines));
+        let (out, printed) = (
+            BufReader::new(child.stdout.take().unwrap()),
+            Arc::clone(&lines),
+        );
         std::thread::spawn(move || {
             for line in out.lines() {
                 let line = line.unwrap();
-                printed.lock().unwrap().push(serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}")));
+                printed
+                    .lock()
+                    .unwrap()
+                    .push(serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}")));
             }
         });
-        Self { language, child, port, lines }
+        Self {
+            language,
+            child,
+            port,
+            lines,
+        }
     }
 
     pub(super) fn url(&self) -> String {
@@ -95,7 +115,10 @@ impl Receiver {
     }
 
     pub(super) fn received_of(&self, event_type: &str) -> Vec<Value> {
-        self.received().into_iter().filter(|event| event["type"] == event_type).collect()
+        self.received()
+            .into_iter()
+            .filter(|event| event["type"] == event_type)
+            .collect()
     }
 
     pub(super) async fn wait_until_received(&self, is_enough: impl Fn(&[Value]) -> bool) {

@@ -32,12 +32,21 @@ async fn sheet_shows_every_row_as_text_or_number() {
         .env("BELLBIRD_KEY", text(&printed, "apiKey"))
         .output()
         .expect("Node.js is installed");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let rows: usize = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let rows: usize = String::from_utf8(output.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     assert!(rows > 300, "{rows}");
 }
 
-/// A running docs/recipes/wake_actual.mjs, which calls a stand-in for Actual. Dropping it kills the process.
+/// A running docs/recipes/wake_actual.mjs, which calls a stand-in for Actual. Dropping it kills the
+/// process.
 struct Waker {
     child: Child,
     url: String,
@@ -52,10 +61,21 @@ impl Waker {
         fs::create_dir_all(packages.join("@actual-app")).unwrap();
         let libraries = root().join("target/receivers/node_modules").canonicalize();
         let libraries = libraries.expect("run scripts/receivers, which installs the library");
-        symlink(libraries.join("standardwebhooks"), packages.join("standardwebhooks")).unwrap();
-        let stub = root().join("crates/bellbird/tests/it/clients/recipes/actual_stub").canonicalize().unwrap();
+        symlink(
+            libraries.join("standardwebhooks"),
+            packages.join("standardwebhooks"),
+        )
+        .unwrap();
+        let stub = root()
+            .join("crates/bellbird/tests/it/clients/recipes/actual_stub")
+            .canonicalize()
+            .unwrap();
         symlink(stub, packages.join("@actual-app/api")).unwrap();
-        fs::copy(root().join("docs/recipes/wake_actual.mjs"), folder.join("wake_actual.mjs")).unwrap();
+        fs::copy(
+            root().join("docs/recipes/wake_actual.mjs"),
+            folder.join("wake_actual.mjs"),
+        )
+        .unwrap();
         let port = free_ports()[0];
         let mut child = Command::new("node")
             .args(["wake_actual.mjs", &port.to_string()])
@@ -71,19 +91,34 @@ impl Waker {
             .expect("Node.js is installed");
         let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
         let url = format!("http://127.0.0.1:{port}/");
-        assert_eq!(errors.next().map(Result::unwrap), Some(format!("listening on {url}")));
+        assert_eq!(
+            errors.next().map(Result::unwrap),
+            Some(format!("listening on {url}"))
+        );
         let printed = BufReader::new(child.stdout.take().unwrap()).lines();
         let (sender, lines) = channel();
-        std::thread::spawn(move || printed.map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Self { child, url, folder, lines }
+        std::thread::spawn(move || {
+            printed
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
+        Self {
+            child,
+            url,
+            folder,
+            lines,
+        }
     }
 
     /// Sends an event that is signed with `secret`. Returns the status of the response.
     async fn send(&self, event_type: &str, secret: &str) -> u16 {
-        Signed::of_type(event_type, secret, SignedDuration::ZERO, 0).post(&self.url).await
+        Signed::of_type(event_type, secret, SignedDuration::ZERO, 0)
+            .post(&self.url)
+            .await
     }
 
-    /// The calls of Actual's library up to the line that reports the outcome of a run, and the outcome.
+    /// The calls of Actual's library up to the line that reports the outcome of a run, and the
+    /// outcome.
     fn run(&self) -> (Vec<String>, String) {
         let mut calls = Vec::new();
         loop {
@@ -106,11 +141,15 @@ impl Drop for Waker {
 
 #[tokio::test]
 async fn changes_wake_actual_once() {
-    let run = [r#"init ["http://actual.example","pass"]"#, r#"downloadBudget ["budget",null]"#, "runBankSync []"]
-        .into_iter()
-        .chain(["shutdown []"])
-        .map(str::to_owned)
-        .collect::<Vec<_>>();
+    let run = [
+        r#"init ["http://actual.example","pass"]"#,
+        r#"downloadBudget ["budget",null]"#,
+        "runBankSync []",
+    ]
+    .into_iter()
+    .chain(["shutdown []"])
+    .map(str::to_owned)
+    .collect::<Vec<_>>();
     let workdir = Workdir::new();
     let waker = Waker::start(&workdir);
     assert_eq!(waker.send("transactions.synced", ANOTHER).await, 400);
@@ -120,12 +159,19 @@ async fn changes_wake_actual_once() {
     for _ in 0..3 {
         assert_eq!(waker.send("transactions.synced", SECRET).await, 204);
     }
-    assert_eq!(waker.run(), (run.clone(), "synced".to_owned()), "one run for all");
+    assert_eq!(
+        waker.run(),
+        (run.clone(), "synced".to_owned()),
+        "one run for all"
+    );
 
     // A failure ends neither the program nor the next run.
     fs::write(waker.folder.join("fail"), "").unwrap();
     assert_eq!(waker.send("connection.updated", SECRET).await, 204);
-    assert_eq!(waker.run(), (run.clone(), "could not sync: no server".to_owned()));
+    assert_eq!(
+        waker.run(),
+        (run.clone(), "could not sync: no server".to_owned())
+    );
     fs::remove_file(waker.folder.join("fail")).unwrap();
     assert_eq!(waker.send("transactions.synced", SECRET).await, 204);
     assert_eq!(waker.run(), (run, "synced".to_owned()));

@@ -13,14 +13,24 @@ async fn from_the_button_to_the_overview_and_out() {
     browser.size(1280, 800, false);
     let sign_in = format!("{}/sign-in", app.console_url);
     for (account, name) in [
-        (json!({"sub": "o", "email": "olivia@example.com"}), "unverified"),
-        (json!({"sub": "o", "email": "a.long.address@example.com", "email_verified": true}), "unknown"),
+        (
+            json!({"sub": "o", "email": "olivia@example.com"}),
+            "unverified",
+        ),
+        (
+            json!({"sub": "o", "email": "a.long.address@example.com", "email_verified": true}),
+            "unknown",
+        ),
     ] {
         provider.control(json!({ "account": account })).await;
         browser.open(&sign_in);
         browser.assert_accessible("console-oidc-sign-in");
         browser.click("form[action$='/sign-in/oidc'] button");
-        assert!(browser.url().contains("/sign-in/oidc/callback?code="), "{}", browser.url());
+        assert!(
+            browser.url().contains("/sign-in/oidc/callback?code="),
+            "{}",
+            browser.url()
+        );
         browser.assert_accessible(&format!("console-oidc-{name}"));
         browser.click("a.button");
         assert_eq!(browser.url(), sign_in);
@@ -28,7 +38,11 @@ async fn from_the_button_to_the_overview_and_out() {
     provider.choose("o", "olivia@example.com").await;
     browser.click("form[action$='/sign-in/oidc'] button");
     assert!(browser.url().ends_with("/keys?first"), "{}", browser.url());
-    assert!(browser.text().contains("Signed in as olivia@example.com"), "{}", browser.text());
+    assert!(
+        browser.text().contains("Signed in as olivia@example.com"),
+        "{}",
+        browser.text()
+    );
     browser.click("footer button");
     assert_eq!(browser.url(), sign_in);
     browser.open(&format!("{}/overview", app.console_url));

@@ -17,7 +17,10 @@ use crate::support::harness::{App, Setup};
 
 /// `scripts/setup` installs them: the versions and digests are in the lock files.
 const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target");
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/identity-provider/provider.mjs");
+const PROGRAM: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../scripts/identity-provider/provider.mjs"
+);
 
 /// A running identity provider. Dropping it kills the process.
 struct IdentityProvider {
@@ -27,10 +30,12 @@ struct IdentityProvider {
 
 impl IdentityProvider {
     fn start() -> Self {
-        let node =
-            ["linux-x64", "linux-arm64"].map(|name| format!("{TARGET}/node22/node_modules/node-{name}/bin/node"));
-        let node =
-            node.iter().find(|path| Path::new(path).exists()).expect("scripts/setup browser installs Node.js 22");
+        let node = ["linux-x64", "linux-arm64"]
+            .map(|name| format!("{TARGET}/node22/node_modules/node-{name}/bin/node"));
+        let node = node
+            .iter()
+            .find(|path| Path::new(path).exists())
+            .expect("scripts/setup browser installs Node.js 22");
         let mut process = Command::new(node)
             .args([PROGRAM, &format!("{TARGET}/identity-provider")])
             .stdin(Stdio::piped())
@@ -39,9 +44,17 @@ impl IdentityProvider {
             .spawn()
             .expect("Node.js starts");
         let mut issuer = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut issuer).unwrap();
-        assert!(issuer.starts_with("http://localhost:"), "scripts/setup browser installs oidc-provider: {issuer}");
-        Self { process, issuer: issuer.trim().to_owned() }
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut issuer)
+            .unwrap();
+        assert!(
+            issuer.starts_with("http://localhost:"),
+            "scripts/setup browser installs oidc-provider: {issuer}"
+        );
+        Self {
+            process,
+            issuer: issuer.trim().to_owned(),
+        }
     }
 
     /// Of a service that is a client here.
@@ -55,26 +68,37 @@ impl IdentityProvider {
     }
 
     async fn app(&self, create_users: Option<Plan>) -> App {
-        self.app_with(OidcSettings { create_users, ..self.settings() }).await
+        self.app_with(OidcSettings {
+            create_users,
+            ..self.settings()
+        })
+        .await
     }
 
     /// A service, whose redirect URI this provider knows.
     async fn app_with(&self, oidc: OidcSettings) -> App {
         let app = App::start(Setup::with(|settings| settings.pages.oidc = Some(oidc))).await;
-        self.control(json!({"redirectUri": format!("{}/sign-in/oidc/callback", app.console_url)})).await;
+        self.control(json!({"redirectUri": format!("{}/sign-in/oidc/callback", app.console_url)}))
+            .await;
         app
     }
 
     /// The first lines of `provider.mjs` list the members.
     async fn control(&self, change: Value) {
         let url = format!("{}/__control", self.issuer);
-        let response = browser::client().put(url).json(&change).send().await.unwrap();
+        let response = browser::client()
+            .put(url)
+            .json(&change)
+            .send()
+            .await
+            .unwrap();
         assert_eq!(response.status(), 200);
     }
 
     /// Whom the provider signs in from now on, with a verified e-mail address.
     async fn choose(&self, sub: &str, email: &str) {
-        self.control(json!({"account": {"sub": sub, "email": email, "email_verified": true}})).await;
+        self.control(json!({"account": {"sub": sub, "email": email, "email_verified": true}}))
+            .await;
     }
 }
 

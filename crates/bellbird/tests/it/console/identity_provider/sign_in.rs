@@ -26,14 +26,30 @@ impl Page {
 
     #[track_caller]
     fn assert_rejected(&self, status: u16, words: &str, what: &str) {
-        assert_eq!((self.status, &self.cookie), (status, &None), "{what}: {}", self.text);
-        assert!(self.text.contains(words) && self.text.contains("/sign-in\""), "{what}: no {words:?} in {}", self.text);
+        assert_eq!(
+            (self.status, &self.cookie),
+            (status, &None),
+            "{what}: {}",
+            self.text
+        );
+        assert!(
+            self.text.contains(words) && self.text.contains("/sign-in\""),
+            "{what}: no {words:?} in {}",
+            self.text
+        );
     }
 }
 
 async fn email_of(app: &App, page: &Page) -> String {
-    let settings = get(&format!("{}/settings", app.console_url), page.cookie.as_deref()).await;
-    let (_, rest) = settings.text.split_once("Signed in as <bdi>").expect("a page for a user");
+    let settings = get(
+        &format!("{}/settings", app.console_url),
+        page.cookie.as_deref(),
+    )
+    .await;
+    let (_, rest) = settings
+        .text
+        .split_once("Signed in as <bdi>")
+        .expect("a page for a user");
     rest.split_once('<').unwrap().0.to_owned()
 }
 
@@ -42,26 +58,53 @@ async fn verified_identity_signs_in_whatever_signs_it() {
     let provider = IdentityProvider::start();
     let app = provider.app(None).await;
     let shown = get(&format!("{}/sign-in", app.console_url), None).await;
-    assert!(shown.text.contains("Sign in with\n<bdi>localhost</bdi>"), "{}", shown.text);
-    for (alg, is_in_token) in [("RS256", true), ("PS256", false), ("ES256", false), ("EdDSA", true)] {
-        provider.control(json!({"alg": alg, "claimsInIdToken": is_in_token})).await;
+    assert!(
+        shown.text.contains("Sign in with\n<bdi>localhost</bdi>"),
+        "{}",
+        shown.text
+    );
+    for (alg, is_in_token) in [
+        ("RS256", true),
+        ("PS256", false),
+        ("ES256", false),
+        ("EdDSA", true),
+    ] {
+        provider
+            .control(json!({"alg": alg, "claimsInIdToken": is_in_token}))
+            .await;
         provider.choose("o", "Olivia@Example.com").await;
         let mut visitor = Visitor::default();
         let asked: Url = visitor.leave(&app).await.location.unwrap().parse().unwrap();
-        let asked: Vec<_> = asked.query_pairs().map(|(name, _)| name.into_owned()).collect();
+        let asked: Vec<_> = asked
+            .query_pairs()
+            .map(|(name, _)| name.into_owned())
+            .collect();
         for name in ["state", "nonce", "code_challenge", "code_challenge_method"] {
             assert!(asked.iter().any(|one| one == name), "{name}: {asked:?}");
         }
         let signed_in = visitor.sign_in(&app).await;
         signed_in.assert_signed_in();
-        let cookies: Vec<_> = signed_in.headers.get_all("set-cookie").iter().map(|one| one.to_str().unwrap()).collect();
-        assert!(cookies[0].ends_with("; Path=/; Max-Age=1209600; HttpOnly; SameSite=Lax"), "{cookies:?}");
+        let cookies: Vec<_> = signed_in
+            .headers
+            .get_all("set-cookie")
+            .iter()
+            .map(|one| one.to_str().unwrap())
+            .collect();
+        assert!(
+            cookies[0].ends_with("; Path=/; Max-Age=1209600; HttpOnly; SameSite=Lax"),
+            "{cookies:?}"
+        );
         assert!(cookies[1].starts_with("bellbird-known="), "{cookies:?}");
-        assert_eq!(cookies[2], "bellbird-oidc=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
+        assert_eq!(
+            cookies[2],
+            "bellbird-oidc=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax"
+        );
         assert_eq!(email_of(&app, &signed_in).await, "olivia@example.com");
         let before = signed_in.cookie;
         visitor.sign_in(&app).await.assert_signed_in();
-        get(&format!("{}/keys", app.console_url), before.as_deref()).await.assert_needs_sign_in("replaced");
+        get(&format!("{}/keys", app.console_url), before.as_deref())
+            .await
+            .assert_needs_sign_in("replaced");
     }
 }
 
@@ -77,7 +120,9 @@ async fn unverified_or_unknown_address_signs_nobody_in() {
         json!({"sub": "o"}),
     ] {
         for is_in_token in [true, false] {
-            provider.control(json!({"account": account, "claimsInIdToken": is_in_token})).await;
+            provider
+                .control(json!({"account": account, "claimsInIdToken": is_in_token}))
+                .await;
             let page = Visitor::default().sign_in(&app).await;
             // What is no boolean cannot be read.
             if account["email_verified"] == "true" {
@@ -87,7 +132,12 @@ async fn unverified_or_unknown_address_signs_nobody_in() {
             }
         }
     }
-    for email in ["new@example.com", "olivia@example.com.evil.example", "not an address", "<b>@example.com"] {
+    for email in [
+        "new@example.com",
+        "olivia@example.com.evil.example",
+        "not an address",
+        "<b>@example.com",
+    ] {
         provider.choose("n", email).await;
         let page = Visitor::default().sign_in(&app).await;
         page.assert_rejected(403, "You are not a user of this service", email);
@@ -100,8 +150,16 @@ async fn unverified_or_unknown_address_signs_nobody_in() {
 async fn unknown_address_becomes_a_user_if_the_operator_says_so() {
     let provider = IdentityProvider::start();
     let app = provider.app(Some(Plan::Developer)).await;
-    provider.control(json!({"account": {"sub": "n", "email": "new@example.com", "email_verified": false}})).await;
-    Visitor::default().sign_in(&app).await.assert_rejected(403, "address is not verified", "unverified");
+    provider
+        .control(
+            json!({"account": {"sub": "n", "email": "new@example.com", "email_verified": false}}),
+        )
+        .await;
+    Visitor::default().sign_in(&app).await.assert_rejected(
+        403,
+        "address is not verified",
+        "unverified",
+    );
     for _ in 0..2 {
         provider.choose("n", "New@example.com").await;
         let signed_in = Visitor::default().sign_in(&app).await;
@@ -111,7 +169,10 @@ async fn unknown_address_becomes_a_user_if_the_operator_says_so() {
     let users = app.storage.users().list().await.unwrap();
     assert_eq!((users.len(), users[1].plan), (3, Plan::Developer));
     provider.choose("b", "ben@example.com").await;
-    assert_eq!(email_of(&app, &Visitor::default().sign_in(&app).await).await, "ben@example.com");
+    assert_eq!(
+        email_of(&app, &Visitor::default().sign_in(&app).await).await,
+        "ben@example.com"
+    );
 }
 
 #[tokio::test]
@@ -123,32 +184,72 @@ async fn callback_works_once_in_the_browser_that_has_left() {
     let words = "This sign-in does not work any more";
     let url = visitor.callback_url(&app).await;
     // Whoever is sent the URL of somebody else is not signed in as that person.
-    other.open(&url).await.assert_rejected(410, words, "without a cookie");
+    other
+        .open(&url)
+        .await
+        .assert_rejected(410, words, "without a cookie");
     other.leave(&app).await;
-    other.open(&url).await.assert_rejected(410, words, "with another cookie");
-    for (name, value) in [("state", None), ("state", Some("9999999999.00")), ("iss", Some("https://evil.example"))] {
+    other
+        .open(&url)
+        .await
+        .assert_rejected(410, words, "with another cookie");
+    for (name, value) in [
+        ("state", None),
+        ("state", Some("9999999999.00")),
+        ("iss", Some("https://evil.example")),
+    ] {
         let mut changed = url.clone();
         changed.query_pairs_mut().clear();
         let kept = url.query_pairs().filter(|(key, _)| key != name);
-        changed.query_pairs_mut().extend_pairs(kept).extend_pairs(value.map(|value| (name, value)));
-        visitor.open(&changed).await.assert_rejected(410, words, changed.as_str());
+        changed
+            .query_pairs_mut()
+            .extend_pairs(kept)
+            .extend_pairs(value.map(|value| (name, value)));
+        visitor
+            .open(&changed)
+            .await
+            .assert_rejected(410, words, changed.as_str());
     }
     visitor.open(&url).await.assert_signed_in();
     visitor.open(&url).await.assert_rejected(410, words, "used");
 
     let url = visitor.callback_url(&app).await;
     app.advance_clock(SignedDuration::from_mins(10)).await;
-    visitor.open(&url).await.assert_rejected(410, words, "expired");
-    // The code of another browser, as an attacker would inject it: it is bound to that browser's verifier.
-    let (url, mut own) = (other.callback_url(&app).await, visitor.callback_url(&app).await);
-    let code = url.query_pairs().find(|(name, _)| name == "code").unwrap().1;
-    let pairs: Vec<_> = own.query_pairs().into_owned().filter(|(name, _)| name != "code").collect();
-    own.query_pairs_mut().clear().extend_pairs(pairs).append_pair("code", &code);
-    visitor.open(&own).await.assert_rejected(400, "could not be confirmed", "injected code");
+    visitor
+        .open(&url)
+        .await
+        .assert_rejected(410, words, "expired");
+    // The code of another browser, as an attacker would inject it: it is bound to that browser's
+    // verifier.
+    let (url, mut own) = (
+        other.callback_url(&app).await,
+        visitor.callback_url(&app).await,
+    );
+    let code = url
+        .query_pairs()
+        .find(|(name, _)| name == "code")
+        .unwrap()
+        .1;
+    let pairs: Vec<_> = own
+        .query_pairs()
+        .into_owned()
+        .filter(|(name, _)| name != "code")
+        .collect();
+    own.query_pairs_mut()
+        .clear()
+        .extend_pairs(pairs)
+        .append_pair("code", &code);
+    visitor
+        .open(&own)
+        .await
+        .assert_rejected(400, "could not be confirmed", "injected code");
 
     provider.control(json!({"declines": true})).await;
     let url = visitor.callback_url(&app).await;
-    visitor.open(&url).await.assert_rejected(403, "has not signed you in", url.as_str());
+    visitor
+        .open(&url)
+        .await
+        .assert_rejected(403, "has not signed you in", url.as_str());
 }
 
 #[tokio::test]
@@ -167,34 +268,71 @@ async fn address_is_trusted_once_and_the_subject_from_then_on() {
     provider.choose("n", "new@example.com").await;
     Visitor::default().sign_in(&app).await.assert_signed_in();
     let signed_in = Visitor::default().sign_in(&app).await;
-    let data = get(&format!("{}/settings/data.json", app.console_url), signed_in.cookie.as_deref()).await;
+    let data = get(
+        &format!("{}/settings/data.json", app.console_url),
+        signed_in.cookie.as_deref(),
+    )
+    .await;
     let data: serde_json::Value = serde_json::from_str(&data.text).unwrap();
-    assert_eq!((&data["identities"][0]["subject"], &data["identities"][0]["issuer"]), (&json!("n"), &json!(issuer)));
+    assert_eq!(
+        (
+            &data["identities"][0]["subject"],
+            &data["identities"][0]["issuer"]
+        ),
+        (&json!("n"), &json!(issuer))
+    );
 
     let allow = async |console_sign_in| {
-        let change = UserChange { console_sign_in: Some(console_sign_in), ..UserChange::default() };
+        let change = UserChange {
+            console_sign_in: Some(console_sign_in),
+            ..UserChange::default()
+        };
         app.storage.users().update(user.id, &change).await.unwrap();
     };
     allow(false).await;
     let page = Visitor::default().sign_in(&app).await;
-    page.assert_rejected(403, "nobody may sign in here as that", "the address is not verified");
+    page.assert_rejected(
+        403,
+        "nobody may sign in here as that",
+        "the address is not verified",
+    );
     allow(true).await;
     Visitor::default().sign_in(&app).await.assert_signed_in();
 
     provider.choose("x", "new@example.com").await;
     let page = Visitor::default().sign_in(&app).await;
-    page.assert_rejected(403, "signs in with another account", "another subject with the same address");
+    page.assert_rejected(
+        403,
+        "signs in with another account",
+        "another subject with the same address",
+    );
     // The address of another user at the provider leads to no other account.
     provider.choose("n", "ben@example.com").await;
     let signed_in = Visitor::default().sign_in(&app).await;
     assert_eq!(email_of(&app, &signed_in).await, "new@example.com");
 
-    app.storage.users().delete(user.id, app.clock.now()).await.unwrap();
-    get(&format!("{}/keys", app.console_url), signed_in.cookie.as_deref()).await.assert_needs_sign_in("deleted");
+    app.storage
+        .users()
+        .delete(user.id, app.clock.now())
+        .await
+        .unwrap();
+    get(
+        &format!("{}/keys", app.console_url),
+        signed_in.cookie.as_deref(),
+    )
+    .await
+    .assert_needs_sign_in("deleted");
     provider.choose("n", "new@example.com").await;
-    Visitor::default().sign_in(&app).await.assert_rejected(403, "You are not a user of this service", "deleted");
+    Visitor::default().sign_in(&app).await.assert_rejected(
+        403,
+        "You are not a user of this service",
+        "deleted",
+    );
     provider.choose("n", "ben@example.com").await;
-    assert_eq!(email_of(&app, &Visitor::default().sign_in(&app).await).await, "ben@example.com");
+    assert_eq!(
+        email_of(&app, &Visitor::default().sign_in(&app).await).await,
+        "ben@example.com"
+    );
 }
 
 #[tokio::test]
@@ -243,16 +381,28 @@ async fn provider_that_is_away_is_said_and_links_still_work() {
     let url = visitor.callback_url(&app).await;
     drop(provider);
     let away = visitor.open(&url).await;
-    away.assert_rejected(503, "The identity provider does not answer", "at the callback");
+    away.assert_rejected(
+        503,
+        "The identity provider does not answer",
+        "at the callback",
+    );
     // One that has not answered since the start.
-    let oidc = OidcSettings { issuer: "http://127.0.0.1:1".to_owned(), ..oidc };
+    let oidc = OidcSettings {
+        issuer: "http://127.0.0.1:1".to_owned(),
+        ..oidc
+    };
     let app = App::start(Setup::with(|settings| settings.pages.oidc = Some(oidc))).await;
     for _ in 0..2 {
         let away = visitor.leave(&app).await;
         away.assert_rejected(503, "The identity provider does not answer", "at the start");
         assert_eq!(away.headers["retry-after"], "10");
     }
-    assert!(get(&format!("{}/sign-in", app.console_url), None).await.text.contains("<bdi>127.0.0.1</bdi>"));
+    assert!(
+        get(&format!("{}/sign-in", app.console_url), None)
+            .await
+            .text
+            .contains("<bdi>127.0.0.1</bdi>")
+    );
     app.sign_in(app.ben.user.id).await;
 }
 
@@ -266,39 +416,94 @@ async fn only_the_own_page_leads_to_the_provider() {
         assert_eq!((page.status, &page.location), (403, &None), "{site}");
     }
     let prefetch = browser::client().get(format!("{}/sign-in/oidc/callback", app.console_url));
-    assert_eq!(prefetch.header("sec-purpose", "prefetch").send().await.unwrap().status(), 503);
+    assert_eq!(
+        prefetch
+            .header("sec-purpose", "prefetch")
+            .send()
+            .await
+            .unwrap()
+            .status(),
+        503
+    );
     let without = App::start(Default::default()).await;
-    assert_eq!(post(&format!("{}/sign-in/oidc", without.console_url), None, "").await.status, 404);
-    assert_eq!(get(&format!("{}/sign-in/oidc/callback", without.console_url), None).await.status, 404);
-    assert!(!get(&format!("{}/sign-in", without.console_url), None).await.text.contains("Sign in with"));
+    assert_eq!(
+        post(&format!("{}/sign-in/oidc", without.console_url), None, "")
+            .await
+            .status,
+        404
+    );
+    assert_eq!(
+        get(
+            &format!("{}/sign-in/oidc/callback", without.console_url),
+            None
+        )
+        .await
+        .status,
+        404
+    );
+    assert!(
+        !get(&format!("{}/sign-in", without.console_url), None)
+            .await
+            .text
+            .contains("Sign in with")
+    );
 }
 
 #[tokio::test]
 async fn wrong_settings_are_said_to_the_operator() {
     let provider = IdentityProvider::start();
     let checked = async |issuer: &str| {
-        let settings = OidcSettings { issuer: issuer.to_owned(), ..provider.settings() };
+        let settings = OidcSettings {
+            issuer: issuer.to_owned(),
+            ..provider.settings()
+        };
         check_identity_provider(&settings, "https://bellbird.example/console/").await
     };
     let redirect_uri = "https://bellbird.example/console/sign-in/oidc/callback";
     assert_eq!(checked(&provider.issuer).await.as_deref(), Ok(redirect_uri));
     let slash = format!("{}/", provider.issuer);
-    assert_eq!(checked(&slash).await, Err("its metadata names another issuer than oidc.issuer"));
+    assert_eq!(
+        checked(&slash).await,
+        Err("its metadata names another issuer than oidc.issuer")
+    );
     let elsewhere = format!("{}/elsewhere", provider.issuer);
-    assert_eq!(checked(&elsewhere).await, Err("it has no metadata below oidc.issuer"));
-    assert_eq!(checked("http://127.0.0.1:1").await, Err("it does not answer"));
-    assert_eq!(checked("http://login.example").await, Err("it does not answer"), "without TLS");
+    assert_eq!(
+        checked(&elsewhere).await,
+        Err("it has no metadata below oidc.issuer")
+    );
+    assert_eq!(
+        checked("http://127.0.0.1:1").await,
+        Err("it does not answer")
+    );
+    assert_eq!(
+        checked("http://login.example").await,
+        Err("it does not answer"),
+        "without TLS"
+    );
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let large = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n";
-        let _ = stream.write_all(format!("{head}{}", " ".repeat(300_000)).as_bytes()).await;
+        let _ = stream
+            .write_all(format!("{head}{}", " ".repeat(300_000)).as_bytes())
+            .await;
     });
-    assert_eq!(checked(&large).await, Err("it does not answer"), "more than a provider says");
+    assert_eq!(
+        checked(&large).await,
+        Err("it does not answer"),
+        "more than a provider says"
+    );
 
-    let settings = OidcSettings { client_secret: "wrong".to_owned().into(), ..provider.settings() };
+    let settings = OidcSettings {
+        client_secret: "wrong".to_owned().into(),
+        ..provider.settings()
+    };
     let app = provider.app_with(settings).await;
-    Visitor::default().sign_in(&app).await.assert_rejected(400, "could not be confirmed", "another secret");
+    Visitor::default().sign_in(&app).await.assert_rejected(
+        400,
+        "could not be confirmed",
+        "another secret",
+    );
 }

@@ -20,10 +20,15 @@ impl Visitor {
     pub(super) async fn leave(&mut self, app: &App) -> Page {
         let url = format!("{}/sign-in/oidc", app.console_url).parse().unwrap();
         let request = browser::post(&format!("{}/sign-in/oidc", app.console_url), "");
-        Page::of(self.send(&url, request.header("sec-fetch-site", "same-origin")).await).await
+        Page::of(
+            self.send(&url, request.header("sec-fetch-site", "same-origin"))
+                .await,
+        )
+        .await
     }
 
-    /// Leaves, and follows the provider to its end. Returns the callback URL, which is not opened yet.
+    /// Leaves, and follows the provider to its end. Returns the callback URL, which is not opened
+    /// yet.
     pub(super) async fn callback_url(&mut self, app: &App) -> Url {
         let page = self.leave(app).await;
         assert_eq!(page.status, 303, "{}", page.text);
@@ -34,7 +39,9 @@ impl Visitor {
             }
             let response = self.send(&url, browser::client().get(url.clone())).await;
             let page = Page::of(response).await;
-            let location = page.location.unwrap_or_else(|| panic!("{url}: {} {}", page.status, page.text));
+            let location = page
+                .location
+                .unwrap_or_else(|| panic!("{url}: {} {}", page.status, page.text));
             url = url.join(&location).unwrap();
         }
         panic!("the provider redirects too often: {url}");
@@ -42,7 +49,16 @@ impl Visitor {
 
     /// Opens a page of the console.
     pub(super) async fn open(&mut self, url: &Url) -> Page {
-        Page::of(self.send(url, browser::client().get(url.clone()).header("accept", "text/html")).await).await
+        Page::of(
+            self.send(
+                url,
+                browser::client()
+                    .get(url.clone())
+                    .header("accept", "text/html"),
+            )
+            .await,
+        )
+        .await
     }
 
     /// The whole way.
@@ -52,9 +68,19 @@ impl Visitor {
     }
 
     async fn send(&mut self, url: &Url, request: RequestBuilder) -> Response {
-        let cookies = self.cookies.entry(url.origin().ascii_serialization()).or_default();
-        let sent: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let response = request.header(COOKIE, sent.join("; ")).send().await.unwrap();
+        let cookies = self
+            .cookies
+            .entry(url.origin().ascii_serialization())
+            .or_default();
+        let sent: Vec<_> = cookies
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let response = request
+            .header(COOKIE, sent.join("; "))
+            .send()
+            .await
+            .unwrap();
         for cookie in response.headers().get_all(SET_COOKIE) {
             let cookie = cookie.to_str().unwrap();
             let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();

@@ -54,7 +54,8 @@ const PARTS: [&str; 44] = [
 ];
 
 fn hostile_text() -> impl Strategy<Value = String> {
-    prop::collection::vec(prop::sample::select(PARTS.as_slice()), 0..12).prop_map(|parts| parts.concat())
+    prop::collection::vec(prop::sample::select(PARTS.as_slice()), 0..12)
+        .prop_map(|parts| parts.concat())
 }
 
 prop_compose! {
@@ -80,8 +81,14 @@ fn shown(given: &Given) -> String {
 
 /// The merchant, else the description, on one line.
 fn expected_payee(given: &Given) -> String {
-    let merchant = given.merchant.as_deref().map(one_line).filter(|text| !text.is_empty());
-    merchant.unwrap_or_else(|| one_line(&given.description)).into_owned()
+    let merchant = given
+        .merchant
+        .as_deref()
+        .map(one_line)
+        .filter(|text| !text.is_empty());
+    merchant
+        .unwrap_or_else(|| one_line(&given.description))
+        .into_owned()
 }
 
 proptest! {

@@ -9,18 +9,22 @@ pub(super) struct Entry {
     pub(super) postings: Vec<(String, String)>,
 }
 
-/// Reads as hledger and ledger do: a line that begins with a digit begins a transaction, indented lines belong to it,
-/// and two blanks end the name of an account.
+/// Reads as hledger and ledger do: a line that begins with a digit begins a transaction, indented
+/// lines belong to it, and two blanks end the name of an account.
 pub(super) fn read_journal(file: &str) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
-    for line in file.split('\n').filter(|line| !line.is_empty() && !line.starts_with(';')) {
+    for line in file
+        .split('\n')
+        .filter(|line| !line.is_empty() && !line.starts_with(';'))
+    {
         let Some(indented) = line.strip_prefix("    ") else {
             let (date, rest) = line.split_at(10);
             let rest = rest.strip_prefix(" *").unwrap().trim_start();
-            let (code, description) = match rest.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
-                Some((code, description)) => (Some(code.to_owned()), description.trim_start()),
-                None => (None, rest),
-            };
+            let (code, description) =
+                match rest.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+                    Some((code, description)) => (Some(code.to_owned()), description.trim_start()),
+                    None => (None, rest),
+                };
             assert!(!description.contains(';'), "a comment");
             entries.push(Entry {
                 date: date.to_owned(),
@@ -46,13 +50,18 @@ pub(super) fn read_journal(file: &str) -> Vec<Entry> {
 /// Reads string literals as beancount does: a backslash takes the next character as it is.
 pub(super) fn read_beancount(file: &str) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
-    for line in file.split('\n').filter(|line| !line.is_empty() && !line.starts_with(';')) {
+    for line in file
+        .split('\n')
+        .filter(|line| !line.is_empty() && !line.starts_with(';'))
+    {
         if let Some(plugin) = line.strip_prefix("plugin ") {
             assert_eq!(plugin, "\"beancount.plugins.auto_accounts\"");
         } else if let Some(indented) = line.strip_prefix("  ") {
             let entry = entries.last_mut().unwrap();
             match indented.split_once(": ") {
-                Some((name, value)) => entry.tags.push((name.to_owned(), literals(value).remove(0))),
+                Some((name, value)) => entry
+                    .tags
+                    .push((name.to_owned(), literals(value).remove(0))),
                 None => {
                     let (account, amount) = indented.split_once("  ").unwrap();
                     entry.postings.push((account.to_owned(), amount.to_owned()));
@@ -146,49 +155,114 @@ fn other_side_follows_category_then_sign() {
         (None, "-1.00", "expenses:unknown", "Expenses:Unknown"),
         (None, "1.00", "income:unknown", "Income:Unknown"),
         (None, "0.00", "income:unknown", "Income:Unknown"),
-        (Some(Category::Income), "1.00", "income:unknown", "Income:Unknown"),
-        (Some(Category::TransferIn), "1.00", "equity:transfers", "Equity:Transfers"),
-        (Some(Category::TransferOut), "-1.00", "equity:transfers", "Equity:Transfers"),
-        (Some(Category::Travel), "1.00", "expenses:travel", "Expenses:Travel"),
+        (
+            Some(Category::Income),
+            "1.00",
+            "income:unknown",
+            "Income:Unknown",
+        ),
+        (
+            Some(Category::TransferIn),
+            "1.00",
+            "equity:transfers",
+            "Equity:Transfers",
+        ),
+        (
+            Some(Category::TransferOut),
+            "-1.00",
+            "equity:transfers",
+            "Equity:Transfers",
+        ),
+        (
+            Some(Category::Travel),
+            "1.00",
+            "expenses:travel",
+            "Expenses:Travel",
+        ),
     ] {
-        let rows = [Given { category, ..given("x", amount) }];
-        assert_eq!(read_journal(&text_of(Format::Journal, &rows))[0].postings[1].0, journal);
-        assert_eq!(read_beancount(&text_of(Format::Beancount, &rows))[0].postings[1].0, beancount);
+        let rows = [Given {
+            category,
+            ..given("x", amount)
+        }];
+        assert_eq!(
+            read_journal(&text_of(Format::Journal, &rows))[0].postings[1].0,
+            journal
+        );
+        assert_eq!(
+            read_beancount(&text_of(Format::Beancount, &rows))[0].postings[1].0,
+            beancount
+        );
     }
 }
 
 #[test]
 fn beancount_rejects_what_it_would_round() {
-    let write = |amount| file(Format::Beancount, Options::default(), &account(), &[given("x", amount)]).map(drop);
+    let write = |amount| {
+        file(
+            Format::Beancount,
+            Options::default(),
+            &account(),
+            &[given("x", amount)],
+        )
+        .map(drop)
+    };
     assert_eq!(write("-0.000000000000000000000000000001"), Ok(()));
     assert_eq!(write("-99999999999999999999.99999999"), Ok(()));
-    assert_eq!(write("-99999999999999999999.999999999"), Err(FormatError::TooManyDigits));
+    assert_eq!(
+        write("-99999999999999999999.999999999"),
+        Err(FormatError::TooManyDigits)
+    );
 }
 
 #[test]
 fn accounts_of_one_name_stay_apart() {
     let number = MaskedNumber::mask("00001234");
-    let [one, two] = [(); 2].map(|()| Account { id: AccountId::new(), number: number.clone(), ..account() });
-    let card = Account { account_type: AccountType::CreditCard, ..account() };
+    let [one, two] = [(); 2].map(|()| Account {
+        id: AccountId::new(),
+        number: number.clone(),
+        ..account()
+    });
+    let card = Account {
+        account_type: AccountType::CreditCard,
+        ..account()
+    };
     let row = given("x", "-1.00");
-    for (format, read) in
-        [(Format::Journal, read_journal as fn(&str) -> Vec<Entry>), (Format::Beancount, read_beancount)]
-    {
+    for (format, read) in [
+        (Format::Journal, read_journal as fn(&str) -> Vec<Entry>),
+        (Format::Beancount, read_beancount),
+    ] {
         let accounts = [one.clone(), two.clone(), card.clone()];
         let names_of = |rows: &[&Account]| {
             let mut writer = format.transactions(Options::default());
             let (mut head, mut out) = (Vec::new(), Vec::new());
-            writer.start(&Head { accounts: &accounts, ..head_of_several() }, &mut head).unwrap();
+            writer
+                .start(
+                    &Head {
+                        accounts: &accounts,
+                        ..head_of_several()
+                    },
+                    &mut head,
+                )
+                .unwrap();
             for account in rows {
                 writer.row(&row.row(account), DAY, &mut out).unwrap();
             }
             let entries = read(std::str::from_utf8(&out).unwrap());
-            entries.into_iter().map(|mut entry| entry.postings.remove(0).0).collect::<Vec<_>>()
+            entries
+                .into_iter()
+                .map(|mut entry| entry.postings.remove(0).0)
+                .collect::<Vec<_>>()
         };
         let names = names_of(&[&one, &two, &one, &card]);
         assert_eq!(names[0], names[2]);
-        assert!(names[1] != names[0] && !names[1].starts_with(&names[0]), "{names:?}");
-        assert!(names[3].to_lowercase().starts_with("liabilities:"), "{names:?}");
+        assert!(
+            names[1] != names[0] && !names[1].starts_with(&names[0]),
+            "{names:?}"
+        );
+        assert!(
+            names[3].to_lowercase().starts_with("liabilities:"),
+            "{names:?}"
+        );
         // Those of any other file.
         assert_eq!(names_of(&[&two, &one]), [names[1].as_str(), &names[0]]);
         assert_eq!(names_of(&[&two]), names[1..2]);
@@ -198,10 +272,18 @@ fn accounts_of_one_name_stay_apart() {
 #[test]
 fn what_is_left_out_is_a_comment_at_the_end() {
     let institution_name = "Iron\n2026-01-01 open Assets:X".to_owned();
-    let left_out = LeftOut { connection_id: ConnectionId::new(), institution_name, error: "reconnect_required" };
+    let left_out = LeftOut {
+        connection_id: ConnectionId::new(),
+        institution_name,
+        error: "reconnect_required",
+    };
     for format in [Format::Journal, Format::Beancount] {
         let mut out = Vec::new();
-        format.transactions(Options::default()).end(3, Some(std::slice::from_ref(&left_out)), &mut out);
+        format.transactions(Options::default()).end(
+            3,
+            Some(std::slice::from_ref(&left_out)),
+            &mut out,
+        );
         let expected = format!(
             "\n; Left out: Iron 2026-01-01 open Assets:X, connection {}: reconnect_required\n\n\
              ; End of the file. Transactions: 3\n",

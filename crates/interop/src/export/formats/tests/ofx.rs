@@ -2,10 +2,14 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// A strict reader of what the writer writes: every tag is closed, and elements nest. Returns the rows.
+/// A strict reader of what the writer writes: every tag is closed, and elements nest. Returns the
+/// rows.
 pub(super) fn read(file: &str) -> Vec<BTreeMap<String, String>> {
     let (header, body) = file.split_once("\n\n").unwrap();
-    assert!(header.starts_with("OFXHEADER:100\nDATA:OFXSGML\nVERSION:103\n") && header.contains("\nENCODING:UTF-8\n"));
+    assert!(
+        header.starts_with("OFXHEADER:100\nDATA:OFXSGML\nVERSION:103\n")
+            && header.contains("\nENCODING:UTF-8\n")
+    );
     let (mut open, mut rows, mut value): (Vec<&str>, Vec<BTreeMap<String, String>>, &str) =
         (Vec::new(), Vec::new(), "");
     for piece in body.trim_end().split('<').skip(1) {
@@ -14,7 +18,10 @@ pub(super) fn read(file: &str) -> Vec<BTreeMap<String, String>> {
         if let Some(closed) = tag.strip_prefix('/') {
             assert_eq!(open.pop(), Some(closed));
             if open.last() == Some(&"STMTTRN") {
-                let added = rows.last_mut().unwrap().insert(closed.to_owned(), unescape(value));
+                let added = rows
+                    .last_mut()
+                    .unwrap()
+                    .insert(closed.to_owned(), unescape(value));
                 assert!(added.is_none(), "{closed} is given once");
             }
         } else {
@@ -30,13 +37,20 @@ pub(super) fn read(file: &str) -> Vec<BTreeMap<String, String>> {
 }
 
 fn unescape(text: &str) -> String {
-    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    text.replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&")
 }
 
 fn only_value<'f>(file: &'f str, tag: &str) -> &'f str {
     let start = format!("<{tag}>");
     assert_eq!(file.matches(&start).count(), 1, "{tag}");
-    file.split_once(&start).unwrap().1.split('<').next().unwrap()
+    file.split_once(&start)
+        .unwrap()
+        .1
+        .split('<')
+        .next()
+        .unwrap()
 }
 
 #[test]
@@ -69,17 +83,33 @@ fn each_account_type_has_its_statement() {
         (AccountType::Investment, "CHECKING"),
         (AccountType::Other, "CHECKING"),
     ] {
-        let account = Account { account_type, ..account() };
-        let file = String::from_utf8(file(Format::Ofx, Options::default(), &account, &[]).unwrap()).unwrap();
+        let account = Account {
+            account_type,
+            ..account()
+        };
+        let file = String::from_utf8(file(Format::Ofx, Options::default(), &account, &[]).unwrap())
+            .unwrap();
         assert_eq!(only_value(&file, "ACCTTYPE"), expected);
     }
-    let card = Account { account_type: AccountType::CreditCard, ..account() };
-    let file =
-        String::from_utf8(file(Format::Ofx, Options::default(), &card, &[given("x", "-5.00")]).unwrap()).unwrap();
+    let card = Account {
+        account_type: AccountType::CreditCard,
+        ..account()
+    };
+    let file = String::from_utf8(
+        file(
+            Format::Ofx,
+            Options::default(),
+            &card,
+            &[given("x", "-5.00")],
+        )
+        .unwrap(),
+    )
+    .unwrap();
     assert_eq!(read(&file).len(), 1);
-    for part in
-        ["<CREDITCARDMSGSRSV1><CCSTMTTRNRS>", "<CCACCTFROM><ACCTID>AZHnoJHUegGAAACqu8zd7g</ACCTID></CCACCTFROM>"]
-    {
+    for part in [
+        "<CREDITCARDMSGSRSV1><CCSTMTTRNRS>",
+        "<CCACCTFROM><ACCTID>AZHnoJHUegGAAACqu8zd7g</ACCTID></CCACCTFROM>",
+    ] {
         assert!(file.contains(part), "{part}");
     }
     assert!(!file.contains("BANKID"));
@@ -88,10 +118,19 @@ fn each_account_type_has_its_statement() {
 #[test]
 fn ofx_without_a_balance_is_rejected() {
     let account = account();
-    let write = |balance: Option<&Balance>| file_with(Format::Ofx, Options::default(), &account, balance, &[]);
+    let write = |balance: Option<&Balance>| {
+        file_with(Format::Ofx, Options::default(), &account, balance, &[])
+    };
     assert_eq!(write(None).unwrap_err(), FormatError::NoBalance);
-    assert_eq!(write(Some(&balance(None, "AUD"))).unwrap_err(), FormatError::NoBalance);
-    assert_eq!(write(Some(&balance(Some("1.00"), "NZD"))).unwrap_err(), FormatError::NoBalance, "another currency");
+    assert_eq!(
+        write(Some(&balance(None, "AUD"))).unwrap_err(),
+        FormatError::NoBalance
+    );
+    assert_eq!(
+        write(Some(&balance(Some("1.00"), "NZD"))).unwrap_err(),
+        FormatError::NoBalance,
+        "another currency"
+    );
     assert!(write(Some(&balance(Some("1.00"), "XXX"))).is_ok());
 }
 
@@ -99,9 +138,15 @@ fn ofx_without_a_balance_is_rejected() {
 fn row_in_another_currency_is_rejected() {
     let account = account();
     let row = given("x", "-5.00");
-    let ynab = Options { layout: super::super::Layout::Ynab, ..Options::default() };
-    for (format, options) in [(Format::Ofx, Options::default()), (Format::Qif, Options::default()), (Format::Csv, ynab)]
-    {
+    let ynab = Options {
+        layout: super::super::Layout::Ynab,
+        ..Options::default()
+    };
+    for (format, options) in [
+        (Format::Ofx, Options::default()),
+        (Format::Qif, Options::default()),
+        (Format::Csv, ynab),
+    ] {
         let mut writer = format.transactions(options);
         let balance = balance(Some("1.00"), "AUD");
         let head = Head {
@@ -114,10 +159,19 @@ fn row_in_another_currency_is_rejected() {
         };
         let mut out = Vec::new();
         writer.start(&head, &mut out).unwrap();
-        let own = Transaction { currency: Currency::parse("AUD"), ..row.row(&account) };
+        let own = Transaction {
+            currency: Currency::parse("AUD"),
+            ..row.row(&account)
+        };
         assert_eq!(writer.row(&own, DAY, &mut out), Ok(()));
-        let other = Transaction { currency: Currency::parse("USD"), ..row.row(&account) };
-        assert_eq!(writer.row(&other, DAY, &mut out), Err(FormatError::OtherCurrency));
+        let other = Transaction {
+            currency: Currency::parse("USD"),
+            ..row.row(&account)
+        };
+        assert_eq!(
+            writer.row(&other, DAY, &mut out),
+            Err(FormatError::OtherCurrency)
+        );
     }
 }
 
@@ -126,8 +180,17 @@ fn file_of_several_accounts_is_rejected() {
     let head = head_of_several();
     for format in Format::ALL {
         for layout in [super::super::Layout::Wide, super::super::Layout::Ynab] {
-            let started = format.transactions(Options { layout, ..Options::default() }).start(&head, &mut Vec::new());
-            let expected = if format.holds_several_accounts(layout) { Ok(()) } else { Err(FormatError::OneAccount) };
+            let started = format
+                .transactions(Options {
+                    layout,
+                    ..Options::default()
+                })
+                .start(&head, &mut Vec::new());
+            let expected = if format.holds_several_accounts(layout) {
+                Ok(())
+            } else {
+                Err(FormatError::OneAccount)
+            };
             assert_eq!(started, expected, "{format:?} {layout:?}");
         }
     }
@@ -135,8 +198,16 @@ fn file_of_several_accounts_is_rejected() {
 
 #[test]
 fn amounts_keep_the_digits_of_the_provider() {
-    for amount in ["-7", "0", "-0.123456789012345678", "12345678901234567890123456789012345.67"] {
-        assert_eq!(read(&text_of(Format::Ofx, &[given("x", amount)]))[0]["TRNAMT"], amount);
+    for amount in [
+        "-7",
+        "0",
+        "-0.123456789012345678",
+        "12345678901234567890123456789012345.67",
+    ] {
+        assert_eq!(
+            read(&text_of(Format::Ofx, &[given("x", amount)]))[0]["TRNAMT"],
+            amount
+        );
     }
 }
 
@@ -148,10 +219,29 @@ fn qif_amounts_have_two_decimals_or_are_rejected() {
         ("-11.125", Err(FormatError::TooManyPlaces)),
         ("12345678901234567890.00", Err(FormatError::TooManyDigits)),
     ] {
-        let file = file(Format::Qif, Options::default(), &account(), &[given("x", amount)]);
-        let line = file.map(|file| String::from_utf8(file).unwrap().lines().nth(2).unwrap().to_owned());
+        let file = file(
+            Format::Qif,
+            Options::default(),
+            &account(),
+            &[given("x", amount)],
+        );
+        let line = file.map(|file| {
+            String::from_utf8(file)
+                .unwrap()
+                .lines()
+                .nth(2)
+                .unwrap()
+                .to_owned()
+        });
         assert_eq!(line, expected.map(str::to_owned), "{amount}");
     }
-    let card = Account { account_type: AccountType::CreditCard, ..account() };
-    assert!(file(Format::Qif, Options::default(), &card, &[]).unwrap().starts_with(b"!Type:CCard\n"));
+    let card = Account {
+        account_type: AccountType::CreditCard,
+        ..account()
+    };
+    assert!(
+        file(Format::Qif, Options::default(), &card, &[])
+            .unwrap()
+            .starts_with(b"!Type:CCard\n")
+    );
 }

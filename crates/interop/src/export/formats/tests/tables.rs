@@ -12,8 +12,17 @@ fn decimal(text: &str) -> Decimal<'_> {
 fn csv_row(file: &[u8]) -> Vec<(String, String)> {
     let mut row = whole_csv_row(file);
     let last = row.split_off(row.len() - 2);
-    let last: Vec<_> = last.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    assert_eq!(last, [("institutionName", "Ironbark Example Bank"), ("accountNumber", "xxxx1234")]);
+    let last: Vec<_> = last
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    assert_eq!(
+        last,
+        [
+            ("institutionName", "Ironbark Example Bank"),
+            ("accountNumber", "xxxx1234")
+        ]
+    );
     row
 }
 
@@ -24,7 +33,11 @@ fn whole_csv_row(file: &[u8]) -> Vec<(String, String)> {
     let mut rows: Vec<_> = reader.records().map(Result::unwrap).collect();
     assert_eq!(rows.len(), 1);
     let row = rows.remove(0);
-    header.iter().zip(&row).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    header
+        .iter()
+        .zip(&row)
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 /// The members of `/v1` in their order; null is empty.
@@ -33,21 +46,46 @@ fn members(view: &impl serde::Serialize) -> Vec<(String, String)> {
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     let mut members: Vec<_> = value.as_object().unwrap().iter().collect();
     members.sort_by_key(|(name, _)| text.find(&format!("\"{name}\":")));
-    members.iter().map(|(name, value)| ((*name).clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+    members
+        .iter()
+        .map(|(name, value)| {
+            (
+                (*name).clone(),
+                value.as_str().unwrap_or_default().to_owned(),
+            )
+        })
+        .collect()
 }
 
 #[test]
 fn csv_has_the_members_of_v1() {
     let (account, given) = (account(), given("TWO\nLINES, \"QUOTED\"", "-5.00"));
     let row = given.row(&account);
-    let read = csv_row(&file(Format::Csv, Options::default(), &account, std::slice::from_ref(&given)).unwrap());
+    let read = csv_row(
+        &file(
+            Format::Csv,
+            Options::default(),
+            &account,
+            std::slice::from_ref(&given),
+        )
+        .unwrap(),
+    );
     assert_eq!(read, members(&TransactionView::new(&row, DAY)));
 }
 
 #[test]
 fn byte_order_mark_is_only_on_request() {
     let write = |byte_order_mark| {
-        file(Format::Csv, Options { byte_order_mark, ..Options::default() }, &account(), &[]).unwrap()
+        file(
+            Format::Csv,
+            Options {
+                byte_order_mark,
+                ..Options::default()
+            },
+            &account(),
+            &[],
+        )
+        .unwrap()
     };
     assert!(write(false).starts_with(b"id,accountId,"));
     assert!(write(true).starts_with("\u{feff}id,accountId,".as_bytes()));
@@ -56,14 +94,34 @@ fn byte_order_mark_is_only_on_request() {
 
 #[test]
 fn account_without_institution_and_number_has_empty_columns() {
-    let account = Account { institution_name: None, number: None, ..account() };
-    let row = whole_csv_row(&file(Format::Csv, Options::default(), &account, &[given("A", "-5.00")]).unwrap());
-    assert!(row[row.len() - 2..].iter().all(|(_, value)| value.is_empty()), "{row:?}");
+    let account = Account {
+        institution_name: None,
+        number: None,
+        ..account()
+    };
+    let row = whole_csv_row(
+        &file(
+            Format::Csv,
+            Options::default(),
+            &account,
+            &[given("A", "-5.00")],
+        )
+        .unwrap(),
+    );
+    assert!(
+        row[row.len() - 2..]
+            .iter()
+            .all(|(_, value)| value.is_empty()),
+        "{row:?}"
+    );
 }
 
 #[test]
 fn formulas_are_quoted_behind_other_separators() {
-    let options = Options { quote_formulas: true, ..Options::default() };
+    let options = Options {
+        quote_formulas: true,
+        ..Options::default()
+    };
     for (text, expected) in [
         ("=1", "'=1"),
         ("a;=1", "a;'=1"),
@@ -73,16 +131,26 @@ fn formulas_are_quoted_behind_other_separators() {
         ("a'=1;b", "a'=1;b"),
     ] {
         let file = file(Format::Csv, options, &account(), &[given(text, "-5.00")]).unwrap();
-        let description = csv_row(&file).into_iter().find(|(name, _)| name == "description").unwrap().1;
+        let description = csv_row(&file)
+            .into_iter()
+            .find(|(name, _)| name == "description")
+            .unwrap()
+            .1;
         assert_eq!(description, expected);
     }
 }
 
 #[test]
 fn ynab_layout_splits_amounts() {
-    let options = Options { layout: Layout::Ynab, ..Options::default() };
+    let options = Options {
+        layout: Layout::Ynab,
+        ..Options::default()
+    };
     let rows = [
-        Given { merchant: Some("Cafe".to_owned()), ..given("LUNCH", "-12.50") },
+        Given {
+            merchant: Some("Cafe".to_owned()),
+            ..given("LUNCH", "-12.50")
+        },
         given("SALARY", "2500"),
         given("Z", "0"),
     ];
@@ -119,11 +187,30 @@ fn trades_have_the_members_of_v1() {
         table.trade(&trade, &mut out);
         out
     };
-    assert_eq!(csv_row(&write(Format::Csv, Options::default())), members(&TradeView::new(&trade)));
-    let quoted = csv_row(&write(Format::Csv, Options { quote_formulas: true, ..Options::default() }));
-    assert_eq!((quoted[3].1.as_str(), quoted[9].1.as_str()), ("'=VAB", "-2.08"));
+    assert_eq!(
+        csv_row(&write(Format::Csv, Options::default())),
+        members(&TradeView::new(&trade))
+    );
+    let quoted = csv_row(&write(
+        Format::Csv,
+        Options {
+            quote_formulas: true,
+            ..Options::default()
+        },
+    ));
+    assert_eq!(
+        (quoted[3].1.as_str(), quoted[9].1.as_str()),
+        ("'=VAB", "-2.08")
+    );
     let line = write(Format::Jsonl, Options::default());
-    assert_eq!(line, [serde_json::to_vec(&TradeView::new(&trade)).unwrap(), b"\n".to_vec()].concat());
+    assert_eq!(
+        line,
+        [
+            serde_json::to_vec(&TradeView::new(&trade)).unwrap(),
+            b"\n".to_vec()
+        ]
+        .concat()
+    );
 }
 
 #[test]
@@ -149,14 +236,28 @@ fn holdings_have_the_members_of_v1() {
         table.holding(&holding, &mut out);
         out
     };
-    assert_eq!(csv_row(&write(Format::Csv)), members(&HoldingView::new(&holding)));
+    assert_eq!(
+        csv_row(&write(Format::Csv)),
+        members(&HoldingView::new(&holding))
+    );
     let line = write(Format::Jsonl);
-    assert_eq!(line, [serde_json::to_vec(&HoldingView::new(&holding)).unwrap(), b"\n".to_vec()].concat());
+    assert_eq!(
+        line,
+        [
+            serde_json::to_vec(&HoldingView::new(&holding)).unwrap(),
+            b"\n".to_vec()
+        ]
+        .concat()
+    );
 }
 
 #[test]
 fn only_csv_and_json_lines_hold_tables() {
     for format in Format::ALL {
-        assert_eq!(Table::new(*format, Options::default()).is_some(), format.holds_tables(), "{format:?}");
+        assert_eq!(
+            Table::new(*format, Options::default()).is_some(),
+            format.holds_tables(),
+            "{format:?}"
+        );
     }
 }

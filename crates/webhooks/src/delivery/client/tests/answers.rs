@@ -53,7 +53,11 @@ async fn success_depends_on_the_status() {
         ("999 Whatever", Some("rejected")),
     ] {
         let peer = Peer::answering(status(line)).await;
-        assert_eq!(outcome(&peer.url("http")).await, (line[..3].parse().ok(), expected), "{line}");
+        assert_eq!(
+            outcome(&peer.url("http")).await,
+            (line[..3].parse().ok(), expected),
+            "{line}"
+        );
     }
 }
 
@@ -62,9 +66,13 @@ async fn redirects_are_not_followed() {
     for code in ["301", "302", "303", "307", "308"] {
         let elsewhere = Peer::answering(status("200 OK")).await;
         let location = elsewhere.url("http");
-        let answer = format!("HTTP/1.1 {code} There\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        let answer =
+            format!("HTTP/1.1 {code} There\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
         let peer = Peer::answering(answer).await;
-        assert_eq!(outcome(&peer.url("http")).await, (code.parse().ok(), Some("redirect")));
+        assert_eq!(
+            outcome(&peer.url("http")).await,
+            (code.parse().ok(), Some("redirect"))
+        );
         assert_eq!(peer.connections(), 1);
         assert_eq!(elsewhere.connections(), 0);
     }
@@ -74,7 +82,8 @@ async fn redirects_are_not_followed() {
 async fn retry_after_is_returned() {
     let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(SENT_AT as u64 + 90));
     for (value, expected) in [("120", 120), (date.as_str(), 90)] {
-        let answer = format!("HTTP/1.1 429 Slow down\r\nretry-after: {value}\r\ncontent-length: 0\r\n\r\n");
+        let answer =
+            format!("HTTP/1.1 429 Slow down\r\nretry-after: {value}\r\ncontent-length: 0\r\n\r\n");
         let peer = Peer::answering(answer).await;
         let exchange = post(&client(DEVELOPMENT), &peer.url("http")).await;
         assert_eq!(exchange.status, Some(429));
@@ -100,7 +109,11 @@ fn retry_after_parses_seconds_and_dates() {
         ("soon", None),
     ] {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(value).unwrap())]);
-        assert_eq!(retry_after(&headers, SENT_AT), expected.map(Duration::from_secs), "{value:?}");
+        assert_eq!(
+            retry_after(&headers, SENT_AT),
+            expected.map(Duration::from_secs),
+            "{value:?}"
+        );
     }
     assert_eq!(retry_after(&HeaderMap::new(), SENT_AT), None);
 }
@@ -113,19 +126,35 @@ async fn too_large_head_is_invalid() {
         while stream.write_all(&[b'x'; 1024]).await.is_ok() {}
     })
     .await;
-    assert_eq!(outcome(&peer.url("http")).await, (None, Some("invalid response")));
+    assert_eq!(
+        outcome(&peer.url("http")).await,
+        (None, Some("invalid response"))
+    );
     peer.ended.notified().await;
-    let many = format!("HTTP/1.1 200 OK\r\n{}content-length: 0\r\n\r\n", "x: y\r\n".repeat(HEADERS_MAX));
-    assert_eq!(outcome(&Peer::answering(many).await.url("http")).await, (None, Some("invalid response")));
+    let many = format!(
+        "HTTP/1.1 200 OK\r\n{}content-length: 0\r\n\r\n",
+        "x: y\r\n".repeat(HEADERS_MAX)
+    );
+    assert_eq!(
+        outcome(&Peer::answering(many).await.url("http")).await,
+        (None, Some("invalid response"))
+    );
 }
 
 #[tokio::test]
 async fn non_http_response_is_invalid() {
-    for answer in
-        ["SSH-2.0-OpenSSH_9.6\r\n", "HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 two OK\r\n\r\n", "\u{0}\u{0}\u{0}\r\n\r\n"]
-    {
+    for answer in [
+        "SSH-2.0-OpenSSH_9.6\r\n",
+        "HTTP/2 200 OK\r\n\r\n",
+        "HTTP/1.1 two OK\r\n\r\n",
+        "\u{0}\u{0}\u{0}\r\n\r\n",
+    ] {
         let peer = Peer::answering(answer).await;
-        assert_eq!(outcome(&peer.url("http")).await, (None, Some("invalid response")), "{answer:?}");
+        assert_eq!(
+            outcome(&peer.url("http")).await,
+            (None, Some("invalid response")),
+            "{answer:?}"
+        );
     }
 }
 
@@ -140,7 +169,10 @@ async fn slow_head_ends_at_the_deadline() {
     })
     .await;
     let exchange = post(&client(DEVELOPMENT), &peer.url("http")).await;
-    assert_eq!((exchange.status, exchange.error), (None, Some("no response in time")));
+    assert_eq!(
+        (exchange.status, exchange.error),
+        (None, Some("no response in time"))
+    );
     assert_eq!(exchange.duration.as_secs(), TIMEOUT.as_secs());
     peer.ended.notified().await;
 }
@@ -149,19 +181,31 @@ async fn slow_head_ends_at_the_deadline() {
 async fn interim_responses_do_not_count() {
     let peer = Peer::new(|mut stream| async move {
         request_of(&mut stream).await;
-        while stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n").await.is_ok() {
+        while stream
+            .write_all(b"HTTP/1.1 102 Processing\r\n\r\n")
+            .await
+            .is_ok()
+        {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     })
     .await;
-    assert_eq!(outcome(&peer.url("http")).await, (None, Some("no response in time")));
+    assert_eq!(
+        outcome(&peer.url("http")).await,
+        (None, Some("no response in time"))
+    );
     peer.ended.notified().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn silent_endpoint_times_out() {
-    let peer = Peer::new(|mut stream| async move { while request_of(&mut stream).await.is_some() {} }).await;
-    assert_eq!(outcome(&peer.url("http")).await, (None, Some("no response in time")));
+    let peer =
+        Peer::new(|mut stream| async move { while request_of(&mut stream).await.is_some() {} })
+            .await;
+    assert_eq!(
+        outcome(&peer.url("http")).await,
+        (None, Some("no response in time"))
+    );
     peer.ended.notified().await;
 }
 
@@ -176,18 +220,33 @@ async fn endpoint_that_never_reads_times_out() {
         while stream.read(&mut read).await.is_ok_and(|length| length > 0) {}
     })
     .await;
-    let exchange =
-        client(DEVELOPMENT).post(&peer.url("http"), message(vec![b' '; 32 * 1024 * 1024]), ConnectTime::Usual).await;
-    assert_eq!((exchange.status, exchange.error), (None, Some("no response in time")));
+    let exchange = client(DEVELOPMENT)
+        .post(
+            &peer.url("http"),
+            message(vec![b' '; 32 * 1024 * 1024]),
+            ConnectTime::Usual,
+        )
+        .await;
+    assert_eq!(
+        (exchange.status, exchange.error),
+        (None, Some("no response in time"))
+    );
     peer.ended.notified().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_body_is_cut_off() {
-    for head in ["transfer-encoding: chunked\r\n\r\n", "content-length: 1000\r\n\r\n", "\r\n"] {
+    for head in [
+        "transfer-encoding: chunked\r\n\r\n",
+        "content-length: 1000\r\n\r\n",
+        "\r\n",
+    ] {
         let peer = Peer::new(move |mut stream| async move {
             request_of(&mut stream).await;
-            stream.write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes()).await.unwrap();
+            stream
+                .write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes())
+                .await
+                .unwrap();
             while stream.write_all(b"1\r\nx\r\n").await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -197,7 +256,11 @@ async fn slow_body_is_cut_off() {
         let started = Instant::now();
         let exchange = post(&client, &peer.url("http")).await;
         assert!(exchange.is_success());
-        assert!(started.elapsed() < BODY_TIMEOUT * 2, "{:?}", started.elapsed());
+        assert!(
+            started.elapsed() < BODY_TIMEOUT * 2,
+            "{:?}",
+            started.elapsed()
+        );
         peer.ended.notified().await;
         assert!(post(&client, &peer.url("http")).await.is_success());
         assert_eq!(peer.connections(), 2);
@@ -207,16 +270,24 @@ async fn slow_body_is_cut_off() {
 #[tokio::test]
 async fn huge_body_is_not_read() {
     const GIGABYTE: usize = 1 << 30;
-    for head in [format!("content-length: {GIGABYTE}\r\n\r\n"), "\r\n".to_owned()] {
+    for head in [
+        format!("content-length: {GIGABYTE}\r\n\r\n"),
+        "\r\n".to_owned(),
+    ] {
         let written = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&written);
         let peer = Peer::new(move |mut stream| {
             let (head, counted) = (head.clone(), Arc::clone(&counted));
             async move {
                 request_of(&mut stream).await;
-                stream.write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes()).await.unwrap();
+                stream
+                    .write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes())
+                    .await
+                    .unwrap();
                 let part = [b'x'; 65536];
-                while counted.load(Ordering::SeqCst) < GIGABYTE && stream.write_all(&part).await.is_ok() {
+                while counted.load(Ordering::SeqCst) < GIGABYTE
+                    && stream.write_all(&part).await.is_ok()
+                {
                     counted.fetch_add(part.len(), Ordering::SeqCst);
                 }
             }
@@ -225,7 +296,10 @@ async fn huge_body_is_not_read() {
         assert_eq!(outcome(&peer.url("http")).await, (Some(200), None));
         peer.ended.notified().await;
         // Only the socket buffers were filled.
-        assert!(written.load(Ordering::SeqCst) < GIGABYTE / 16, "{written:?}");
+        assert!(
+            written.load(Ordering::SeqCst) < GIGABYTE / 16,
+            "{written:?}"
+        );
     }
 }
 
@@ -234,8 +308,17 @@ async fn connection_is_reused_after_a_small_body() {
     for (length, connections) in [(0, 1), (100, 1), (4096, 1), (100_000, 3)] {
         let body = "x".repeat(length);
         let plain = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
-        let chunked = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n");
-        for answer in [plain, if length == 0 { status("200 OK") } else { chunked }] {
+        let chunked = format!(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n0\r\n\r\n"
+        );
+        for answer in [
+            plain,
+            if length == 0 {
+                status("200 OK")
+            } else {
+                chunked
+            },
+        ] {
             let peer = Peer::answering(answer).await;
             let client = client(DEVELOPMENT);
             for _ in 0..3 {
@@ -262,7 +345,10 @@ async fn closed_connection_is_reported() {
     })
     .await;
     for peer in [resetting, closing, midway] {
-        assert_eq!(outcome(&peer.url("http")).await, (None, Some("connection lost")));
+        assert_eq!(
+            outcome(&peer.url("http")).await,
+            (None, Some("connection lost"))
+        );
     }
 }
 
@@ -280,12 +366,18 @@ async fn closed_port_is_not_reached() {
 #[tokio::test]
 async fn plain_text_peer_fails_tls() {
     let plain = Peer::new(|mut stream| async move {
-        stream.write_all(status("400 Bad Request").as_bytes()).await.unwrap();
+        stream
+            .write_all(status("400 Bad Request").as_bytes())
+            .await
+            .unwrap();
     })
     .await;
     let closing = Peer::new(|stream| async move { stream.readable().await.unwrap() }).await;
     for peer in [plain, closing] {
-        assert_eq!(outcome(&peer.url("https")).await, (None, Some("TLS failed")));
+        assert_eq!(
+            outcome(&peer.url("https")).await,
+            (None, Some("TLS failed"))
+        );
     }
 }
 
@@ -293,10 +385,17 @@ async fn plain_text_peer_fails_tls() {
 async fn handshake_counts_against_the_deadline() {
     let peer = Peer::new(|mut stream| async move {
         let mut hello = Vec::new();
-        while stream.read_buf(&mut hello).await.is_ok_and(|length| length > 0) {}
+        while stream
+            .read_buf(&mut hello)
+            .await
+            .is_ok_and(|length| length > 0)
+        {}
     })
     .await;
-    assert_eq!(outcome(&peer.url("https")).await, (None, Some("no response in time")));
+    assert_eq!(
+        outcome(&peer.url("https")).await,
+        (None, Some("no response in time"))
+    );
     peer.ended.notified().await;
 }
 
@@ -306,12 +405,22 @@ fn environment_proxies_are_ignored() {
     let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", proxy.local_addr().unwrap());
     let mut run = Command::new(std::env::current_exe().unwrap());
-    run.args(["--exact", "delivery::client::tests::answers::request_is_sent_as_signed"]);
+    run.args([
+        "--exact",
+        "delivery::client::tests::answers::request_is_sent_as_signed",
+    ]);
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         run.env(name, &address).env(name.to_lowercase(), &address);
     }
-    let done = run.env_remove("NO_PROXY").env_remove("no_proxy").output().unwrap();
-    assert!(done.status.success() && String::from_utf8_lossy(&done.stdout).contains("1 passed"), "{done:?}");
+    let done = run
+        .env_remove("NO_PROXY")
+        .env_remove("no_proxy")
+        .output()
+        .unwrap();
+    assert!(
+        done.status.success() && String::from_utf8_lossy(&done.stdout).contains("1 passed"),
+        "{done:?}"
+    );
     proxy.set_nonblocking(true).unwrap();
     assert!(proxy.accept().is_err());
 }

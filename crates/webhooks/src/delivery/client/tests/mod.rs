@@ -12,8 +12,12 @@ use tokio::sync::Notify;
 
 use super::*;
 
-const STRICT: Rules = Rules { allow_loopback: false };
-const DEVELOPMENT: Rules = Rules { allow_loopback: true };
+const STRICT: Rules = Rules {
+    allow_loopback: false,
+};
+const DEVELOPMENT: Rules = Rules {
+    allow_loopback: true,
+};
 /// No test takes this long unless it pauses time.
 const TIMEOUT: Duration = Duration::from_secs(15);
 const SENT_AT: i64 = 1_800_000_000;
@@ -27,10 +31,16 @@ struct Peer {
 }
 
 impl Peer {
-    async fn new<F: Future<Output = ()> + Send + 'static>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self {
+    async fn new<F: Future<Output = ()> + Send + 'static>(
+        serve: impl Fn(TcpStream) -> F + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let peer = Self { address, connections: Arc::default(), ended: Arc::default() };
+        let peer = Self {
+            address,
+            connections: Arc::default(),
+            ended: Arc::default(),
+        };
         let (connections, ended) = (Arc::clone(&peer.connections), Arc::clone(&peer.ended));
         tokio::spawn(async move {
             loop {
@@ -64,7 +74,9 @@ impl Peer {
     }
 
     fn url(&self, scheme: &str) -> Url {
-        format!("{scheme}://{}/hook?x=1", self.address).parse().unwrap()
+        format!("{scheme}://{}/hook?x=1", self.address)
+            .parse()
+            .unwrap()
     }
 
     fn connections(&self) -> usize {
@@ -77,7 +89,10 @@ async fn request_of(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut read = Vec::new();
     loop {
         if let Some((head, body)) = std::str::from_utf8(&read).unwrap().split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "))
+                .unwrap();
             if body.len() == length.parse::<usize>().unwrap() {
                 return Some(String::from_utf8(read).unwrap());
             }
@@ -94,7 +109,12 @@ fn status(line: &str) -> String {
 
 fn client(rules: Rules) -> Client {
     let unused_address = SocketAddr::from(([127, 0, 0, 1], 9));
-    Client::new(Resolver::with_name_servers(&[unused_address], rules).unwrap(), rules, TIMEOUT).unwrap()
+    Client::new(
+        Resolver::with_name_servers(&[unused_address], rules).unwrap(),
+        rules,
+        TIMEOUT,
+    )
+    .unwrap()
 }
 
 fn message(body: impl Into<Bytes>) -> Message<'static> {
@@ -108,7 +128,13 @@ fn message(body: impl Into<Bytes>) -> Message<'static> {
 }
 
 async fn post(client: &Client, url: &Url) -> Exchange {
-    client.post(url, message(r#"{"type":"endpoint.ping"}"#), ConnectTime::Usual).await
+    client
+        .post(
+            url,
+            message(r#"{"type":"endpoint.ping"}"#),
+            ConnectTime::Usual,
+        )
+        .await
 }
 
 /// Posts a ping with loopback allowed. Returns status and error.

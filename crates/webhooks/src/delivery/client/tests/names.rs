@@ -28,13 +28,21 @@ fn url(text: String) -> Url {
 }
 
 fn client_with(server: &NameServer, rules: Rules) -> Client {
-    Client::new(Resolver::with_name_servers(&[server.address], rules).unwrap(), rules, TIMEOUT).unwrap()
+    Client::new(
+        Resolver::with_name_servers(&[server.address], rules).unwrap(),
+        rules,
+        TIMEOUT,
+    )
+    .unwrap()
 }
 
 async fn error_with(configured: MockAnswer, rules: Rules, trap: &Trap) -> Option<&'static str> {
     let server = NameServer::new(move |_| configured.clone()).await;
-    let exchange =
-        post(&client_with(&server, rules), &url(format!("https://hooks.example.com:{}/", trap.port()))).await;
+    let exchange = post(
+        &client_with(&server, rules),
+        &url(format!("https://hooks.example.com:{}/", trap.port())),
+    )
+    .await;
     assert_eq!(exchange.status, None);
     exchange.error
 }
@@ -42,15 +50,20 @@ async fn error_with(configured: MockAnswer, rules: Rules, trap: &Trap) -> Option
 #[tokio::test]
 async fn dns_rebinding_is_rejected() {
     let trap = Trap::new();
-    let server =
-        NameServer::new(|number| MockAnswer::addresses(&[["93.184.216.34", "127.0.0.1"][number.min(1)]])).await;
+    let server = NameServer::new(|number| {
+        MockAnswer::addresses(&[["93.184.216.34", "127.0.0.1"][number.min(1)]])
+    })
+    .await;
     let resolver = Resolver::with_name_servers(&[server.address], STRICT).unwrap();
     let client = Client::new(resolver.clone(), STRICT, TIMEOUT).unwrap();
     let endpoint = url(format!("https://rebind.example.com:{}/", trap.port()));
     assert!(check_url(endpoint.as_str(), STRICT).is_ok());
     assert!(resolver.vet("rebind.example.com").await.is_ok());
     for attempt in 1..=3 {
-        assert_eq!(post(&client, &endpoint).await.error, Some("address not allowed"));
+        assert_eq!(
+            post(&client, &endpoint).await.error,
+            Some("address not allowed")
+        );
         assert_eq!(server.lookups(), 1 + attempt);
     }
     assert_eq!(trap.caught(), 0);
@@ -59,13 +72,22 @@ async fn dns_rebinding_is_rejected() {
 #[tokio::test]
 async fn connection_uses_the_vetted_address() {
     let trap = Peer::new(|stream| async move { stream.readable().await.unwrap() }).await;
-    let server = NameServer::new(|number| MockAnswer::addresses(&[["127.0.0.1", "10.0.0.1"][number.min(1)]])).await;
+    let server = NameServer::new(|number| {
+        MockAnswer::addresses(&[["127.0.0.1", "10.0.0.1"][number.min(1)]])
+    })
+    .await;
     let client = client_with(&server, DEVELOPMENT);
-    let endpoint = url(format!("https://hooks.example.com:{}/", trap.address.port()));
+    let endpoint = url(format!(
+        "https://hooks.example.com:{}/",
+        trap.address.port()
+    ));
     assert_eq!(post(&client, &endpoint).await.error, Some("TLS failed"));
     assert_eq!(server.lookups(), 1);
     assert_eq!(trap.connections(), 1);
-    assert_eq!(post(&client, &endpoint).await.error, Some("address not allowed"));
+    assert_eq!(
+        post(&client, &endpoint).await.error,
+        Some("address not allowed")
+    );
     assert_eq!(server.lookups(), 2);
     assert_eq!(trap.connections(), 1);
 }
@@ -91,7 +113,12 @@ async fn blocked_addresses_are_never_connected_to() {
         assert_eq!(error, Some("address not allowed"), "{list:?}");
     }
     assert_eq!(trap.caught(), 0);
-    let error = error_with(MockAnswer::addresses(&["127.0.0.1", "10.0.0.1"]), DEVELOPMENT, &trap).await;
+    let error = error_with(
+        MockAnswer::addresses(&["127.0.0.1", "10.0.0.1"]),
+        DEVELOPMENT,
+        &trap,
+    )
+    .await;
     assert_eq!(error, Some("address not allowed"));
     assert_eq!(trap.caught(), 0);
 }
@@ -111,7 +138,10 @@ async fn name_without_address_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn silent_name_server_fails_before_the_deadline() {
     let started = Instant::now();
-    assert_eq!(error_with(MockAnswer::NoAnswer, STRICT, &Trap::new()).await, Some("name not resolved"));
+    assert_eq!(
+        error_with(MockAnswer::NoAnswer, STRICT, &Trap::new()).await,
+        Some("name not resolved")
+    );
     assert!(started.elapsed() < TIMEOUT / 2, "{:?}", started.elapsed());
 }
 
@@ -132,10 +162,22 @@ async fn unchecked_url_is_rejected() {
         "file:///etc/passwd".to_owned(),
     ] {
         let exchange = post(&client(STRICT), &url(text.clone())).await;
-        assert_eq!((exchange.status, exchange.error), (None, Some("address not allowed")), "{text}");
+        assert_eq!(
+            (exchange.status, exchange.error),
+            (None, Some("address not allowed")),
+            "{text}"
+        );
     }
-    for text in ["http://10.0.0.1/", "https://10.0.0.1/", "https://93.184.216.34/"] {
-        assert_eq!(outcome(&url(text.to_owned())).await, (None, Some("address not allowed")), "{text}");
+    for text in [
+        "http://10.0.0.1/",
+        "https://10.0.0.1/",
+        "https://93.184.216.34/",
+    ] {
+        assert_eq!(
+            outcome(&url(text.to_owned())).await,
+            (None, Some("address not allowed")),
+            "{text}"
+        );
     }
     assert_eq!(trap.caught(), 0);
 }
@@ -150,18 +192,29 @@ async fn connecting_alone_fails_as_an_exchange_does() {
     ] {
         let server = NameServer::new(move |_| configured.clone()).await;
         let endpoint = url(format!("https://hooks.example.com:{}/", trap.port()));
-        let failed = client_with(&server, STRICT).connect(&endpoint, ConnectTime::Usual).await.unwrap_err();
+        let failed = client_with(&server, STRICT)
+            .connect(&endpoint, ConnectTime::Usual)
+            .await
+            .unwrap_err();
         assert_eq!((failed.status, failed.error), (None, Some(error)));
     }
     let literal = url(format!("https://127.0.0.1:{}/", trap.port()));
     assert_eq!(
-        client(STRICT).connect(&literal, ConnectTime::Usual).await.unwrap_err().error,
+        client(STRICT)
+            .connect(&literal, ConnectTime::Usual)
+            .await
+            .unwrap_err()
+            .error,
         Some("address not allowed")
     );
     assert_eq!(trap.caught(), 0);
     drop(trap);
     assert_eq!(
-        client(DEVELOPMENT).connect(&literal, ConnectTime::Usual).await.unwrap_err().error,
+        client(DEVELOPMENT)
+            .connect(&literal, ConnectTime::Usual)
+            .await
+            .unwrap_err()
+            .error,
         Some("connection refused")
     );
 }
@@ -171,5 +224,8 @@ async fn localhost_is_allowed_by_the_setting_only() {
     let peer = Peer::answering(status("200 OK")).await;
     let endpoint = url(format!("http://localhost:{}/", peer.address.port()));
     assert_eq!(outcome(&endpoint).await, (Some(200), None));
-    assert_eq!(post(&client(STRICT), &endpoint).await.error, Some("address not allowed"));
+    assert_eq!(
+        post(&client(STRICT), &endpoint).await.error,
+        Some("address not allowed")
+    );
 }

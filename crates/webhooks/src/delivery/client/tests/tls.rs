@@ -20,19 +20,25 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The test authority. The clients of this file trust it in addition to the system's authorities.
 static AUTHORITY: LazyLock<CertifiedIssuer<'static, KeyPair>> = LazyLock::new(|| {
     let mut params = params(&[]);
-    // Needs its own name. With the default name, a self-signed certificate would count as issued by it, with a bad
-    // signature.
-    params.distinguished_name.push(DnType::CommonName, "Authority");
+    // Needs its own name. With the default name, a self-signed certificate would count as issued by
+    // it, with a bad signature.
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "Authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 });
 
 /// Valid from yesterday until tomorrow.
-#[expect(clippy::disallowed_methods, reason = "certificates are checked against the system clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "certificates are checked against the system clock"
+)]
 fn params(names: &[&str]) -> CertificateParams {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();
-    let now = rcgen::date_time_ymd(1970, 1, 1) + SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now =
+        rcgen::date_time_ymd(1970, 1, 1) + SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     (params.not_before, params.not_after) = (now - DAY, now + DAY);
     params
 }
@@ -46,7 +52,10 @@ struct Identity {
 impl Identity {
     fn issued(params: &CertificateParams) -> Self {
         let key = KeyPair::generate().unwrap();
-        Self { certificate: params.signed_by(&key, &AUTHORITY).unwrap().into(), key }
+        Self {
+            certificate: params.signed_by(&key, &AUTHORITY).unwrap().into(),
+            key,
+        }
     }
 
     fn valid() -> Self {
@@ -55,11 +64,18 @@ impl Identity {
 
     fn self_signed() -> Self {
         let key = KeyPair::generate().unwrap();
-        Self { certificate: params(&[HOST]).self_signed(&key).unwrap().into(), key }
+        Self {
+            certificate: params(&[HOST]).self_signed(&key).unwrap().into(),
+            key,
+        }
     }
 
     fn for_another_name() -> Self {
-        Self::issued(&params(&["hooks.example.org", "example.com", "api.hooks.example.com"]))
+        Self::issued(&params(&[
+            "hooks.example.org",
+            "example.com",
+            "api.hooks.example.com",
+        ]))
     }
 
     fn expired() -> Self {
@@ -80,14 +96,22 @@ struct TlsPeer {
 }
 
 impl TlsPeer {
-    async fn new<F>(identity: Identity, serve: impl Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static) -> Self
+    async fn new<F>(
+        identity: Identity,
+        serve: impl Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let acceptor = acceptor(&identity);
         let serve = Arc::new(serve);
-        let (handshakes, shaken, alerts) = <(Arc<AtomicUsize>, Arc<Notify>, Arc<Mutex<Vec<_>>>)>::default();
-        let recorders = (Arc::clone(&handshakes), Arc::clone(&shaken), Arc::clone(&alerts));
+        let (handshakes, shaken, alerts) =
+            <(Arc<AtomicUsize>, Arc<Notify>, Arc<Mutex<Vec<_>>>)>::default();
+        let recorders = (
+            Arc::clone(&handshakes),
+            Arc::clone(&shaken),
+            Arc::clone(&alerts),
+        );
         let peer = Peer::new(move |stream| {
             let accepting = acceptor.accept(stream);
             let (serve, (handshakes, shaken, alerts)) = (Arc::clone(&serve), recorders.clone());
@@ -103,21 +127,31 @@ impl TlsPeer {
             }
         })
         .await;
-        Self { peer, handshakes, shaken, alerts }
+        Self {
+            peer,
+            handshakes,
+            shaken,
+            alerts,
+        }
     }
 
     /// Accepts every message.
     async fn accepting(identity: Identity) -> Self {
         Self::new(identity, |mut stream| async move {
             while request_of(&mut stream).await.is_some() {
-                stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+                stream
+                    .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+                    .await
+                    .unwrap();
             }
         })
         .await
     }
 
     fn url(&self) -> Url {
-        format!("https://{HOST}:{}/hook", self.peer.address.port()).parse().unwrap()
+        format!("https://{HOST}:{}/hook", self.peer.address.port())
+            .parse()
+            .unwrap()
     }
 
     fn handshakes(&self) -> usize {
@@ -128,7 +162,11 @@ impl TlsPeer {
 fn acceptor(identity: &Identity) -> TlsAcceptor {
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
     let config = ServerConfig::builder().with_no_client_auth();
-    TlsAcceptor::from(Arc::new(config.with_single_cert(vec![identity.certificate.clone()], key).unwrap()))
+    TlsAcceptor::from(Arc::new(
+        config
+            .with_single_cert(vec![identity.certificate.clone()], key)
+            .unwrap(),
+    ))
 }
 
 fn alert(error: &io::Error) -> AlertDescription {
@@ -138,14 +176,19 @@ fn alert(error: &io::Error) -> AlertDescription {
     }
 }
 
-/// Resolves all names to loopback. Verifies certificates like [`Client::new`], but also trusts [`AUTHORITY`].
+/// Resolves all names to loopback. Verifies certificates like [`Client::new`], but also trusts
+/// [`AUTHORITY`].
 async fn trusting() -> Client {
     let server = NameServer::new(|_| MockAnswer::addresses(&["127.0.0.1"])).await;
     let resolver = Resolver::with_name_servers(&[server.address], DEVELOPMENT).unwrap();
     let builder = ClientConfig::builder();
     let roots = [AUTHORITY.der().clone()];
-    let verifier = Verifier::new_with_extra_roots(roots, Arc::clone(builder.crypto_provider())).unwrap();
-    let tls = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+    let verifier =
+        Verifier::new_with_extra_roots(roots, Arc::clone(builder.crypto_provider())).unwrap();
+    let tls = builder
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
     Client::with_tls(tls, resolver, DEVELOPMENT, TIMEOUT)
 }
 
@@ -167,11 +210,23 @@ async fn tls_connection_is_reused() {
 /// The peer accepts the connection and never shakes hands.
 #[tokio::test(start_paused = true)]
 async fn short_connect_time_includes_tls() {
-    for (connect_time, limit) in [(ConnectTime::Short, SHORT_CONNECT_TIMEOUT), (ConnectTime::Usual, TIMEOUT)] {
-        let peer = Peer::new(|mut stream| async move { while stream.read_u8().await.is_ok() {} }).await;
-        let url: Url = format!("https://{HOST}:{}/hook", peer.address.port()).parse().unwrap();
-        let exchange = trusting().await.post(&url, message("{}"), connect_time).await;
-        assert_eq!((exchange.status, exchange.error), (None, Some("no response in time")));
+    for (connect_time, limit) in [
+        (ConnectTime::Short, SHORT_CONNECT_TIMEOUT),
+        (ConnectTime::Usual, TIMEOUT),
+    ] {
+        let peer =
+            Peer::new(|mut stream| async move { while stream.read_u8().await.is_ok() {} }).await;
+        let url: Url = format!("https://{HOST}:{}/hook", peer.address.port())
+            .parse()
+            .unwrap();
+        let exchange = trusting()
+            .await
+            .post(&url, message("{}"), connect_time)
+            .await;
+        assert_eq!(
+            (exchange.status, exchange.error),
+            (None, Some("no response in time"))
+        );
         assert_eq!(exchange.duration.as_secs(), limit.as_secs());
     }
 }
@@ -181,7 +236,9 @@ async fn short_connect_time_leaves_time_to_answer() {
     let endpoint = TlsPeer::accepting(Identity::valid()).await;
     let client = trusting().await;
     for _ in 0..2 {
-        let exchange = client.post(&endpoint.url(), message("{}"), ConnectTime::Short).await;
+        let exchange = client
+            .post(&endpoint.url(), message("{}"), ConnectTime::Short)
+            .await;
         assert_eq!(exchange.status, Some(204));
         yield_now().await;
     }
@@ -191,12 +248,21 @@ async fn short_connect_time_leaves_time_to_answer() {
 #[tokio::test]
 async fn connecting_alone_finishes_tls() {
     let endpoint = TlsPeer::accepting(Identity::valid()).await;
-    trusting().await.connect(&endpoint.url(), ConnectTime::Usual).await.unwrap();
+    trusting()
+        .await
+        .connect(&endpoint.url(), ConnectTime::Usual)
+        .await
+        .unwrap();
     endpoint.peer.ended.notified().await;
     assert_eq!(endpoint.handshakes(), 1);
     let endpoint = TlsPeer::accepting(Identity::self_signed()).await;
     assert_eq!(
-        trusting().await.connect(&endpoint.url(), ConnectTime::Usual).await.unwrap_err().error,
+        trusting()
+            .await
+            .connect(&endpoint.url(), ConnectTime::Usual)
+            .await
+            .unwrap_err()
+            .error,
         Some("TLS failed")
     );
 }
@@ -205,7 +271,10 @@ async fn connecting_alone_finishes_tls() {
 async fn untrusted_certificate_gets_no_request() {
     for (identity, alert) in [
         (Identity::self_signed(), AlertDescription::UnknownCA),
-        (Identity::for_another_name(), AlertDescription::BadCertificate),
+        (
+            Identity::for_another_name(),
+            AlertDescription::BadCertificate,
+        ),
         (Identity::expired(), AlertDescription::CertificateExpired),
     ] {
         let endpoint = TlsPeer::accepting(identity).await;
@@ -224,16 +293,23 @@ async fn test_authority_is_not_trusted_by_default() {
     let server = NameServer::new(|_| MockAnswer::addresses(&["127.0.0.1"])).await;
     let resolver = Resolver::with_name_servers(&[server.address], DEVELOPMENT).unwrap();
     let client = Client::new(resolver, DEVELOPMENT, TIMEOUT).unwrap();
-    assert_eq!(post(&client, &endpoint.url()).await.error, Some("TLS failed"));
+    assert_eq!(
+        post(&client, &endpoint.url()).await.error,
+        Some("TLS failed")
+    );
     endpoint.peer.ended.notified().await;
     assert_eq!(endpoint.alerts.lock()[..], [AlertDescription::UnknownCA]);
 }
 
-/// Sends more than the socket buffers hold, and expects a timeout. Pauses time after the handshake, which takes real
-/// time.
+/// Sends more than the socket buffers hold, and expects a timeout. Pauses time after the handshake,
+/// which takes real time.
 async fn assert_times_out(endpoint: &TlsPeer) {
     let (client, url) = (trusting().await, endpoint.url());
-    let sending = client.post(&url, message(vec![b' '; 32 * 1024 * 1024]), ConnectTime::Usual);
+    let sending = client.post(
+        &url,
+        message(vec![b' '; 32 * 1024 * 1024]),
+        ConnectTime::Usual,
+    );
     let pausing = async {
         endpoint.shaken.notified().await;
         tokio::time::pause();
@@ -266,7 +342,8 @@ async fn socket_closes_when_peer_never_reads() {
         async move {
             let (mut stream, _) = stream.into_inner();
             tokio::time::sleep(TIMEOUT * 10).await;
-            // A write to a closed socket resets the connection. An open socket takes these few bytes.
+            // A write to a closed socket resets the connection. An open socket takes these few
+            // bytes.
             for _ in 0..1000 {
                 if stream.write_all(b"x").await.is_err() {
                     counted.fetch_add(1, Ordering::SeqCst);
