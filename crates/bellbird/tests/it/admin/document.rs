@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::Admin;
-use crate::support::harness::Database;
 
 const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin-openapi.json");
 
@@ -74,7 +73,7 @@ fn operations_are_complete() {
 
 #[tokio::test]
 async fn document_and_page_are_served_without_a_key() {
-    let admin = Admin::start(Database::Sqlite).await;
+    let admin = Admin::start().await;
     let json = admin.app.get_without_key("/admin/v1/openapi.json").await;
     assert_eq!(&json.json(), bellbird_admin::document().value());
     let yaml: Value = yaml_serde::from_str(

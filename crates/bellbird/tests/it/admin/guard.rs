@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{Admin, error, operator_key};
-use crate::support::harness::{App, Database, Setup, eventually, on_both_databases};
+use crate::support::harness::{App, Setup, eventually};
 
 const PATHS: [(&str, &[&str]); 19] = [
     ("/admin/v1/users", &["GET", "POST"]),
@@ -83,48 +83,64 @@ const PATHS: [(&str, &[&str]); 19] = [
     ("/admin/v1/audit", &["GET"]),
 ];
 
-on_both_databases! {
-    async fn admin_without_valid_operator_key_is_always_401(database: Database) {
-        let admin = Admin::start(database).await;
-        let app = &admin.app;
-        let unknown = OperatorKey::from_random([7; 32]);
-        let mut bodies = BTreeSet::new();
-        let others = [("/admin/v1/nothing", ["GET"].as_slice()), ("/admin", &["GET"]), ("/admin/v1/", &["POST"])];
-        for (path, methods) in PATHS.iter().chain(&others) {
-            for method in methods.iter().chain(&["PUT", "OPTIONS"]) {
-                let method: Method = method.parse().unwrap();
-                for key in ["", "nonsense", unknown.expose(), &app.olivia.key, &format!("{}x", admin.key)] {
-                    let answer = app.method_as(method.clone(), key, path).await;
-                    error(&answer, 401, "invalid_key");
-                    assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
-                    bodies.insert(answer.text);
-                }
+#[tokio::test]
+async fn admin_without_valid_operator_key_is_always_401() {
+    let admin = Admin::start().await;
+    let app = &admin.app;
+    let unknown = OperatorKey::from_random([7; 32]);
+    let mut bodies = BTreeSet::new();
+    let others = [
+        ("/admin/v1/nothing", ["GET"].as_slice()),
+        ("/admin", &["GET"]),
+        ("/admin/v1/", &["POST"]),
+    ];
+    for (path, methods) in PATHS.iter().chain(&others) {
+        for method in methods.iter().chain(&["PUT", "OPTIONS"]) {
+            let method: Method = method.parse().unwrap();
+            for key in [
+                "",
+                "nonsense",
+                unknown.expose(),
+                &app.olivia.key,
+                &format!("{}x", admin.key),
+            ] {
+                let answer = app.method_as(method.clone(), key, path).await;
+                error(&answer, 401, "invalid_key");
+                assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+                bodies.insert(answer.text);
             }
         }
-        assert_eq!(bodies.len(), 1, "a user's key is a key like any wrong one");
     }
+    assert_eq!(bodies.len(), 1, "a user's key is a key like any wrong one");
 }
 
-on_both_databases! {
-    async fn revoked_and_expired_operator_keys_are_rejected(database: Database) {
-        let admin = Admin::start(database).await;
-        let (app, path) = (&admin.app, "/admin/v1/audit");
-        assert_eq!(admin.get(path).await.status, 200);
-        let key = OperatorKey::from_random([9; 32]);
-        let ends_at = app.clock.now() + SignedDuration::from_secs(60);
-        app.storage.operator_keys().insert(&key, "short", Some(ends_at), app.clock.now()).await.unwrap();
-        assert_eq!(app.get_as(key.expose(), path).await.status, 200);
-        app.clock.set(ends_at);
-        error(&app.get_as(key.expose(), path).await, 401, "invalid_key");
-        let id = app.storage.operator_keys().list().await.unwrap()[0].id;
-        app.storage.operator_keys().revoke(id, app.clock.now()).await.unwrap();
-        error(&admin.get(path).await, 401, "invalid_key");
-    }
+#[tokio::test]
+async fn revoked_and_expired_operator_keys_are_rejected() {
+    let admin = Admin::start().await;
+    let (app, path) = (&admin.app, "/admin/v1/audit");
+    assert_eq!(admin.get(path).await.status, 200);
+    let key = OperatorKey::from_random([9; 32]);
+    let ends_at = app.clock.now() + SignedDuration::from_secs(60);
+    app.storage
+        .operator_keys()
+        .insert(&key, "short", Some(ends_at), app.clock.now())
+        .await
+        .unwrap();
+    assert_eq!(app.get_as(key.expose(), path).await.status, 200);
+    app.clock.set(ends_at);
+    error(&app.get_as(key.expose(), path).await, 401, "invalid_key");
+    let id = app.storage.operator_keys().list().await.unwrap()[0].id;
+    app.storage
+        .operator_keys()
+        .revoke(id, app.clock.now())
+        .await
+        .unwrap();
+    error(&admin.get(path).await, 401, "invalid_key");
 }
 
 #[tokio::test]
 async fn operator_key_is_a_wrong_key_elsewhere() {
-    let admin = Admin::start(Database::Sqlite).await;
+    let admin = Admin::start().await;
     let app = &admin.app;
     let unknown = bellbird_domain::ApiKey::from_random([7; 32]);
     for path in [
@@ -160,7 +176,7 @@ async fn operator_key_is_a_wrong_key_elsewhere() {
 
 #[tokio::test]
 async fn paths_have_their_methods() {
-    let admin = Admin::start(Database::Sqlite).await;
+    let admin = Admin::start().await;
     for (path, methods) in PATHS {
         let answer = admin.call(Method::PUT, path).await;
         error(&answer, 405, "method_not_allowed");
@@ -206,7 +222,7 @@ async fn each_operator_key_has_a_rate_limit() {
 
 #[tokio::test]
 async fn last_use_is_recorded() {
-    let admin = Admin::start(Database::Sqlite).await;
+    let admin = Admin::start().await;
     admin.get("/admin/v1/audit").await;
     let used = async || admin.app.storage.operator_keys().list().await.unwrap()[0].last_used_at;
     eventually(async || used().await == Some(admin.app.clock.now())).await;

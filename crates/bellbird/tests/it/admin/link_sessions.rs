@@ -6,67 +6,114 @@ use uuid::Uuid;
 
 use super::{Admin, data, error, id};
 use crate::support::browser::open;
-use crate::support::harness::{Database, Setup, on_both_databases};
+use crate::support::harness::Setup;
 
 const SESSIONS: &str = "/admin/v1/link-sessions";
 
-async fn admin_with_origin(database: Database) -> Admin {
-    let mut setup = Setup::with(|settings| {
+async fn admin_with_origin() -> Admin {
+    let setup = Setup::with(|settings| {
         settings.return_origins =
             vec![bellbird_connections::ReturnOrigin::parse("https://app.example").unwrap()];
     });
-    setup.database = database;
     Admin::start_with(setup).await
 }
 
-on_both_databases! {
-    async fn app_links_by_api(database: Database) {
-        let admin = admin_with_origin(database).await;
-        let app = &admin.app;
-        let user = app.ben.user.id.to_string();
-        let body = json!({
-            "userId": user, "provider": "fiskil", "returnUrl": "https://app.example/linked", "state": "42",
-        });
-        let post = async |body: &Value| admin.send(Method::POST, SESSIONS, body, Some("a")).await;
-        let first = post(&body).await;
-        let created = data(&first, 201);
-        let again = post(&body).await;
-        assert_eq!((again.status, &again.text), (first.status, &first.text), "with the same URL");
-        error(&post(&json!({"userId": user})).await, 409, "idempotency_conflict");
-        let names: Vec<&str> = created.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(names, ["expiresAt", "id", "url"]);
+#[tokio::test]
+async fn app_links_by_api() {
+    let admin = admin_with_origin().await;
+    let app = &admin.app;
+    let user = app.ben.user.id.to_string();
+    let body = json!({
+        "userId": user, "provider": "fiskil", "returnUrl": "https://app.example/linked", "state": "42",
+    });
+    let post = async |body: &Value| admin.send(Method::POST, SESSIONS, body, Some("a")).await;
+    let first = post(&body).await;
+    let created = data(&first, 201);
+    let again = post(&body).await;
+    assert_eq!(
+        (again.status, &again.text),
+        (first.status, &first.text),
+        "with the same URL"
+    );
+    error(
+        &post(&json!({"userId": user})).await,
+        409,
+        "idempotency_conflict",
+    );
+    let names: Vec<&str> = created
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(names, ["expiresAt", "id", "url"]);
 
-        let path = format!("{SESSIONS}/{}", id(&created));
-        let shown = async || data(&admin.get(&path).await, 200);
-        let found = app.connections.links().find_link_session(id(&created).parse().unwrap()).await.unwrap();
-        assert_eq!(shown().await, serde_json::to_value(found.unwrap()).unwrap(), "as the command prints it");
-        assert_eq!((&shown().await["status"], &shown().await["userId"]), (&json!("open"), &json!(user)));
-        let documented = &bellbird_admin::document().value()["components"]["schemas"]["LinkSession"]["properties"];
-        for name in shown().await.as_object().unwrap().keys() {
-            assert!(documented[name].is_object(), "{name}");
-        }
-
-        let callback = app.answer_consent_page(created["url"].as_str().unwrap(), "accept").await;
-        let back = open(callback.as_str()).await.location();
-        assert_eq!(back.as_str(), format!("https://app.example/linked?session={}&state=42", id(&created)));
-        let result = shown().await;
-        assert_eq!(result["status"], "connected");
-        let connections = app.connections_of(app.ben.user.id).await;
-        let connected = result["connectionIds"][0].as_str().unwrap();
-        assert!(connections.iter().any(|connection| connection.id.to_string() == connected));
-        // To renew it.
-        let renew = data(&admin.post(SESSIONS, &json!({"userId": user, "connectionId": connected})).await, 201);
-        assert_ne!(renew["url"], created["url"]);
-        let rows = admin.get("/admin/v1/audit").await;
-        assert_eq!(admin.actions(&user).await, ["link_session.create", "link_session.create"]);
-        assert_eq!(rows.data()[1]["subject"], created["id"]);
-        assert!(!rows.text.contains("/link/"));
+    let path = format!("{SESSIONS}/{}", id(&created));
+    let shown = async || data(&admin.get(&path).await, 200);
+    let found = app
+        .connections
+        .links()
+        .find_link_session(id(&created).parse().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(
+        shown().await,
+        serde_json::to_value(found.unwrap()).unwrap(),
+        "as the command prints it"
+    );
+    assert_eq!(
+        (&shown().await["status"], &shown().await["userId"]),
+        (&json!("open"), &json!(user))
+    );
+    let documented =
+        &bellbird_admin::document().value()["components"]["schemas"]["LinkSession"]["properties"];
+    for name in shown().await.as_object().unwrap().keys() {
+        assert!(documented[name].is_object(), "{name}");
     }
+
+    let callback = app
+        .answer_consent_page(created["url"].as_str().unwrap(), "accept")
+        .await;
+    let back = open(callback.as_str()).await.location();
+    assert_eq!(
+        back.as_str(),
+        format!(
+            "https://app.example/linked?session={}&state=42",
+            id(&created)
+        )
+    );
+    let result = shown().await;
+    assert_eq!(result["status"], "connected");
+    let connections = app.connections_of(app.ben.user.id).await;
+    let connected = result["connectionIds"][0].as_str().unwrap();
+    assert!(
+        connections
+            .iter()
+            .any(|connection| connection.id.to_string() == connected)
+    );
+    // To renew it.
+    let renew = data(
+        &admin
+            .post(
+                SESSIONS,
+                &json!({"userId": user, "connectionId": connected}),
+            )
+            .await,
+        201,
+    );
+    assert_ne!(renew["url"], created["url"]);
+    let rows = admin.get("/admin/v1/audit").await;
+    assert_eq!(
+        admin.actions(&user).await,
+        ["link_session.create", "link_session.create"]
+    );
+    assert_eq!(rows.data()[1]["subject"], created["id"]);
+    assert!(!rows.text.contains("/link/"));
 }
 
 #[tokio::test]
 async fn wrong_link_sessions_are_named() {
-    let admin = admin_with_origin(Database::Sqlite).await;
+    let admin = admin_with_origin().await;
     let app = &admin.app;
     let (user, unknown) = (app.ben.user.id.to_string(), Uuid::now_v7().to_string());
     let of_other = app.olivia.connections[0].id.to_string();

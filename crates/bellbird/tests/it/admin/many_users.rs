@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Admin, data, id};
 use crate::support::browser::open;
-use crate::support::harness::{Setup, eventually_within, on_both_databases};
+use crate::support::harness::{Setup, eventually_within};
 use crate::support::random::print_line;
 use crate::support::receiver::{ReceivedEvent, Receiver};
 
@@ -138,67 +138,100 @@ fn rows_in_order(events: &[&ReceivedEvent]) -> BTreeSet<(String, String)> {
     rows
 }
 
-on_both_databases! {
-    async fn each_row_of_each_user_arrives_once_and_in_order(database: Database) {
-        let count = std::env::var("BELLBIRD_TEST_USERS").map_or(12, |count| count.parse().unwrap());
-        let mut setup = Setup::with(|settings| {
-            settings.return_origins = vec![ReturnOrigin::parse("https://app.example").unwrap()];
-            settings.access.operator_per_minute = 0;
-            settings.webhooks.chunk_rows = 10;
-            settings.sync.enabled = true;
-        });
-        setup.database = database;
-        let admin = Admin::start_with(setup).await;
-        let app = &admin.app;
-        let receiver = Receiver::start().await;
-        let types = ["connection.created", "transactions.synced"];
-        let endpoint = json!({"url": receiver.url, "allUsers": true, "events": types});
-        data(&admin.post("/admin/v1/webhook-endpoints", &endpoint).await, 201);
-        app.start_background_jobs();
+#[tokio::test]
+async fn each_row_of_each_user_arrives_once_and_in_order() {
+    let count = std::env::var("BELLBIRD_TEST_USERS").map_or(12, |count| count.parse().unwrap());
+    let setup = Setup::with(|settings| {
+        settings.return_origins = vec![ReturnOrigin::parse("https://app.example").unwrap()];
+        settings.access.operator_per_minute = 0;
+        settings.webhooks.chunk_rows = 10;
+        settings.sync.enabled = true;
+    });
+    let admin = Admin::start_with(setup).await;
+    let app = &admin.app;
+    let receiver = Receiver::start().await;
+    let types = ["connection.created", "transactions.synced"];
+    let endpoint = json!({"url": receiver.url, "allUsers": true, "events": types});
+    data(
+        &admin.post("/admin/v1/webhook-endpoints", &endpoint).await,
+        201,
+    );
+    app.start_background_jobs();
 
-        let started_at = Instant::now();
-        let mut customers = Vec::new();
-        for number in 0..count {
-            customers.push(admin.sign_up(number).await);
-        }
-        let signed_up_after = started_at.elapsed();
-        eventually_within(Duration::from_secs(300), async || {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            for customer in &customers {
-                let (user, connection) = (customer.id.parse().unwrap(), customer.connection.parse().unwrap());
-                let sync = app.storage.syncs().find(user, connection).await.unwrap().expect("a connection");
-                if sync.synced_at.is_none() {
-                    return false;
-                }
-            }
-            let deliveries = app.storage.deliveries().overview(app.clock.now()).await.unwrap();
-            deliveries.pending + deliveries.waiting == 0
-        })
-        .await;
-        let received = receiver.drain();
-        let delivered_after = started_at.elapsed();
-
-        let day = |days: i64| (app.clock.now() - SignedDuration::from_hours(days * 24)).to_string()[..10].to_owned();
-        let mut rows = 0;
-        for (number, customer) in customers.iter().enumerate() {
-            let of_user: Vec<_> =
-                received.iter().filter(|event| event.body["metadata"]["user_id"] == customer.id.as_str()).collect();
-            let reference = format!("customer-{number}");
-            assert!(of_user.iter().all(|event| event.body["metadata"]["user_reference"] == reference));
-            let (created, synced): (Vec<_>, Vec<_>) =
-                of_user.into_iter().partition(|event| event.body["type"] == "connection.created");
-            assert_eq!((created.len(), &created[0].rows("new")[0]["id"]), (1, &json!(customer.connection)));
-            let reported = rows_in_order(&synced);
-            // The first sync reads 30 days, of which the first is not whole.
-            assert!(reported.is_superset(&admin.rows_since(customer, &day(29)).await), "{number}: a row is missing");
-            assert!(reported.is_subset(&admin.rows_since(customer, &day(31)).await), "{number}: a row was invented");
-            assert!(synced.len() > 1, "several chunks");
-            rows += reported.len();
-        }
-        print_line(&format!(
-            "{count} users: signed up and linked after {signed_up_after:?}, all delivered after {delivered_after:?}: \
-             {} events, {rows} rows",
-            received.len()
-        ));
+    let started_at = Instant::now();
+    let mut customers = Vec::new();
+    for number in 0..count {
+        customers.push(admin.sign_up(number).await);
     }
+    let signed_up_after = started_at.elapsed();
+    eventually_within(Duration::from_secs(300), async || {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        for customer in &customers {
+            let (user, connection) = (
+                customer.id.parse().unwrap(),
+                customer.connection.parse().unwrap(),
+            );
+            let sync = app
+                .storage
+                .syncs()
+                .find(user, connection)
+                .await
+                .unwrap()
+                .expect("a connection");
+            if sync.synced_at.is_none() {
+                return false;
+            }
+        }
+        let deliveries = app
+            .storage
+            .deliveries()
+            .overview(app.clock.now())
+            .await
+            .unwrap();
+        deliveries.pending + deliveries.waiting == 0
+    })
+    .await;
+    let received = receiver.drain();
+    let delivered_after = started_at.elapsed();
+
+    let day = |days: i64| {
+        (app.clock.now() - SignedDuration::from_hours(days * 24)).to_string()[..10].to_owned()
+    };
+    let mut rows = 0;
+    for (number, customer) in customers.iter().enumerate() {
+        let of_user: Vec<_> = received
+            .iter()
+            .filter(|event| event.body["metadata"]["user_id"] == customer.id.as_str())
+            .collect();
+        let reference = format!("customer-{number}");
+        assert!(
+            of_user
+                .iter()
+                .all(|event| event.body["metadata"]["user_reference"] == reference)
+        );
+        let (created, synced): (Vec<_>, Vec<_>) = of_user
+            .into_iter()
+            .partition(|event| event.body["type"] == "connection.created");
+        assert_eq!(
+            (created.len(), &created[0].rows("new")[0]["id"]),
+            (1, &json!(customer.connection))
+        );
+        let reported = rows_in_order(&synced);
+        // The first sync reads 30 days, of which the first is not whole.
+        assert!(
+            reported.is_superset(&admin.rows_since(customer, &day(29)).await),
+            "{number}: a row is missing"
+        );
+        assert!(
+            reported.is_subset(&admin.rows_since(customer, &day(31)).await),
+            "{number}: a row was invented"
+        );
+        assert!(synced.len() > 1, "several chunks");
+        rows += reported.len();
+    }
+    print_line(&format!(
+        "{count} users: signed up and linked after {signed_up_after:?}, all delivered after {delivered_after:?}: \
+         {} events, {rows} rows",
+        received.len()
+    ));
 }

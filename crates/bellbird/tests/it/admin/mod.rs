@@ -14,7 +14,7 @@ mod webhooks;
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::support::harness::{Answer, App, Database, Setup};
+use crate::support::harness::{Answer, App, Setup};
 
 /// The service with the operator's API on its API listener, and an operator key.
 struct Admin {
@@ -23,12 +23,8 @@ struct Admin {
 }
 
 impl Admin {
-    async fn start(database: Database) -> Self {
-        Self::start_with(Setup {
-            database,
-            ..Setup::default()
-        })
-        .await
+    async fn start() -> Self {
+        Self::start_with(Setup::default()).await
     }
 
     async fn start_with(mut setup: Setup) -> Self {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::harness::{App, Setup, on_both_databases};
+use crate::support::harness::{App, Setup};
 
 #[tokio::test]
 async fn health_needs_no_key() {
@@ -21,64 +21,103 @@ async fn health_needs_no_key() {
     }
 }
 
-on_both_databases! {
-    async fn connections_are_listed_newest_first(app: App) {
-        let connections = app.get("/v1/connections").await.data();
-        assert_eq!(connections.len(), 2);
-        let created: Vec<&str> =
-            connections.iter().map(|connection| connection["createdAt"].as_str().unwrap()).collect();
-        assert!(created.is_sorted_by(|newer, older| newer >= older));
-        for connection in &connections {
-            assert_eq!(connection["provider"], "fiskil");
-            assert_eq!(connection["category"], "banking");
-            assert_eq!(connection["status"], "active");
-            assert!(connection["institutionId"].as_str().unwrap().bytes().all(|byte| byte.is_ascii_digit()));
-            assert_eq!(connection.as_object().unwrap().len(), 10);
-        }
-    }
-}
-
-on_both_databases! {
-    async fn accounts_are_ordered_and_masked(app: App) {
-        let answer = app.get("/v1/accounts").await;
-        let accounts = answer.data();
-        assert_eq!(
-            answer.json()["pagination"],
-            json!({"total": accounts.len(), "limit": 50, "offset": 0, "hasMore": false})
+#[tokio::test]
+async fn connections_are_listed_newest_first() {
+    let app = App::start(Setup::default()).await;
+    let connections = app.get("/v1/connections").await.data();
+    assert_eq!(connections.len(), 2);
+    let created: Vec<&str> = connections
+        .iter()
+        .map(|connection| connection["createdAt"].as_str().unwrap())
+        .collect();
+    assert!(created.is_sorted_by(|newer, older| newer >= older));
+    for connection in &connections {
+        assert_eq!(connection["provider"], "fiskil");
+        assert_eq!(connection["category"], "banking");
+        assert_eq!(connection["status"], "active");
+        assert!(
+            connection["institutionId"]
+                .as_str()
+                .unwrap()
+                .bytes()
+                .all(|byte| byte.is_ascii_digit())
         );
-        let names: Vec<(&str, &str)> = accounts
-            .iter()
-            .map(|account| (account["name"].as_str().unwrap(), account["id"].as_str().unwrap()))
-            .collect();
-        assert!(names.is_sorted());
-        let types: Vec<&str> = accounts.iter().map(|account| account["type"].as_str().unwrap()).collect();
-        for expected in ["transaction", "savings", "credit-card", "loan", "term-deposit", "other"] {
-            assert!(types.contains(&expected), "{expected} is not among {types:?}");
-        }
-        for account in &accounts {
-            assert_eq!(account["currency"], "AUD", "{account}");
-            if let Some(number) = account["accountNumber"].as_str() {
-                assert!(number.len() == 8 && number.starts_with("xxxx"), "{number}");
-            }
+        assert_eq!(connection.as_object().unwrap().len(), 10);
+    }
+}
+
+#[tokio::test]
+async fn accounts_are_ordered_and_masked() {
+    let app = App::start(Setup::default()).await;
+    let answer = app.get("/v1/accounts").await;
+    let accounts = answer.data();
+    assert_eq!(
+        answer.json()["pagination"],
+        json!({"total": accounts.len(), "limit": 50, "offset": 0, "hasMore": false})
+    );
+    let names: Vec<(&str, &str)> = accounts
+        .iter()
+        .map(|account| {
+            (
+                account["name"].as_str().unwrap(),
+                account["id"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert!(names.is_sorted());
+    let types: Vec<&str> = accounts
+        .iter()
+        .map(|account| account["type"].as_str().unwrap())
+        .collect();
+    for expected in [
+        "transaction",
+        "savings",
+        "credit-card",
+        "loan",
+        "term-deposit",
+        "other",
+    ] {
+        assert!(
+            types.contains(&expected),
+            "{expected} is not among {types:?}"
+        );
+    }
+    for account in &accounts {
+        assert_eq!(account["currency"], "AUD", "{account}");
+        if let Some(number) = account["accountNumber"].as_str() {
+            assert!(number.len() == 8 && number.starts_with("xxxx"), "{number}");
         }
     }
 }
 
-on_both_databases! {
-    async fn accounts_of_one_connection_are_filtered(app: App) {
-        let all = app.get("/v1/accounts").await.data();
-        let id = app.olivia.connections[0].id.to_string();
-        let of_connection: Vec<_> = all.iter().filter(|account| account["connectionId"] == id).cloned().collect();
-        let path = format!("/v1/accounts?connectionId={id}");
-        let found = app.get(&path).await;
-        assert_eq!(found.data(), of_connection);
-        assert_eq!(found.json()["pagination"]["total"], of_connection.len());
-        let second = app.get(&format!("{path}&limit=1&offset=1")).await;
-        assert_eq!(second.data(), of_connection[1..2]);
-        let foreign = app.ben.connections.first().map_or_else(|| "x".to_owned(), |other| other.id.to_string());
-        for id in [&*foreign, "x", "", "00000000-0000-4000-8000-000000000000"] {
-            assert_eq!(app.get(&format!("/v1/accounts?connectionId={id}")).await.error(404), "Connection not found");
-        }
+#[tokio::test]
+async fn accounts_of_one_connection_are_filtered() {
+    let app = App::start(Setup::default()).await;
+    let all = app.get("/v1/accounts").await.data();
+    let id = app.olivia.connections[0].id.to_string();
+    let of_connection: Vec<_> = all
+        .iter()
+        .filter(|account| account["connectionId"] == id)
+        .cloned()
+        .collect();
+    let path = format!("/v1/accounts?connectionId={id}");
+    let found = app.get(&path).await;
+    assert_eq!(found.data(), of_connection);
+    assert_eq!(found.json()["pagination"]["total"], of_connection.len());
+    let second = app.get(&format!("{path}&limit=1&offset=1")).await;
+    assert_eq!(second.data(), of_connection[1..2]);
+    let foreign = app
+        .ben
+        .connections
+        .first()
+        .map_or_else(|| "x".to_owned(), |other| other.id.to_string());
+    for id in [&*foreign, "x", "", "00000000-0000-4000-8000-000000000000"] {
+        assert_eq!(
+            app.get(&format!("/v1/accounts?connectionId={id}"))
+                .await
+                .error(404),
+            "Connection not found"
+        );
     }
 }
 
@@ -141,27 +180,38 @@ async fn accounts_are_paged() {
     }
 }
 
-on_both_databases! {
-    async fn accounts_in_memory_follow_every_change(app: App) {
-        let path = "/v1/accounts?limit=200";
-        let before = app.get(path).await;
-        assert_eq!(app.get(path).await.text, before.text);
-        let of_ben = app.get_as(&app.ben.key, path).await;
-        assert_ne!(of_ben.text, before.text, "each user has answers of their own");
+#[tokio::test]
+async fn accounts_in_memory_follow_every_change() {
+    let app = App::start(Setup::default()).await;
+    let path = "/v1/accounts?limit=200";
+    let before = app.get(path).await;
+    assert_eq!(app.get(path).await.text, before.text);
+    let of_ben = app.get_as(&app.ben.key, path).await;
+    assert_ne!(
+        of_ben.text, before.text,
+        "each user has answers of their own"
+    );
 
-        let credentials = secrecy::SecretString::from(app.credentials(3).to_string());
-        let imported =
-            app.connections.imports().import(app.olivia.user.id, "fiskil", &credentials).await.unwrap().connections;
-        let (id, with_import) = (imported[0].id, app.get(path).await);
-        assert!(with_import.text.contains(&id.to_string()) && !before.text.contains(&id.to_string()));
-        assert_eq!(with_import.json()["pagination"]["total"], with_import.data().len());
-        assert_eq!(app.get("/v1/connections").await.data().len(), 3);
+    let credentials = secrecy::SecretString::from(app.credentials(3).to_string());
+    let imported = app
+        .connections
+        .imports()
+        .import(app.olivia.user.id, "fiskil", &credentials)
+        .await
+        .unwrap()
+        .connections;
+    let (id, with_import) = (imported[0].id, app.get(path).await);
+    assert!(with_import.text.contains(&id.to_string()) && !before.text.contains(&id.to_string()));
+    assert_eq!(
+        with_import.json()["pagination"]["total"],
+        with_import.data().len()
+    );
+    assert_eq!(app.get("/v1/connections").await.data().len(), 3);
 
-        app.connections.removals().remove(id).await.unwrap();
-        assert_eq!(app.get(path).await.text, before.text);
-        assert_eq!(app.get("/v1/connections").await.data().len(), 2);
-        assert_eq!(app.get_as(&app.ben.key, path).await.text, of_ben.text);
-    }
+    app.connections.removals().remove(id).await.unwrap();
+    assert_eq!(app.get(path).await.text, before.text);
+    assert_eq!(app.get("/v1/connections").await.data().len(), 2);
+    assert_eq!(app.get_as(&app.ben.key, path).await.text, of_ben.text);
 }
 
 #[tokio::test]

@@ -8,47 +8,49 @@ use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::harness::{App, Database, Setup, eventually, on_both_databases};
+use crate::support::harness::{App, Database, Setup, also_on_postgres, eventually};
 
-on_both_databases! {
-    async fn v1_without_valid_key_is_always_401(app: App) {
-        let unknown = ApiKey::from_random([7; 32]);
-        let bodies: BTreeSet<String> = {
-            let mut bodies = BTreeSet::new();
-            for path in [
-                "/v1",
-                "/v1/",
-                "/v1/connections",
-                "/v1/nothing",
-                "/v1/transactions?limit=x",
-                "/v1/balances",
-                "/v1/accounts/../x",
-            ] {
-                for method in [Method::GET, Method::POST, Method::DELETE, Method::OPTIONS] {
-                    let request = |key: &str| {
-                        app.http.request(method.clone(), format!("{}{path}", app.url)).header("authorization", key)
-                    };
-                    for key in [
-                        "",
-                        "Bearer",
-                        "Bearer ",
-                        "Bearer nonsense",
-                        "Basic abc",
-                        &format!("Bearer {}", unknown.expose()),
-                        &format!("Bearer {} ", &app.olivia.key[..40]),
-                    ] {
-                        let answer = app.send(request(key)).await;
-                        answer.error(401);
-                        assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
-                        assert!(answer.header("x-ratelimit-limit").is_none());
-                        bodies.insert(answer.text);
-                    }
+#[tokio::test]
+async fn v1_without_valid_key_is_always_401() {
+    let app = App::start(Setup::default()).await;
+    let unknown = ApiKey::from_random([7; 32]);
+    let bodies: BTreeSet<String> = {
+        let mut bodies = BTreeSet::new();
+        for path in [
+            "/v1",
+            "/v1/",
+            "/v1/connections",
+            "/v1/nothing",
+            "/v1/transactions?limit=x",
+            "/v1/balances",
+            "/v1/accounts/../x",
+        ] {
+            for method in [Method::GET, Method::POST, Method::DELETE, Method::OPTIONS] {
+                let request = |key: &str| {
+                    app.http
+                        .request(method.clone(), format!("{}{path}", app.url))
+                        .header("authorization", key)
+                };
+                for key in [
+                    "",
+                    "Bearer",
+                    "Bearer ",
+                    "Bearer nonsense",
+                    "Basic abc",
+                    &format!("Bearer {}", unknown.expose()),
+                    &format!("Bearer {} ", &app.olivia.key[..40]),
+                ] {
+                    let answer = app.send(request(key)).await;
+                    answer.error(401);
+                    assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+                    assert!(answer.header("x-ratelimit-limit").is_none());
+                    bodies.insert(answer.text);
                 }
             }
-            bodies
-        };
-        assert_eq!(bodies.len(), 1);
-    }
+        }
+        bodies
+    };
+    assert_eq!(bodies.len(), 1);
 }
 
 #[tokio::test]
@@ -73,33 +75,58 @@ async fn scheme_ignores_case_and_header_is_single() {
         .error(401);
 }
 
-on_both_databases! {
-    async fn plan_and_key_changes_apply_immediately(app: App) {
-        let path = "/v1/accounts";
-        assert_eq!(app.get(path).await.status, 200);
-        let id = app.olivia.user.id;
-        app.storage.users().update(id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() }).await.unwrap();
-        let answer = app.get(path).await;
-        assert!(answer.error(403).contains("Developer or Professional plan"));
-        let me = app.get("/v1/me").await;
-        assert_eq!((me.status.as_u16(), &me.json()["data"]["plan"]), (200, &json!("saver")));
-        assert!(answer.json()["error"].get("code").is_none());
-        let upgrade = UserChange { plan: Some(Plan::Developer), ..UserChange::default() };
-        app.storage.users().update(id, &upgrade).await.unwrap();
-        assert_eq!(app.get(path).await.status, 200);
+#[tokio::test]
+async fn plan_and_key_changes_apply_immediately() {
+    let app = App::start(Setup::default()).await;
+    let path = "/v1/accounts";
+    assert_eq!(app.get(path).await.status, 200);
+    let id = app.olivia.user.id;
+    app.storage
+        .users()
+        .update(
+            id,
+            &UserChange {
+                plan: Some(Plan::Saver),
+                ..UserChange::default()
+            },
+        )
+        .await
+        .unwrap();
+    let answer = app.get(path).await;
+    assert!(answer.error(403).contains("Developer or Professional plan"));
+    let me = app.get("/v1/me").await;
+    assert_eq!(
+        (me.status.as_u16(), &me.json()["data"]["plan"]),
+        (200, &json!("saver"))
+    );
+    assert!(answer.json()["error"].get("code").is_none());
+    let upgrade = UserChange {
+        plan: Some(Plan::Developer),
+        ..UserChange::default()
+    };
+    app.storage.users().update(id, &upgrade).await.unwrap();
+    assert_eq!(app.get(path).await.status, 200);
 
-        let key = &app.storage.keys().list(id).await.unwrap()[0];
-        let (new, now) = (app.storage.new_key(), app.clock.now());
-        app.storage.keys().rotate(key, &new, now + SignedDuration::from_secs(10), now).await.unwrap();
-        assert_eq!(app.get(path).await.status, 200);
-        app.clock.set(app.clock.now() + SignedDuration::from_secs(10));
-        app.get(path).await.error(401);
+    let key = &app.storage.keys().list(id).await.unwrap()[0];
+    let (new, now) = (app.storage.new_key(), app.clock.now());
+    app.storage
+        .keys()
+        .rotate(key, &new, now + SignedDuration::from_secs(10), now)
+        .await
+        .unwrap();
+    assert_eq!(app.get(path).await.status, 200);
+    app.clock
+        .set(app.clock.now() + SignedDuration::from_secs(10));
+    app.get(path).await.error(401);
 
-        let key = &app.storage.keys().list(app.ben.user.id).await.unwrap()[0];
-        assert_eq!(app.get_as(&app.ben.key, path).await.status, 200);
-        app.storage.keys().revoke(key.id, app.clock.now()).await.unwrap();
-        app.get_as(&app.ben.key, path).await.error(401);
-    }
+    let key = &app.storage.keys().list(app.ben.user.id).await.unwrap()[0];
+    assert_eq!(app.get_as(&app.ben.key, path).await.status, 200);
+    app.storage
+        .keys()
+        .revoke(key.id, app.clock.now())
+        .await
+        .unwrap();
+    app.get_as(&app.ben.key, path).await.error(401);
 }
 
 #[tokio::test]
@@ -450,3 +477,5 @@ async fn cors_is_off_unless_configured() {
         "a page can read the error"
     );
 }
+
+also_on_postgres! { v1_without_valid_key_is_always_401 plan_and_key_changes_apply_immediately }

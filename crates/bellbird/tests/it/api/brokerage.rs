@@ -7,9 +7,7 @@ use bellbird_storage::UserChange;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{
-    Answer, App, Database, Person, Setup, assert_reconnect, eventually, on_both_databases,
-};
+use crate::support::harness::{Answer, App, Database, Person, Setup, assert_reconnect, eventually};
 
 const PROVIDER: &str = "snaptrade";
 
@@ -101,29 +99,46 @@ async fn account_with_trades(app: &App, person: &Person, rows: u64) -> Value {
     account
 }
 
-on_both_databases! {
-    async fn access_depends_on_plan_and_user(app: App) {
-        let mia = investor(&app).await;
-        let connection = mia.connections[0].id;
-        for resource in ["holdings", "trades"] {
-            let path = format!("/v1/{resource}?connectionId={connection}");
-            assert_eq!(app.get_as(&mia.key, &path).await.status, 200);
-            // The plan is checked before the parameters and the cache.
-            let answer = app.get_as(&app.ben.key, &format!("/v1/{resource}")).await;
+#[tokio::test]
+async fn access_depends_on_plan_and_user() {
+    let app = App::start(Setup::default()).await;
+    let mia = investor(&app).await;
+    let connection = mia.connections[0].id;
+    for resource in ["holdings", "trades"] {
+        let path = format!("/v1/{resource}?connectionId={connection}");
+        assert_eq!(app.get_as(&mia.key, &path).await.status, 200);
+        // The plan is checked before the parameters and the cache.
+        let answer = app.get_as(&app.ben.key, &format!("/v1/{resource}")).await;
+        answer.error(403);
+        assert_eq!(answer.json()["error"]["code"], "professional_required");
+        for (plan, code) in [
+            (Plan::Developer, json!("professional_required")),
+            (Plan::Saver, Value::Null),
+        ] {
+            let change = UserChange {
+                plan: Some(plan),
+                ..UserChange::default()
+            };
+            app.storage
+                .users()
+                .update(mia.user.id, &change)
+                .await
+                .unwrap();
+            let answer = app.get_as(&mia.key, &path).await;
             answer.error(403);
-            assert_eq!(answer.json()["error"]["code"], "professional_required");
-            for (plan, code) in [(Plan::Developer, json!("professional_required")), (Plan::Saver, Value::Null)] {
-                let change = UserChange { plan: Some(plan), ..UserChange::default() };
-                app.storage.users().update(mia.user.id, &change).await.unwrap();
-                let answer = app.get_as(&mia.key, &path).await;
-                answer.error(403);
-                assert_eq!(answer.json()["error"]["code"], code, "{plan}");
-            }
-            let change = UserChange { plan: Some(Plan::Professional), ..UserChange::default() };
-            app.storage.users().update(mia.user.id, &change).await.unwrap();
-            // Another user's connection is unknown.
-            app.get(&path).await.error(404);
+            assert_eq!(answer.json()["error"]["code"], code, "{plan}");
         }
+        let change = UserChange {
+            plan: Some(Plan::Professional),
+            ..UserChange::default()
+        };
+        app.storage
+            .users()
+            .update(mia.user.id, &change)
+            .await
+            .unwrap();
+        // Another user's connection is unknown.
+        app.get(&path).await.error(404);
     }
 }
 

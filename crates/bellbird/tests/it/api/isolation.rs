@@ -4,7 +4,7 @@ use bellbird_domain::Plan;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::harness::{Answer, App, Setup, on_both_databases};
+use crate::support::harness::{Answer, App, Setup, also_on_postgres};
 
 /// All that a client sees of a response, except its request id, its date and the state of the rate
 /// limit.
@@ -26,63 +26,130 @@ fn visible(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
     (answer.status.as_u16(), answer.text.clone(), headers)
 }
 
-on_both_databases! {
-    async fn ids_of_other_users_are_unknown(app: App) {
-        let foreign_connection = app.ben.connections[0].id.to_string();
-        let foreign_account =
-            app.storage.accounts().list_of_connection(app.ben.user.id, app.ben.connections[0].id).await.unwrap()[0]
-                .id
-                .to_string();
-        let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
-        let own_connection = app.olivia.connections[0].id;
-        let own_accounts = app.storage.accounts().list_of_connection(app.olivia.user.id, own_connection).await.unwrap();
-        let own_account = own_accounts[0].id;
-        // Ben reads his own first, so that the caches are warm.
-        assert_eq!(app.get_as(&app.ben.key, &format!("/v1/balances?accountIds={foreign_account}")).await.status, 200);
-        assert_eq!(
-            app.get_as(&app.ben.key, &format!("/v1/transactions?connectionId={foreign_connection}")).await.status,
-            200
-        );
-        app.reset_calls().await;
-        for (path, foreign) in [
-            ("/v1/balances?accountIds=ID".to_owned(), &foreign_account),
-            (format!("/v1/balances?accountIds={own_account},ID"), &foreign_account),
-            ("/v1/transactions?connectionId=ID".to_owned(), &foreign_connection),
-            ("/v1/transactions?connectionId=ID&offset=200".to_owned(), &foreign_connection),
-            (format!("/v1/transactions?connectionId=ID&accountId={foreign_account}"), &foreign_connection),
-            (format!("/v1/transactions?connectionId=ID&accountId={own_account}"), &foreign_connection),
-            (format!("/v1/transactions?connectionId={own_connection}&accountId=ID"), &foreign_account),
-        ] {
-            let foreign = app.get(&path.replace("ID", foreign)).await;
-            let unknown = app.get(&path.replace("ID", unknown)).await;
-            foreign.error(404);
-            assert_eq!(visible(&foreign), visible(&unknown), "{path}");
-        }
-        assert!(app.calls().await.is_empty(), "no provider is called for another user's ids");
-        let text = app.get("/v1/connections").await.text + &app.get("/v1/accounts?limit=200").await.text;
-        assert!(!text.contains(&foreign_connection) && !text.contains(&foreign_account));
+#[tokio::test]
+async fn ids_of_other_users_are_unknown() {
+    let app = App::start(Setup::default()).await;
+    let foreign_connection = app.ben.connections[0].id.to_string();
+    let foreign_account = app
+        .storage
+        .accounts()
+        .list_of_connection(app.ben.user.id, app.ben.connections[0].id)
+        .await
+        .unwrap()[0]
+        .id
+        .to_string();
+    let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
+    let own_connection = app.olivia.connections[0].id;
+    let own_accounts = app
+        .storage
+        .accounts()
+        .list_of_connection(app.olivia.user.id, own_connection)
+        .await
+        .unwrap();
+    let own_account = own_accounts[0].id;
+    // Ben reads his own first, so that the caches are warm.
+    assert_eq!(
+        app.get_as(
+            &app.ben.key,
+            &format!("/v1/balances?accountIds={foreign_account}")
+        )
+        .await
+        .status,
+        200
+    );
+    assert_eq!(
+        app.get_as(
+            &app.ben.key,
+            &format!("/v1/transactions?connectionId={foreign_connection}")
+        )
+        .await
+        .status,
+        200
+    );
+    app.reset_calls().await;
+    for (path, foreign) in [
+        ("/v1/balances?accountIds=ID".to_owned(), &foreign_account),
+        (
+            format!("/v1/balances?accountIds={own_account},ID"),
+            &foreign_account,
+        ),
+        (
+            "/v1/transactions?connectionId=ID".to_owned(),
+            &foreign_connection,
+        ),
+        (
+            "/v1/transactions?connectionId=ID&offset=200".to_owned(),
+            &foreign_connection,
+        ),
+        (
+            format!("/v1/transactions?connectionId=ID&accountId={foreign_account}"),
+            &foreign_connection,
+        ),
+        (
+            format!("/v1/transactions?connectionId=ID&accountId={own_account}"),
+            &foreign_connection,
+        ),
+        (
+            format!("/v1/transactions?connectionId={own_connection}&accountId=ID"),
+            &foreign_account,
+        ),
+    ] {
+        let foreign = app.get(&path.replace("ID", foreign)).await;
+        let unknown = app.get(&path.replace("ID", unknown)).await;
+        foreign.error(404);
+        assert_eq!(visible(&foreign), visible(&unknown), "{path}");
     }
+    assert!(
+        app.calls().await.is_empty(),
+        "no provider is called for another user's ids"
+    );
+    let text =
+        app.get("/v1/connections").await.text + &app.get("/v1/accounts?limit=200").await.text;
+    assert!(!text.contains(&foreign_connection) && !text.contains(&foreign_account));
 }
 
-on_both_databases! {
-    async fn removed_connection_disappears_immediately(app: App) {
-        let connection = app.olivia.connections[0].id;
-        let account = app.storage.accounts().list_of_connection(app.olivia.user.id, connection).await.unwrap()[0].id;
-        let balances = format!("/v1/balances?accountIds={account}");
-        let transactions = format!("/v1/transactions?connectionId={connection}&accountId={account}&limit=5");
-        assert_eq!(app.get(&balances).await.header("x-cache"), Some("MISS"));
-        assert_eq!(app.get(&balances).await.header("x-cache"), Some("HIT"));
-        assert_eq!(app.get(&transactions).await.status, 200);
-        assert_eq!(app.get("/v1/connections").await.data().len(), 2);
-        assert!(app.get("/v1/accounts").await.text.contains(&account.to_string()));
-        app.connections.removals().remove(connection).await.unwrap();
-        app.get(&balances).await.error(404);
-        app.get(&transactions).await.error(404);
-        app.get(&format!("{transactions}&offset=5")).await.error(404);
-        assert_eq!(app.get("/v1/connections").await.data().len(), 1);
-        assert!(!app.get("/v1/accounts").await.text.contains(&account.to_string()));
-        assert_eq!(app.calls().await["/v1/consent/{arrangement_id}"], 1, "consent was withdrawn");
-    }
+#[tokio::test]
+async fn removed_connection_disappears_immediately() {
+    let app = App::start(Setup::default()).await;
+    let connection = app.olivia.connections[0].id;
+    let account = app
+        .storage
+        .accounts()
+        .list_of_connection(app.olivia.user.id, connection)
+        .await
+        .unwrap()[0]
+        .id;
+    let balances = format!("/v1/balances?accountIds={account}");
+    let transactions =
+        format!("/v1/transactions?connectionId={connection}&accountId={account}&limit=5");
+    assert_eq!(app.get(&balances).await.header("x-cache"), Some("MISS"));
+    assert_eq!(app.get(&balances).await.header("x-cache"), Some("HIT"));
+    assert_eq!(app.get(&transactions).await.status, 200);
+    assert_eq!(app.get("/v1/connections").await.data().len(), 2);
+    assert!(
+        app.get("/v1/accounts")
+            .await
+            .text
+            .contains(&account.to_string())
+    );
+    app.connections.removals().remove(connection).await.unwrap();
+    app.get(&balances).await.error(404);
+    app.get(&transactions).await.error(404);
+    app.get(&format!("{transactions}&offset=5"))
+        .await
+        .error(404);
+    assert_eq!(app.get("/v1/connections").await.data().len(), 1);
+    assert!(
+        !app.get("/v1/accounts")
+            .await
+            .text
+            .contains(&account.to_string())
+    );
+    assert_eq!(
+        app.calls().await["/v1/consent/{arrangement_id}"],
+        1,
+        "consent was withdrawn"
+    );
 }
 
 #[tokio::test]
@@ -196,3 +263,5 @@ async fn connection_removed_during_read_is_not_found() {
     let (answer, ()) = tokio::join!(app.get_as(&app.ben.key, &path), removal);
     answer.error(404);
 }
+
+also_on_postgres! { ids_of_other_users_are_unknown removed_connection_disappears_immediately }

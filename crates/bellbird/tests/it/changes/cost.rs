@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{HOUR, STALE, setup};
 use crate::support::follower::{Follower, changes};
-use crate::support::harness::{Answer, App, Person, on_both_databases, simulated_providers};
+use crate::support::harness::{Answer, App, Person, also_on_postgres, simulated_providers};
 use crate::support::provider_spec::spec;
 
 /// More than a page of each provider.
@@ -76,150 +76,188 @@ impl App {
     }
 }
 
-on_both_databases! {
-    async fn poll_without_news_calls_no_provider(database: Database) {
-        let app = App::start(setup(database)).await;
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let mut copy = Follower::new(&app, &person, connection);
-            copy.follow(&app).await;
-            app.reset_calls().await;
-            for _ in 0..5 {
-                assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
-                app.clock.set(app.clock.now() + STALE / 10);
-            }
-            assert_eq!(app.total_calls(provider).await, 0, "{provider}");
-            // A sync of the background job serves as well.
-            app.advance_clock(HOUR).await;
-            app.sync(connection).await;
-            app.reset_calls().await;
-            assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
-            assert_eq!(app.total_calls(provider).await, 0, "{provider}: after a sync");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn poll_without_news_counts_as_metadata(database: Database) {
-        let mut setup = setup(database);
-        let limits = &mut setup.settings.access;
-        (limits.metadata_per_minute, limits.live_per_minute) = (40, 10);
-        let app = App::start(setup).await;
-        for (provider, live) in [("fiskil", "transactions"), ("snaptrade", "trades")] {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let mut copy = Follower::new(&app, &person, connection);
-            let live_left = async || {
-                let path = format!("/v1/{live}?connectionId={}&limit=1", connection.id);
-                remaining(&app.get_as(&person.key, &path).await)
-            };
-            // Each of these is a live request, too.
-            assert_eq!(live_left().await, 9, "{provider}");
-            let first = copy.ask(&app).await;
-            copy.apply(200, &first.json());
-            assert_eq!(live_left().await, 7, "{provider}: the first copy syncs and reads, and is one request");
-            let before = remaining(&copy.ask(&app).await);
-            for polls in 1..=5 {
-                let answer = copy.ask(&app).await;
-                assert!(answer.data().is_empty(), "{provider}");
-                assert_eq!(remaining(&answer), before - polls, "{provider}");
-                assert_eq!(limit(&answer), limit(&first), "{provider}");
-            }
-            assert_eq!(live_left().await, 6, "{provider}: polls are no live requests");
-            assert_ne!(limit(&first), 10, "{provider}: not the limit of live requests");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn without_live_requests_left_polls_go_on(database: Database) {
-        let mut setup = setup(database);
-        (setup.settings.access.metadata_per_minute, setup.settings.access.live_per_minute) = (60, 1);
-        let app = App::start(setup).await;
-        let person = app.person_at("fiskil").await;
+#[tokio::test]
+async fn poll_without_news_calls_no_provider() {
+    let app = App::start(setup()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
         let connection = &person.connections[0];
         let mut copy = Follower::new(&app, &person, connection);
         copy.follow(&app).await;
-        for _ in 0..3 {
+        app.reset_calls().await;
+        for _ in 0..5 {
             assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
+            app.clock.set(app.clock.now() + STALE / 10);
         }
-        // With news, it is a live request.
-        app.add_row(connection, "NEWS", app.clock.now() - HOUR).await;
+        assert_eq!(app.total_calls(provider).await, 0, "{provider}");
+        // A sync of the background job serves as well.
+        app.advance_clock(HOUR).await;
         app.sync(connection).await;
-        let answer = copy.ask(&app).await;
-        assert_eq!(answer.status, 429, "{}", answer.text);
-        assert_eq!(answer.json()["error"]["code"], "rate_limited");
-        assert!(answer.header("retry-after").is_some());
-        app.advance_clock(STALE).await;
-        assert_eq!(changes(&copy.follow(&app).await), [("upsert", Some(true), "NEWS")]);
+        app.reset_calls().await;
+        assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
+        assert_eq!(
+            app.total_calls(provider).await,
+            0,
+            "{provider}: after a sync"
+        );
     }
 }
 
-on_both_databases! {
-    async fn one_new_row_costs_one_window(database: Database) {
-        let mut setup = setup(database);
-        setup.rows = MANY;
-        let app = App::start(setup).await;
-        for provider in simulated_providers() {
-            let (person, connection) = app.with_many_rows(provider).await;
-            let mut copy = Follower::new(&app, &person, &connection);
-            copy.follow(&app).await;
-            app.add_row(&connection, "ONE AMONG MANY", app.clock.now() - HOUR).await;
-            app.advance_clock(STALE).await;
-            app.reset_calls().await;
-            app.sync(&connection).await;
-            let sync = app.row_calls(provider).await;
-            app.reset_calls().await;
-            let list = spec(provider).list;
-            let window = format!("/v1/{list}?connectionId={}&limit=500", connection.id);
-            assert_eq!(app.get_as(&person.key, &window).await.status, 200);
-            let window = app.row_calls(provider).await;
-            app.reset_calls().await;
-            assert_eq!(changes(&copy.follow(&app).await), [("upsert", Some(true), "ONE AMONG MANY")], "{provider}");
-            let calls = app.calls_of(provider).await;
-            let news = app.row_calls(provider).await;
-            assert!(news >= 1 && news <= window, "{provider}: {calls:?}, but {window} for a window");
-            assert!(sync <= window, "{provider}: {sync} for the sync, but {window} for a window");
+#[tokio::test]
+async fn poll_without_news_counts_as_metadata() {
+    let mut setup = setup();
+    let limits = &mut setup.settings.access;
+    (limits.metadata_per_minute, limits.live_per_minute) = (40, 10);
+    let app = App::start(setup).await;
+    for (provider, live) in [("fiskil", "transactions"), ("snaptrade", "trades")] {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let mut copy = Follower::new(&app, &person, connection);
+        let live_left = async || {
+            let path = format!("/v1/{live}?connectionId={}&limit=1", connection.id);
+            remaining(&app.get_as(&person.key, &path).await)
+        };
+        // Each of these is a live request, too.
+        assert_eq!(live_left().await, 9, "{provider}");
+        let first = copy.ask(&app).await;
+        copy.apply(200, &first.json());
+        assert_eq!(
+            live_left().await,
+            7,
+            "{provider}: the first copy syncs and reads, and is one request"
+        );
+        let before = remaining(&copy.ask(&app).await);
+        for polls in 1..=5 {
+            let answer = copy.ask(&app).await;
+            assert!(answer.data().is_empty(), "{provider}");
+            assert_eq!(remaining(&answer), before - polls, "{provider}");
+            assert_eq!(limit(&answer), limit(&first), "{provider}");
         }
+        assert_eq!(
+            live_left().await,
+            6,
+            "{provider}: polls are no live requests"
+        );
+        assert_ne!(
+            limit(&first),
+            10,
+            "{provider}: not the limit of live requests"
+        );
     }
 }
 
-on_both_databases! {
-    /// Requests at the same time share the sync.
-    async fn concurrent_requests_sync_once(database: Database) {
-        let app = App::start(setup(database)).await;
-        let person = app.person_at("fiskil").await;
-        let connection = &person.connections[0];
-        let mut copy = Follower::new(&app, &person, connection);
+#[tokio::test]
+async fn without_live_requests_left_polls_go_on() {
+    let mut setup = setup();
+    (
+        setup.settings.access.metadata_per_minute,
+        setup.settings.access.live_per_minute,
+    ) = (60, 1);
+    let app = App::start(setup).await;
+    let person = app.person_at("fiskil").await;
+    let connection = &person.connections[0];
+    let mut copy = Follower::new(&app, &person, connection);
+    copy.follow(&app).await;
+    for _ in 0..3 {
+        assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
+    }
+    // With news, it is a live request.
+    app.add_row(connection, "NEWS", app.clock.now() - HOUR)
+        .await;
+    app.sync(connection).await;
+    let answer = copy.ask(&app).await;
+    assert_eq!(answer.status, 429, "{}", answer.text);
+    assert_eq!(answer.json()["error"]["code"], "rate_limited");
+    assert!(answer.header("retry-after").is_some());
+    app.advance_clock(STALE).await;
+    assert_eq!(
+        changes(&copy.follow(&app).await),
+        [("upsert", Some(true), "NEWS")]
+    );
+}
+
+#[tokio::test]
+async fn one_new_row_costs_one_window() {
+    let mut setup = setup();
+    setup.rows = MANY;
+    let app = App::start(setup).await;
+    for provider in simulated_providers() {
+        let (person, connection) = app.with_many_rows(provider).await;
+        let mut copy = Follower::new(&app, &person, &connection);
         copy.follow(&app).await;
+        app.add_row(&connection, "ONE AMONG MANY", app.clock.now() - HOUR)
+            .await;
         app.advance_clock(STALE).await;
         app.reset_calls().await;
-        let asked = futures_util::future::join_all((0..6).map(|_| copy.ask(&app))).await;
-        assert!(asked.iter().all(|answer| answer.status == 200 && answer.data().is_empty()));
-        let together = app.transaction_calls().await;
-        app.advance_clock(STALE).await;
+        app.sync(&connection).await;
+        let sync = app.row_calls(provider).await;
         app.reset_calls().await;
-        copy.follow(&app).await;
-        assert_eq!(together, app.transaction_calls().await, "one sync");
+        let list = spec(provider).list;
+        let window = format!("/v1/{list}?connectionId={}&limit=500", connection.id);
+        assert_eq!(app.get_as(&person.key, &window).await.status, 200);
+        let window = app.row_calls(provider).await;
+        app.reset_calls().await;
+        assert_eq!(
+            changes(&copy.follow(&app).await),
+            [("upsert", Some(true), "ONE AMONG MANY")],
+            "{provider}"
+        );
+        let calls = app.calls_of(provider).await;
+        let news = app.row_calls(provider).await;
+        assert!(
+            news >= 1 && news <= window,
+            "{provider}: {calls:?}, but {window} for a window"
+        );
+        assert!(
+            sync <= window,
+            "{provider}: {sync} for the sync, but {window} for a window"
+        );
     }
 }
 
-on_both_databases! {
-    async fn background_syncs_and_endpoints_change_nothing(database: Database) {
-        let mut setup = setup(database);
-        setup.settings.sync.enabled = true;
-        let app = App::start(setup).await;
-        let person = app.person_at("fiskil").await;
-        let connection = &person.connections[0];
-        let mut copy = Follower::new(&app, &person, connection);
-        copy.follow(&app).await;
-        let hook = app.hook(&person.user).await;
-        app.add_row(connection, "FOUND BY THE JOB", app.clock.now() - HOUR).await;
-        app.advance_clock(25 * HOUR).await;
-        app.connections.jobs().run_due("sync").await.unwrap();
-        assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        assert_eq!(changes(&copy.follow(&app).await), [("upsert", Some(true), "FOUND BY THE JOB")]);
-        copy.assert_equal(&app, "with jobs").await;
-    }
+/// Requests at the same time share the sync.
+#[tokio::test]
+async fn concurrent_requests_sync_once() {
+    let app = App::start(setup()).await;
+    let person = app.person_at("fiskil").await;
+    let connection = &person.connections[0];
+    let mut copy = Follower::new(&app, &person, connection);
+    copy.follow(&app).await;
+    app.advance_clock(STALE).await;
+    app.reset_calls().await;
+    let asked = futures_util::future::join_all((0..6).map(|_| copy.ask(&app))).await;
+    assert!(
+        asked
+            .iter()
+            .all(|answer| answer.status == 200 && answer.data().is_empty())
+    );
+    let together = app.transaction_calls().await;
+    app.advance_clock(STALE).await;
+    app.reset_calls().await;
+    copy.follow(&app).await;
+    assert_eq!(together, app.transaction_calls().await, "one sync");
 }
+
+#[tokio::test]
+async fn background_syncs_and_endpoints_change_nothing() {
+    let mut setup = setup();
+    setup.settings.sync.enabled = true;
+    let app = App::start(setup).await;
+    let person = app.person_at("fiskil").await;
+    let connection = &person.connections[0];
+    let mut copy = Follower::new(&app, &person, connection);
+    copy.follow(&app).await;
+    let hook = app.hook(&person.user).await;
+    app.add_row(connection, "FOUND BY THE JOB", app.clock.now() - HOUR)
+        .await;
+    app.advance_clock(25 * HOUR).await;
+    app.connections.jobs().run_due("sync").await.unwrap();
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    assert_eq!(
+        changes(&copy.follow(&app).await),
+        [("upsert", Some(true), "FOUND BY THE JOB")]
+    );
+    copy.assert_equal(&app, "with jobs").await;
+}
+
+also_on_postgres! { concurrent_requests_sync_once }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{BETWEEN_MISSES, DAY, HOUR, STALE, setup};
 use crate::support::database::tables_containing;
 use crate::support::follower::{Follower, changes};
-use crate::support::harness::{App, Person, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Person, simulated_providers};
 use crate::support::process::text;
 use crate::support::provider_spec::spec;
 use crate::support::receiver::ReceivedEvent;
@@ -249,99 +249,102 @@ async fn follow_everything(app: &App, provider: &str) {
         .await;
 }
 
-on_both_databases! {
-    async fn copy_equals_the_list_of_fiskil(database: Database) {
-        follow_everything(&App::start(setup(database)).await, "fiskil").await;
-    }
+#[tokio::test]
+async fn copy_equals_the_list_of_fiskil() {
+    follow_everything(&App::start(setup()).await, "fiskil").await;
 }
 
-on_both_databases! {
-    async fn copy_equals_the_list_of_akahu(database: Database) {
-        follow_everything(&App::start(setup(database)).await, "akahu").await;
-    }
+#[tokio::test]
+async fn copy_equals_the_list_of_akahu() {
+    follow_everything(&App::start(setup()).await, "akahu").await;
 }
 
-on_both_databases! {
-    async fn copy_equals_the_list_of_snaptrade(database: Database) {
-        follow_everything(&App::start(setup(database)).await, "snaptrade").await;
-    }
+#[tokio::test]
+async fn copy_equals_the_list_of_snaptrade() {
+    follow_everything(&App::start(setup()).await, "snaptrade").await;
 }
 
-on_both_databases! {
-    async fn removed_row_that_returns_keeps_its_key(database: Database) {
-        let app = App::start(setup(database)).await;
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let mut copy = Follower::new(&app, &person, connection);
-            let at = app.clock.now() - HOUR;
-            let account = app.account_at(connection).await;
-            let row = spec(provider).row_at(&account, at, "COMES AND GOES");
-            let id = app.put_row(connection, row.clone()).await;
-            copy.follow(&app).await;
-            let keys = copy.keys();
-            app.remove_row(connection, &id).await;
-            let mut removed = Vec::new();
-            for _ in 0..3 {
-                app.advance_clock(BETWEEN_MISSES).await;
-                removed.extend(copy.follow(&app).await);
-            }
-            assert_eq!(changes(&removed), [REMOVAL], "{provider}");
-            assert_eq!(copy.rows.len(), keys.len() - 1);
-            let mut row = row;
-            row[spec(provider).row_id] = json!(id);
-            app.put_row(connection, row).await;
-            app.advance_clock(STALE).await;
-            let returned = copy.follow(&app).await;
-            assert_eq!(changes(&returned), [("upsert", Some(false), "COMES AND GOES")], "{provider}");
-            assert_eq!(copy.keys(), keys, "{provider}");
-            copy.assert_equal(&app, provider).await;
-        }
-    }
-}
-
-on_both_databases! {
-    /// A row that is left out for an hour is no news.
-    async fn row_that_one_read_lacks_stays(database: Database) {
-        let app = App::start(setup(database)).await;
-        let person = app.person_at("fiskil").await;
+#[tokio::test]
+async fn removed_row_that_returns_keeps_its_key() {
+    let app = App::start(setup()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
         let connection = &person.connections[0];
         let mut copy = Follower::new(&app, &person, connection);
+        let at = app.clock.now() - HOUR;
         let account = app.account_at(connection).await;
-        let row = spec("fiskil").row_at(&account, app.clock.now() - HOUR, "HIDDEN FOR AN HOUR");
+        let row = spec(provider).row_at(&account, at, "COMES AND GOES");
         let id = app.put_row(connection, row.clone()).await;
         copy.follow(&app).await;
         let keys = copy.keys();
         app.remove_row(connection, &id).await;
-        app.advance_clock(HOUR).await;
-        assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
+        let mut removed = Vec::new();
+        for _ in 0..3 {
+            app.advance_clock(BETWEEN_MISSES).await;
+            removed.extend(copy.follow(&app).await);
+        }
+        assert_eq!(changes(&removed), [REMOVAL], "{provider}");
+        assert_eq!(copy.rows.len(), keys.len() - 1);
         let mut row = row;
-        row["fiskil_id"] = json!(id);
+        row[spec(provider).row_id] = json!(id);
         app.put_row(connection, row).await;
-        app.advance_clock(HOUR).await;
-        copy.follow(&app).await;
-        assert_eq!(copy.keys(), keys);
-        copy.assert_equal(&app, "back").await;
+        app.advance_clock(STALE).await;
+        let returned = copy.follow(&app).await;
+        assert_eq!(
+            changes(&returned),
+            [("upsert", Some(false), "COMES AND GOES")],
+            "{provider}"
+        );
+        assert_eq!(copy.keys(), keys, "{provider}");
+        copy.assert_equal(&app, provider).await;
     }
 }
 
-on_both_databases! {
-    async fn event_of_akahu_removes_a_row_at_once(database: Database) {
-        let app = App::start(setup(database)).await;
-        let (person, connection) = app.subscribed("akahu").await;
-        let mut copy = Follower::new(&app, &person, &connection);
-        let id = app.add_row(&connection, "REMOVED AT ONCE", app.clock.now() - HOUR).await;
-        copy.follow(&app).await;
-        app.delivered("akahu").await;
-        app.control_of("akahu", Method::DELETE, "/webhooks", json!({})).await;
-        app.remove_row(&connection, &id).await;
-        assert_eq!(app.delivered("akahu").await, [json!(200)]);
-        let stored = tables_containing(&app.shared.database, &[id, "REMOVED AT ONCE".to_owned()]).await;
-        assert_eq!(stored.len(), 0, "{stored:?}");
-        let removal_hints = app.query("SELECT LENGTH(removal_hints) FROM syncs ORDER BY 1 DESC").await;
-        assert_eq!(removal_hints[0][0], "16", "one digest");
-        app.advance_clock(STALE).await;
-        assert_eq!(changes(&copy.follow(&app).await), [REMOVAL]);
-        copy.assert_equal(&app, "removed").await;
-    }
+/// A row that is left out for an hour is no news.
+#[tokio::test]
+async fn row_that_one_read_lacks_stays() {
+    let app = App::start(setup()).await;
+    let person = app.person_at("fiskil").await;
+    let connection = &person.connections[0];
+    let mut copy = Follower::new(&app, &person, connection);
+    let account = app.account_at(connection).await;
+    let row = spec("fiskil").row_at(&account, app.clock.now() - HOUR, "HIDDEN FOR AN HOUR");
+    let id = app.put_row(connection, row.clone()).await;
+    copy.follow(&app).await;
+    let keys = copy.keys();
+    app.remove_row(connection, &id).await;
+    app.advance_clock(HOUR).await;
+    assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
+    let mut row = row;
+    row["fiskil_id"] = json!(id);
+    app.put_row(connection, row).await;
+    app.advance_clock(HOUR).await;
+    copy.follow(&app).await;
+    assert_eq!(copy.keys(), keys);
+    copy.assert_equal(&app, "back").await;
+}
+
+#[tokio::test]
+async fn event_of_akahu_removes_a_row_at_once() {
+    let app = App::start(setup()).await;
+    let (person, connection) = app.subscribed("akahu").await;
+    let mut copy = Follower::new(&app, &person, &connection);
+    let id = app
+        .add_row(&connection, "REMOVED AT ONCE", app.clock.now() - HOUR)
+        .await;
+    copy.follow(&app).await;
+    app.delivered("akahu").await;
+    app.control_of("akahu", Method::DELETE, "/webhooks", json!({}))
+        .await;
+    app.remove_row(&connection, &id).await;
+    assert_eq!(app.delivered("akahu").await, [json!(200)]);
+    let stored = tables_containing(&app.shared.database, &[id, "REMOVED AT ONCE".to_owned()]).await;
+    assert_eq!(stored.len(), 0, "{stored:?}");
+    let removal_hints = app
+        .query("SELECT LENGTH(removal_hints) FROM syncs ORDER BY 1 DESC")
+        .await;
+    assert_eq!(removal_hints[0][0], "16", "one digest");
+    app.advance_clock(STALE).await;
+    assert_eq!(changes(&copy.follow(&app).await), [REMOVAL]);
+    copy.assert_equal(&app, "removed").await;
 }

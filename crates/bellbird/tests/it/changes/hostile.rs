@@ -10,7 +10,7 @@ use tower::ServiceExt as _;
 
 use super::{HOUR, STALE, setup};
 use crate::support::follower::Follower;
-use crate::support::harness::{App, Database, on_both_databases};
+use crate::support::harness::App;
 use crate::support::random::{Random, seed};
 
 const REQUESTS: usize = 10_000;
@@ -93,8 +93,8 @@ fn cursor(random: &mut Random, real: &[String]) -> String {
 }
 
 /// Half of the requests, mostly for one list.
-async fn send_generated(database: Database, is_bank: bool) {
-    let app = App::start(setup(database)).await;
+async fn send_generated(is_bank: bool) {
+    let app = App::start(setup()).await;
     let broker = app.person_at("snaptrade").await;
     let bank = app.person_at("akahu").await;
     let mut questions = Vec::new();
@@ -168,16 +168,14 @@ async fn send_generated(database: Database, is_bank: bool) {
     );
 }
 
-on_both_databases! {
-    async fn no_request_for_transactions_is_an_internal_error(database: Database) {
-        send_generated(database, true).await;
-    }
+#[tokio::test]
+async fn no_request_for_transactions_is_an_internal_error() {
+    send_generated(true).await;
 }
 
-on_both_databases! {
-    async fn no_request_for_trades_is_an_internal_error(database: Database) {
-        send_generated(database, false).await;
-    }
+#[tokio::test]
+async fn no_request_for_trades_is_an_internal_error() {
+    send_generated(false).await;
 }
 
 /// A value of JSON that looks like the one in the cursor, or not at all.
@@ -230,47 +228,60 @@ fn meddle(random: &mut Random, value: &Value) -> Value {
     }
 }
 
-on_both_databases! {
-    /// As if another version of the service had made them.
-    async fn sealed_cursor_with_odd_contents_is_no_internal_error(database: Database) {
-        let app = App::start(setup(database)).await;
-        let person = app.person_at("fiskil").await;
-        let connection = &person.connections[0];
-        let copy = Follower::new(&app, &person, connection);
-        let mut begun = copy.with("&limit=2");
-        begun.next_page(&app).await;
-        let mut later = copy.clone();
-        later.follow(&app).await;
-        app.add_row(connection, "ONE", app.clock.now() - HOUR).await;
-        app.add_row(connection, "TWO", app.clock.now() - 2 * HOUR).await;
-        app.advance_clock(STALE).await;
-        let mut news = later.with("&limit=1");
-        news.next_page(&app).await;
-        let open = |follower: &Follower| -> Value {
-            let sealed = URL_SAFE_NO_PAD.decode(follower.cursor.as_ref().unwrap()).unwrap();
-            let opened = app.storage.secrets().open_cursor(person.user.id, "changes", &sealed).unwrap();
-            serde_json::from_slice(&opened).unwrap()
-        };
-        let real = [open(&begun), open(&later), open(&news)];
-        let mut random = Random::new(seed());
-        let mut statuses = Vec::new();
-        for _ in 0..SEALED {
-            let chosen = &real[random.below(real.len())];
-            let mut contents = meddle(&mut random, chosen);
-            if contents.is_object() && !random.one_in(10) {
-                for name in ["connection", "account"] {
-                    contents[name] = real[0][name].clone();
-                }
+/// As if another version of the service had made them.
+#[tokio::test]
+async fn sealed_cursor_with_odd_contents_is_no_internal_error() {
+    let app = App::start(setup()).await;
+    let person = app.person_at("fiskil").await;
+    let connection = &person.connections[0];
+    let copy = Follower::new(&app, &person, connection);
+    let mut begun = copy.with("&limit=2");
+    begun.next_page(&app).await;
+    let mut later = copy.clone();
+    later.follow(&app).await;
+    app.add_row(connection, "ONE", app.clock.now() - HOUR).await;
+    app.add_row(connection, "TWO", app.clock.now() - 2 * HOUR)
+        .await;
+    app.advance_clock(STALE).await;
+    let mut news = later.with("&limit=1");
+    news.next_page(&app).await;
+    let open = |follower: &Follower| -> Value {
+        let sealed = URL_SAFE_NO_PAD
+            .decode(follower.cursor.as_ref().unwrap())
+            .unwrap();
+        let opened = app
+            .storage
+            .secrets()
+            .open_cursor(person.user.id, "changes", &sealed)
+            .unwrap();
+        serde_json::from_slice(&opened).unwrap()
+    };
+    let real = [open(&begun), open(&later), open(&news)];
+    let mut random = Random::new(seed());
+    let mut statuses = Vec::new();
+    for _ in 0..SEALED {
+        let chosen = &real[random.below(real.len())];
+        let mut contents = meddle(&mut random, chosen);
+        if contents.is_object() && !random.one_in(10) {
+            for name in ["connection", "account"] {
+                contents[name] = real[0][name].clone();
             }
-            let sealed = contents.to_string();
-            let sealed = app.storage.secrets().seal_cursor(person.user.id, "changes", sealed.as_bytes()).unwrap();
-            let follower = Follower { cursor: Some(URL_SAFE_NO_PAD.encode(sealed)), ..copy.clone() };
-            let answer = follower.ask(&app).await;
-            assert_ne!(answer.status, 500, "{contents}");
-            statuses.push(answer.status.as_u16());
         }
-        for status in [200, 400, 410] {
-            assert!(statuses.contains(&status), "{statuses:?}");
-        }
+        let sealed = contents.to_string();
+        let sealed = app
+            .storage
+            .secrets()
+            .seal_cursor(person.user.id, "changes", sealed.as_bytes())
+            .unwrap();
+        let follower = Follower {
+            cursor: Some(URL_SAFE_NO_PAD.encode(sealed)),
+            ..copy.clone()
+        };
+        let answer = follower.ask(&app).await;
+        assert_ne!(answer.status, 500, "{contents}");
+        statuses.push(answer.status.as_u16());
+    }
+    for status in [200, 400, 410] {
+        assert!(statuses.contains(&status), "{statuses:?}");
     }
 }

@@ -11,7 +11,7 @@ mod restored;
 
 use jiff::SignedDuration;
 
-use crate::support::harness::{Database, Setup};
+use crate::support::harness::Setup;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -21,9 +21,6 @@ const STALE: SignedDuration = SignedDuration::from_secs(61);
 const BETWEEN_MISSES: SignedDuration = SignedDuration::from_hours(13);
 
 /// Without the cache of trades, so that `/v1` shows what the provider lists.
-fn setup(database: Database) -> Setup {
-    let mut setup =
-        Setup::with(|settings| settings.caches.trades_cache = std::time::Duration::ZERO);
-    setup.database = database;
-    setup
+fn setup() -> Setup {
+    Setup::with(|settings| settings.caches.trades_cache = std::time::Duration::ZERO)
 }

@@ -9,59 +9,76 @@ use serde_json::{Value, json};
 
 use super::{BETWEEN_MISSES, DAY, HOUR, STALE, setup};
 use crate::support::follower::{Follower, changes};
-use crate::support::harness::{App, on_both_databases, simulated_providers};
+use crate::support::harness::{App, simulated_providers};
 use crate::support::provider_spec::spec;
 
-on_both_databases! {
-    async fn small_pages_give_what_one_page_gives(database: Database) {
-        let mut setup = setup(database);
-        // A page of one row reads the provider's list from the start, so a first copy has few rows.
-        setup.settings.sync.first = Duration::from_secs(4 * 24 * 3_600);
-        let app = App::start(setup).await;
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let whole = Follower::new(&app, &person, connection);
-            let mut followers: Vec<Follower> =
-                ["", "&limit=1", "&limit=2", "&limit=3"].iter()
-                .map(|more| whole.with(&format!("{more}&from=2026-11-19"))).collect();
-            let at = app.clock.now();
-            let mut ids = Vec::new();
-            // Some share their time.
-            for (text, age) in [("A", HOUR), ("B", HOUR), ("C", HOUR), ("D", DAY), ("E", 2 * DAY), ("F", 2 * DAY)] {
-                ids.push(app.add_row(connection, text, at - age).await);
-            }
-            let follow_all = async |followers: &mut Vec<Follower>| {
-                let mut pages = Vec::new();
-                for follower in followers.iter_mut() {
-                    pages.push(follower.follow(&app).await);
-                }
-                assert_eq!(followers[0].rows, followers[1].rows, "{provider}");
-                assert!(pages.iter().all(|entries| *entries == pages[0]), "{provider}");
-                pages.swap_remove(0)
-            };
-            let first = follow_all(&mut followers).await;
-            assert!(first.len() >= 6, "{provider}");
-            followers[0].assert_equal(&app, provider).await;
-
-            for (index, id) in ids.iter().take(4).enumerate() {
-                let change = (spec(provider).set_amount)(700 + index as u64);
-                app.change_row(connection, id, change.members).await;
-            }
-            app.add_row(connection, "G", at - HOUR).await;
-            app.remove_row(connection, &ids[4]).await;
-            app.remove_row(connection, &ids[5]).await;
-            app.advance_clock(STALE).await;
-            assert_eq!(follow_all(&mut followers).await.len(), 5, "{provider}");
-            app.advance_clock(BETWEEN_MISSES).await;
-            app.sync(connection).await;
-            app.add_row(connection, "H", at - HOUR).await;
-            app.advance_clock(BETWEEN_MISSES).await;
-            let last = follow_all(&mut followers).await;
-            let kinds: Vec<_> = last.iter().map(|entry| entry["op"].as_str().unwrap()).collect();
-            assert_eq!(kinds, ["remove", "remove", "upsert"], "{provider}: {last:?}");
-            followers[1].assert_equal(&app, provider).await;
+#[tokio::test]
+async fn small_pages_give_what_one_page_gives() {
+    let mut setup = setup();
+    // A page of one row reads the provider's list from the start, so a first copy has few rows.
+    setup.settings.sync.first = Duration::from_secs(4 * 24 * 3_600);
+    let app = App::start(setup).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let whole = Follower::new(&app, &person, connection);
+        let mut followers: Vec<Follower> = ["", "&limit=1", "&limit=2", "&limit=3"]
+            .iter()
+            .map(|more| whole.with(&format!("{more}&from=2026-11-19")))
+            .collect();
+        let at = app.clock.now();
+        let mut ids = Vec::new();
+        // Some share their time.
+        for (text, age) in [
+            ("A", HOUR),
+            ("B", HOUR),
+            ("C", HOUR),
+            ("D", DAY),
+            ("E", 2 * DAY),
+            ("F", 2 * DAY),
+        ] {
+            ids.push(app.add_row(connection, text, at - age).await);
         }
+        let follow_all = async |followers: &mut Vec<Follower>| {
+            let mut pages = Vec::new();
+            for follower in followers.iter_mut() {
+                pages.push(follower.follow(&app).await);
+            }
+            assert_eq!(followers[0].rows, followers[1].rows, "{provider}");
+            assert!(
+                pages.iter().all(|entries| *entries == pages[0]),
+                "{provider}"
+            );
+            pages.swap_remove(0)
+        };
+        let first = follow_all(&mut followers).await;
+        assert!(first.len() >= 6, "{provider}");
+        followers[0].assert_equal(&app, provider).await;
+
+        for (index, id) in ids.iter().take(4).enumerate() {
+            let change = (spec(provider).set_amount)(700 + index as u64);
+            app.change_row(connection, id, change.members).await;
+        }
+        app.add_row(connection, "G", at - HOUR).await;
+        app.remove_row(connection, &ids[4]).await;
+        app.remove_row(connection, &ids[5]).await;
+        app.advance_clock(STALE).await;
+        assert_eq!(follow_all(&mut followers).await.len(), 5, "{provider}");
+        app.advance_clock(BETWEEN_MISSES).await;
+        app.sync(connection).await;
+        app.add_row(connection, "H", at - HOUR).await;
+        app.advance_clock(BETWEEN_MISSES).await;
+        let last = follow_all(&mut followers).await;
+        let kinds: Vec<_> = last
+            .iter()
+            .map(|entry| entry["op"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            kinds,
+            ["remove", "remove", "upsert"],
+            "{provider}: {last:?}"
+        );
+        followers[1].assert_equal(&app, provider).await;
     }
 }
 
@@ -99,229 +116,303 @@ async fn page_while(
     copy.assert_equal(app, provider).await;
 }
 
-on_both_databases! {
-    async fn row_that_changes_while_a_client_pages_comes_again(database: Database) {
-        let app = App::start(setup(database)).await;
-        for provider in simulated_providers() {
-            page_while(&app, provider, async |connection, page, ids| {
-                // One that the client has, one that it is still to get, and one that neither sync
-                // nor client knows.
-                if page == 0 {
-                    for (id, cents) in [(&ids[0], 301), (&ids[6], 302)] {
-                        let change = (spec(provider).set_amount)(cents);
-                        app.change_row(connection, id, change.members).await;
-                    }
-                    app.remove_row(connection, &ids[5]).await;
-                    app.add_row(connection, "BETWEEN PAGES", app.clock.now() - 30 * STALE).await;
+#[tokio::test]
+async fn row_that_changes_while_a_client_pages_comes_again() {
+    let app = App::start(setup()).await;
+    for provider in simulated_providers() {
+        page_while(&app, provider, async |connection, page, ids| {
+            // One that the client has, one that it is still to get, and one that neither sync
+            // nor client knows.
+            if page == 0 {
+                for (id, cents) in [(&ids[0], 301), (&ids[6], 302)] {
+                    let change = (spec(provider).set_amount)(cents);
+                    app.change_row(connection, id, change.members).await;
                 }
-            })
-            .await;
-        }
+                app.remove_row(connection, &ids[5]).await;
+                app.add_row(connection, "BETWEEN PAGES", app.clock.now() - 30 * STALE)
+                    .await;
+            }
+        })
+        .await;
     }
 }
 
-on_both_databases! {
-    async fn sync_between_pages_loses_nothing(database: Database) {
-        let app = App::start(setup(database)).await;
-        for provider in simulated_providers() {
-            page_while(&app, provider, async |connection, page, ids| {
-                if page < 3 {
-                    let change = (spec(provider).set_amount)(400 + page as u64);
-                    app.change_row(connection, &ids[page + 2], change.members).await;
-                    app.remove_row(connection, &ids[7 - page]).await;
-                    app.add_row(connection, &format!("BETWEEN {page}"), app.clock.now() - 90 * STALE).await;
-                    app.advance_clock(STALE).await;
-                    app.sync(connection).await;
-                }
-            })
-            .await;
-        }
-    }
-}
-
-on_both_databases! {
-    /// More rows change while a client pages than a cursor has room for.
-    async fn many_changes_between_pages_do_not_stop_a_client(database: Database) {
-        let app = App::start(setup(database)).await;
-        let person = app.person_at("fiskil").await;
-        let connection = &person.connections[0];
-        let now = app.clock.now();
-        let mut ids = Vec::new();
-        for number in 0..260 {
-            ids.push(app.add_row(connection, &format!("ROW {number}"), now - HOUR - number * HOUR / 4).await);
-        }
-        for is_first_copy in [true, false] {
-            let mut copy = Follower::new(&app, &person, connection).with("&limit=40");
-            if !is_first_copy {
-                copy.follow(&app).await;
-                for id in &ids {
-                    app.change_row(connection, id, json!({"description": "CHANGED ONCE"})).await;
-                }
+#[tokio::test]
+async fn sync_between_pages_loses_nothing() {
+    let app = App::start(setup()).await;
+    for provider in simulated_providers() {
+        page_while(&app, provider, async |connection, page, ids| {
+            if page < 3 {
+                let change = (spec(provider).set_amount)(400 + page as u64);
+                app.change_row(connection, &ids[page + 2], change.members)
+                    .await;
+                app.remove_row(connection, &ids[7 - page]).await;
+                app.add_row(
+                    connection,
+                    &format!("BETWEEN {page}"),
+                    app.clock.now() - 90 * STALE,
+                )
+                .await;
                 app.advance_clock(STALE).await;
+                app.sync(connection).await;
             }
-            assert!(copy.next_page(&app).await.0);
+        })
+        .await;
+    }
+}
+
+/// More rows change while a client pages than a cursor has room for.
+#[tokio::test]
+async fn many_changes_between_pages_do_not_stop_a_client() {
+    let app = App::start(setup()).await;
+    let person = app.person_at("fiskil").await;
+    let connection = &person.connections[0];
+    let now = app.clock.now();
+    let mut ids = Vec::new();
+    for number in 0..260 {
+        ids.push(
+            app.add_row(
+                connection,
+                &format!("ROW {number}"),
+                now - HOUR - number * HOUR / 4,
+            )
+            .await,
+        );
+    }
+    for is_first_copy in [true, false] {
+        let mut copy = Follower::new(&app, &person, connection).with("&limit=40");
+        if !is_first_copy {
+            copy.follow(&app).await;
             for id in &ids {
-                app.change_row(connection, id, json!({"description": format!("AGAIN {is_first_copy}")})).await;
+                app.change_row(connection, id, json!({"description": "CHANGED ONCE"}))
+                    .await;
             }
-            copy.follow(&app).await;
-            copy.follow(&app).await;
-            copy.assert_equal(&app, &format!("first copy: {is_first_copy}")).await;
             app.advance_clock(STALE).await;
         }
-    }
-}
-
-on_both_databases! {
-    async fn clients_do_not_disturb_each_other(database: Database) {
-        let app = App::start(setup(database)).await;
-        let person = app.person_at("fiskil").await;
-        let connection = &person.connections[0];
-        let mut often = Follower::new(&app, &person, connection);
-        let mut rarely = often.with("&limit=3");
-        // The other instance has neither the contexts nor the recent syncs of the first one.
-        rarely.api = app.start_another().await;
-        often.follow(&app).await;
-        rarely.follow(&app).await;
-        let mut id = String::new();
-        for round in 0..5 {
-            if round == 3 {
-                app.remove_row(connection, &id).await;
-            }
-            id = app.add_row(connection, &format!("ROUND {round}"), app.clock.now() - HOUR).await;
-            app.advance_clock(6 * HOUR).await;
-            assert!(!often.follow(&app).await.is_empty());
+        assert!(copy.next_page(&app).await.0);
+        for id in &ids {
+            app.change_row(
+                connection,
+                id,
+                json!({"description": format!("AGAIN {is_first_copy}")}),
+            )
+            .await;
         }
-        app.advance_clock(DAY).await;
-        often.follow(&app).await;
-        let caught_up = rarely.follow(&app).await;
-        assert_eq!(caught_up.len(), 5, "{caught_up:?}");
-        // The removed row, which it never got, is removed all the same.
-        assert_eq!(caught_up.iter().filter(|entry| entry["op"] == "remove").count(), 1);
-        assert_eq!(often.rows, rarely.rows);
-        often.assert_equal(&app, "often").await;
-        // A cursor of one instance is good at the other.
-        std::mem::swap(&mut often.api, &mut rarely.api);
-        app.add_row(connection, "AT THE OTHER", app.clock.now() - HOUR).await;
-        app.advance_clock(STALE).await;
-        for copy in [&mut often, &mut rarely] {
-            assert_eq!(changes(&copy.follow(&app).await), [("upsert", Some(true), "AT THE OTHER")]);
-        }
-    }
-}
-
-on_both_databases! {
-    async fn copy_of_one_account_has_its_rows_only(database: Database) {
-        let app = App::start(setup(database)).await;
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let accounts = app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap();
-            let with_rows = app.account_at(connection).await;
-            let own = accounts.iter().find(|account| account.provider_account_id == with_rows).unwrap();
-            let other = accounts.iter().find(|account| account.id != own.id).unwrap();
-            let mut copy = Follower::new(&app, &person, connection).of_account(&own.id.to_string());
-            copy.follow(&app).await;
-            copy.assert_equal(&app, provider).await;
-            let now = app.clock.now();
-            let added = app.add_row(connection, "OF THIS ACCOUNT", now - HOUR).await;
-            app.add_row_to(connection, &other.provider_account_id, "OF ANOTHER", now - HOUR).await;
-            app.advance_clock(STALE).await;
-            let entries = copy.follow(&app).await;
-            assert_eq!(changes(&entries), [("upsert", Some(true), "OF THIS ACCOUNT")], "{provider}");
-            copy.assert_equal(&app, provider).await;
-            app.remove_row(connection, &added).await;
-            let mut removed = Vec::new();
-            for _ in 0..3 {
-                app.advance_clock(BETWEEN_MISSES).await;
-                removed.extend(copy.follow(&app).await);
-            }
-            assert_eq!(removed.len(), 1, "{provider}: {removed:?}");
-            assert_eq!(removed[0]["accountId"], own.id.to_string(), "{provider}");
-            copy.assert_equal(&app, provider).await;
-        }
-    }
-}
-
-on_both_databases! {
-    async fn first_copy_begins_at_from(database: Database) {
-        let app = App::start(setup(database)).await;
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let ids = |rows: Vec<Value>| -> Vec<String> {
-                let mut ids: Vec<String> = rows.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
-                ids.sort_unstable();
-                ids
-            };
-            let copy_from = async |from: &str| {
-                let mut copy = Follower::new(&app, &person, connection).with(&format!("&from={from}"));
-                copy.follow(&app).await;
-                copy
-            };
-            for from in ["2026-06-01", "2026-09-15T12:30:00Z"] {
-                let copy = copy_from(from).await;
-                let listed = copy.listed(&app, from).await;
-                assert_eq!(ids(copy.rows.values().cloned().collect()), ids(listed), "{provider}");
-            }
-            // It reaches back to the first watched day in any case.
-            let late = copy_from("2026-11-20").await;
-            late.assert_equal(&app, provider).await;
-            let tomorrow = copy_from("2027-01-01").await;
-            tomorrow.assert_equal(&app, provider).await;
-            assert!(tomorrow.rows.len() > 1, "{provider}");
-
-            // Old rows of a long copy stay as they are, and it follows the others.
-            let mut long = copy_from("2026-06-01").await;
-            let before = long.rows.len();
-            let app = &app;
-            app.add_row(connection, "NOW", app.clock.now() - HOUR).await;
-            app.advance_clock(STALE).await;
-            assert_eq!(changes(&long.follow(app).await), [("upsert", Some(true), "NOW")], "{provider}");
-            assert_eq!(long.rows.len(), before + 1);
-        }
-    }
-}
-
-on_both_databases! {
-    async fn equal_trades_have_keys_of_their_own(database: Database) {
-        let app = App::start(setup(database)).await;
-        let person = app.person_at("snaptrade").await;
-        let connection = &person.connections[0];
-        let mut copy = Follower::new(&app, &person, connection).with("&limit=1");
         copy.follow(&app).await;
-        let at = app.clock.now() - HOUR;
-        let mut ids = Vec::new();
-        for _ in 0..3 {
-            ids.push(app.add_row(connection, "EQUAL", at).await);
+        copy.follow(&app).await;
+        copy.assert_equal(&app, &format!("first copy: {is_first_copy}"))
+            .await;
+        app.advance_clock(STALE).await;
+    }
+}
+
+#[tokio::test]
+async fn clients_do_not_disturb_each_other() {
+    let app = App::start(setup()).await;
+    let person = app.person_at("fiskil").await;
+    let connection = &person.connections[0];
+    let mut often = Follower::new(&app, &person, connection);
+    let mut rarely = often.with("&limit=3");
+    // The other instance has neither the contexts nor the recent syncs of the first one.
+    rarely.api = app.start_another().await;
+    often.follow(&app).await;
+    rarely.follow(&app).await;
+    let mut id = String::new();
+    for round in 0..5 {
+        if round == 3 {
+            app.remove_row(connection, &id).await;
         }
+        id = app
+            .add_row(
+                connection,
+                &format!("ROUND {round}"),
+                app.clock.now() - HOUR,
+            )
+            .await;
+        app.advance_clock(6 * HOUR).await;
+        assert!(!often.follow(&app).await.is_empty());
+    }
+    app.advance_clock(DAY).await;
+    often.follow(&app).await;
+    let caught_up = rarely.follow(&app).await;
+    assert_eq!(caught_up.len(), 5, "{caught_up:?}");
+    // The removed row, which it never got, is removed all the same.
+    assert_eq!(
+        caught_up
+            .iter()
+            .filter(|entry| entry["op"] == "remove")
+            .count(),
+        1
+    );
+    assert_eq!(often.rows, rarely.rows);
+    often.assert_equal(&app, "often").await;
+    // A cursor of one instance is good at the other.
+    std::mem::swap(&mut often.api, &mut rarely.api);
+    app.add_row(connection, "AT THE OTHER", app.clock.now() - HOUR)
+        .await;
+    app.advance_clock(STALE).await;
+    for copy in [&mut often, &mut rarely] {
+        assert_eq!(
+            changes(&copy.follow(&app).await),
+            [("upsert", Some(true), "AT THE OTHER")]
+        );
+    }
+}
+
+#[tokio::test]
+async fn copy_of_one_account_has_its_rows_only() {
+    let app = App::start(setup()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let accounts = app
+            .storage
+            .accounts()
+            .list_of_connection(person.user.id, connection.id)
+            .await
+            .unwrap();
+        let with_rows = app.account_at(connection).await;
+        let own = accounts
+            .iter()
+            .find(|account| account.provider_account_id == with_rows)
+            .unwrap();
+        let other = accounts
+            .iter()
+            .find(|account| account.id != own.id)
+            .unwrap();
+        let mut copy = Follower::new(&app, &person, connection).of_account(&own.id.to_string());
+        copy.follow(&app).await;
+        copy.assert_equal(&app, provider).await;
+        let now = app.clock.now();
+        let added = app.add_row(connection, "OF THIS ACCOUNT", now - HOUR).await;
+        app.add_row_to(
+            connection,
+            &other.provider_account_id,
+            "OF ANOTHER",
+            now - HOUR,
+        )
+        .await;
         app.advance_clock(STALE).await;
-        let added = copy.follow(&app).await;
-        let distinct = |member: &str| -> usize {
-            let values = added.iter().map(|entry| match member {
-                "key" => entry["key"].to_string(),
-                _ => entry["trade"]["id"].to_string(),
-            });
-            values.collect::<BTreeSet<_>>().len()
-        };
-        assert_eq!((added.len(), distinct("key"), distinct("id")), (3, 3, 1), "{added:?}");
-        app.change_row(connection, &ids[1], json!({"price": 77})).await;
-        app.advance_clock(STALE).await;
-        let corrected = copy.follow(&app).await;
-        assert_eq!(changes(&corrected), [("upsert", Some(false), "EQUAL")], "one of three");
-        copy.assert_equal(&app, "corrected").await;
-        app.remove_row(connection, &ids[0]).await;
+        let entries = copy.follow(&app).await;
+        assert_eq!(
+            changes(&entries),
+            [("upsert", Some(true), "OF THIS ACCOUNT")],
+            "{provider}"
+        );
+        copy.assert_equal(&app, provider).await;
+        app.remove_row(connection, &added).await;
         let mut removed = Vec::new();
         for _ in 0..3 {
             app.advance_clock(BETWEEN_MISSES).await;
             removed.extend(copy.follow(&app).await);
         }
-        assert_eq!(changes(&removed), [("remove", None, "")]);
-        copy.assert_equal(&app, "removed").await;
-        app.add_row(connection, "EQUAL", at).await;
-        app.advance_clock(STALE).await;
-        let returned = copy.follow(&app).await;
-        assert_eq!(returned.len(), 1, "{returned:?}");
-        assert_eq!(returned[0]["key"], removed[0]["key"], "the same place among its equals");
-        copy.assert_equal(&app, "returned").await;
+        assert_eq!(removed.len(), 1, "{provider}: {removed:?}");
+        assert_eq!(removed[0]["accountId"], own.id.to_string(), "{provider}");
+        copy.assert_equal(&app, provider).await;
     }
+}
+
+#[tokio::test]
+async fn first_copy_begins_at_from() {
+    let app = App::start(setup()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let ids = |rows: Vec<Value>| -> Vec<String> {
+            let mut ids: Vec<String> = rows
+                .iter()
+                .map(|row| row["id"].as_str().unwrap().to_owned())
+                .collect();
+            ids.sort_unstable();
+            ids
+        };
+        let copy_from = async |from: &str| {
+            let mut copy = Follower::new(&app, &person, connection).with(&format!("&from={from}"));
+            copy.follow(&app).await;
+            copy
+        };
+        for from in ["2026-06-01", "2026-09-15T12:30:00Z"] {
+            let copy = copy_from(from).await;
+            let listed = copy.listed(&app, from).await;
+            assert_eq!(
+                ids(copy.rows.values().cloned().collect()),
+                ids(listed),
+                "{provider}"
+            );
+        }
+        // It reaches back to the first watched day in any case.
+        let late = copy_from("2026-11-20").await;
+        late.assert_equal(&app, provider).await;
+        let tomorrow = copy_from("2027-01-01").await;
+        tomorrow.assert_equal(&app, provider).await;
+        assert!(tomorrow.rows.len() > 1, "{provider}");
+
+        // Old rows of a long copy stay as they are, and it follows the others.
+        let mut long = copy_from("2026-06-01").await;
+        let before = long.rows.len();
+        let app = &app;
+        app.add_row(connection, "NOW", app.clock.now() - HOUR).await;
+        app.advance_clock(STALE).await;
+        assert_eq!(
+            changes(&long.follow(app).await),
+            [("upsert", Some(true), "NOW")],
+            "{provider}"
+        );
+        assert_eq!(long.rows.len(), before + 1);
+    }
+}
+
+#[tokio::test]
+async fn equal_trades_have_keys_of_their_own() {
+    let app = App::start(setup()).await;
+    let person = app.person_at("snaptrade").await;
+    let connection = &person.connections[0];
+    let mut copy = Follower::new(&app, &person, connection).with("&limit=1");
+    copy.follow(&app).await;
+    let at = app.clock.now() - HOUR;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(app.add_row(connection, "EQUAL", at).await);
+    }
+    app.advance_clock(STALE).await;
+    let added = copy.follow(&app).await;
+    let distinct = |member: &str| -> usize {
+        let values = added.iter().map(|entry| match member {
+            "key" => entry["key"].to_string(),
+            _ => entry["trade"]["id"].to_string(),
+        });
+        values.collect::<BTreeSet<_>>().len()
+    };
+    assert_eq!(
+        (added.len(), distinct("key"), distinct("id")),
+        (3, 3, 1),
+        "{added:?}"
+    );
+    app.change_row(connection, &ids[1], json!({"price": 77}))
+        .await;
+    app.advance_clock(STALE).await;
+    let corrected = copy.follow(&app).await;
+    assert_eq!(
+        changes(&corrected),
+        [("upsert", Some(false), "EQUAL")],
+        "one of three"
+    );
+    copy.assert_equal(&app, "corrected").await;
+    app.remove_row(connection, &ids[0]).await;
+    let mut removed = Vec::new();
+    for _ in 0..3 {
+        app.advance_clock(BETWEEN_MISSES).await;
+        removed.extend(copy.follow(&app).await);
+    }
+    assert_eq!(changes(&removed), [("remove", None, "")]);
+    copy.assert_equal(&app, "removed").await;
+    app.add_row(connection, "EQUAL", at).await;
+    app.advance_clock(STALE).await;
+    let returned = copy.follow(&app).await;
+    assert_eq!(returned.len(), 1, "{returned:?}");
+    assert_eq!(
+        returned[0]["key"], removed[0]["key"],
+        "the same place among its equals"
+    );
+    copy.assert_equal(&app, "returned").await;
 }

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::support::database::execute;
-use crate::support::harness::{Database, on_both_databases};
+use crate::support::harness::{Database, also_on_postgres};
 use crate::support::process::{
     ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text,
 };
@@ -339,51 +339,75 @@ async fn end(mut deployment: Deployment, database: Database) {
     }
 }
 
-on_both_databases! {
-    async fn restore_cuts_all_access(database: Database) {
-        let (deployment, access, printed) = restore(database, "").await;
-        for part in [
-            "Nothing of the backup lets anybody in",
-            "1 API key revoked",
-            "bellbird key create --user USER --name NAME",
-            "1 operator key revoked",
-            "1 user no longer an operator",
-            "2 links deleted",
-            "1 setup token deleted",
-            "2 endpoints paused",
-            "1 user restored",
-            "1 connection restored",
-        ] {
-            assert!(printed.contains(part), "{part}: {printed}");
-        }
-        assert_eq!(access.statuses(&deployment).await, [401, 401, 404, 410, 403]);
-        let endpoints = deployment.workdir.json("webhook list");
-        for endpoint in endpoints.as_array().unwrap() {
-            assert_eq!((text(endpoint, "status"), text(endpoint, "disabledReason")), ("disabled", "database restored"));
-            deployment.workdir.run(&format!("webhook enable {}", text(endpoint, "id")));
-        }
-        let user = &deployment.workdir.json("user list")[0];
-        assert_eq!(user["isOperator"], false);
-        // The operator goes on as the list says.
-        let key = text(&deployment.add_key("anna@example.com", "new"), "key").to_owned();
-        assert_eq!(deployment.read_status(&key, &access.connection).await, 200);
-        let audit = deployment.workdir.json("operator-key audit");
-        let actions: Vec<_> = audit.as_array().unwrap().iter().map(|row| text(row, "action")).collect();
-        assert_eq!(
-            actions[..4],
-            ["key.create", "webhook_endpoint.enable", "webhook_endpoint.enable", "database.cut_access"]
-        );
-        end(deployment, database).await;
+#[tokio::test]
+async fn restore_cuts_all_access() {
+    let database = Database::of_test();
+    let (deployment, access, printed) = restore(database, "").await;
+    for part in [
+        "Nothing of the backup lets anybody in",
+        "1 API key revoked",
+        "bellbird key create --user USER --name NAME",
+        "1 operator key revoked",
+        "1 user no longer an operator",
+        "2 links deleted",
+        "1 setup token deleted",
+        "2 endpoints paused",
+        "1 user restored",
+        "1 connection restored",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
     }
+    assert_eq!(
+        access.statuses(&deployment).await,
+        [401, 401, 404, 410, 403]
+    );
+    let endpoints = deployment.workdir.json("webhook list");
+    for endpoint in endpoints.as_array().unwrap() {
+        assert_eq!(
+            (text(endpoint, "status"), text(endpoint, "disabledReason")),
+            ("disabled", "database restored")
+        );
+        deployment
+            .workdir
+            .run(&format!("webhook enable {}", text(endpoint, "id")));
+    }
+    let user = &deployment.workdir.json("user list")[0];
+    assert_eq!(user["isOperator"], false);
+    // The operator goes on as the list says.
+    let key = text(&deployment.add_key("anna@example.com", "new"), "key").to_owned();
+    assert_eq!(deployment.read_status(&key, &access.connection).await, 200);
+    let audit = deployment.workdir.json("operator-key audit");
+    let actions: Vec<_> = audit
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| text(row, "action"))
+        .collect();
+    assert_eq!(
+        actions[..4],
+        [
+            "key.create",
+            "webhook_endpoint.enable",
+            "webhook_endpoint.enable",
+            "database.cut_access"
+        ]
+    );
+    end(deployment, database).await;
 }
 
-on_both_databases! {
-    async fn restore_keeps_access_on_the_operators_word(database: Database) {
-        let (deployment, access, printed) = restore(database, "--keep-access").await;
-        assert!(printed.ends_with("All access of the backup was kept. Start the service now.\n"), "{printed}");
-        assert_eq!(access.statuses(&deployment).await, [200, 200, 200, 200, 200]);
-        end(deployment, database).await;
-    }
+#[tokio::test]
+async fn restore_keeps_access_on_the_operators_word() {
+    let database = Database::of_test();
+    let (deployment, access, printed) = restore(database, "--keep-access").await;
+    assert!(
+        printed.ends_with("All access of the backup was kept. Start the service now.\n"),
+        "{printed}"
+    );
+    assert_eq!(
+        access.statuses(&deployment).await,
+        [200, 200, 200, 200, 200]
+    );
+    end(deployment, database).await;
 }
 
 #[tokio::test]
@@ -733,3 +757,5 @@ async fn restore_fails_without_a_change() {
     assert_eq!(fs::read(text(&printed, "replaced")).unwrap(), b"damaged");
     assert_eq!(workdir.json("user list").as_array().unwrap().len(), 1);
 }
+
+also_on_postgres! { restore_cuts_all_access restore_keeps_access_on_the_operators_word }

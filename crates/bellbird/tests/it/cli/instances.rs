@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::webhook::receiver;
 use crate::support::database::{execute, query};
-use crate::support::harness::{Database, eventually, on_both_databases, postgres_database};
+use crate::support::harness::{Database, also_on_postgres, eventually, postgres_database};
 use crate::support::process::{
     ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text,
 };
@@ -88,38 +88,66 @@ fn checked(workdir: &Workdir) -> Vec<(String, String)> {
         .collect()
 }
 
-on_both_databases! {
-    async fn status_shows_what_runs(database: Database) {
-        let (workdir, url) = migrated(database).await;
-        workdir.json("user add --email me@example.com");
-        let status = workdir.json("status");
-        assert_eq!(status["instances"], json!([]));
-        assert_eq!((&status["users"], &status["connections"]), (&json!(1), &json!({})));
-        assert_eq!(status["jobs"], json!({"due": 0, "running": 0, "failing": 0}));
-        assert_eq!(status["settingsFile"], Value::Null);
-        assert_eq!(status["database"]["schema"], newest_migration());
-        assert!(workdir.text("status").ends_with("instances      none is running\n"));
+#[tokio::test]
+async fn status_shows_what_runs() {
+    let database = Database::of_test();
+    let (workdir, url) = migrated(database).await;
+    workdir.json("user add --email me@example.com");
+    let status = workdir.json("status");
+    assert_eq!(status["instances"], json!([]));
+    assert_eq!(
+        (&status["users"], &status["connections"]),
+        (&json!(1), &json!({}))
+    );
+    assert_eq!(
+        status["jobs"],
+        json!({"due": 0, "running": 0, "failing": 0})
+    );
+    assert_eq!(status["settingsFile"], Value::Null);
+    assert_eq!(status["database"]["schema"], newest_migration());
+    assert!(
+        workdir
+            .text("status")
+            .ends_with("instances      none is running\n")
+    );
 
-        let service = serve(&workdir);
-        let status = workdir.json("status");
-        let instance = &status["instances"][0];
-        assert_eq!((text(instance, "apiUrl"), &instance["keyIds"]), (api(&service).as_str(), &json!(["main"])));
-        let (number, commit) = text(instance, "version").split_once('+').unwrap();
-        assert_eq!((number, commit), (env!("CARGO_PKG_VERSION"), COMMIT));
-        assert!(commit == "unknown" || commit.len() == 12 && commit.bytes().all(|c| c.is_ascii_hexdigit()), "{commit}");
-        assert_eq!(instance["version"], status["version"]);
-        assert_eq!(workdir.text("--version"), format!("bellbird {VERSION}\n"));
-        assert_eq!(status["differences"], json!([]));
-        let shown = workdir.text("status");
-        assert!(shown.contains("1 running") && shown.contains(&api(&service)), "{shown}");
-        assert!(!shown.contains(&MASTER_KEY[5..]), "{shown}");
-        let (verdict, detail) = checked(&workdir).remove(0);
-        assert!(verdict == "ok" && detail.starts_with("1 running: ") && detail.contains(&api(&service)), "{detail}");
-        assert_eq!(service.stop("-TERM").0, Some(0));
-        assert_eq!(running(&workdir), [""; 0], "the row goes with a clean stop");
-        assert_eq!(query(&url, "SELECT id FROM instances").await, Vec::<Vec<String>>::new());
-        assert_eq!(checked(&workdir), [("ok".to_owned(), "none is running".to_owned())]);
-    }
+    let service = serve(&workdir);
+    let status = workdir.json("status");
+    let instance = &status["instances"][0];
+    assert_eq!(
+        (text(instance, "apiUrl"), &instance["keyIds"]),
+        (api(&service).as_str(), &json!(["main"]))
+    );
+    let (number, commit) = text(instance, "version").split_once('+').unwrap();
+    assert_eq!((number, commit), (env!("CARGO_PKG_VERSION"), COMMIT));
+    assert!(
+        commit == "unknown" || commit.len() == 12 && commit.bytes().all(|c| c.is_ascii_hexdigit()),
+        "{commit}"
+    );
+    assert_eq!(instance["version"], status["version"]);
+    assert_eq!(workdir.text("--version"), format!("bellbird {VERSION}\n"));
+    assert_eq!(status["differences"], json!([]));
+    let shown = workdir.text("status");
+    assert!(
+        shown.contains("1 running") && shown.contains(&api(&service)),
+        "{shown}"
+    );
+    assert!(!shown.contains(&MASTER_KEY[5..]), "{shown}");
+    let (verdict, detail) = checked(&workdir).remove(0);
+    assert!(
+        verdict == "ok" && detail.starts_with("1 running: ") && detail.contains(&api(&service)),
+        "{detail}"
+    );
+    assert_eq!(service.stop("-TERM").0, Some(0));
+    assert_eq!(running(&workdir), [""; 0], "the row goes with a clean stop");
+    assert_eq!(
+        query(&url, "SELECT id FROM instances").await,
+        Vec::<Vec<String>>::new()
+    );
+    assert_eq!(
+        checked(&workdir),
+        [("ok".to_owned(), "none is running".to_owned())]
+    );
 }
 
 #[tokio::test]
@@ -526,3 +554,5 @@ async fn clock_that_was_set_back_while_no_service_ran_delays_nothing() {
     assert_eq!(planned, [[""; 0]; 0], "jobs that would run in a year");
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }
+
+also_on_postgres! { status_shows_what_runs }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
 use crate::support::database::execute;
-use crate::support::harness::{Database, eventually, on_both_databases, simulated_providers};
+use crate::support::harness::{Database, also_on_postgres, eventually, simulated_providers};
 use crate::support::process::{
     ANY_PORTS, ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment,
     text,
@@ -145,35 +145,64 @@ async fn deleted_database_fails_readiness_and_can_be_rescued() {
     );
 }
 
-on_both_databases! {
-    /// Everybody may ask, so it costs no query. The reason is for the operator.
-    async fn outside_readiness_follows_the_renewals_of_the_instance(database: Database) {
-        let (mut workdir, _sandbox, database) = new_deployment(database).await;
-        let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
-        let urls = service.json();
-        let status = async |listener: &str| {
-            let url = format!("{}/health/ready", text(&urls, listener));
-            reqwest::get(url).await.unwrap().status().as_u16()
-        };
-        assert_eq!((status("apiUrl").await, status("consoleUrl").await), (200, 200));
-        execute(&database, "ALTER TABLE instances RENAME TO taken", "").await;
-        eventually(async || status("apiUrl").await == 503).await;
-        assert_eq!(status("consoleUrl").await, 503);
-        let (_, body) = get(&format!("{}/health/ready", text(&urls, "apiUrl")), None).await;
-        assert_eq!(body, json!({"error": {"message": "The service is temporarily unavailable: try again later"}}));
-        assert_eq!(get(&format!("{}/health", text(&urls, "apiUrl")), None).await.0, 200, "the process runs");
-        execute(&database, "ALTER TABLE taken RENAME TO instances", "").await;
-        eventually(async || status("apiUrl").await == 200).await;
+/// Everybody may ask, so it costs no query. The reason is for the operator.
+#[tokio::test]
+async fn outside_readiness_follows_the_renewals_of_the_instance() {
+    let database = Database::of_test();
+    let (mut workdir, _sandbox, database) = new_deployment(database).await;
+    let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let urls = service.json();
+    let status = async |listener: &str| {
+        let url = format!("{}/health/ready", text(&urls, listener));
+        reqwest::get(url).await.unwrap().status().as_u16()
+    };
+    assert_eq!(
+        (status("apiUrl").await, status("consoleUrl").await),
+        (200, 200)
+    );
+    execute(&database, "ALTER TABLE instances RENAME TO taken", "").await;
+    eventually(async || status("apiUrl").await == 503).await;
+    assert_eq!(status("consoleUrl").await, 503);
+    let (_, body) = get(&format!("{}/health/ready", text(&urls, "apiUrl")), None).await;
+    assert_eq!(
+        body,
+        json!({"error": {"message": "The service is temporarily unavailable: try again later"}})
+    );
+    assert_eq!(
+        get(&format!("{}/health", text(&urls, "apiUrl")), None)
+            .await
+            .0,
+        200,
+        "the process runs"
+    );
+    execute(&database, "ALTER TABLE taken RENAME TO instances", "").await;
+    eventually(async || status("apiUrl").await == 200).await;
 
-        workdir.set("BELLBIRD_OPS__LISTEN", text(&urls, "opsUrl").strip_prefix("http://").unwrap());
-        assert_eq!((workdir.text("ready"), workdir.json("ready")), ("Ready.\n".to_owned(), json!({"status": "ok"})));
-        execute(&database, "UPDATE schema_migrations SET oldest_compatible = 9999, version = 9999", "").await;
-        let error = workdir.error("ready", 1);
-        assert_eq!(error, "error: Not ready: the database schema has an unknown version.");
-        drop(service);
-        let error = workdir.error("ready", 1);
-        assert!(error.contains("is it running, and with this ops.listen?"), "{error}");
-    }
+    workdir.set(
+        "BELLBIRD_OPS__LISTEN",
+        text(&urls, "opsUrl").strip_prefix("http://").unwrap(),
+    );
+    assert_eq!(
+        (workdir.text("ready"), workdir.json("ready")),
+        ("Ready.\n".to_owned(), json!({"status": "ok"}))
+    );
+    execute(
+        &database,
+        "UPDATE schema_migrations SET oldest_compatible = 9999, version = 9999",
+        "",
+    )
+    .await;
+    let error = workdir.error("ready", 1);
+    assert_eq!(
+        error,
+        "error: Not ready: the database schema has an unknown version."
+    );
+    drop(service);
+    let error = workdir.error("ready", 1);
+    assert!(
+        error.contains("is it running, and with this ops.listen?"),
+        "{error}"
+    );
 }
 
 /// As systemd does for a unit with `Type=notify`.
@@ -191,34 +220,47 @@ fn service_says_that_it_is_ready() {
     assert_eq!(service.stop("-TERM").0, Some(0));
 }
 
-on_both_databases! {
-    /// While instances are upgraded one after another, the newest one migrates and the others go
-    /// on.
-    async fn instance_works_with_a_newer_schema(database: Database) {
-        let (workdir, _sandbox, database) = new_deployment(database).await;
-        let serve = || RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
-        let running = serve();
-        let ready = async |running: &RunningCommand| {
-            get(&format!("{}/ready", text(&running.json(), "opsUrl")), None).await
-        };
-        execute(&database, "INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 1, 0)", "").await;
-        assert_eq!(ready(&running).await.0, 200);
-        // SQLite serves one at a time.
-        let running = if database.starts_with("sqlite:") {
-            assert_eq!(running.stop("-TERM").0, Some(0));
-            serve()
-        } else {
-            assert_eq!(ready(&serve()).await.0, 200, "another starts, too");
-            running
-        };
-        assert_eq!(ready(&running).await.0, 200, "it starts, too");
-        execute(&database, "UPDATE schema_migrations SET oldest_compatible = 9999 WHERE version = 9999", "").await;
-        let (status, body) = ready(&running).await;
-        assert_eq!((status, text(&body, "database")), (503, "the database schema has an unknown version"));
-        drop(running);
-        let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
-        assert!(error.contains("9999_later"), "{error}");
-    }
+/// While instances are upgraded one after another, the newest one migrates and the others go
+/// on.
+#[tokio::test]
+async fn instance_works_with_a_newer_schema() {
+    let database = Database::of_test();
+    let (workdir, _sandbox, database) = new_deployment(database).await;
+    let serve = || RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
+    let running = serve();
+    let ready = async |running: &RunningCommand| {
+        get(&format!("{}/ready", text(&running.json(), "opsUrl")), None).await
+    };
+    execute(
+        &database,
+        "INSERT INTO schema_migrations VALUES (9999, '9999_later', 'x', 1, 0)",
+        "",
+    )
+    .await;
+    assert_eq!(ready(&running).await.0, 200);
+    // SQLite serves one at a time.
+    let running = if database.starts_with("sqlite:") {
+        assert_eq!(running.stop("-TERM").0, Some(0));
+        serve()
+    } else {
+        assert_eq!(ready(&serve()).await.0, 200, "another starts, too");
+        running
+    };
+    assert_eq!(ready(&running).await.0, 200, "it starts, too");
+    execute(
+        &database,
+        "UPDATE schema_migrations SET oldest_compatible = 9999 WHERE version = 9999",
+        "",
+    )
+    .await;
+    let (status, body) = ready(&running).await;
+    assert_eq!(
+        (status, text(&body, "database")),
+        (503, "the database schema has an unknown version")
+    );
+    drop(running);
+    let error = workdir.error(&format!("serve {ANY_PORTS}"), 1);
+    assert!(error.contains("9999_later"), "{error}");
 }
 
 #[cfg(target_os = "linux")]
@@ -875,3 +917,5 @@ async fn demo_opens_the_console_in_a_browser() {
         "{shown}"
     );
 }
+
+also_on_postgres! { outside_readiness_follows_the_renewals_of_the_instance instance_works_with_a_newer_schema }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::support::database::execute;
-use crate::support::harness::on_both_databases;
+use crate::support::harness::{Database, also_on_postgres};
 use crate::support::process::{ANY_PORTS, Workdir, new_deployment, text};
 
 const REASON: &str = "the database was made by an unreleased or older version of Bellbird, or by another program, and \
@@ -22,29 +22,40 @@ fn database_check(workdir: &Workdir) -> String {
     text(check, "detail").to_owned()
 }
 
-on_both_databases! {
-    async fn unknown_schema_is_explained(database: Database) {
-        let (mut workdir, sandbox, url) = new_deployment(database).await;
-        let is_file = url.starts_with("sqlite:");
-        if is_file {
-            workdir.text("backup before.db");
-        }
-        execute(&url, "ALTER TABLE schema_migrations DROP COLUMN oldest_compatible", "").await;
-        for command in ["migrate", "user list", &format!("serve {ANY_PORTS}")] {
-            let error = workdir.error(command, 1);
-            assert!(error.contains(REASON), "{command}: {error}");
-        }
-        assert!(database_check(&workdir).ends_with(REASON), "{}", database_check(&workdir));
-        if is_file {
-            // As a backup, it is rejected too, while one of this version takes its place.
-            let path = url.strip_prefix("sqlite:").unwrap().to_owned();
-            workdir.set("BELLBIRD_DATABASE__URL", "sqlite:new.db");
-            let error = workdir.error(&format!("restore {path}"), 1);
-            assert_eq!(error, format!("error: nothing was restored: {REASON}"));
-            workdir.set("BELLBIRD_DATABASE__URL", &url);
-            workdir.text("restore before.db");
-            assert_eq!(workdir.json("user list").as_array().unwrap().len(), 0);
-        }
-        assert_eq!(sandbox.stop("-TERM").0, Some(0));
+#[tokio::test]
+async fn unknown_schema_is_explained() {
+    let database = Database::of_test();
+    let (mut workdir, sandbox, url) = new_deployment(database).await;
+    let is_file = url.starts_with("sqlite:");
+    if is_file {
+        workdir.text("backup before.db");
     }
+    execute(
+        &url,
+        "ALTER TABLE schema_migrations DROP COLUMN oldest_compatible",
+        "",
+    )
+    .await;
+    for command in ["migrate", "user list", &format!("serve {ANY_PORTS}")] {
+        let error = workdir.error(command, 1);
+        assert!(error.contains(REASON), "{command}: {error}");
+    }
+    assert!(
+        database_check(&workdir).ends_with(REASON),
+        "{}",
+        database_check(&workdir)
+    );
+    if is_file {
+        // As a backup, it is rejected too, while one of this version takes its place.
+        let path = url.strip_prefix("sqlite:").unwrap().to_owned();
+        workdir.set("BELLBIRD_DATABASE__URL", "sqlite:new.db");
+        let error = workdir.error(&format!("restore {path}"), 1);
+        assert_eq!(error, format!("error: nothing was restored: {REASON}"));
+        workdir.set("BELLBIRD_DATABASE__URL", &url);
+        workdir.text("restore before.db");
+        assert_eq!(workdir.json("user list").as_array().unwrap().len(), 0);
+    }
+    assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }
+
+also_on_postgres! { unknown_schema_is_explained }

@@ -11,13 +11,13 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::harness::{Database, on_both_databases, postgres_database};
+use crate::support::harness::{Database, postgres_database};
 use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, errors, new_deployment, text};
 
 /// A folder with a database and a user, where endpoints on this machine are allowed.
-async fn workdir_with_user(database: Database) -> Workdir {
+async fn workdir_with_user() -> Workdir {
     let mut workdir = Workdir::new();
-    if database == Database::Postgres {
+    if Database::of_test() == Database::Postgres {
         workdir.set("BELLBIRD_DATABASE__URL", &postgres_database().await);
     }
     workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
@@ -118,72 +118,128 @@ fn answer(mut stream: TcpStream, status: u16, sender: &Sender<Sent>) -> std::io:
     )
 }
 
-on_both_databases! {
-    async fn endpoints_are_added_and_listed(database: Database) {
-        let workdir = workdir_with_user(database).await;
-        assert_eq!(workdir.json("webhook list"), json!([]));
-        let both = add(&workdir, "http://localhost:8099/hook?token=s3cret");
-        assert_eq!(members(&both), "apiVersion events id secret status url");
-        assert_eq!(both["events"], json!(["transactions.synced", "trades.synced"]));
-        assert_eq!((&both["apiVersion"], &both["status"]), (&json!("2026-11-01"), &json!("enabled")));
-        assert_eq!(both["url"], "http://localhost:8099/hook?token=s3cret");
-        assert!(Signer::new(&[&SecretString::from(text(&both, "secret"))]).is_ok());
-        let trades = add(&workdir, "HTTP://127.0.0.1:8099 --events trades.synced,trades.synced");
-        assert_eq!((&trades["events"], &trades["url"]), (&json!(["trades.synced"]), &json!("http://127.0.0.1:8099/")));
-        assert_ne!(trades["secret"], both["secret"]);
-        let reconnects = add(&workdir, "http://127.0.0.1:8099/status --events connection.updated,trades.synced");
-        assert_eq!(reconnects["events"], json!(["trades.synced", "connection.updated"]));
-        let shown = workdir.text("webhook list");
-        assert!(shown.contains("trades.synced,connection.updated"), "{shown}");
-        workdir.json(&format!("webhook remove {}", text(&reconnects, "id")));
+#[tokio::test]
+async fn endpoints_are_added_and_listed() {
+    let workdir = workdir_with_user().await;
+    assert_eq!(workdir.json("webhook list"), json!([]));
+    let both = add(&workdir, "http://localhost:8099/hook?token=s3cret");
+    assert_eq!(members(&both), "apiVersion events id secret status url");
+    assert_eq!(
+        both["events"],
+        json!(["transactions.synced", "trades.synced"])
+    );
+    assert_eq!(
+        (&both["apiVersion"], &both["status"]),
+        (&json!("2026-11-01"), &json!("enabled"))
+    );
+    assert_eq!(both["url"], "http://localhost:8099/hook?token=s3cret");
+    assert!(Signer::new(&[&SecretString::from(text(&both, "secret"))]).is_ok());
+    let trades = add(
+        &workdir,
+        "HTTP://127.0.0.1:8099 --events trades.synced,trades.synced",
+    );
+    assert_eq!(
+        (&trades["events"], &trades["url"]),
+        (&json!(["trades.synced"]), &json!("http://127.0.0.1:8099/"))
+    );
+    assert_ne!(trades["secret"], both["secret"]);
+    let reconnects = add(
+        &workdir,
+        "http://127.0.0.1:8099/status --events connection.updated,trades.synced",
+    );
+    assert_eq!(
+        reconnects["events"],
+        json!(["trades.synced", "connection.updated"])
+    );
+    let shown = workdir.text("webhook list");
+    assert!(
+        shown.contains("trades.synced,connection.updated"),
+        "{shown}"
+    );
+    workdir.json(&format!("webhook remove {}", text(&reconnects, "id")));
 
-        workdir.json("user add --email other@example.com");
-        assert_eq!(workdir.json("webhook list --user other@example.com"), json!([]));
-        workdir.secret("webhook add --user other@example.com --url http://127.0.0.1:8099/");
-        workdir.json("user remove other@example.com");
-        let list = workdir.json("webhook list --user me@example.com");
-        assert_eq!(workdir.json("webhook list"), list);
-        let listed = &list[0];
-        assert_eq!(
-            members(listed),
-            "apiVersion createdAt disabledReason events failingSince id lastDeliveredAt status url"
-        );
-        for name in ["id", "url", "events", "apiVersion", "status"] {
-            assert_eq!(listed[name], both[name]);
-        }
-        for name in ["disabledReason", "failingSince", "lastDeliveredAt"] {
-            assert_eq!(listed[name], Value::Null);
-        }
-        let shown = workdir.text("webhook list");
-        assert!(shown.contains("http://localhost:8099/hook?token=s3cret") && !shown.contains("whsec_"), "{shown}");
-
-        let id = text(&both, "id");
-        let mut alone = workdir.json(&format!("webhook show {id}"));
-        assert_eq!(alone.as_object_mut().unwrap().remove("user"), Some(json!("me@example.com")));
-        assert_eq!(alone, *listed);
-        let shown = workdir.text(&format!("webhook show {id}"));
-        assert!(shown.contains("me@example.com") && !shown.contains("whsec_"), "{shown}");
-        let changed = workdir.json(&format!("webhook set {id} --url http://127.0.0.1:8099/new --events trades.synced"));
-        let expected = (&json!("http://127.0.0.1:8099/new"), &json!(["trades.synced"]), &listed["createdAt"]);
-        assert_eq!((&changed["url"], &changed["events"], &changed["createdAt"]), expected);
-        let back = workdir.json(&format!("webhook set {id} --events transactions.synced,trades.synced"));
-        assert_eq!((&back["url"], &back["events"]), (&changed["url"], &listed["events"]));
-        let error = workdir.error(&format!("webhook set {id} --url http://hooks.example.com/"), 1);
-        assert!(error.starts_with("error: the URL "), "{error}");
-        assert!(workdir.error(&format!("webhook remove {id}"), 2).contains("--yes"));
-        let planned = workdir.json(&format!("webhook remove {id} --dry-run"));
-        assert_eq!((&planned["id"], &planned["cancelledDeliveries"]), (&back["id"], &json!(0)));
-        let removed = json!({"id": id, "removed": true});
-        assert_eq!(workdir.json(&format!("webhook remove {id}")), removed);
-        assert_eq!(workdir.json("webhook list")[0]["id"], trades["id"]);
-        workdir.json("user remove me@example.com");
-        assert_eq!(workdir.json("webhook list"), json!([]));
+    workdir.json("user add --email other@example.com");
+    assert_eq!(
+        workdir.json("webhook list --user other@example.com"),
+        json!([])
+    );
+    workdir.secret("webhook add --user other@example.com --url http://127.0.0.1:8099/");
+    workdir.json("user remove other@example.com");
+    let list = workdir.json("webhook list --user me@example.com");
+    assert_eq!(workdir.json("webhook list"), list);
+    let listed = &list[0];
+    assert_eq!(
+        members(listed),
+        "apiVersion createdAt disabledReason events failingSince id lastDeliveredAt status url"
+    );
+    for name in ["id", "url", "events", "apiVersion", "status"] {
+        assert_eq!(listed[name], both[name]);
     }
+    for name in ["disabledReason", "failingSince", "lastDeliveredAt"] {
+        assert_eq!(listed[name], Value::Null);
+    }
+    let shown = workdir.text("webhook list");
+    assert!(
+        shown.contains("http://localhost:8099/hook?token=s3cret") && !shown.contains("whsec_"),
+        "{shown}"
+    );
+
+    let id = text(&both, "id");
+    let mut alone = workdir.json(&format!("webhook show {id}"));
+    assert_eq!(
+        alone.as_object_mut().unwrap().remove("user"),
+        Some(json!("me@example.com"))
+    );
+    assert_eq!(alone, *listed);
+    let shown = workdir.text(&format!("webhook show {id}"));
+    assert!(
+        shown.contains("me@example.com") && !shown.contains("whsec_"),
+        "{shown}"
+    );
+    let changed = workdir.json(&format!(
+        "webhook set {id} --url http://127.0.0.1:8099/new --events trades.synced"
+    ));
+    let expected = (
+        &json!("http://127.0.0.1:8099/new"),
+        &json!(["trades.synced"]),
+        &listed["createdAt"],
+    );
+    assert_eq!(
+        (&changed["url"], &changed["events"], &changed["createdAt"]),
+        expected
+    );
+    let back = workdir.json(&format!(
+        "webhook set {id} --events transactions.synced,trades.synced"
+    ));
+    assert_eq!(
+        (&back["url"], &back["events"]),
+        (&changed["url"], &listed["events"])
+    );
+    let error = workdir.error(
+        &format!("webhook set {id} --url http://hooks.example.com/"),
+        1,
+    );
+    assert!(error.starts_with("error: the URL "), "{error}");
+    assert!(
+        workdir
+            .error(&format!("webhook remove {id}"), 2)
+            .contains("--yes")
+    );
+    let planned = workdir.json(&format!("webhook remove {id} --dry-run"));
+    assert_eq!(
+        (&planned["id"], &planned["cancelledDeliveries"]),
+        (&back["id"], &json!(0))
+    );
+    let removed = json!({"id": id, "removed": true});
+    assert_eq!(workdir.json(&format!("webhook remove {id}")), removed);
+    assert_eq!(workdir.json("webhook list")[0]["id"], trades["id"]);
+    workdir.json("user remove me@example.com");
+    assert_eq!(workdir.json("webhook list"), json!([]));
 }
 
 #[tokio::test]
 async fn a_user_has_twenty_endpoints_at_most() {
-    let workdir = workdir_with_user(Database::Sqlite).await;
+    let workdir = workdir_with_user().await;
     let first = add(&workdir, "http://127.0.0.1:8099/0");
     for number in 1..20 {
         add(&workdir, &format!("http://127.0.0.1:8099/{number}"));
@@ -202,45 +258,85 @@ async fn a_user_has_twenty_endpoints_at_most() {
     workdir.json("webhook add --user other@example.com --url http://127.0.0.1:8099/");
 }
 
-on_both_databases! {
-    async fn an_endpoint_for_all_users_is_managed_by_commands(database: Database) {
-        let workdir = workdir_with_user(database).await;
-        let (url, _sent) = receiver(204);
-        let added = workdir.json(&format!("webhook add --all-users --url {url} --events connection.created"));
-        let id = text(&added, "id");
-        let shown = workdir.text(&format!("webhook show {id}"));
-        assert!(shown.contains("all users") && !shown.contains("whsec_"), "{shown}");
-        assert_eq!(workdir.json(&format!("webhook show {id}"))["user"], "all users");
-        assert_eq!(workdir.json("webhook list")[0]["id"], id);
-        assert_eq!(workdir.json("webhook list --user me@example.com"), json!([]), "it is not the user's");
+#[tokio::test]
+async fn an_endpoint_for_all_users_is_managed_by_commands() {
+    let workdir = workdir_with_user().await;
+    let (url, _sent) = receiver(204);
+    let added = workdir.json(&format!(
+        "webhook add --all-users --url {url} --events connection.created"
+    ));
+    let id = text(&added, "id");
+    let shown = workdir.text(&format!("webhook show {id}"));
+    assert!(
+        shown.contains("all users") && !shown.contains("whsec_"),
+        "{shown}"
+    );
+    assert_eq!(
+        workdir.json(&format!("webhook show {id}"))["user"],
+        "all users"
+    );
+    assert_eq!(workdir.json("webhook list")[0]["id"], id);
+    assert_eq!(
+        workdir.json("webhook list --user me@example.com"),
+        json!([]),
+        "it is not the user's"
+    );
 
-        let event = text(&workdir.json(&format!("webhook ping {id}")), "eventId").to_owned();
-        assert_eq!(workdir.json(&format!("webhook deliveries {id}"))[0]["eventId"], event);
-        let error = workdir.error(&format!("webhook redeliver {id} {event}"), 1);
-        assert!(error.contains("name one with --user"), "{error}");
-        let error = workdir.error(&format!("webhook redeliver {id} {event} --user me@example.com"), 1);
-        assert!(error.contains("there is no event"), "the ping is nobody's: {error}");
+    let event = text(&workdir.json(&format!("webhook ping {id}")), "eventId").to_owned();
+    assert_eq!(
+        workdir.json(&format!("webhook deliveries {id}"))[0]["eventId"],
+        event
+    );
+    let error = workdir.error(&format!("webhook redeliver {id} {event}"), 1);
+    assert!(error.contains("name one with --user"), "{error}");
+    let error = workdir.error(
+        &format!("webhook redeliver {id} {event} --user me@example.com"),
+        1,
+    );
+    assert!(
+        error.contains("there is no event"),
+        "the ping is nobody's: {error}"
+    );
 
-        let recovered = json!({"endpointId": id, "recovered": 0});
-        assert_eq!(workdir.json(&format!("webhook recover {id} --since 7d")), recovered);
-        assert_eq!(workdir.json(&format!("webhook recover {id} --since 7d --user me@example.com")), recovered);
-        workdir.json(&format!("webhook disable {id}"));
-        for of_whom in ["", " --user me@example.com"] {
-            let error = workdir.error(&format!("webhook recover {id} --since 7d{of_whom}"), 1);
-            assert!(error.contains(&format!("`bellbird webhook enable {id}`")), "{error}");
-        }
-        workdir.json(&format!("webhook enable {id}"));
-        assert_eq!(workdir.json(&format!("webhook show {id}"))["status"], "enabled");
-        assert_eq!(workdir.json(&format!("webhook remove {id}")), json!({"id": id, "removed": true}));
-        assert_eq!(workdir.json("webhook list"), json!([]));
-        let error = workdir.error(&format!("webhook add --all-users --user me@example.com --url {url}"), 2);
-        assert!(error.contains("--all-users"), "{error}");
+    let recovered = json!({"endpointId": id, "recovered": 0});
+    assert_eq!(
+        workdir.json(&format!("webhook recover {id} --since 7d")),
+        recovered
+    );
+    assert_eq!(
+        workdir.json(&format!(
+            "webhook recover {id} --since 7d --user me@example.com"
+        )),
+        recovered
+    );
+    workdir.json(&format!("webhook disable {id}"));
+    for of_whom in ["", " --user me@example.com"] {
+        let error = workdir.error(&format!("webhook recover {id} --since 7d{of_whom}"), 1);
+        assert!(
+            error.contains(&format!("`bellbird webhook enable {id}`")),
+            "{error}"
+        );
     }
+    workdir.json(&format!("webhook enable {id}"));
+    assert_eq!(
+        workdir.json(&format!("webhook show {id}"))["status"],
+        "enabled"
+    );
+    assert_eq!(
+        workdir.json(&format!("webhook remove {id}")),
+        json!({"id": id, "removed": true})
+    );
+    assert_eq!(workdir.json("webhook list"), json!([]));
+    let error = workdir.error(
+        &format!("webhook add --all-users --user me@example.com --url {url}"),
+        2,
+    );
+    assert!(error.contains("--all-users"), "{error}");
 }
 
 #[tokio::test]
 async fn hostile_urls_are_rejected_and_not_echoed() {
-    let mut workdir = workdir_with_user(Database::Sqlite).await;
+    let mut workdir = workdir_with_user().await;
     let reject = |workdir: &Workdir, url: &str| {
         let line = ["webhook", "add", "--user", "me@example.com", "--url", url];
         let output = workdir.command("").args(line).output().unwrap();
@@ -297,54 +393,108 @@ async fn hostile_urls_are_rejected_and_not_echoed() {
     assert_eq!(workdir.json("webhook list"), json!([]));
 }
 
-on_both_databases! {
-    async fn a_ping_is_sent_at_once_and_logged(database: Database) {
-        let workdir = workdir_with_user(database).await;
-        let (url, sent) = receiver(200);
-        let added = add(&workdir, &url);
-        let id = text(&added, "id");
-        let pinged = workdir.json(&format!("webhook ping {id}"));
-        assert_eq!(members(&pinged), "delivered durationMs eventId status");
-        assert_eq!((&pinged["delivered"], &pinged["status"]), (&json!(true), &json!(200)));
-        assert!(pinged["durationMs"].is_u64(), "{pinged}");
+#[tokio::test]
+async fn a_ping_is_sent_at_once_and_logged() {
+    let workdir = workdir_with_user().await;
+    let (url, sent) = receiver(200);
+    let added = add(&workdir, &url);
+    let id = text(&added, "id");
+    let pinged = workdir.json(&format!("webhook ping {id}"));
+    assert_eq!(members(&pinged), "delivered durationMs eventId status");
+    assert_eq!(
+        (&pinged["delivered"], &pinged["status"]),
+        (&json!(true), &json!(200))
+    );
+    assert!(pinged["durationMs"].is_u64(), "{pinged}");
 
-        let ping = sent.recv().unwrap();
-        assert!(ping.head.starts_with("POST /hook?token=s3cret HTTP/1.1\r\n"), "{}", ping.head);
-        assert_eq!((ping.header("webhook-id"), ping.header("bellbird-endpoint")), (text(&pinged, "eventId"), id));
-        assert_eq!(ping.header("webhook-signature"), ping.signature(text(&added, "secret")));
-        assert_eq!(ping.header("user-agent"), format!("Bellbird/{VERSION}"));
-        let body: Value = serde_json::from_slice(&ping.body).unwrap();
-        assert_eq!((&body["type"], &body["id"]), (&json!("endpoint.ping"), &pinged["eventId"]));
-        assert_eq!((&body["data"], &body["metadata"]["new_count"]), (&json!({"new": [], "updated": []}), &json!(0)));
+    let ping = sent.recv().unwrap();
+    assert!(
+        ping.head
+            .starts_with("POST /hook?token=s3cret HTTP/1.1\r\n"),
+        "{}",
+        ping.head
+    );
+    assert_eq!(
+        (ping.header("webhook-id"), ping.header("bellbird-endpoint")),
+        (text(&pinged, "eventId"), id)
+    );
+    assert_eq!(
+        ping.header("webhook-signature"),
+        ping.signature(text(&added, "secret"))
+    );
+    assert_eq!(ping.header("user-agent"), format!("Bellbird/{VERSION}"));
+    let body: Value = serde_json::from_slice(&ping.body).unwrap();
+    assert_eq!(
+        (&body["type"], &body["id"]),
+        (&json!("endpoint.ping"), &pinged["eventId"])
+    );
+    assert_eq!(
+        (&body["data"], &body["metadata"]["new_count"]),
+        (&json!({"new": [], "updated": []}), &json!(0))
+    );
 
-        let deliveries = workdir.json(&format!("webhook deliveries {id}"));
-        let delivery = &deliveries[0];
-        assert_eq!(
-            members(delivery),
-            "attempts chunk createdAt endedAt eventId lastAttemptAt lastDurationMs lastError lastStatus newCount \
-             nextAttemptAt removedCount state syncRunId totalChunks type updatedCount userId"
-        );
-        assert_eq!((&delivery["eventId"], &delivery["type"]), (&pinged["eventId"], &json!("endpoint.ping")));
-        assert_eq!((&delivery["state"], &delivery["attempts"]), (&json!("delivered"), &json!(1)));
-        assert_eq!(delivery["lastStatus"], 200);
-        assert_eq!(delivery["nextAttemptAt"], Value::Null);
-        let attempts = workdir.json(&format!("webhook deliveries {id} --event {}", text(&pinged, "eventId")));
-        assert_eq!(members(&attempts[0]), "at attempt durationMs error status");
-        assert_eq!((&attempts[0]["attempt"], &attempts[0]["status"]), (&json!(1), &json!(200)));
-        assert_eq!(attempts.as_array().unwrap().len(), 1);
-        let shown = workdir.text(&format!("webhook ping {id}"));
-        assert!(shown.starts_with("Delivered: the endpoint responded with 200 after "), "{shown}");
-        assert_eq!(workdir.json(&format!("webhook deliveries {id} --limit 1")).as_array().unwrap().len(), 1);
-        assert_eq!(workdir.json(&format!("webhook deliveries {id} --state delivered")).as_array().unwrap().len(), 2);
-        assert_eq!(workdir.json(&format!("webhook deliveries {id} --state failed")), json!([]));
-        workdir.json(&format!("webhook disable {id}"));
-        assert_eq!(workdir.json(&format!("webhook ping {id}"))["delivered"], true);
-    }
+    let deliveries = workdir.json(&format!("webhook deliveries {id}"));
+    let delivery = &deliveries[0];
+    assert_eq!(
+        members(delivery),
+        "attempts chunk createdAt endedAt eventId lastAttemptAt lastDurationMs lastError lastStatus newCount \
+         nextAttemptAt removedCount state syncRunId totalChunks type updatedCount userId"
+    );
+    assert_eq!(
+        (&delivery["eventId"], &delivery["type"]),
+        (&pinged["eventId"], &json!("endpoint.ping"))
+    );
+    assert_eq!(
+        (&delivery["state"], &delivery["attempts"]),
+        (&json!("delivered"), &json!(1))
+    );
+    assert_eq!(delivery["lastStatus"], 200);
+    assert_eq!(delivery["nextAttemptAt"], Value::Null);
+    let attempts = workdir.json(&format!(
+        "webhook deliveries {id} --event {}",
+        text(&pinged, "eventId")
+    ));
+    assert_eq!(members(&attempts[0]), "at attempt durationMs error status");
+    assert_eq!(
+        (&attempts[0]["attempt"], &attempts[0]["status"]),
+        (&json!(1), &json!(200))
+    );
+    assert_eq!(attempts.as_array().unwrap().len(), 1);
+    let shown = workdir.text(&format!("webhook ping {id}"));
+    assert!(
+        shown.starts_with("Delivered: the endpoint responded with 200 after "),
+        "{shown}"
+    );
+    assert_eq!(
+        workdir
+            .json(&format!("webhook deliveries {id} --limit 1"))
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(
+        workdir
+            .json(&format!("webhook deliveries {id} --state delivered"))
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    assert_eq!(
+        workdir.json(&format!("webhook deliveries {id} --state failed")),
+        json!([])
+    );
+    workdir.json(&format!("webhook disable {id}"));
+    assert_eq!(
+        workdir.json(&format!("webhook ping {id}"))["delivered"],
+        true
+    );
 }
 
 #[tokio::test]
 async fn failed_ping_exits_with_1_and_explains() {
-    let workdir = workdir_with_user(Database::Sqlite).await;
+    let workdir = workdir_with_user().await;
     let (failing, _sent) = receiver(500);
     // The listener is dropped at once, so nothing listens on its port.
     let closed_port = TcpListener::bind("127.0.0.1:0")
@@ -401,34 +551,50 @@ async fn failed_ping_exits_with_1_and_explains() {
     }
 }
 
-on_both_databases! {
-    async fn both_secrets_sign_while_one_is_rotated(database: Database) {
-        let workdir = workdir_with_user(database).await;
-        let (url, sent) = receiver(204);
-        let added = add(&workdir, &url);
-        let id = text(&added, "id");
-        let before = Timestamp::now();
-        let rotated = workdir.json(&format!("webhook rotate-secret {id}"));
-        assert_eq!((members(&rotated).as_str(), &rotated["id"]), ("id oldSecretExpiresAt secret", &added["id"]));
-        let life = instant(&rotated, "oldSecretExpiresAt").duration_since(before);
-        assert!((SignedDuration::from_hours(24)..SignedDuration::from_hours(25)).contains(&life), "{life}");
-        let (old, new) = (text(&added, "secret"), text(&rotated, "secret"));
-        assert_ne!(old, new);
-        workdir.json(&format!("webhook ping {id}"));
-        let ping = sent.recv().unwrap();
-        assert_eq!(ping.header("webhook-signature"), format!("{} {}", ping.signature(new), ping.signature(old)));
+#[tokio::test]
+async fn both_secrets_sign_while_one_is_rotated() {
+    let workdir = workdir_with_user().await;
+    let (url, sent) = receiver(204);
+    let added = add(&workdir, &url);
+    let id = text(&added, "id");
+    let before = Timestamp::now();
+    let rotated = workdir.json(&format!("webhook rotate-secret {id}"));
+    assert_eq!(
+        (members(&rotated).as_str(), &rotated["id"]),
+        ("id oldSecretExpiresAt secret", &added["id"])
+    );
+    let life = instant(&rotated, "oldSecretExpiresAt").duration_since(before);
+    assert!(
+        (SignedDuration::from_hours(24)..SignedDuration::from_hours(25)).contains(&life),
+        "{life}"
+    );
+    let (old, new) = (text(&added, "secret"), text(&rotated, "secret"));
+    assert_ne!(old, new);
+    workdir.json(&format!("webhook ping {id}"));
+    let ping = sent.recv().unwrap();
+    assert_eq!(
+        ping.header("webhook-signature"),
+        format!("{} {}", ping.signature(new), ping.signature(old))
+    );
 
-        let newest = workdir.json(&format!("webhook rotate-secret {id}"));
-        workdir.json(&format!("webhook ping {id}"));
-        let ping = sent.recv().unwrap();
-        let both = format!("{} {}", ping.signature(text(&newest, "secret")), ping.signature(new));
-        assert_eq!(ping.header("webhook-signature"), both, "the oldest of three secrets no longer signs");
-    }
+    let newest = workdir.json(&format!("webhook rotate-secret {id}"));
+    workdir.json(&format!("webhook ping {id}"));
+    let ping = sent.recv().unwrap();
+    let both = format!(
+        "{} {}",
+        ping.signature(text(&newest, "secret")),
+        ping.signature(new)
+    );
+    assert_eq!(
+        ping.header("webhook-signature"),
+        both,
+        "the oldest of three secrets no longer signs"
+    );
 }
 
 #[tokio::test]
 async fn lost_master_key_loses_only_the_old_secret() {
-    let mut workdir = workdir_with_user(Database::Sqlite).await;
+    let mut workdir = workdir_with_user().await;
     let (url, sent) = receiver(204);
     let id = text(&add(&workdir, &url), "id").to_owned();
     workdir.set(
@@ -453,7 +619,7 @@ async fn lost_master_key_loses_only_the_old_secret() {
 
 #[tokio::test]
 async fn endpoints_are_disabled_and_enabled() {
-    let workdir = workdir_with_user(Database::Sqlite).await;
+    let workdir = workdir_with_user().await;
     let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
     let disabled = workdir.json(&format!("webhook disable {id}"));
     assert_eq!(workdir.json("webhook list"), json!([disabled]));
@@ -496,54 +662,96 @@ async fn endpoints_are_disabled_and_enabled() {
     assert_eq!(text, "Nothing to recover since 2026-11-01T00:00:00Z.\n");
 }
 
-on_both_databases! {
-    /// Events of syncs while an endpoint is disabled can be sent later.
-    async fn missed_deliveries_are_recovered(database: Database) {
-        let (mut workdir, sandbox, _) = new_deployment(database).await;
-        workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
-        workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", "10");
-        workdir.json("user add --email me@example.com");
-        let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
-        workdir.json(&format!("webhook disable {id}"));
-        let credentials = sandbox.json()["credentials"][0].to_string();
-        let output =
-            workdir.run_with_input("connection import --user me@example.com --credentials - --json", &credentials);
-        assert_eq!(errors(&output), "");
-        workdir.json("connection sync --all");
-        let missed = workdir.json(&format!("webhook deliveries {id}"));
-        let missed = missed.as_array().unwrap();
-        assert!(missed.len() > 1 && missed.iter().all(|delivery| delivery["state"] == "failed"), "{missed:?}");
-        assert!(
-            missed.iter().all(|delivery| delivery["lastError"] == "endpoint disabled" && delivery["attempts"] == 0)
-        );
-        let event = text(&missed[0], "eventId");
-        let disabled = format!("error: the endpoint is disabled: enable it first with `bellbird webhook enable {id}`");
-        assert_eq!(workdir.error(&format!("webhook redeliver {id} {event}"), 1), disabled);
-        assert_eq!(workdir.json(&format!("webhook deliveries {id} --event {event}")), json!([]));
+/// Events of syncs while an endpoint is disabled can be sent later.
+#[tokio::test]
+async fn missed_deliveries_are_recovered() {
+    let database = Database::of_test();
+    let (mut workdir, sandbox, _) = new_deployment(database).await;
+    workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
+    workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", "10");
+    workdir.json("user add --email me@example.com");
+    let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
+    workdir.json(&format!("webhook disable {id}"));
+    let credentials = sandbox.json()["credentials"][0].to_string();
+    let output = workdir.run_with_input(
+        "connection import --user me@example.com --credentials - --json",
+        &credentials,
+    );
+    assert_eq!(errors(&output), "");
+    workdir.json("connection sync --all");
+    let missed = workdir.json(&format!("webhook deliveries {id}"));
+    let missed = missed.as_array().unwrap();
+    assert!(
+        missed.len() > 1 && missed.iter().all(|delivery| delivery["state"] == "failed"),
+        "{missed:?}"
+    );
+    assert!(
+        missed
+            .iter()
+            .all(|delivery| delivery["lastError"] == "endpoint disabled"
+                && delivery["attempts"] == 0)
+    );
+    let event = text(&missed[0], "eventId");
+    let disabled = format!(
+        "error: the endpoint is disabled: enable it first with `bellbird webhook enable {id}`"
+    );
+    assert_eq!(
+        workdir.error(&format!("webhook redeliver {id} {event}"), 1),
+        disabled
+    );
+    assert_eq!(
+        workdir.json(&format!("webhook deliveries {id} --event {event}")),
+        json!([])
+    );
 
-        let output = workdir.run(&format!("webhook enable {id}"));
-        let hint = errors(&output);
-        let since = format!("{:.0}", missed.iter().map(|delivery| instant(delivery, "createdAt")).min().unwrap());
-        let command = format!("`bellbird webhook recover {id} --since {since}`");
-        assert!(hint.starts_with(&format!("{} deliveries failed", missed.len())), "{hint}");
-        assert!(output.status.success() && hint.contains(&command), "{hint}");
+    let output = workdir.run(&format!("webhook enable {id}"));
+    let hint = errors(&output);
+    let since = format!(
+        "{:.0}",
+        missed
+            .iter()
+            .map(|delivery| instant(delivery, "createdAt"))
+            .min()
+            .unwrap()
+    );
+    let command = format!("`bellbird webhook recover {id} --since {since}`");
+    assert!(
+        hint.starts_with(&format!("{} deliveries failed", missed.len())),
+        "{hint}"
+    );
+    assert!(output.status.success() && hint.contains(&command), "{hint}");
 
-        let redelivered = workdir.json(&format!("webhook redeliver {id} {event}"));
-        assert_eq!(redelivered, json!({"eventId": event, "endpointId": id, "state": "pending"}));
-        let recovered = workdir.json(command.trim_matches('`').strip_prefix("bellbird ").unwrap());
-        assert_eq!(recovered, json!({"endpointId": id, "recovered": missed.len() - 1}));
-        assert_eq!(workdir.json(&format!("webhook deliveries {id} --state failed")), json!([]));
-        let report = workdir.json(&format!("doctor {ANY_PORTS}"));
-        let checks = report["checks"].as_array().unwrap();
-        let mut webhooks = checks.iter().filter(|check| check["name"] == "webhooks");
-        assert!(webhooks.any(|check| text(check, "detail").contains("scheduled")), "{report}");
+    let redelivered = workdir.json(&format!("webhook redeliver {id} {event}"));
+    assert_eq!(
+        redelivered,
+        json!({"eventId": event, "endpointId": id, "state": "pending"})
+    );
+    let recovered = workdir.json(command.trim_matches('`').strip_prefix("bellbird ").unwrap());
+    assert_eq!(
+        recovered,
+        json!({"endpointId": id, "recovered": missed.len() - 1})
+    );
+    assert_eq!(
+        workdir.json(&format!("webhook deliveries {id} --state failed")),
+        json!([])
+    );
+    let report = workdir.json(&format!("doctor {ANY_PORTS}"));
+    let checks = report["checks"].as_array().unwrap();
+    let mut webhooks = checks.iter().filter(|check| check["name"] == "webhooks");
+    assert!(
+        webhooks.any(|check| text(check, "detail").contains("scheduled")),
+        "{report}"
+    );
 
-        // Disabling cancels the pending deliveries, and removing the endpoint deletes them.
-        let output = workdir.run(&format!("webhook disable {id}"));
-        assert!(errors(&output).starts_with(&format!("{} deliveries cancelled", missed.len())), "{}", errors(&output));
-        workdir.json(&format!("webhook remove {id}"));
-        assert_eq!(workdir.json("webhook list"), json!([]));
-    }
+    // Disabling cancels the pending deliveries, and removing the endpoint deletes them.
+    let output = workdir.run(&format!("webhook disable {id}"));
+    assert!(
+        errors(&output).starts_with(&format!("{} deliveries cancelled", missed.len())),
+        "{}",
+        errors(&output)
+    );
+    workdir.json(&format!("webhook remove {id}"));
+    assert_eq!(workdir.json("webhook list"), json!([]));
 }
 
 /// The verdicts and details of one check.
@@ -669,7 +877,7 @@ async fn sync_counts_no_event_for_a_disabled_endpoint() {
 
 #[tokio::test]
 async fn unknown_id_error_names_the_list_command() {
-    let workdir = workdir_with_user(Database::Sqlite).await;
+    let workdir = workdir_with_user().await;
     let unknown_id = Uuid::nil();
     let none =
         format!("error: there is no endpoint {unknown_id}: `bellbird webhook list` shows the ids");

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Page, SignedIn, get, with_session};
 use crate::support::browser;
 use crate::support::chromium::Browser;
-use crate::support::harness::{App, Setup, on_both_databases};
+use crate::support::harness::{App, Setup};
 use crate::support::receiver::Hook;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -85,51 +85,90 @@ fn all_pages(user: UserId, endpoint: &Hook) -> Vec<String> {
     PAGES.into_iter().map(str::to_owned).chain(single).collect()
 }
 
-on_both_databases! {
-    async fn operator_sees_users_and_changes_them_with_an_audit(database: Database) {
-        let app = App::start(Setup { database, ..Setup::default() }).await;
-        let browser = app.sign_in_operator().await;
-        let olivia = app.olivia.user.id;
-        let users = browser.get("/operator/users").await;
-        assert_eq!(users.status, 200, "{}", users.text);
-        for user in [&app.ben.user, &app.olivia.user] {
-            let link = format!("/operator/users/{}\"><bdi>{}", user.id, user.email);
-            assert!(users.text.contains(&link), "{}", users.text);
-        }
-        for search in ["OLIVIA@example.com".to_owned(), olivia.to_string()] {
-            let found = browser.get(&format!("/operator/users?search={search}")).await;
-            let has = |email: &str| found.text.contains(&format!("<bdi>{email}</bdi></a>"));
-            assert!(has("olivia@example.com") && !has("ben@example.com"), "{search}: {}", found.text);
-        }
-        let none = browser.get("/operator/users?search=nobody%00").await;
-        assert!(none.text.contains("No user has this"), "{}", none.text);
-
-        let page = format!("/operator/users/{olivia}");
-        assert_eq!(browser.post(&page, "plan=developer").await.location.as_deref(), Some(&*page));
-        assert_eq!(app.user(olivia).await.plan, Plan::Developer);
-        let link = browser.post(&page, "sign-in-link=yes").await;
-        let url = link.text.split("<code>").find(|part| part.contains("/sign-in/")).expect("a link");
-        let url = url.split('<').next().unwrap();
-        assert!(get(url, None).await.text.contains("olivia@example.com"));
-        assert!(!browser.get(&page).await.text.contains("/sign-in/"), "shown once");
-        let other = app.sign_in(olivia).await;
-        assert_eq!(browser.post(&page, "end-sessions=yes").await.status, 303);
-        other.get("/keys").await.assert_needs_sign_in("ended");
-        for wrong in ["", "plan=", "plan=free", "plan=saver&plan=saver", "email=a%40b"] {
-            assert_eq!(browser.post(&page, wrong).await.status, 400, "{wrong}");
-        }
-
-        let rows = app.operator_audit().await;
-        let actions: Vec<_> = rows.iter().rev().map(|row| &*row.action).collect();
-        assert_eq!(actions, ["user.update", "sign_in_link.create", "session.revoke_all"]);
-        for row in &rows {
-            assert_eq!((row.actor.kind, &row.actor.id), (ActorKind::Operator, &app.ben.user.id.to_string()));
-            assert_eq!(row.user_id, Some(olivia));
-        }
-        let audit = browser.get("/operator/audit").await;
-        assert!(actions.iter().all(|action| audit.text.contains(action)), "{}", audit.text);
-        assert!(audit.text.contains("by <bdi>ben@example.com</bdi>"), "{}", audit.text);
+#[tokio::test]
+async fn operator_sees_users_and_changes_them_with_an_audit() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in_operator().await;
+    let olivia = app.olivia.user.id;
+    let users = browser.get("/operator/users").await;
+    assert_eq!(users.status, 200, "{}", users.text);
+    for user in [&app.ben.user, &app.olivia.user] {
+        let link = format!("/operator/users/{}\"><bdi>{}", user.id, user.email);
+        assert!(users.text.contains(&link), "{}", users.text);
     }
+    for search in ["OLIVIA@example.com".to_owned(), olivia.to_string()] {
+        let found = browser
+            .get(&format!("/operator/users?search={search}"))
+            .await;
+        let has = |email: &str| found.text.contains(&format!("<bdi>{email}</bdi></a>"));
+        assert!(
+            has("olivia@example.com") && !has("ben@example.com"),
+            "{search}: {}",
+            found.text
+        );
+    }
+    let none = browser.get("/operator/users?search=nobody%00").await;
+    assert!(none.text.contains("No user has this"), "{}", none.text);
+
+    let page = format!("/operator/users/{olivia}");
+    assert_eq!(
+        browser
+            .post(&page, "plan=developer")
+            .await
+            .location
+            .as_deref(),
+        Some(&*page)
+    );
+    assert_eq!(app.user(olivia).await.plan, Plan::Developer);
+    let link = browser.post(&page, "sign-in-link=yes").await;
+    let url = link
+        .text
+        .split("<code>")
+        .find(|part| part.contains("/sign-in/"))
+        .expect("a link");
+    let url = url.split('<').next().unwrap();
+    assert!(get(url, None).await.text.contains("olivia@example.com"));
+    assert!(
+        !browser.get(&page).await.text.contains("/sign-in/"),
+        "shown once"
+    );
+    let other = app.sign_in(olivia).await;
+    assert_eq!(browser.post(&page, "end-sessions=yes").await.status, 303);
+    other.get("/keys").await.assert_needs_sign_in("ended");
+    for wrong in [
+        "",
+        "plan=",
+        "plan=free",
+        "plan=saver&plan=saver",
+        "email=a%40b",
+    ] {
+        assert_eq!(browser.post(&page, wrong).await.status, 400, "{wrong}");
+    }
+
+    let rows = app.operator_audit().await;
+    let actions: Vec<_> = rows.iter().rev().map(|row| &*row.action).collect();
+    assert_eq!(
+        actions,
+        ["user.update", "sign_in_link.create", "session.revoke_all"]
+    );
+    for row in &rows {
+        assert_eq!(
+            (row.actor.kind, &row.actor.id),
+            (ActorKind::Operator, &app.ben.user.id.to_string())
+        );
+        assert_eq!(row.user_id, Some(olivia));
+    }
+    let audit = browser.get("/operator/audit").await;
+    assert!(
+        actions.iter().all(|action| audit.text.contains(action)),
+        "{}",
+        audit.text
+    );
+    assert!(
+        audit.text.contains("by <bdi>ben@example.com</bdi>"),
+        "{}",
+        audit.text
+    );
 }
 
 /// Whatever is asked for and sent, everybody else gets what an address without a page gives.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{SignedIn, get, post};
-use crate::support::harness::{App, Setup, on_both_databases};
+use crate::support::harness::{App, Setup};
 
 /// The text of a page between tags, with single spaces.
 fn text_of(html: &str) -> String {
@@ -184,32 +184,76 @@ async fn a_part_that_fails_spoils_no_other() {
     assert!(!healthy.contains("Not complete"), "a failure is not cached");
 }
 
-on_both_databases! {
-    async fn keys_are_made_replaced_and_revoked(database: Database) {
-        let app = App::start(Setup { database, ..Setup::default() }).await;
-        let (browser, other) = (app.sign_in(app.ben.user.id).await, app.sign_in(app.olivia.user.id).await);
-        let made = browser.post("/keys", "name=%3Cb%3ESheet").await;
-        let key = shown_key(&made.text).expect("the new key");
-        assert!(made.text.contains("&#60;b&#62;Sheet"), "{}", made.text);
-        assert!(!browser.get("/keys").await.text.contains(&key), "shown once");
-        assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
-        let record = find(&app, "<b>Sheet").await;
-        for form in [format!("revoke={record}"), format!("rotate={record}")] {
-            let page = other.post("/keys", &form).await;
-            assert_eq!(page.status, 400, "another user's key looks like a missing one: {}", page.text);
-        }
-        let replaced = shown_key(&browser.post("/keys", &format!("rotate={record}")).await.text).expect("a new key");
-        for key in [&key, &replaced] {
-            assert_eq!(app.get_as(key, "/v1/me").await.status, 200, "the old one works for a day");
-        }
-        assert_eq!(browser.post("/keys", &format!("revoke={record}")).await.status, 303);
-        assert_eq!(app.get_as(&key, "/v1/me").await.status, 401);
-        for wrong in ["", "name=", "name=%20", "revoke=1", "revoke=&rotate=", "name=a&name=b"] {
-            assert_eq!(browser.post("/keys", wrong).await.status, 400, "{wrong}");
-        }
-        assert_eq!(browser.post("/keys", &format!("name={}", "a".repeat(101))).await.status, 400);
-        assert_eq!(browser.post("/keys", &format!("name={}", "a".repeat(5_000))).await.status, 413);
+#[tokio::test]
+async fn keys_are_made_replaced_and_revoked() {
+    let app = App::start(Setup::default()).await;
+    let (browser, other) = (
+        app.sign_in(app.ben.user.id).await,
+        app.sign_in(app.olivia.user.id).await,
+    );
+    let made = browser.post("/keys", "name=%3Cb%3ESheet").await;
+    let key = shown_key(&made.text).expect("the new key");
+    assert!(made.text.contains("&#60;b&#62;Sheet"), "{}", made.text);
+    assert!(
+        !browser.get("/keys").await.text.contains(&key),
+        "shown once"
+    );
+    assert_eq!(app.get_as(&key, "/v1/me").await.status, 200);
+    let record = find(&app, "<b>Sheet").await;
+    for form in [format!("revoke={record}"), format!("rotate={record}")] {
+        let page = other.post("/keys", &form).await;
+        assert_eq!(
+            page.status, 400,
+            "another user's key looks like a missing one: {}",
+            page.text
+        );
     }
+    let replaced = shown_key(
+        &browser
+            .post("/keys", &format!("rotate={record}"))
+            .await
+            .text,
+    )
+    .expect("a new key");
+    for key in [&key, &replaced] {
+        assert_eq!(
+            app.get_as(key, "/v1/me").await.status,
+            200,
+            "the old one works for a day"
+        );
+    }
+    assert_eq!(
+        browser
+            .post("/keys", &format!("revoke={record}"))
+            .await
+            .status,
+        303
+    );
+    assert_eq!(app.get_as(&key, "/v1/me").await.status, 401);
+    for wrong in [
+        "",
+        "name=",
+        "name=%20",
+        "revoke=1",
+        "revoke=&rotate=",
+        "name=a&name=b",
+    ] {
+        assert_eq!(browser.post("/keys", wrong).await.status, 400, "{wrong}");
+    }
+    assert_eq!(
+        browser
+            .post("/keys", &format!("name={}", "a".repeat(101)))
+            .await
+            .status,
+        400
+    );
+    assert_eq!(
+        browser
+            .post("/keys", &format!("name={}", "a".repeat(5_000)))
+            .await
+            .status,
+        413
+    );
 }
 
 /// Nothing is offered, made or linked that the plan cannot use.
@@ -373,27 +417,66 @@ async fn settings_show_what_happened() {
     assert!(!other.text.contains("Sheet"), "{}", other.text);
 }
 
-on_both_databases! {
-    async fn settings_change_the_user_alone(database: Database) {
-        let app = App::start(Setup { database, ..Setup::default() }).await;
-        let (browser, second) = (app.sign_in(app.ben.user.id).await, app.sign_in(app.ben.user.id).await);
-        let other = app.sign_in(app.olivia.user.id).await;
-        assert_eq!(browser.post("/settings", "timezone=Pacific%2FAuckland").await.status, 303);
-        assert!(browser.get("/settings").await.text.contains("value=\"Pacific/Auckland\""));
-        assert_eq!(browser.post("/settings", "timezone=Mars").await.status, 400);
-        let sessions = app.storage.sessions().list(app.ben.user.id, app.clock.now()).await.unwrap();
-        assert_eq!(sessions.len(), 2);
-        for session in &sessions {
-            assert_eq!(other.post("/settings", &format!("end={}", session.id)).await.status, 400);
-        }
-        assert_eq!(browser.post("/settings", "end-others=yes").await.status, 303);
-        second.get("/settings").await.assert_needs_sign_in("ended");
-        assert_eq!(other.get("/settings").await.status, 200, "another user's session goes on");
-        let own = app.storage.sessions().list(app.ben.user.id, app.clock.now()).await.unwrap();
-        let out = browser.post("/settings", &format!("end={}", own[0].id)).await;
-        assert_eq!(out.location.as_deref(), Some("/sign-in"), "the own session");
-        browser.get("/settings").await.assert_needs_sign_in("ended");
+#[tokio::test]
+async fn settings_change_the_user_alone() {
+    let app = App::start(Setup::default()).await;
+    let (browser, second) = (
+        app.sign_in(app.ben.user.id).await,
+        app.sign_in(app.ben.user.id).await,
+    );
+    let other = app.sign_in(app.olivia.user.id).await;
+    assert_eq!(
+        browser
+            .post("/settings", "timezone=Pacific%2FAuckland")
+            .await
+            .status,
+        303
+    );
+    assert!(
+        browser
+            .get("/settings")
+            .await
+            .text
+            .contains("value=\"Pacific/Auckland\"")
+    );
+    assert_eq!(browser.post("/settings", "timezone=Mars").await.status, 400);
+    let sessions = app
+        .storage
+        .sessions()
+        .list(app.ben.user.id, app.clock.now())
+        .await
+        .unwrap();
+    assert_eq!(sessions.len(), 2);
+    for session in &sessions {
+        assert_eq!(
+            other
+                .post("/settings", &format!("end={}", session.id))
+                .await
+                .status,
+            400
+        );
     }
+    assert_eq!(
+        browser.post("/settings", "end-others=yes").await.status,
+        303
+    );
+    second.get("/settings").await.assert_needs_sign_in("ended");
+    assert_eq!(
+        other.get("/settings").await.status,
+        200,
+        "another user's session goes on"
+    );
+    let own = app
+        .storage
+        .sessions()
+        .list(app.ben.user.id, app.clock.now())
+        .await
+        .unwrap();
+    let out = browser
+        .post("/settings", &format!("end={}", own[0].id))
+        .await;
+    assert_eq!(out.location.as_deref(), Some("/sign-in"), "the own session");
+    browser.get("/settings").await.assert_needs_sign_in("ended");
 }
 
 fn shown_key(page: &str) -> Option<String> {
@@ -831,28 +914,48 @@ async fn user_downloads_what_is_stored_and_it_holds_no_secret() {
     }
 }
 
-on_both_databases! {
-    async fn user_deletes_themselves_with_everything(database: Database) {
-        let app = App::start(Setup { database, ..Setup::default() }).await;
-        let browser = app.sign_in(app.ben.user.id).await;
-        let asked = browser.get("/settings/leave").await;
-        assert!(asked.text.contains("Delete me") && asked.status == 200, "{}", asked.text);
-        for wrong in ["", "email=", "email=olivia%40example.com"] {
-            let kept = browser.post("/settings/leave", wrong).await;
-            assert_eq!(kept.status, 409, "{wrong}");
-        }
-        assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 200);
-        let left = browser.post("/settings/leave", "email=Ben%40example.com").await;
-        assert_eq!((left.status, left.cookie.as_deref()), (200, Some("")), "{}", left.text);
-        assert_eq!(left.headers["clear-site-data"], "\"cache\", \"storage\"");
-        assert!(app.storage.users().find(app.ben.user.id).await.unwrap().is_none());
-        assert_eq!(app.connections_of(app.ben.user.id).await, []);
-        assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 401);
-        browser.get("/settings").await.assert_needs_sign_in("the user is gone");
-        let consent = app.ben.connections[0].id;
-        let audit = app.storage.connections().list_audit(consent).await.unwrap();
-        assert_eq!(audit.last().unwrap().to, None, "withdrawn, then deleted");
+#[tokio::test]
+async fn user_deletes_themselves_with_everything() {
+    let app = App::start(Setup::default()).await;
+    let browser = app.sign_in(app.ben.user.id).await;
+    let asked = browser.get("/settings/leave").await;
+    assert!(
+        asked.text.contains("Delete me") && asked.status == 200,
+        "{}",
+        asked.text
+    );
+    for wrong in ["", "email=", "email=olivia%40example.com"] {
+        let kept = browser.post("/settings/leave", wrong).await;
+        assert_eq!(kept.status, 409, "{wrong}");
     }
+    assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 200);
+    let left = browser
+        .post("/settings/leave", "email=Ben%40example.com")
+        .await;
+    assert_eq!(
+        (left.status, left.cookie.as_deref()),
+        (200, Some("")),
+        "{}",
+        left.text
+    );
+    assert_eq!(left.headers["clear-site-data"], "\"cache\", \"storage\"");
+    assert!(
+        app.storage
+            .users()
+            .find(app.ben.user.id)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(app.connections_of(app.ben.user.id).await, []);
+    assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 401);
+    browser
+        .get("/settings")
+        .await
+        .assert_needs_sign_in("the user is gone");
+    let consent = app.ben.connections[0].id;
+    let audit = app.storage.connections().list_audit(consent).await.unwrap();
+    assert_eq!(audit.last().unwrap().to, None, "withdrawn, then deleted");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 
 use super::{Page, get, post, with_session};
 use crate::support::browser;
-use crate::support::harness::{App, Setup, on_both_databases};
+use crate::support::harness::{App, Setup};
 
 const PAGES: [&str; 13] = [
     "/overview",
@@ -25,37 +25,62 @@ const PAGES: [&str; 13] = [
     "/settings/data.json",
 ];
 
-on_both_databases! {
-    async fn link_signs_in_one_browser_once(database: Database) {
-        let app = App::start(Setup { database, ..Setup::default() }).await;
-        let link = app.sign_in_link(app.ben.user.id).await;
-        // A scanner, a preview, or the person to whom the link was forwarded: opening it does
-        // nothing.
-        for _ in 0..3 {
-            let opened = get(&link, None).await;
-            assert_eq!((opened.status, &opened.cookie), (200, &None));
-            assert!(opened.text.contains("ben@example.com") && opened.text.contains("only if this is you"));
+#[tokio::test]
+async fn link_signs_in_one_browser_once() {
+    let app = App::start(Setup::default()).await;
+    let link = app.sign_in_link(app.ben.user.id).await;
+    // A scanner, a preview, or the person to whom the link was forwarded: opening it does
+    // nothing.
+    for _ in 0..3 {
+        let opened = get(&link, None).await;
+        assert_eq!((opened.status, &opened.cookie), (200, &None));
+        assert!(
+            opened.text.contains("ben@example.com") && opened.text.contains("only if this is you")
+        );
+    }
+    let signed_in = post(&link, None, "").await;
+    assert_eq!(
+        (signed_in.status, signed_in.location.as_deref()),
+        (303, Some("/keys?first"))
+    );
+    let set = signed_in.headers["set-cookie"].to_str().unwrap();
+    assert!(
+        set.ends_with("; Path=/; Max-Age=1209600; HttpOnly; SameSite=Lax"),
+        "{set}"
+    );
+    for again in [get(&link, None).await, post(&link, None, "").await] {
+        assert_eq!(
+            (again.status, &again.cookie),
+            (410, &None),
+            "used: {}",
+            again.text
+        );
+    }
+    let cookie = signed_in.cookie.unwrap();
+    for path in PAGES {
+        let url = format!("{}{path}", app.console_url);
+        let page = get(&url, Some(&cookie)).await;
+        assert!(
+            page.headers["cache-control"]
+                .to_str()
+                .unwrap()
+                .contains("no-store"),
+            "{path}"
+        );
+        get(&url, None).await.assert_needs_sign_in(path);
+        get(&url, Some(&"0".repeat(64)))
+            .await
+            .assert_needs_sign_in(path);
+        if path.contains('.') {
+            continue;
         }
-        let signed_in = post(&link, None, "").await;
-        assert_eq!((signed_in.status, signed_in.location.as_deref()), (303, Some("/keys?first")));
-        let set = signed_in.headers["set-cookie"].to_str().unwrap();
-        assert!(set.ends_with("; Path=/; Max-Age=1209600; HttpOnly; SameSite=Lax"), "{set}");
-        for again in [get(&link, None).await, post(&link, None, "").await] {
-            assert_eq!((again.status, &again.cookie), (410, &None), "used: {}", again.text);
-        }
-        let cookie = signed_in.cookie.unwrap();
-        for path in PAGES {
-            let url = format!("{}{path}", app.console_url);
-            let page = get(&url, Some(&cookie)).await;
-            assert!(page.headers["cache-control"].to_str().unwrap().contains("no-store"), "{path}");
-            get(&url, None).await.assert_needs_sign_in(path);
-            get(&url, Some(&"0".repeat(64))).await.assert_needs_sign_in(path);
-            if path.contains('.') {
-                continue;
-            }
-            assert_eq!(page.status, 200, "{path}");
-            assert!(page.text.contains("Signed in as <bdi>ben@example.com</bdi>"), "{path}: {}", page.text);
-        }
+        assert_eq!(page.status, 200, "{path}");
+        assert!(
+            page.text
+                .contains("Signed in as <bdi>ben@example.com</bdi>"),
+            "{path}: {}",
+            page.text
+        );
     }
 }
 

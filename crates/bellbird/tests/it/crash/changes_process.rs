@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::browser::client;
 use crate::support::database::{execute, query};
 use crate::support::follower::Follower;
-use crate::support::harness::{Database, eventually, on_both_databases};
+use crate::support::harness::{Database, also_on_postgres, eventually};
 use crate::support::known_rows::control;
 use crate::support::process::{
     ANY_PORTS, RunningCommand, Workdir, errors, get, new_deployment, text,
@@ -188,14 +188,16 @@ async fn follow_despite_kills(database: Database, provider: &'static str) {
     assert_eq!(service.stop("-TERM").0, Some(0));
 }
 
-on_both_databases! {
-    async fn copy_of_a_bank_survives_kills(database: Database) {
-        follow_despite_kills(database, "fiskil").await;
-    }
+#[tokio::test]
+async fn copy_of_a_bank_survives_kills() {
+    let database = Database::of_test();
+    follow_despite_kills(database, "fiskil").await;
 }
 
-on_both_databases! {
-    async fn copy_of_a_broker_survives_kills(database: Database) {
-        follow_despite_kills(database, "snaptrade").await;
-    }
+#[tokio::test]
+async fn copy_of_a_broker_survives_kills() {
+    let database = Database::of_test();
+    follow_despite_kills(database, "snaptrade").await;
 }
+
+also_on_postgres! { copy_of_a_bank_survives_kills copy_of_a_broker_survives_kills }

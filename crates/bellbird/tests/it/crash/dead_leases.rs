@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::checked_endpoint::{Behaviour, Endpoint};
 use crate::support::database::{execute, query};
-use crate::support::harness::{Database, eventually, on_both_databases};
+use crate::support::harness::{Database, also_on_postgres, eventually};
 use crate::support::process::{Addresses, RunningCommand, Workdir, new_deployment, text};
 
 /// Requests that a service sends to one endpoint at once.
@@ -94,22 +94,25 @@ const FOREIGN_LEASES: &str = "SELECT (SELECT COUNT(*) FROM jobs WHERE lease_unti
         (SELECT id FROM instances)) + (SELECT COUNT(*) FROM webhook_queues WHERE lease_until > 0 AND holder NOT IN
         (SELECT id FROM instances))";
 
-on_both_databases! {
-    #[tokio::test(flavor = "multi_thread")]
-    async fn restarted_service_continues_at_once(database: Database) {
-        let deployment = Deployment::start(database).await;
-        let addresses = Addresses::new();
-        let service = deployment.serve(&addresses);
-        deployment.wait_until_amid_chunks().await;
-        assert_eq!(service.stop("-KILL").0, None);
-        let held = "SELECT COUNT(*) FROM webhook_queues WHERE lease_until > 0";
-        assert_eq!(deployment.count(held).await, 1);
-        let service = deployment.serve(&addresses);
-        assert_eq!(deployment.count(FOREIGN_LEASES).await, 0, "free before the service is ready");
-        deployment.assert_all_delivered().await;
-        assert_eq!(service.stop("-TERM").0, Some(0));
-        assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
-    }
+#[tokio::test(flavor = "multi_thread")]
+async fn restarted_service_continues_at_once() {
+    let database = Database::of_test();
+    let deployment = Deployment::start(database).await;
+    let addresses = Addresses::new();
+    let service = deployment.serve(&addresses);
+    deployment.wait_until_amid_chunks().await;
+    assert_eq!(service.stop("-KILL").0, None);
+    let held = "SELECT COUNT(*) FROM webhook_queues WHERE lease_until > 0";
+    assert_eq!(deployment.count(held).await, 1);
+    let service = deployment.serve(&addresses);
+    assert_eq!(
+        deployment.count(FOREIGN_LEASES).await,
+        0,
+        "free before the service is ready"
+    );
+    deployment.assert_all_delivered().await;
+    assert_eq!(service.stop("-TERM").0, Some(0));
+    assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
 mod postgres {
@@ -164,3 +167,5 @@ mod postgres {
         );
     }
 }
+
+also_on_postgres! { restarted_service_continues_at_once }

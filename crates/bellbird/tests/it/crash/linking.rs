@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::kill_factor;
 use crate::support::browser::{open, start};
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
-use crate::support::harness::{AccountLabel, App, Person, Setup, on_both_databases};
+use crate::support::harness::{AccountLabel, App, Person, Setup, also_on_postgres};
 use crate::support::provider_spec::spec;
 
 /// How many parts the time of a step is cut into. The service crashes at the end of each.
@@ -421,26 +421,42 @@ async fn crash_everywhere(app: &App, provider: &str, repairs: &[Option<Value>], 
     }
 }
 
-on_both_databases! {
-    async fn unsent_code_exchange_is_resumed_in_time(app: App) {
-        let person = app.add_person(spec("akahu").email, Plan::Professional, &[]).await;
-        let user = person.user.id;
-        let callback_url =
-            app.answer_consent_page(&app.link_url(user, LinkTarget::Provider("akahu")).await, "accept").await;
-        let answer: Vec<(String, String)> = callback_url.query_pairs().into_owned().collect();
-        let outcome = app.run_until_crash(
-            "akahu",
-            CrashPoint::AtCall { after: 0, applied: false },
-            async move |connections: Connections| {
-                let _ = connections.links().handle_callback(&answer, CallbackAnswer::Yes("another browser")).await;
-            },
-        );
-        assert!(!outcome.await.finished);
-        // A code is valid for one minute.
-        app.advance_clock(SignedDuration::from_secs(30)).await;
-        app.connections.jobs().run_due("consent_session").await.unwrap();
-        assert_eq!(app.connections_of(user).await.len(), 1);
-    }
+#[tokio::test]
+async fn unsent_code_exchange_is_resumed_in_time() {
+    let app = App::start(Setup::default()).await;
+    let person = app
+        .add_person(spec("akahu").email, Plan::Professional, &[])
+        .await;
+    let user = person.user.id;
+    let callback_url = app
+        .answer_consent_page(
+            &app.link_url(user, LinkTarget::Provider("akahu")).await,
+            "accept",
+        )
+        .await;
+    let answer: Vec<(String, String)> = callback_url.query_pairs().into_owned().collect();
+    let outcome = app.run_until_crash(
+        "akahu",
+        CrashPoint::AtCall {
+            after: 0,
+            applied: false,
+        },
+        async move |connections: Connections| {
+            let _ = connections
+                .links()
+                .handle_callback(&answer, CallbackAnswer::Yes("another browser"))
+                .await;
+        },
+    );
+    assert!(!outcome.await.finished);
+    // A code is valid for one minute.
+    app.advance_clock(SignedDuration::from_secs(30)).await;
+    app.connections
+        .jobs()
+        .run_due("consent_session")
+        .await
+        .unwrap();
+    assert_eq!(app.connections_of(user).await.len(), 1);
 }
 
 const ALL_STEPS: [Step; 4] = [
@@ -450,38 +466,52 @@ const ALL_STEPS: [Step; 4] = [
     Step::Refresh,
 ];
 
-on_both_databases! {
-    async fn fiskil_linking_survives_any_crash(app: App) {
-        crash_everywhere(&app, "fiskil", &[None], &ALL_STEPS).await;
-    }
+#[tokio::test]
+async fn fiskil_linking_survives_any_crash() {
+    let app = App::start(Setup::default()).await;
+    crash_everywhere(&app, "fiskil", &[None], &ALL_STEPS).await;
 }
 
-on_both_databases! {
-    async fn akahu_linking_survives_any_crash(app: App) {
-        crash_everywhere(&app, "akahu", &[None], &ALL_STEPS).await;
-    }
+#[tokio::test]
+async fn akahu_linking_survives_any_crash() {
+    let app = App::start(Setup::default()).await;
+    crash_everywhere(&app, "akahu", &[None], &ALL_STEPS).await;
 }
 
-on_both_databases! {
-    async fn snaptrade_linking_survives_any_crash(app: App) {
-        crash_everywhere(&app, "snaptrade", &[None], &ALL_STEPS).await;
-    }
+#[tokio::test]
+async fn snaptrade_linking_survives_any_crash() {
+    let app = App::start(Setup::default()).await;
+    crash_everywhere(&app, "snaptrade", &[None], &ALL_STEPS).await;
 }
 
-on_both_databases! {
-    async fn fiskil_reconnecting_survives_any_crash(app: App) {
-        crash_everywhere(&app, "fiskil", &[Some(json!({"sameIds": false}))], &ALL_STEPS).await;
-    }
+#[tokio::test]
+async fn fiskil_reconnecting_survives_any_crash() {
+    let app = App::start(Setup::default()).await;
+    crash_everywhere(
+        &app,
+        "fiskil",
+        &[Some(json!({"sameIds": false}))],
+        &ALL_STEPS,
+    )
+    .await;
 }
 
-on_both_databases! {
-    async fn akahu_reconnecting_survives_any_crash(app: App) {
-        crash_everywhere(&app, "akahu", &[Some(json!({"newToken": true, "newAuthorisation": true}))], &ALL_STEPS).await;
-    }
+#[tokio::test]
+async fn akahu_reconnecting_survives_any_crash() {
+    let app = App::start(Setup::default()).await;
+    crash_everywhere(
+        &app,
+        "akahu",
+        &[Some(json!({"newToken": true, "newAuthorisation": true}))],
+        &ALL_STEPS,
+    )
+    .await;
 }
 
-on_both_databases! {
-    async fn snaptrade_reconnecting_survives_any_crash(app: App) {
-        crash_everywhere(&app, "snaptrade", &[Some(Value::Null)], &ALL_STEPS).await;
-    }
+#[tokio::test]
+async fn snaptrade_reconnecting_survives_any_crash() {
+    let app = App::start(Setup::default()).await;
+    crash_everywhere(&app, "snaptrade", &[Some(Value::Null)], &ALL_STEPS).await;
 }
+
+also_on_postgres! { unsent_code_exchange_is_resumed_in_time fiskil_linking_survives_any_crash akahu_linking_survives_any_crash snaptrade_linking_survives_any_crash fiskil_reconnecting_survives_any_crash akahu_reconnecting_survives_any_crash snaptrade_reconnecting_survives_any_crash }

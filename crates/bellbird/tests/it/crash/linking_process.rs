@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::browser::{client, open, start, start_request, with_cookie};
 use crate::support::database::execute;
-use crate::support::harness::{Database, eventually, on_both_databases};
+use crate::support::harness::{Database, also_on_postgres, eventually};
 use crate::support::process::{RunningCommand, Workdir, get, new_deployment, text};
 use crate::support::provider_spec::spec;
 
@@ -324,8 +324,10 @@ async fn stopping_service_completes_the_exchange_of_a_code() {
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
-on_both_databases! {
-    async fn restarted_service_resumes_linking(database: Database) {
-        link_despite_kills(database).await;
-    }
+#[tokio::test]
+async fn restarted_service_resumes_linking() {
+    let database = Database::of_test();
+    link_despite_kills(database).await;
 }
+
+also_on_postgres! { restarted_service_resumes_linking }

@@ -14,7 +14,7 @@ use secrecy::SecretString;
 use serde_json::json;
 
 use crate::linking::removal::{PAST_LEASE, advance_clock, assert_gone, withdrawals};
-use crate::support::harness::{App, Setup, eventually, on_both_databases};
+use crate::support::harness::{App, Setup, also_on_postgres, eventually};
 
 /// Polls a future `polls` times, then drops it, as if the process had been killed.
 async fn killed_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
@@ -56,68 +56,103 @@ async fn import_again(app: &App) -> Connection {
 /// How often a test may go through all steps. Some steps are short, so a pass can miss them.
 const PASSES_MAX: u32 = 50;
 
-on_both_databases! {
-    async fn removal_survives_any_crash(app: App) {
-        let (mut polls, mut hidden_only, mut withdrawn_only) = (0, 0, 0);
-        let mut passes = 0;
-        while hidden_only == 0 || withdrawn_only == 0 {
-            let id = import_again(&app).await.id;
-            let done = killed_after(polls, app.connections.removals().remove(id)).await.is_some();
-            // A commit that was sent may still be running. This write waits for it, so that the
-            // reads below see it.
-            app.storage.users().update(app.olivia.user.id, &UserChange::default()).await.unwrap();
-            let withdrawn = withdrawals(&app).await;
-            match app.storage.connections().find_any(id).await.unwrap() {
-                // The removal had not begun: a second request begins it.
-                Some(found) if found.status.as_str() == "active" => {
-                    assert_eq!(withdrawn, 0, "the consent is withdrawn only after the connection is hidden");
-                    assert_eq!(app.connections.removals().remove(id).await.unwrap(), Removal::Done);
-                }
-                Some(_) if withdrawn == 0 => hidden_only += 1,
-                Some(_) => withdrawn_only += 1,
-                None => {}
+#[tokio::test]
+async fn removal_survives_any_crash() {
+    let app = App::start(Setup::default()).await;
+    let (mut polls, mut hidden_only, mut withdrawn_only) = (0, 0, 0);
+    let mut passes = 0;
+    while hidden_only == 0 || withdrawn_only == 0 {
+        let id = import_again(&app).await.id;
+        let done = killed_after(polls, app.connections.removals().remove(id))
+            .await
+            .is_some();
+        // A commit that was sent may still be running. This write waits for it, so that the
+        // reads below see it.
+        app.storage
+            .users()
+            .update(app.olivia.user.id, &UserChange::default())
+            .await
+            .unwrap();
+        let withdrawn = withdrawals(&app).await;
+        match app.storage.connections().find_any(id).await.unwrap() {
+            // The removal had not begun: a second request begins it.
+            Some(found) if found.status.as_str() == "active" => {
+                assert_eq!(
+                    withdrawn, 0,
+                    "the consent is withdrawn only after the connection is hidden"
+                );
+                assert_eq!(
+                    app.connections.removals().remove(id).await.unwrap(),
+                    Removal::Done
+                );
             }
-            assert!(app.storage.connections().find(app.olivia.user.id, id).await.unwrap().is_none(), "it is hidden");
-            // The service starts again. At first the crashed instance still holds its lease.
-            app.connections.jobs().run_due("removal").await.unwrap();
-            advance_clock(&app, PAST_LEASE).await;
-            app.connections.jobs().run_due("removal").await.unwrap();
-            assert_gone(&app, id).await;
-            assert!(withdrawals(&app).await > 0, "the consent was withdrawn");
-            polls = if done { 0 } else { polls + 1 };
-            passes += u32::from(done);
-            assert!(passes < PASSES_MAX, "{hidden_only} {withdrawn_only}: no crash hit one of the steps");
+            Some(_) if withdrawn == 0 => hidden_only += 1,
+            Some(_) => withdrawn_only += 1,
+            None => {}
         }
+        assert!(
+            app.storage
+                .connections()
+                .find(app.olivia.user.id, id)
+                .await
+                .unwrap()
+                .is_none(),
+            "it is hidden"
+        );
+        // The service starts again. At first the crashed instance still holds its lease.
+        app.connections.jobs().run_due("removal").await.unwrap();
+        advance_clock(&app, PAST_LEASE).await;
+        app.connections.jobs().run_due("removal").await.unwrap();
+        assert_gone(&app, id).await;
+        assert!(withdrawals(&app).await > 0, "the consent was withdrawn");
+        polls = if done { 0 } else { polls + 1 };
+        passes += u32::from(done);
+        assert!(
+            passes < PASSES_MAX,
+            "{hidden_only} {withdrawn_only}: no crash hit one of the steps"
+        );
     }
 }
 
-on_both_databases! {
-    async fn crashed_removal_job_is_resumed(app: App) {
-        let unconfigured = Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
-        let (mut polls, mut done) = (0, false);
-        while !done {
-            let id = import_again(&app).await.id;
-            unconfigured.removals().remove(id).await.unwrap();
-            advance_clock(&app, SignedDuration::from_hours(2)).await;
-            let crashed_run = tokio::spawn({
-                let connections = app.connections.clone();
-                async move { killed_after(polls, connections.jobs().run_due("removal")).await.is_some() }
-            });
-            done = crashed_run.await.unwrap();
-            polls += 1;
-            advance_clock(&app, PAST_LEASE).await;
-            // After a failure, a crash is the second one in a row, so the job is delayed.
+#[tokio::test]
+async fn crashed_removal_job_is_resumed() {
+    let app = App::start(Setup::default()).await;
+    let unconfigured =
+        Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
+    let (mut polls, mut done) = (0, false);
+    while !done {
+        let id = import_again(&app).await.id;
+        unconfigured.removals().remove(id).await.unwrap();
+        advance_clock(&app, SignedDuration::from_hours(2)).await;
+        let crashed_run = tokio::spawn({
+            let connections = app.connections.clone();
+            async move {
+                killed_after(polls, connections.jobs().run_due("removal"))
+                    .await
+                    .is_some()
+            }
+        });
+        done = crashed_run.await.unwrap();
+        polls += 1;
+        advance_clock(&app, PAST_LEASE).await;
+        // After a failure, a crash is the second one in a row, so the job is delayed.
+        app.connections.jobs().run_due("removal").await.unwrap();
+        advance_clock(&app, SignedDuration::from_hours(2)).await;
+        // PostgreSQL may still hold the row for the last statement of the crashed run, so that
+        // a claim skips it.
+        eventually(async || {
             app.connections.jobs().run_due("removal").await.unwrap();
-            advance_clock(&app, SignedDuration::from_hours(2)).await;
-            // PostgreSQL may still hold the row for the last statement of the crashed run, so that
-            // a claim skips it.
-            eventually(async || {
-                app.connections.jobs().run_due("removal").await.unwrap();
-                app.storage.connections().find_any(id).await.unwrap().is_none()
-            })
-            .await;
-            assert_gone(&app, id).await;
-            assert!(withdrawals(&app).await > 0);
-        }
+            app.storage
+                .connections()
+                .find_any(id)
+                .await
+                .unwrap()
+                .is_none()
+        })
+        .await;
+        assert_gone(&app, id).await;
+        assert!(withdrawals(&app).await > 0);
     }
 }
+
+also_on_postgres! { removal_survives_any_crash crashed_removal_job_is_resumed }

@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::database::execute;
-use crate::support::harness::{Database, on_both_databases};
+use crate::support::harness::{Database, also_on_postgres};
 use crate::support::process::{
     ANY_PORTS, RunningCommand, Workdir, errors, get, new_deployment, text,
 };
@@ -175,10 +175,10 @@ async fn kill_the_command(database: Database) {
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
-on_both_databases! {
-    async fn service_finishes_killed_remove_command(database: Database) {
-        kill_the_command(database).await;
-    }
+#[tokio::test]
+async fn service_finishes_killed_remove_command() {
+    let database = Database::of_test();
+    kill_the_command(database).await;
 }
 
 async fn kill_the_service(database: Database) {
@@ -286,10 +286,10 @@ async fn kill_the_service(database: Database) {
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
-on_both_databases! {
-    async fn restarted_service_resumes_removal(database: Database) {
-        kill_the_service(database).await;
-    }
+#[tokio::test]
+async fn restarted_service_resumes_removal() {
+    let database = Database::of_test();
+    kill_the_service(database).await;
 }
 
 #[tokio::test]
@@ -327,3 +327,5 @@ async fn unopenable_credentials_delay_the_removal() {
     );
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
+
+also_on_postgres! { service_finishes_killed_remove_command restarted_service_resumes_removal }

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 
 use super::kill_factor;
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
-use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Setup, also_on_postgres, simulated_providers};
 use crate::support::receiver::Hook;
 
 /// How many parts the time of a refresh is cut into. The service crashes at the end of each.
@@ -77,27 +77,53 @@ async fn crash_refresh(
     outcome
 }
 
-on_both_databases! {
-    async fn crashed_refresh_announces_its_change_once(app: App) {
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let hook = app.hook_for(&person.user, &[EventType::ConnectionUpdated]).await;
-            let baseline = crash_refresh(&app, connection, &hook, CrashPoint::Never).await;
-            assert!(baseline.finished && baseline.calls > 0, "{} calls", baseline.calls);
-            for after in 0..baseline.calls {
-                let crash_point = CrashPoint::AtCall { after, applied: false };
-                assert!(!crash_refresh(&app, connection, &hook, crash_point).await.finished, "{provider}: {after}");
-            }
-            let parts = PARTS * kill_factor();
-            for part in 0..=parts {
-                let polls = u64::from(baseline.polls) * u64::from(part) / u64::from(parts);
-                let crash_point = CrashPoint::AfterPolls(u32::try_from(polls).unwrap());
-                crash_refresh(&app, connection, &hook, crash_point).await;
-            }
-            let events = app.deliveries_to(&hook).await.len();
-            let changes = app.storage.connections().list_audit(connection.id).await.unwrap().len() - 1;
-            assert_eq!(events, changes, "{provider}: one event for each audit row but that of the new connection");
+#[tokio::test]
+async fn crashed_refresh_announces_its_change_once() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app
+            .hook_for(&person.user, &[EventType::ConnectionUpdated])
+            .await;
+        let baseline = crash_refresh(&app, connection, &hook, CrashPoint::Never).await;
+        assert!(
+            baseline.finished && baseline.calls > 0,
+            "{} calls",
+            baseline.calls
+        );
+        for after in 0..baseline.calls {
+            let crash_point = CrashPoint::AtCall {
+                after,
+                applied: false,
+            };
+            assert!(
+                !crash_refresh(&app, connection, &hook, crash_point)
+                    .await
+                    .finished,
+                "{provider}: {after}"
+            );
         }
+        let parts = PARTS * kill_factor();
+        for part in 0..=parts {
+            let polls = u64::from(baseline.polls) * u64::from(part) / u64::from(parts);
+            let crash_point = CrashPoint::AfterPolls(u32::try_from(polls).unwrap());
+            crash_refresh(&app, connection, &hook, crash_point).await;
+        }
+        let events = app.deliveries_to(&hook).await.len();
+        let changes = app
+            .storage
+            .connections()
+            .list_audit(connection.id)
+            .await
+            .unwrap()
+            .len()
+            - 1;
+        assert_eq!(
+            events, changes,
+            "{provider}: one event for each audit row but that of the new connection"
+        );
     }
 }
+
+also_on_postgres! { crashed_refresh_announces_its_change_once }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::kill_factor;
 use crate::support::checked_endpoint::{Behaviour, Endpoint, EndpointCounts};
 use crate::support::database::{execute, query};
-use crate::support::harness::{Database, eventually, on_both_databases};
+use crate::support::harness::{Database, also_on_postgres, eventually};
 use crate::support::known_rows::{Rows, control};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
 use crate::support::provider_spec::SPECS;
@@ -296,9 +296,10 @@ async fn announce_despite_kills(database: Database) {
     assert_eq!(deployment.sandbox.stop("-TERM").0, Some(0));
 }
 
-on_both_databases! {
-    #[tokio::test(flavor = "multi_thread")]
-    async fn every_row_is_announced_despite_crashes(database: Database) {
-        announce_despite_kills(database).await;
-    }
+#[tokio::test(flavor = "multi_thread")]
+async fn every_row_is_announced_despite_crashes() {
+    let database = Database::of_test();
+    announce_despite_kills(database).await;
 }
+
+also_on_postgres! { every_row_is_announced_despite_crashes }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::kill_factor;
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE, RunOutcome};
-use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Setup, also_on_postgres, simulated_providers};
 use crate::support::provider_spec::{SetAmount, spec};
 use crate::support::receiver::{Hook, ReceivedEvent};
 
@@ -73,29 +73,46 @@ async fn crash_sync(
     outcome
 }
 
-on_both_databases! {
-    async fn crashed_sync_announces_its_rows_once(app: App) {
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
-            let mut rows = Vec::new();
-            let baseline = crash_sync(&app, connection, &hook, &mut rows, CrashPoint::Never).await;
-            assert!(baseline.finished && baseline.calls > 1, "{} calls", baseline.calls);
-            for after in 0..baseline.calls {
-                let crash_point = CrashPoint::AtCall { after, applied: false };
-                assert!(
-                    !crash_sync(&app, connection, &hook, &mut rows, crash_point).await.finished,
-                    "{provider}: call {after}"
-                );
-            }
-            let parts = PARTS * kill_factor();
-            for part in 0..=parts {
-                let polls = u64::from(baseline.polls) * u64::from(part) / u64::from(parts);
-                crash_sync(&app, connection, &hook, &mut rows, CrashPoint::AfterPolls(u32::try_from(polls).unwrap()))
-                    .await;
-            }
+#[tokio::test]
+async fn crashed_sync_announces_its_rows_once() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        app.complete_initial_sync(connection, &hook).await;
+        let mut rows = Vec::new();
+        let baseline = crash_sync(&app, connection, &hook, &mut rows, CrashPoint::Never).await;
+        assert!(
+            baseline.finished && baseline.calls > 1,
+            "{} calls",
+            baseline.calls
+        );
+        for after in 0..baseline.calls {
+            let crash_point = CrashPoint::AtCall {
+                after,
+                applied: false,
+            };
+            assert!(
+                !crash_sync(&app, connection, &hook, &mut rows, crash_point)
+                    .await
+                    .finished,
+                "{provider}: call {after}"
+            );
+        }
+        let parts = PARTS * kill_factor();
+        for part in 0..=parts {
+            let polls = u64::from(baseline.polls) * u64::from(part) / u64::from(parts);
+            crash_sync(
+                &app,
+                connection,
+                &hook,
+                &mut rows,
+                CrashPoint::AfterPolls(u32::try_from(polls).unwrap()),
+            )
+            .await;
         }
     }
 }
+
+also_on_postgres! { crashed_sync_announces_its_rows_once }

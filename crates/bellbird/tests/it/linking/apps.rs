@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::support::browser::{
     BrowserPage, answer_elsewhere, browse, open, open_elsewhere, post, start,
 };
-use crate::support::harness::{App, Database, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Database, Setup, simulated_providers};
 use crate::support::process::{RunningCommand, new_deployment, text};
 use crate::support::provider_spec::spec;
 
@@ -26,10 +26,9 @@ const APP: NewLinkSession<'_> = NewLinkSession {
 };
 const BACK: &str = "<bdi>app.example</bdi>";
 
-async fn app_with_origin(database: Database) -> App {
-    let mut setup =
+async fn app_with_origin() -> App {
+    let setup =
         Setup::with(|settings| settings.return_origins = vec![origin("https://app.example")]);
-    setup.database = database;
     App::start(setup).await
 }
 
@@ -84,221 +83,344 @@ fn assert_returns(page: &BrowserPage, link: &CreatedLink) {
     assert_eq!(page.headers["cache-control"], "no-store");
 }
 
-on_both_databases! {
-    async fn connected_browser_returns_and_the_link_is_used_up(database: Database) {
-        let app = app_with_origin(database).await;
-        for provider in simulated_providers() {
-            let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
-            let link = app.link_session(user, LinkTarget::Provider(provider)).await;
-            let url = link.url.expose_secret();
-            app.assert_result(&link, LinkStatus::Open, None).await;
-            open(url).await.assert_shows(200, BACK);
-            let callback_url = app.answer_consent_page(url, "accept").await;
-            app.assert_result(&link, LinkStatus::Open, None).await;
-            for _ in 0..2 {
-                assert_returns(&open(callback_url.as_str()).await, &link);
-            }
-            let mut new = app.connections_of(user).await;
-            new.retain(|connection| !before.contains(connection));
-            let mut ids = app.assert_result(&link, LinkStatus::Connected, None).await;
-            ids.sort_unstable();
-            let mut expected: Vec<_> = new.iter().map(|connection| connection.id).collect();
-            expected.sort_unstable();
-            assert_eq!(ids, expected, "{provider}");
-
-            let done = open(url).await;
-            done.assert_shows(200, "done its work");
-            done.assert_shows(200, BACK);
-            assert!(!done.text.contains("<button"), "{provider}: {}", done.text);
-            assert_eq!(browse(post(url, &format!("provider={provider}"))).await.status, 410, "{provider}");
-            // Another browser has the outcome, and no way to the app.
-            let elsewhere = open_elsewhere(callback_url.as_str()).await;
-            elsewhere.assert_shows(200, "Your accounts are connected");
-            assert!(!elsewhere.text.contains("app.example"), "{provider}: {}", elsewhere.text);
-
-            for connection in new {
-                app.connections.removals().remove(connection.id).await.unwrap();
-            }
-            assert!(app.assert_result(&link, LinkStatus::Connected, Some("removed")).await.is_empty());
-            open(callback_url.as_str()).await.assert_shows(200, BACK);
-        }
-    }
-}
-
-on_both_databases! {
-    async fn reconnected_browser_returns(database: Database) {
-        let app = app_with_origin(database).await;
-        for provider in simulated_providers() {
-            let person = app.add_person(&format!("{provider}@example.com"), Plan::Professional, &[]).await;
-            let user = person.user.id;
-            let (linked, _) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
-            let broken = &linked[0];
-            app.set_consent(broken, "expired").await;
-            let status = app.connections.refreshes().run(user, broken.id).await.unwrap();
-            assert_eq!(status, ConnectionStatus::Invalidated);
-            let link = app.link_session(user, LinkTarget::Connection(broken.id)).await;
-            let callback_url = app.answer_consent_page(link.url.expose_secret(), "accept").await;
-            assert_returns(&open(callback_url.as_str()).await, &link);
-            assert_eq!(app.assert_result(&link, LinkStatus::Connected, None).await, [broken.id], "{provider}");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn browser_without_a_connection_returns_and_can_try_again(database: Database) {
-        let app = app_with_origin(database).await;
-        let user = app.ben.user.id;
-        for provider in simulated_providers() {
-            let link = app.link_session(user, LinkTarget::Provider(provider)).await;
-            let url = link.url.expose_secret();
-            let declined = app.answer_consent_page(url, "deny").await;
-            assert_returns(&open(declined.as_str()).await, &link);
-            app.assert_result(&link, LinkStatus::Declined, Some("declined")).await;
-            if provider != "akahu" {
-                // What went wrong is for the person to read.
-                let failed = open(app.answer_consent_page(url, "error").await.as_str()).await;
-                failed.assert_shows(200, "That did not work");
-                failed.assert_shows(200, "Try again");
-                failed.assert_shows(200, BACK);
-                app.assert_result(&link, LinkStatus::Failed, Some("failed")).await;
-                let reason = app.result(&link).await.reason.expect("a reason").message;
-                failed.assert_shows(200, &reason);
-            }
-            let started = start(url).await;
-            assert_eq!(started.status, 303);
-            app.assert_result(&link, LinkStatus::Open, None).await;
-            let accepted = app.answer_consent_page(url, "accept").await;
-            assert_returns(&open(accepted.as_str()).await, &link);
-            assert!(!app.assert_result(&link, LinkStatus::Connected, None).await.is_empty(), "{provider}");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn another_browser_is_asked_before_it_returns(database: Database) {
-        let app = app_with_origin(database).await;
-        let user = app.ben.user.id;
-        for provider in simulated_providers() {
-            for answer in ["yes", "no"] {
-                let link = app.link_session(user, LinkTarget::Provider(provider)).await;
-                let callback_url = app.answer_consent_page(link.url.expose_secret(), "accept").await;
-                let asked = open_elsewhere(callback_url.as_str()).await;
-                asked.assert_shows(200, "Is that you?");
-                assert!(!asked.text.contains("app.example"), "{provider}: {}", asked.text);
-                app.assert_result(&link, LinkStatus::Open, None).await;
-                let answered = answer_elsewhere(callback_url.as_str(), answer).await;
-                if answer == "yes" {
-                    assert_returns(&answered, &link);
-                    assert!(answered.headers.contains_key("set-cookie"), "the browser is bound");
-                    assert!(!app.assert_result(&link, LinkStatus::Connected, None).await.is_empty());
-                    // A denial afterwards withdraws what the app was told.
-                    let denied = answer_elsewhere(callback_url.as_str(), "no").await;
-                    denied.assert_shows(200, "has no access to your accounts");
-                } else {
-                    answered.assert_shows(200, "has no access to your accounts");
-                    assert!(!answered.text.contains("app.example"), "{provider}: {}", answered.text);
-                }
-                app.run_due_jobs().await;
-                let code = app.result(&link).await.reason.expect("a reason").code;
-                assert!(["withdrawn", "not_withdrawn"].contains(&code), "{provider} {answer}: {code}");
-                assert!(app.assert_result(&link, LinkStatus::Failed, Some(code)).await.is_empty());
-            }
-        }
-    }
-}
-
-on_both_databases! {
-    async fn waiting_page_returns_once_the_provider_responds(database: Database) {
-        let app = app_with_origin(database).await;
-        let link = app.link_session(app.ben.user.id, LinkTarget::Provider("fiskil")).await;
-        let callback_url = app.answer_consent_page(link.url.expose_secret(), "accept").await;
-        app.fault(json!({"match": spec("fiskil").consent_route, "kind": "status", "status": 503})).await;
-        let waiting = open(callback_url.as_str()).await;
-        waiting.assert_shows(200, "Not confirmed yet");
-        waiting.assert_shows(200, BACK);
-        assert_eq!(waiting.headers["refresh"], "5");
-        app.assert_result(&link, LinkStatus::Waiting, None).await;
-        app.clear_faults().await;
-        app.advance_clock(SignedDuration::from_mins(2)).await;
-        app.run_due_jobs().await;
-        assert_returns(&open(callback_url.as_str()).await, &link);
-        app.assert_result(&link, LinkStatus::Connected, None).await;
-    }
-}
-
-on_both_databases! {
-    async fn browser_that_confirms_on_the_link_can_return(database: Database) {
-        let app = app_with_origin(database).await;
-        let link = app.link_session(app.ben.user.id, LinkTarget::Provider("fiskil")).await;
+#[tokio::test]
+async fn connected_browser_returns_and_the_link_is_used_up() {
+    let app = app_with_origin().await;
+    for provider in simulated_providers() {
+        let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
+        let link = app.link_session(user, LinkTarget::Provider(provider)).await;
         let url = link.url.expose_secret();
-        // The provider's page leads nowhere, so the browser opens the link again.
-        app.answer_consent_page(url, "accept").await;
-        let page = open(url).await;
-        let (_, rest) = page.text.split_once("name=\"session\"").expect("a session to confirm");
-        let form = format!("session={}", rest.split('"').nth(1).unwrap());
-        assert_eq!(browse(post(url, &form)).await.status, 303);
-        open(url).await.assert_shows(200, BACK);
-        let ids = app.assert_result(&link, LinkStatus::Connected, None).await;
-        assert_eq!(ids.len(), 1);
-        // More consents may follow until the consent session ends.
-        app.advance_clock(SignedDuration::from_mins(31)).await;
-        app.run_due_jobs().await;
-        assert_eq!(app.assert_result(&link, LinkStatus::Connected, None).await, ids);
-    }
-}
-
-on_both_databases! {
-    async fn expired_link_leads_back_and_is_forgotten_after_a_day(database: Database) {
-        let app = app_with_origin(database).await;
-        let link = app.link_session(app.ben.user.id, LinkTarget::UserChoice).await;
-        let url = link.url.expose_secret();
-        // A browser that leaves at the last moment may still return.
-        app.advance_clock(SignedDuration::from_mins(29)).await;
-        browse(post(url, "provider=fiskil")).await.location();
-        app.advance_clock(SignedDuration::from_mins(2)).await;
-        let expired = open(url).await;
-        expired.assert_shows(410, "This link has expired");
-        expired.assert_shows(410, BACK);
         app.assert_result(&link, LinkStatus::Open, None).await;
-        app.advance_clock(SignedDuration::from_mins(30)).await;
-        app.run_due_jobs().await;
-        app.assert_result(&link, LinkStatus::Expired, Some("expired")).await;
-        app.advance_clock(SignedDuration::from_hours(23)).await;
-        app.storage.consent_sessions().delete_outdated(app.clock.now()).await.unwrap();
-        app.assert_result(&link, LinkStatus::Expired, Some("expired")).await;
-        app.advance_clock(SignedDuration::from_hours(1)).await;
-        app.storage.consent_sessions().delete_outdated(app.clock.now()).await.unwrap();
-        assert_eq!(app.connections.links().find_link_session(link.id).await.unwrap(), None);
-        open(url).await.assert_shows(404, "does not work");
-    }
-}
-
-on_both_databases! {
-    async fn result_goes_with_its_user_and_connection(database: Database) {
-        let app = app_with_origin(database).await;
-        let person = app.add_person("leaving@example.com", Plan::Professional, &[]).await;
-        let user = person.user.id;
-        let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("akahu")).await;
-        let repair = app.link_session(user, LinkTarget::Connection(linked[0].id)).await;
-        let link = app.link_session(user, LinkTarget::UserChoice).await;
-        let url = link.url.expose_secret();
-        let removed = browse(post(url, &format!("confirm-removal={}", linked[0].id))).await;
-        removed.assert_shows(200, "is removed");
-        removed.assert_shows(200, BACK);
-        for connection in &linked[1..] {
-            app.connections.removals().remove(connection.id).await.unwrap();
+        open(url).await.assert_shows(200, BACK);
+        let callback_url = app.answer_consent_page(url, "accept").await;
+        app.assert_result(&link, LinkStatus::Open, None).await;
+        for _ in 0..2 {
+            assert_returns(&open(callback_url.as_str()).await, &link);
         }
-        app.run_due_jobs().await;
-        assert_eq!(app.connections.links().find_link_session(repair.id).await.unwrap(), None, "its connection is gone");
-        app.connections.links().unregister_provider_users(user, false).await.unwrap();
-        app.storage.users().delete(user, app.clock.now()).await.unwrap();
-        assert_eq!(app.connections.links().find_link_session(link.id).await.unwrap(), None);
+        let mut new = app.connections_of(user).await;
+        new.retain(|connection| !before.contains(connection));
+        let mut ids = app.assert_result(&link, LinkStatus::Connected, None).await;
+        ids.sort_unstable();
+        let mut expected: Vec<_> = new.iter().map(|connection| connection.id).collect();
+        expected.sort_unstable();
+        assert_eq!(ids, expected, "{provider}");
+
+        let done = open(url).await;
+        done.assert_shows(200, "done its work");
+        done.assert_shows(200, BACK);
+        assert!(!done.text.contains("<button"), "{provider}: {}", done.text);
+        assert_eq!(
+            browse(post(url, &format!("provider={provider}")))
+                .await
+                .status,
+            410,
+            "{provider}"
+        );
+        // Another browser has the outcome, and no way to the app.
+        let elsewhere = open_elsewhere(callback_url.as_str()).await;
+        elsewhere.assert_shows(200, "Your accounts are connected");
+        assert!(
+            !elsewhere.text.contains("app.example"),
+            "{provider}: {}",
+            elsewhere.text
+        );
+
+        for connection in new {
+            app.connections
+                .removals()
+                .remove(connection.id)
+                .await
+                .unwrap();
+        }
+        assert!(
+            app.assert_result(&link, LinkStatus::Connected, Some("removed"))
+                .await
+                .is_empty()
+        );
+        open(callback_url.as_str()).await.assert_shows(200, BACK);
     }
 }
 
 #[tokio::test]
+async fn reconnected_browser_returns() {
+    let app = app_with_origin().await;
+    for provider in simulated_providers() {
+        let person = app
+            .add_person(&format!("{provider}@example.com"), Plan::Professional, &[])
+            .await;
+        let user = person.user.id;
+        let (linked, _) = app
+            .link_in_browser(user, LinkTarget::Provider(provider))
+            .await;
+        let broken = &linked[0];
+        app.set_consent(broken, "expired").await;
+        let status = app
+            .connections
+            .refreshes()
+            .run(user, broken.id)
+            .await
+            .unwrap();
+        assert_eq!(status, ConnectionStatus::Invalidated);
+        let link = app
+            .link_session(user, LinkTarget::Connection(broken.id))
+            .await;
+        let callback_url = app
+            .answer_consent_page(link.url.expose_secret(), "accept")
+            .await;
+        assert_returns(&open(callback_url.as_str()).await, &link);
+        assert_eq!(
+            app.assert_result(&link, LinkStatus::Connected, None).await,
+            [broken.id],
+            "{provider}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn browser_without_a_connection_returns_and_can_try_again() {
+    let app = app_with_origin().await;
+    let user = app.ben.user.id;
+    for provider in simulated_providers() {
+        let link = app.link_session(user, LinkTarget::Provider(provider)).await;
+        let url = link.url.expose_secret();
+        let declined = app.answer_consent_page(url, "deny").await;
+        assert_returns(&open(declined.as_str()).await, &link);
+        app.assert_result(&link, LinkStatus::Declined, Some("declined"))
+            .await;
+        if provider != "akahu" {
+            // What went wrong is for the person to read.
+            let failed = open(app.answer_consent_page(url, "error").await.as_str()).await;
+            failed.assert_shows(200, "That did not work");
+            failed.assert_shows(200, "Try again");
+            failed.assert_shows(200, BACK);
+            app.assert_result(&link, LinkStatus::Failed, Some("failed"))
+                .await;
+            let reason = app.result(&link).await.reason.expect("a reason").message;
+            failed.assert_shows(200, &reason);
+        }
+        let started = start(url).await;
+        assert_eq!(started.status, 303);
+        app.assert_result(&link, LinkStatus::Open, None).await;
+        let accepted = app.answer_consent_page(url, "accept").await;
+        assert_returns(&open(accepted.as_str()).await, &link);
+        assert!(
+            !app.assert_result(&link, LinkStatus::Connected, None)
+                .await
+                .is_empty(),
+            "{provider}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn another_browser_is_asked_before_it_returns() {
+    let app = app_with_origin().await;
+    let user = app.ben.user.id;
+    for provider in simulated_providers() {
+        for answer in ["yes", "no"] {
+            let link = app.link_session(user, LinkTarget::Provider(provider)).await;
+            let callback_url = app
+                .answer_consent_page(link.url.expose_secret(), "accept")
+                .await;
+            let asked = open_elsewhere(callback_url.as_str()).await;
+            asked.assert_shows(200, "Is that you?");
+            assert!(
+                !asked.text.contains("app.example"),
+                "{provider}: {}",
+                asked.text
+            );
+            app.assert_result(&link, LinkStatus::Open, None).await;
+            let answered = answer_elsewhere(callback_url.as_str(), answer).await;
+            if answer == "yes" {
+                assert_returns(&answered, &link);
+                assert!(
+                    answered.headers.contains_key("set-cookie"),
+                    "the browser is bound"
+                );
+                assert!(
+                    !app.assert_result(&link, LinkStatus::Connected, None)
+                        .await
+                        .is_empty()
+                );
+                // A denial afterwards withdraws what the app was told.
+                let denied = answer_elsewhere(callback_url.as_str(), "no").await;
+                denied.assert_shows(200, "has no access to your accounts");
+            } else {
+                answered.assert_shows(200, "has no access to your accounts");
+                assert!(
+                    !answered.text.contains("app.example"),
+                    "{provider}: {}",
+                    answered.text
+                );
+            }
+            app.run_due_jobs().await;
+            let code = app.result(&link).await.reason.expect("a reason").code;
+            assert!(
+                ["withdrawn", "not_withdrawn"].contains(&code),
+                "{provider} {answer}: {code}"
+            );
+            assert!(
+                app.assert_result(&link, LinkStatus::Failed, Some(code))
+                    .await
+                    .is_empty()
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn waiting_page_returns_once_the_provider_responds() {
+    let app = app_with_origin().await;
+    let link = app
+        .link_session(app.ben.user.id, LinkTarget::Provider("fiskil"))
+        .await;
+    let callback_url = app
+        .answer_consent_page(link.url.expose_secret(), "accept")
+        .await;
+    app.fault(json!({"match": spec("fiskil").consent_route, "kind": "status", "status": 503}))
+        .await;
+    let waiting = open(callback_url.as_str()).await;
+    waiting.assert_shows(200, "Not confirmed yet");
+    waiting.assert_shows(200, BACK);
+    assert_eq!(waiting.headers["refresh"], "5");
+    app.assert_result(&link, LinkStatus::Waiting, None).await;
+    app.clear_faults().await;
+    app.advance_clock(SignedDuration::from_mins(2)).await;
+    app.run_due_jobs().await;
+    assert_returns(&open(callback_url.as_str()).await, &link);
+    app.assert_result(&link, LinkStatus::Connected, None).await;
+}
+
+#[tokio::test]
+async fn browser_that_confirms_on_the_link_can_return() {
+    let app = app_with_origin().await;
+    let link = app
+        .link_session(app.ben.user.id, LinkTarget::Provider("fiskil"))
+        .await;
+    let url = link.url.expose_secret();
+    // The provider's page leads nowhere, so the browser opens the link again.
+    app.answer_consent_page(url, "accept").await;
+    let page = open(url).await;
+    let (_, rest) = page
+        .text
+        .split_once("name=\"session\"")
+        .expect("a session to confirm");
+    let form = format!("session={}", rest.split('"').nth(1).unwrap());
+    assert_eq!(browse(post(url, &form)).await.status, 303);
+    open(url).await.assert_shows(200, BACK);
+    let ids = app.assert_result(&link, LinkStatus::Connected, None).await;
+    assert_eq!(ids.len(), 1);
+    // More consents may follow until the consent session ends.
+    app.advance_clock(SignedDuration::from_mins(31)).await;
+    app.run_due_jobs().await;
+    assert_eq!(
+        app.assert_result(&link, LinkStatus::Connected, None).await,
+        ids
+    );
+}
+
+#[tokio::test]
+async fn expired_link_leads_back_and_is_forgotten_after_a_day() {
+    let app = app_with_origin().await;
+    let link = app
+        .link_session(app.ben.user.id, LinkTarget::UserChoice)
+        .await;
+    let url = link.url.expose_secret();
+    // A browser that leaves at the last moment may still return.
+    app.advance_clock(SignedDuration::from_mins(29)).await;
+    browse(post(url, "provider=fiskil")).await.location();
+    app.advance_clock(SignedDuration::from_mins(2)).await;
+    let expired = open(url).await;
+    expired.assert_shows(410, "This link has expired");
+    expired.assert_shows(410, BACK);
+    app.assert_result(&link, LinkStatus::Open, None).await;
+    app.advance_clock(SignedDuration::from_mins(30)).await;
+    app.run_due_jobs().await;
+    app.assert_result(&link, LinkStatus::Expired, Some("expired"))
+        .await;
+    app.advance_clock(SignedDuration::from_hours(23)).await;
+    app.storage
+        .consent_sessions()
+        .delete_outdated(app.clock.now())
+        .await
+        .unwrap();
+    app.assert_result(&link, LinkStatus::Expired, Some("expired"))
+        .await;
+    app.advance_clock(SignedDuration::from_hours(1)).await;
+    app.storage
+        .consent_sessions()
+        .delete_outdated(app.clock.now())
+        .await
+        .unwrap();
+    assert_eq!(
+        app.connections
+            .links()
+            .find_link_session(link.id)
+            .await
+            .unwrap(),
+        None
+    );
+    open(url).await.assert_shows(404, "does not work");
+}
+
+#[tokio::test]
+async fn result_goes_with_its_user_and_connection() {
+    let app = app_with_origin().await;
+    let person = app
+        .add_person("leaving@example.com", Plan::Professional, &[])
+        .await;
+    let user = person.user.id;
+    let (linked, _) = app
+        .link_in_browser(user, LinkTarget::Provider("akahu"))
+        .await;
+    let repair = app
+        .link_session(user, LinkTarget::Connection(linked[0].id))
+        .await;
+    let link = app.link_session(user, LinkTarget::UserChoice).await;
+    let url = link.url.expose_secret();
+    let removed = browse(post(url, &format!("confirm-removal={}", linked[0].id))).await;
+    removed.assert_shows(200, "is removed");
+    removed.assert_shows(200, BACK);
+    for connection in &linked[1..] {
+        app.connections
+            .removals()
+            .remove(connection.id)
+            .await
+            .unwrap();
+    }
+    app.run_due_jobs().await;
+    assert_eq!(
+        app.connections
+            .links()
+            .find_link_session(repair.id)
+            .await
+            .unwrap(),
+        None,
+        "its connection is gone"
+    );
+    app.connections
+        .links()
+        .unregister_provider_users(user, false)
+        .await
+        .unwrap();
+    app.storage
+        .users()
+        .delete(user, app.clock.now())
+        .await
+        .unwrap();
+    assert_eq!(
+        app.connections
+            .links()
+            .find_link_session(link.id)
+            .await
+            .unwrap(),
+        None
+    );
+}
+
+#[tokio::test]
 async fn origin_is_checked_again_before_the_return() {
-    let app = app_with_origin(Database::Sqlite).await;
+    let app = app_with_origin().await;
     // As if the settings had allowed it when the link session was created.
     for (token, provider, return_url) in [
         ("a", "akahu", "https://former.example/"),
@@ -343,7 +465,7 @@ async fn origin_is_checked_again_before_the_return() {
 
 #[tokio::test]
 async fn link_session_needs_an_allowed_url_a_short_state_and_its_own_connection() {
-    let app = app_with_origin(Database::Sqlite).await;
+    let app = app_with_origin().await;
     let (user, links) = (app.ben.user.id, app.connections.links());
     let create = async |return_url: Option<&str>, state: Option<&str>| {
         let session = NewLinkSession { return_url, state };

@@ -10,7 +10,7 @@ use crate::support::browser::{
     BrowserPage, answer_elsewhere, browse, browse_elsewhere, client, open, open_elsewhere, post,
     start,
 };
-use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Setup, simulated_providers};
 
 const QUESTION: &str = "Is that you?";
 const WITHDRAWN: &str = "This user has no access to your accounts";
@@ -99,153 +99,272 @@ async fn opening_a_link_url_uses_nothing_up() {
     page.assert_shows(200, "ben@example.com");
 }
 
-on_both_databases! {
-    async fn another_browser_is_asked_first(app: App) {
-        for provider in simulated_providers() {
-            let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
-            let callback_url = callback_of_ben(&app, provider).await;
-            app.reset_calls().await;
-            for _ in 0..2 {
-                let page = open_elsewhere(callback_url.as_str()).await;
-                page.assert_shows(200, QUESTION);
-                page.assert_shows(200, "ben@example.com");
-                assert_eq!(page.text.contains("within a minute"), provider == "akahu", "{provider}");
-            }
-            assert_eq!(app.total_calls(provider).await, 0, "{provider}: the code is not exchanged");
-            app.run_due_jobs().await;
-            assert_eq!(count_of(&app, user).await, before, "{provider}");
-            let cross_site = post(callback_url.as_str(), "answer=yes").header("sec-fetch-site", "cross-site");
-            assert_eq!(browse_elsewhere(cross_site).await.status, 403, "{provider}");
-            assert_eq!(answer_elsewhere(callback_url.as_str(), "maybe").await.status, 400, "{provider}");
-            assert_eq!(count_of(&app, user).await, before, "{provider}");
-
-            let shown = answer_elsewhere(callback_url.as_str(), "yes").await;
-            shown.assert_shows(200, "connected");
-            shown.assert_shows(200, "ben@example.com");
-            assert!(count_of(&app, user).await > before, "{provider}");
-            open_elsewhere(callback_url.as_str()).await.assert_shows(200, "connected");
+#[tokio::test]
+async fn another_browser_is_asked_first() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
+        let callback_url = callback_of_ben(&app, provider).await;
+        app.reset_calls().await;
+        for _ in 0..2 {
+            let page = open_elsewhere(callback_url.as_str()).await;
+            page.assert_shows(200, QUESTION);
+            page.assert_shows(200, "ben@example.com");
+            assert_eq!(
+                page.text.contains("within a minute"),
+                provider == "akahu",
+                "{provider}"
+            );
         }
+        assert_eq!(
+            app.total_calls(provider).await,
+            0,
+            "{provider}: the code is not exchanged"
+        );
+        app.run_due_jobs().await;
+        assert_eq!(count_of(&app, user).await, before, "{provider}");
+        let cross_site =
+            post(callback_url.as_str(), "answer=yes").header("sec-fetch-site", "cross-site");
+        assert_eq!(browse_elsewhere(cross_site).await.status, 403, "{provider}");
+        assert_eq!(
+            answer_elsewhere(callback_url.as_str(), "maybe")
+                .await
+                .status,
+            400,
+            "{provider}"
+        );
+        assert_eq!(count_of(&app, user).await, before, "{provider}");
+
+        let shown = answer_elsewhere(callback_url.as_str(), "yes").await;
+        shown.assert_shows(200, "connected");
+        shown.assert_shows(200, "ben@example.com");
+        assert!(count_of(&app, user).await > before, "{provider}");
+        open_elsewhere(callback_url.as_str())
+            .await
+            .assert_shows(200, "connected");
     }
 }
 
-on_both_databases! {
-    async fn denied_consent_is_withdrawn(app: App) {
-        for provider in simulated_providers() {
-            let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
-            let callback_url = callback_of_ben(&app, provider).await;
-            app.reset_calls().await;
-            answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(200, WITHDRAWN);
-            assert_eq!(count_of(&app, user).await, before, "{provider}: hidden at once");
-            let causes = complete_removals(&app).await;
-            assert!(!causes.is_empty() && causes.iter().all(|cause| cause == "denied"), "{provider}: {causes:?}");
-            let calls = app.calls_of(provider).await;
-            assert!(WITHDRAWALS.iter().any(|route| calls.contains_key(*route)), "{provider}: {calls:?}");
-            // The browser that started the session cannot confirm it any more.
-            open(callback_url.as_str()).await.assert_shows(200, WITHDRAWN);
-            answer_elsewhere(callback_url.as_str(), "yes").await.assert_shows(200, WITHDRAWN);
-            app.advance_clock(SignedDuration::from_mins(40)).await;
-            app.run_due_jobs().await;
-            assert_eq!(count_of(&app, user).await, before, "{provider}");
-        }
+#[tokio::test]
+async fn denied_consent_is_withdrawn() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
+        let callback_url = callback_of_ben(&app, provider).await;
+        app.reset_calls().await;
+        answer_elsewhere(callback_url.as_str(), "no")
+            .await
+            .assert_shows(200, WITHDRAWN);
+        assert_eq!(
+            count_of(&app, user).await,
+            before,
+            "{provider}: hidden at once"
+        );
+        let causes = complete_removals(&app).await;
+        assert!(
+            !causes.is_empty() && causes.iter().all(|cause| cause == "denied"),
+            "{provider}: {causes:?}"
+        );
+        let calls = app.calls_of(provider).await;
+        assert!(
+            WITHDRAWALS.iter().any(|route| calls.contains_key(*route)),
+            "{provider}: {calls:?}"
+        );
+        // The browser that started the session cannot confirm it any more.
+        open(callback_url.as_str())
+            .await
+            .assert_shows(200, WITHDRAWN);
+        answer_elsewhere(callback_url.as_str(), "yes")
+            .await
+            .assert_shows(200, WITHDRAWN);
+        app.advance_clock(SignedDuration::from_mins(40)).await;
+        app.run_due_jobs().await;
+        assert_eq!(count_of(&app, user).await, before, "{provider}");
     }
 }
 
-on_both_databases! {
-    async fn unconfirmed_consent_is_withdrawn_at_its_end(app: App) {
-        for provider in ["fiskil", "snaptrade"] {
-            let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
-            let callback_url = callback_of_ben(&app, provider).await;
-            open_elsewhere(callback_url.as_str()).await.assert_shows(200, QUESTION);
-            for _ in 0..4 {
-                app.advance_clock(SignedDuration::from_mins(7)).await;
-                app.connections.jobs().run_due("consent_session").await.unwrap();
-                assert_eq!(count_of(&app, user).await, before, "{provider}: not readable");
-                assert_eq!(app.storage.removals().list().await.unwrap().len(), 0, "{provider}: not withdrawn yet");
-            }
+#[tokio::test]
+async fn unconfirmed_consent_is_withdrawn_at_its_end() {
+    let app = App::start(Setup::default()).await;
+    for provider in ["fiskil", "snaptrade"] {
+        let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
+        let callback_url = callback_of_ben(&app, provider).await;
+        open_elsewhere(callback_url.as_str())
+            .await
+            .assert_shows(200, QUESTION);
+        for _ in 0..4 {
             app.advance_clock(SignedDuration::from_mins(7)).await;
-            app.connections.jobs().run_due("consent_session").await.unwrap();
-            assert_eq!(complete_removals(&app).await, ["unconfirmed"], "{provider}");
-            assert_eq!(count_of(&app, user).await, before, "{provider}");
-            open(callback_url.as_str()).await.assert_shows(200, WITHDRAWN);
+            app.connections
+                .jobs()
+                .run_due("consent_session")
+                .await
+                .unwrap();
+            assert_eq!(
+                count_of(&app, user).await,
+                before,
+                "{provider}: not readable"
+            );
+            assert_eq!(
+                app.storage.removals().list().await.unwrap().len(),
+                0,
+                "{provider}: not withdrawn yet"
+            );
         }
+        app.advance_clock(SignedDuration::from_mins(7)).await;
+        app.connections
+            .jobs()
+            .run_due("consent_session")
+            .await
+            .unwrap();
+        assert_eq!(complete_removals(&app).await, ["unconfirmed"], "{provider}");
+        assert_eq!(count_of(&app, user).await, before, "{provider}");
+        open(callback_url.as_str())
+            .await
+            .assert_shows(200, WITHDRAWN);
     }
 }
 
-on_both_databases! {
-    async fn link_page_confirms_a_session_of_its_browser(app: App) {
-        for provider in ["fiskil", "snaptrade"] {
-            let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
-            let link_url = app.link_url(user, LinkTarget::UserChoice).await;
-            let mut page = browse(post(&link_url, &format!("provider={provider}"))).await.location();
-            page.query_pairs_mut().append_pair("sandbox_auto", "accept");
-            let callback_url = open(page.as_str()).await.location();
-            assert!(!open_elsewhere(&link_url).await.text.contains("Not finished yet"), "another browser");
-            let form = session_button(&open(&link_url).await);
-            assert_eq!(browse_elsewhere(post(&link_url, &form)).await.status, 400, "no cookie");
-            assert_eq!(count_of(&app, user).await, before, "{provider}");
+#[tokio::test]
+async fn link_page_confirms_a_session_of_its_browser() {
+    let app = App::start(Setup::default()).await;
+    for provider in ["fiskil", "snaptrade"] {
+        let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
+        let link_url = app.link_url(user, LinkTarget::UserChoice).await;
+        let mut page = browse(post(&link_url, &format!("provider={provider}")))
+            .await
+            .location();
+        page.query_pairs_mut().append_pair("sandbox_auto", "accept");
+        let callback_url = open(page.as_str()).await.location();
+        assert!(
+            !open_elsewhere(&link_url)
+                .await
+                .text
+                .contains("Not finished yet"),
+            "another browser"
+        );
+        let form = session_button(&open(&link_url).await);
+        assert_eq!(
+            browse_elsewhere(post(&link_url, &form)).await.status,
+            400,
+            "no cookie"
+        );
+        assert_eq!(count_of(&app, user).await, before, "{provider}");
 
-            let confirmed = browse(post(&link_url, &form)).await;
-            assert_eq!(confirmed.status, 303, "{}", confirmed.text);
-            assert!(count_of(&app, user).await > before, "{provider}");
-            let page = open(&link_url).await;
-            assert!(!page.text.contains("Not finished yet"), "{provider}");
-            page.assert_shows(200, &app.connections_of(user).await[0].institution_name);
-            assert_eq!(browse(post(&link_url, &form)).await.status, 410, "confirmed already");
+        let confirmed = browse(post(&link_url, &form)).await;
+        assert_eq!(confirmed.status, 303, "{}", confirmed.text);
+        assert!(count_of(&app, user).await > before, "{provider}");
+        let page = open(&link_url).await;
+        assert!(!page.text.contains("Not finished yet"), "{provider}");
+        page.assert_shows(200, &app.connections_of(user).await[0].institution_name);
+        assert_eq!(
+            browse(post(&link_url, &form)).await.status,
+            410,
+            "confirmed already"
+        );
 
-            // The person who gave the consent is asked all the same, and can deny it.
-            open_elsewhere(callback_url.as_str()).await.assert_shows(200, QUESTION);
-            answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(200, WITHDRAWN);
-            assert_eq!(count_of(&app, user).await, before, "{provider}");
-            complete_removals(&app).await;
-        }
+        // The person who gave the consent is asked all the same, and can deny it.
+        open_elsewhere(callback_url.as_str())
+            .await
+            .assert_shows(200, QUESTION);
+        answer_elsewhere(callback_url.as_str(), "no")
+            .await
+            .assert_shows(200, WITHDRAWN);
+        assert_eq!(count_of(&app, user).await, before, "{provider}");
+        complete_removals(&app).await;
     }
 }
 
-on_both_databases! {
-    async fn linked_connection_can_be_denied_once(app: App) {
-        for provider in simulated_providers() {
-            let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
-            let callback_url = callback_of_ben(&app, provider).await;
-            let shown = open(callback_url.as_str()).await;
-            shown.assert_shows(200, DENY_BUTTON);
-            shown.assert_shows(200, "ben@example.com");
-            assert!(count_of(&app, user).await > before, "{provider}");
-            // The callback URL shows it in any browser.
-            open_elsewhere(callback_url.as_str()).await.assert_shows(200, DENY_BUTTON);
-            answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(200, WITHDRAWN);
-            assert_eq!(count_of(&app, user).await, before, "{provider}");
-            assert!(complete_removals(&app).await.iter().all(|cause| cause == "denied"), "{provider}");
-            let again = answer_elsewhere(callback_url.as_str(), "no").await;
-            again.assert_shows(200, WITHDRAWN);
-            assert!(!again.text.contains(DENY_BUTTON), "{provider}");
+#[tokio::test]
+async fn linked_connection_can_be_denied_once() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
+        let callback_url = callback_of_ben(&app, provider).await;
+        let shown = open(callback_url.as_str()).await;
+        shown.assert_shows(200, DENY_BUTTON);
+        shown.assert_shows(200, "ben@example.com");
+        assert!(count_of(&app, user).await > before, "{provider}");
+        // The callback URL shows it in any browser.
+        open_elsewhere(callback_url.as_str())
+            .await
+            .assert_shows(200, DENY_BUTTON);
+        answer_elsewhere(callback_url.as_str(), "no")
+            .await
+            .assert_shows(200, WITHDRAWN);
+        assert_eq!(count_of(&app, user).await, before, "{provider}");
+        assert!(
+            complete_removals(&app)
+                .await
+                .iter()
+                .all(|cause| cause == "denied"),
+            "{provider}"
+        );
+        let again = answer_elsewhere(callback_url.as_str(), "no").await;
+        again.assert_shows(200, WITHDRAWN);
+        assert!(!again.text.contains(DENY_BUTTON), "{provider}");
 
-            // A day later it is too late.
-            let callback_url = callback_of_ben(&app, provider).await;
-            open(callback_url.as_str()).await.assert_shows(200, DENY_BUTTON);
-            let linked = count_of(&app, user).await;
-            app.advance_clock(SignedDuration::from_hours(24)).await;
-            assert!(!open(callback_url.as_str()).await.text.contains(DENY_BUTTON), "{provider}");
-            answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(400, "Nothing was changed");
-            assert_eq!(count_of(&app, user).await, linked, "{provider}");
-        }
+        // A day later it is too late.
+        let callback_url = callback_of_ben(&app, provider).await;
+        open(callback_url.as_str())
+            .await
+            .assert_shows(200, DENY_BUTTON);
+        let linked = count_of(&app, user).await;
+        app.advance_clock(SignedDuration::from_hours(24)).await;
+        assert!(
+            !open(callback_url.as_str()).await.text.contains(DENY_BUTTON),
+            "{provider}"
+        );
+        answer_elsewhere(callback_url.as_str(), "no")
+            .await
+            .assert_shows(400, "Nothing was changed");
+        assert_eq!(count_of(&app, user).await, linked, "{provider}");
     }
 }
 
-on_both_databases! {
-    async fn denied_reconnect_removes_the_connection(app: App) {
-        for provider in simulated_providers() {
-            let person = app.add_person(&format!("{provider}.again@example.com"), Plan::Professional, &[]).await;
-            let user = person.user.id;
-            let (linked, _) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
-            app.set_consent(&linked[0], "revoked").await;
-            app.connections.refreshes().run(user, linked[0].id).await.unwrap();
-            let link_url = app.link_url(user, LinkTarget::Connection(linked[0].id)).await;
-            let callback_url = app.answer_consent_page(&link_url, "accept").await;
-            open(callback_url.as_str()).await.assert_shows(200, DENY_BUTTON);
-            answer_elsewhere(callback_url.as_str(), "no").await.assert_shows(200, WITHDRAWN);
-            assert!(app.storage.connections().find(user, linked[0].id).await.unwrap().is_none(), "{provider}");
-            assert!(complete_removals(&app).await.contains(&"denied".to_owned()), "{provider}");
-        }
+#[tokio::test]
+async fn denied_reconnect_removes_the_connection() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app
+            .add_person(
+                &format!("{provider}.again@example.com"),
+                Plan::Professional,
+                &[],
+            )
+            .await;
+        let user = person.user.id;
+        let (linked, _) = app
+            .link_in_browser(user, LinkTarget::Provider(provider))
+            .await;
+        app.set_consent(&linked[0], "revoked").await;
+        app.connections
+            .refreshes()
+            .run(user, linked[0].id)
+            .await
+            .unwrap();
+        let link_url = app
+            .link_url(user, LinkTarget::Connection(linked[0].id))
+            .await;
+        let callback_url = app.answer_consent_page(&link_url, "accept").await;
+        open(callback_url.as_str())
+            .await
+            .assert_shows(200, DENY_BUTTON);
+        answer_elsewhere(callback_url.as_str(), "no")
+            .await
+            .assert_shows(200, WITHDRAWN);
+        assert!(
+            app.storage
+                .connections()
+                .find(user, linked[0].id)
+                .await
+                .unwrap()
+                .is_none(),
+            "{provider}"
+        );
+        assert!(
+            complete_removals(&app).await.contains(&"denied".to_owned()),
+            "{provider}"
+        );
     }
 }
 

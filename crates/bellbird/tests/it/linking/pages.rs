@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::browser::{
     answer_elsewhere, browse, browse_elsewhere, client, open, open_elsewhere, post,
 };
-use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Setup, simulated_providers};
 
 /// Starts a session at a provider from a link URL, answers its page, and returns the callback URL.
 async fn callback_from(link_url: &str, provider: &str, answer: &str) -> Url {
@@ -25,87 +25,137 @@ fn token_of(link_url: &str) -> &str {
     link_url.rsplit('/').next().unwrap()
 }
 
-on_both_databases! {
-    async fn result_stays_the_same_on_reload(app: App) {
-        for provider in simulated_providers() {
-            let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
-            let link_url = app.link_url(user, LinkTarget::UserChoice).await;
-            let callback_url = callback_from(&link_url, provider, "accept").await;
-            let shown = open(callback_url.as_str()).await;
-            shown.assert_shows(200, "connected");
-            let mut new = app.connections_of(user).await;
-            new.retain(|connection| !before.contains(connection));
-            let account = &app.accounts_of(&new[0]).await[0];
-            shown.assert_shows(200, &new[0].institution_name);
-            shown.assert_shows(200, &account.name);
-            for _ in 0..2 {
-                assert_eq!(open(callback_url.as_str()).await.text, shown.text, "{provider}");
-            }
-            // Another browser sees the outcome, but no name.
-            let elsewhere = open_elsewhere(callback_url.as_str()).await;
-            elsewhere.assert_shows(200, "Your accounts are connected");
-            for name in [&new[0].institution_name, &account.name] {
-                assert!(!elsewhere.text.contains(name.as_str()), "{provider}: {}", elsewhere.text);
-            }
-            for connection in new {
-                app.connections.removals().remove(connection.id).await.unwrap();
-            }
-            open(callback_url.as_str()).await.assert_shows(200, "Nothing is connected any more");
+#[tokio::test]
+async fn result_stays_the_same_on_reload() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
+        let link_url = app.link_url(user, LinkTarget::UserChoice).await;
+        let callback_url = callback_from(&link_url, provider, "accept").await;
+        let shown = open(callback_url.as_str()).await;
+        shown.assert_shows(200, "connected");
+        let mut new = app.connections_of(user).await;
+        new.retain(|connection| !before.contains(connection));
+        let account = &app.accounts_of(&new[0]).await[0];
+        shown.assert_shows(200, &new[0].institution_name);
+        shown.assert_shows(200, &account.name);
+        for _ in 0..2 {
+            assert_eq!(
+                open(callback_url.as_str()).await.text,
+                shown.text,
+                "{provider}"
+            );
         }
-        let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
-        let failed = callback_from(&link_url, "fiskil", "error").await;
-        let shown = open(failed.as_str()).await;
-        shown.assert_shows(200, "That did not work");
-        assert!(!shown.text.contains("The provider could not complete it."), "a reason: {}", shown.text);
-        assert_eq!(open(failed.as_str()).await.text, shown.text);
+        // Another browser sees the outcome, but no name.
+        let elsewhere = open_elsewhere(callback_url.as_str()).await;
+        elsewhere.assert_shows(200, "Your accounts are connected");
+        for name in [&new[0].institution_name, &account.name] {
+            assert!(
+                !elsewhere.text.contains(name.as_str()),
+                "{provider}: {}",
+                elsewhere.text
+            );
+        }
+        for connection in new {
+            app.connections
+                .removals()
+                .remove(connection.id)
+                .await
+                .unwrap();
+        }
+        open(callback_url.as_str())
+            .await
+            .assert_shows(200, "Nothing is connected any more");
+    }
+    let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
+    let failed = callback_from(&link_url, "fiskil", "error").await;
+    let shown = open(failed.as_str()).await;
+    shown.assert_shows(200, "That did not work");
+    assert!(
+        !shown.text.contains("The provider could not complete it."),
+        "a reason: {}",
+        shown.text
+    );
+    assert_eq!(open(failed.as_str()).await.text, shown.text);
+}
+
+#[tokio::test]
+async fn browser_that_answers_sees_the_result_again() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let before = app.connections_of(app.ben.user.id).await;
+        let link_url = app
+            .link_url(app.ben.user.id, LinkTarget::Provider(provider))
+            .await;
+        let callback_url = app.answer_consent_page(&link_url, "accept").await;
+        let answered = answer_elsewhere(callback_url.as_str(), "yes").await;
+        let mut new = app.connections_of(app.ben.user.id).await;
+        new.retain(|connection| !before.contains(connection));
+        let name = new.remove(0).institution_name;
+        answered.assert_shows(200, &name);
+        let cookie = answered.headers["set-cookie"]
+            .to_str()
+            .unwrap()
+            .split(';')
+            .next()
+            .unwrap()
+            .to_owned();
+        let reloaded =
+            browse_elsewhere(client().get(callback_url.as_str()).header("cookie", cookie)).await;
+        assert_eq!(reloaded.text, answered.text, "{provider}");
+        assert!(
+            !reloaded.text.contains("value=\"again\""),
+            "this browser has not had the link"
+        );
+        assert!(
+            !open(callback_url.as_str()).await.text.contains(&name),
+            "{provider}"
+        );
     }
 }
 
-on_both_databases! {
-    async fn browser_that_answers_sees_the_result_again(app: App) {
-        for provider in simulated_providers() {
-            let before = app.connections_of(app.ben.user.id).await;
-            let link_url = app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await;
-            let callback_url = app.answer_consent_page(&link_url, "accept").await;
-            let answered = answer_elsewhere(callback_url.as_str(), "yes").await;
-            let mut new = app.connections_of(app.ben.user.id).await;
-            new.retain(|connection| !before.contains(connection));
-            let name = new.remove(0).institution_name;
-            answered.assert_shows(200, &name);
-            let cookie = answered.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
-            let reloaded = browse_elsewhere(client().get(callback_url.as_str()).header("cookie", cookie)).await;
-            assert_eq!(reloaded.text, answered.text, "{provider}");
-            assert!(!reloaded.text.contains("value=\"again\""), "this browser has not had the link");
-            assert!(!open(callback_url.as_str()).await.text.contains(&name), "{provider}");
-        }
-    }
-}
+#[tokio::test]
+async fn result_leads_back_to_the_link() {
+    let app = App::start(Setup::default()).await;
+    let user = app.ben.user.id;
+    for (provider, answer, label) in [
+        ("fiskil", "deny", "Try again"),
+        ("akahu", "deny", "Try again"),
+        ("snaptrade", "accept", "Back to your banks"),
+    ] {
+        let link_url = app.link_url(user, LinkTarget::UserChoice).await;
+        let callback_url = callback_from(&link_url, provider, answer).await;
+        let page = open(callback_url.as_str()).await;
+        page.assert_shows(200, label);
+        assert!(
+            !page.text.contains(token_of(&link_url)),
+            "the token is a secret: {}",
+            page.text
+        );
+        let again = post(callback_url.as_str(), "answer=again");
+        let cross_site =
+            post(callback_url.as_str(), "answer=again").header("sec-fetch-site", "cross-site");
+        assert_eq!(browse(cross_site).await.status, 403);
+        assert_eq!(
+            browse_elsewhere(post(callback_url.as_str(), "answer=again"))
+                .await
+                .status,
+            410
+        );
+        let back = browse(again).await;
+        assert_eq!(back.status, 303, "{}", back.text);
+        assert!(
+            link_url.ends_with(back.headers["location"].to_str().unwrap()),
+            "{provider}"
+        );
 
-on_both_databases! {
-    async fn result_leads_back_to_the_link(app: App) {
-        let user = app.ben.user.id;
-        for (provider, answer, label) in [
-            ("fiskil", "deny", "Try again"),
-            ("akahu", "deny", "Try again"),
-            ("snaptrade", "accept", "Back to your banks"),
-        ] {
-            let link_url = app.link_url(user, LinkTarget::UserChoice).await;
-            let callback_url = callback_from(&link_url, provider, answer).await;
-            let page = open(callback_url.as_str()).await;
-            page.assert_shows(200, label);
-            assert!(!page.text.contains(token_of(&link_url)), "the token is a secret: {}", page.text);
-            let again = post(callback_url.as_str(), "answer=again");
-            let cross_site = post(callback_url.as_str(), "answer=again").header("sec-fetch-site", "cross-site");
-            assert_eq!(browse(cross_site).await.status, 403);
-            assert_eq!(browse_elsewhere(post(callback_url.as_str(), "answer=again")).await.status, 410);
-            let back = browse(again).await;
-            assert_eq!(back.status, 303, "{}", back.text);
-            assert!(link_url.ends_with(back.headers["location"].to_str().unwrap()), "{provider}");
-
-            // Another browser cannot return, and reads what to do.
-            let elsewhere = open_elsewhere(callback_url.as_str()).await;
-            assert!(!elsewhere.text.contains("value=\"again\""), "{}", elsewhere.text);
-        }
+        // Another browser cannot return, and reads what to do.
+        let elsewhere = open_elsewhere(callback_url.as_str()).await;
+        assert!(
+            !elsewhere.text.contains("value=\"again\""),
+            "{}",
+            elsewhere.text
+        );
     }
 }
 
@@ -154,19 +204,24 @@ async fn result_leads_back_to_a_link_of_the_same_user_only() {
     );
 }
 
-on_both_databases! {
-    async fn late_accounts_fill_in(app: App) {
-        app.control(Method::POST, "/lag", json!({"seconds": 60})).await;
-        let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
-        let callback_url = callback_from(&link_url, "fiskil", "accept").await;
-        let early = open(callback_url.as_str()).await;
-        early.assert_shows(200, "not listed the accounts yet");
-        assert_eq!(early.headers["refresh"], "5");
-        app.advance_clock(SignedDuration::from_secs(90)).await;
-        app.run_due_jobs().await;
-        let late = open(callback_url.as_str()).await;
-        assert!(late.headers.get("refresh").is_none() && late.text.contains("class=\"number\""), "{}", late.text);
-    }
+#[tokio::test]
+async fn late_accounts_fill_in() {
+    let app = App::start(Setup::default()).await;
+    app.control(Method::POST, "/lag", json!({"seconds": 60}))
+        .await;
+    let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
+    let callback_url = callback_from(&link_url, "fiskil", "accept").await;
+    let early = open(callback_url.as_str()).await;
+    early.assert_shows(200, "not listed the accounts yet");
+    assert_eq!(early.headers["refresh"], "5");
+    app.advance_clock(SignedDuration::from_secs(90)).await;
+    app.run_due_jobs().await;
+    let late = open(callback_url.as_str()).await;
+    assert!(
+        late.headers.get("refresh").is_none() && late.text.contains("class=\"number\""),
+        "{}",
+        late.text
+    );
 }
 
 #[tokio::test]
@@ -233,33 +288,72 @@ async fn link_page_distinguishes_connections_in_the_users_time() {
     }
 }
 
-on_both_databases! {
-    async fn user_removes_a_connection(app: App) {
-        for provider in simulated_providers() {
-            let person = app.add_person(&format!("{provider}.remover@example.com"), Plan::Professional, &[]).await;
-            let user = person.user.id;
-            let (linked, _) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
-            let (id, name) = (linked[0].id, linked[0].institution_name.as_str());
-            let link_url = app.link_url(user, LinkTarget::UserChoice).await;
-            let (ask, confirm) = (format!("remove={id}"), format!("confirm-removal={id}"));
-            open(&link_url).await.assert_shows(200, &format!("name=\"remove\" value=\"{id}\""));
-            let asked = browse(post(&link_url, &ask)).await;
-            asked.assert_shows(200, &format!("Remove {name}?"));
-            asked.assert_shows(200, &person.user.email);
-            let cross_site = post(&link_url, &confirm).header("sec-fetch-site", "cross-site");
-            assert_eq!(browse(cross_site).await.status, 403);
-            let still = app.storage.connections().find(user, id).await.unwrap().expect("nothing was removed yet");
-            assert_eq!(still.status, ConnectionStatus::Active);
+#[tokio::test]
+async fn user_removes_a_connection() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app
+            .add_person(
+                &format!("{provider}.remover@example.com"),
+                Plan::Professional,
+                &[],
+            )
+            .await;
+        let user = person.user.id;
+        let (linked, _) = app
+            .link_in_browser(user, LinkTarget::Provider(provider))
+            .await;
+        let (id, name) = (linked[0].id, linked[0].institution_name.as_str());
+        let link_url = app.link_url(user, LinkTarget::UserChoice).await;
+        let (ask, confirm) = (format!("remove={id}"), format!("confirm-removal={id}"));
+        open(&link_url)
+            .await
+            .assert_shows(200, &format!("name=\"remove\" value=\"{id}\""));
+        let asked = browse(post(&link_url, &ask)).await;
+        asked.assert_shows(200, &format!("Remove {name}?"));
+        asked.assert_shows(200, &person.user.email);
+        let cross_site = post(&link_url, &confirm).header("sec-fetch-site", "cross-site");
+        assert_eq!(browse(cross_site).await.status, 403);
+        let still = app
+            .storage
+            .connections()
+            .find(user, id)
+            .await
+            .unwrap()
+            .expect("nothing was removed yet");
+        assert_eq!(still.status, ConnectionStatus::Active);
 
-            browse(post(&link_url, &confirm)).await.assert_shows(200, &format!("{name} is removed"));
-            assert_eq!(app.connections_of(user).await.len(), linked.len() - 1, "{provider}: hidden at once");
-            app.connections.jobs().run_due("removal").await.unwrap();
-            assert_eq!(app.storage.removals().list().await.unwrap().len(), 0, "{provider}: withdrawn");
-            let causes: Vec<String> =
-                app.storage.connections().list_audit(id).await.unwrap().into_iter().map(|row| row.cause).collect();
-            assert_eq!(causes, ["linked", "removed_by_user", "deleted"], "{provider}");
-            browse(post(&link_url, &confirm)).await.assert_shows(404, "removed already");
-        }
+        browse(post(&link_url, &confirm))
+            .await
+            .assert_shows(200, &format!("{name} is removed"));
+        assert_eq!(
+            app.connections_of(user).await.len(),
+            linked.len() - 1,
+            "{provider}: hidden at once"
+        );
+        app.connections.jobs().run_due("removal").await.unwrap();
+        assert_eq!(
+            app.storage.removals().list().await.unwrap().len(),
+            0,
+            "{provider}: withdrawn"
+        );
+        let causes: Vec<String> = app
+            .storage
+            .connections()
+            .list_audit(id)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|row| row.cause)
+            .collect();
+        assert_eq!(
+            causes,
+            ["linked", "removed_by_user", "deleted"],
+            "{provider}"
+        );
+        browse(post(&link_url, &confirm))
+            .await
+            .assert_shows(404, "removed already");
     }
 }
 

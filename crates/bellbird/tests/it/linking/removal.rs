@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Setup, also_on_postgres, simulated_providers};
 use crate::support::provider_spec::spec;
 
 /// Longer than a lease.
@@ -62,48 +62,54 @@ pub(crate) async fn withdrawals(app: &App) -> u64 {
     app.calls().await.get(DELETE_CONSENT).copied().unwrap_or(0)
 }
 
-on_both_databases! {
-    async fn withdrawal_is_retried_until_accepted(app: App) {
-        let id = app.olivia.connections[0].id;
-        let transactions = format!("/v1/transactions?connectionId={id}");
-        assert_eq!(app.get(&transactions).await.status, 200);
-        app.reset_calls().await;
-        app.fault(json!({"match": "/v1/consent/", "kind": "status", "status": 503})).await;
-        let Removal::Waiting { reason, next_attempt_at } = app.connections.removals().remove(id).await.unwrap() else {
-            panic!("removed although the provider fails")
-        };
-        assert!(reason.contains("the provider is unavailable"), "{reason}");
-        app.get(&transactions).await.error(404);
-        assert_eq!(app.get("/v1/connections").await.data().len(), 1);
-        let pending = app.storage.removals().list().await.unwrap();
-        assert_eq!(pending.len(), 1);
-        assert_eq!(pending[0].connection.id, id);
-        assert_eq!(pending[0].attempts, 1);
-        assert_eq!(pending[0].last_error, Some(reason));
-        assert_eq!(Some(pending[0].next_attempt_at), next_attempt_at);
-        assert_eq!(app.storage.removals().list().await.unwrap().len(), 1);
+#[tokio::test]
+async fn withdrawal_is_retried_until_accepted() {
+    let app = App::start(Setup::default()).await;
+    let id = app.olivia.connections[0].id;
+    let transactions = format!("/v1/transactions?connectionId={id}");
+    assert_eq!(app.get(&transactions).await.status, 200);
+    app.reset_calls().await;
+    app.fault(json!({"match": "/v1/consent/", "kind": "status", "status": 503}))
+        .await;
+    let Removal::Waiting {
+        reason,
+        next_attempt_at,
+    } = app.connections.removals().remove(id).await.unwrap()
+    else {
+        panic!("removed although the provider fails")
+    };
+    assert!(reason.contains("the provider is unavailable"), "{reason}");
+    app.get(&transactions).await.error(404);
+    assert_eq!(app.get("/v1/connections").await.data().len(), 1);
+    let pending = app.storage.removals().list().await.unwrap();
+    assert_eq!(pending.len(), 1);
+    assert_eq!(pending[0].connection.id, id);
+    assert_eq!(pending[0].attempts, 1);
+    assert_eq!(pending[0].last_error, Some(reason));
+    assert_eq!(Some(pending[0].next_attempt_at), next_attempt_at);
+    assert_eq!(app.storage.removals().list().await.unwrap().len(), 1);
 
-        app.reset_calls().await;
-        app.connections.jobs().run_due("removal").await.unwrap();
-        assert_eq!(withdrawals(&app).await, 0, "not due yet");
-        advance_clock(&app, SignedDuration::from_secs(40)).await;
-        app.connections.jobs().run_due("removal").await.unwrap();
-        assert!(withdrawals(&app).await > 0);
-        assert_eq!(app.storage.removals().list().await.unwrap()[0].attempts, 2);
-        // A second request does not wait for the schedule.
-        assert!(matches!(app.connections.removals().remove(id).await.unwrap(), Removal::Waiting { .. }));
-        assert_eq!(app.storage.removals().list().await.unwrap()[0].attempts, 3);
-        app.clear_faults().await;
-        advance_clock(&app, PAST_LEASE).await;
-        app.connections.jobs().run_due("removal").await.unwrap();
-        assert_gone(&app, id).await;
-        assert!(
-            matches!(
-                app.connections.removals().remove(id).await,
-                Err(error) if error.to_string().contains("connection not found")
-            )
-        );
-    }
+    app.reset_calls().await;
+    app.connections.jobs().run_due("removal").await.unwrap();
+    assert_eq!(withdrawals(&app).await, 0, "not due yet");
+    advance_clock(&app, SignedDuration::from_secs(40)).await;
+    app.connections.jobs().run_due("removal").await.unwrap();
+    assert!(withdrawals(&app).await > 0);
+    assert_eq!(app.storage.removals().list().await.unwrap()[0].attempts, 2);
+    // A second request does not wait for the schedule.
+    assert!(matches!(
+        app.connections.removals().remove(id).await.unwrap(),
+        Removal::Waiting { .. }
+    ));
+    assert_eq!(app.storage.removals().list().await.unwrap()[0].attempts, 3);
+    app.clear_faults().await;
+    advance_clock(&app, PAST_LEASE).await;
+    app.connections.jobs().run_due("removal").await.unwrap();
+    assert_gone(&app, id).await;
+    assert!(matches!(
+        app.connections.removals().remove(id).await,
+        Err(error) if error.to_string().contains("connection not found")
+    ));
 }
 
 #[tokio::test]
@@ -140,81 +146,115 @@ async fn already_ended_consent_counts_as_withdrawn() {
     }
 }
 
-on_both_databases! {
-    async fn unconfigured_provider_delays_the_removal(app: App) {
-        let [retried, deleted_locally] = [0, 1].map(|at| app.olivia.connections[at].id);
-        let unconfigured = Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
-        for id in [retried, deleted_locally] {
-            let Removal::Waiting { reason, next_attempt_at } = unconfigured.removals().remove(id).await.unwrap() else {
-                panic!("removed without credentials")
-            };
-            assert!(reason.starts_with("the provider fiskil is not configured here"), "{reason}");
-            let wait = next_attempt_at.unwrap().duration_since(app.clock.now());
-            assert!((60..=72).contains(&wait.as_mins()), "{wait}");
-        }
-        assert_eq!(app.get("/v1/connections").await.data().len(), 0);
-        assert_eq!(unconfigured.removals().remove_locally(deleted_locally).await.unwrap(), Removal::Done);
-        assert_eq!(removal_steps(&app, deleted_locally).await, ["removed", "removed_locally"]);
-        assert_eq!(withdrawals(&app).await, 0, "the provider was not called");
-        // The provider is configured again.
-        advance_clock(&app, SignedDuration::from_mins(73)).await;
-        app.connections.jobs().run_due("removal").await.unwrap();
-        assert_gone(&app, retried).await;
-        assert_eq!(withdrawals(&app).await, 1);
-    }
-}
-
-on_both_databases! {
-    async fn two_instances_withdraw_each_consent_once(app: App) {
-        let mut all_credentials = Vec::new();
-        for provider in simulated_providers() {
-            all_credentials.extend(app.credentials_of(provider));
-        }
-        // Olivia and Ben use the first three.
-        let spare: Vec<&Value> = all_credentials.iter().skip(3).collect();
-        let person = app.add_person("many@example.com", Plan::Professional, &spare).await;
-        app.reset_calls().await;
-        let unconfigured = Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
-        let mut all = person.connections.clone();
-        all.extend(app.olivia.connections.clone());
-        for connection in &all {
-            unconfigured.removals().remove(connection.id).await.unwrap();
-        }
-        advance_clock(&app, SignedDuration::from_hours(2)).await;
-        let other = app.connections.clone();
-        let (first, second, third) =
-            tokio::join!(
-                app.connections.jobs().run_due("removal"),
-                other.jobs().run_due("removal"),
-                other.removals().remove(all[0].id)
-            );
-        first.unwrap();
-        second.unwrap();
-        // The connection was deleted either before the request found it or while it waited.
-        assert!(third.map_or_else(|error| error.to_string().contains("not found"), |removal| removal == Removal::Done));
-        assert_eq!(app.storage.removals().list().await.unwrap().len(), 0);
-        let mut withdrawn = 0;
-        for provider in simulated_providers() {
-            let calls = app.control_of(provider, Method::GET, "/calls", json!({})).await;
-            let deletes = calls["calls"].as_array().unwrap().iter().filter(|call| call["method"] == "DELETE");
-            withdrawn += deletes.map(|call| call["count"].as_u64().unwrap()).sum::<u64>();
-        }
-        assert_eq!(withdrawn, all.len() as u64);
-    }
-}
-
-on_both_databases! {
-    async fn concurrent_removal_waits_for_the_first(app: App) {
-        let id = app.ben.connections[0].id;
-        app.fault(json!({"match": "/v1/consent/", "kind": "delay", "delayMs": 700})).await;
-        let first = app.connections.removals().remove(id);
-        let second = async {
-            while withdrawals(&app).await == 0 {}
-            app.connections.removals().remove(id).await
+#[tokio::test]
+async fn unconfigured_provider_delays_the_removal() {
+    let app = App::start(Setup::default()).await;
+    let [retried, deleted_locally] = [0, 1].map(|at| app.olivia.connections[at].id);
+    let unconfigured =
+        Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
+    for id in [retried, deleted_locally] {
+        let Removal::Waiting {
+            reason,
+            next_attempt_at,
+        } = unconfigured.removals().remove(id).await.unwrap()
+        else {
+            panic!("removed without credentials")
         };
-        let (first, second) = tokio::join!(first, second);
-        assert_eq!(first.unwrap(), Removal::Done);
-        assert_eq!(second.unwrap(), Removal::Done);
-        assert_eq!(withdrawals(&app).await, 1);
+        assert!(
+            reason.starts_with("the provider fiskil is not configured here"),
+            "{reason}"
+        );
+        let wait = next_attempt_at.unwrap().duration_since(app.clock.now());
+        assert!((60..=72).contains(&wait.as_mins()), "{wait}");
     }
+    assert_eq!(app.get("/v1/connections").await.data().len(), 0);
+    assert_eq!(
+        unconfigured
+            .removals()
+            .remove_locally(deleted_locally)
+            .await
+            .unwrap(),
+        Removal::Done
+    );
+    assert_eq!(
+        removal_steps(&app, deleted_locally).await,
+        ["removed", "removed_locally"]
+    );
+    assert_eq!(withdrawals(&app).await, 0, "the provider was not called");
+    // The provider is configured again.
+    advance_clock(&app, SignedDuration::from_mins(73)).await;
+    app.connections.jobs().run_due("removal").await.unwrap();
+    assert_gone(&app, retried).await;
+    assert_eq!(withdrawals(&app).await, 1);
 }
+
+#[tokio::test]
+async fn two_instances_withdraw_each_consent_once() {
+    let app = App::start(Setup::default()).await;
+    let mut all_credentials = Vec::new();
+    for provider in simulated_providers() {
+        all_credentials.extend(app.credentials_of(provider));
+    }
+    // Olivia and Ben use the first three.
+    let spare: Vec<&Value> = all_credentials.iter().skip(3).collect();
+    let person = app
+        .add_person("many@example.com", Plan::Professional, &spare)
+        .await;
+    app.reset_calls().await;
+    let unconfigured =
+        Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
+    let mut all = person.connections.clone();
+    all.extend(app.olivia.connections.clone());
+    for connection in &all {
+        unconfigured.removals().remove(connection.id).await.unwrap();
+    }
+    advance_clock(&app, SignedDuration::from_hours(2)).await;
+    let other = app.connections.clone();
+    let (first, second, third) = tokio::join!(
+        app.connections.jobs().run_due("removal"),
+        other.jobs().run_due("removal"),
+        other.removals().remove(all[0].id)
+    );
+    first.unwrap();
+    second.unwrap();
+    // The connection was deleted either before the request found it or while it waited.
+    assert!(third.map_or_else(
+        |error| error.to_string().contains("not found"),
+        |removal| removal == Removal::Done
+    ));
+    assert_eq!(app.storage.removals().list().await.unwrap().len(), 0);
+    let mut withdrawn = 0;
+    for provider in simulated_providers() {
+        let calls = app
+            .control_of(provider, Method::GET, "/calls", json!({}))
+            .await;
+        let deletes = calls["calls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|call| call["method"] == "DELETE");
+        withdrawn += deletes
+            .map(|call| call["count"].as_u64().unwrap())
+            .sum::<u64>();
+    }
+    assert_eq!(withdrawn, all.len() as u64);
+}
+
+#[tokio::test]
+async fn concurrent_removal_waits_for_the_first() {
+    let app = App::start(Setup::default()).await;
+    let id = app.ben.connections[0].id;
+    app.fault(json!({"match": "/v1/consent/", "kind": "delay", "delayMs": 700}))
+        .await;
+    let first = app.connections.removals().remove(id);
+    let second = async {
+        while withdrawals(&app).await == 0 {}
+        app.connections.removals().remove(id).await
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!(first.unwrap(), Removal::Done);
+    assert_eq!(second.unwrap(), Removal::Done);
+    assert_eq!(withdrawals(&app).await, 1);
+}
+
+also_on_postgres! { two_instances_withdraw_each_consent_once concurrent_removal_waits_for_the_first }

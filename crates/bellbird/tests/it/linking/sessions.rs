@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::browser::{browse, client, open, open_elsewhere, post, start};
 use crate::support::database::execute;
 use crate::support::harness::{
-    AccountLabel, App, Setup, eventually, on_both_databases, simulated_providers,
+    AccountLabel, App, Setup, also_on_postgres, eventually, simulated_providers,
 };
 use crate::support::provider_spec::{ProviderSpec, Registration, SPECS, spec};
 
@@ -21,351 +21,627 @@ fn registering() -> impl Iterator<Item = (&'static str, &'static Registration)> 
         .filter_map(|spec| Some((spec.name, spec.registration.as_ref()?)))
 }
 
-on_both_databases! {
-    async fn every_provider_is_linked_in_the_browser(app: App) {
-        for provider in simulated_providers() {
-            app.reset_calls().await;
-            let (linked, shown) = app.link_in_browser(app.olivia.user.id, LinkTarget::Provider(provider)).await;
-            shown.assert_shows(200, "connected");
-            assert!(!linked.is_empty(), "{provider}: {}", shown.text);
-            for connection in &linked {
-                assert_eq!(connection.provider, provider);
-                assert_eq!(connection.status, ConnectionStatus::Active, "{provider}");
-                shown.assert_shows(200, &connection.institution_name.replace('\'', "&#39;").replace("&#39;", "'"));
-                let accounts = app.accounts_of(connection).await;
-                assert!(!accounts.is_empty(), "{provider}");
-                let path = match connection.category.as_str() {
-                    "banking" => {
-                        format!("/v1/transactions?connectionId={}&accountId={}", connection.id, accounts[0].id)
-                    }
-                    _ => format!("/v1/trades?connectionId={}", connection.id),
-                };
-                assert_eq!(app.get(&path).await.status, 200, "{provider}");
-                assert_eq!(
-                    app.get_as(&app.ben.key, &path).await.status,
-                    if path.contains("trades") { 403 } else { 404 }
-                );
-            }
-            let (_, again) = app.link_in_browser(app.olivia.user.id, LinkTarget::Provider(provider)).await;
-            again.assert_shows(200, "connected");
-            if let Some(routes) = &spec(provider).registration {
-                let calls = app.calls_of(provider).await;
-                assert_eq!(calls.get(routes.register), Some(&1), "{provider}: registered once");
-                assert_eq!(calls.get(routes.delete), None, "{provider}");
-            }
-        }
-    }
-}
-
-on_both_databases! {
-    async fn failed_consent_is_explained_and_connects_nothing(app: App) {
-        for (provider, answer, words) in [
-            ("fiskil", "deny", "did not give your consent"),
-            ("fiskil", "error", "Nothing was connected"),
-            ("akahu", "deny", "did not give your consent"),
-            ("snaptrade", "deny", "did not give your consent"),
-            ("snaptrade", "abandon", "did not give your consent"),
-            ("snaptrade", "error", "Nothing was connected"),
-        ] {
-            let before = app.connections_of(app.ben.user.id).await;
-            let callback_url = app
-                .answer_consent_page(&app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await, answer)
-                .await;
-            open(callback_url.as_str()).await.assert_shows(200, words);
-            assert_eq!(app.connections_of(app.ben.user.id).await, before, "{provider} {answer}");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn callback_works_once_and_a_forged_one_never(app: App) {
-        for provider in simulated_providers() {
-            let user = app.ben.user.id;
-            let callback_url =
-                app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;
-            let callback = format!("{}/link/callback", app.console_url);
-            let state = callback_url.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned();
-            let query = callback_url.query().unwrap();
-            let before = app.connections_of(user).await;
-            for forged in [
-                callback.clone(),
-                format!("{callback}?state="),
-                format!("{callback}?{}", query.replace(&state, &state.replace(|c: char| c.is_ascii_digit(), "7"))),
-                format!("{callback}?{}", query.replace(&state, &state.to_ascii_uppercase())),
-                format!("{callback}?{}", query.replace(&state, &state[1..])),
-                format!("{callback}?{query}&state={state}"),
-            ] {
-                open(&forged).await.assert_shows(400, "Nothing was changed");
-            }
-            assert_eq!(app.connections_of(user).await, before);
-            let head = browse(client().head(callback_url.as_str())).await;
-            assert_eq!(head.status, 405, "HEAD is not a callback");
-
-            let (first, second) = tokio::join!(open(callback_url.as_str()), open(callback_url.as_str()));
-            assert_eq!((first.status, second.status), (200, 200), "{}", first.text);
-            let connected = app.connections_of(user).await;
-            assert!(connected.len() > before.len(), "{provider}: {} {}", first.text, second.text);
-            open(callback_url.as_str()).await.assert_shows(200, "connected");
-            let audit = app.storage.connections().list_audit(connected[0].id).await.unwrap();
-            assert_eq!(audit.len(), 1, "{provider}: connected once");
-            assert_eq!(app.connections_of(user).await, connected);
-        }
-    }
-}
-
-on_both_databases! {
-    async fn consent_session_expires(app: App) {
-        for provider in simulated_providers() {
-            let callback_url = app
-                .answer_consent_page(&app.link_url(app.ben.user.id, LinkTarget::Provider(provider)).await, "accept")
-                .await;
-            let before = app.connections_of(app.ben.user.id).await;
-            app.advance_clock(SignedDuration::from_mins(31)).await;
-            open(callback_url.as_str()).await.assert_shows(400, "Nothing was changed");
-            assert_eq!(app.connections_of(app.ben.user.id).await, before);
-        }
-    }
-}
-
-on_both_databases! {
-    async fn reconnecting_working_connection_keeps_ids(app: App) {
-        for (provider, setting) in
-            [("fiskil", json!({"sameIds": false})), ("akahu", json!({"newToken": true})), ("snaptrade", json!(null))]
-        {
-            let person = app.add_person(&format!("{provider}@example.com"), Plan::Professional, &[]).await;
-            let (linked, _) = app.link_in_browser(person.user.id, LinkTarget::Provider(provider)).await;
-            let connection = &linked[0];
+#[tokio::test]
+async fn every_provider_is_linked_in_the_browser() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        app.reset_calls().await;
+        let (linked, shown) = app
+            .link_in_browser(app.olivia.user.id, LinkTarget::Provider(provider))
+            .await;
+        shown.assert_shows(200, "connected");
+        assert!(!linked.is_empty(), "{provider}: {}", shown.text);
+        for connection in &linked {
+            assert_eq!(connection.provider, provider);
+            assert_eq!(connection.status, ConnectionStatus::Active, "{provider}");
+            shown.assert_shows(
+                200,
+                &connection
+                    .institution_name
+                    .replace('\'', "&#39;")
+                    .replace("&#39;", "'"),
+            );
             let accounts = app.accounts_of(connection).await;
-            if !setting.is_null() {
-                app.control_of(provider, Method::POST, "/relink", setting).await;
-            }
-            for answer in ["deny", "error"].into_iter().filter(|answer| provider != "akahu" || *answer == "deny") {
-                let link_url = app.link_url(person.user.id, LinkTarget::Connection(connection.id)).await;
-                let shown = open(app.answer_consent_page(&link_url, answer).await.as_str()).await;
-                shown.assert_shows(200, if answer == "deny" { "did not give your consent" } else { "did not work" });
-                app.advance_clock(SignedDuration::from_secs(11)).await;
-            }
-            let (new, shown) = app.link_in_browser(person.user.id, LinkTarget::Connection(connection.id)).await;
-            assert_eq!(new, [], "{provider}: {}", shown.text);
-            shown.assert_shows(200, "is connected again");
-            app.advance_clock(SignedDuration::from_mins(11)).await;
-            app.run_due_jobs().await;
-            assert_eq!(app.connections_of(person.user.id).await.len(), linked.len(), "{provider}");
-            assert_eq!(app.accounts_of(connection).await, accounts, "{provider}");
-            assert_eq!(app.storage.removals().list().await.unwrap().len(), 0, "{provider}");
+            assert!(!accounts.is_empty(), "{provider}");
+            let path = match connection.category.as_str() {
+                "banking" => {
+                    format!(
+                        "/v1/transactions?connectionId={}&accountId={}",
+                        connection.id, accounts[0].id
+                    )
+                }
+                _ => format!("/v1/trades?connectionId={}", connection.id),
+            };
+            assert_eq!(app.get(&path).await.status, 200, "{provider}");
+            assert_eq!(
+                app.get_as(&app.ben.key, &path).await.status,
+                if path.contains("trades") { 403 } else { 404 }
+            );
+        }
+        let (_, again) = app
+            .link_in_browser(app.olivia.user.id, LinkTarget::Provider(provider))
+            .await;
+        again.assert_shows(200, "connected");
+        if let Some(routes) = &spec(provider).registration {
+            let calls = app.calls_of(provider).await;
+            assert_eq!(
+                calls.get(routes.register),
+                Some(&1),
+                "{provider}: registered once"
+            );
+            assert_eq!(calls.get(routes.delete), None, "{provider}");
         }
     }
 }
 
-on_both_databases! {
-    async fn provider_event_may_precede_the_callback(app: App) {
-        for provider in simulated_providers() {
-            let user = app.ben.user.id;
-            let url = format!("{}/webhooks/{provider}", app.console_url);
-            app.control_of(provider, Method::POST, "/webhooks", json!({ "url": url })).await;
-            let before = app.connections_of(user).await.len();
-            let callback_url =
-                app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;
-            if provider != "akahu" {
-                eventually(async || {
-                    let seen = app.control_of(provider, Method::GET, "/webhooks", json!({})).await;
-                    let deliveries = seen["deliveries"].as_array().unwrap();
-                    !deliveries.is_empty() && deliveries.iter().all(|delivery| delivery["state"] == "sent")
-                })
-                .await;
-                app.run_due_jobs().await;
-            }
-            assert_eq!(app.connections_of(user).await.len(), before, "{provider}: not confirmed yet");
-            open(callback_url.as_str()).await.assert_shows(200, "connected");
-            assert!(app.connections_of(user).await.len() > before, "{provider}");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn connection_removed_during_session_stays_removed(app: App) {
-        for provider in simulated_providers() {
-            let person = app.add_person(&format!("{provider}@example.com"), Plan::Professional, &[]).await;
-            let user = person.user.id;
-            let (linked, _) = app.link_in_browser(user, LinkTarget::Provider(provider)).await;
-            let callback_url =
-                app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "deny").await;
-            for connection in &linked {
-                app.connections.removals().remove(connection.id).await.unwrap();
-            }
-            open(callback_url.as_str()).await.assert_shows(200, "did not give your consent");
-            app.advance_clock(SignedDuration::from_mins(40)).await;
-            app.run_due_jobs().await;
-            assert_eq!(app.connections_of(user).await, [], "{provider}");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn locally_deleted_consent_needs_a_new_link(app: App) {
-        let person = app.add_person("deleted.locally@example.com", Plan::Professional, &[]).await;
-        let user = person.user.id;
-        let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("snaptrade")).await;
-        app.connections.removals().remove_locally(linked[0].id).await.unwrap();
-        let callback_url =
-            app.answer_consent_page(&app.link_url(user, LinkTarget::Provider("snaptrade")).await, "abandon").await;
-        open(callback_url.as_str()).await.assert_shows(200, "did not give your consent");
-        assert_eq!(app.connections_of(user).await, []);
-        // The same login again is the same connection at the provider.
-        let (linked, shown) = app.link_in_browser(user, LinkTarget::Provider("snaptrade")).await;
-        assert_eq!(linked.len(), 1, "{}", shown.text);
-    }
-}
-
-on_both_databases! {
-    async fn abandoned_session_does_not_affect_a_reconnect(app: App) {
-        for same_ids in [true, false] {
-            let person = app.add_person(&format!("two.{same_ids}@example.com"), Plan::Professional, &[]).await;
-            let user = person.user.id;
-            let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
-            let connection = &linked[0];
-            let accounts = app.accounts_of(connection).await;
-            app.control(Method::POST, "/relink", json!({ "sameIds": same_ids })).await;
-            app.set_consent(connection, "revoked").await;
-            app.connections.refreshes().run(user, connection.id).await.unwrap();
-            // The user starts a new link, abandons it and reconnects. Jobs poll both sessions
-            // before the callback.
-            start(&app.link_url(user, LinkTarget::Provider("fiskil")).await).await.location();
-            let callback_url = app
-                .answer_consent_page(&app.link_url(user, LinkTarget::Connection(connection.id)).await, "accept")
-                .await;
-            app.advance_clock(SignedDuration::from_mins(6)).await;
-            app.run_due_jobs().await;
-            open(callback_url.as_str()).await.assert_shows(200, "is connected again");
-            assert_eq!(app.connections_of(user).await.len(), 1, "{same_ids}");
-            assert_eq!(app.accounts_of(connection).await, accounts, "{same_ids}");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn new_link_beside_abandoned_reconnect_is_separate(app: App) {
-        let person = app.add_person("two.ways@example.com", Plan::Professional, &[]).await;
-        let user = person.user.id;
-        let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
-        app.control(Method::POST, "/relink", json!({"sameIds": false})).await;
-        app.set_consent(&linked[0], "expired").await;
-        app.connections.refreshes().run(user, linked[0].id).await.unwrap();
-        start(&app.link_url(user, LinkTarget::Connection(linked[0].id)).await).await.location();
-        let (new, shown) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
-        shown.assert_shows(200, "is connected");
-        assert_eq!(new.len(), 1, "{}", shown.text);
-        app.advance_clock(SignedDuration::from_mins(40)).await;
-        app.run_due_jobs().await;
-        let connections = app.connections_of(user).await;
-        let statuses: Vec<_> = connections.iter().map(|connection| (connection.id, connection.status)).collect();
-        assert!(statuses.contains(&(linked[0].id, ConnectionStatus::Invalidated)), "{statuses:?}");
-        assert!(statuses.contains(&(new[0].id, ConnectionStatus::Active)) && statuses.len() == 2, "{statuses:?}");
-    }
-}
-
-on_both_databases! {
-    async fn denied_session_ignores_an_approved_one(app: App) {
-        let person = app.add_person("two.tabs@example.com", Plan::Professional, &[]).await;
-        let user = person.user.id;
-        let denied = app.answer_consent_page(&app.link_url(user, LinkTarget::Provider("fiskil")).await, "deny").await;
-        let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
-        open(denied.as_str()).await.assert_shows(200, "did not give your consent");
-        assert_eq!(app.connections_of(user).await.len(), linked.len());
-    }
-}
-
-on_both_databases! {
-    async fn provider_outage_of_hours_loses_no_consent(app: App) {
-        let user = app.ben.user.id;
-        let count_at = async |provider: &str| {
-            app.connections_of(user).await.iter().filter(|connection| connection.provider == provider).count()
-        };
-        let mut sessions = Vec::new();
-        for ProviderSpec { name: provider, consent_route, .. } in &SPECS {
-            let before = count_at(provider).await;
-            let callback_url =
-                app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;
-            app.fault_at(provider, json!({"match": consent_route, "kind": "status", "status": 503})).await;
-            sessions.push((provider, before, callback_url));
-        }
-        let callbacks = sessions.iter().map(|(_, _, callback_url)| open(callback_url.as_str()));
-        for shown in futures_util::future::join_all(callbacks).await {
-            shown.assert_shows(200, "Not confirmed yet");
-        }
-        for _ in 0..6 {
-            app.advance_clock(SignedDuration::from_mins(40)).await;
-            app.run_due_jobs().await;
-        }
-        app.clear_faults().await;
-        for (provider, before, _) in &sessions {
-            assert_eq!(count_at(provider).await, *before, "{provider}");
-        }
-        app.advance_clock(SignedDuration::from_mins(10)).await;
-        app.run_due_jobs().await;
-        for (provider, before, callback_url) in &sessions {
-            assert!(count_at(provider).await > *before, "{provider}");
-            open(callback_url.as_str()).await.assert_shows(200, "connected");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn different_login_is_a_new_connection(app: App) {
-        // A person of the sandbox has this email address. After the changes below, the reconnect
-        // seems another login.
-        let person = app.add_person("priya.sharma@example.com", Plan::Professional, &[]).await;
-        let (linked, _) = app.link_in_browser(person.user.id, LinkTarget::Provider("fiskil")).await;
-        let connection = &linked[0];
-        let accounts = app.accounts_of(connection).await;
-        let found = app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap();
-        // The bank has renamed all its accounts, so no account can be matched by name.
-        for account in &found {
-            let path = format!("/accounts/{}", account.provider_account_id);
-            app.control(
-                Method::PATCH,
-                &path,
-                json!({"display_name": "Renamed", "nickname": null, "product_name": "Renamed"}),
+#[tokio::test]
+async fn failed_consent_is_explained_and_connects_nothing() {
+    let app = App::start(Setup::default()).await;
+    for (provider, answer, words) in [
+        ("fiskil", "deny", "did not give your consent"),
+        ("fiskil", "error", "Nothing was connected"),
+        ("akahu", "deny", "did not give your consent"),
+        ("snaptrade", "deny", "did not give your consent"),
+        ("snaptrade", "abandon", "did not give your consent"),
+        ("snaptrade", "error", "Nothing was connected"),
+    ] {
+        let before = app.connections_of(app.ben.user.id).await;
+        let callback_url = app
+            .answer_consent_page(
+                &app.link_url(app.ben.user.id, LinkTarget::Provider(provider))
+                    .await,
+                answer,
             )
             .await;
-        }
-        app.control(Method::POST, "/relink", json!({"sameIds": false})).await;
-        app.set_consent(connection, "expired").await;
-        app.connections.refreshes().run(person.user.id, connection.id).await.unwrap();
-        let (new, shown) = app.link_in_browser(person.user.id, LinkTarget::Connection(connection.id)).await;
-        shown.assert_shows(200, "connected separately");
-        assert_eq!(new.len(), 1, "{}", shown.text);
-        assert_eq!(app.accounts_of(connection).await, accounts, "nothing was merged");
-        let ids = |accounts: Vec<AccountLabel>| accounts.into_iter().map(|account| account.id).collect::<Vec<_>>();
-        let (old, new_ids) = (ids(accounts), ids(app.accounts_of(&new[0]).await));
-        assert!(!new_ids.is_empty() && new_ids.iter().all(|id| !old.contains(id)));
-        let now = app.storage.connections().find(person.user.id, connection.id).await.unwrap().unwrap();
-        assert_eq!(now.status, ConnectionStatus::Invalidated, "the broken connection stays broken");
+        open(callback_url.as_str()).await.assert_shows(200, words);
+        assert_eq!(
+            app.connections_of(app.ben.user.id).await,
+            before,
+            "{provider} {answer}"
+        );
     }
 }
 
-on_both_databases! {
-    async fn own_consent_that_fails_for_a_moment_is_not_replaced(app: App) {
-        let person = app.add_person("two.consents@example.com", Plan::Professional, &[]).await;
-        let user = person.user.id;
-        let (linked, _) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
+#[tokio::test]
+async fn callback_works_once_and_a_forged_one_never() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let user = app.ben.user.id;
+        let callback_url = app
+            .answer_consent_page(
+                &app.link_url(user, LinkTarget::Provider(provider)).await,
+                "accept",
+            )
+            .await;
+        let callback = format!("{}/link/callback", app.console_url);
+        let state = callback_url
+            .query_pairs()
+            .find(|(name, _)| name == "state")
+            .unwrap()
+            .1
+            .into_owned();
+        let query = callback_url.query().unwrap();
+        let before = app.connections_of(user).await;
+        for forged in [
+            callback.clone(),
+            format!("{callback}?state="),
+            format!(
+                "{callback}?{}",
+                query.replace(&state, &state.replace(|c: char| c.is_ascii_digit(), "7"))
+            ),
+            format!(
+                "{callback}?{}",
+                query.replace(&state, &state.to_ascii_uppercase())
+            ),
+            format!("{callback}?{}", query.replace(&state, &state[1..])),
+            format!("{callback}?{query}&state={state}"),
+        ] {
+            open(&forged).await.assert_shows(400, "Nothing was changed");
+        }
+        assert_eq!(app.connections_of(user).await, before);
+        let head = browse(client().head(callback_url.as_str())).await;
+        assert_eq!(head.status, 405, "HEAD is not a callback");
+
+        let (first, second) =
+            tokio::join!(open(callback_url.as_str()), open(callback_url.as_str()));
+        assert_eq!((first.status, second.status), (200, 200), "{}", first.text);
+        let connected = app.connections_of(user).await;
+        assert!(
+            connected.len() > before.len(),
+            "{provider}: {} {}",
+            first.text,
+            second.text
+        );
+        open(callback_url.as_str())
+            .await
+            .assert_shows(200, "connected");
+        let audit = app
+            .storage
+            .connections()
+            .list_audit(connected[0].id)
+            .await
+            .unwrap();
+        assert_eq!(audit.len(), 1, "{provider}: connected once");
+        assert_eq!(app.connections_of(user).await, connected);
+    }
+}
+
+#[tokio::test]
+async fn consent_session_expires() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let callback_url = app
+            .answer_consent_page(
+                &app.link_url(app.ben.user.id, LinkTarget::Provider(provider))
+                    .await,
+                "accept",
+            )
+            .await;
+        let before = app.connections_of(app.ben.user.id).await;
+        app.advance_clock(SignedDuration::from_mins(31)).await;
+        open(callback_url.as_str())
+            .await
+            .assert_shows(400, "Nothing was changed");
+        assert_eq!(app.connections_of(app.ben.user.id).await, before);
+    }
+}
+
+#[tokio::test]
+async fn reconnecting_working_connection_keeps_ids() {
+    let app = App::start(Setup::default()).await;
+    for (provider, setting) in [
+        ("fiskil", json!({"sameIds": false})),
+        ("akahu", json!({"newToken": true})),
+        ("snaptrade", json!(null)),
+    ] {
+        let person = app
+            .add_person(&format!("{provider}@example.com"), Plan::Professional, &[])
+            .await;
+        let (linked, _) = app
+            .link_in_browser(person.user.id, LinkTarget::Provider(provider))
+            .await;
         let connection = &linked[0];
         let accounts = app.accounts_of(connection).await;
-        app.control(Method::POST, "/relink", json!({"sameIds": false})).await;
-        app.set_consent(connection, "expired").await;
-        app.connections.refreshes().run(user, connection.id).await.unwrap();
-        let reconnect = app.link_url(user, LinkTarget::Connection(connection.id)).await;
-        let callback_url = app.answer_consent_page(&reconnect, "accept").await;
-        // The old consent works again too, but the first poll cannot read its accounts: a call
-        // makes three attempts.
-        app.set_consent(connection, "active").await;
-        app.fault(json!({"match": "/v1/banking/accounts", "kind": "status", "status": 503, "times": 3})).await;
-        open(callback_url.as_str()).await.assert_shows(200, "connected again");
-        assert_eq!(app.storage.removals().list().await.unwrap().len(), 0, "no consent is withdrawn");
-        assert_eq!(app.accounts_of(connection).await, accounts);
-        let statuses: Vec<_> = app.connections_of(user).await.iter().map(|connection| connection.status).collect();
-        assert_eq!(statuses, [ConnectionStatus::Active; 2], "each consent has a connection");
+        if !setting.is_null() {
+            app.control_of(provider, Method::POST, "/relink", setting)
+                .await;
+        }
+        for answer in ["deny", "error"]
+            .into_iter()
+            .filter(|answer| provider != "akahu" || *answer == "deny")
+        {
+            let link_url = app
+                .link_url(person.user.id, LinkTarget::Connection(connection.id))
+                .await;
+            let shown = open(app.answer_consent_page(&link_url, answer).await.as_str()).await;
+            shown.assert_shows(
+                200,
+                if answer == "deny" {
+                    "did not give your consent"
+                } else {
+                    "did not work"
+                },
+            );
+            app.advance_clock(SignedDuration::from_secs(11)).await;
+        }
+        let (new, shown) = app
+            .link_in_browser(person.user.id, LinkTarget::Connection(connection.id))
+            .await;
+        assert_eq!(new, [], "{provider}: {}", shown.text);
+        shown.assert_shows(200, "is connected again");
+        app.advance_clock(SignedDuration::from_mins(11)).await;
+        app.run_due_jobs().await;
+        assert_eq!(
+            app.connections_of(person.user.id).await.len(),
+            linked.len(),
+            "{provider}"
+        );
+        assert_eq!(app.accounts_of(connection).await, accounts, "{provider}");
+        assert_eq!(
+            app.storage.removals().list().await.unwrap().len(),
+            0,
+            "{provider}"
+        );
     }
+}
+
+#[tokio::test]
+async fn provider_event_may_precede_the_callback() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let user = app.ben.user.id;
+        let url = format!("{}/webhooks/{provider}", app.console_url);
+        app.control_of(provider, Method::POST, "/webhooks", json!({ "url": url }))
+            .await;
+        let before = app.connections_of(user).await.len();
+        let callback_url = app
+            .answer_consent_page(
+                &app.link_url(user, LinkTarget::Provider(provider)).await,
+                "accept",
+            )
+            .await;
+        if provider != "akahu" {
+            eventually(async || {
+                let seen = app
+                    .control_of(provider, Method::GET, "/webhooks", json!({}))
+                    .await;
+                let deliveries = seen["deliveries"].as_array().unwrap();
+                !deliveries.is_empty()
+                    && deliveries
+                        .iter()
+                        .all(|delivery| delivery["state"] == "sent")
+            })
+            .await;
+            app.run_due_jobs().await;
+        }
+        assert_eq!(
+            app.connections_of(user).await.len(),
+            before,
+            "{provider}: not confirmed yet"
+        );
+        open(callback_url.as_str())
+            .await
+            .assert_shows(200, "connected");
+        assert!(app.connections_of(user).await.len() > before, "{provider}");
+    }
+}
+
+#[tokio::test]
+async fn connection_removed_during_session_stays_removed() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app
+            .add_person(&format!("{provider}@example.com"), Plan::Professional, &[])
+            .await;
+        let user = person.user.id;
+        let (linked, _) = app
+            .link_in_browser(user, LinkTarget::Provider(provider))
+            .await;
+        let callback_url = app
+            .answer_consent_page(
+                &app.link_url(user, LinkTarget::Provider(provider)).await,
+                "deny",
+            )
+            .await;
+        for connection in &linked {
+            app.connections
+                .removals()
+                .remove(connection.id)
+                .await
+                .unwrap();
+        }
+        open(callback_url.as_str())
+            .await
+            .assert_shows(200, "did not give your consent");
+        app.advance_clock(SignedDuration::from_mins(40)).await;
+        app.run_due_jobs().await;
+        assert_eq!(app.connections_of(user).await, [], "{provider}");
+    }
+}
+
+#[tokio::test]
+async fn locally_deleted_consent_needs_a_new_link() {
+    let app = App::start(Setup::default()).await;
+    let person = app
+        .add_person("deleted.locally@example.com", Plan::Professional, &[])
+        .await;
+    let user = person.user.id;
+    let (linked, _) = app
+        .link_in_browser(user, LinkTarget::Provider("snaptrade"))
+        .await;
+    app.connections
+        .removals()
+        .remove_locally(linked[0].id)
+        .await
+        .unwrap();
+    let callback_url = app
+        .answer_consent_page(
+            &app.link_url(user, LinkTarget::Provider("snaptrade")).await,
+            "abandon",
+        )
+        .await;
+    open(callback_url.as_str())
+        .await
+        .assert_shows(200, "did not give your consent");
+    assert_eq!(app.connections_of(user).await, []);
+    // The same login again is the same connection at the provider.
+    let (linked, shown) = app
+        .link_in_browser(user, LinkTarget::Provider("snaptrade"))
+        .await;
+    assert_eq!(linked.len(), 1, "{}", shown.text);
+}
+
+#[tokio::test]
+async fn abandoned_session_does_not_affect_a_reconnect() {
+    let app = App::start(Setup::default()).await;
+    for same_ids in [true, false] {
+        let person = app
+            .add_person(
+                &format!("two.{same_ids}@example.com"),
+                Plan::Professional,
+                &[],
+            )
+            .await;
+        let user = person.user.id;
+        let (linked, _) = app
+            .link_in_browser(user, LinkTarget::Provider("fiskil"))
+            .await;
+        let connection = &linked[0];
+        let accounts = app.accounts_of(connection).await;
+        app.control(Method::POST, "/relink", json!({ "sameIds": same_ids }))
+            .await;
+        app.set_consent(connection, "revoked").await;
+        app.connections
+            .refreshes()
+            .run(user, connection.id)
+            .await
+            .unwrap();
+        // The user starts a new link, abandons it and reconnects. Jobs poll both sessions
+        // before the callback.
+        start(&app.link_url(user, LinkTarget::Provider("fiskil")).await)
+            .await
+            .location();
+        let callback_url = app
+            .answer_consent_page(
+                &app.link_url(user, LinkTarget::Connection(connection.id))
+                    .await,
+                "accept",
+            )
+            .await;
+        app.advance_clock(SignedDuration::from_mins(6)).await;
+        app.run_due_jobs().await;
+        open(callback_url.as_str())
+            .await
+            .assert_shows(200, "is connected again");
+        assert_eq!(app.connections_of(user).await.len(), 1, "{same_ids}");
+        assert_eq!(app.accounts_of(connection).await, accounts, "{same_ids}");
+    }
+}
+
+#[tokio::test]
+async fn new_link_beside_abandoned_reconnect_is_separate() {
+    let app = App::start(Setup::default()).await;
+    let person = app
+        .add_person("two.ways@example.com", Plan::Professional, &[])
+        .await;
+    let user = person.user.id;
+    let (linked, _) = app
+        .link_in_browser(user, LinkTarget::Provider("fiskil"))
+        .await;
+    app.control(Method::POST, "/relink", json!({"sameIds": false}))
+        .await;
+    app.set_consent(&linked[0], "expired").await;
+    app.connections
+        .refreshes()
+        .run(user, linked[0].id)
+        .await
+        .unwrap();
+    start(
+        &app.link_url(user, LinkTarget::Connection(linked[0].id))
+            .await,
+    )
+    .await
+    .location();
+    let (new, shown) = app
+        .link_in_browser(user, LinkTarget::Provider("fiskil"))
+        .await;
+    shown.assert_shows(200, "is connected");
+    assert_eq!(new.len(), 1, "{}", shown.text);
+    app.advance_clock(SignedDuration::from_mins(40)).await;
+    app.run_due_jobs().await;
+    let connections = app.connections_of(user).await;
+    let statuses: Vec<_> = connections
+        .iter()
+        .map(|connection| (connection.id, connection.status))
+        .collect();
+    assert!(
+        statuses.contains(&(linked[0].id, ConnectionStatus::Invalidated)),
+        "{statuses:?}"
+    );
+    assert!(
+        statuses.contains(&(new[0].id, ConnectionStatus::Active)) && statuses.len() == 2,
+        "{statuses:?}"
+    );
+}
+
+#[tokio::test]
+async fn denied_session_ignores_an_approved_one() {
+    let app = App::start(Setup::default()).await;
+    let person = app
+        .add_person("two.tabs@example.com", Plan::Professional, &[])
+        .await;
+    let user = person.user.id;
+    let denied = app
+        .answer_consent_page(
+            &app.link_url(user, LinkTarget::Provider("fiskil")).await,
+            "deny",
+        )
+        .await;
+    let (linked, _) = app
+        .link_in_browser(user, LinkTarget::Provider("fiskil"))
+        .await;
+    open(denied.as_str())
+        .await
+        .assert_shows(200, "did not give your consent");
+    assert_eq!(app.connections_of(user).await.len(), linked.len());
+}
+
+#[tokio::test]
+async fn provider_outage_of_hours_loses_no_consent() {
+    let app = App::start(Setup::default()).await;
+    let user = app.ben.user.id;
+    let count_at = async |provider: &str| {
+        app.connections_of(user)
+            .await
+            .iter()
+            .filter(|connection| connection.provider == provider)
+            .count()
+    };
+    let mut sessions = Vec::new();
+    for ProviderSpec {
+        name: provider,
+        consent_route,
+        ..
+    } in &SPECS
+    {
+        let before = count_at(provider).await;
+        let callback_url = app
+            .answer_consent_page(
+                &app.link_url(user, LinkTarget::Provider(provider)).await,
+                "accept",
+            )
+            .await;
+        app.fault_at(
+            provider,
+            json!({"match": consent_route, "kind": "status", "status": 503}),
+        )
+        .await;
+        sessions.push((provider, before, callback_url));
+    }
+    let callbacks = sessions
+        .iter()
+        .map(|(_, _, callback_url)| open(callback_url.as_str()));
+    for shown in futures_util::future::join_all(callbacks).await {
+        shown.assert_shows(200, "Not confirmed yet");
+    }
+    for _ in 0..6 {
+        app.advance_clock(SignedDuration::from_mins(40)).await;
+        app.run_due_jobs().await;
+    }
+    app.clear_faults().await;
+    for (provider, before, _) in &sessions {
+        assert_eq!(count_at(provider).await, *before, "{provider}");
+    }
+    app.advance_clock(SignedDuration::from_mins(10)).await;
+    app.run_due_jobs().await;
+    for (provider, before, callback_url) in &sessions {
+        assert!(count_at(provider).await > *before, "{provider}");
+        open(callback_url.as_str())
+            .await
+            .assert_shows(200, "connected");
+    }
+}
+
+#[tokio::test]
+async fn different_login_is_a_new_connection() {
+    let app = App::start(Setup::default()).await;
+    // A person of the sandbox has this email address. After the changes below, the reconnect
+    // seems another login.
+    let person = app
+        .add_person("priya.sharma@example.com", Plan::Professional, &[])
+        .await;
+    let (linked, _) = app
+        .link_in_browser(person.user.id, LinkTarget::Provider("fiskil"))
+        .await;
+    let connection = &linked[0];
+    let accounts = app.accounts_of(connection).await;
+    let found = app
+        .storage
+        .accounts()
+        .list_of_connection(person.user.id, connection.id)
+        .await
+        .unwrap();
+    // The bank has renamed all its accounts, so no account can be matched by name.
+    for account in &found {
+        let path = format!("/accounts/{}", account.provider_account_id);
+        app.control(
+            Method::PATCH,
+            &path,
+            json!({"display_name": "Renamed", "nickname": null, "product_name": "Renamed"}),
+        )
+        .await;
+    }
+    app.control(Method::POST, "/relink", json!({"sameIds": false}))
+        .await;
+    app.set_consent(connection, "expired").await;
+    app.connections
+        .refreshes()
+        .run(person.user.id, connection.id)
+        .await
+        .unwrap();
+    let (new, shown) = app
+        .link_in_browser(person.user.id, LinkTarget::Connection(connection.id))
+        .await;
+    shown.assert_shows(200, "connected separately");
+    assert_eq!(new.len(), 1, "{}", shown.text);
+    assert_eq!(
+        app.accounts_of(connection).await,
+        accounts,
+        "nothing was merged"
+    );
+    let ids = |accounts: Vec<AccountLabel>| {
+        accounts
+            .into_iter()
+            .map(|account| account.id)
+            .collect::<Vec<_>>()
+    };
+    let (old, new_ids) = (ids(accounts), ids(app.accounts_of(&new[0]).await));
+    assert!(!new_ids.is_empty() && new_ids.iter().all(|id| !old.contains(id)));
+    let now = app
+        .storage
+        .connections()
+        .find(person.user.id, connection.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        now.status,
+        ConnectionStatus::Invalidated,
+        "the broken connection stays broken"
+    );
+}
+
+#[tokio::test]
+async fn own_consent_that_fails_for_a_moment_is_not_replaced() {
+    let app = App::start(Setup::default()).await;
+    let person = app
+        .add_person("two.consents@example.com", Plan::Professional, &[])
+        .await;
+    let user = person.user.id;
+    let (linked, _) = app
+        .link_in_browser(user, LinkTarget::Provider("fiskil"))
+        .await;
+    let connection = &linked[0];
+    let accounts = app.accounts_of(connection).await;
+    app.control(Method::POST, "/relink", json!({"sameIds": false}))
+        .await;
+    app.set_consent(connection, "expired").await;
+    app.connections
+        .refreshes()
+        .run(user, connection.id)
+        .await
+        .unwrap();
+    let reconnect = app
+        .link_url(user, LinkTarget::Connection(connection.id))
+        .await;
+    let callback_url = app.answer_consent_page(&reconnect, "accept").await;
+    // The old consent works again too, but the first poll cannot read its accounts: a call
+    // makes three attempts.
+    app.set_consent(connection, "active").await;
+    app.fault(
+        json!({"match": "/v1/banking/accounts", "kind": "status", "status": 503, "times": 3}),
+    )
+    .await;
+    open(callback_url.as_str())
+        .await
+        .assert_shows(200, "connected again");
+    assert_eq!(
+        app.storage.removals().list().await.unwrap().len(),
+        0,
+        "no consent is withdrawn"
+    );
+    assert_eq!(app.accounts_of(connection).await, accounts);
+    let statuses: Vec<_> = app
+        .connections_of(user)
+        .await
+        .iter()
+        .map(|connection| connection.status)
+        .collect();
+    assert_eq!(
+        statuses,
+        [ConnectionStatus::Active; 2],
+        "each consent has a connection"
+    );
 }
 
 #[tokio::test]
@@ -534,23 +810,42 @@ async fn used_up_link_still_confirms_its_sessions() {
     open_elsewhere(&link_url).await.assert_shows(410, "used up");
 }
 
-on_both_databases! {
-    async fn lost_registration_answer_leaves_no_orphan(app: App) {
-        for (provider, Registration { register, delete, .. }) in registering() {
-            let user = app.olivia.user.id;
-            let link_url = app.link_url(user, LinkTarget::Provider(provider)).await;
-            app.fault_at(provider, json!({"match": register, "kind": "cut", "afterBytes": 0, "times": 1})).await;
-            app.reset_calls().await;
-            let shown = start(&link_url).await;
-            assert!((500..600).contains(&shown.status), "{provider}: {} {}", shown.status, shown.text);
-            assert_eq!(app.calls_of(provider).await.get(*register), Some(&1), "{provider}: not repeated at once");
-            start(&link_url).await.location();
-            let calls = app.calls_of(provider).await;
-            assert_eq!(calls.get(*delete), Some(&1), "{provider}: {calls:?}");
-            start(&link_url).await.location();
-            let later = app.calls_of(provider).await;
-            assert_eq!(later.get(*delete), Some(&1), "{provider}");
-        }
+#[tokio::test]
+async fn lost_registration_answer_leaves_no_orphan() {
+    let app = App::start(Setup::default()).await;
+    for (
+        provider,
+        Registration {
+            register, delete, ..
+        },
+    ) in registering()
+    {
+        let user = app.olivia.user.id;
+        let link_url = app.link_url(user, LinkTarget::Provider(provider)).await;
+        app.fault_at(
+            provider,
+            json!({"match": register, "kind": "cut", "afterBytes": 0, "times": 1}),
+        )
+        .await;
+        app.reset_calls().await;
+        let shown = start(&link_url).await;
+        assert!(
+            (500..600).contains(&shown.status),
+            "{provider}: {} {}",
+            shown.status,
+            shown.text
+        );
+        assert_eq!(
+            app.calls_of(provider).await.get(*register),
+            Some(&1),
+            "{provider}: not repeated at once"
+        );
+        start(&link_url).await.location();
+        let calls = app.calls_of(provider).await;
+        assert_eq!(calls.get(*delete), Some(&1), "{provider}: {calls:?}");
+        start(&link_url).await.location();
+        let later = app.calls_of(provider).await;
+        assert_eq!(later.get(*delete), Some(&1), "{provider}");
     }
 }
 
@@ -580,68 +875,122 @@ async fn concurrent_starts_register_the_user_once() {
     }
 }
 
-on_both_databases! {
-    async fn late_accounts_appear(app: App) {
-        app.control(Method::POST, "/lag", json!({"seconds": 60})).await;
-        let user = app.ben.user.id;
-        let (linked, shown) = app.link_in_browser(user, LinkTarget::Provider("fiskil")).await;
-        shown.assert_shows(200, "connected");
-        assert!(app.accounts_of(&linked[0]).await.is_empty());
-        assert_eq!(linked[0].status, ConnectionStatus::Active);
-        app.advance_clock(SignedDuration::from_secs(20)).await;
-        app.run_due_jobs().await;
-        assert!(app.accounts_of(&linked[0]).await.is_empty(), "not yet");
-        app.advance_clock(SignedDuration::from_secs(60)).await;
-        app.run_due_jobs().await;
-        assert!(!app.accounts_of(&linked[0]).await.is_empty());
-    }
+#[tokio::test]
+async fn late_accounts_appear() {
+    let app = App::start(Setup::default()).await;
+    app.control(Method::POST, "/lag", json!({"seconds": 60}))
+        .await;
+    let user = app.ben.user.id;
+    let (linked, shown) = app
+        .link_in_browser(user, LinkTarget::Provider("fiskil"))
+        .await;
+    shown.assert_shows(200, "connected");
+    assert!(app.accounts_of(&linked[0]).await.is_empty());
+    assert_eq!(linked[0].status, ConnectionStatus::Active);
+    app.advance_clock(SignedDuration::from_secs(20)).await;
+    app.run_due_jobs().await;
+    assert!(app.accounts_of(&linked[0]).await.is_empty(), "not yet");
+    app.advance_clock(SignedDuration::from_secs(60)).await;
+    app.run_due_jobs().await;
+    assert!(!app.accounts_of(&linked[0]).await.is_empty());
 }
 
-on_both_databases! {
-    async fn reconnecting_broken_connection_keeps_ids(app: App) {
-        for (provider, setting) in [
-            ("fiskil", json!({"sameIds": true})),
-            ("fiskil", json!({"sameIds": false})),
-            ("akahu", json!({})),
-            ("akahu", json!({"newToken": true})),
-            ("akahu", json!({"newToken": true, "newAuthorisation": true})),
-            ("snaptrade", json!(null)),
-        ] {
-            for state in ["expired", "revoked"] {
-                let user =
-                    app.add_person(&format!("{provider}-{state}-{setting}@example.com"), Plan::Professional, &[]).await;
-                let (linked, _) = app.link_in_browser(user.user.id, LinkTarget::Provider(provider)).await;
-                let connection = &linked[0];
-                let accounts = app.accounts_of(connection).await;
-                if !setting.is_null() {
-                    app.control_of(provider, Method::POST, "/relink", setting.clone()).await;
-                }
-                app.set_consent(connection, state).await;
-                let broken = app.connections.refreshes().run(user.user.id, connection.id).await.unwrap();
-                let expected = if state == "expired" { "invalidated" } else { "revoked" };
-                assert_eq!(broken.as_str(), expected, "{provider} {setting}");
-
-                let (new, shown) = app.link_in_browser(user.user.id, LinkTarget::Connection(connection.id)).await;
-                assert_eq!(new, [], "{provider} {state} {setting}: {}", shown.text);
-                shown.assert_shows(200, "again");
-                let now = app.storage.connections().find(user.user.id, connection.id).await.unwrap().unwrap();
-                assert_eq!(now.status, ConnectionStatus::Active, "{provider} {state} {setting}");
-                assert_eq!(app.accounts_of(connection).await, accounts, "{provider} {state} {setting}");
-                let audit = app.storage.connections().list_audit(connection.id).await.unwrap();
-                let steps: Vec<String> = audit.into_iter().map(|row| row.cause).collect();
-                assert_eq!(steps, ["linked", "refreshed", "reconnected"], "{provider} {state} {setting}");
-                app.run_due_jobs().await;
-                app.advance_clock(SignedDuration::from_mins(11)).await;
-                app.run_due_jobs().await;
-                let later = app.accounts_of(connection).await;
-                assert_eq!(later, accounts, "{provider} {state} {setting}: after the backfill window");
-                assert_eq!(
-                    app.storage.removals().list().await.unwrap().len(),
-                    0,
-                    "the replaced consent is withdrawn"
-                );
-                app.connections.removals().remove(connection.id).await.unwrap();
+#[tokio::test]
+async fn reconnecting_broken_connection_keeps_ids() {
+    let app = App::start(Setup::default()).await;
+    for (provider, setting) in [
+        ("fiskil", json!({"sameIds": true})),
+        ("fiskil", json!({"sameIds": false})),
+        ("akahu", json!({})),
+        ("akahu", json!({"newToken": true})),
+        ("akahu", json!({"newToken": true, "newAuthorisation": true})),
+        ("snaptrade", json!(null)),
+    ] {
+        for state in ["expired", "revoked"] {
+            let user = app
+                .add_person(
+                    &format!("{provider}-{state}-{setting}@example.com"),
+                    Plan::Professional,
+                    &[],
+                )
+                .await;
+            let (linked, _) = app
+                .link_in_browser(user.user.id, LinkTarget::Provider(provider))
+                .await;
+            let connection = &linked[0];
+            let accounts = app.accounts_of(connection).await;
+            if !setting.is_null() {
+                app.control_of(provider, Method::POST, "/relink", setting.clone())
+                    .await;
             }
+            app.set_consent(connection, state).await;
+            let broken = app
+                .connections
+                .refreshes()
+                .run(user.user.id, connection.id)
+                .await
+                .unwrap();
+            let expected = if state == "expired" {
+                "invalidated"
+            } else {
+                "revoked"
+            };
+            assert_eq!(broken.as_str(), expected, "{provider} {setting}");
+
+            let (new, shown) = app
+                .link_in_browser(user.user.id, LinkTarget::Connection(connection.id))
+                .await;
+            assert_eq!(new, [], "{provider} {state} {setting}: {}", shown.text);
+            shown.assert_shows(200, "again");
+            let now = app
+                .storage
+                .connections()
+                .find(user.user.id, connection.id)
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(
+                now.status,
+                ConnectionStatus::Active,
+                "{provider} {state} {setting}"
+            );
+            assert_eq!(
+                app.accounts_of(connection).await,
+                accounts,
+                "{provider} {state} {setting}"
+            );
+            let audit = app
+                .storage
+                .connections()
+                .list_audit(connection.id)
+                .await
+                .unwrap();
+            let steps: Vec<String> = audit.into_iter().map(|row| row.cause).collect();
+            assert_eq!(
+                steps,
+                ["linked", "refreshed", "reconnected"],
+                "{provider} {state} {setting}"
+            );
+            app.run_due_jobs().await;
+            app.advance_clock(SignedDuration::from_mins(11)).await;
+            app.run_due_jobs().await;
+            let later = app.accounts_of(connection).await;
+            assert_eq!(
+                later, accounts,
+                "{provider} {state} {setting}: after the backfill window"
+            );
+            assert_eq!(
+                app.storage.removals().list().await.unwrap().len(),
+                0,
+                "the replaced consent is withdrawn"
+            );
+            app.connections
+                .removals()
+                .remove(connection.id)
+                .await
+                .unwrap();
         }
     }
 }
+
+also_on_postgres! { callback_works_once_and_a_forged_one_never lost_registration_answer_leaves_no_orphan }

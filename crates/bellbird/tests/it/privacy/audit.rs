@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::memory::{MARK, ROWS, import_with_marked_rows};
 use crate::support::database::execute;
-use crate::support::harness::{Database, on_both_databases, simulated_providers};
+use crate::support::harness::{Database, also_on_postgres, simulated_providers};
 use crate::support::process::{
     ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, new_deployment, text,
 };
@@ -139,42 +139,74 @@ async fn service(database: Database) -> (Workdir, RunningCommand, RunningCommand
     (workdir, sandbox, service, database, key)
 }
 
-on_both_databases! {
-    async fn planted_row_is_found_in_each_place(database: Database) {
-        let (workdir, _sandbox, service, database, key) = service(database).await;
-        let clean = audit(&workdir, &key, "--wait 0 --no-memory --log service.log").await;
-        assert_eq!((clean.code, clean.found()), (Some(0), vec![]), "{}", clean.printed);
-        let strings = clean.printed["strings"]["description"].as_u64().unwrap();
-        assert!(strings >= (ROWS * simulated_providers().count()) as u64, "{}", clean.printed);
+#[tokio::test]
+async fn planted_row_is_found_in_each_place() {
+    let database = Database::of_test();
+    let (workdir, _sandbox, service, database, key) = service(database).await;
+    let clean = audit(&workdir, &key, "--wait 0 --no-memory --log service.log").await;
+    assert_eq!(
+        (clean.code, clean.found()),
+        (Some(0), vec![]),
+        "{}",
+        clean.printed
+    );
+    let strings = clean.printed["strings"]["description"].as_u64().unwrap();
+    assert!(
+        strings >= (ROWS * simulated_providers().count()) as u64,
+        "{}",
+        clean.printed
+    );
 
-        let mut providers = simulated_providers();
-        let [in_table, in_log, in_memory] = [(); 3].map(|()| piece(providers.next().unwrap()));
-        execute(&database, &format!("UPDATE api_keys SET name = '{in_table}'"), "").await;
-        let mut log = fs::File::options().append(true).open(workdir.folder.path().join("service.log")).unwrap();
-        writeln!(log, "read {in_log} with {key}").unwrap();
-        let holder = Holder::of(&in_memory);
-        let dirty = audit(&workdir, &key, &format!("--wait 0 --log service.log --pid {}", holder.0.id())).await;
-        assert_eq!(dirty.code, Some(1));
-        assert_eq!(dirty.not_searched(), Vec::<String>::new());
-        let expect = |places: &[&str], kinds: &str| {
-            for place in places {
-                let found = dirty.found();
-                let found = found.iter().find(|(name, _)| name.starts_with(place)).map(|(_, kinds)| kinds.join(" "));
-                assert_eq!(found.as_deref(), Some(kinds), "{place}: {}", dirty.printed);
-            }
-        };
-        expect(&["table api_keys"], "description");
-        expect(&["log service.log"], "description key");
-        if database.starts_with("sqlite:") {
-            expect(&["file "], "description");
+    let mut providers = simulated_providers();
+    let [in_table, in_log, in_memory] = [(); 3].map(|()| piece(providers.next().unwrap()));
+    execute(
+        &database,
+        &format!("UPDATE api_keys SET name = '{in_table}'"),
+        "",
+    )
+    .await;
+    let mut log = fs::File::options()
+        .append(true)
+        .open(workdir.folder.path().join("service.log"))
+        .unwrap();
+    writeln!(log, "read {in_log} with {key}").unwrap();
+    let holder = Holder::of(&in_memory);
+    let dirty = audit(
+        &workdir,
+        &key,
+        &format!("--wait 0 --log service.log --pid {}", holder.0.id()),
+    )
+    .await;
+    assert_eq!(dirty.code, Some(1));
+    assert_eq!(dirty.not_searched(), Vec::<String>::new());
+    let expect = |places: &[&str], kinds: &str| {
+        for place in places {
+            let found = dirty.found();
+            let found = found
+                .iter()
+                .find(|(name, _)| name.starts_with(place))
+                .map(|(_, kinds)| kinds.join(" "));
+            assert_eq!(found.as_deref(), Some(kinds), "{place}: {}", dirty.printed);
         }
-        if may_trace() {
-            expect(&[&format!("memory of process {}, [stack]", holder.0.id())], "description");
-        }
-        let tables = dirty.found().iter().filter(|(name, _)| name.starts_with("table ")).count();
-        assert_eq!(tables, 1, "{}", dirty.printed);
-        drop(service);
+    };
+    expect(&["table api_keys"], "description");
+    expect(&["log service.log"], "description key");
+    if database.starts_with("sqlite:") {
+        expect(&["file "], "description");
     }
+    if may_trace() {
+        expect(
+            &[&format!("memory of process {}, [stack]", holder.0.id())],
+            "description",
+        );
+    }
+    let tables = dirty
+        .found()
+        .iter()
+        .filter(|(name, _)| name.starts_with("table "))
+        .count();
+    assert_eq!(tables, 1, "{}", dirty.printed);
+    drop(service);
 }
 
 #[tokio::test]
@@ -261,3 +293,5 @@ fn key_that_cannot_be_read_is_an_error() {
     );
     assert!(workdir.error("audit", 2).contains("--key-file"));
 }
+
+also_on_postgres! { planted_row_is_found_in_each_place }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::browser::{open, start};
 use crate::support::database::{query, tables, tables_containing};
-use crate::support::harness::{AccountLabel, App, Person, Setup, eventually, on_both_databases};
+use crate::support::harness::{AccountLabel, App, Person, Setup, also_on_postgres, eventually};
 use crate::support::provider_spec::spec;
 
 /// All ids and names of the connection and its accounts, here and at the provider.
@@ -81,69 +81,110 @@ async fn wait_for_deliveries(app: &App, provider: &str) {
     .await;
 }
 
-on_both_databases! {
-    async fn removal_erases_every_identifier(app: App) {
-        for (provider, setting) in [
-            ("fiskil", json!({"sameIds": false})),
-            ("akahu", json!({"newToken": true, "newAuthorisation": true})),
-            ("snaptrade", Value::Null),
-        ] {
-            let person = app.add_person(spec(provider).email, Plan::Professional, &[]).await;
-            let user = person.user.id;
-            let callback_url =
-                app.answer_consent_page(&app.link_url(user, LinkTarget::Provider(provider)).await, "accept").await;
-            open(callback_url.as_str()).await;
-            let connection = app.connections_of(user).await.remove(0);
-            let mut names = identifiers_of(&app, &connection).await;
-
-            // Provider events come about the lost consent and about the new one after a reconnect.
-            let hook = format!("{}/webhooks/{provider}", app.console_url);
-            app.advance_clock(SignedDuration::from_mins(1)).await;
-            app.run_due_jobs().await;
-            app.control_of(provider, Method::POST, "/webhooks", json!({ "url": hook })).await;
-            if !setting.is_null() {
-                app.control_of(provider, Method::POST, "/relink", setting).await;
-            }
-            app.set_consent(&connection, "revoked").await;
-            app.advance_clock(SignedDuration::from_secs(2)).await;
-            wait_for_deliveries(&app, provider).await;
-            app.advance_clock(SignedDuration::from_mins(2)).await;
-            eventually(async || {
-                app.run_due_jobs().await;
-                app.connections_of(user).await[0].status == ConnectionStatus::Revoked
-            })
+#[tokio::test]
+async fn removal_erases_every_identifier() {
+    let app = App::start(Setup::default()).await;
+    for (provider, setting) in [
+        ("fiskil", json!({"sameIds": false})),
+        ("akahu", json!({"newToken": true, "newAuthorisation": true})),
+        ("snaptrade", Value::Null),
+    ] {
+        let person = app
+            .add_person(spec(provider).email, Plan::Professional, &[])
             .await;
-            let link_url = app.link_url(user, LinkTarget::Connection(connection.id)).await;
-            let callback_url = app.answer_consent_page(&link_url, "accept").await;
-            open(callback_url.as_str()).await;
-            assert_eq!(app.connections_of(user).await[0].status, ConnectionStatus::Active);
-            app.advance_clock(SignedDuration::from_mins(1)).await;
-            app.run_due_jobs().await;
-            wait_for_deliveries(&app, provider).await;
-            names.extend(identifiers_of(&app, &connection).await);
-            let accounts = app.accounts_of(&connection).await;
-            let paths = read_all(&app, &person, &connection, &accounts).await;
-            assert!(paths.len() > 2, "{paths:?}");
-            read_all(&app, &person, &connection, &accounts).await;
-            // A consent session is in progress during the removal.
-            start(&link_url).await.location();
+        let user = person.user.id;
+        let callback_url = app
+            .answer_consent_page(
+                &app.link_url(user, LinkTarget::Provider(provider)).await,
+                "accept",
+            )
+            .await;
+        open(callback_url.as_str()).await;
+        let connection = app.connections_of(user).await.remove(0);
+        let mut names = identifiers_of(&app, &connection).await;
 
-            app.connections.removals().remove(connection.id).await.unwrap();
-            for path in paths {
-                let answer = app.get_as(&person.key, &path).await;
-                let empty = path.starts_with("/v1/accounts?") && answer.status == 200 && answer.data().is_empty();
-                assert!(empty || answer.status == 404, "{path}: {} {}", answer.status, answer.text);
-                assert!(!answer.text.contains(&accounts[0].name));
-            }
-            assert_eq!(app.get_as(&person.key, "/v1/connections").await.data(), Vec::<Value>::new());
-            assert_eq!(app.get_as(&person.key, "/v1/accounts").await.data(), Vec::<Value>::new());
-            open(callback_url.as_str()).await.assert_shows(200, "Nothing is connected any more");
-            assert!(matches!(open(&link_url).await.status, 404 | 410));
-            assert_erased(&app, &connection, names).await;
-            app.connections.links().unregister_provider_users(user, false).await.unwrap();
-            app.storage.users().delete(user, app.clock.now()).await.unwrap();
-            app.control_of(provider, Method::POST, "/webhooks", json!({"url": null})).await;
+        // Provider events come about the lost consent and about the new one after a reconnect.
+        let hook = format!("{}/webhooks/{provider}", app.console_url);
+        app.advance_clock(SignedDuration::from_mins(1)).await;
+        app.run_due_jobs().await;
+        app.control_of(provider, Method::POST, "/webhooks", json!({ "url": hook }))
+            .await;
+        if !setting.is_null() {
+            app.control_of(provider, Method::POST, "/relink", setting)
+                .await;
         }
+        app.set_consent(&connection, "revoked").await;
+        app.advance_clock(SignedDuration::from_secs(2)).await;
+        wait_for_deliveries(&app, provider).await;
+        app.advance_clock(SignedDuration::from_mins(2)).await;
+        eventually(async || {
+            app.run_due_jobs().await;
+            app.connections_of(user).await[0].status == ConnectionStatus::Revoked
+        })
+        .await;
+        let link_url = app
+            .link_url(user, LinkTarget::Connection(connection.id))
+            .await;
+        let callback_url = app.answer_consent_page(&link_url, "accept").await;
+        open(callback_url.as_str()).await;
+        assert_eq!(
+            app.connections_of(user).await[0].status,
+            ConnectionStatus::Active
+        );
+        app.advance_clock(SignedDuration::from_mins(1)).await;
+        app.run_due_jobs().await;
+        wait_for_deliveries(&app, provider).await;
+        names.extend(identifiers_of(&app, &connection).await);
+        let accounts = app.accounts_of(&connection).await;
+        let paths = read_all(&app, &person, &connection, &accounts).await;
+        assert!(paths.len() > 2, "{paths:?}");
+        read_all(&app, &person, &connection, &accounts).await;
+        // A consent session is in progress during the removal.
+        start(&link_url).await.location();
+
+        app.connections
+            .removals()
+            .remove(connection.id)
+            .await
+            .unwrap();
+        for path in paths {
+            let answer = app.get_as(&person.key, &path).await;
+            let empty = path.starts_with("/v1/accounts?")
+                && answer.status == 200
+                && answer.data().is_empty();
+            assert!(
+                empty || answer.status == 404,
+                "{path}: {} {}",
+                answer.status,
+                answer.text
+            );
+            assert!(!answer.text.contains(&accounts[0].name));
+        }
+        assert_eq!(
+            app.get_as(&person.key, "/v1/connections").await.data(),
+            Vec::<Value>::new()
+        );
+        assert_eq!(
+            app.get_as(&person.key, "/v1/accounts").await.data(),
+            Vec::<Value>::new()
+        );
+        open(callback_url.as_str())
+            .await
+            .assert_shows(200, "Nothing is connected any more");
+        assert!(matches!(open(&link_url).await.status, 404 | 410));
+        assert_erased(&app, &connection, names).await;
+        app.connections
+            .links()
+            .unregister_provider_users(user, false)
+            .await
+            .unwrap();
+        app.storage
+            .users()
+            .delete(user, app.clock.now())
+            .await
+            .unwrap();
+        app.control_of(provider, Method::POST, "/webhooks", json!({"url": null}))
+            .await;
     }
 }
 
@@ -205,3 +246,5 @@ async fn assert_erased(app: &App, connection: &Connection, mut names: Vec<String
         );
     }
 }
+
+also_on_postgres! { removal_erases_every_identifier }

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use reqwest::Method;
 
 use super::{access_url, ask, ask_as, assert_plain, claim, list, new_token};
-use crate::support::harness::{App, Setup, on_both_databases};
+use crate::support::harness::{App, Setup, also_on_postgres};
 
 async fn audit(app: &App, key: KeyId) -> Vec<String> {
     let rows = app
@@ -19,46 +19,86 @@ async fn audit(app: &App, key: KeyId) -> Vec<String> {
     rows.into_iter().map(|row| row.event).collect()
 }
 
-on_both_databases! {
-    async fn claim_gives_an_access_url_once(app: App) {
-        let token = new_token(&app, app.olivia.user.id).await;
-        // simplefin4py sends empty credentials. Whatever is sent is ignored.
-        let request = app.http.post(format!("{}/simplefin/claim/{}", app.url, token.expose()));
-        let answer = app.send(request.header("authorization", "Basic Og==").body("x".repeat(10_000))).await;
-        assert_eq!((answer.status.as_u16(), answer.header("content-type")), (200, Some("text/plain; charset=utf-8")));
-        let key = answer.text.strip_prefix("https://bellbird:").unwrap().strip_suffix("@bellbird.example/simplefin");
-        let key = key.unwrap();
-        assert_eq!(list(&ask_as(&app, key, "").await.json(), "connections").len(), 2);
+#[tokio::test]
+async fn claim_gives_an_access_url_once() {
+    let app = App::start(Setup::default()).await;
+    let token = new_token(&app, app.olivia.user.id).await;
+    // simplefin4py sends empty credentials. Whatever is sent is ignored.
+    let request = app
+        .http
+        .post(format!("{}/simplefin/claim/{}", app.url, token.expose()));
+    let answer = app
+        .send(
+            request
+                .header("authorization", "Basic Og==")
+                .body("x".repeat(10_000)),
+        )
+        .await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.header("content-type")),
+        (200, Some("text/plain; charset=utf-8"))
+    );
+    let key = answer
+        .text
+        .strip_prefix("https://bellbird:")
+        .unwrap()
+        .strip_suffix("@bellbird.example/simplefin");
+    let key = key.unwrap();
+    assert_eq!(
+        list(&ask_as(&app, key, "").await.json(), "connections").len(),
+        2
+    );
 
-        let keys = app.storage.keys().list(app.olivia.user.id).await.unwrap();
-        let created = keys.iter().find(|key| key.name == "Actual").expect("an ordinary key");
-        assert!(key.starts_with(&created.prefix));
-        assert_eq!(app.get_as(key, "/v1/accounts").await.status, 200);
+    let keys = app.storage.keys().list(app.olivia.user.id).await.unwrap();
+    let created = keys
+        .iter()
+        .find(|key| key.name == "Actual")
+        .expect("an ordinary key");
+    assert!(key.starts_with(&created.prefix));
+    assert_eq!(app.get_as(key, "/v1/accounts").await.status, 200);
 
-        let second = claim(&app, token.expose()).await;
-        assert_plain(&second, 403);
-        assert!(second.text.starts_with("Forbidden: this setup token or access URL is not valid any more"));
-        assert_eq!(audit(&app, created.id).await, ["claimed", "claim_rejected"]);
-        assert_eq!(app.storage.keys().list(app.olivia.user.id).await.unwrap().len(), keys.len());
+    let second = claim(&app, token.expose()).await;
+    assert_plain(&second, 403);
+    assert!(
+        second
+            .text
+            .starts_with("Forbidden: this setup token or access URL is not valid any more")
+    );
+    assert_eq!(audit(&app, created.id).await, ["claimed", "claim_rejected"]);
+    assert_eq!(
+        app.storage
+            .keys()
+            .list(app.olivia.user.id)
+            .await
+            .unwrap()
+            .len(),
+        keys.len()
+    );
 
-        app.storage.keys().revoke(created.id, app.clock.now()).await.unwrap();
-        let revoked = ask_as(&app, key, "").await;
-        assert_plain(&revoked, 403);
-        assert_eq!(revoked.text, second.text);
-    }
+    app.storage
+        .keys()
+        .revoke(created.id, app.clock.now())
+        .await
+        .unwrap();
+    let revoked = ask_as(&app, key, "").await;
+    assert_plain(&revoked, 403);
+    assert_eq!(revoked.text, second.text);
 }
 
-on_both_databases! {
-    async fn one_of_several_concurrent_claims_gets_a_key(app: App) {
-        let token = new_token(&app, app.olivia.user.id).await;
-        let answers = futures_util::future::join_all((0..8).map(|_| claim(&app, token.expose()))).await;
-        let mut statuses: Vec<u16> = answers.iter().map(|answer| answer.status.as_u16()).collect();
-        statuses.sort_unstable();
-        assert_eq!(statuses, [200, 403, 403, 403, 403, 403, 403, 403]);
-        let keys = app.storage.keys().list(app.olivia.user.id).await.unwrap();
-        let created = keys.iter().find(|key| key.name == "Actual").unwrap();
-        assert_eq!(audit(&app, created.id).await.len(), 8);
-    }
+#[tokio::test]
+async fn one_of_several_concurrent_claims_gets_a_key() {
+    let app = App::start(Setup::default()).await;
+    let token = new_token(&app, app.olivia.user.id).await;
+    let answers = futures_util::future::join_all((0..8).map(|_| claim(&app, token.expose()))).await;
+    let mut statuses: Vec<u16> = answers
+        .iter()
+        .map(|answer| answer.status.as_u16())
+        .collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 403, 403, 403, 403, 403, 403, 403]);
+    let keys = app.storage.keys().list(app.olivia.user.id).await.unwrap();
+    let created = keys.iter().find(|key| key.name == "Actual").unwrap();
+    assert_eq!(audit(&app, created.id).await.len(), 8);
 }
 
 #[tokio::test]
@@ -196,3 +236,5 @@ async fn nothing_redirects_and_wrong_paths_are_plain_text() {
     assert_plain(&app.send(wrong).await, 405);
     assert_eq!(ask(&app, "").await.status, 200);
 }
+
+also_on_postgres! { one_of_several_concurrent_claims_gets_a_key }

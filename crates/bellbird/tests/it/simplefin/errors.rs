@@ -6,7 +6,7 @@ use bellbird_domain::Plan;
 use serde_json::json;
 
 use super::{account_set, ask, ask_as, assert_plain, list, set_of, text};
-use crate::support::harness::{Answer, App, Setup, on_both_databases};
+use crate::support::harness::{Answer, App, Setup};
 
 #[tokio::test]
 async fn plan_without_access_has_to_pay() {
@@ -222,39 +222,71 @@ async fn accounts_of_two_providers_are_in_the_order_of_v1() {
     }
 }
 
-on_both_databases! {
-    async fn accounts_of_other_users_are_unknown(app: App) {
-        let foreign = app.accounts_of(&app.ben.connections[0]).await[0].id.clone();
-        let own = app.accounts_of(&app.olivia.connections[0]).await[0].id.clone();
-        let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
-        // Ben reads his own first.
-        assert_eq!(list(&set_of(&app, &app.ben, "").await, "errlist").len(), 0);
-        app.reset_calls().await;
-        let visible = |answer: &Answer| (answer.status, answer.text.clone());
-        for query in ["?account=ID", "?account=ID&balances-only=1", "?account=ID&start-date=0"] {
-            let foreign = ask(&app, &query.replace("ID", &foreign)).await;
-            assert_eq!(visible(&foreign), visible(&ask(&app, &query.replace("ID", unknown)).await));
-            assert_eq!(visible(&foreign), visible(&ask(&app, &query.replace("ID", "no-id")).await));
-            assert!(list(&foreign.json(), "accounts").is_empty());
-            assert_eq!(foreign.json()["errlist"][0]["code"], "gen.api");
-        }
-        assert!(app.calls().await.is_empty(), "no provider is called");
-        let both = account_set(&app, &format!("?account={own}&account={foreign}")).await;
-        assert_eq!((list(&both, "accounts").len(), list(&both, "errlist").len()), (1, 1));
-        assert!(!both.to_string().contains(&foreign));
+#[tokio::test]
+async fn accounts_of_other_users_are_unknown() {
+    let app = App::start(Setup::default()).await;
+    let foreign = app.accounts_of(&app.ben.connections[0]).await[0].id.clone();
+    let own = app.accounts_of(&app.olivia.connections[0]).await[0]
+        .id
+        .clone();
+    let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
+    // Ben reads his own first.
+    assert_eq!(list(&set_of(&app, &app.ben, "").await, "errlist").len(), 0);
+    app.reset_calls().await;
+    let visible = |answer: &Answer| (answer.status, answer.text.clone());
+    for query in [
+        "?account=ID",
+        "?account=ID&balances-only=1",
+        "?account=ID&start-date=0",
+    ] {
+        let foreign = ask(&app, &query.replace("ID", &foreign)).await;
+        assert_eq!(
+            visible(&foreign),
+            visible(&ask(&app, &query.replace("ID", unknown)).await)
+        );
+        assert_eq!(
+            visible(&foreign),
+            visible(&ask(&app, &query.replace("ID", "no-id")).await)
+        );
+        assert!(list(&foreign.json(), "accounts").is_empty());
+        assert_eq!(foreign.json()["errlist"][0]["code"], "gen.api");
     }
+    assert!(app.calls().await.is_empty(), "no provider is called");
+    let both = account_set(&app, &format!("?account={own}&account={foreign}")).await;
+    assert_eq!(
+        (list(&both, "accounts").len(), list(&both, "errlist").len()),
+        (1, 1)
+    );
+    assert!(!both.to_string().contains(&foreign));
 }
 
-on_both_databases! {
-    async fn removed_connection_is_gone_at_once(app: App) {
-        let connection = app.olivia.connections[0].clone();
-        let account = app.accounts_of(&connection).await[0].id.clone();
-        assert_eq!(list(&account_set(&app, &format!("?account={account}")).await, "accounts").len(), 1);
-        app.connections.removals().remove(connection.id).await.unwrap();
-        let set = account_set(&app, "").await;
-        assert!(!set.to_string().contains(&connection.id.to_string()));
-        assert!(list(&account_set(&app, &format!("?account={account}")).await, "accounts").is_empty());
-    }
+#[tokio::test]
+async fn removed_connection_is_gone_at_once() {
+    let app = App::start(Setup::default()).await;
+    let connection = app.olivia.connections[0].clone();
+    let account = app.accounts_of(&connection).await[0].id.clone();
+    assert_eq!(
+        list(
+            &account_set(&app, &format!("?account={account}")).await,
+            "accounts"
+        )
+        .len(),
+        1
+    );
+    app.connections
+        .removals()
+        .remove(connection.id)
+        .await
+        .unwrap();
+    let set = account_set(&app, "").await;
+    assert!(!set.to_string().contains(&connection.id.to_string()));
+    assert!(
+        list(
+            &account_set(&app, &format!("?account={account}")).await,
+            "accounts"
+        )
+        .is_empty()
+    );
 }
 
 /// Actual asks for one account at a time.

@@ -16,7 +16,7 @@ mod reads;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::support::harness::{Database, on_both_databases};
+use crate::support::harness::{Database, also_on_postgres};
 use crate::support::provider_spec::SPECS;
 use crate::support::random::{self, print_line};
 use deployment::Deployment;
@@ -77,9 +77,10 @@ async fn soak(database: Database) {
     );
 }
 
-on_both_databases! {
-    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn nothing_is_lost_wrong_or_left_over(database: Database) {
-        soak(database).await;
-    }
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_lost_wrong_or_left_over() {
+    let database = Database::of_test();
+    soak(database).await;
 }
+
+also_on_postgres! { nothing_is_lost_wrong_or_left_over }

@@ -1,6 +1,7 @@
 //! The application under test: the real router and listener, a fresh database, the sandbox as
 //! providers, and a clock that tests set.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,6 +41,26 @@ pub(crate) enum Database {
     Postgres,
 }
 
+thread_local!(static IS_ON_POSTGRES: Cell<bool> = const { Cell::new(false) });
+
+impl Database {
+    /// The database of this test: SQLite, unless the environment or `also_on_postgres!` says
+    /// otherwise.
+    pub(crate) fn of_test() -> Self {
+        let is_named = std::env::var("BELLBIRD_TEST_DATABASE").is_ok_and(|name| name == "postgres");
+        if is_named || IS_ON_POSTGRES.get() {
+            Self::Postgres
+        } else {
+            Self::Sqlite
+        }
+    }
+
+    /// For the tests of this thread.
+    pub(crate) fn use_postgres() {
+        IS_ON_POSTGRES.set(true);
+    }
+}
+
 pub(crate) struct Setup {
     pub(crate) database: Database,
     pub(crate) rows: u32,
@@ -74,7 +95,7 @@ impl Default for Setup {
         settings.sync.enabled = false;
         settings.webhooks.rules.allow_loopback = true;
         Self {
-            database: Database::Sqlite,
+            database: Database::of_test(),
             rows: 500,
             settings,
             stop_timeout: None,
@@ -787,39 +808,21 @@ pub(crate) async fn postgres_database() -> String {
     url
 }
 
-/// Runs a test on both databases: as `name::sqlite` and `name::postgres`. It gets an application,
-/// or the database.
-macro_rules! on_both_databases {
-    ($(#[doc = $doc:literal])* async fn $name:ident($app:ident: App) $body:block) => {
-        on_both_databases! {
-            async fn $name(database: Database) {
-                let $app = App::start(Setup { database, ..Setup::default() }).await;
-                $body
-            }
-        }
-    };
-    ($(#[doc = $doc:literal])* async fn $name:ident($database:ident: Database) $body:block) => {
-        on_both_databases! { #[tokio::test] async fn $name($database: Database) $body }
-    };
-    (#[$test:meta] async fn $name:ident($database:ident: Database) $body:block) => {
-        mod $name {
-            use super::*;
-
-            async fn body($database: $crate::support::harness::Database) $body
-
-            #[$test]
-            async fn sqlite() {
-                body($crate::support::harness::Database::Sqlite).await;
-            }
-
-            #[$test]
-            async fn postgres() {
-                body($crate::support::harness::Database::Postgres).await;
-            }
+/// Runs tests of a module on PostgreSQL too, each time: as `postgres_too::name`. All tests run there
+/// each night, so only those belong here whose point is the database: its locks, its notifications,
+/// several instances or processes at once, or what it stores.
+macro_rules! also_on_postgres {
+    ($($name:ident)+) => {
+        mod postgres_too {
+            $(#[test]
+            fn $name() {
+                $crate::support::harness::Database::use_postgres();
+                super::$name();
+            })+
         }
     };
 }
-pub(crate) use on_both_databases;
+pub(crate) use also_on_postgres;
 
 /// The providers that both the program and the sandbox know. These tests leave out a provider
 /// without a simulation.

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::harness::{App, Database, Person, Setup};
+use crate::support::harness::{App, Person, Setup};
 
 #[derive(Clone)]
 pub(crate) enum Reply {
@@ -311,12 +311,8 @@ impl App {
     }
 
     /// A service, and a person at the provider whose first connection has had its initial sync.
-    pub(crate) async fn synced_at(provider: &str, database: Database) -> (Self, Person, Hook) {
-        let app = Self::start(Setup {
-            database,
-            ..Setup::default()
-        })
-        .await;
+    pub(crate) async fn synced_at(provider: &str) -> (Self, Person, Hook) {
+        let app = Self::start(Setup::default()).await;
         let person = app.person_at(provider).await;
         let hook = app.hook(&person.user).await;
         app.complete_initial_sync(&person.connections[0], &hook)

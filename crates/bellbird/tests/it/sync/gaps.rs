@@ -5,7 +5,7 @@ use bellbird_domain::Connection;
 use jiff::SignedDuration;
 use secrecy::SecretString;
 
-use crate::support::harness::{App, Person, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Person, Setup, simulated_providers};
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{ReceivedEvent, SyncCounts};
 use crate::support::rows::all_rows;
@@ -56,86 +56,111 @@ impl App {
     }
 }
 
-on_both_databases! {
-    async fn rows_that_load_late_after_a_repair_are_announced(database: Database) {
-        for provider in simulated_providers() {
-            let (app, person, hook) = App::synced_at(provider, database).await;
-            let connection = &person.connections[0];
-            app.advance_clock(2 * HOUR).await;
-            app.sync(connection).await;
-            app.set_consent(connection, "expired").await;
-            app.sync(connection).await;
-            app.advance_clock(20 * DAY).await;
-            app.set_consent(connection, "active").await;
-            app.renew(&person, connection).await;
-            app.assert_nothing_new(connection).await;
+#[tokio::test]
+async fn rows_that_load_late_after_a_repair_are_announced() {
+    for provider in simulated_providers() {
+        let (app, person, hook) = App::synced_at(provider).await;
+        let connection = &person.connections[0];
+        app.advance_clock(2 * HOUR).await;
+        app.sync(connection).await;
+        app.set_consent(connection, "expired").await;
+        app.sync(connection).await;
+        app.advance_clock(20 * DAY).await;
+        app.set_consent(connection, "active").await;
+        app.renew(&person, connection).await;
+        app.assert_nothing_new(connection).await;
 
-            // The bank's newest rows come first, and those of the gap within the day.
-            app.add_row(connection, "TODAY", app.clock.now() - HOUR).await;
-            app.sync(connection).await;
-            assert_eq!(texts(&app.delivered_to(&hook).await), ["TODAY"], "{provider}");
-            app.advance_clock(6 * HOUR).await;
-            app.add_row(connection, "IN THE GAP", app.clock.now() - 12 * DAY).await;
-            app.add_row(connection, "AT ITS START", app.clock.now() - 20 * DAY).await;
-            app.sync(connection).await;
-            assert_eq!(texts(&app.delivered_to(&hook).await), ["IN THE GAP", "AT ITS START"], "{provider}");
-            app.advance_clock(2 * DAY).await;
-            app.assert_nothing_new(connection).await;
+        // The bank's newest rows come first, and those of the gap within the day.
+        app.add_row(connection, "TODAY", app.clock.now() - HOUR)
+            .await;
+        app.sync(connection).await;
+        assert_eq!(
+            texts(&app.delivered_to(&hook).await),
+            ["TODAY"],
+            "{provider}"
+        );
+        app.advance_clock(6 * HOUR).await;
+        app.add_row(connection, "IN THE GAP", app.clock.now() - 12 * DAY)
+            .await;
+        app.add_row(connection, "AT ITS START", app.clock.now() - 20 * DAY)
+            .await;
+        app.sync(connection).await;
+        assert_eq!(
+            texts(&app.delivered_to(&hook).await),
+            ["IN THE GAP", "AT ITS START"],
+            "{provider}"
+        );
+        app.advance_clock(2 * DAY).await;
+        app.assert_nothing_new(connection).await;
+    }
+}
+
+/// The range of a sync depends on the newest row. Its day is stored, not its time.
+#[tokio::test]
+async fn day_of_the_newest_row_is_stored() {
+    for provider in simulated_providers() {
+        let app = App::start(Setup::default()).await;
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        app.sync(connection).await;
+        let newest_row_at = async || {
+            let state = app
+                .storage
+                .syncs()
+                .find(person.user.id, connection.id)
+                .await
+                .unwrap()
+                .unwrap();
+            state.newest_row_at.unwrap()
+        };
+        let at = app.clock.now() - HOUR;
+        app.add_row(connection, "NEWEST", at).await;
+        assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
+        let day = newest_row_at().await;
+        assert!(day <= at && at.duration_since(day) < DAY, "{provider}");
+        assert_eq!(day.as_second() % DAY.as_secs(), 0, "{provider}: {day}");
+        if spec(provider).is_brokerage() {
+            // A trade of the future says nothing of the days before it.
+            app.advance_clock(3 * DAY).await;
+            app.add_row(connection, "LATER", app.clock.now() + 5 * DAY)
+                .await;
+            assert_eq!(app.sync(connection).await.new_count, 1);
+            assert_eq!(newest_row_at().await, day);
         }
     }
 }
 
-on_both_databases! {
-    /// The range of a sync depends on the newest row. Its day is stored, not its time.
-    async fn day_of_the_newest_row_is_stored(database: Database) {
-        for provider in simulated_providers() {
-            let app = App::start(Setup { database, ..Setup::default() }).await;
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            app.sync(connection).await;
-            let newest_row_at = async || {
-                let state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
-                state.newest_row_at.unwrap()
-            };
-            let at = app.clock.now() - HOUR;
-            app.add_row(connection, "NEWEST", at).await;
-            assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
-            let day = newest_row_at().await;
-            assert!(day <= at && at.duration_since(day) < DAY, "{provider}");
-            assert_eq!(day.as_second() % DAY.as_secs(), 0, "{provider}: {day}");
-            if spec(provider).is_brokerage() {
-                // A trade of the future says nothing of the days before it.
-                app.advance_clock(3 * DAY).await;
-                app.add_row(connection, "LATER", app.clock.now() + 5 * DAY).await;
-                assert_eq!(app.sync(connection).await.new_count, 1);
-                assert_eq!(newest_row_at().await, day);
-            }
-        }
-    }
-}
-
-on_both_databases! {
-    async fn rows_after_a_silence_are_announced(database: Database) {
-        for provider in simulated_providers() {
-            let (app, person, hook) = App::synced_at(provider, database).await;
-            let connection = &person.connections[0];
-            for days in [9, 30] {
-                let silent_since = app.clock.now();
-                for _ in 0..days {
-                    app.advance_clock(DAY).await;
-                    app.assert_nothing_new(connection).await;
-                }
-                app.add_row(connection, "LATEST", app.clock.now() - HOUR).await;
-                app.add_row(connection, "FIRST", silent_since + HOUR).await;
-                app.sync(connection).await;
-                assert_eq!(texts(&app.delivered_to(&hook).await), ["LATEST", "FIRST"], "{provider}: {days} days");
-                // Not all rows come at the same time.
-                app.advance_clock(20 * HOUR).await;
-                app.add_row(connection, "SECOND", silent_since + 2 * HOUR).await;
-                app.sync(connection).await;
-                assert_eq!(texts(&app.delivered_to(&hook).await), ["SECOND"], "{provider}: {days} days");
+#[tokio::test]
+async fn rows_after_a_silence_are_announced() {
+    for provider in simulated_providers() {
+        let (app, person, hook) = App::synced_at(provider).await;
+        let connection = &person.connections[0];
+        for days in [9, 30] {
+            let silent_since = app.clock.now();
+            for _ in 0..days {
+                app.advance_clock(DAY).await;
                 app.assert_nothing_new(connection).await;
             }
+            app.add_row(connection, "LATEST", app.clock.now() - HOUR)
+                .await;
+            app.add_row(connection, "FIRST", silent_since + HOUR).await;
+            app.sync(connection).await;
+            assert_eq!(
+                texts(&app.delivered_to(&hook).await),
+                ["LATEST", "FIRST"],
+                "{provider}: {days} days"
+            );
+            // Not all rows come at the same time.
+            app.advance_clock(20 * HOUR).await;
+            app.add_row(connection, "SECOND", silent_since + 2 * HOUR)
+                .await;
+            app.sync(connection).await;
+            assert_eq!(
+                texts(&app.delivered_to(&hook).await),
+                ["SECOND"],
+                "{provider}: {days} days"
+            );
+            app.assert_nothing_new(connection).await;
         }
     }
 }

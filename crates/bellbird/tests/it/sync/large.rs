@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE};
-use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Setup, simulated_providers};
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{Hook, SyncCounts};
 use crate::support::rows::all_rows;
@@ -60,44 +60,81 @@ fn sorted(mut ids: Vec<String>) -> Vec<String> {
     ids
 }
 
-on_both_databases! {
-    async fn large_sync_continues_in_later_runs(database: Database) {
-        const DAYS: u64 = 9;
-        let app = App::start(Setup { database, ..short_runs(DAYS) }).await;
-        let other = app.shared.new_instance().await;
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let (user, connection) = (person.user.id, &person.connections[0]);
-            let hook = app.hook(&person.user).await;
-            let expected = app.ids_shown(&person.key, connection, DAYS).await;
-            let (mut delivered, mut runs, mut left) = (Vec::new(), BTreeSet::new(), None);
-            for instance in [&app.connections, &other].into_iter().cycle() {
-                let report = instance.syncs().run_once(user, connection.id).await.unwrap();
-                runs.insert(report.run);
-                // The next run is due at once.
-                let sync_state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
-                assert_eq!(sync_state.next_at == Some(app.clock.now()), !report.is_complete, "{provider}");
-                delivered.extend(app.ids_delivered_to(&hook).await);
-                if report.is_complete {
-                    break;
-                }
-                assert_ne!(sync_state.unread, left, "{provider}: each run leaves less");
-                left = sync_state.unread;
+#[tokio::test]
+async fn large_sync_continues_in_later_runs() {
+    const DAYS: u64 = 9;
+    let app = App::start(short_runs(DAYS)).await;
+    let other = app.shared.new_instance().await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let (user, connection) = (person.user.id, &person.connections[0]);
+        let hook = app.hook(&person.user).await;
+        let expected = app.ids_shown(&person.key, connection, DAYS).await;
+        let (mut delivered, mut runs, mut left) = (Vec::new(), BTreeSet::new(), None);
+        for instance in [&app.connections, &other].into_iter().cycle() {
+            let report = instance
+                .syncs()
+                .run_once(user, connection.id)
+                .await
+                .unwrap();
+            runs.insert(report.run);
+            // The next run is due at once.
+            let sync_state = app
+                .storage
+                .syncs()
+                .find(user, connection.id)
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(
+                sync_state.next_at == Some(app.clock.now()),
+                !report.is_complete,
+                "{provider}"
+            );
+            delivered.extend(app.ids_delivered_to(&hook).await);
+            if report.is_complete {
+                break;
             }
-            assert!(runs.len() > 1, "{provider}: {} runs", runs.len());
-            // No time of a row: the start of the date range, or of a day.
-            let sync_state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
-            let covered_from = sync_state.covered_from.unwrap().as_microsecond();
-            let sql = format!("SELECT date_range_from FROM webhook_events WHERE connection_id = '{}'", connection.id);
-            for row in app.query(&sql).await {
-                let from: i64 = row[0].parse().unwrap();
-                assert!(from == covered_from || from % DAY_MICROSECONDS == 0, "{provider}: {from}");
-            }
-            assert_eq!(sorted(delivered), sorted(expected), "{provider}: every row once");
-            app.advance_clock(DAY).await;
-            let counts = SyncCounts::of(&app.sync(connection).await);
-            assert_eq!(counts, SyncCounts { new: 0, updated: 0, events: 0 }, "{provider}");
+            assert_ne!(sync_state.unread, left, "{provider}: each run leaves less");
+            left = sync_state.unread;
         }
+        assert!(runs.len() > 1, "{provider}: {} runs", runs.len());
+        // No time of a row: the start of the date range, or of a day.
+        let sync_state = app
+            .storage
+            .syncs()
+            .find(user, connection.id)
+            .await
+            .unwrap()
+            .unwrap();
+        let covered_from = sync_state.covered_from.unwrap().as_microsecond();
+        let sql = format!(
+            "SELECT date_range_from FROM webhook_events WHERE connection_id = '{}'",
+            connection.id
+        );
+        for row in app.query(&sql).await {
+            let from: i64 = row[0].parse().unwrap();
+            assert!(
+                from == covered_from || from % DAY_MICROSECONDS == 0,
+                "{provider}: {from}"
+            );
+        }
+        assert_eq!(
+            sorted(delivered),
+            sorted(expected),
+            "{provider}: every row once"
+        );
+        app.advance_clock(DAY).await;
+        let counts = SyncCounts::of(&app.sync(connection).await);
+        assert_eq!(
+            counts,
+            SyncCounts {
+                new: 0,
+                updated: 0,
+                events: 0
+            },
+            "{provider}"
+        );
     }
 }
 
@@ -131,72 +168,100 @@ async fn large_first_sync_can_be_silent() {
     }
 }
 
-on_both_databases! {
-    /// A broker limits the calls of each account. What the run has read before it meets the limit
-    /// is kept.
-    async fn limit_of_one_account_keeps_the_rows_of_others(database: Database) {
-        const DAYS: u64 = 30;
-        let setup = Setup::with(|settings| settings.sync.first = Duration::from_secs(DAYS * 86_400));
-        let app = App::start(Setup { database, ..setup }).await;
-        let person = app.person_at("snaptrade").await;
-        let (user, connection) = (person.user.id, &person.connections[0]);
-        let hook = app.hook(&person.user).await;
-        let mut accounts = app.storage.accounts().list_of_connection(user, connection.id).await.unwrap();
-        accounts.sort_unstable_by_key(|account| account.id);
-        let [before, limited] = [0, 1].map(|number| &accounts[number].provider_account_id);
-        for (account, text) in [(before, "BEFORE"), (limited, "AFTER")] {
-            app.add_row_to(connection, account, text, app.clock.now() - DAY).await;
-        }
-        let expected = app.ids_shown(&person.key, connection, DAYS).await;
-        let fault = json!({"match": format!("/accounts/{limited}/activities"), "kind": "status", "status": 429});
-        app.fault_at("snaptrade", fault).await;
-
-        let report = app.sync(connection).await;
-        assert!(!report.is_complete);
-        let state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
-        assert_eq!(state.unread.unwrap().after_account, Some(accounts[0].id));
-        let wait = state.next_at.unwrap().duration_since(app.clock.now()).as_secs();
-        assert!((30..=36).contains(&wait), "the delay after a failure: {wait} seconds");
-        let mut delivered = app.ids_delivered_to(&hook).await;
-        assert!(!delivered.is_empty());
-
-        app.clear_faults().await;
-        app.advance_clock(SignedDuration::from_secs(wait)).await;
-        assert!(app.sync(connection).await.is_complete);
-        delivered.extend(app.ids_delivered_to(&hook).await);
-        assert_eq!(sorted(delivered), sorted(expected), "every row once");
+/// A broker limits the calls of each account. What the run has read before it meets the limit
+/// is kept.
+#[tokio::test]
+async fn limit_of_one_account_keeps_the_rows_of_others() {
+    const DAYS: u64 = 30;
+    let setup = Setup::with(|settings| settings.sync.first = Duration::from_secs(DAYS * 86_400));
+    let app = App::start(setup).await;
+    let person = app.person_at("snaptrade").await;
+    let (user, connection) = (person.user.id, &person.connections[0]);
+    let hook = app.hook(&person.user).await;
+    let mut accounts = app
+        .storage
+        .accounts()
+        .list_of_connection(user, connection.id)
+        .await
+        .unwrap();
+    accounts.sort_unstable_by_key(|account| account.id);
+    let [before, limited] = [0, 1].map(|number| &accounts[number].provider_account_id);
+    for (account, text) in [(before, "BEFORE"), (limited, "AFTER")] {
+        app.add_row_to(connection, account, text, app.clock.now() - DAY)
+            .await;
     }
+    let expected = app.ids_shown(&person.key, connection, DAYS).await;
+    let fault = json!({"match": format!("/accounts/{limited}/activities"), "kind": "status", "status": 429});
+    app.fault_at("snaptrade", fault).await;
+
+    let report = app.sync(connection).await;
+    assert!(!report.is_complete);
+    let state = app
+        .storage
+        .syncs()
+        .find(user, connection.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(state.unread.unwrap().after_account, Some(accounts[0].id));
+    let wait = state
+        .next_at
+        .unwrap()
+        .duration_since(app.clock.now())
+        .as_secs();
+    assert!(
+        (30..=36).contains(&wait),
+        "the delay after a failure: {wait} seconds"
+    );
+    let mut delivered = app.ids_delivered_to(&hook).await;
+    assert!(!delivered.is_empty());
+
+    app.clear_faults().await;
+    app.advance_clock(SignedDuration::from_secs(wait)).await;
+    assert!(app.sync(connection).await.is_complete);
+    delivered.extend(app.ids_delivered_to(&hook).await);
+    assert_eq!(sorted(delivered), sorted(expected), "every row once");
 }
 
-on_both_databases! {
-    async fn crashed_large_sync_announces_every_row_once(database: Database) {
-        const DAYS: u64 = 5;
-        let app = App::start(Setup { database, ..short_runs(DAYS) }).await;
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let (user, connection) = (person.user.id, &person.connections[0]);
-            let hook = app.hook(&person.user).await;
-            let expected = app.ids_shown(&person.key, connection, DAYS).await;
-            // Its first run fixes the date range.
-            let first = app.connections.syncs().run_once(user, connection.id).await.unwrap();
-            assert!(!first.is_complete, "{provider}");
-            let mut delivered = app.ids_delivered_to(&hook).await;
-            // Several runs, then a crash, each time at another place.
-            for polls in (40..).step_by(67) {
-                let id = connection.id;
-                let sync = async move |instance: Connections| {
-                    let _ = instance.syncs().run(user, id).await;
-                };
-                let outcome = app.run_until_crash(provider, CrashPoint::AfterPolls(polls), sync).await;
-                delivered.extend(app.ids_delivered_to(&hook).await);
-                app.advance_clock(PAST_EVERY_LEASE).await;
-                if outcome.finished {
-                    break;
-                }
-            }
-            app.sync(connection).await;
+#[tokio::test]
+async fn crashed_large_sync_announces_every_row_once() {
+    const DAYS: u64 = 5;
+    let app = App::start(short_runs(DAYS)).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let (user, connection) = (person.user.id, &person.connections[0]);
+        let hook = app.hook(&person.user).await;
+        let expected = app.ids_shown(&person.key, connection, DAYS).await;
+        // Its first run fixes the date range.
+        let first = app
+            .connections
+            .syncs()
+            .run_once(user, connection.id)
+            .await
+            .unwrap();
+        assert!(!first.is_complete, "{provider}");
+        let mut delivered = app.ids_delivered_to(&hook).await;
+        // Several runs, then a crash, each time at another place.
+        for polls in (40..).step_by(67) {
+            let id = connection.id;
+            let sync = async move |instance: Connections| {
+                let _ = instance.syncs().run(user, id).await;
+            };
+            let outcome = app
+                .run_until_crash(provider, CrashPoint::AfterPolls(polls), sync)
+                .await;
             delivered.extend(app.ids_delivered_to(&hook).await);
-            assert_eq!(sorted(delivered), sorted(expected), "{provider}: every row once");
+            app.advance_clock(PAST_EVERY_LEASE).await;
+            if outcome.finished {
+                break;
+            }
         }
+        app.sync(connection).await;
+        delivered.extend(app.ids_delivered_to(&hook).await);
+        assert_eq!(
+            sorted(delivered),
+            sorted(expected),
+            "{provider}: every row once"
+        );
     }
 }

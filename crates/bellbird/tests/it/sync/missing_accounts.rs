@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::harness::{App, Person, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Person, Setup, simulated_providers};
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{Hook, SyncCounts};
 use crate::support::rows::all_rows;
@@ -80,92 +80,172 @@ impl App {
 
 const NONE: [&str; 0] = [];
 
-on_both_databases! {
-    async fn account_missing_from_one_list_stays(app: App) {
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
-            app.advance_clock(HOUR).await;
-            let before = app.shown_accounts(&person).await;
-            let missing = app.account_at(connection).await;
-            app.unlist(provider, &[&missing]).await;
-            assert_eq!(SyncCounts::of(&app.sync(connection).await), SyncCounts { new: 0, updated: 0, events: 0 });
-            assert_eq!(app.shown_accounts(&person).await, before, "{provider}: while it is missing");
-            app.unlist(provider, &[]).await;
-            assert_eq!(app.announced_after(MINUTE, connection, &hook).await, NONE, "{provider}: its rows are known");
-            assert_eq!(app.shown_accounts(&person).await, before, "{provider}: after it returned");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn missing_account_is_hidden_and_returns_with_its_rows(database: Database) {
-        for provider in simulated_providers() {
-            let (app, person, hook) = App::synced_at(provider, database).await;
-            let connection = &person.connections[0];
-            app.advance_clock(HOUR).await;
-            let before = app.shown_accounts(&person).await;
-            let missing = app.account_at(connection).await;
-            let accounts = app.storage.accounts().list_of_connection(person.user.id, connection.id).await.unwrap();
-            let id = accounts.iter().find(|account| account.provider_account_id == missing).unwrap().id.to_string();
-            app.add_row(connection, "BEFORE", app.clock.now() - HOUR).await;
-            assert_eq!(app.announced_after(MINUTE, connection, &hook).await, ["BEFORE"]);
-
-            app.unlist(provider, &[&missing]).await;
-            app.add_row_to(connection, &missing, "WHILE MISSING", app.clock.now() - MINUTE).await;
-            assert_eq!(app.announced_after(MINUTE, connection, &hook).await, NONE);
-            assert_eq!(app.announced_after(59 * MINUTE, connection, &hook).await, NONE);
-            assert_eq!(app.shown_accounts(&person).await, before, "{provider}: not yet an hour");
-            assert_eq!(app.read_statuses(&person, connection, &id).await, [200, 200]);
-            assert_eq!(app.announced_after(MINUTE, connection, &hook).await, NONE);
-            let rest: Vec<&String> = before.iter().filter(|other| **other != id).collect();
-            assert!(!rest.is_empty(), "{provider}");
-            assert_eq!(app.shown_accounts(&person).await.iter().collect::<Vec<_>>(), rest, "{provider}: hidden");
-            assert_eq!(app.read_statuses(&person, connection, &id).await, [404, 404]);
-
-            // Longer than syncs overlap, and than fingerprints are kept otherwise.
-            for day in 1..=20 {
-                if day == 10 {
-                    app.add_row_to(connection, &missing, "WHILE HIDDEN", app.clock.now() - MINUTE).await;
-                }
-                assert_eq!(app.announced_after(DAY, connection, &hook).await, NONE, "{provider}: day {day}");
-            }
-            app.unlist(provider, &[]).await;
-            let mut announced = app.announced_after(DAY, connection, &hook).await;
-            announced.sort_unstable();
-            assert_eq!(announced, ["WHILE HIDDEN", "WHILE MISSING"], "{provider}: none twice, none left out");
-            assert_eq!(app.shown_accounts(&person).await, before, "{provider}: the same ids");
-            assert_eq!(app.read_statuses(&person, connection, &id).await, [200, 200]);
-            assert_eq!(app.announced_after(DAY, connection, &hook).await, NONE);
-        }
-    }
-}
-
-on_both_databases! {
-    async fn account_missing_for_thirty_days_is_deleted(app: App) {
-        let connection = &app.olivia.connections[0];
-        app.sync(connection).await;
+#[tokio::test]
+async fn account_missing_from_one_list_stays() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        app.complete_initial_sync(connection, &hook).await;
         app.advance_clock(HOUR).await;
-        let before = app.shown_accounts(&app.olivia).await;
+        let before = app.shown_accounts(&person).await;
         let missing = app.account_at(connection).await;
-        app.unlist("fiskil", &[&missing]).await;
-        let stored = async || {
-            let sql = format!("SELECT COUNT(*) FROM accounts WHERE provider_account_id = '{missing}'");
-            app.query(&sql).await[0][0].clone()
-        };
-        for (days, expected) in [(0, "1"), (1, "1"), (28, "1"), (1, "0")] {
-            app.advance_clock(days * DAY).await;
-            app.sync(connection).await;
-            assert_eq!(stored().await, expected, "after {days} more days");
-        }
-        app.unlist("fiskil", &[]).await;
-        app.sync(connection).await;
-        let after = app.shown_accounts(&app.olivia).await;
-        assert_eq!(after.len(), before.len());
-        assert_eq!(after.iter().filter(|id| !before.contains(id)).count(), 1, "a new id");
+        app.unlist(provider, &[&missing]).await;
+        assert_eq!(
+            SyncCounts::of(&app.sync(connection).await),
+            SyncCounts {
+                new: 0,
+                updated: 0,
+                events: 0
+            }
+        );
+        assert_eq!(
+            app.shown_accounts(&person).await,
+            before,
+            "{provider}: while it is missing"
+        );
+        app.unlist(provider, &[]).await;
+        assert_eq!(
+            app.announced_after(MINUTE, connection, &hook).await,
+            NONE,
+            "{provider}: its rows are known"
+        );
+        assert_eq!(
+            app.shown_accounts(&person).await,
+            before,
+            "{provider}: after it returned"
+        );
     }
+}
+
+#[tokio::test]
+async fn missing_account_is_hidden_and_returns_with_its_rows() {
+    for provider in simulated_providers() {
+        let (app, person, hook) = App::synced_at(provider).await;
+        let connection = &person.connections[0];
+        app.advance_clock(HOUR).await;
+        let before = app.shown_accounts(&person).await;
+        let missing = app.account_at(connection).await;
+        let accounts = app
+            .storage
+            .accounts()
+            .list_of_connection(person.user.id, connection.id)
+            .await
+            .unwrap();
+        let id = accounts
+            .iter()
+            .find(|account| account.provider_account_id == missing)
+            .unwrap()
+            .id
+            .to_string();
+        app.add_row(connection, "BEFORE", app.clock.now() - HOUR)
+            .await;
+        assert_eq!(
+            app.announced_after(MINUTE, connection, &hook).await,
+            ["BEFORE"]
+        );
+
+        app.unlist(provider, &[&missing]).await;
+        app.add_row_to(
+            connection,
+            &missing,
+            "WHILE MISSING",
+            app.clock.now() - MINUTE,
+        )
+        .await;
+        assert_eq!(app.announced_after(MINUTE, connection, &hook).await, NONE);
+        assert_eq!(
+            app.announced_after(59 * MINUTE, connection, &hook).await,
+            NONE
+        );
+        assert_eq!(
+            app.shown_accounts(&person).await,
+            before,
+            "{provider}: not yet an hour"
+        );
+        assert_eq!(
+            app.read_statuses(&person, connection, &id).await,
+            [200, 200]
+        );
+        assert_eq!(app.announced_after(MINUTE, connection, &hook).await, NONE);
+        let rest: Vec<&String> = before.iter().filter(|other| **other != id).collect();
+        assert!(!rest.is_empty(), "{provider}");
+        assert_eq!(
+            app.shown_accounts(&person).await.iter().collect::<Vec<_>>(),
+            rest,
+            "{provider}: hidden"
+        );
+        assert_eq!(
+            app.read_statuses(&person, connection, &id).await,
+            [404, 404]
+        );
+
+        // Longer than syncs overlap, and than fingerprints are kept otherwise.
+        for day in 1..=20 {
+            if day == 10 {
+                app.add_row_to(
+                    connection,
+                    &missing,
+                    "WHILE HIDDEN",
+                    app.clock.now() - MINUTE,
+                )
+                .await;
+            }
+            assert_eq!(
+                app.announced_after(DAY, connection, &hook).await,
+                NONE,
+                "{provider}: day {day}"
+            );
+        }
+        app.unlist(provider, &[]).await;
+        let mut announced = app.announced_after(DAY, connection, &hook).await;
+        announced.sort_unstable();
+        assert_eq!(
+            announced,
+            ["WHILE HIDDEN", "WHILE MISSING"],
+            "{provider}: none twice, none left out"
+        );
+        assert_eq!(
+            app.shown_accounts(&person).await,
+            before,
+            "{provider}: the same ids"
+        );
+        assert_eq!(
+            app.read_statuses(&person, connection, &id).await,
+            [200, 200]
+        );
+        assert_eq!(app.announced_after(DAY, connection, &hook).await, NONE);
+    }
+}
+
+#[tokio::test]
+async fn account_missing_for_thirty_days_is_deleted() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    app.sync(connection).await;
+    app.advance_clock(HOUR).await;
+    let before = app.shown_accounts(&app.olivia).await;
+    let missing = app.account_at(connection).await;
+    app.unlist("fiskil", &[&missing]).await;
+    let stored = async || {
+        let sql = format!("SELECT COUNT(*) FROM accounts WHERE provider_account_id = '{missing}'");
+        app.query(&sql).await[0][0].clone()
+    };
+    for (days, expected) in [(0, "1"), (1, "1"), (28, "1"), (1, "0")] {
+        app.advance_clock(days * DAY).await;
+        app.sync(connection).await;
+        assert_eq!(stored().await, expected, "after {days} more days");
+    }
+    app.unlist("fiskil", &[]).await;
+    app.sync(connection).await;
+    let after = app.shown_accounts(&app.olivia).await;
+    assert_eq!(after.len(), before.len());
+    assert_eq!(
+        after.iter().filter(|id| !before.contains(id)).count(),
+        1,
+        "a new id"
+    );
 }
 
 /// A repair can give accounts new ids at the provider.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::database::query;
 use crate::support::harness::{
-    App, Person, Setup, eventually, on_both_databases, simulated_providers,
+    App, Person, Setup, also_on_postgres, eventually, simulated_providers,
 };
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{ReceivedEvent, Reply, RowCounts, SyncCounts};
@@ -71,446 +71,661 @@ fn texts(received: &[ReceivedEvent], list: &str) -> Vec<String> {
         .collect()
 }
 
-on_both_databases! {
-    async fn first_sync_announces_thirty_days(app: App) {
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let hook = app.hook(&person.user).await;
-            let report = app.sync(&person.connections[0]).await;
-            let received = app.delivered_to(&hook).await;
-            let announced: Vec<&Value> = all_rows(&received, "new").into_iter().map(|row| &row["id"]).collect();
-            let since = app.clock.now() - 30 * DAY;
-            let shown = app.shown_since(&person, &person.connections[0], since).await;
-            assert!(!shown.is_empty(), "{provider}");
-            let expected: Vec<&Value> = shown.iter().map(|row| &row["id"]).collect();
-            assert_eq!(announced, expected, "{provider}: same rows, same order");
-            let expected = SyncCounts { new: announced.len(), updated: 0, events: received.len() };
-            assert_eq!(SyncCounts::of(&report), expected, "{provider}");
-            assert_eq!(all_rows(&received, "updated").len(), 0);
-        }
-    }
-}
-
-on_both_databases! {
-    async fn first_sync_can_be_silent(database: Database) {
-        let setup = Setup::with(|settings| settings.sync.notify_initial = false);
-        let app = App::start(Setup { database, ..setup }).await;
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            let report = app.sync(connection).await;
-            assert!(report.new_count > 0 && report.events == 0, "{report:?}");
-            assert!(app.delivered_to(&hook).await.is_empty() && app.deliveries_to(&hook).await.is_empty());
-            app.add_row(connection, "AFTER SILENCE", app.clock.now() - HOUR).await;
-            let report = app.sync(connection).await;
-            assert_eq!(SyncCounts::of(&report), SyncCounts { new: 1, updated: 0, events: 1 }, "{provider}");
-            assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["AFTER SILENCE"]);
-        }
-    }
-}
-
-on_both_databases! {
-    async fn added_changed_and_restored_rows_are_announced(app: App) {
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
-            let sync_and_deliver = async || {
-                app.advance_clock(HOUR).await;
-                let report = app.sync(connection).await;
-                let received = app.delivered_to(&hook).await;
-                assert_eq!(report.events, received.len());
-                let counts = RowCounts { new: report.new_count, updated: report.updated_count };
-                assert!(received.iter().all(|event| event.counts() == counts));
-                (counts, received)
-            };
-            let assert_nothing_announced = |(counts, received): (RowCounts, Vec<ReceivedEvent>)| {
-                assert_eq!(counts, RowCounts { new: 0, updated: 0 }, "{provider}");
-                assert_eq!(received.len(), 0, "{provider}");
-            };
-            assert_nothing_announced(sync_and_deliver().await);
-            assert!(app.row_calls(provider).await > 0, "the sync read rows");
-
-            let at = app.clock.now() - HOUR;
-            let id = app.add_row(connection, "A MILK BAR", at).await;
-            let (counts, received) = sync_and_deliver().await;
-            assert_eq!(counts, RowCounts { new: 1, updated: 0 }, "{provider}");
-            assert_eq!(texts(&received, "new"), ["A MILK BAR"], "{provider}");
-            assert_nothing_announced(sync_and_deliver().await);
-
-            // The id of a trade is made from its members, so a changed trade is recognised by the
-            // others.
-            app.change_row(connection, &id, json!({"description": "ANOTHER MILK BAR"})).await;
-            let (counts, received) = sync_and_deliver().await;
-            assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
-            assert_eq!(texts(&received, "updated"), ["ANOTHER MILK BAR"], "{provider}");
-            assert_nothing_announced(sync_and_deliver().await);
-            if spec(provider).is_brokerage() {
-                continue;
-            }
-
-            app.remove_row(connection, &id).await;
-            assert_nothing_announced(sync_and_deliver().await);
-            let account = app.account_at(connection).await;
-            let restored_row = |text: &str| {
-                let mut row = spec(provider).row_at(&account, at, text);
-                row[spec(provider).row_id] = json!(id);
-                row
-            };
-            app.put_row(connection, restored_row("ANOTHER MILK BAR")).await;
-            // The sandbox fills in the same members, so the row is as it was.
-            assert_nothing_announced(sync_and_deliver().await);
-            app.remove_row(connection, &id).await;
-            assert_nothing_announced(sync_and_deliver().await);
-            app.put_row(connection, restored_row("THE MILK BAR IS BACK")).await;
-            let (counts, received) = sync_and_deliver().await;
-            assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
-            assert_eq!(texts(&received, "updated"), ["THE MILK BAR IS BACK"], "{provider}");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn equal_trades_are_distinct(app: App) {
-        let person = app.person_at("snaptrade").await;
-        let connection = &person.connections[0];
+#[tokio::test]
+async fn first_sync_announces_thirty_days() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
         let hook = app.hook(&person.user).await;
-        app.complete_initial_sync(connection, &hook).await;
-        let at = app.clock.now() - HOUR;
-        let mut ids = Vec::new();
-        for (equal, new) in [(2, 2), (1, 1), (0, 0)] {
-            for _ in 0..equal {
-                ids.push(app.add_row(connection, "EQUAL", at).await);
-            }
-            assert_eq!(app.sync(connection).await.new_count, new);
-            let received = app.delivered_to(&hook).await;
-            let announced: Vec<&str> =
-                all_rows(&received, "new").iter().map(|row| row["id"].as_str().unwrap()).collect();
-            assert_eq!(announced.len(), new);
-            assert!(announced.windows(2).all(|two| two[0] == two[1]), "{announced:?}");
-        }
-        app.remove_row(connection, &ids[0]).await;
-        let report = app.sync(connection).await;
-        assert_eq!(SyncCounts::of(&report), SyncCounts { new: 0, updated: 0, events: 0 });
-
-        // The retry reads the rows again and finds both.
-        hook.receiver.reply_next_with([Reply::Status(500)]);
-        // On another day, because the removed row could be one of them under another id.
-        for _ in 0..2 {
-            app.add_row(connection, "EQUAL TOO", at - DAY).await;
-        }
-        app.sync(connection).await;
-        assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        assert!(app.advance_to_next_attempt(&hook).await);
-        assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["EQUAL TOO", "EQUAL TOO"]);
-    }
-}
-
-on_both_databases! {
-    async fn late_rows_are_found_within_a_week(app: App) {
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook(&app.olivia.user).await;
-        let first = app.clock.now();
-        // The range of the next sync goes back from the day of the newest row.
-        let week_before = first - 7 * DAY - SignedDuration::from_secs(first.as_second() % DAY.as_secs());
-        app.add_row(connection, "NEWEST", first).await;
-        app.complete_initial_sync(connection, &hook).await;
-        app.advance_clock(HOUR).await;
-        for (text, at) in [
-            ("5 DAYS AGO", first - 5 * DAY),
-            ("7 DAYS AGO", week_before),
-            ("A SECOND BEFORE", week_before - SignedDuration::from_secs(1)),
-            ("9 DAYS AGO", first - 9 * DAY),
-            ("AFTER THE FIRST SYNC", first + HOUR / 2),
-            ("NOT YET", first + 2 * HOUR),
-        ] {
-            app.add_row(connection, text, at).await;
-        }
-        app.sync(connection).await;
-        let announced = texts(&app.delivered_to(&hook).await, "new");
-        assert_eq!(announced, ["AFTER THE FIRST SYNC", "5 DAYS AGO", "7 DAYS AGO"]);
-
-        // After ten days without a sync, the next one misses none of their rows.
-        app.advance_clock(10 * DAY).await;
-        let now = app.clock.now();
-        app.add_row(connection, "9 DAYS AGO TOO", now - 9 * DAY).await;
-        app.sync(connection).await;
-        assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["9 DAYS AGO TOO", "NOT YET"]);
-    }
-}
-
-on_both_databases! {
-    async fn unreachable_fingerprints_are_deleted(database: Database) {
-        for provider in simulated_providers() {
-            let app = App::start(Setup { database, ..Setup::default() }).await;
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            let report = app.complete_initial_sync(connection, &hook).await;
-            let mut before = app.fingerprint_count().await;
-            assert_eq!(before, u64::try_from(report.new_count).unwrap());
-            for _ in 0..8 {
-                app.advance_clock(3 * DAY).await;
-                app.run_due_jobs().await;
-                // The range moves on with the newest row.
-                app.add_row(connection, "LATEST", app.clock.now() - HOUR).await;
-                let report = app.sync(connection).await;
-                assert_eq!(report.new_count, 1, "{provider}: announced twice");
-                assert_eq!(report.updated_count, 0, "{provider}: announced twice");
-                assert!(app.fingerprint_count().await <= before + 1);
-                before = app.fingerprint_count().await;
-            }
-            assert!(before <= 8, "{provider}: {before} fingerprints");
-            // A gap holds the range, but not forever.
-            for days in [110, 110, 0] {
-                app.advance_clock(days * DAY).await;
-                assert_eq!(app.sync(connection).await.new_count, 0, "{provider}: announced twice");
-            }
-            assert_eq!(app.fingerprint_count().await, 0, "{provider}");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn broken_connection_is_not_read(app: App) {
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
-            for (state, status) in [("expired", ConnectionStatus::Invalidated), ("revoked", ConnectionStatus::Revoked)]
-            {
-                app.advance_clock(HOUR).await;
-                app.set_consent(connection, state).await;
-                app.reset_calls().await;
-                let report = app.sync(connection).await;
-                assert_eq!(report.status, status, "{provider}");
-                assert_eq!(report.new_count, 0, "{provider}");
-                assert_eq!(report.events, 0, "{provider}");
-                assert_eq!(app.row_calls(provider).await, 0, "{provider}");
-                let stored = app.storage.connections().find(person.user.id, connection.id).await.unwrap().unwrap();
-                assert_eq!(stored.status, status);
-                let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
-                assert_eq!(sync_state.attempts, 0);
-                assert_eq!(sync_state.last_error, None);
-            }
-            app.set_consent(connection, "active").await;
-            app.add_row(connection, "MEANWHILE", app.clock.now() - HOUR).await;
-            let report = app.sync(connection).await;
-            assert_eq!(report.status, ConnectionStatus::Active, "{provider}: {report:?}");
-            assert_eq!(report.new_count, 1, "{provider}: {report:?}");
-            assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["MEANWHILE"]);
-        }
-    }
-}
-
-on_both_databases! {
-    async fn failing_provider_is_retried_with_backoff(app: App) {
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let (user, connection) = (person.user.id, &person.connections[0]);
-            let hook = app.hook(&person.user).await;
-            app.complete_initial_sync(connection, &hook).await;
-            app.add_row(connection, "WHILE IT WAS DOWN", app.clock.now() - HOUR).await;
-            app.fault_at(provider, json!({"match": "/", "kind": "status", "status": 503})).await;
-            for (failed, least) in [(1, 30), (2, 60), (3, 120)] {
-                assert!(app.connections.syncs().run(user, connection.id).await.is_err());
-                let sync_state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
-                assert_eq!(sync_state.attempts, failed);
-                assert!(sync_state.last_error.is_some_and(|last_error| !last_error.is_empty()));
-                let wait = sync_state.next_at.unwrap().duration_since(app.clock.now()).as_secs();
-                assert!((least..=least * 6 / 5).contains(&wait), "{provider}: {wait}");
-                app.advance_clock(SignedDuration::from_secs(wait + 1)).await;
-            }
-            app.clear_faults().await;
-            app.connections.jobs().run_due("sync").await.unwrap();
-            let sync_state = app.storage.syncs().find(user, connection.id).await.unwrap().unwrap();
-            assert_eq!(sync_state.attempts, 0, "{provider}");
-            assert_eq!(sync_state.last_error, None, "{provider}");
-            // Ten minutes after the import, as without the failures.
-            assert_eq!(sync_state.next_at, Some(connection.created_at + HOUR / 6));
-            assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["WHILE IT WAS DOWN"]);
-        }
-    }
-}
-
-on_both_databases! {
-    async fn two_instances_sync_a_connection_once(database: Database) {
-        let mut counted = Vec::new();
-        for instances in [1, 2] {
-            let app = App::start(Setup { database, ..Setup::default() }).await;
-            let hook = app.hook(&app.olivia.user).await;
-            app.advance_clock(HOUR).await;
-            app.run_due_jobs().await;
-            app.reset_calls().await;
-            // Slow enough for the other instance to interfere.
-            app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 100})).await;
-            let other = app.shared.new_instance().await;
-            let first = async || app.connections.jobs().run_due("sync").await.unwrap();
-            let second = async || {
-                if instances == 2 {
-                    other.jobs().run_due("sync").await.unwrap();
-                }
-            };
-            tokio::join!(first(), second());
-            counted.push(app.calls().await);
-            let received = app.delivered_to(&hook).await;
-            let runs: BTreeSet<&str> =
-                received.iter().map(|event| event.body["metadata"]["sync_run_id"].as_str().unwrap()).collect();
-            let ids: BTreeSet<&str> =
-                all_rows(&received, "new").iter().map(|row| row["id"].as_str().unwrap()).collect();
-            assert_eq!(runs.len(), 2, "{instances}");
-            assert_eq!(ids.len(), all_rows(&received, "new").len(), "{instances}");
-        }
-        let row_calls = |at: usize| counted[at]["/v1/banking/transactions"];
-        assert_eq!(row_calls(0), row_calls(1));
-    }
-}
-
-on_both_databases! {
-    async fn long_sync_stores_when_it_got_the_last_rows(app: App) {
-        let connection = &app.olivia.connections[0];
-        app.reset_calls().await;
-        app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 1000, "times": 1})).await;
-        let during_the_call = async {
-            eventually(async || app.calls().await.contains_key("/v1/banking/transactions")).await;
-            app.advance_clock(SignedDuration::from_mins(5)).await;
-        };
-        tokio::join!(app.sync(connection), during_the_call);
-        let stored = app.storage.connections().find(app.olivia.user.id, connection.id).await.unwrap().unwrap();
-        assert_eq!(stored.last_refreshed_at, Some(app.clock.now()));
-    }
-}
-
-on_both_databases! {
-    async fn command_waits_for_another_instance(app: App) {
-        let connection = &app.olivia.connections[0];
-        let other = app.shared.new_instance().await;
-        let (first, second) = tokio::join!(app.sync(connection), other.syncs().run(app.olivia.user.id, connection.id));
-        let second = second.unwrap();
-        assert!(first.new_count > 0 || second.new_count > 0);
-        assert!(first.new_count == 0 || second.new_count == 0, "{first:?} {second:?}");
-        assert_eq!(app.fingerprint_count().await, u64::try_from(first.new_count + second.new_count).unwrap());
-    }
-}
-
-on_both_databases! {
-    async fn provider_event_requests_a_sync(database: Database) {
-        for enabled in [true, false] {
-            let setup = Setup::with(|settings| settings.sync.enabled = enabled);
-            let app = App::start(Setup { database, ..setup }).await;
-            let (user, connection) = (&app.olivia.user, &app.olivia.connections[0]);
-            let hook = app.hook(user).await;
-            app.complete_initial_sync(connection, &hook).await;
-            let next_at =
-                async || app.storage.syncs().find(user.id, connection.id).await.unwrap().unwrap().next_at.unwrap();
-            // The backfill window has ended, and the next sync is hours away.
-            app.advance_clock(HOUR).await;
-            app.sync(connection).await;
-            let planned = next_at().await;
-            app.advance_clock(HOUR).await;
-            let url = format!("{}/webhooks/fiskil", app.console_url);
-            app.control(Method::POST, "/webhooks", json!({ "url": url })).await;
-            app.add_row(connection, "ANNOUNCED BY AN EVENT", app.clock.now() - HOUR / 2).await;
-            eventually(async || {
-                let seen = app.control(Method::GET, "/webhooks", json!({})).await;
-                let all = seen["deliveries"].as_array().unwrap();
-                !all.is_empty() && all.iter().all(|delivery| delivery["state"] == "sent")
-            })
-            .await;
-            assert_eq!(next_at().await, if enabled { app.clock.now() } else { planned });
-            if enabled {
-                app.connections.jobs().run_due("sync").await.unwrap();
-                let mut announced = texts(&app.delivered_to(&hook).await, "new");
-                // The first sync of the other connection is due, too.
-                announced.retain(|text| text == "ANNOUNCED BY AN EVENT");
-                assert_eq!(announced.len(), 1);
-                assert!(next_at().await >= app.clock.now() + 3 * HOUR);
-            }
-        }
-    }
-}
-
-on_both_databases! {
-    async fn sync_refreshes_accounts(app: App) {
-        let connection = &app.olivia.connections[0];
-        app.sync(connection).await;
-        app.advance_clock(HOUR).await;
-        let credentials = app.credentials(0);
-        let new = json!({"endUserId": credentials["endUserId"], "arrangementId": credentials["arrangementId"],
-            "nickname": "Brand new", "display_name": "Brand new"});
-        let added = app.control(Method::POST, "/accounts", new).await;
-        let row = json!({"account_id": added["account_id"], "description": "ITS FIRST ROW",
-            "posting_date_time": "2026-11-20T09:00:00Z"});
-        app.put_row(connection, row).await;
-        let hook = app.hook(&app.olivia.user).await;
-        assert_eq!(app.sync(connection).await.new_count, 1);
-        let account = app.account("Brand new").await;
+        let report = app.sync(&person.connections[0]).await;
         let received = app.delivered_to(&hook).await;
-        assert_eq!(texts(&received, "new"), ["ITS FIRST ROW"]);
-        assert_eq!(received[0].rows("new")[0]["account_id"], account["id"]);
-
-        // A new name of the account changes no row.
-        let path = format!("/accounts/{}", added["account_id"].as_str().unwrap());
-        app.control(Method::PATCH, &path, json!({"nickname": "Renamed"})).await;
-        app.advance_clock(HOUR).await;
-        let report = app.sync(connection).await;
-        assert_eq!(SyncCounts::of(&report), SyncCounts { new: 0, updated: 0, events: 0 });
-        assert_eq!(app.account("Renamed").await["id"], account["id"]);
+        let announced: Vec<&Value> = all_rows(&received, "new")
+            .into_iter()
+            .map(|row| &row["id"])
+            .collect();
+        let since = app.clock.now() - 30 * DAY;
+        let shown = app
+            .shown_since(&person, &person.connections[0], since)
+            .await;
+        assert!(!shown.is_empty(), "{provider}");
+        let expected: Vec<&Value> = shown.iter().map(|row| &row["id"]).collect();
+        assert_eq!(announced, expected, "{provider}: same rows, same order");
+        let expected = SyncCounts {
+            new: announced.len(),
+            updated: 0,
+            events: received.len(),
+        };
+        assert_eq!(SyncCounts::of(&report), expected, "{provider}");
+        assert_eq!(all_rows(&received, "updated").len(), 0);
     }
 }
 
-on_both_databases! {
-    async fn foreign_or_removed_connection_is_not_synced(app: App) {
-        let connection = &app.olivia.connections[0];
-        let error = app.connections.syncs().run(app.ben.user.id, connection.id).await;
-        assert!(matches!(error, Err(ConnectionsError::NotFound)));
-        app.connections.removals().remove(connection.id).await.unwrap();
-        app.reset_calls().await;
-        let error = app.connections.syncs().run(app.olivia.user.id, connection.id).await;
-        assert!(matches!(error, Err(ConnectionsError::NotFound)));
-        assert_eq!(app.total_calls("fiskil").await, 0);
-    }
-}
-
-on_both_databases! {
-    async fn abandoned_sync_is_repeated(app: App) {
-        let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
-        let now = app.clock.now();
-        let lease = now + SignedDuration::from_secs(60);
-        let job = JobKey::new(job_kinds::SYNC, user, connection.id);
-        assert!(app.storage.jobs().claim(&job, now, lease).await.unwrap().is_some());
-        let synced_at = async || app.storage.syncs().find(user, connection.id).await.unwrap().unwrap().synced_at;
-        app.connections.jobs().run_due("sync").await.unwrap();
-        assert_eq!(synced_at().await, None);
-        app.advance_clock(SignedDuration::from_secs(61)).await;
-        app.connections.jobs().run_due("sync").await.unwrap();
-        assert_eq!(synced_at().await, Some(app.clock.now()));
-    }
-}
-
-on_both_databases! {
-    async fn failed_sync_stores_and_announces_nothing(app: App) {
-        let person = app.person_at("akahu").await;
+#[tokio::test]
+async fn first_sync_can_be_silent() {
+    let setup = Setup::with(|settings| settings.sync.notify_initial = false);
+    let app = App::start(setup).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
         let connection = &person.connections[0];
-        let account = app.account_at(connection).await;
-        let fill = json!({"accountId": account, "rows": 4_000});
-        app.control_of("akahu", Method::POST, "/fill", fill).await;
         let hook = app.hook(&person.user).await;
-        // The first page succeeds, and every later one fails.
-        app.fault_at("akahu", json!({"match": "/v1/transactions", "kind": "delay", "delayMs": 1, "times": 1})).await;
-        app.fault_at("akahu", json!({"match": "/v1/transactions", "kind": "status", "status": 503})).await;
-        let failed = app.connections.syncs().run(person.user.id, connection.id).await;
-        let fingerprints = app.fingerprint_count().await;
-        app.clear_faults().await;
-        assert!(failed.is_err(), "{failed:?}");
-        assert_eq!(fingerprints, 0);
-        assert_eq!(app.deliveries_to(&hook).await.len(), 0);
         let report = app.sync(connection).await;
-        assert!(report.new_count > 300 && report.events == 1, "{report:?}");
-        let counts = app.delivered_to(&hook).await[0].counts();
-        assert_eq!(counts, RowCounts { new: report.new_count, updated: 0 });
+        assert!(report.new_count > 0 && report.events == 0, "{report:?}");
+        assert!(
+            app.delivered_to(&hook).await.is_empty() && app.deliveries_to(&hook).await.is_empty()
+        );
+        app.add_row(connection, "AFTER SILENCE", app.clock.now() - HOUR)
+            .await;
+        let report = app.sync(connection).await;
+        assert_eq!(
+            SyncCounts::of(&report),
+            SyncCounts {
+                new: 1,
+                updated: 0,
+                events: 1
+            },
+            "{provider}"
+        );
+        assert_eq!(
+            texts(&app.delivered_to(&hook).await, "new"),
+            ["AFTER SILENCE"]
+        );
     }
 }
+
+#[tokio::test]
+async fn added_changed_and_restored_rows_are_announced() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        app.complete_initial_sync(connection, &hook).await;
+        let sync_and_deliver = async || {
+            app.advance_clock(HOUR).await;
+            let report = app.sync(connection).await;
+            let received = app.delivered_to(&hook).await;
+            assert_eq!(report.events, received.len());
+            let counts = RowCounts {
+                new: report.new_count,
+                updated: report.updated_count,
+            };
+            assert!(received.iter().all(|event| event.counts() == counts));
+            (counts, received)
+        };
+        let assert_nothing_announced = |(counts, received): (RowCounts, Vec<ReceivedEvent>)| {
+            assert_eq!(counts, RowCounts { new: 0, updated: 0 }, "{provider}");
+            assert_eq!(received.len(), 0, "{provider}");
+        };
+        assert_nothing_announced(sync_and_deliver().await);
+        assert!(app.row_calls(provider).await > 0, "the sync read rows");
+
+        let at = app.clock.now() - HOUR;
+        let id = app.add_row(connection, "A MILK BAR", at).await;
+        let (counts, received) = sync_and_deliver().await;
+        assert_eq!(counts, RowCounts { new: 1, updated: 0 }, "{provider}");
+        assert_eq!(texts(&received, "new"), ["A MILK BAR"], "{provider}");
+        assert_nothing_announced(sync_and_deliver().await);
+
+        // The id of a trade is made from its members, so a changed trade is recognised by the
+        // others.
+        app.change_row(connection, &id, json!({"description": "ANOTHER MILK BAR"}))
+            .await;
+        let (counts, received) = sync_and_deliver().await;
+        assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
+        assert_eq!(
+            texts(&received, "updated"),
+            ["ANOTHER MILK BAR"],
+            "{provider}"
+        );
+        assert_nothing_announced(sync_and_deliver().await);
+        if spec(provider).is_brokerage() {
+            continue;
+        }
+
+        app.remove_row(connection, &id).await;
+        assert_nothing_announced(sync_and_deliver().await);
+        let account = app.account_at(connection).await;
+        let restored_row = |text: &str| {
+            let mut row = spec(provider).row_at(&account, at, text);
+            row[spec(provider).row_id] = json!(id);
+            row
+        };
+        app.put_row(connection, restored_row("ANOTHER MILK BAR"))
+            .await;
+        // The sandbox fills in the same members, so the row is as it was.
+        assert_nothing_announced(sync_and_deliver().await);
+        app.remove_row(connection, &id).await;
+        assert_nothing_announced(sync_and_deliver().await);
+        app.put_row(connection, restored_row("THE MILK BAR IS BACK"))
+            .await;
+        let (counts, received) = sync_and_deliver().await;
+        assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
+        assert_eq!(
+            texts(&received, "updated"),
+            ["THE MILK BAR IS BACK"],
+            "{provider}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn equal_trades_are_distinct() {
+    let app = App::start(Setup::default()).await;
+    let person = app.person_at("snaptrade").await;
+    let connection = &person.connections[0];
+    let hook = app.hook(&person.user).await;
+    app.complete_initial_sync(connection, &hook).await;
+    let at = app.clock.now() - HOUR;
+    let mut ids = Vec::new();
+    for (equal, new) in [(2, 2), (1, 1), (0, 0)] {
+        for _ in 0..equal {
+            ids.push(app.add_row(connection, "EQUAL", at).await);
+        }
+        assert_eq!(app.sync(connection).await.new_count, new);
+        let received = app.delivered_to(&hook).await;
+        let announced: Vec<&str> = all_rows(&received, "new")
+            .iter()
+            .map(|row| row["id"].as_str().unwrap())
+            .collect();
+        assert_eq!(announced.len(), new);
+        assert!(
+            announced.windows(2).all(|two| two[0] == two[1]),
+            "{announced:?}"
+        );
+    }
+    app.remove_row(connection, &ids[0]).await;
+    let report = app.sync(connection).await;
+    assert_eq!(
+        SyncCounts::of(&report),
+        SyncCounts {
+            new: 0,
+            updated: 0,
+            events: 0
+        }
+    );
+
+    // The retry reads the rows again and finds both.
+    hook.receiver.reply_next_with([Reply::Status(500)]);
+    // On another day, because the removed row could be one of them under another id.
+    for _ in 0..2 {
+        app.add_row(connection, "EQUAL TOO", at - DAY).await;
+    }
+    app.sync(connection).await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    assert!(app.advance_to_next_attempt(&hook).await);
+    assert_eq!(
+        texts(&app.delivered_to(&hook).await, "new"),
+        ["EQUAL TOO", "EQUAL TOO"]
+    );
+}
+
+#[tokio::test]
+async fn late_rows_are_found_within_a_week() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook(&app.olivia.user).await;
+    let first = app.clock.now();
+    // The range of the next sync goes back from the day of the newest row.
+    let week_before =
+        first - 7 * DAY - SignedDuration::from_secs(first.as_second() % DAY.as_secs());
+    app.add_row(connection, "NEWEST", first).await;
+    app.complete_initial_sync(connection, &hook).await;
+    app.advance_clock(HOUR).await;
+    for (text, at) in [
+        ("5 DAYS AGO", first - 5 * DAY),
+        ("7 DAYS AGO", week_before),
+        (
+            "A SECOND BEFORE",
+            week_before - SignedDuration::from_secs(1),
+        ),
+        ("9 DAYS AGO", first - 9 * DAY),
+        ("AFTER THE FIRST SYNC", first + HOUR / 2),
+        ("NOT YET", first + 2 * HOUR),
+    ] {
+        app.add_row(connection, text, at).await;
+    }
+    app.sync(connection).await;
+    let announced = texts(&app.delivered_to(&hook).await, "new");
+    assert_eq!(
+        announced,
+        ["AFTER THE FIRST SYNC", "5 DAYS AGO", "7 DAYS AGO"]
+    );
+
+    // After ten days without a sync, the next one misses none of their rows.
+    app.advance_clock(10 * DAY).await;
+    let now = app.clock.now();
+    app.add_row(connection, "9 DAYS AGO TOO", now - 9 * DAY)
+        .await;
+    app.sync(connection).await;
+    assert_eq!(
+        texts(&app.delivered_to(&hook).await, "new"),
+        ["9 DAYS AGO TOO", "NOT YET"]
+    );
+}
+
+#[tokio::test]
+async fn unreachable_fingerprints_are_deleted() {
+    for provider in simulated_providers() {
+        let app = App::start(Setup::default()).await;
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        let report = app.complete_initial_sync(connection, &hook).await;
+        let mut before = app.fingerprint_count().await;
+        assert_eq!(before, u64::try_from(report.new_count).unwrap());
+        for _ in 0..8 {
+            app.advance_clock(3 * DAY).await;
+            app.run_due_jobs().await;
+            // The range moves on with the newest row.
+            app.add_row(connection, "LATEST", app.clock.now() - HOUR)
+                .await;
+            let report = app.sync(connection).await;
+            assert_eq!(report.new_count, 1, "{provider}: announced twice");
+            assert_eq!(report.updated_count, 0, "{provider}: announced twice");
+            assert!(app.fingerprint_count().await <= before + 1);
+            before = app.fingerprint_count().await;
+        }
+        assert!(before <= 8, "{provider}: {before} fingerprints");
+        // A gap holds the range, but not forever.
+        for days in [110, 110, 0] {
+            app.advance_clock(days * DAY).await;
+            assert_eq!(
+                app.sync(connection).await.new_count,
+                0,
+                "{provider}: announced twice"
+            );
+        }
+        assert_eq!(app.fingerprint_count().await, 0, "{provider}");
+    }
+}
+
+#[tokio::test]
+async fn broken_connection_is_not_read() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        app.complete_initial_sync(connection, &hook).await;
+        for (state, status) in [
+            ("expired", ConnectionStatus::Invalidated),
+            ("revoked", ConnectionStatus::Revoked),
+        ] {
+            app.advance_clock(HOUR).await;
+            app.set_consent(connection, state).await;
+            app.reset_calls().await;
+            let report = app.sync(connection).await;
+            assert_eq!(report.status, status, "{provider}");
+            assert_eq!(report.new_count, 0, "{provider}");
+            assert_eq!(report.events, 0, "{provider}");
+            assert_eq!(app.row_calls(provider).await, 0, "{provider}");
+            let stored = app
+                .storage
+                .connections()
+                .find(person.user.id, connection.id)
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(stored.status, status);
+            let sync_state = app
+                .storage
+                .syncs()
+                .find(person.user.id, connection.id)
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(sync_state.attempts, 0);
+            assert_eq!(sync_state.last_error, None);
+        }
+        app.set_consent(connection, "active").await;
+        app.add_row(connection, "MEANWHILE", app.clock.now() - HOUR)
+            .await;
+        let report = app.sync(connection).await;
+        assert_eq!(
+            report.status,
+            ConnectionStatus::Active,
+            "{provider}: {report:?}"
+        );
+        assert_eq!(report.new_count, 1, "{provider}: {report:?}");
+        assert_eq!(texts(&app.delivered_to(&hook).await, "new"), ["MEANWHILE"]);
+    }
+}
+
+#[tokio::test]
+async fn failing_provider_is_retried_with_backoff() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let (user, connection) = (person.user.id, &person.connections[0]);
+        let hook = app.hook(&person.user).await;
+        app.complete_initial_sync(connection, &hook).await;
+        app.add_row(connection, "WHILE IT WAS DOWN", app.clock.now() - HOUR)
+            .await;
+        app.fault_at(
+            provider,
+            json!({"match": "/", "kind": "status", "status": 503}),
+        )
+        .await;
+        for (failed, least) in [(1, 30), (2, 60), (3, 120)] {
+            assert!(
+                app.connections
+                    .syncs()
+                    .run(user, connection.id)
+                    .await
+                    .is_err()
+            );
+            let sync_state = app
+                .storage
+                .syncs()
+                .find(user, connection.id)
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(sync_state.attempts, failed);
+            assert!(
+                sync_state
+                    .last_error
+                    .is_some_and(|last_error| !last_error.is_empty())
+            );
+            let wait = sync_state
+                .next_at
+                .unwrap()
+                .duration_since(app.clock.now())
+                .as_secs();
+            assert!(
+                (least..=least * 6 / 5).contains(&wait),
+                "{provider}: {wait}"
+            );
+            app.advance_clock(SignedDuration::from_secs(wait + 1)).await;
+        }
+        app.clear_faults().await;
+        app.connections.jobs().run_due("sync").await.unwrap();
+        let sync_state = app
+            .storage
+            .syncs()
+            .find(user, connection.id)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(sync_state.attempts, 0, "{provider}");
+        assert_eq!(sync_state.last_error, None, "{provider}");
+        // Ten minutes after the import, as without the failures.
+        assert_eq!(sync_state.next_at, Some(connection.created_at + HOUR / 6));
+        assert_eq!(
+            texts(&app.delivered_to(&hook).await, "new"),
+            ["WHILE IT WAS DOWN"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn two_instances_sync_a_connection_once() {
+    let mut counted = Vec::new();
+    for instances in [1, 2] {
+        let app = App::start(Setup::default()).await;
+        let hook = app.hook(&app.olivia.user).await;
+        app.advance_clock(HOUR).await;
+        app.run_due_jobs().await;
+        app.reset_calls().await;
+        // Slow enough for the other instance to interfere.
+        app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 100}))
+            .await;
+        let other = app.shared.new_instance().await;
+        let first = async || app.connections.jobs().run_due("sync").await.unwrap();
+        let second = async || {
+            if instances == 2 {
+                other.jobs().run_due("sync").await.unwrap();
+            }
+        };
+        tokio::join!(first(), second());
+        counted.push(app.calls().await);
+        let received = app.delivered_to(&hook).await;
+        let runs: BTreeSet<&str> = received
+            .iter()
+            .map(|event| event.body["metadata"]["sync_run_id"].as_str().unwrap())
+            .collect();
+        let ids: BTreeSet<&str> = all_rows(&received, "new")
+            .iter()
+            .map(|row| row["id"].as_str().unwrap())
+            .collect();
+        assert_eq!(runs.len(), 2, "{instances}");
+        assert_eq!(ids.len(), all_rows(&received, "new").len(), "{instances}");
+    }
+    let row_calls = |at: usize| counted[at]["/v1/banking/transactions"];
+    assert_eq!(row_calls(0), row_calls(1));
+}
+
+#[tokio::test]
+async fn long_sync_stores_when_it_got_the_last_rows() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    app.reset_calls().await;
+    app.fault(
+        json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 1000, "times": 1}),
+    )
+    .await;
+    let during_the_call = async {
+        eventually(async || app.calls().await.contains_key("/v1/banking/transactions")).await;
+        app.advance_clock(SignedDuration::from_mins(5)).await;
+    };
+    tokio::join!(app.sync(connection), during_the_call);
+    let stored = app
+        .storage
+        .connections()
+        .find(app.olivia.user.id, connection.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(stored.last_refreshed_at, Some(app.clock.now()));
+}
+
+#[tokio::test]
+async fn command_waits_for_another_instance() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let other = app.shared.new_instance().await;
+    let (first, second) = tokio::join!(
+        app.sync(connection),
+        other.syncs().run(app.olivia.user.id, connection.id)
+    );
+    let second = second.unwrap();
+    assert!(first.new_count > 0 || second.new_count > 0);
+    assert!(
+        first.new_count == 0 || second.new_count == 0,
+        "{first:?} {second:?}"
+    );
+    assert_eq!(
+        app.fingerprint_count().await,
+        u64::try_from(first.new_count + second.new_count).unwrap()
+    );
+}
+
+#[tokio::test]
+async fn provider_event_requests_a_sync() {
+    for enabled in [true, false] {
+        let setup = Setup::with(|settings| settings.sync.enabled = enabled);
+        let app = App::start(setup).await;
+        let (user, connection) = (&app.olivia.user, &app.olivia.connections[0]);
+        let hook = app.hook(user).await;
+        app.complete_initial_sync(connection, &hook).await;
+        let next_at = async || {
+            app.storage
+                .syncs()
+                .find(user.id, connection.id)
+                .await
+                .unwrap()
+                .unwrap()
+                .next_at
+                .unwrap()
+        };
+        // The backfill window has ended, and the next sync is hours away.
+        app.advance_clock(HOUR).await;
+        app.sync(connection).await;
+        let planned = next_at().await;
+        app.advance_clock(HOUR).await;
+        let url = format!("{}/webhooks/fiskil", app.console_url);
+        app.control(Method::POST, "/webhooks", json!({ "url": url }))
+            .await;
+        app.add_row(
+            connection,
+            "ANNOUNCED BY AN EVENT",
+            app.clock.now() - HOUR / 2,
+        )
+        .await;
+        eventually(async || {
+            let seen = app.control(Method::GET, "/webhooks", json!({})).await;
+            let all = seen["deliveries"].as_array().unwrap();
+            !all.is_empty() && all.iter().all(|delivery| delivery["state"] == "sent")
+        })
+        .await;
+        assert_eq!(
+            next_at().await,
+            if enabled { app.clock.now() } else { planned }
+        );
+        if enabled {
+            app.connections.jobs().run_due("sync").await.unwrap();
+            let mut announced = texts(&app.delivered_to(&hook).await, "new");
+            // The first sync of the other connection is due, too.
+            announced.retain(|text| text == "ANNOUNCED BY AN EVENT");
+            assert_eq!(announced.len(), 1);
+            assert!(next_at().await >= app.clock.now() + 3 * HOUR);
+        }
+    }
+}
+
+#[tokio::test]
+async fn sync_refreshes_accounts() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    app.sync(connection).await;
+    app.advance_clock(HOUR).await;
+    let credentials = app.credentials(0);
+    let new = json!({"endUserId": credentials["endUserId"], "arrangementId": credentials["arrangementId"],
+        "nickname": "Brand new", "display_name": "Brand new"});
+    let added = app.control(Method::POST, "/accounts", new).await;
+    let row = json!({"account_id": added["account_id"], "description": "ITS FIRST ROW",
+        "posting_date_time": "2026-11-20T09:00:00Z"});
+    app.put_row(connection, row).await;
+    let hook = app.hook(&app.olivia.user).await;
+    assert_eq!(app.sync(connection).await.new_count, 1);
+    let account = app.account("Brand new").await;
+    let received = app.delivered_to(&hook).await;
+    assert_eq!(texts(&received, "new"), ["ITS FIRST ROW"]);
+    assert_eq!(received[0].rows("new")[0]["account_id"], account["id"]);
+
+    // A new name of the account changes no row.
+    let path = format!("/accounts/{}", added["account_id"].as_str().unwrap());
+    app.control(Method::PATCH, &path, json!({"nickname": "Renamed"}))
+        .await;
+    app.advance_clock(HOUR).await;
+    let report = app.sync(connection).await;
+    assert_eq!(
+        SyncCounts::of(&report),
+        SyncCounts {
+            new: 0,
+            updated: 0,
+            events: 0
+        }
+    );
+    assert_eq!(app.account("Renamed").await["id"], account["id"]);
+}
+
+#[tokio::test]
+async fn foreign_or_removed_connection_is_not_synced() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let error = app
+        .connections
+        .syncs()
+        .run(app.ben.user.id, connection.id)
+        .await;
+    assert!(matches!(error, Err(ConnectionsError::NotFound)));
+    app.connections
+        .removals()
+        .remove(connection.id)
+        .await
+        .unwrap();
+    app.reset_calls().await;
+    let error = app
+        .connections
+        .syncs()
+        .run(app.olivia.user.id, connection.id)
+        .await;
+    assert!(matches!(error, Err(ConnectionsError::NotFound)));
+    assert_eq!(app.total_calls("fiskil").await, 0);
+}
+
+#[tokio::test]
+async fn abandoned_sync_is_repeated() {
+    let app = App::start(Setup::default()).await;
+    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    let now = app.clock.now();
+    let lease = now + SignedDuration::from_secs(60);
+    let job = JobKey::new(job_kinds::SYNC, user, connection.id);
+    assert!(
+        app.storage
+            .jobs()
+            .claim(&job, now, lease)
+            .await
+            .unwrap()
+            .is_some()
+    );
+    let synced_at = async || {
+        app.storage
+            .syncs()
+            .find(user, connection.id)
+            .await
+            .unwrap()
+            .unwrap()
+            .synced_at
+    };
+    app.connections.jobs().run_due("sync").await.unwrap();
+    assert_eq!(synced_at().await, None);
+    app.advance_clock(SignedDuration::from_secs(61)).await;
+    app.connections.jobs().run_due("sync").await.unwrap();
+    assert_eq!(synced_at().await, Some(app.clock.now()));
+}
+
+#[tokio::test]
+async fn failed_sync_stores_and_announces_nothing() {
+    let app = App::start(Setup::default()).await;
+    let person = app.person_at("akahu").await;
+    let connection = &person.connections[0];
+    let account = app.account_at(connection).await;
+    let fill = json!({"accountId": account, "rows": 4_000});
+    app.control_of("akahu", Method::POST, "/fill", fill).await;
+    let hook = app.hook(&person.user).await;
+    // The first page succeeds, and every later one fails.
+    app.fault_at(
+        "akahu",
+        json!({"match": "/v1/transactions", "kind": "delay", "delayMs": 1, "times": 1}),
+    )
+    .await;
+    app.fault_at(
+        "akahu",
+        json!({"match": "/v1/transactions", "kind": "status", "status": 503}),
+    )
+    .await;
+    let failed = app
+        .connections
+        .syncs()
+        .run(person.user.id, connection.id)
+        .await;
+    let fingerprints = app.fingerprint_count().await;
+    app.clear_faults().await;
+    assert!(failed.is_err(), "{failed:?}");
+    assert_eq!(fingerprints, 0);
+    assert_eq!(app.deliveries_to(&hook).await.len(), 0);
+    let report = app.sync(connection).await;
+    assert!(report.new_count > 300 && report.events == 1, "{report:?}");
+    let counts = app.delivered_to(&hook).await[0].counts();
+    assert_eq!(
+        counts,
+        RowCounts {
+            new: report.new_count,
+            updated: 0
+        }
+    );
+}
+
+also_on_postgres! { two_instances_sync_a_connection_once long_sync_stores_when_it_got_the_last_rows command_waits_for_another_instance }

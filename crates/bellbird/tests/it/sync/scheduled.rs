@@ -6,7 +6,7 @@ use bellbird_connections::ProviderSyncs;
 use bellbird_domain::Connection;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Setup, simulated_providers};
 use crate::support::provider_spec::spec;
 
 /// What scheduled syncs read of a connection in six days.
@@ -56,47 +56,73 @@ impl App {
     }
 }
 
-on_both_databases! {
-    async fn provider_may_have_its_own_interval(database: Database) {
-        let mut setup = Setup { database, ..Setup::default() };
-        setup.settings.sync.enabled = true;
-        let daily = ProviderSyncs { interval: Some(Duration::from_secs(86_400)), ..ProviderSyncs::default() };
-        setup.settings.syncs_by_provider.insert("akahu", daily);
-        let app = App::start(setup).await;
-        for (provider, rows) in [("akahu", 5..=7), ("fiskil", 12..=24)] {
-            let person = app.person_at(provider).await;
-            app.hook(&person.user).await;
-            app.sync(&person.connections[0]).await;
-            let reads = app.scheduled_reads(&person.connections[0]).await;
-            assert!(rows.contains(&reads.rows), "{provider}: {reads:?}");
-        }
+#[tokio::test]
+async fn provider_may_have_its_own_interval() {
+    let mut setup = Setup::default();
+    setup.settings.sync.enabled = true;
+    let daily = ProviderSyncs {
+        interval: Some(Duration::from_secs(86_400)),
+        ..ProviderSyncs::default()
+    };
+    setup.settings.syncs_by_provider.insert("akahu", daily);
+    let app = App::start(setup).await;
+    for (provider, rows) in [("akahu", 5..=7), ("fiskil", 12..=24)] {
+        let person = app.person_at(provider).await;
+        app.hook(&person.user).await;
+        app.sync(&person.connections[0]).await;
+        let reads = app.scheduled_reads(&person.connections[0]).await;
+        assert!(rows.contains(&reads.rows), "{provider}: {reads:?}");
     }
 }
 
-on_both_databases! {
-    async fn rows_are_read_rarely_for_nobody(database: Database) {
-        let mut setup = Setup { database, ..Setup::default() };
-        setup.settings.sync.enabled = true;
-        let app = App::start(setup).await;
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            app.sync(connection).await;
-            app.scheduled_reads(connection).await;
+#[tokio::test]
+async fn rows_are_read_rarely_for_nobody() {
+    let mut setup = Setup::default();
+    setup.settings.sync.enabled = true;
+    let app = App::start(setup).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        app.sync(connection).await;
+        app.scheduled_reads(connection).await;
 
-            let rare = Reads { rows: 2, refreshes: 6 };
-            assert_eq!(app.scheduled_reads(connection).await, rare, "{provider}: nobody");
-            let hook = app.hook(&person.user).await;
-            let often = app.scheduled_reads(connection).await;
-            assert!(often.rows >= 12 && often.refreshes == often.rows, "{provider}: an endpoint: {often:?}");
-            app.storage.endpoints().delete(person.user.id, hook.endpoint.id).await.unwrap();
-            assert_eq!(app.scheduled_reads(connection).await, rare, "{provider}: nobody again");
+        let rare = Reads {
+            rows: 2,
+            refreshes: 6,
+        };
+        assert_eq!(
+            app.scheduled_reads(connection).await,
+            rare,
+            "{provider}: nobody"
+        );
+        let hook = app.hook(&person.user).await;
+        let often = app.scheduled_reads(connection).await;
+        assert!(
+            often.rows >= 12 && often.refreshes == often.rows,
+            "{provider}: an endpoint: {often:?}"
+        );
+        app.storage
+            .endpoints()
+            .delete(person.user.id, hook.endpoint.id)
+            .await
+            .unwrap();
+        assert_eq!(
+            app.scheduled_reads(connection).await,
+            rare,
+            "{provider}: nobody again"
+        );
 
-            app.advance_clock(SignedDuration::from_hours(1)).await;
-            let path = format!("/v1/{}/changes?connectionId={}&limit=1", spec(provider).list, connection.id);
-            assert_eq!(app.get_as(&person.key, &path).await.status, 200);
-            let often = app.scheduled_reads(connection).await;
-            assert!(often.rows >= 12 && often.refreshes == often.rows, "{provider}: a client: {often:?}");
-        }
+        app.advance_clock(SignedDuration::from_hours(1)).await;
+        let path = format!(
+            "/v1/{}/changes?connectionId={}&limit=1",
+            spec(provider).list,
+            connection.id
+        );
+        assert_eq!(app.get_as(&person.key, &path).await.status, 200);
+        let often = app.scheduled_reads(connection).await;
+        assert!(
+            often.rows >= 12 && often.refreshes == often.rows,
+            "{provider}: a client: {often:?}"
+        );
     }
 }

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::support::harness::{App, Setup, on_both_databases, simulated_providers};
+use crate::support::harness::{App, Setup, simulated_providers};
 use crate::support::process::{ANY_PORTS, Workdir};
 use crate::support::provider_spec::spec;
 use crate::support::receiver::{ReceivedEvent, Reply, SyncCounts};
@@ -33,73 +33,152 @@ fn amount(connection: &Connection, is_readable: bool) -> Value {
     json!({ spec.amount: value })
 }
 
-on_both_databases! {
-    async fn unreadable_row_is_announced_once_it_can_be_read(database: Database) {
-        for provider in simulated_providers() {
-            let (app, person, hook) = App::synced_at(provider, database).await;
-            let connection = &person.connections[0];
-            let at = app.clock.now() - HOUR;
-            let row = app.add_row(connection, "UNREADABLE", at).await;
-            app.change_row(connection, &row, amount(connection, false)).await;
-            app.add_row(connection, "READABLE", at - HOUR).await;
+#[tokio::test]
+async fn unreadable_row_is_announced_once_it_can_be_read() {
+    for provider in simulated_providers() {
+        let (app, person, hook) = App::synced_at(provider).await;
+        let connection = &person.connections[0];
+        let at = app.clock.now() - HOUR;
+        let row = app.add_row(connection, "UNREADABLE", at).await;
+        app.change_row(connection, &row, amount(connection, false))
+            .await;
+        app.add_row(connection, "READABLE", at - HOUR).await;
+        assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
+        assert_eq!(
+            texts(&app.delivered_to(&hook).await),
+            ["READABLE"],
+            "{provider}"
+        );
+
+        let sync_state = app
+            .storage
+            .syncs()
+            .find(person.user.id, connection.id)
+            .await
+            .unwrap()
+            .unwrap();
+        let unreadable = sync_state.unreadable.unwrap();
+        assert_eq!(
+            (unreadable.count, unreadable.reason.as_str()),
+            (1, "invalid_amount"),
+            "{provider}"
+        );
+        let is_its_day = unreadable.since <= at && at.duration_since(unreadable.since) < DAY;
+        assert!(is_its_day, "{provider}: the day of the row");
+
+        // Reads still reject the page.
+        let list = spec(provider).list;
+        let path = format!("/v1/{list}?connectionId={}", connection.id);
+        assert_eq!(
+            app.get_as(&person.key, &path).await.status,
+            StatusCode::SERVICE_UNAVAILABLE
+        );
+
+        // Much later than the usual overlap, with other rows meanwhile.
+        for _ in 0..10 {
+            app.advance_clock(3 * DAY).await;
+            app.add_row(connection, "MEANWHILE", app.clock.now() - HOUR)
+                .await;
             assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
-            assert_eq!(texts(&app.delivered_to(&hook).await), ["READABLE"], "{provider}");
-
-            let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
-            let unreadable = sync_state.unreadable.unwrap();
-            assert_eq!((unreadable.count, unreadable.reason.as_str()), (1, "invalid_amount"), "{provider}");
-            let is_its_day = unreadable.since <= at && at.duration_since(unreadable.since) < DAY;
-            assert!(is_its_day, "{provider}: the day of the row");
-
-            // Reads still reject the page.
-            let list = spec(provider).list;
-            let path = format!("/v1/{list}?connectionId={}", connection.id);
-            assert_eq!(app.get_as(&person.key, &path).await.status, StatusCode::SERVICE_UNAVAILABLE);
-
-            // Much later than the usual overlap, with other rows meanwhile.
-            for _ in 0..10 {
-                app.advance_clock(3 * DAY).await;
-                app.add_row(connection, "MEANWHILE", app.clock.now() - HOUR).await;
-                assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
-                assert_eq!(texts(&app.delivered_to(&hook).await), ["MEANWHILE"], "{provider}");
-            }
-            app.change_row(connection, &row, amount(connection, true)).await;
+            assert_eq!(
+                texts(&app.delivered_to(&hook).await),
+                ["MEANWHILE"],
+                "{provider}"
+            );
+        }
+        app.change_row(connection, &row, amount(connection, true))
+            .await;
+        let counts = SyncCounts::of(&app.sync(connection).await);
+        assert_eq!(
+            counts,
+            SyncCounts {
+                new: 1,
+                updated: 0,
+                events: 1
+            },
+            "{provider}"
+        );
+        assert_eq!(
+            texts(&app.delivered_to(&hook).await),
+            ["UNREADABLE"],
+            "{provider}"
+        );
+        let sync_state = app
+            .storage
+            .syncs()
+            .find(person.user.id, connection.id)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(sync_state.unreadable, None, "{provider}");
+        for _ in 0..3 {
+            app.advance_clock(3 * DAY).await;
             let counts = SyncCounts::of(&app.sync(connection).await);
-            assert_eq!(counts, SyncCounts { new: 1, updated: 0, events: 1 }, "{provider}");
-            assert_eq!(texts(&app.delivered_to(&hook).await), ["UNREADABLE"], "{provider}");
-            let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
-            assert_eq!(sync_state.unreadable, None, "{provider}");
-            for _ in 0..3 {
-                app.advance_clock(3 * DAY).await;
-                let counts = SyncCounts::of(&app.sync(connection).await);
-                assert_eq!(counts, SyncCounts { new: 0, updated: 0, events: 0 }, "{provider}");
-            }
+            assert_eq!(
+                counts,
+                SyncCounts {
+                    new: 0,
+                    updated: 0,
+                    events: 0
+                },
+                "{provider}"
+            );
         }
     }
 }
 
-on_both_databases! {
-    /// A member of another type makes the whole page unparsable.
-    async fn row_of_another_form_is_announced_once_it_can_be_read(database: Database) {
-        for provider in simulated_providers() {
-            let (app, person, hook) = App::synced_at(provider, database).await;
-            let connection = &person.connections[0];
-            let row = app.add_row(connection, "UNREADABLE", app.clock.now() - HOUR).await;
-            app.change_row(connection, &row, json!({"description": {"text": "UNREADABLE"}})).await;
-            app.add_row(connection, "READABLE", app.clock.now() - HOUR).await;
-            for (days, new) in [(0, vec!["READABLE"]), (20, vec![])] {
-                app.advance_clock(days * DAY).await;
-                app.sync(connection).await;
-                assert_eq!(texts(&app.delivered_to(&hook).await), new, "{provider}");
-                let sync_state = app.storage.syncs().find(person.user.id, connection.id).await.unwrap().unwrap();
-                assert_eq!(sync_state.unreadable.unwrap().reason, "invalid_form", "{provider}");
-            }
-            app.change_row(connection, &row, json!({"description": "UNREADABLE"})).await;
+/// A member of another type makes the whole page unparsable.
+#[tokio::test]
+async fn row_of_another_form_is_announced_once_it_can_be_read() {
+    for provider in simulated_providers() {
+        let (app, person, hook) = App::synced_at(provider).await;
+        let connection = &person.connections[0];
+        let row = app
+            .add_row(connection, "UNREADABLE", app.clock.now() - HOUR)
+            .await;
+        app.change_row(
+            connection,
+            &row,
+            json!({"description": {"text": "UNREADABLE"}}),
+        )
+        .await;
+        app.add_row(connection, "READABLE", app.clock.now() - HOUR)
+            .await;
+        for (days, new) in [(0, vec!["READABLE"]), (20, vec![])] {
+            app.advance_clock(days * DAY).await;
             app.sync(connection).await;
-            assert_eq!(texts(&app.delivered_to(&hook).await), ["UNREADABLE"], "{provider}");
-            let counts = SyncCounts::of(&app.sync(connection).await);
-            assert_eq!(counts, SyncCounts { new: 0, updated: 0, events: 0 }, "{provider}");
+            assert_eq!(texts(&app.delivered_to(&hook).await), new, "{provider}");
+            let sync_state = app
+                .storage
+                .syncs()
+                .find(person.user.id, connection.id)
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(
+                sync_state.unreadable.unwrap().reason,
+                "invalid_form",
+                "{provider}"
+            );
         }
+        app.change_row(connection, &row, json!({"description": "UNREADABLE"}))
+            .await;
+        app.sync(connection).await;
+        assert_eq!(
+            texts(&app.delivered_to(&hook).await),
+            ["UNREADABLE"],
+            "{provider}"
+        );
+        let counts = SyncCounts::of(&app.sync(connection).await);
+        assert_eq!(
+            counts,
+            SyncCounts {
+                new: 0,
+                updated: 0,
+                events: 0
+            },
+            "{provider}"
+        );
     }
 }
 
@@ -132,63 +211,98 @@ async fn row_of_another_form_degrades_its_own_connection_only() {
     );
 }
 
-on_both_databases! {
-    async fn known_row_that_becomes_unreadable_is_not_announced_again(database: Database) {
-        for provider in simulated_providers() {
-            let (app, person, _hook) = App::synced_at(provider, database).await;
-            let connection = &person.connections[0];
-            let row = app.add_row(connection, "KNOWN", app.clock.now() - HOUR).await;
-            assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
-            app.change_row(connection, &row, amount(connection, false)).await;
-            for _ in 0..10 {
-                app.advance_clock(3 * DAY).await;
-                app.sync(connection).await;
-            }
-            app.change_row(connection, &row, amount(connection, true)).await;
-            let counts = SyncCounts::of(&app.sync(connection).await);
-            assert_eq!(counts, SyncCounts { new: 0, updated: 0, events: 0 }, "{provider}");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn events_of_other_rows_are_delivered_again(database: Database) {
-        for provider in simulated_providers() {
-            let (app, person, hook) = App::synced_at(provider, database).await;
-            let connection = &person.connections[0];
-            let row = app.add_row(connection, "UNREADABLE", app.clock.now() - HOUR).await;
-            app.change_row(connection, &row, amount(connection, false)).await;
-            app.add_row(connection, "READABLE", app.clock.now() - HOUR).await;
-            hook.receiver.reply_next_with([Reply::Status(500)]);
+#[tokio::test]
+async fn known_row_that_becomes_unreadable_is_not_announced_again() {
+    for provider in simulated_providers() {
+        let (app, person, _hook) = App::synced_at(provider).await;
+        let connection = &person.connections[0];
+        let row = app
+            .add_row(connection, "KNOWN", app.clock.now() - HOUR)
+            .await;
+        assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
+        app.change_row(connection, &row, amount(connection, false))
+            .await;
+        for _ in 0..10 {
+            app.advance_clock(3 * DAY).await;
             app.sync(connection).await;
-            app.delivered_to(&hook).await;
-            assert!(app.advance_to_next_attempt(&hook).await);
-            assert_eq!(texts(&app.delivered_to(&hook).await), ["READABLE"], "{provider}");
         }
+        app.change_row(connection, &row, amount(connection, true))
+            .await;
+        let counts = SyncCounts::of(&app.sync(connection).await);
+        assert_eq!(
+            counts,
+            SyncCounts {
+                new: 0,
+                updated: 0,
+                events: 0
+            },
+            "{provider}"
+        );
     }
 }
 
-on_both_databases! {
-    async fn unreadable_rows_are_shown_to_the_operator(database: Database) {
-        let app = App::start(Setup { database, ..Setup::default() }).await;
-        let connection = &app.olivia.connections[0];
-        let row = app.add_row(connection, "UNREADABLE", "2026-11-19T03:00:00Z".parse().unwrap()).await;
-        app.change_row(connection, &row, amount(connection, false)).await;
+#[tokio::test]
+async fn events_of_other_rows_are_delivered_again() {
+    for provider in simulated_providers() {
+        let (app, person, hook) = App::synced_at(provider).await;
+        let connection = &person.connections[0];
+        let row = app
+            .add_row(connection, "UNREADABLE", app.clock.now() - HOUR)
+            .await;
+        app.change_row(connection, &row, amount(connection, false))
+            .await;
+        app.add_row(connection, "READABLE", app.clock.now() - HOUR)
+            .await;
+        hook.receiver.reply_next_with([Reply::Status(500)]);
         app.sync(connection).await;
-
-        let mut workdir = Workdir::new();
-        workdir.set("BELLBIRD_DATABASE__URL", &app.shared.database);
-        let shown = workdir.json(&format!("connection show {}", connection.id));
-        let expected = json!({"count": 1, "reason": "invalid_amount", "since": "2026-11-19T00:00:00Z"});
-        assert_eq!(shown["sync"]["unreadable"], expected);
-        let sentence = "1 row (invalid_amount), the oldest of 2026-11-19";
-        let text = workdir.text(&format!("connection show {}", connection.id));
-        assert!(text.contains(sentence), "{text}");
-        // Other checks fail: this folder has no master key.
-        let report = workdir.run(&format!("doctor --json {ANY_PORTS}"));
-        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-        let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "rows").unwrap();
-        let detail = format!("connection {} at fiskil: could not read {sentence}", connection.id);
-        assert_eq!(*check, json!({"name": "rows", "verdict": "note", "detail": detail}));
+        app.delivered_to(&hook).await;
+        assert!(app.advance_to_next_attempt(&hook).await);
+        assert_eq!(
+            texts(&app.delivered_to(&hook).await),
+            ["READABLE"],
+            "{provider}"
+        );
     }
+}
+
+#[tokio::test]
+async fn unreadable_rows_are_shown_to_the_operator() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let row = app
+        .add_row(
+            connection,
+            "UNREADABLE",
+            "2026-11-19T03:00:00Z".parse().unwrap(),
+        )
+        .await;
+    app.change_row(connection, &row, amount(connection, false))
+        .await;
+    app.sync(connection).await;
+
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_DATABASE__URL", &app.shared.database);
+    let shown = workdir.json(&format!("connection show {}", connection.id));
+    let expected = json!({"count": 1, "reason": "invalid_amount", "since": "2026-11-19T00:00:00Z"});
+    assert_eq!(shown["sync"]["unreadable"], expected);
+    let sentence = "1 row (invalid_amount), the oldest of 2026-11-19";
+    let text = workdir.text(&format!("connection show {}", connection.id));
+    assert!(text.contains(sentence), "{text}");
+    // Other checks fail: this folder has no master key.
+    let report = workdir.run(&format!("doctor --json {ANY_PORTS}"));
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let check = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|check| check["name"] == "rows")
+        .unwrap();
+    let detail = format!(
+        "connection {} at fiskil: could not read {sentence}",
+        connection.id
+    );
+    assert_eq!(
+        *check,
+        json!({"name": "rows", "verdict": "note", "detail": detail})
+    );
 }

@@ -6,69 +6,99 @@ use std::time::Duration;
 use bellbird_domain::DeliveryState;
 
 use super::with_chunks_of;
-use crate::support::harness::{App, Setup, eventually, on_both_databases};
+use crate::support::harness::{App, Setup, also_on_postgres, eventually};
 use crate::support::receiver::Reply;
 
-on_both_databases! {
-    async fn concurrent_workers_send_everything_once(database: Database) {
-        let app = with_chunks_of(2, database).await;
-        let user = &app.olivia.user;
-        let hooks = [app.hook(user).await, app.hook(user).await, app.hook(user).await];
-        let mut events = 0;
-        for connection in &app.olivia.connections {
-            events += app.sync(connection).await.events;
+#[tokio::test]
+async fn concurrent_workers_send_everything_once() {
+    let app = with_chunks_of(2).await;
+    let user = &app.olivia.user;
+    let hooks = [
+        app.hook(user).await,
+        app.hook(user).await,
+        app.hook(user).await,
+    ];
+    let mut events = 0;
+    for connection in &app.olivia.connections {
+        events += app.sync(connection).await.events;
+    }
+    assert!(events > 20);
+    tokio::join!(
+        app.webhooks.run_due_deliveries(),
+        app.webhooks.run_due_deliveries(),
+        app.webhooks.run_due_deliveries()
+    );
+    // A worker skips endpoints that another one has claimed, so some deliveries may still be
+    // due.
+    app.webhooks.run_due_deliveries().await;
+    for hook in &hooks {
+        let mut runs: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for event in hook.drain() {
+            let run = event.body["metadata"]["sync_run_id"]
+                .as_str()
+                .unwrap()
+                .to_owned();
+            runs.entry(run)
+                .or_default()
+                .push(event.chunk_position().chunk);
         }
-        assert!(events > 20);
-        tokio::join!(
-            app.webhooks.run_due_deliveries(),
-            app.webhooks.run_due_deliveries(),
-            app.webhooks.run_due_deliveries()
+        assert_eq!(runs.len(), app.olivia.connections.len());
+        for chunks in runs.values() {
+            assert_eq!(*chunks, (1..=chunks.len() as u64).collect::<Vec<_>>());
+        }
+        assert_eq!(runs.values().map(Vec::len).sum::<usize>(), events);
+        assert!(
+            app.deliveries_to(hook)
+                .await
+                .iter()
+                .all(|delivery| delivery.attempts == 1)
         );
-        // A worker skips endpoints that another one has claimed, so some deliveries may still be
-        // due.
-        app.webhooks.run_due_deliveries().await;
-        for hook in &hooks {
-            let mut runs: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-            for event in hook.drain() {
-                let run = event.body["metadata"]["sync_run_id"].as_str().unwrap().to_owned();
-                runs.entry(run).or_default().push(event.chunk_position().chunk);
-            }
-            assert_eq!(runs.len(), app.olivia.connections.len());
-            for chunks in runs.values() {
-                assert_eq!(*chunks, (1..=chunks.len() as u64).collect::<Vec<_>>());
-            }
-            assert_eq!(runs.values().map(Vec::len).sum::<usize>(), events);
-            assert!(app.deliveries_to(hook).await.iter().all(|delivery| delivery.attempts == 1));
-        }
     }
 }
 
-on_both_databases! {
-    async fn in_flight_result_of_disabled_endpoint_is_ignored(database: Database) {
-        let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(300));
-        let app = App::start(Setup { database, ..setup }).await;
-        let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
-        let hook = app.hook(&app.olivia.user).await;
-        let before = app.clock.now();
-        app.sync(connection).await;
-        hook.receiver.reply_with(Reply::Never);
-        let disable = async || {
-            eventually(async || hook.receiver.has_requests()).await;
-            let cancelled =
-                app.storage.endpoints().disable(user, hook.endpoint.id, "by command", app.clock.now()).await;
-            assert_eq!(cancelled.unwrap(), Some(1));
-        };
-        tokio::join!(app.webhooks.run_due_deliveries(), disable());
-        let delivery = app.deliveries_to(&hook).await.remove(0);
-        assert_eq!(delivery.state, DeliveryState::Failed);
-        assert_eq!(delivery.attempts, 0);
-        assert_eq!(delivery.last_error.as_deref(), Some("endpoint disabled"));
-        assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
+#[tokio::test]
+async fn in_flight_result_of_disabled_endpoint_is_ignored() {
+    let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(300));
+    let app = App::start(setup).await;
+    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    let hook = app.hook(&app.olivia.user).await;
+    let before = app.clock.now();
+    app.sync(connection).await;
+    hook.receiver.reply_with(Reply::Never);
+    let disable = async || {
+        eventually(async || hook.receiver.has_requests()).await;
+        let cancelled = app
+            .storage
+            .endpoints()
+            .disable(user, hook.endpoint.id, "by command", app.clock.now())
+            .await;
+        assert_eq!(cancelled.unwrap(), Some(1));
+    };
+    tokio::join!(app.webhooks.run_due_deliveries(), disable());
+    let delivery = app.deliveries_to(&hook).await.remove(0);
+    assert_eq!(delivery.state, DeliveryState::Failed);
+    assert_eq!(delivery.attempts, 0);
+    assert_eq!(delivery.last_error.as_deref(), Some("endpoint disabled"));
+    assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
 
-        let first = hook.drain().remove(0);
-        hook.receiver.reply_with(Reply::Status(204));
-        assert!(app.storage.endpoints().enable(user, hook.endpoint.id, app.clock.now()).await.unwrap());
-        assert_eq!(app.storage.deliveries().recover(user, hook.endpoint.id, before, app.clock.now()).await.unwrap(), 1);
-        assert_eq!(app.delivered_to(&hook).await[0].id, first.id);
-    }
+    let first = hook.drain().remove(0);
+    hook.receiver.reply_with(Reply::Status(204));
+    assert!(
+        app.storage
+            .endpoints()
+            .enable(user, hook.endpoint.id, app.clock.now())
+            .await
+            .unwrap()
+    );
+    assert_eq!(
+        app.storage
+            .deliveries()
+            .recover(user, hook.endpoint.id, before, app.clock.now())
+            .await
+            .unwrap(),
+        1
+    );
+    assert_eq!(app.delivered_to(&hook).await[0].id, first.id);
 }
+
+also_on_postgres! { concurrent_workers_send_everything_once in_flight_result_of_disabled_endpoint_is_ignored }

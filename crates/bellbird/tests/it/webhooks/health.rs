@@ -6,7 +6,7 @@ use bellbird_domain::TimestampExt as _;
 use jiff::SignedDuration;
 
 use super::BODY_EXPIRED;
-use crate::support::harness::{App, Setup, on_both_databases};
+use crate::support::harness::{App, Setup};
 use crate::support::receiver::{Hook, Reply};
 
 impl App {
@@ -38,55 +38,60 @@ impl App {
     }
 }
 
-on_both_databases! {
-    async fn one_failure_does_not_put_an_endpoint_behind_dead_ones(app: App) {
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook_on(connection).await;
-        hook.receiver.reply_with(Reply::Status(500));
-        app.add_event(connection, "ONE FAILURE").await;
-        assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        app.advance_to_next_attempt(&hook).await;
-        assert!(!app.is_claimed_as_failing(&hook).await, "one failure");
-        assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        app.advance_to_next_attempt(&hook).await;
-        assert!(!app.is_claimed_as_failing(&hook).await, "two failures within seconds");
-        assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        app.advance_to_next_attempt(&hook).await;
-        assert!(app.is_claimed_as_failing(&hook).await, "a minute of failures");
-        // One success, and the next event finds it among the healthy ones.
-        hook.receiver.reply_with(Reply::Status(204));
-        assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        app.add_event(connection, "AFTER A SUCCESS").await;
-        assert!(!app.is_claimed_as_failing(&hook).await);
-    }
+#[tokio::test]
+async fn one_failure_does_not_put_an_endpoint_behind_dead_ones() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook_on(connection).await;
+    hook.receiver.reply_with(Reply::Status(500));
+    app.add_event(connection, "ONE FAILURE").await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    app.advance_to_next_attempt(&hook).await;
+    assert!(!app.is_claimed_as_failing(&hook).await, "one failure");
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    app.advance_to_next_attempt(&hook).await;
+    assert!(
+        !app.is_claimed_as_failing(&hook).await,
+        "two failures within seconds"
+    );
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    app.advance_to_next_attempt(&hook).await;
+    assert!(
+        app.is_claimed_as_failing(&hook).await,
+        "a minute of failures"
+    );
+    // One success, and the next event finds it among the healthy ones.
+    hook.receiver.reply_with(Reply::Status(204));
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    app.add_event(connection, "AFTER A SUCCESS").await;
+    assert!(!app.is_claimed_as_failing(&hook).await);
 }
 
-on_both_databases! {
-    async fn endpoint_that_failed_gets_one_event_at_a_time(database: Database) {
-        let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(200));
-        let app = App::start(Setup { database, ..setup }).await;
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook_on(connection).await;
-        hook.receiver.reply_with(Reply::Never);
-        app.add_event(connection, "FIRST").await;
-        assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        for number in 0..3 {
-            app.add_event(connection, &format!("LATER {number}")).await;
-        }
-        // The first is due again, and its rows are read again. The others are sent from memory.
-        app.advance_clock(SignedDuration::from_secs(7)).await;
-        assert_eq!(app.delivered_to(&hook).await.len(), 4);
-        assert_eq!(hook.receiver.in_flight_max(), 1, "recently failed");
-        app.advance_clock(BODY_EXPIRED).await;
-        assert_eq!(app.delivered_to(&hook).await.len(), 4);
-        app.advance_clock(BODY_EXPIRED).await;
-        assert!(!app.delivered_to(&hook).await.is_empty());
-        assert_eq!(hook.receiver.in_flight_max(), 1, "failing for a minute");
-
-        // A success ends that.
-        app.advance_clock(SignedDuration::from_hours(1)).await;
-        hook.receiver.reply_next_with([Reply::Status(204)]);
-        assert_eq!(app.delivered_to(&hook).await.len(), 4);
-        assert_eq!(hook.receiver.in_flight_max(), 3);
+#[tokio::test]
+async fn endpoint_that_failed_gets_one_event_at_a_time() {
+    let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(200));
+    let app = App::start(setup).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook_on(connection).await;
+    hook.receiver.reply_with(Reply::Never);
+    app.add_event(connection, "FIRST").await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    for number in 0..3 {
+        app.add_event(connection, &format!("LATER {number}")).await;
     }
+    // The first is due again, and its rows are read again. The others are sent from memory.
+    app.advance_clock(SignedDuration::from_secs(7)).await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 4);
+    assert_eq!(hook.receiver.in_flight_max(), 1, "recently failed");
+    app.advance_clock(BODY_EXPIRED).await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 4);
+    app.advance_clock(BODY_EXPIRED).await;
+    assert!(!app.delivered_to(&hook).await.is_empty());
+    assert_eq!(hook.receiver.in_flight_max(), 1, "failing for a minute");
+
+    // A success ends that.
+    app.advance_clock(SignedDuration::from_hours(1)).await;
+    hook.receiver.reply_next_with([Reply::Status(204)]);
+    assert_eq!(app.delivered_to(&hook).await.len(), 4);
+    assert_eq!(hook.receiver.in_flight_max(), 3);
 }

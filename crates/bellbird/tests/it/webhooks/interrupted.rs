@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{BODY_EXPIRED, HOUR};
 use crate::support::database::query;
-use crate::support::harness::{App, Database, Setup, eventually, on_both_databases};
+use crate::support::harness::{App, Database, Setup, also_on_postgres, eventually};
 use crate::support::receiver::Reply;
 
 /// Concurrent attempts for one endpoint.
@@ -17,71 +17,95 @@ const CONCURRENT: usize = 16;
 /// Longer than any lease of an endpoint.
 const LEASE_EXPIRED: SignedDuration = SignedDuration::from_secs(120);
 
-async fn with_short_timeout(database: Database) -> App {
+async fn with_short_timeout() -> App {
     let setup = Setup::with(|settings| settings.webhooks.timeout = Duration::from_millis(300));
-    App::start(Setup { database, ..setup }).await
+    App::start(setup).await
 }
 
-on_both_databases! {
-    async fn removal_stops_deliveries_that_are_loaded(database: Database) {
-        let app = with_short_timeout(database).await;
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook_on(connection).await;
-        for number in 0..CONCURRENT + 4 {
-            app.add_event(connection, &format!("EVENT {number}")).await;
-        }
-        // The consent cannot be withdrawn now, so the removal takes long.
-        app.fault(json!({"match": "/v1/consent", "kind": "status", "status": 503})).await;
-        hook.receiver.reply_with(Reply::Never);
-        let removing = async {
-            eventually(async || hook.receiver.request_count() == CONCURRENT).await;
-            let _ = app.connections.removals().remove(connection.id).await;
-        };
-        tokio::join!(app.webhooks.run_due_deliveries(), removing);
-        assert_eq!(hook.drain().len(), CONCURRENT, "nothing is sent after the removal began");
+#[tokio::test]
+async fn removal_stops_deliveries_that_are_loaded() {
+    let app = with_short_timeout().await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook_on(connection).await;
+    for number in 0..CONCURRENT + 4 {
+        app.add_event(connection, &format!("EVENT {number}")).await;
     }
+    // The consent cannot be withdrawn now, so the removal takes long.
+    app.fault(json!({"match": "/v1/consent", "kind": "status", "status": 503}))
+        .await;
+    hook.receiver.reply_with(Reply::Never);
+    let removing = async {
+        eventually(async || hook.receiver.request_count() == CONCURRENT).await;
+        let _ = app.connections.removals().remove(connection.id).await;
+    };
+    tokio::join!(app.webhooks.run_due_deliveries(), removing);
+    assert_eq!(
+        hook.drain().len(),
+        CONCURRENT,
+        "nothing is sent after the removal began"
+    );
 }
 
-on_both_databases! {
-    async fn running_attempt_does_not_undo_a_redelivery(database: Database) {
-        let app = with_short_timeout(database).await;
-        let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
-        let hook = app.hook_on(connection).await;
-        app.add_event(connection, "SENT TWICE").await;
-        let event = app.deliveries_to(&hook).await.pop().unwrap().event_id;
-        hook.receiver.reply_next_with([Reply::Never]);
-        let redelivering = async {
-            eventually(async || hook.receiver.has_requests()).await;
-            app.clock.set(app.clock.now().plus(Duration::from_secs(1)));
-            assert!(app.storage.deliveries().redeliver(user, hook.endpoint.id, event, app.clock.now()).await.unwrap());
-        };
-        tokio::join!(app.webhooks.run_due_deliveries(), redelivering);
-        assert_eq!(hook.drain().len(), 2, "the redelivery does not wait for a retry");
-        let delivery = app.deliveries_to(&hook).await.pop().unwrap();
-        assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Delivered, 1));
-    }
+#[tokio::test]
+async fn running_attempt_does_not_undo_a_redelivery() {
+    let app = with_short_timeout().await;
+    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    let hook = app.hook_on(connection).await;
+    app.add_event(connection, "SENT TWICE").await;
+    let event = app.deliveries_to(&hook).await.pop().unwrap().event_id;
+    hook.receiver.reply_next_with([Reply::Never]);
+    let redelivering = async {
+        eventually(async || hook.receiver.has_requests()).await;
+        app.clock.set(app.clock.now().plus(Duration::from_secs(1)));
+        assert!(
+            app.storage
+                .deliveries()
+                .redeliver(user, hook.endpoint.id, event, app.clock.now())
+                .await
+                .unwrap()
+        );
+    };
+    tokio::join!(app.webhooks.run_due_deliveries(), redelivering);
+    assert_eq!(
+        hook.drain().len(),
+        2,
+        "the redelivery does not wait for a retry"
+    );
+    let delivery = app.deliveries_to(&hook).await.pop().unwrap();
+    assert_eq!(
+        (delivery.state, delivery.attempts),
+        (DeliveryState::Delivered, 1)
+    );
 }
 
-on_both_databases! {
-    async fn attempt_is_not_sent_after_its_lease_was_lost(database: Database) {
-        let app = App::start(Setup { database, ..Setup::default() }).await;
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook_on(connection).await;
-        app.add_event(connection, "SENT BY ANOTHER INSTANCE").await;
-        app.advance_clock(BODY_EXPIRED).await;
-        app.reset_calls().await;
-        app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 500, "times": 1})).await;
-        let other_instance = async {
-            eventually(async || app.transaction_calls().await > 0).await;
-            // As if this one had been paused meanwhile.
-            app.clock.set(app.clock.now().checked_add(LEASE_EXPIRED).unwrap());
-            let now = app.clock.now();
-            let claims = app.storage.deliveries().claim_endpoints(now, now + HOUR, 9, false).await.unwrap();
-            assert_eq!(claims.len(), 1);
-        };
-        tokio::join!(app.webhooks.run_due_deliveries(), other_instance);
-        assert!(hook.drain().is_empty());
-    }
+#[tokio::test]
+async fn attempt_is_not_sent_after_its_lease_was_lost() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook_on(connection).await;
+    app.add_event(connection, "SENT BY ANOTHER INSTANCE").await;
+    app.advance_clock(BODY_EXPIRED).await;
+    app.reset_calls().await;
+    app.fault(
+        json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 500, "times": 1}),
+    )
+    .await;
+    let other_instance = async {
+        eventually(async || app.transaction_calls().await > 0).await;
+        // As if this one had been paused meanwhile.
+        app.clock
+            .set(app.clock.now().checked_add(LEASE_EXPIRED).unwrap());
+        let now = app.clock.now();
+        let claims = app
+            .storage
+            .deliveries()
+            .claim_endpoints(now, now + HOUR, 9, false)
+            .await
+            .unwrap();
+        assert_eq!(claims.len(), 1);
+    };
+    tokio::join!(app.webhooks.run_due_deliveries(), other_instance);
+    assert!(hook.drain().is_empty());
 }
 
 mod postgres {
@@ -119,3 +143,5 @@ mod postgres {
         );
     }
 }
+
+also_on_postgres! { removal_stops_deliveries_that_are_loaded running_attempt_does_not_undo_a_redelivery attempt_is_not_sent_after_its_lease_was_lost }

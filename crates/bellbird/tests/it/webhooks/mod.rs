@@ -13,7 +13,7 @@ mod unopenable;
 
 use jiff::SignedDuration;
 
-use crate::support::harness::{App, Database, Setup};
+use crate::support::harness::{App, Setup};
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -21,10 +21,6 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 const BODY_EXPIRED: SignedDuration = SignedDuration::from_secs(121);
 
 /// An application whose events have at most `rows` rows.
-async fn with_chunks_of(rows: u32, database: Database) -> App {
-    App::start(Setup {
-        database,
-        ..Setup::with(|settings| settings.webhooks.chunk_rows = rows)
-    })
-    .await
+async fn with_chunks_of(rows: u32) -> App {
+    App::start(Setup::with(|settings| settings.webhooks.chunk_rows = rows)).await
 }

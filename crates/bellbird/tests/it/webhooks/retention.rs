@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use super::{BODY_EXPIRED, DAY};
 use crate::support::database::query;
-use crate::support::harness::{App, Setup, on_both_databases};
+use crate::support::harness::{App, Setup};
 use crate::support::receiver::Reply;
 
 /// How long events are stored.
@@ -24,105 +24,164 @@ impl App {
     }
 }
 
-on_both_databases! {
-    async fn removing_a_connection_deletes_its_events(app: App) {
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook(&app.olivia.user).await;
-        hook.receiver.reply_with(Reply::Status(500));
-        app.sync(connection).await;
-        assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        assert_eq!(app.connections.removals().remove(connection.id).await.unwrap(), Removal::Done);
-        for table in ["fingerprints", "webhook_events", "webhook_deliveries", "webhook_attempts"] {
-            assert_eq!(app.rows_in(table).await, 0, "{table}");
-        }
-        hook.receiver.reply_with(Reply::Status(200));
-        app.advance_clock(DAY).await;
+#[tokio::test]
+async fn removing_a_connection_deletes_its_events() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook(&app.olivia.user).await;
+    hook.receiver.reply_with(Reply::Status(500));
+    app.sync(connection).await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    assert_eq!(
+        app.connections
+            .removals()
+            .remove(connection.id)
+            .await
+            .unwrap(),
+        Removal::Done
+    );
+    for table in [
+        "fingerprints",
+        "webhook_events",
+        "webhook_deliveries",
+        "webhook_attempts",
+    ] {
+        assert_eq!(app.rows_in(table).await, 0, "{table}");
+    }
+    hook.receiver.reply_with(Reply::Status(200));
+    app.advance_clock(DAY).await;
+    assert!(app.delivered_to(&hook).await.is_empty());
+    app.assert_enabled(&hook).await;
+}
+
+#[tokio::test]
+async fn connection_being_removed_gets_no_deliveries() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook(&app.olivia.user).await;
+    app.sync(connection).await;
+    app.advance_clock(BODY_EXPIRED).await;
+    // The consent cannot be withdrawn now, so the connection is only hidden.
+    app.fault(serde_json::json!({"match": "/v1/consent", "kind": "status", "status": 503}))
+        .await;
+    let _ = app.connections.removals().remove(connection.id).await;
+    assert!(
+        app.storage
+            .connections()
+            .find(app.olivia.user.id, connection.id)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    for _ in 0..3 {
         assert!(app.delivered_to(&hook).await.is_empty());
-        app.assert_enabled(&hook).await;
+        app.advance_to_next_attempt(&hook).await;
     }
+    assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
 }
 
-on_both_databases! {
-    async fn connection_being_removed_gets_no_deliveries(app: App) {
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook(&app.olivia.user).await;
+#[tokio::test]
+async fn delivered_events_are_kept_for_a_month_and_others_for_three() {
+    let app = App::start(Setup::default()).await;
+    let missed = app.hook(&app.ben.user).await;
+    let ben = app.ben.user.id;
+    app.storage
+        .endpoints()
+        .disable(ben, missed.endpoint.id, "by command", app.clock.now())
+        .await
+        .unwrap();
+    app.sync(&app.ben.connections[0]).await;
+    let kept = app.rows_in("webhook_events").await;
+    assert!(kept > 0);
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook(&app.olivia.user).await;
+    app.sync(connection).await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    let event = app.deliveries_to(&hook).await[0].event_id;
+    let mut past = SignedDuration::ZERO;
+    for (at, expected) in [
+        (DELIVERED_KEPT - DAY, kept + 1),
+        (DELIVERED_KEPT + DAY, kept),
+        (KEPT - DAY, kept),
+    ] {
+        app.advance_clock(at - past).await;
+        past = at;
+        bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now())
+            .await
+            .unwrap();
+        assert_eq!(app.rows_in("webhook_events").await, expected, "{at}");
+    }
+    app.advance_clock(2 * DAY).await;
+    bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now())
+        .await
+        .unwrap();
+    for table in ["webhook_events", "webhook_deliveries", "webhook_attempts"] {
+        assert_eq!(app.rows_in(table).await, 0, "{table}");
+    }
+    let (user, now) = (app.olivia.user.id, app.clock.now());
+    assert!(
+        !app.storage
+            .deliveries()
+            .redeliver(user, hook.endpoint.id, event, now)
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test]
+async fn removed_endpoint_gets_no_deliveries() {
+    let app = App::start(Setup::default()).await;
+    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    let (removed, kept) = (
+        app.hook(&app.olivia.user).await,
+        app.hook(&app.olivia.user).await,
+    );
+    removed.receiver.reply_with(Reply::Status(500));
+    app.sync(connection).await;
+    app.webhooks.run_due_deliveries().await;
+    assert_eq!(removed.drain().len(), 1);
+    assert_eq!(kept.drain().len(), 1);
+    assert!(
+        app.storage
+            .endpoints()
+            .delete(user, removed.endpoint.id)
+            .await
+            .unwrap()
+    );
+    app.advance_clock(DAY).await;
+    assert!(app.delivered_to(&removed).await.is_empty() && kept.drain().is_empty());
+    assert_eq!(app.rows_in("webhook_deliveries").await, 1);
+}
+
+#[tokio::test]
+async fn lost_consent_sends_no_empty_event() {
+    let app = App::start(Setup::default()).await;
+    for provider in crate::support::harness::simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.hook(&person.user).await;
+        hook.receiver.reply_next_with([Reply::Status(500)]);
         app.sync(connection).await;
-        app.advance_clock(BODY_EXPIRED).await;
-        // The consent cannot be withdrawn now, so the connection is only hidden.
-        app.fault(serde_json::json!({"match": "/v1/consent", "kind": "status", "status": 503})).await;
-        let _ = app.connections.removals().remove(connection.id).await;
-        assert!(app.storage.connections().find(app.olivia.user.id, connection.id).await.unwrap().is_none());
-        for _ in 0..3 {
-            assert!(app.delivered_to(&hook).await.is_empty());
-            app.advance_to_next_attempt(&hook).await;
-        }
-        assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
-    }
-}
-
-on_both_databases! {
-    async fn delivered_events_are_kept_for_a_month_and_others_for_three(app: App) {
-        let missed = app.hook(&app.ben.user).await;
-        let ben = app.ben.user.id;
-        app.storage.endpoints().disable(ben, missed.endpoint.id, "by command", app.clock.now()).await.unwrap();
-        app.sync(&app.ben.connections[0]).await;
-        let kept = app.rows_in("webhook_events").await;
-        assert!(kept > 0);
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook(&app.olivia.user).await;
-        app.sync(connection).await;
-        assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        let event = app.deliveries_to(&hook).await[0].event_id;
-        let mut past = SignedDuration::ZERO;
-        for (at, expected) in [(DELIVERED_KEPT - DAY, kept + 1), (DELIVERED_KEPT + DAY, kept), (KEPT - DAY, kept)] {
-            app.advance_clock(at - past).await;
-            past = at;
-            bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now()).await.unwrap();
-            assert_eq!(app.rows_in("webhook_events").await, expected, "{at}");
-        }
-        app.advance_clock(2 * DAY).await;
-        bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now()).await.unwrap();
-        for table in ["webhook_events", "webhook_deliveries", "webhook_attempts"] {
-            assert_eq!(app.rows_in(table).await, 0, "{table}");
-        }
-        let (user, now) = (app.olivia.user.id, app.clock.now());
-        assert!(!app.storage.deliveries().redeliver(user, hook.endpoint.id, event, now).await.unwrap());
-    }
-}
-
-on_both_databases! {
-    async fn removed_endpoint_gets_no_deliveries(app: App) {
-        let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
-        let (removed, kept) = (app.hook(&app.olivia.user).await, app.hook(&app.olivia.user).await);
-        removed.receiver.reply_with(Reply::Status(500));
-        app.sync(connection).await;
-        app.webhooks.run_due_deliveries().await;
-        assert_eq!(removed.drain().len(), 1);
-        assert_eq!(kept.drain().len(), 1);
-        assert!(app.storage.endpoints().delete(user, removed.endpoint.id).await.unwrap());
-        app.advance_clock(DAY).await;
-        assert!(app.delivered_to(&removed).await.is_empty() && kept.drain().is_empty());
-        assert_eq!(app.rows_in("webhook_deliveries").await, 1);
-    }
-}
-
-on_both_databases! {
-    async fn lost_consent_sends_no_empty_event(app: App) {
-        for provider in crate::support::harness::simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let hook = app.hook(&person.user).await;
-            hook.receiver.reply_next_with([Reply::Status(500)]);
-            app.sync(connection).await;
-            let first = app.delivered_to(&hook).await.remove(0);
-            app.set_consent(connection, "revoked").await;
-            app.advance_to_next_attempt(&hook).await;
-            let received = app.delivered_to(&hook).await;
-            assert!(received.is_empty(), "{provider}: {:?}", received[0].counts());
-            app.set_consent(connection, "active").await;
-            app.connections.refreshes().run(person.user.id, connection.id).await.unwrap();
-            app.advance_to_next_attempt(&hook).await;
-            assert_eq!(app.delivered_to(&hook).await[0].body, first.body, "{provider}");
-        }
+        let first = app.delivered_to(&hook).await.remove(0);
+        app.set_consent(connection, "revoked").await;
+        app.advance_to_next_attempt(&hook).await;
+        let received = app.delivered_to(&hook).await;
+        assert!(
+            received.is_empty(),
+            "{provider}: {:?}",
+            received[0].counts()
+        );
+        app.set_consent(connection, "active").await;
+        app.connections
+            .refreshes()
+            .run(person.user.id, connection.id)
+            .await
+            .unwrap();
+        app.advance_to_next_attempt(&hook).await;
+        assert_eq!(
+            app.delivered_to(&hook).await[0].body,
+            first.body,
+            "{provider}"
+        );
     }
 }

@@ -7,7 +7,7 @@ use bellbird_domain::{Connection, DeliveryState, EndpointStatus};
 use jiff::SignedDuration;
 
 use super::{DAY, HOUR, with_chunks_of};
-use crate::support::harness::{App, Setup, on_both_databases};
+use crate::support::harness::{App, Setup};
 use crate::support::receiver::{Hook, Receiver, Reply};
 
 /// The delays in seconds before the second to the tenth attempt (docs/contract.md#webhook-retries).
@@ -29,280 +29,401 @@ impl App {
     }
 }
 
-on_both_databases! {
-    async fn ten_attempts_by_schedule(app: App) {
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook_on(connection).await;
-        let known = app.deliveries_to(&hook).await.len();
-        hook.receiver.reply_with(Reply::Status(500));
-        app.add_event(connection, "NEVER ACCEPTED").await;
-        let mut waits = Vec::new();
-        loop {
-            assert_eq!(app.delivered_to(&hook).await.len(), 1);
-            // Nothing is sent before the next attempt is due.
-            assert!(app.delivered_to(&hook).await.is_empty());
-            let delivery = app.deliveries_to(&hook).await.remove(known);
-            assert_eq!(delivery.last_status, Some(500));
-            assert_eq!(delivery.last_error.as_deref(), Some("rejected"));
-            let Some(next) = delivery.next_attempt_at else { break };
-            waits.push(next.duration_since(app.clock.now()).as_secs());
-            assert!(app.advance_to_next_attempt(&hook).await);
-        }
-        for (wait, least) in waits.iter().zip(WAITS) {
-            assert!((least..=least * 6 / 5).contains(wait), "{waits:?}");
-        }
-        assert_eq!(waits.len(), WAITS.len());
-        let delivery = app.deliveries_to(&hook).await.remove(known);
-        assert_eq!(delivery.state, DeliveryState::Failed);
-        assert_eq!(delivery.attempts, 10);
-        assert!(delivery.ended_at.is_some());
-        let attempts = app.attempts_of(&hook, &delivery).await;
-        assert_eq!(attempts.iter().map(|attempt| attempt.attempt).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
-        assert!(attempts.iter().all(|attempt| attempt.status == Some(500)));
-        app.assert_enabled(&hook).await;
-    }
-}
-
-on_both_databases! {
-    async fn retry_after_is_honoured(app: App) {
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook_on(connection).await;
-        let known = app.deliveries_to(&hook).await.len();
-        let at = (app.clock.now() + 2 * HOUR).strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-        let waits = [("3600".to_owned(), 3_600), (at, 3_600), ("1".to_owned(), 300), ("9999999".to_owned(), 86_400)];
-        app.add_event(connection, "LATER").await;
-        for (retry_after, least) in waits {
-            hook.receiver.reply_with(Reply::WithHeader(429, "retry-after", retry_after.clone()));
-            assert_eq!(app.delivered_to(&hook).await.len(), 1, "{retry_after}");
-            let next = app.deliveries_to(&hook).await[known].next_attempt_at.unwrap();
-            let wait = next.duration_since(app.clock.now()).as_secs();
-            // The second value is a date, and the first wait of an hour and up to a fifth of it has
-            // passed by then.
-            assert!((least * 3 / 4..=least * 6 / 5).contains(&wait), "{retry_after}: {wait}");
-            app.advance_to_next_attempt(&hook).await;
-        }
-    }
-}
-
-on_both_databases! {
-    async fn status_410_disables_the_endpoint(database: Database) {
-        let app = with_chunks_of(5, database).await;
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook(&app.olivia.user).await;
-        app.sync(connection).await;
-        app.sync(&app.olivia.connections[1]).await;
-        hook.receiver.reply_next_with([Reply::Status(204), Reply::Status(204), Reply::Status(410)]);
-        app.webhooks.run_due_deliveries().await;
-        let sent = hook.drain().len();
-        let endpoint = app.endpoint_of(&hook).await;
-        assert_eq!(endpoint.status, EndpointStatus::Disabled);
-        assert_eq!(endpoint.disabled_reason.as_deref(), Some("gone"));
-        let deliveries = app.deliveries_to(&hook).await;
-        let open = |state| matches!(state, DeliveryState::Pending | DeliveryState::Waiting);
-        assert!(deliveries.iter().all(|delivery| !open(delivery.state)));
-        let with_error =
-            |words: &str| deliveries.iter().filter(|delivery| delivery.last_error.as_deref() == Some(words)).count();
-        assert_eq!(with_error("rejected"), 1);
-        assert_eq!(deliveries.iter().filter(|delivery| delivery.last_status == Some(410)).count(), 1);
-        assert!(with_error("endpoint disabled") + sent >= deliveries.len());
-
-        // Later events are stored, but not sent.
-        app.advance_clock(DAY).await;
-        app.add_event(connection, "WHILE DISABLED").await;
-        assert!(app.delivered_to(&hook).await.is_empty());
-        let last = app.deliveries_to(&hook).await.pop().unwrap();
-        assert_eq!(last.state, DeliveryState::Failed);
-        assert_eq!(last.attempts, 0);
-        assert_eq!(last.last_error.as_deref(), Some("endpoint disabled"));
-    }
-}
-
-on_both_databases! {
-    async fn five_days_of_failures_disable_the_endpoint(app: App) {
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook_on(connection).await;
-        hook.receiver.reply_with(Reply::Status(503));
-        let mut days = 0;
-        let fail_for = async |days_max: u32, hook: &Hook, from: u32| {
-            for day in 0..days_max {
-                app.add_event(connection, &format!("DAY {from} {day}")).await;
-                app.webhooks.run_due_deliveries().await;
-                if app.endpoint_of(hook).await.status == EndpointStatus::Disabled {
-                    return day;
-                }
-                app.advance_clock(DAY).await;
-                app.run_due_jobs().await;
-            }
-            days_max
-        };
-        assert_eq!(fail_for(4, &hook, days).await, 4);
-        days += 4;
-        assert!(app.endpoint_of(&hook).await.failing_since.is_some());
-        // One success resets the time since when the endpoint fails.
-        hook.receiver.reply_next_with([Reply::Status(200)]);
-        app.webhooks.run_due_deliveries().await;
-        hook.receiver.reply_with(Reply::Status(200));
-        app.add_event(connection, "A SUCCESS").await;
-        app.webhooks.run_due_deliveries().await;
-        assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
-        hook.receiver.reply_with(Reply::Status(503));
-        assert_eq!(fail_for(9, &hook, days).await, 5);
-        let endpoint = app.endpoint_of(&hook).await;
-        assert_eq!(endpoint.disabled_reason.as_deref(), Some("failing"));
-        assert!(!app.states_at(&hook).await.contains(&DeliveryState::Pending));
-    }
-}
-
-on_both_databases! {
-    async fn missed_events_are_recovered_in_order(database: Database) {
-        let app = with_chunks_of(5, database).await;
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook(&app.olivia.user).await;
-        let (user, id) = (app.olivia.user.id, hook.endpoint.id);
-        let before = app.clock.now();
-        app.storage.endpoints().disable(user, id, "by command", before).await.unwrap();
-        let report = app.sync(connection).await;
-        assert_eq!(report.events, 0, "none is sent");
-        assert!(app.delivered_to(&hook).await.is_empty());
-        assert!(
-            !app.storage
-                .deliveries()
-                .redeliver(user, id, app.deliveries_to(&hook).await[0].event_id, before)
-                .await
-                .unwrap()
-        );
-
-        app.advance_clock(3 * DAY).await;
-        let now = app.clock.now();
-        assert_eq!(
-            app.storage.deliveries().recover(user, id, before, now).await.unwrap(),
-            0,
-            "the endpoint is disabled"
-        );
-        assert!(app.storage.endpoints().enable(user, id, app.clock.now()).await.unwrap());
-        assert!(app.delivered_to(&hook).await.is_empty(), "nothing is sent without a recovery");
-        assert_eq!(
-            app.storage.deliveries().recover(user, id, now, now).await.unwrap(),
-            0,
-            "no delivery has failed since then"
-        );
-        let events = report.new_count.div_ceil(5) as u64;
-        assert!(events > 2);
-        assert_eq!(app.storage.deliveries().recover(user, id, before, now).await.unwrap(), events);
-        let received = app.delivered_to(&hook).await;
-        let chunks: Vec<u64> = received.iter().map(|event| event.chunk_position().chunk).collect();
-        assert_eq!(chunks, (1..=events).collect::<Vec<_>>());
-        assert_eq!(
-            received.iter().map(|event| event.counts().new).sum::<usize>(),
-            report.new_count,
-            "the rows were read again"
-        );
-        assert!(app.states_at(&hook).await.iter().all(|state| *state == DeliveryState::Delivered));
-    }
-}
-
-on_both_databases! {
-    async fn given_up_chunk_releases_the_next(database: Database) {
-        let app = with_chunks_of(5, database).await;
-        let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
-        let hook = app.hook(&app.olivia.user).await;
-        let (before, report) = (app.clock.now(), app.sync(connection).await);
-        hook.receiver.reply_next_with([204].into_iter().chain([500; 10]).map(Reply::Status));
-        let mut chunks = Vec::new();
-        for _ in 0..10 {
-            chunks.extend(app.delivered_to(&hook).await.iter().map(|event| event.chunk_position().chunk));
-            app.advance_to_next_attempt(&hook).await;
-        }
-        chunks.extend(app.delivered_to(&hook).await.iter().map(|event| event.chunk_position().chunk));
-        let total = u64::try_from(report.events).unwrap();
-        assert_eq!(chunks, [1].into_iter().chain([2; 10]).chain(3..=total).collect::<Vec<_>>());
-        assert_eq!(
-            app.states_at(&hook).await[..3],
-            [DeliveryState::Delivered, DeliveryState::Failed, DeliveryState::Delivered]
-        );
-
-        assert_eq!(app.storage.deliveries().recover(user, hook.endpoint.id, before, app.clock.now()).await.unwrap(), 1);
-        let received = app.delivered_to(&hook).await;
-        assert_eq!(received.iter().map(|event| event.chunk_position().chunk).collect::<Vec<_>>(), [2]);
-    }
-}
-
-on_both_databases! {
-    async fn old_event_can_be_redelivered(app: App) {
-        let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
-        let hook = app.hook(&app.olivia.user).await;
-        app.sync(connection).await;
-        let first = app.delivered_to(&hook).await.remove(0);
-        for _ in 0..8 {
-            app.advance_clock(7 * DAY).await;
-            app.run_due_jobs().await;
-            app.sync(connection).await;
-        }
-        assert!(app.delivered_to(&hook).await.is_empty());
-        let event = app.deliveries_to(&hook).await[0].event_id;
-        hook.receiver.reply_next_with([Reply::Status(500)]);
-        assert!(app.storage.deliveries().redeliver(user, hook.endpoint.id, event, app.clock.now()).await.unwrap());
+#[tokio::test]
+async fn ten_attempts_by_schedule() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook_on(connection).await;
+    let known = app.deliveries_to(&hook).await.len();
+    hook.receiver.reply_with(Reply::Status(500));
+    app.add_event(connection, "NEVER ACCEPTED").await;
+    let mut waits = Vec::new();
+    loop {
         assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        let delivery = app.deliveries_to(&hook).await.remove(0);
-        assert_eq!(delivery.state, DeliveryState::Pending);
-        assert_eq!(delivery.attempts, 1, "attempts count from the redelivery");
-        app.advance_to_next_attempt(&hook).await;
-        let redelivered = app.delivered_to(&hook).await.remove(0);
-        assert_eq!(redelivered.id, first.id);
-        assert_eq!(redelivered.body, first.body);
-        assert!(redelivered.timestamp > first.timestamp && redelivered.signature != first.signature);
-        let delivery = app.deliveries_to(&hook).await.remove(0);
-        assert_eq!(delivery.state, DeliveryState::Delivered);
-        assert_eq!(app.attempts_of(&hook, &delivery).await.len(), 3);
+        // Nothing is sent before the next attempt is due.
+        assert!(app.delivered_to(&hook).await.is_empty());
+        let delivery = app.deliveries_to(&hook).await.remove(known);
+        assert_eq!(delivery.last_status, Some(500));
+        assert_eq!(delivery.last_error.as_deref(), Some("rejected"));
+        let Some(next) = delivery.next_attempt_at else {
+            break;
+        };
+        waits.push(next.duration_since(app.clock.now()).as_secs());
+        assert!(app.advance_to_next_attempt(&hook).await);
     }
+    for (wait, least) in waits.iter().zip(WAITS) {
+        assert!((least..=least * 6 / 5).contains(wait), "{waits:?}");
+    }
+    assert_eq!(waits.len(), WAITS.len());
+    let delivery = app.deliveries_to(&hook).await.remove(known);
+    assert_eq!(delivery.state, DeliveryState::Failed);
+    assert_eq!(delivery.attempts, 10);
+    assert!(delivery.ended_at.is_some());
+    let attempts = app.attempts_of(&hook, &delivery).await;
+    assert_eq!(
+        attempts
+            .iter()
+            .map(|attempt| attempt.attempt)
+            .collect::<Vec<_>>(),
+        (1..=10).collect::<Vec<_>>()
+    );
+    assert!(attempts.iter().all(|attempt| attempt.status == Some(500)));
+    app.assert_enabled(&hook).await;
 }
 
-on_both_databases! {
-    async fn redirects_are_not_followed(app: App) {
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook_on(connection).await;
-        let elsewhere = Receiver::start().await;
-        app.add_event(connection, "NOT THERE").await;
-        for status in [301, 302, 303, 307, 308] {
-            hook.receiver.reply_with(Reply::WithHeader(status, "location", elsewhere.url.clone()));
-            assert_eq!(app.delivered_to(&hook).await.len(), 1);
-            let delivery = app.deliveries_to(&hook).await.pop().unwrap();
-            assert_eq!(delivery.last_status, Some(status));
-            assert_eq!(delivery.last_error.as_deref(), Some("redirect"));
-            app.advance_to_next_attempt(&hook).await;
-        }
-        assert!(elsewhere.drain().is_empty());
-    }
-}
-
-on_both_databases! {
-    async fn silent_endpoint_blocks_no_other(database: Database) {
-        let setup = Setup::with(|settings| {
-            (settings.webhooks.timeout, settings.webhooks.chunk_rows) = (Duration::from_millis(300), 10);
-        });
-        let app = App::start(Setup { database, ..setup }).await;
-        let connection = &app.olivia.connections[0];
-        let (silent, other) = (app.hook(&app.olivia.user).await, app.hook(&app.olivia.user).await);
-        silent.receiver.reply_with(Reply::Never);
-        let report = app.sync(connection).await;
-        assert_eq!(app.delivered_to(&other).await.len(), report.events);
-        assert!(app.states_at(&other).await.iter().all(|state| *state == DeliveryState::Delivered));
-        let first = app.deliveries_to(&silent).await.remove(0);
-        assert_eq!(first.state, DeliveryState::Pending);
-        assert_eq!(first.last_status, None);
-        assert_eq!(first.last_error.as_deref(), Some("no response in time"));
-        assert!(app.endpoint_of(&silent).await.failing_since.is_some());
-        assert_eq!(app.endpoint_of(&other).await.failing_since, None);
-        assert_eq!(silent.drain().len(), 1, "later chunks wait for the first");
-
-        // When the endpoint responds again, it receives everything in order.
-        silent.receiver.reply_with(Reply::Status(200));
-        app.advance_clock(SignedDuration::from_secs(7)).await;
-        let received = app.delivered_to(&silent).await;
-        assert_eq!(
-            received.iter().map(|event| event.chunk_position().chunk).collect::<Vec<_>>(),
-            (1..=report.events as u64).collect::<Vec<_>>()
+#[tokio::test]
+async fn retry_after_is_honoured() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook_on(connection).await;
+    let known = app.deliveries_to(&hook).await.len();
+    let at = (app.clock.now() + 2 * HOUR)
+        .strftime("%a, %d %b %Y %H:%M:%S GMT")
+        .to_string();
+    let waits = [
+        ("3600".to_owned(), 3_600),
+        (at, 3_600),
+        ("1".to_owned(), 300),
+        ("9999999".to_owned(), 86_400),
+    ];
+    app.add_event(connection, "LATER").await;
+    for (retry_after, least) in waits {
+        hook.receiver
+            .reply_with(Reply::WithHeader(429, "retry-after", retry_after.clone()));
+        assert_eq!(app.delivered_to(&hook).await.len(), 1, "{retry_after}");
+        let next = app.deliveries_to(&hook).await[known]
+            .next_attempt_at
+            .unwrap();
+        let wait = next.duration_since(app.clock.now()).as_secs();
+        // The second value is a date, and the first wait of an hour and up to a fifth of it has
+        // passed by then.
+        assert!(
+            (least * 3 / 4..=least * 6 / 5).contains(&wait),
+            "{retry_after}: {wait}"
         );
-        assert_eq!(app.endpoint_of(&silent).await.failing_since, None);
+        app.advance_to_next_attempt(&hook).await;
     }
+}
+
+#[tokio::test]
+async fn status_410_disables_the_endpoint() {
+    let app = with_chunks_of(5).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook(&app.olivia.user).await;
+    app.sync(connection).await;
+    app.sync(&app.olivia.connections[1]).await;
+    hook.receiver
+        .reply_next_with([Reply::Status(204), Reply::Status(204), Reply::Status(410)]);
+    app.webhooks.run_due_deliveries().await;
+    let sent = hook.drain().len();
+    let endpoint = app.endpoint_of(&hook).await;
+    assert_eq!(endpoint.status, EndpointStatus::Disabled);
+    assert_eq!(endpoint.disabled_reason.as_deref(), Some("gone"));
+    let deliveries = app.deliveries_to(&hook).await;
+    let open = |state| matches!(state, DeliveryState::Pending | DeliveryState::Waiting);
+    assert!(deliveries.iter().all(|delivery| !open(delivery.state)));
+    let with_error = |words: &str| {
+        deliveries
+            .iter()
+            .filter(|delivery| delivery.last_error.as_deref() == Some(words))
+            .count()
+    };
+    assert_eq!(with_error("rejected"), 1);
+    assert_eq!(
+        deliveries
+            .iter()
+            .filter(|delivery| delivery.last_status == Some(410))
+            .count(),
+        1
+    );
+    assert!(with_error("endpoint disabled") + sent >= deliveries.len());
+
+    // Later events are stored, but not sent.
+    app.advance_clock(DAY).await;
+    app.add_event(connection, "WHILE DISABLED").await;
+    assert!(app.delivered_to(&hook).await.is_empty());
+    let last = app.deliveries_to(&hook).await.pop().unwrap();
+    assert_eq!(last.state, DeliveryState::Failed);
+    assert_eq!(last.attempts, 0);
+    assert_eq!(last.last_error.as_deref(), Some("endpoint disabled"));
+}
+
+#[tokio::test]
+async fn five_days_of_failures_disable_the_endpoint() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook_on(connection).await;
+    hook.receiver.reply_with(Reply::Status(503));
+    let mut days = 0;
+    let fail_for = async |days_max: u32, hook: &Hook, from: u32| {
+        for day in 0..days_max {
+            app.add_event(connection, &format!("DAY {from} {day}"))
+                .await;
+            app.webhooks.run_due_deliveries().await;
+            if app.endpoint_of(hook).await.status == EndpointStatus::Disabled {
+                return day;
+            }
+            app.advance_clock(DAY).await;
+            app.run_due_jobs().await;
+        }
+        days_max
+    };
+    assert_eq!(fail_for(4, &hook, days).await, 4);
+    days += 4;
+    assert!(app.endpoint_of(&hook).await.failing_since.is_some());
+    // One success resets the time since when the endpoint fails.
+    hook.receiver.reply_next_with([Reply::Status(200)]);
+    app.webhooks.run_due_deliveries().await;
+    hook.receiver.reply_with(Reply::Status(200));
+    app.add_event(connection, "A SUCCESS").await;
+    app.webhooks.run_due_deliveries().await;
+    assert_eq!(app.endpoint_of(&hook).await.failing_since, None);
+    hook.receiver.reply_with(Reply::Status(503));
+    assert_eq!(fail_for(9, &hook, days).await, 5);
+    let endpoint = app.endpoint_of(&hook).await;
+    assert_eq!(endpoint.disabled_reason.as_deref(), Some("failing"));
+    assert!(!app.states_at(&hook).await.contains(&DeliveryState::Pending));
+}
+
+#[tokio::test]
+async fn missed_events_are_recovered_in_order() {
+    let app = with_chunks_of(5).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook(&app.olivia.user).await;
+    let (user, id) = (app.olivia.user.id, hook.endpoint.id);
+    let before = app.clock.now();
+    app.storage
+        .endpoints()
+        .disable(user, id, "by command", before)
+        .await
+        .unwrap();
+    let report = app.sync(connection).await;
+    assert_eq!(report.events, 0, "none is sent");
+    assert!(app.delivered_to(&hook).await.is_empty());
+    assert!(
+        !app.storage
+            .deliveries()
+            .redeliver(user, id, app.deliveries_to(&hook).await[0].event_id, before)
+            .await
+            .unwrap()
+    );
+
+    app.advance_clock(3 * DAY).await;
+    let now = app.clock.now();
+    assert_eq!(
+        app.storage
+            .deliveries()
+            .recover(user, id, before, now)
+            .await
+            .unwrap(),
+        0,
+        "the endpoint is disabled"
+    );
+    assert!(
+        app.storage
+            .endpoints()
+            .enable(user, id, app.clock.now())
+            .await
+            .unwrap()
+    );
+    assert!(
+        app.delivered_to(&hook).await.is_empty(),
+        "nothing is sent without a recovery"
+    );
+    assert_eq!(
+        app.storage
+            .deliveries()
+            .recover(user, id, now, now)
+            .await
+            .unwrap(),
+        0,
+        "no delivery has failed since then"
+    );
+    let events = report.new_count.div_ceil(5) as u64;
+    assert!(events > 2);
+    assert_eq!(
+        app.storage
+            .deliveries()
+            .recover(user, id, before, now)
+            .await
+            .unwrap(),
+        events
+    );
+    let received = app.delivered_to(&hook).await;
+    let chunks: Vec<u64> = received
+        .iter()
+        .map(|event| event.chunk_position().chunk)
+        .collect();
+    assert_eq!(chunks, (1..=events).collect::<Vec<_>>());
+    assert_eq!(
+        received
+            .iter()
+            .map(|event| event.counts().new)
+            .sum::<usize>(),
+        report.new_count,
+        "the rows were read again"
+    );
+    assert!(
+        app.states_at(&hook)
+            .await
+            .iter()
+            .all(|state| *state == DeliveryState::Delivered)
+    );
+}
+
+#[tokio::test]
+async fn given_up_chunk_releases_the_next() {
+    let app = with_chunks_of(5).await;
+    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    let hook = app.hook(&app.olivia.user).await;
+    let (before, report) = (app.clock.now(), app.sync(connection).await);
+    hook.receiver
+        .reply_next_with([204].into_iter().chain([500; 10]).map(Reply::Status));
+    let mut chunks = Vec::new();
+    for _ in 0..10 {
+        chunks.extend(
+            app.delivered_to(&hook)
+                .await
+                .iter()
+                .map(|event| event.chunk_position().chunk),
+        );
+        app.advance_to_next_attempt(&hook).await;
+    }
+    chunks.extend(
+        app.delivered_to(&hook)
+            .await
+            .iter()
+            .map(|event| event.chunk_position().chunk),
+    );
+    let total = u64::try_from(report.events).unwrap();
+    assert_eq!(
+        chunks,
+        [1].into_iter()
+            .chain([2; 10])
+            .chain(3..=total)
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(
+        app.states_at(&hook).await[..3],
+        [
+            DeliveryState::Delivered,
+            DeliveryState::Failed,
+            DeliveryState::Delivered
+        ]
+    );
+
+    assert_eq!(
+        app.storage
+            .deliveries()
+            .recover(user, hook.endpoint.id, before, app.clock.now())
+            .await
+            .unwrap(),
+        1
+    );
+    let received = app.delivered_to(&hook).await;
+    assert_eq!(
+        received
+            .iter()
+            .map(|event| event.chunk_position().chunk)
+            .collect::<Vec<_>>(),
+        [2]
+    );
+}
+
+#[tokio::test]
+async fn old_event_can_be_redelivered() {
+    let app = App::start(Setup::default()).await;
+    let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
+    let hook = app.hook(&app.olivia.user).await;
+    app.sync(connection).await;
+    let first = app.delivered_to(&hook).await.remove(0);
+    for _ in 0..8 {
+        app.advance_clock(7 * DAY).await;
+        app.run_due_jobs().await;
+        app.sync(connection).await;
+    }
+    assert!(app.delivered_to(&hook).await.is_empty());
+    let event = app.deliveries_to(&hook).await[0].event_id;
+    hook.receiver.reply_next_with([Reply::Status(500)]);
+    assert!(
+        app.storage
+            .deliveries()
+            .redeliver(user, hook.endpoint.id, event, app.clock.now())
+            .await
+            .unwrap()
+    );
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    let delivery = app.deliveries_to(&hook).await.remove(0);
+    assert_eq!(delivery.state, DeliveryState::Pending);
+    assert_eq!(delivery.attempts, 1, "attempts count from the redelivery");
+    app.advance_to_next_attempt(&hook).await;
+    let redelivered = app.delivered_to(&hook).await.remove(0);
+    assert_eq!(redelivered.id, first.id);
+    assert_eq!(redelivered.body, first.body);
+    assert!(redelivered.timestamp > first.timestamp && redelivered.signature != first.signature);
+    let delivery = app.deliveries_to(&hook).await.remove(0);
+    assert_eq!(delivery.state, DeliveryState::Delivered);
+    assert_eq!(app.attempts_of(&hook, &delivery).await.len(), 3);
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook_on(connection).await;
+    let elsewhere = Receiver::start().await;
+    app.add_event(connection, "NOT THERE").await;
+    for status in [301, 302, 303, 307, 308] {
+        hook.receiver
+            .reply_with(Reply::WithHeader(status, "location", elsewhere.url.clone()));
+        assert_eq!(app.delivered_to(&hook).await.len(), 1);
+        let delivery = app.deliveries_to(&hook).await.pop().unwrap();
+        assert_eq!(delivery.last_status, Some(status));
+        assert_eq!(delivery.last_error.as_deref(), Some("redirect"));
+        app.advance_to_next_attempt(&hook).await;
+    }
+    assert!(elsewhere.drain().is_empty());
+}
+
+#[tokio::test]
+async fn silent_endpoint_blocks_no_other() {
+    let setup = Setup::with(|settings| {
+        (settings.webhooks.timeout, settings.webhooks.chunk_rows) =
+            (Duration::from_millis(300), 10);
+    });
+    let app = App::start(setup).await;
+    let connection = &app.olivia.connections[0];
+    let (silent, other) = (
+        app.hook(&app.olivia.user).await,
+        app.hook(&app.olivia.user).await,
+    );
+    silent.receiver.reply_with(Reply::Never);
+    let report = app.sync(connection).await;
+    assert_eq!(app.delivered_to(&other).await.len(), report.events);
+    assert!(
+        app.states_at(&other)
+            .await
+            .iter()
+            .all(|state| *state == DeliveryState::Delivered)
+    );
+    let first = app.deliveries_to(&silent).await.remove(0);
+    assert_eq!(first.state, DeliveryState::Pending);
+    assert_eq!(first.last_status, None);
+    assert_eq!(first.last_error.as_deref(), Some("no response in time"));
+    assert!(app.endpoint_of(&silent).await.failing_since.is_some());
+    assert_eq!(app.endpoint_of(&other).await.failing_since, None);
+    assert_eq!(silent.drain().len(), 1, "later chunks wait for the first");
+
+    // When the endpoint responds again, it receives everything in order.
+    silent.receiver.reply_with(Reply::Status(200));
+    app.advance_clock(SignedDuration::from_secs(7)).await;
+    let received = app.delivered_to(&silent).await;
+    assert_eq!(
+        received
+            .iter()
+            .map(|event| event.chunk_position().chunk)
+            .collect::<Vec<_>>(),
+        (1..=report.events as u64).collect::<Vec<_>>()
+    );
+    assert_eq!(app.endpoint_of(&silent).await.failing_since, None);
 }

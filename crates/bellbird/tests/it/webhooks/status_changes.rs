@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 
 use super::events::{assert_envelope, members};
 use super::{DAY, HOUR};
-use crate::support::harness::{
-    App, Database, Setup, eventually, on_both_databases, simulated_providers,
-};
+use crate::support::harness::{App, Database, Setup, eventually, simulated_providers};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
 use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Receiver, Reply, RowCounts};
 
@@ -71,189 +69,327 @@ fn statuses(events: &[ReceivedEvent]) -> Vec<[String; 2]> {
         .collect()
 }
 
-on_both_databases! {
-    async fn each_change_is_reported_once(app: App) {
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let hook = app.status_hook(&person.user).await;
-            let default_hook = app.hook(&person.user).await;
-            let stranger = app.status_hook(&app.ben.user).await;
-            app.complete_initial_sync(connection, &default_hook).await;
-            assert!(hook.drain().is_empty(), "{provider}: a new connection");
-            for (state, before, after) in
-                [("expired", Active, Invalidated), ("revoked", Invalidated, Revoked), ("active", Revoked, Active)]
-            {
-                app.advance_clock(HOUR).await;
-                app.set_consent(connection, state).await;
-                assert_eq!(app.sync(connection).await.status, after, "{provider}");
-                let received = app.delivered_to(&hook).await;
-                assert_eq!(received.len(), 1, "{provider}: {state}");
-                let event = &received[0];
-                assert_envelope(event, "connection.updated", Some(connection.id), app.clock.now().as_second());
-                assert_eq!(event.chunk_position(), ChunkPosition { chunk: 1, total: 1 });
-                assert_eq!(event.body["metadata"]["sync_run_id"], event.id);
-                let listed = app.get_as(&person.key, "/v1/connections").await.data();
-                let expected = json!({
-                    "id": connection.id, "object": "connection", "provider": provider,
-                    "category": connection.category, "institution_id": connection.institution_id,
-                    "institution_name": connection.institution_name, "status": after, "previous_status": before,
-                    "last_refreshed_at": listed[0]["lastRefreshedAt"],
-                    "consent_expires_at": listed[0]["consentExpiresAt"],
-                });
-                assert_eq!(*shown(event), expected, "{provider}");
-                assert!(expected["last_refreshed_at"].is_string());
-                assert_eq!(
-                    members(shown(event)),
-                    "category consent_expires_at id institution_id institution_name last_refreshed_at object \
-                     previous_status provider status"
-                );
-                app.sync(connection).await;
-                assert!(app.delivered_to(&hook).await.is_empty(), "{provider}: {state} again");
-            }
-            assert!(default_hook.drain().is_empty() && stranger.drain().is_empty(), "{provider}: did not ask for it");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn reconnecting_is_reported(app: App) {
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let hook = app.status_hook(&person.user).await;
-            app.set_consent(connection, "revoked").await;
-            app.sync(connection).await;
-            app.set_consent(connection, "active").await;
-            let stored = app.storage.secrets().find_credentials(person.user.id, connection.id).await.unwrap();
-            let credentials = stored.unwrap();
-            for _ in 0..2 {
-                app.connections.imports().import(person.user.id, provider, &credentials).await.unwrap();
-            }
+#[tokio::test]
+async fn each_change_is_reported_once() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.status_hook(&person.user).await;
+        let default_hook = app.hook(&person.user).await;
+        let stranger = app.status_hook(&app.ben.user).await;
+        app.complete_initial_sync(connection, &default_hook).await;
+        assert!(hook.drain().is_empty(), "{provider}: a new connection");
+        for (state, before, after) in [
+            ("expired", Active, Invalidated),
+            ("revoked", Invalidated, Revoked),
+            ("active", Revoked, Active),
+        ] {
+            app.advance_clock(HOUR).await;
+            app.set_consent(connection, state).await;
+            assert_eq!(app.sync(connection).await.status, after, "{provider}");
             let received = app.delivered_to(&hook).await;
-            let expected = [["active", "revoked"], ["revoked", "active"]].map(|pair| pair.map(str::to_owned));
-            assert_eq!(statuses(&received), expected, "{provider}: the second import changed nothing");
-        }
-    }
-}
-
-on_both_databases! {
-    async fn later_attempts_send_the_same_body(app: App) {
-        let connection = &app.olivia.connections[0];
-        let hook = app.status_hook(&app.olivia.user).await;
-        app.change_status(connection, Active, PendingMfa).await;
-        hook.receiver.reply_with(Reply::Status(500));
-        let first = app.delivered_to(&hook).await.remove(0);
-        assert_eq!(statuses(std::slice::from_ref(&first)), [["active", "pending_mfa"].map(str::to_owned)]);
-
-        // The connection changes, and its provider does not respond.
-        app.sync(connection).await;
-        app.fault(json!({"match": "/", "kind": "status", "status": 503})).await;
-        app.reset_calls().await;
-        let mut again = Vec::new();
-        while again.len() < 3 && app.advance_to_next_attempt(&hook).await {
-            again.extend(app.delivered_to(&hook).await.into_iter().filter(|event| event.id == first.id));
-        }
-        assert!(again.iter().all(|event| event.raw == first.raw && event.signature != first.signature));
-        assert!(again.windows(2).all(|two| two[0].timestamp < two[1].timestamp));
-        assert_eq!((again.len(), app.total_calls("fiskil").await), (3, 0), "from the database");
-
-        hook.receiver.reply_with(Reply::Status(204));
-        while app.advance_to_next_attempt(&hook).await {
-            app.delivered_to(&hook).await;
-        }
-        assert_eq!(app.states_at(&hook).await, [DeliveryState::Delivered; 2]);
-        let (user, event) = (app.olivia.user.id, app.deliveries_to(&hook).await[0].event_id);
-        assert!(app.storage.deliveries().redeliver(user, hook.endpoint.id, event, app.clock.now()).await.unwrap());
-        let redelivered = app.delivered_to(&hook).await;
-        assert_eq!((redelivered.len(), &redelivered[0].id, &redelivered[0].raw), (1, &first.id, &first.raw));
-    }
-}
-
-on_both_databases! {
-    async fn missed_changes_are_recovered(app: App) {
-        let connection = &app.olivia.connections[0];
-        let (user, hook) = (app.olivia.user.id, app.status_hook(&app.olivia.user).await);
-        let now = app.clock.now();
-        app.storage.endpoints().disable(user, hook.endpoint.id, "by command", now).await.unwrap().expect("disabled");
-        app.change_status(connection, Active, Invalidated).await;
-        app.advance_clock(DAY).await;
-        app.change_status(connection, Invalidated, Revoked).await;
-        assert!(app.delivered_to(&hook).await.is_empty());
-        assert!(app.storage.endpoints().enable(user, hook.endpoint.id, app.clock.now()).await.unwrap());
-        assert_eq!(app.storage.deliveries().recover(user, hook.endpoint.id, now, app.clock.now()).await.unwrap(), 2);
-        let received = app.delivered_to(&hook).await;
-        let expected = [["active", "invalidated"], ["invalidated", "revoked"]].map(|pair| pair.map(str::to_owned));
-        assert_eq!(statuses(&received), expected);
-    }
-}
-
-on_both_databases! {
-    async fn new_ending_and_removed_connections_are_reported(app: App) {
-        let types = [EventType::ConnectionCreated, EventType::ConnectionExpiring, EventType::ConnectionRemoved];
-        let hook = app.hook_for_all(&types).await;
-        let mut expected_of = Vec::new();
-        for provider in simulated_providers() {
-            let person = app.person_at(provider).await;
-            let connection = &person.connections[0];
-            let created = app.delivered_to(&hook).await.remove(0);
-            assert_envelope(&created, "connection.created", Some(connection.id), app.clock.now().as_second());
-            assert_eq!((created.counts(), &created.body["metadata"]["user_id"]), (
-                RowCounts { new: 1, updated: 0 },
-                &json!(person.user.id),
-            ));
+            assert_eq!(received.len(), 1, "{provider}: {state}");
+            let event = &received[0];
+            assert_envelope(
+                event,
+                "connection.updated",
+                Some(connection.id),
+                app.clock.now().as_second(),
+            );
+            assert_eq!(event.chunk_position(), ChunkPosition { chunk: 1, total: 1 });
+            assert_eq!(event.body["metadata"]["sync_run_id"], event.id);
             let listed = app.get_as(&person.key, "/v1/connections").await.data();
-            let shown = &created.rows("new")[0];
-            assert_eq!((&shown["id"], &shown["previous_status"]), (&listed[0]["id"], &Value::Null));
-            assert_eq!(shown["consent_expires_at"], listed[0]["consentExpiresAt"], "{provider}");
-            if provider == "fiskil" {
-                let end = listed[0]["consentExpiresAt"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-                expected_of.push((connection.clone(), end));
-            }
-            if provider == "akahu" {
-                assert_eq!(app.connections.removals().remove(connection.id).await.unwrap(), Removal::Done);
-                let removed = app.delivered_to(&hook).await.remove(0);
-                assert_envelope(&removed, "connection.removed", Some(connection.id), app.clock.now().as_second());
-                assert_eq!(removed.counts(), RowCounts { new: 0, updated: 0 });
-                assert!(app.storage.connections().find(person.user.id, connection.id).await.unwrap().is_none());
-            }
+            let expected = json!({
+                "id": connection.id, "object": "connection", "provider": provider,
+                "category": connection.category, "institution_id": connection.institution_id,
+                "institution_name": connection.institution_name, "status": after, "previous_status": before,
+                "last_refreshed_at": listed[0]["lastRefreshedAt"],
+                "consent_expires_at": listed[0]["consentExpiresAt"],
+            });
+            assert_eq!(*shown(event), expected, "{provider}");
+            assert!(expected["last_refreshed_at"].is_string());
+            assert_eq!(
+                members(shown(event)),
+                "category consent_expires_at id institution_id institution_name last_refreshed_at object \
+                 previous_status provider status"
+            );
+            app.sync(connection).await;
+            assert!(
+                app.delivered_to(&hook).await.is_empty(),
+                "{provider}: {state} again"
+            );
         }
-        let (connection, end) = expected_of.remove(0);
-        for days in [14, 3] {
-            app.clock.set(end - days * DAY);
-            app.clean_up().await;
-            let of_it = |event: &ReceivedEvent| event.body["metadata"]["connection_id"] == json!(connection.id);
-            let received: Vec<_> = app.delivered_to(&hook).await.into_iter().filter(of_it).collect();
-            assert_eq!(received.len(), 1, "{days} days before");
-            assert_envelope(&received[0], "connection.expiring", Some(connection.id), (end - days * DAY).as_second());
-            assert_eq!(shown(&received[0])["consent_expires_at"], json!(end));
-            assert_eq!(shown(&received[0])["previous_status"], Value::Null);
-        }
+        assert!(
+            default_hook.drain().is_empty() && stranger.drain().is_empty(),
+            "{provider}: did not ask for it"
+        );
     }
 }
 
-on_both_databases! {
-    async fn removal_deletes_what_is_pending(app: App) {
-        let connection = &app.olivia.connections[0];
-        let hook = app.status_hook(&app.olivia.user).await;
-        app.change_status(connection, Active, Revoked).await;
-        assert_eq!(app.connections.removals().remove(connection.id).await.unwrap(), Removal::Done);
-        assert!(app.delivered_to(&hook).await.is_empty());
-        assert!(app.deliveries_to(&hook).await.is_empty());
-    }
-}
-
-on_both_databases! {
-    async fn failed_read_reports_the_lost_consent(app: App) {
-        let connection = &app.ben.connections[0];
-        let hook = app.status_hook(&app.ben.user).await;
-        app.start_background_jobs();
+#[tokio::test]
+async fn reconnecting_is_reported() {
+    let app = App::start(Setup::default()).await;
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let hook = app.status_hook(&person.user).await;
         app.set_consent(connection, "revoked").await;
-        let path = format!("/v1/transactions?connectionId={}", connection.id);
-        app.get_as(&app.ben.key, &path).await.error(503);
-        eventually(async || hook.receiver.has_requests()).await;
-        assert_eq!(statuses(&hook.drain()), [["active", "revoked"].map(str::to_owned)]);
+        app.sync(connection).await;
+        app.set_consent(connection, "active").await;
+        let stored = app
+            .storage
+            .secrets()
+            .find_credentials(person.user.id, connection.id)
+            .await
+            .unwrap();
+        let credentials = stored.unwrap();
+        for _ in 0..2 {
+            app.connections
+                .imports()
+                .import(person.user.id, provider, &credentials)
+                .await
+                .unwrap();
+        }
+        let received = app.delivered_to(&hook).await;
+        let expected =
+            [["active", "revoked"], ["revoked", "active"]].map(|pair| pair.map(str::to_owned));
+        assert_eq!(
+            statuses(&received),
+            expected,
+            "{provider}: the second import changed nothing"
+        );
     }
+}
+
+#[tokio::test]
+async fn later_attempts_send_the_same_body() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.status_hook(&app.olivia.user).await;
+    app.change_status(connection, Active, PendingMfa).await;
+    hook.receiver.reply_with(Reply::Status(500));
+    let first = app.delivered_to(&hook).await.remove(0);
+    assert_eq!(
+        statuses(std::slice::from_ref(&first)),
+        [["active", "pending_mfa"].map(str::to_owned)]
+    );
+
+    // The connection changes, and its provider does not respond.
+    app.sync(connection).await;
+    app.fault(json!({"match": "/", "kind": "status", "status": 503}))
+        .await;
+    app.reset_calls().await;
+    let mut again = Vec::new();
+    while again.len() < 3 && app.advance_to_next_attempt(&hook).await {
+        again.extend(
+            app.delivered_to(&hook)
+                .await
+                .into_iter()
+                .filter(|event| event.id == first.id),
+        );
+    }
+    assert!(
+        again
+            .iter()
+            .all(|event| event.raw == first.raw && event.signature != first.signature)
+    );
+    assert!(
+        again
+            .windows(2)
+            .all(|two| two[0].timestamp < two[1].timestamp)
+    );
+    assert_eq!(
+        (again.len(), app.total_calls("fiskil").await),
+        (3, 0),
+        "from the database"
+    );
+
+    hook.receiver.reply_with(Reply::Status(204));
+    while app.advance_to_next_attempt(&hook).await {
+        app.delivered_to(&hook).await;
+    }
+    assert_eq!(app.states_at(&hook).await, [DeliveryState::Delivered; 2]);
+    let (user, event) = (
+        app.olivia.user.id,
+        app.deliveries_to(&hook).await[0].event_id,
+    );
+    assert!(
+        app.storage
+            .deliveries()
+            .redeliver(user, hook.endpoint.id, event, app.clock.now())
+            .await
+            .unwrap()
+    );
+    let redelivered = app.delivered_to(&hook).await;
+    assert_eq!(
+        (redelivered.len(), &redelivered[0].id, &redelivered[0].raw),
+        (1, &first.id, &first.raw)
+    );
+}
+
+#[tokio::test]
+async fn missed_changes_are_recovered() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let (user, hook) = (app.olivia.user.id, app.status_hook(&app.olivia.user).await);
+    let now = app.clock.now();
+    app.storage
+        .endpoints()
+        .disable(user, hook.endpoint.id, "by command", now)
+        .await
+        .unwrap()
+        .expect("disabled");
+    app.change_status(connection, Active, Invalidated).await;
+    app.advance_clock(DAY).await;
+    app.change_status(connection, Invalidated, Revoked).await;
+    assert!(app.delivered_to(&hook).await.is_empty());
+    assert!(
+        app.storage
+            .endpoints()
+            .enable(user, hook.endpoint.id, app.clock.now())
+            .await
+            .unwrap()
+    );
+    assert_eq!(
+        app.storage
+            .deliveries()
+            .recover(user, hook.endpoint.id, now, app.clock.now())
+            .await
+            .unwrap(),
+        2
+    );
+    let received = app.delivered_to(&hook).await;
+    let expected =
+        [["active", "invalidated"], ["invalidated", "revoked"]].map(|pair| pair.map(str::to_owned));
+    assert_eq!(statuses(&received), expected);
+}
+
+#[tokio::test]
+async fn new_ending_and_removed_connections_are_reported() {
+    let app = App::start(Setup::default()).await;
+    let types = [
+        EventType::ConnectionCreated,
+        EventType::ConnectionExpiring,
+        EventType::ConnectionRemoved,
+    ];
+    let hook = app.hook_for_all(&types).await;
+    let mut expected_of = Vec::new();
+    for provider in simulated_providers() {
+        let person = app.person_at(provider).await;
+        let connection = &person.connections[0];
+        let created = app.delivered_to(&hook).await.remove(0);
+        assert_envelope(
+            &created,
+            "connection.created",
+            Some(connection.id),
+            app.clock.now().as_second(),
+        );
+        assert_eq!(
+            (created.counts(), &created.body["metadata"]["user_id"]),
+            (RowCounts { new: 1, updated: 0 }, &json!(person.user.id),)
+        );
+        let listed = app.get_as(&person.key, "/v1/connections").await.data();
+        let shown = &created.rows("new")[0];
+        assert_eq!(
+            (&shown["id"], &shown["previous_status"]),
+            (&listed[0]["id"], &Value::Null)
+        );
+        assert_eq!(
+            shown["consent_expires_at"], listed[0]["consentExpiresAt"],
+            "{provider}"
+        );
+        if provider == "fiskil" {
+            let end = listed[0]["consentExpiresAt"]
+                .as_str()
+                .unwrap()
+                .parse::<jiff::Timestamp>()
+                .unwrap();
+            expected_of.push((connection.clone(), end));
+        }
+        if provider == "akahu" {
+            assert_eq!(
+                app.connections
+                    .removals()
+                    .remove(connection.id)
+                    .await
+                    .unwrap(),
+                Removal::Done
+            );
+            let removed = app.delivered_to(&hook).await.remove(0);
+            assert_envelope(
+                &removed,
+                "connection.removed",
+                Some(connection.id),
+                app.clock.now().as_second(),
+            );
+            assert_eq!(removed.counts(), RowCounts { new: 0, updated: 0 });
+            assert!(
+                app.storage
+                    .connections()
+                    .find(person.user.id, connection.id)
+                    .await
+                    .unwrap()
+                    .is_none()
+            );
+        }
+    }
+    let (connection, end) = expected_of.remove(0);
+    for days in [14, 3] {
+        app.clock.set(end - days * DAY);
+        app.clean_up().await;
+        let of_it =
+            |event: &ReceivedEvent| event.body["metadata"]["connection_id"] == json!(connection.id);
+        let received: Vec<_> = app
+            .delivered_to(&hook)
+            .await
+            .into_iter()
+            .filter(of_it)
+            .collect();
+        assert_eq!(received.len(), 1, "{days} days before");
+        assert_envelope(
+            &received[0],
+            "connection.expiring",
+            Some(connection.id),
+            (end - days * DAY).as_second(),
+        );
+        assert_eq!(shown(&received[0])["consent_expires_at"], json!(end));
+        assert_eq!(shown(&received[0])["previous_status"], Value::Null);
+    }
+}
+
+#[tokio::test]
+async fn removal_deletes_what_is_pending() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.status_hook(&app.olivia.user).await;
+    app.change_status(connection, Active, Revoked).await;
+    assert_eq!(
+        app.connections
+            .removals()
+            .remove(connection.id)
+            .await
+            .unwrap(),
+        Removal::Done
+    );
+    assert!(app.delivered_to(&hook).await.is_empty());
+    assert!(app.deliveries_to(&hook).await.is_empty());
+}
+
+#[tokio::test]
+async fn failed_read_reports_the_lost_consent() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.ben.connections[0];
+    let hook = app.status_hook(&app.ben.user).await;
+    app.start_background_jobs();
+    app.set_consent(connection, "revoked").await;
+    let path = format!("/v1/transactions?connectionId={}", connection.id);
+    app.get_as(&app.ben.key, &path).await.error(503);
+    eventually(async || hook.receiver.has_requests()).await;
+    assert_eq!(
+        statuses(&hook.drain()),
+        [["active", "revoked"].map(str::to_owned)]
+    );
 }
 
 /// A deployment with one connection at Fiskil, and the id of that connection.

@@ -7,7 +7,7 @@ use bellbird_webhooks::delivery::sign::new_secret;
 
 use super::{BODY_EXPIRED, DAY};
 use crate::support::database::execute;
-use crate::support::harness::{App, Setup, on_both_databases};
+use crate::support::harness::{App, Setup};
 use crate::support::receiver::Hook;
 
 impl App {
@@ -29,66 +29,96 @@ impl App {
     }
 }
 
-on_both_databases! {
-    async fn damaged_credentials_count_as_attempts(app: App) {
-        let (connection, other) = (&app.olivia.connections[0], &app.olivia.connections[1]);
-        let hook = app.hook_on(connection).await;
-        app.complete_initial_sync(other, &hook).await;
-        app.add_event(connection, "CANNOT BE READ AGAIN").await;
-        app.advance_clock(BODY_EXPIRED).await;
-        app.damage("credentials", &connection.id.to_string()).await;
-        app.add_event(other, "SENT NEVERTHELESS").await;
-        assert_eq!(app.delivered_to(&hook).await.len(), 1);
-        let deliveries = app.deliveries_to(&hook).await;
-        let failed = &deliveries[deliveries.len() - 2];
-        assert_eq!((failed.state, failed.attempts), (DeliveryState::Pending, 1));
-        assert_eq!(failed.last_error.as_deref(), Some("rows not read: credentials cannot be opened"));
-        assert_eq!(app.attempts_of(&hook, failed).await.len(), 1);
-        for _ in 0..12 {
-            app.advance_clock(DAY).await;
-            app.webhooks.run_due_deliveries().await;
-        }
-        let deliveries = app.deliveries_to(&hook).await;
-        let failed = &deliveries[deliveries.len() - 2];
-        assert_eq!((failed.state, failed.attempts), (DeliveryState::Failed, 10));
-        assert_eq!(app.endpoint_of(&hook).await.failing_since, None, "not the endpoint's fault");
-        app.assert_enabled(&hook).await;
-    }
-}
-
-on_both_databases! {
-    async fn damaged_secret_disables_the_endpoint(app: App) {
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook_on(connection).await;
-        app.add_event(connection, "CANNOT BE SIGNED").await;
-        app.damage("webhook", &hook.endpoint.id.to_string()).await;
-        assert!(app.delivered_to(&hook).await.is_empty());
-        let endpoint = app.endpoint_of(&hook).await;
-        assert_eq!(endpoint.status, EndpointStatus::Disabled);
-        assert_eq!(endpoint.disabled_reason.as_deref(), Some("secret broken"));
-        assert_eq!(app.last_error_at(&hook).await.as_deref(), Some("endpoint disabled"));
-    }
-}
-
-on_both_databases! {
-    async fn secret_under_a_missing_key_fails_the_attempts(app: App) {
-        let connection = &app.olivia.connections[0];
-        let hook = app.hook_on(connection).await;
-        app.add_event(connection, "SIGNED LATER").await;
-        let other_key = Sealer::parse("other:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=").unwrap();
-        let other = Storage::open(&app.shared.database, other_key).await.unwrap();
-        let (user, id, now) = (app.olivia.user.id, hook.endpoint.id, app.clock.now());
-        assert!(other.endpoints().rotate_secret(user, id, &new_secret(), now).await.unwrap());
-        assert!(app.delivered_to(&hook).await.is_empty());
-        app.assert_enabled(&hook).await;
-        let delivery = app.deliveries_to(&hook).await.pop().unwrap();
-        assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Pending, 1));
-        assert_eq!(delivery.last_error.as_deref(), Some("not signed: secret cannot be opened"));
-
-        // With the key, or here with another secret, it is sent.
-        assert!(app.storage.endpoints().rotate_secret(user, id, &new_secret(), now).await.unwrap());
-        app.advance_to_next_attempt(&hook).await;
+#[tokio::test]
+async fn damaged_credentials_count_as_attempts() {
+    let app = App::start(Setup::default()).await;
+    let (connection, other) = (&app.olivia.connections[0], &app.olivia.connections[1]);
+    let hook = app.hook_on(connection).await;
+    app.complete_initial_sync(other, &hook).await;
+    app.add_event(connection, "CANNOT BE READ AGAIN").await;
+    app.advance_clock(BODY_EXPIRED).await;
+    app.damage("credentials", &connection.id.to_string()).await;
+    app.add_event(other, "SENT NEVERTHELESS").await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    let deliveries = app.deliveries_to(&hook).await;
+    let failed = &deliveries[deliveries.len() - 2];
+    assert_eq!((failed.state, failed.attempts), (DeliveryState::Pending, 1));
+    assert_eq!(
+        failed.last_error.as_deref(),
+        Some("rows not read: credentials cannot be opened")
+    );
+    assert_eq!(app.attempts_of(&hook, failed).await.len(), 1);
+    for _ in 0..12 {
+        app.advance_clock(DAY).await;
         app.webhooks.run_due_deliveries().await;
-        assert_eq!(hook.receiver.drain().len(), 1);
     }
+    let deliveries = app.deliveries_to(&hook).await;
+    let failed = &deliveries[deliveries.len() - 2];
+    assert_eq!((failed.state, failed.attempts), (DeliveryState::Failed, 10));
+    assert_eq!(
+        app.endpoint_of(&hook).await.failing_since,
+        None,
+        "not the endpoint's fault"
+    );
+    app.assert_enabled(&hook).await;
+}
+
+#[tokio::test]
+async fn damaged_secret_disables_the_endpoint() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook_on(connection).await;
+    app.add_event(connection, "CANNOT BE SIGNED").await;
+    app.damage("webhook", &hook.endpoint.id.to_string()).await;
+    assert!(app.delivered_to(&hook).await.is_empty());
+    let endpoint = app.endpoint_of(&hook).await;
+    assert_eq!(endpoint.status, EndpointStatus::Disabled);
+    assert_eq!(endpoint.disabled_reason.as_deref(), Some("secret broken"));
+    assert_eq!(
+        app.last_error_at(&hook).await.as_deref(),
+        Some("endpoint disabled")
+    );
+}
+
+#[tokio::test]
+async fn secret_under_a_missing_key_fails_the_attempts() {
+    let app = App::start(Setup::default()).await;
+    let connection = &app.olivia.connections[0];
+    let hook = app.hook_on(connection).await;
+    app.add_event(connection, "SIGNED LATER").await;
+    let other_key = Sealer::parse("other:BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA=").unwrap();
+    let other = Storage::open(&app.shared.database, other_key)
+        .await
+        .unwrap();
+    let (user, id, now) = (app.olivia.user.id, hook.endpoint.id, app.clock.now());
+    assert!(
+        other
+            .endpoints()
+            .rotate_secret(user, id, &new_secret(), now)
+            .await
+            .unwrap()
+    );
+    assert!(app.delivered_to(&hook).await.is_empty());
+    app.assert_enabled(&hook).await;
+    let delivery = app.deliveries_to(&hook).await.pop().unwrap();
+    assert_eq!(
+        (delivery.state, delivery.attempts),
+        (DeliveryState::Pending, 1)
+    );
+    assert_eq!(
+        delivery.last_error.as_deref(),
+        Some("not signed: secret cannot be opened")
+    );
+
+    // With the key, or here with another secret, it is sent.
+    assert!(
+        app.storage
+            .endpoints()
+            .rotate_secret(user, id, &new_secret(), now)
+            .await
+            .unwrap()
+    );
+    app.advance_to_next_attempt(&hook).await;
+    app.webhooks.run_due_deliveries().await;
+    assert_eq!(hook.receiver.drain().len(), 1);
 }
