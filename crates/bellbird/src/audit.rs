@@ -1,6 +1,6 @@
 //! Searches for rows of accounts where none may be: tables, files, and the memory of the service.
 //!
-//! `bellbird audit` and the tests of SECURITY.md search with the same code.
+//! `bellbird audit` and the tests of docs/threat-model.md search with the same code.
 
 pub mod files;
 pub mod memory;

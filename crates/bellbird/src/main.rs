@@ -4,7 +4,7 @@ use mimalloc::MiMalloc;
 use zeroizing_alloc::ZeroAlloc;
 
 /// mimalloc is faster than the system allocator under concurrent requests, and returns memory
-/// sooner. Freed memory is overwritten, so no row stays in it (SECURITY.md, "In memory").
+/// sooner. Freed memory is overwritten, so no row stays in it (docs/threat-model.md, "In memory").
 #[global_allocator]
 static ALLOCATOR: ZeroAlloc<MiMalloc> = ZeroAlloc(MiMalloc);
 

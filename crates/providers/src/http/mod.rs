@@ -47,7 +47,7 @@ const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_
 const RETRY_AFTER_WAIT_MAX: Duration = Duration::from_secs(2);
 /// An open connection keeps its read buffer, and so rows that it read. So a connection is reused
 /// only for 15 seconds, and an idle one is closed within 40. Together that is less than the minute
-/// that SECURITY.md promises.
+/// that docs/threat-model.md promises.
 const LIMITS: Limits = Limits {
     connect_timeout: Duration::from_secs(5),
     tcp_timeout: None,

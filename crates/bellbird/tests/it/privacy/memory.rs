@@ -229,8 +229,8 @@ async fn rows_leave_memory_within_a_minute() {
         "just after the walk, the search finds rows"
     );
     workdir.set("BELLBIRD_URL", text(&urls, "apiUrl"));
-    // Waits for the minute that SECURITY.md promises. A fact about real time and a real process, so
-    // there is no clock to set.
+    // Waits for the minute that docs/threat-model.md promises. A fact about real time and a real
+    // process, so there is no clock to set.
     let audit = audit(&workdir, key, "--log service.log").await;
     let left = find_mark(serve.id());
     assert!(
