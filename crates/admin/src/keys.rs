@@ -187,7 +187,7 @@ async fn create_key(
         .as_ref()
         .map_or(DEFAULT_NAME, |name| &name.0);
     let expires_at = body.value.expires_at.as_ref().map(|at| at.0);
-    let key = admin.storage().new_key();
+    let key = bellbird_storage::new_key();
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),
@@ -229,7 +229,7 @@ async fn rotate_key(
         .saturating_add(grace)
         .map_err(|_| Problem::Internal)?;
     let old = admin.storage().keys().find(id).await?;
-    let key = admin.storage().new_key();
+    let key = bellbird_storage::new_key();
     let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
         Begun::Change(change) => change,
         Begun::Repeated(response) => return Ok(response),

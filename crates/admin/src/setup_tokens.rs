@@ -92,7 +92,7 @@ async fn create_token(
         .name
         .as_ref()
         .map_or(DEFAULT_NAME, |name| &name.0);
-    let token = admin.storage().new_setup_token();
+    let token = bellbird_storage::new_setup_token();
     let expires_at = operator
         .now
         .saturating_add(SETUP_TOKEN_LIFETIME)

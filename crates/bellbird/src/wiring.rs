@@ -122,28 +122,16 @@ pub async fn open_sealed_storage(settings: &Settings) -> anyhow::Result<Storage>
 /// Opens the database and leaves its schema unchecked. A SQLite file that does not exist is an
 /// error.
 pub async fn open_existing(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
-    let Database {
-        url,
-        postgres,
-        cell,
-    } = &settings.database;
+    let Database { url, postgres } = &settings.database;
     let opened = Storage::open_existing(url.expose_secret(), sealer, *postgres).await;
-    opened
-        .map(|storage| storage.in_cell(*cell))
-        .map_err(|error| describe_open_error(settings, error))
+    opened.map_err(|error| describe_open_error(settings, error))
 }
 
 /// As [`open_existing`], but creates a SQLite file that does not exist.
 pub async fn open(settings: &Settings, sealer: Sealer) -> anyhow::Result<Storage> {
-    let Database {
-        url,
-        postgres,
-        cell,
-    } = &settings.database;
+    let Database { url, postgres } = &settings.database;
     let opened = Storage::open_pooled(url.expose_secret(), sealer, *postgres).await;
-    opened
-        .map(|storage| storage.in_cell(*cell))
-        .map_err(|error| describe_open_error(settings, error))
+    opened.map_err(|error| describe_open_error(settings, error))
 }
 
 /// Names the database of the settings: `SQLite database /var/lib/bellbird.db`.

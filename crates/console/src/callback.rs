@@ -52,7 +52,7 @@ pub(crate) async fn submit_answer(
             let browser = console
                 .inner
                 .cookie
-                .value_or(headers, console.storage().new_token());
+                .value_or(headers, bellbird_storage::new_token());
             let browser = browser.expose_secret();
             let mut response =
                 handled(&console, headers, &parameters, CallbackAnswer::Yes(browser)).await;

@@ -23,7 +23,7 @@ pub(crate) async fn send_link(State(console): State<Console>, form: GuestForm) -
     let browser = console
         .inner
         .cookie
-        .value_or(&form.headers, console.storage().new_token());
+        .value_or(&form.headers, bellbird_storage::new_token());
     let link = AskedLink {
         email: email.trim().to_owned(),
         browser: browser.clone(),

@@ -217,7 +217,7 @@ pub(crate) async fn create_key(
     session: &Session,
     name: &str,
 ) -> Result<ApiKey, StorageError> {
-    let key = console.storage().new_key();
+    let key = bellbird_storage::new_key();
     let mut change = session.begin(console).await?;
     let id = change
         .insert_key(session.user(), &key, name, None)
@@ -239,7 +239,7 @@ pub(crate) async fn create_key(
 
 async fn rotate(console: &Console, session: &Session, id: KeyId) -> Result<ApiKey, StorageError> {
     let old = own_key(console, session, id).await?;
-    let new = console.storage().new_key();
+    let new = bellbird_storage::new_key();
     let ends_at = session.now.plus(ROTATION_GRACE);
     let mut change = session.begin(console).await?;
     change.rotate_key(&old, &new, ends_at).await?;

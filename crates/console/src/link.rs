@@ -146,7 +146,7 @@ async fn start_consent_session(
     let browser = console
         .inner
         .cookie
-        .value_or(headers, console.storage().new_token());
+        .value_or(headers, bellbird_storage::new_token());
     let cookies = [
         console.inner.cookie.header(browser.expose_secret()),
         console.inner.link_cookie.header(&token),

@@ -32,7 +32,7 @@ pub(crate) async fn leave(State(console): State<Console>, form: GuestForm) -> Re
     let Some(provider) = &console.inner.identity_provider else {
         return error_page::not_found(&console, &form.headers);
     };
-    let cookie = console.storage().new_token();
+    let cookie = bellbird_storage::new_token();
     let attempt = Attempt::begin(cookie.expose_secret(), console.inner.clock.now());
     match provider.authorization_url(&attempt).await {
         Ok(url) => with_cookie(

@@ -224,7 +224,7 @@ async fn create_token(
     session: &Session,
     name: &str,
 ) -> Result<SecretString, StorageError> {
-    let token = console.storage().new_setup_token();
+    let token = bellbird_storage::new_setup_token();
     let expires_at = session.now.plus(SETUP_TOKEN_LIFETIME);
     let new = NewSetupToken {
         user_id: session.user(),

@@ -154,12 +154,12 @@ pub(crate) struct BrowserSession {
 impl BrowserSession {
     pub(crate) fn new(console: &Console, headers: &HeaderMap, now: Timestamp) -> Self {
         Self {
-            token: console.storage().new_token(),
+            token: bellbird_storage::new_token(),
             browser: browser_name_of(headers),
             known_browser: console
                 .inner
                 .known_browser_cookie
-                .value_or(headers, console.storage().new_token()),
+                .value_or(headers, bellbird_storage::new_token()),
             expires_at: now.plus(SESSION_TTL),
         }
     }

@@ -36,7 +36,7 @@ pub(crate) async fn insert_link(
     console_url: &str,
     now: Timestamp,
 ) -> Result<SecretString, StorageError> {
-    let token = storage.new_token();
+    let token = bellbird_storage::new_token();
     let link = new_link(user_id, &token, browser, now);
     if !storage
         .sessions()
@@ -56,7 +56,7 @@ pub(crate) async fn create_sign_in_link_in(
     console_url: &str,
     now: Timestamp,
 ) -> Result<SecretString, StorageError> {
-    let token = change.storage().new_token();
+    let token = bellbird_storage::new_token();
     if !change
         .insert_sign_in_link(&new_link(user_id, &token, None, now), LINKS_MAX)
         .await?

@@ -77,7 +77,7 @@ pub use operators::changes::{BegunChange, OperatorChange};
 pub use operators::keys::{FoundOperatorKey, OperatorKeyRecord};
 pub use operators::requests::{Idempotency, StoredResponse};
 use renewals::Renewals;
-pub use secrets::random::{Cell, random_bytes};
+pub use secrets::random::{new_key, new_operator_key, new_setup_token, new_token, random_bytes};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
 #[cfg(feature = "test-support")]
@@ -120,7 +120,6 @@ statements! {
 pub struct Storage {
     db: Db,
     sealer: Sealer,
-    cell: Cell,
     /// The instance that takes leases. None: a command, whose leases end by themselves.
     holder: Option<Uuid>,
     /// Whether no job or endpoint is claimed, because this machine's clock is wrong.
@@ -274,7 +273,6 @@ impl Storage {
         Self {
             db,
             sealer,
-            cell: Cell::default(),
             holder: None,
             claims_nothing,
             sealing_key_is_new,

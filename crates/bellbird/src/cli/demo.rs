@@ -287,7 +287,7 @@ async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Resul
         ..UserChange::default()
     };
     let user = storage.users().update(user.id, &operator).await?;
-    let key = storage.new_key();
+    let key = bellbird_storage::new_key();
     storage
         .keys()
         .insert(user.id, &key, "demo", None, now)

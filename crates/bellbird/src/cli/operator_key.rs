@@ -144,7 +144,7 @@ pub(super) async fn run(settings: &SettingArgs, command: OperatorKeyCommand) -> 
 }
 
 async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
-    let (key, now) = (storage.new_operator_key(), Timestamp::now());
+    let (key, now) = (bellbird_storage::new_operator_key(), Timestamp::now());
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
     let mut change = actor::begin_change(storage, now).await?;
     let record = change

@@ -128,7 +128,7 @@ pub(super) async fn create_setup_token(
     name: &str,
     api_url: &str,
 ) -> anyhow::Result<(SecretString, Timestamp)> {
-    let (token, now) = (storage.new_setup_token(), Timestamp::now());
+    let (token, now) = (bellbird_storage::new_setup_token(), Timestamp::now());
     let expires_at = now.checked_add(SETUP_TOKEN_LIFETIME)?;
     let mut change = actor::begin_change(storage, now).await?;
     let id = change

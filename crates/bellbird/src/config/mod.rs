@@ -34,7 +34,7 @@ use bellbird_interop::InteropSettings;
 use bellbird_limits::StoreSettings;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_reads::Limits;
-use bellbird_storage::{Cell, PostgresOptions};
+use bellbird_storage::PostgresOptions;
 use bellbird_webhooks::Settings as WebhookSettings;
 use bellbird_webhooks::delivery::schedule::Schedule;
 use bellbird_webhooks::target::Rules;
@@ -91,7 +91,6 @@ pub struct Settings {
 pub struct Database {
     pub url: SecretString,
     pub postgres: PostgresOptions,
-    pub cell: Cell,
 }
 
 /// Where a listener is, and the URL at which others reach it, if that is another one.
@@ -187,7 +186,6 @@ impl Settings {
                 prepared_statements: from
                     .switch("database.prepared_statements", postgres.prepared_statements),
             },
-            cell: from.cell("database.cell"),
         };
         let api = Address {
             listen: from.listen("api.listen", 8080),

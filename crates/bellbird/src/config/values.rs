@@ -10,7 +10,6 @@ use bellbird_console::EmailSettings;
 use bellbird_domain::Plan;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Form, provider_url};
-use bellbird_storage::Cell;
 use clap::ValueEnum;
 use secrecy::SecretString;
 
@@ -224,12 +223,6 @@ impl Values {
         };
         self.read(name, Show::Value, &accepted, parse)
             .filter(|text| !text.is_empty())
-    }
-
-    pub(super) fn cell(&mut self, name: &str) -> Cell {
-        let accepted = "two hexadecimal digits in lower case, such as 0a";
-        self.read(name, Show::Value, accepted, |raw| Cell::parse(raw.text()?))
-            .unwrap_or_default()
     }
 
     pub(super) fn list<T>(

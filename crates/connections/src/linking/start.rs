@@ -175,7 +175,7 @@ impl<'c> Links<'c> {
             }
             self.check_open_sessions(user_id, name).await?;
         }
-        let token = self.0.storage.new_token();
+        let token = bellbird_storage::new_token();
         let expires_at = self.0.clock.now().plus(LINK_TTL);
         // Whole seconds, for people to read.
         let expires_at = Timestamp::from_second(expires_at.as_second()).unwrap_or(expires_at);
@@ -402,7 +402,7 @@ impl<'c> Links<'c> {
             );
         }
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        let state = self.0.storage.new_token();
+        let state = bellbird_storage::new_token();
         let now = self.0.clock.now();
         let session = NewConsentSession {
             user_id: user.id,

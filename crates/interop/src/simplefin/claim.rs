@@ -24,7 +24,7 @@ pub(super) async fn claim(
     let now = access.clock().now();
     let token = head.uri.path().rsplit('/').next().unwrap_or_default();
     let token = SetupToken::parse(token).map_err(|_| Problem::Unauthorized)?;
-    let key = access.storage().new_key();
+    let key = bellbird_storage::new_key();
     match access
         .look_up_unproven(access.storage().setup_tokens().claim(&token, &key, now))
         .await?

@@ -112,11 +112,6 @@ impl Storage {
 }
 
 impl OperatorChange<'_> {
-    #[must_use]
-    pub fn storage(&self) -> &Storage {
-        self.storage
-    }
-
     /// As `storage.users().insert`.
     pub async fn insert_user(&mut self, new: &NewUser<'_>) -> Result<User> {
         user::insert(&mut self.tx, new, self.now).await

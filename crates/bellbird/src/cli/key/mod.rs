@@ -249,7 +249,7 @@ pub(super) async fn run(settings: &SettingArgs, command: KeyCommand) -> anyhow::
 
 async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
-    let (key, now) = (storage.new_key(), Timestamp::now());
+    let (key, now) = (bellbird_storage::new_key(), Timestamp::now());
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
     let mut change = actor::begin_change(storage, now).await?;
     let record = change
@@ -357,7 +357,7 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
             old.id
         ),
     }
-    let key = storage.new_key();
+    let key = bellbird_storage::new_key();
     let user = storage
         .users()
         .find(old.user_id)

@@ -86,7 +86,7 @@ impl Admin {
 }
 
 async fn operator_key(app: &App, name: &str) -> String {
-    let key = app.storage.new_operator_key();
+    let key = bellbird_storage::new_operator_key();
     app.storage
         .operator_keys()
         .insert(&key, name, None, app.clock.now())

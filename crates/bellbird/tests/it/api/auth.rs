@@ -108,7 +108,7 @@ async fn plan_and_key_changes_apply_immediately() {
     assert_eq!(app.get(path).await.status, 200);
 
     let key = &app.storage.keys().list(id).await.unwrap()[0];
-    let (new, now) = (app.storage.new_key(), app.clock.now());
+    let (new, now) = (bellbird_storage::new_key(), app.clock.now());
     app.storage
         .keys()
         .rotate(key, &new, now + SignedDuration::from_secs(10), now)

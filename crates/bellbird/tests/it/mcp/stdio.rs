@@ -166,7 +166,7 @@ async fn failures_of_the_transport_are_errors_of_the_request() {
     let app = App::start(Setup::default()).await;
     let (start, last) = app.olivia.key.split_at(app.olivia.key.len() - 1);
     let wrong_key = format!("{start}{}", if last == "0" { "1" } else { "0" });
-    let unknown_key = app.storage.new_key();
+    let unknown_key = bellbird_storage::new_key();
     let ask = |url: String, key: String| {
         Bridge::start(&url, &key).ask(modern(json!(1), "tools/list", json!({})))
     };

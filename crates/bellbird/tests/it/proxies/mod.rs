@@ -1,7 +1,6 @@
 //! The configurations in `deploy/` for Caddy and nginx, run by the programs of Debian in front of
 //! the built service.
 
-mod cells;
 mod curl;
 mod roll;
 mod site;

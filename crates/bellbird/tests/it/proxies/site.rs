@@ -46,26 +46,13 @@ pub(super) struct Proxy {
 }
 
 /// Where the parts of a site are.
-pub(super) struct Places<'a> {
-    pub(super) folder: &'a Path,
-    pub(super) https: SocketAddr,
-    pub(super) http: SocketAddr,
+struct Places<'a> {
+    folder: &'a Path,
+    https: SocketAddr,
+    http: SocketAddr,
     /// Host and port of each instance.
-    pub(super) api: Vec<&'a str>,
-    pub(super) console: Vec<&'a str>,
-}
-
-impl Places<'_> {
-    /// Of a proxy that leads to nothing by itself.
-    pub(super) fn new(folder: &Path, https: SocketAddr, http: SocketAddr) -> Places<'_> {
-        Places {
-            folder,
-            https,
-            http,
-            api: Vec::new(),
-            console: Vec::new(),
-        }
-    }
+    api: Vec<&'a str>,
+    console: Vec<&'a str>,
 }
 
 impl Site {
@@ -117,9 +104,11 @@ impl Site {
             .map(|(_, addresses)| (addresses.api.as_str(), addresses.console.as_str()))
             .unzip();
         let places = Places {
+            folder: &folder,
+            https,
+            http,
             api,
             console,
-            ..Places::new(&folder, https, http)
         };
         let (proxy, authority) = match program {
             Program::Caddy => start_caddy(&places),
@@ -221,7 +210,7 @@ impl Drop for Proxy {
 }
 
 /// Two addresses that were free a moment ago: the proxies cannot choose a port and say which.
-pub(super) fn free_addresses() -> (SocketAddr, SocketAddr) {
+fn free_addresses() -> (SocketAddr, SocketAddr) {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [https, http] = listeners
         .each_ref()
@@ -229,7 +218,7 @@ pub(super) fn free_addresses() -> (SocketAddr, SocketAddr) {
     (https, http)
 }
 
-pub(super) fn committed(path: &str) -> String {
+fn committed(path: &str) -> String {
     fs::read_to_string(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy")).join(path))
         .unwrap()
 }
@@ -379,7 +368,7 @@ fn servers(addresses: &[&str]) -> String {
 }
 
 /// nginx with this in its `http` block.
-pub(super) fn run_nginx(places: &Places<'_>, http: &str) -> Proxy {
+fn run_nginx(places: &Places<'_>, http: &str) -> Proxy {
     let folder = places.folder.display().to_string();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {folder}/temporary-{kind};"))

@@ -21,7 +21,7 @@ const SECOND_OF_DAY: i64 = 39_540;
 
 /// A setup token that can be claimed for an hour.
 async fn new_token(app: &App, user_id: UserId) -> SetupToken {
-    let (token, now) = (app.storage.new_setup_token(), app.clock.now());
+    let (token, now) = (bellbird_storage::new_setup_token(), app.clock.now());
     let expires_at = now + SignedDuration::from_hours(1);
     let new = NewSetupToken {
         user_id,

@@ -744,7 +744,7 @@ async fn person(
         )
         .await
         .expect("a user");
-    let key = storage.new_key();
+    let key = bellbird_storage::new_key();
     storage
         .keys()
         .insert(user.id, &key, "test", None, now)

@@ -1,42 +1,31 @@
-//! Keys and tokens name their cell.
-
 use bellbird_domain::{ApiKey, OperatorKey, SetupToken};
 use secrecy::ExposeSecret as _;
 
-use crate::Cell;
-use crate::tests::support::on_sqlite;
+use crate::{new_key, new_operator_key, new_setup_token, new_token};
 
+/// A proxy in front of several databases could tell by them whose a request is.
 #[test]
-fn cell_is_two_digits() {
-    for text in ["00", "0a", "ff"] {
-        assert_eq!(Cell::parse(text).expect(text).to_string(), text);
-    }
-    for text in ["", "0", "000", "0A", "+a", "gg", "é"] {
-        assert_eq!(Cell::parse(text), None, "{text}");
-    }
+fn keys_and_tokens_begin_with_their_cell() {
+    let (key, operator, setup_token) = (new_key(), new_operator_key(), new_setup_token());
+    assert_eq!(&key.expose()[..5], "bb_00");
+    assert_eq!(&operator.expose()[..6], "bbo_00");
+    assert_eq!(&setup_token.expose()[..6], "bbst00");
+    assert_eq!(&new_token().expose_secret()[..2], "00");
 }
 
 #[test]
-fn keys_and_tokens_begin_with_their_cell() {
-    on_sqlite(async |db| {
-        let other = db.storage().in_cell(Cell::parse("7f").unwrap());
-        for (storage, cell) in [(db.storage(), "00"), (other, "7f")] {
-            let (key, operator, token) = (
-                storage.new_key(),
-                storage.new_operator_key(),
-                storage.new_setup_token(),
-            );
-            assert_eq!(&key.expose()[..5], format!("bb_{cell}"));
-            assert_eq!(&operator.expose()[..6], format!("bbo_{cell}"));
-            assert_eq!(&token.expose()[..6], format!("bbst{cell}"));
-            assert!(
-                ApiKey::parse(key.expose()).is_ok()
-                    && OperatorKey::parse(operator.expose()).is_ok()
-            );
-            assert!(SetupToken::parse(token.expose()).is_ok());
-            let (one, two) = (storage.new_token(), storage.new_token());
-            assert!(one.expose_secret().starts_with(cell) && one.expose_secret().len() == 64);
-            assert_ne!(one.expose_secret(), two.expose_secret());
-        }
-    });
+fn keys_and_tokens_are_random_and_have_their_form() {
+    let (key, operator, setup_token) = (new_key(), new_operator_key(), new_setup_token());
+    assert_eq!(ApiKey::parse(key.expose()), Ok(key.clone()));
+    assert_eq!(OperatorKey::parse(operator.expose()), Ok(operator.clone()));
+    assert_eq!(
+        SetupToken::parse(setup_token.expose()),
+        Ok(setup_token.clone())
+    );
+    assert_ne!(key, new_key());
+    assert_ne!(operator, new_operator_key());
+    assert_ne!(setup_token, new_setup_token());
+    let (one, two) = (new_token(), new_token());
+    assert_eq!(one.expose_secret().len(), 64);
+    assert_ne!(one.expose_secret(), two.expose_secret());
 }

@@ -111,7 +111,7 @@ both! {
     async fn keys_of_a_user_are_counted(db) {
         const DAY: i64 = 86_400;
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        let insert = async |user, now| db.keys().insert(user, &db.new_key(), "k", None, at(now)).await;
+        let insert = async |user, now| db.keys().insert(user, &crate::new_key(), "k", None, at(now)).await;
         let too_many = |inserted| matches!(inserted, Err(StorageError::TooMany(_)));
         for number in 0..100 {
             let made = insert(user, 0).await.unwrap();
@@ -121,11 +121,11 @@ both! {
         }
         assert!(too_many(insert(user, 2).await), "those that were revoked count too");
         let newest = db.keys().list(user).await.unwrap().into_iter().find(|key| key.revoked_at.is_none()).unwrap();
-        assert!(too_many(db.keys().rotate(&newest, &db.new_key(), at(9), at(2)).await.map(|(new, _)| new)));
+        assert!(too_many(db.keys().rotate(&newest, &crate::new_key(), at(9), at(2)).await.map(|(new, _)| new)));
         let unchanged = db.keys().find(newest.id).await.unwrap().unwrap();
         assert_eq!(unchanged.expires_at, None, "the old key is as before");
         insert_setup_token(db, user, 1, at(60)).await;
-        let claimed = db.setup_tokens().claim(&setup_token(1), &db.new_key(), at(2)).await;
+        let claimed = db.setup_tokens().claim(&setup_token(1), &crate::new_key(), at(2)).await;
         assert!(matches!(claimed, Err(StorageError::TooMany(_))), "{claimed:?}");
         insert(other, 2).await.unwrap();
 
