@@ -62,7 +62,7 @@ pub use connections::syncs::{
 pub use db::postgres::PostgresOptions;
 pub use db::service_lock::ServiceLock;
 #[cfg(feature = "test-support")]
-pub use db::wire::{DatabaseSimulation, DatabaseStep};
+pub use db::simulated_link::{DatabaseSimulation, DatabaseStep};
 pub use error::{Chain, SealError, StorageError};
 pub use instances::{INSTANCE_TIMEOUT, Instance};
 pub use jobs::overview::{FailingJob, JobCounts};

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::Storage;
+use crate::db::simulated_link::DatabaseSimulation;
 use crate::db::sqlite::Sqlite;
-use crate::db::wire::DatabaseSimulation;
 use crate::db::{Db, Sql, params};
 use crate::error::Result;
 

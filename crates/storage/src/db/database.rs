@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::db::postgres::{PooledClient, Postgres};
 use crate::db::row::ReadRow;
+use crate::db::simulated_link::DatabaseStep;
 use crate::db::sqlite::{Sqlite, SqliteTx};
 use crate::db::statement::{Bound, Param, Sql};
-use crate::db::wire::DatabaseStep;
 use crate::error::Result;
 
 /// Cheap to clone.
@@ -31,7 +31,7 @@ impl Db {
     ) -> Result<Vec<T>> {
         match self {
             Self::Sqlite(db) => {
-                db.wire.pass(DatabaseStep::Read).await?;
+                db.link.pass(DatabaseStep::Read).await?;
                 db.all(sql, params, map)
             }
             Self::Postgres(db) => Box::pin(db.all(sql, params, map)).await,

@@ -10,17 +10,17 @@
 
 pub(crate) mod database;
 pub(crate) mod file_user;
-#[cfg(test)]
-pub(crate) mod gate;
 pub(crate) mod open_error;
 pub(crate) mod opened_file;
 pub(crate) mod postgres;
 pub(crate) mod postgres_url;
 pub(crate) mod row;
 pub(crate) mod service_lock;
+pub(crate) mod simulated_link;
 pub(crate) mod sqlite;
 pub(crate) mod statement;
-pub(crate) mod wire;
+#[cfg(test)]
+pub(crate) mod step_gate;
 
 pub(crate) use database::{Db, Tx};
 pub(crate) use row::{ReadRow, Row, as_stored};

@@ -355,7 +355,7 @@ impl PooledClient {
 
     async fn simple(&mut self, text: &str, in_transaction: bool) -> Result<()> {
         #[cfg(test)]
-        crate::db::gate::pass_simple(text).await;
+        crate::db::step_gate::pass_simple(text).await;
         // The caller may leave while BEGIN is on its way. A ROLLBACK too many does no harm.
         self.in_transaction |= in_transaction;
         let outcome = timeout(STATEMENT_TIMEOUT, self.start()?.batch_execute(text)).await;
@@ -435,7 +435,7 @@ async fn query(
     params: &[Param<'_>],
 ) -> PgResult<Vec<tokio_postgres::Row>> {
     #[cfg(test)]
-    let sql = crate::db::gate::pass(sql).await;
+    let sql = crate::db::step_gate::pass(sql).await;
     if !prepares {
         return client
             .query_typed(&numbered(sql.postgres), &typed(params))
@@ -447,7 +447,7 @@ async fn query(
 
 async fn execute(client: &Object, prepares: bool, sql: Sql, params: &[Param<'_>]) -> PgResult<u64> {
     #[cfg(test)]
-    let sql = crate::db::gate::pass(sql).await;
+    let sql = crate::db::step_gate::pass(sql).await;
     if !prepares {
         return client
             .execute_typed(&numbered(sql.postgres), &typed(params))
@@ -503,7 +503,7 @@ async fn batch(
     statements: &[Bound<'_>],
 ) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
     #[cfg(test)]
-    if crate::db::gate::is_stepped() {
+    if crate::db::step_gate::is_stepped() {
         return batch_in_steps(client, prepares, statements).await;
     }
     if !prepares {
@@ -538,7 +538,7 @@ async fn batch_in_steps(
     prepares: bool,
     statements: &[Bound<'_>],
 ) -> PgResult<Vec<Vec<tokio_postgres::Row>>> {
-    use crate::db::gate::pass_simple;
+    use crate::db::step_gate::pass_simple;
 
     let mut results = Ok(Vec::new());
     for text in ["BEGIN", "COMMIT"] {

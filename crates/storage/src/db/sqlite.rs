@@ -48,8 +48,8 @@ use crate::db::file_user;
 use crate::db::opened_file::OpenedFile;
 use crate::db::row::{ReadRow, Row};
 use crate::db::service_lock::in_use;
+use crate::db::simulated_link::{DatabaseStep, SimulatedLink};
 use crate::db::statement::{Param, Sql};
-use crate::db::wire::{DatabaseStep, Wire};
 use crate::error::{Result, StorageError};
 
 /// More readers than request threads would only use memory.
@@ -89,7 +89,7 @@ pub(crate) struct Sqlite {
     readers: Arc<[Mutex<Connection>]>,
     writer: Arc<tokio::sync::Mutex<Connection>>,
     pub(crate) file: Arc<OpenedFile>,
-    pub(crate) wire: Wire,
+    pub(crate) link: SimulatedLink,
 }
 
 impl Sqlite {
@@ -120,7 +120,7 @@ impl Sqlite {
                 readers,
                 writer,
                 file,
-                wire: Wire::default(),
+                link: SimulatedLink::default(),
             })
         })
         .await
@@ -130,9 +130,9 @@ impl Sqlite {
     #[cfg(feature = "test-support")]
     pub(crate) fn simulated_by(
         other: &Self,
-        simulation: Arc<dyn crate::db::wire::DatabaseSimulation>,
+        simulation: Arc<dyn crate::db::simulated_link::DatabaseSimulation>,
     ) -> Self {
-        let wire = Wire {
+        let link = SimulatedLink {
             simulation: Some(simulation),
         };
         let (readers, writer) = (Arc::clone(&other.readers), Arc::clone(&other.writer));
@@ -140,7 +140,7 @@ impl Sqlite {
             readers,
             writer,
             file: Arc::clone(&other.file),
-            wire,
+            link,
         }
     }
 
@@ -158,7 +158,7 @@ impl Sqlite {
     }
 
     pub(crate) fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
-        all(&self.reader(), self.wire.statement(sql), params, map)
+        all(&self.reader(), self.link.statement(sql), params, map)
     }
 
     /// Calls `visit` with each value of a query, and returns the number of rows.
@@ -185,9 +185,9 @@ impl Sqlite {
     /// write lock at once. A transaction that reads first and writes later would fail without
     /// waiting for `busy_timeout`.
     pub(crate) async fn begin(&self, begin_statement: &'static str) -> Result<SqliteTx> {
-        self.wire.pass(DatabaseStep::Begin).await?;
+        self.link.pass(DatabaseStep::Begin).await?;
         let writer = Arc::clone(&self.writer).lock_owned().await;
-        let wire = self.wire.clone();
+        let link = self.link.clone();
         blocking(move || {
             if !writer.is_autocommit() {
                 writer.execute_batch("ROLLBACK").map_err(to_storage_error)?;
@@ -199,7 +199,7 @@ impl Sqlite {
             // rolls back.
             Ok(SqliteTx {
                 writer: Some(writer),
-                wire,
+                link,
             })
         })
         .await
@@ -306,7 +306,7 @@ impl Sqlite {
 pub(crate) struct SqliteTx {
     /// None after the commit, or while a blocking thread uses the connection.
     writer: Option<Writer>,
-    wire: Wire,
+    link: SimulatedLink,
 }
 
 impl SqliteTx {
@@ -317,11 +317,11 @@ impl SqliteTx {
     }
 
     pub(crate) fn all<T>(&self, sql: Sql, params: &[Param<'_>], map: ReadRow<T>) -> Result<Vec<T>> {
-        all(self.writer()?, self.wire.statement(sql), params, map)
+        all(self.writer()?, self.link.statement(sql), params, map)
     }
 
     pub(crate) fn run(&self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        let touched = prepare_and_bind(self.writer()?, self.wire.statement(sql), params)?
+        let touched = prepare_and_bind(self.writer()?, self.link.statement(sql), params)?
             .raw_execute()
             .map_err(to_storage_error)?;
         Ok(touched as u64)
@@ -333,7 +333,7 @@ impl SqliteTx {
         };
         let mut moved = Self {
             writer: Some(writer),
-            wire: self.wire.clone(),
+            link: self.link.clone(),
         };
         *self = blocking(move || {
             moved
@@ -342,7 +342,7 @@ impl SqliteTx {
                 .map_err(to_storage_error)?;
             Ok(Self {
                 writer: moved.writer.take(),
-                wire: moved.wire.clone(),
+                link: moved.link.clone(),
             })
         })
         .await?;
@@ -352,8 +352,8 @@ impl SqliteTx {
     /// Runs on a blocking thread, because it waits for the disk. It completes even if the caller is
     /// cancelled.
     pub(crate) async fn commit(self) -> Result<()> {
-        let wire = self.wire.clone();
-        wire.pass(DatabaseStep::Commit).await?;
+        let link = self.link.clone();
+        link.pass(DatabaseStep::Commit).await?;
         blocking(move || {
             let mut tx = self;
             tx.writer()?
@@ -363,7 +363,7 @@ impl SqliteTx {
             Ok(())
         })
         .await?;
-        wire.pass(DatabaseStep::Committed).await
+        link.pass(DatabaseStep::Committed).await
     }
 }
 

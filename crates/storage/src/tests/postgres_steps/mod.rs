@@ -18,7 +18,7 @@ use tokio::task::LocalSet;
 
 use self::operations::{OPERATIONS, Operation, find};
 use self::scheduler::{Played, Ready, World};
-use crate::db::gate::Fault;
+use crate::db::step_gate::Fault;
 use crate::tests::support::on_postgres;
 
 /// The most orders of two operations, which few pairs have.

@@ -14,7 +14,7 @@ use tokio_postgres::{Client, Statement};
 use super::operations::{BROKEN, Operation, Start};
 use super::rows::Rows;
 use crate::Storage;
-use crate::db::gate::{At, Fault, Session};
+use crate::db::step_gate::{At, Fault, Session};
 use crate::tests::support::{TestDb, connect};
 
 /// Operations at once. Each has a connection of its own.

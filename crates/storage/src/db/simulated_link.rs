@@ -23,13 +23,13 @@ pub enum DatabaseStep {
 
 /// What lies between an instance and its database.
 #[derive(Clone, Default)]
-pub(crate) struct Wire {
+pub(crate) struct SimulatedLink {
     #[cfg(feature = "test-support")]
     pub(crate) simulation: Option<std::sync::Arc<dyn DatabaseSimulation>>,
 }
 
 #[cfg(not(feature = "test-support"))]
-impl Wire {
+impl SimulatedLink {
     #[expect(clippy::unused_async, reason = "a simulation waits here")]
     pub(crate) async fn pass(&self, _: DatabaseStep) -> Result<()> {
         Ok(())
@@ -57,7 +57,7 @@ mod simulated {
         fn statement(&self, text: &'static str) -> &'static str;
     }
 
-    impl Wire {
+    impl SimulatedLink {
         pub(crate) async fn pass(&self, step: DatabaseStep) -> Result<()> {
             let Some(simulation) = &self.simulation else {
                 return Ok(());
