@@ -15,7 +15,7 @@ use futures_util::stream::{self, StreamExt as _};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Uri};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::JoinError;
+use tokio::sync::oneshot::error::RecvError;
 
 use super::SimpleFin;
 use super::findings::Finding;
@@ -170,11 +170,8 @@ impl AccountSet {
     }
 
     /// The JSON of the next account that could be read. The others are named in the findings.
-    async fn next(&mut self) -> Result<Option<Vec<u8>>, JoinError> {
-        while let Some(ReadAccount {
-            account, outcome, ..
-        }) = self.reads.next().await?
-        {
+    async fn next(&mut self) -> Result<Option<Vec<u8>>, RecvError> {
+        while let Some(ReadAccount { account, outcome }) = self.reads.next().await? {
             let RequestedAccount {
                 account,
                 name,
@@ -258,7 +255,7 @@ fn body(set: AccountSet, first: Option<Vec<u8>>) -> Body {
             }
         }
     });
-    Body::from_stream(stream::iter([Ok::<_, JoinError>(start)]).chain(rest))
+    Body::from_stream(stream::iter([Ok::<_, RecvError>(start)]).chain(rest))
 }
 
 /// The name of an account behind its currency and last digits, which SimpleFIN has no members for

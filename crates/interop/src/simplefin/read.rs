@@ -3,8 +3,9 @@
 //! An account that fails, or is not there in time, is left out and named. Its balance and rows
 //! belong together, because a client computes the balance before the first row from both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::vec;
 
 use bellbird_api::front::problem::problem_for_category;
 use bellbird_api::front::{LivePermit, Problem};
@@ -13,12 +14,12 @@ use bellbird_domain::{
 };
 use bellbird_reads::{CallContext, ConnectionContext, ReadError, SelectedAccounts};
 use futures_util::future::Shared;
-use futures_util::stream::{self, Stream, StreamExt as _};
+use futures_util::stream::{self, StreamExt as _};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use jiff::Timestamp;
 use jiff::civil::Date;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::task::JoinError;
+use tokio::sync::oneshot::{self, error::RecvError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
@@ -31,9 +32,9 @@ use super::view::{Rows, SetBalance, ShownAccount, write_holding};
 
 /// Accounts of a request that are read at the same time, divided among its providers.
 const READS_MAX: usize = 4;
-/// JSON of accounts that waits for its turn or for the client. Beyond this, a slow account loses
-/// its turn, and no other account is read.
-const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// JSON of accounts that waits for its turn or for the client, divided among the providers. Beyond
+/// this, no other account of the provider is read.
+const WAITING_BYTES_MAX: u32 = 16 * 1024 * 1024;
 /// After a failure that says nothing else.
 const RETRY_AFTER_SECONDS: u64 = 5;
 /// Windows that end later are read as they are, because they mostly have rows.
@@ -59,8 +60,6 @@ pub(super) struct RequestedAccount {
 }
 
 pub(super) struct ReadAccount {
-    /// Its place in the order of the request.
-    at: usize,
     pub(super) account: Arc<RequestedAccount>,
     pub(super) outcome: Result<AccountJson, Problem>,
 }
@@ -73,63 +72,47 @@ pub(super) struct AccountJson {
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
+/// An account with its share of [`WAITING_BYTES_MAX`].
+type Waiting = (ReadAccount, OwnedSemaphorePermit);
+
 /// The accounts of a request as they are read. Dropping it ends the reads.
 pub(super) struct AccountReads {
-    received: mpsc::UnboundedReceiver<(ReadAccount, OwnedSemaphorePermit)>,
-    task: AbortOnDropHandle<Result<(), JoinError>>,
+    /// In the order of the request.
+    reads: vec::IntoIter<oneshot::Receiver<Waiting>>,
+    /// One for each provider.
+    _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 impl AccountReads {
-    /// Starts the reads, in tasks of their own: a client that takes its response slowly neither
-    /// slows nor holds a response of a provider.
+    /// Starts the reads. The providers are read side by side, so that a slow one delays no other.
     pub(super) fn start(request: &Arc<AccountsRequest>, accounts: Vec<RequestedAccount>) -> Self {
-        let (sender, received) = mpsc::unbounded_channel();
-        let room = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
-        let mut unread: BTreeSet<usize> = (0..accounts.len()).collect();
-        let mut waiting = BTreeMap::new();
-        let mut reads = Box::pin(request.read_all(accounts));
-        let run = async move {
-            while let Some(read) = reads.next().await {
-                let read = read?;
-                let bytes = read
-                    .outcome
-                    .as_ref()
-                    .map_or(0, |account| account.json.len())
-                    .min(WAITING_BYTES_MAX);
-                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-                if room.available_permits() < bytes as usize {
-                    // The client takes these, so their room becomes free.
-                    std::mem::take(&mut waiting)
-                        .into_values()
-                        .for_each(|read| drop(sender.send(read)));
-                }
-                // The semaphore is never closed, and a client that is gone ends this task.
-                let Ok(bytes) = Arc::clone(&room).acquire_many_owned(bytes).await else {
-                    break;
-                };
-                unread.remove(&read.at);
-                waiting.insert(read.at, (read, bytes));
-                while let Some(first) = waiting.first_entry()
-                    && unread.first().is_none_or(|unread| first.key() < unread)
-                {
-                    let _ = sender.send(first.remove());
-                }
-            }
-            Ok(())
+        let mut by_provider: BTreeMap<String, Vec<_>> = BTreeMap::new();
+        let mut reads = Vec::with_capacity(accounts.len());
+        for account in accounts {
+            let (sender, read) = oneshot::channel();
+            reads.push(read);
+            by_provider
+                .entry(account.account.provider.clone())
+                .or_default()
+                .push((Arc::new(account), sender));
+        }
+        let providers = by_provider.len();
+        let tracker = request.server.interop.access.connections().tasks();
+        let start = |accounts| {
+            let reads = Arc::clone(request).read_provider(accounts, providers);
+            AbortOnDropHandle::new(tracker.spawn(reads.in_current_span()))
         };
-        let tasks = request.server.interop.access.connections().tasks();
         Self {
-            received,
-            task: AbortOnDropHandle::new(tasks.spawn(run.in_current_span())),
+            reads: reads.into_iter(),
+            _tasks: by_provider.into_values().map(start).collect(),
         }
     }
 
-    /// The next account, or `None` after the last. Fails if a read panicked. Do not call it again
-    /// after the end.
-    pub(super) async fn next(&mut self) -> Result<Option<ReadAccount>, JoinError> {
-        match self.received.recv().await {
-            Some((read, _)) => Ok(Some(read)),
-            None => (&mut self.task).await?.map(|()| None),
+    /// The next account, or `None` after the last. Fails if a read panicked.
+    pub(super) async fn next(&mut self) -> Result<Option<ReadAccount>, RecvError> {
+        match self.reads.next() {
+            Some(read) => Ok(Some(read.await?.0)),
+            None => Ok(None),
         }
     }
 }
@@ -139,41 +122,58 @@ impl AccountReads {
 type Balances = Shared<BoxFuture<'static, Arc<BTreeMap<AccountId, Result<SetBalance, Problem>>>>>;
 
 impl AccountsRequest {
-    /// Reads the accounts. The providers are read side by side, so that a slow one delays no other.
-    fn read_all(
-        self: &Arc<Self>,
-        accounts: Vec<RequestedAccount>,
-    ) -> impl Stream<Item = Result<ReadAccount, JoinError>> + use<> {
-        let mut by_provider: BTreeMap<String, Vec<_>> = BTreeMap::new();
-        for (at, account) in accounts.into_iter().enumerate() {
-            let known = self.balance_of_empty_window(&account);
-            by_provider
-                .entry(account.account.provider.clone())
-                .or_default()
-                .push((at, Arc::new(account), known));
+    /// Reads the accounts at one of so many providers. If a read panics, the others are not sent.
+    async fn read_provider(
+        self: Arc<Self>,
+        accounts: Vec<(Arc<RequestedAccount>, oneshot::Sender<Waiting>)>,
+        providers: usize,
+    ) {
+        let at_once = (READS_MAX / providers).max(1);
+        let room_bytes = WAITING_BYTES_MAX / u32::try_from(providers).unwrap_or(u32::MAX);
+        let room = Arc::new(Semaphore::new(room_bytes as usize));
+        let accounts: Vec<_> = accounts
+            .into_iter()
+            .map(|(account, sender)| (self.balance_of_empty_window(&account), account, sender))
+            .collect();
+        let unknown = accounts.iter().filter(|(known, ..)| known.is_none());
+        let unknown = unknown.map(|(_, account, _)| Arc::clone(account)).collect();
+        let balances = Arc::clone(&self).read_balances(unknown).boxed().shared();
+        let mut reads = stream::iter(accounts)
+            .map(|(known, account, sender)| {
+                let (request, balances) = (Arc::clone(&self), balances.clone());
+                let read = async move { request.read_in_time(account, known, balances).await };
+                // A task, so that a client that takes its response slowly neither slows nor holds
+                // a response of a provider.
+                let read = AbortOnDropHandle::new(tokio::spawn(read.in_current_span()));
+                async move { (read.await, sender) }
+            })
+            .buffered(at_once);
+        while let Some((Ok(read), sender)) = reads.next().await {
+            let bytes = read
+                .outcome
+                .as_ref()
+                .map_or(0, |account| account.json.len());
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(room_bytes);
+            // The semaphore is never closed, and a client that is gone ends this task.
+            let Ok(bytes) = Arc::clone(&room).acquire_many_owned(bytes).await else {
+                return;
+            };
+            let _ = sender.send((read, bytes));
         }
-        let at_once = (READS_MAX / by_provider.len().max(1)).max(1);
-        let request = Arc::clone(self);
-        stream::select_all(by_provider.into_values().map(move |accounts| {
-            let unknown = accounts.iter().filter(|(.., known)| known.is_none());
-            let unknown = unknown.map(|(_, account, _)| Arc::clone(account)).collect();
-            let balances = Arc::clone(&request).read_balances(unknown).boxed().shared();
-            let request = Arc::clone(&request);
-            let reads = stream::iter(accounts).map(move |(at, account, known)| {
-                let (request, balances) = (Arc::clone(&request), balances.clone());
-                let read = async move {
-                    let read = request.read(&account, known, balances);
-                    let outcome = tokio::time::timeout_at(request.call.deadline, read).await;
-                    ReadAccount {
-                        at,
-                        account,
-                        outcome: outcome.unwrap_or_else(|_| Err(unavailable())),
-                    }
-                };
-                AbortOnDropHandle::new(tokio::spawn(read.in_current_span()))
-            });
-            reads.buffered(at_once)
-        }))
+    }
+
+    async fn read_in_time(
+        &self,
+        account: Arc<RequestedAccount>,
+        known: Option<SetBalance>,
+        balances: Balances,
+    ) -> ReadAccount {
+        let read = self.read(&account, known, balances);
+        let outcome = tokio::time::timeout_at(self.call.deadline, read).await;
+        ReadAccount {
+            outcome: outcome.unwrap_or_else(|_| Err(unavailable())),
+            account,
+        }
     }
 
     async fn read(

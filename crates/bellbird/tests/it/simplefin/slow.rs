@@ -1,5 +1,7 @@
 //! Clients that take their response slowly, or not to its end.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::SecretString;
@@ -35,12 +37,16 @@ async fn case() -> Case {
     Case { app }
 }
 
+/// Sends Olivia's request and reads nothing.
+async fn start(app: &App) -> Download {
+    let credentials = STANDARD.encode(format!("bellbird:{}", app.olivia.key));
+    let path = format!("/simplefin/accounts{QUERY}");
+    Download::start_as(app, &format!("Basic {credentials}"), &path).await
+}
+
 impl Case {
     async fn start(&self) -> Download {
-        let credentials = STANDARD.encode(format!("bellbird:{}", self.app.olivia.key));
-        let path = format!("/simplefin/accounts{QUERY}");
-        let mut download =
-            Download::start_as(&self.app, &format!("Basic {credentials}"), &path).await;
+        let mut download = start(&self.app).await;
         download.begin().await;
         download
     }
@@ -90,4 +96,21 @@ async fn reads_end_with_their_client() {
     assert!(!case.app.connections.tasks().is_empty());
     drop(download);
     eventually(async || case.app.connections.tasks().is_empty()).await;
+}
+
+#[tokio::test]
+async fn four_accounts_are_read_at_once() {
+    let app = App::start(Setup::default()).await;
+    let mut accounts = 0;
+    for connection in &app.olivia.connections {
+        accounts += app.accounts_of(connection).await.len();
+    }
+    assert!(accounts > 4, "{accounts}");
+    let path = "/v1/banking/transactions";
+    app.fault(json!({"match": path, "kind": "delay", "delayMs": 600_000}))
+        .await;
+    let _download = start(&app).await;
+    eventually(async || app.transaction_calls().await == 4).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(app.transaction_calls().await, 4);
 }
