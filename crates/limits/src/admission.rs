@@ -6,6 +6,7 @@ use std::hash::Hash;
 use jiff::Timestamp;
 
 use crate::gcra::Decision;
+use crate::store::SharedPermit;
 use crate::{InFlight, Permit, RateLimiter};
 
 /// How a request was admitted or rejected.
@@ -19,7 +20,7 @@ pub struct Admission<K: Hash + Eq> {
 }
 
 /// Takes a permit and a call, or neither. The permit comes first, because a request without one
-/// must not consume quota.
+/// must not consume quota. With a store, a request needs a permit of this instance and one of all.
 pub async fn admit<K>(
     limit: Option<&RateLimiter<K>>,
     permits: Option<&InFlight<K>>,
@@ -30,6 +31,16 @@ where
     K: Hash + Eq + Clone + Display + Send + Sync + 'static,
 {
     let permits = permits.filter(|permits| permits.max() > 0);
+    let mut permit = match permits.map(|permits| permits.try_acquire(key.clone())) {
+        Some(None) => {
+            return Admission {
+                decision: limit.map(|limit| limit.peek_alone(&key, now)),
+                has_permit: false,
+                permit: None,
+            };
+        }
+        permit => permit.flatten(),
+    };
     let store = limit
         .and_then(RateLimiter::store)
         .or_else(|| permits.and_then(InFlight::store));
@@ -43,14 +54,19 @@ where
             };
         }
         let bucket = limit.map(|limit| limit.bucket(&key, true, now));
-        let most = permits.map_or(0, InFlight::max);
-        if let Some(admitted) = store.admit(&key.to_string(), bucket, most, now).await {
+        let name = key.to_string();
+        // Made first: if this future is dropped while it waits, the permit is given back.
+        let shared = permits.map(|permits| SharedPermit::new(store, &name, permits.max()));
+        if let Some(admitted) = store.admit(&name, bucket, shared.as_ref(), now).await {
             if let (Some(limit), Some(decision)) = (limit, admitted.decision) {
                 limit.learn(&key, decision);
             }
-            let permit = permits
-                .zip(admitted.lease)
-                .map(|(permits, lease)| permits.with_lease(key, lease));
+            if admitted.has_permit && admitted.decision.is_none_or(|decision| decision.allowed) {
+                permit = permit.map(|permit| permit.with_shared(shared));
+            } else {
+                shared.into_iter().for_each(SharedPermit::was_refused);
+                permit = None;
+            }
             return Admission {
                 decision: admitted.decision,
                 has_permit: admitted.has_permit,
@@ -58,23 +74,10 @@ where
             };
         }
     }
-    let permit = match permits.map(|permits| permits.try_acquire(key.clone())) {
-        Some(None) => {
-            let decision = limit.map(|limit| limit.peek_alone(&key, now));
-            return Admission {
-                decision,
-                has_permit: false,
-                permit: None,
-            };
-        }
-        Some(permit) => permit,
-        None => None,
-    };
     let decision = limit.map(|limit| limit.take_alone(key, now));
-    let permit = permit.filter(|_| decision.is_none_or(|decision| decision.allowed));
     Admission {
         decision,
         has_permit: true,
-        permit,
+        permit: permit.filter(|_| decision.is_none_or(|decision| decision.allowed)),
     }
 }

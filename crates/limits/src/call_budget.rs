@@ -63,7 +63,7 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
                 is_on_credit: !is_first,
             };
             let key = format!("{} {user}", self.name);
-            let admitted = store.admit(&key, Some(bucket), 0, now).await;
+            let admitted = store.admit(&key, Some(bucket), None, now).await;
             if let Some(decision) = admitted.and_then(|admitted| admitted.decision) {
                 self.buckets.learn(user, decision);
                 return self.outcome(decision, is_first, now);

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::store::{Lease, SharedStore};
+use crate::store::{SharedPermit, SharedStore};
 
 /// Hands out permits, up to a maximum for each key.
 pub struct InFlight<K> {
@@ -20,8 +21,8 @@ pub struct InFlight<K> {
 pub struct Permit<K: Hash + Eq> {
     key: Option<K>,
     counts: Arc<Mutex<HashMap<K, u32>>>,
-    /// Of all instances together. Given back when it is dropped.
-    _lease: Option<Lease>,
+    /// Of all instances together, if the store gave it.
+    shared: Option<SharedPermit>,
 }
 
 impl<K: Hash + Eq + Clone> InFlight<K> {
@@ -52,23 +53,13 @@ impl<K: Hash + Eq + Clone> InFlight<K> {
         self.max
     }
 
-    /// The permit of a lease, which counts here too, for when the store is away.
-    pub(crate) fn with_lease(&self, key: K, lease: Lease) -> Permit<K> {
-        *self.counts.lock().entry(key.clone()).or_insert(0) += 1;
-        Permit {
-            key: Some(key),
-            counts: Arc::clone(&self.counts),
-            _lease: Some(lease),
-        }
-    }
-
     /// Returns `None` if the key already holds `max` permits of this instance.
     pub fn try_acquire(&self, key: K) -> Option<Permit<K>> {
         if self.max == 0 {
             return Some(Permit {
                 key: None,
                 counts: Arc::clone(&self.counts),
-                _lease: None,
+                shared: None,
             });
         }
         let mut counts = self.counts.lock();
@@ -81,8 +72,23 @@ impl<K: Hash + Eq + Clone> InFlight<K> {
         Some(Permit {
             key: Some(key),
             counts: Arc::clone(&self.counts),
-            _lease: None,
+            shared: None,
         })
+    }
+}
+
+impl<K: Hash + Eq> Permit<K> {
+    pub(crate) fn with_shared(mut self, shared: Option<SharedPermit>) -> Self {
+        self.shared = shared;
+        self
+    }
+
+    /// Lets other instances count it for another minute. Without this, they count it for one minute
+    /// only, which is enough for a request that has a deadline. This instance always counts it.
+    pub async fn renew(&self, now: Timestamp) {
+        if let Some(shared) = &self.shared {
+            shared.renew(now).await;
+        }
     }
 }
 

@@ -146,7 +146,12 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> RateLimiter<K> {
         now: Timestamp,
     ) -> Option<Decision> {
         let admitted = store
-            .admit(&key.to_string(), Some(self.bucket(key, takes, now)), 0, now)
+            .admit(
+                &key.to_string(),
+                Some(self.bucket(key, takes, now)),
+                None,
+                now,
+            )
             .await?;
         let decision = admitted.decision?;
         self.learn(key, decision);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use bellbird_api::front::problem::problem_for_category;
-use bellbird_api::front::{Access, Problem, QuotaClass, Route};
+use bellbird_api::front::{Access, Authorized, LivePermit, Problem, QuotaClass, Route};
 use bellbird_domain::{Caller, ConnectionCategory};
 use bytes::Bytes;
 use futures_util::stream;
@@ -41,6 +41,8 @@ pub(crate) struct FileBody {
     access: Access,
     route: Arc<Route>,
     quota: QuotaClass,
+    /// Renewed with each page, because a file may be sent for longer than a permit lasts.
+    permit: LivePermit,
     caller: Caller,
     export: Export,
     /// What the last page added to the file. Its memory is used again for the next page: a new one
@@ -62,11 +64,16 @@ impl FileBody {
     /// Reads the first page. Its failure is an error of the request, as that of `/v1`.
     pub(crate) async fn begin(
         access: Access,
-        route: Arc<Route>,
-        quota: QuotaClass,
-        caller: Caller,
+        authorized: Authorized,
         mut export: Export,
     ) -> Result<Self, Problem> {
+        let Authorized {
+            caller,
+            permit,
+            route,
+            quota,
+            ..
+        } = authorized;
         let mut page = Vec::new();
         let started = Instant::now();
         let broken = match export
@@ -102,6 +109,7 @@ impl FileBody {
             access,
             route,
             quota,
+            permit,
             caller,
             export,
             page,
@@ -166,6 +174,9 @@ impl FileBody {
             .check_again(&self.quota, caller, self.export.open_context())
             .await?;
         self.export.set_revision(caller.revision);
+        if let Some(permit) = &self.permit {
+            permit.renew(access.clock().now()).await;
+        }
         // No row stays behind a shorter page.
         self.page.fill(0);
         self.page.clear();

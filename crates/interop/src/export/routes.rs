@@ -171,18 +171,13 @@ fn path<Q: Into<FileQuery> + DeserializeOwned + Send + 'static>(
 
 async fn export(
     Interop { access, .. }: Interop,
-    Authorized {
-        caller,
-        now,
-        route,
-        quota,
-        ..
-    }: Authorized,
+    authorized: Authorized,
     method: Method,
     resource: Resource,
     query: FileQuery,
 ) -> Result<Response, Problem> {
-    let format = route
+    let format = authorized
+        .route
         .path()
         .rsplit_once('.')
         .and_then(|(_, format)| Format::from_name(format));
@@ -206,9 +201,9 @@ async fn export(
     let opened = Export::open(
         access.reads().clone(),
         access.storage(),
-        caller.clone(),
+        authorized.caller.clone(),
         request,
-        now,
+        authorized.now,
     )
     .await;
     let export = opened.map_err(|error| {
@@ -240,7 +235,7 @@ async fn export(
         // As without a known length.
         Response::new(Body::from_stream(stream::empty::<Result<Bytes, CutOff>>()))
     } else {
-        let file = FileBody::begin(access, route, quota, caller, export).await?;
+        let file = FileBody::begin(access, authorized, export).await?;
         add_provider_calls(file.provider_calls());
         left_out.extend_from_slice(file.left_out());
         Response::new(file.into_body())

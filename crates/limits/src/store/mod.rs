@@ -1,28 +1,30 @@
 //! What all instances share, in a Valkey or Redis server.
 //!
 //! The server holds nothing that may not be lost at any moment: buckets of rate limits, permits
-//! with a lease, counts of calls to providers, sealed values. What an instance knows of a bucket
+//! that end by themselves, counts of calls to providers, sealed values. What an instance knows of a bucket
 //! goes along with each call, so a server that was emptied is corrected by its callers. While the
 //! server is away, each instance goes on alone, from what it knows.
 
 mod calls;
 mod connection;
-mod leases;
+mod permits;
 mod values;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use jiff::Timestamp;
 use redis::{RedisResult, Script};
 use secrecy::{ExposeSecret as _, SecretString};
+use tokio::runtime::Handle;
+use tokio::time::MissedTickBehavior;
 
 use crate::gcra::{self, Decision, Limit};
 use connection::{CONNECT_TIMEOUT, Connection};
-pub use leases::Lease;
-use leases::{LEASE, Leases};
+use permits::PERMIT_LASTS;
+pub(crate) use permits::SharedPermit;
 pub use values::Walk;
 
 /// What a request waits for the server, which responds within a millisecond. One that is late is as
@@ -30,6 +32,11 @@ pub use values::Walk;
 const CALL_TIMEOUT: Duration = Duration::from_millis(500);
 /// Calls that fail one after the other until the server counts as away. Then only a probe calls it.
 const FAILURES_MAX: u32 = 3;
+/// How often a server that does not respond is probed.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// One in so many of these probes also goes to a server that responds, so that it is known to be
+/// away before a request waits.
+const PROBES_OF_A_RESPONSIVE_ONE: u32 = 5;
 /// The first part of all names in the server. It changes with the meaning of what is there.
 const NAMES: &str = "bellbird1";
 const PROBE: &str = "#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '', 'PX', 1000)";
@@ -82,7 +89,8 @@ struct Inner {
     ahead_us: AtomicI64,
     /// How many calls have failed since the last success.
     failures: AtomicU32,
-    leases: Leases,
+    /// Gives permits back.
+    runtime: Handle,
 }
 
 /// A bucket of a rate limit.
@@ -101,8 +109,6 @@ pub(crate) struct Admitted {
     pub(crate) has_permit: bool,
     /// None if no bucket was asked for.
     pub(crate) decision: Option<Decision>,
-    /// None if no permit was asked for, or none was given.
-    pub(crate) lease: Option<Lease>,
 }
 
 impl SharedStore {
@@ -129,9 +135,9 @@ impl SharedStore {
             value_key: derived("values", key),
             ahead_us: AtomicI64::new(0),
             failures: AtomicU32::new(0),
-            leases: Leases::default(),
+            runtime: Handle::current(),
         });
-        tokio::spawn(leases::keep(Arc::downgrade(&inner), inner.leases.wake()));
+        tokio::spawn(watch(Arc::downgrade(&inner)));
         Ok(Self { inner })
     }
 
@@ -163,13 +169,24 @@ impl SharedStore {
         self.inner.is_away()
     }
 
-    /// Asks for a call out of a bucket, a permit, or both. None if the server is away: the caller
-    /// then decides itself.
+    /// Asks for a call out of a bucket of a key, its permit, or both. None if the server is away:
+    /// the caller then decides itself.
     pub(crate) async fn admit(
         &self,
         key: &str,
         bucket: Option<Bucket<'_>>,
-        permits_max: u32,
+        permit: Option<&SharedPermit>,
+        now: Timestamp,
+    ) -> Option<Admitted> {
+        let tag = self.inner.tag(key.as_bytes());
+        self.ask(&tag, bucket, permit, now).await
+    }
+
+    async fn ask(
+        &self,
+        tag: &str,
+        bucket: Option<Bucket<'_>>,
+        permit: Option<&SharedPermit>,
         now: Timestamp,
     ) -> Option<Admitted> {
         let (limit, kind) = bucket
@@ -177,21 +194,17 @@ impl SharedStore {
             .map_or((None, ""), |bucket| (Some(bucket.limit), bucket.kind));
         let refill_us = |bucket: &Bucket<'_>| bucket.limit.refill_us(bucket.is_on_credit);
         let (interval_us, most_us, with_credit_us) = bucket.as_ref().map_or((0, 0, 0), refill_us);
-        let tag = self.inner.tag(key.as_bytes());
-        let permits: Arc<str> = name(&tag, "permits").into();
-        // Made first: if this future is dropped while it waits, the permit is given back.
-        let lease = (permits_max > 0).then(|| Lease::new(&self.inner, &permits));
         let mut call = self.inner.admit.prepare_invoke();
-        call.key(name(&tag, kind))
-            .key(&*permits)
+        call.key(name(tag, kind))
+            .key(name(tag, "permits"))
             .arg(interval_us)
             .arg(most_us)
             .arg(with_credit_us);
         call.arg(bucket.as_ref().map_or(0, |bucket| bucket.full_at_us));
         call.arg(u8::from(bucket.as_ref().is_none_or(|bucket| bucket.takes)));
-        call.arg(permits_max)
-            .arg(lease.as_ref().map_or(String::new(), Lease::id))
-            .arg(LEASE.as_micros() as u64);
+        call.arg(permit.map_or(0, |permit| permit.max))
+            .arg(permit.map_or("", |permit| &permit.id))
+            .arg(PERMIT_LASTS.as_micros() as u64);
         let mut connection = self.inner.connection.clone();
         let reply = self
             .inner
@@ -202,30 +215,33 @@ impl SharedStore {
             server_us.saturating_sub(now.as_microsecond()),
             Ordering::Relaxed,
         );
-        let allowed = allowed == 1;
         let decision = limit.map(|limit| Decision {
-            allowed,
+            allowed: allowed == 1,
             full_at_us,
             ..gcra::peek(limit, full_at_us, server_us)
         });
-        let has_permit = has_permit == 1;
-        let lease = match lease {
-            Some(lease) if has_permit && allowed => Some(lease.was_granted()),
-            refused => {
-                refused.into_iter().for_each(Lease::was_refused);
-                None
-            }
-        };
         Some(Admitted {
-            has_permit,
+            has_permit: has_permit == 1,
             decision,
-            lease,
         })
     }
 
     fn server_us(&self, now: Timestamp) -> i64 {
         now.as_microsecond()
             .saturating_add(self.inner.ahead_us.load(Ordering::Relaxed))
+    }
+}
+
+/// Probes the server until the store is dropped.
+async fn watch(store: Weak<Inner>) {
+    let mut ticks = tokio::time::interval(PROBE_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for probe in 1_u32.. {
+        ticks.tick().await;
+        let Some(store) = store.upgrade() else { return };
+        if store.has_failed() || probe.is_multiple_of(PROBES_OF_A_RESPONSIVE_ONE) {
+            let _ = store.probe().await;
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{Lease, SharedStore, StoreSettings, Walk};
+use super::{SharedStore, StoreSettings, Walk};
 use crate::{
     Admission, CallBudgets, CallKind, CallWindow, InFlight, Permit, RateLimiter, admit, gcra,
 };
@@ -247,24 +247,107 @@ async fn permits_are_those_of_all_instances() {
     );
 }
 
+/// The permits that the server counts, and in how many seconds each ends.
+async fn permits_in(server: &Server) -> Vec<(String, String, i64)> {
+    let time: (i64, i64) = redis::from_redis_value(server.command(&["TIME"]).await).unwrap();
+    let names: Vec<String> =
+        redis::from_redis_value(server.command(&["KEYS", "*:permits"]).await).unwrap();
+    let mut found = Vec::new();
+    for name in names {
+        let members = server
+            .command(&["ZRANGE", &name, "0", "-1", "WITHSCORES"])
+            .await;
+        let members: Vec<(String, f64)> = redis::from_redis_value(members).unwrap();
+        let left = |ends_us: f64| ends_us as i64 / 1_000_000 - time.0;
+        found.extend(
+            members
+                .into_iter()
+                .map(|(id, ends_us)| (name.clone(), id, left(ends_us))),
+        );
+    }
+    found
+}
+
+async fn one_permit_in(server: &Server) -> (String, String, i64) {
+    let found = permits_in(server).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.into_iter().next().unwrap()
+}
+
 #[tokio::test]
-async fn lease_that_was_not_given_is_not_renewed() {
+async fn permit_of_an_instance_that_died_ends_by_itself() {
+    let server = Server::start();
+    let (one, two) = (server.store(), server.store());
+    let at = |store: &SharedStore| InFlight::<String>::new(1).shared(Some(store));
+    let (here, there) = (at(&one), at(&two));
+    let held = admit(None, Some(&here), "a".to_owned(), now()).await.permit;
+    // It gives nothing back.
+    std::mem::forget(held.unwrap());
+    let take = async || admit(None, Some(&there), "a".to_owned(), now()).await;
+    assert!(!take().await.has_permit);
+    let (name, id, left) = one_permit_in(&server).await;
+    assert!((55..=60).contains(&left), "{left}");
+    server.command(&["ZADD", &name, "XX", "1", &id]).await;
+    assert!(take().await.permit.is_some());
+}
+
+#[tokio::test]
+async fn permit_is_renewed_unless_it_has_ended() {
+    let server = Server::start();
+    let (one, two) = (server.store(), server.store());
+    let at = |store: &SharedStore| InFlight::<String>::new(1).shared(Some(store));
+    let (here, there) = (at(&one), at(&two));
+    let held = admit(None, Some(&here), "a".to_owned(), now()).await.permit;
+    let held = held.unwrap();
+    let (name, id, _) = one_permit_in(&server).await;
+    let in_ten_seconds = (now().as_microsecond() + 10_000_000).to_string();
+    server
+        .command(&["ZADD", &name, "XX", &in_ten_seconds, &id])
+        .await;
+    assert!(one_permit_in(&server).await.2 <= 10);
+    held.renew(now()).await;
+    let (_, same, left) = one_permit_in(&server).await;
+    assert!(same == id && (55..=60).contains(&left), "{left}");
+    // One that has ended leaves its place to whom has taken it.
+    server.command(&["ZADD", &name, "XX", "1", &id]).await;
+    let other = admit(None, Some(&there), "a".to_owned(), now())
+        .await
+        .permit;
+    assert!(other.is_some());
+    held.renew(now()).await;
+    assert_ne!(one_permit_in(&server).await.1, id);
+}
+
+#[tokio::test]
+async fn refused_request_leaves_no_permit() {
+    let server = Server::start();
+    let (one, two) = (server.store(), server.store());
+    let at = |store: &SharedStore| InFlight::<String>::new(1).shared(Some(store));
+    let (here, there) = (at(&one), at(&two));
+    let _held = admit(None, Some(&here), "a".to_owned(), now()).await.permit;
+    for _ in 0..20 {
+        assert!(
+            !admit(None, Some(&there), "a".to_owned(), now())
+                .await
+                .has_permit
+        );
+    }
+    one_permit_in(&server).await;
+}
+
+#[tokio::test]
+async fn instance_counts_its_own_permits_though_the_server_lost_them() {
     let server = Server::start();
     let store = server.store();
-    let permits = "bellbird1:{a}:permits";
-    let lease = Lease::new(&store.inner, &permits.into());
-    store.inner.send_leases(true).await;
-    assert_eq!(
-        server.command(&["ZCARD", permits]).await,
-        redis::Value::Int(0)
-    );
-    let lease = lease.was_granted();
-    store.inner.send_leases(true).await;
-    assert_eq!(
-        server.command(&["ZCARD", permits]).await,
-        redis::Value::Int(1)
-    );
-    drop(lease);
+    let permits = InFlight::<String>::new(1).shared(Some(&store));
+    let held = admit(None, Some(&permits), "a".to_owned(), now())
+        .await
+        .permit;
+    server.command(&["FLUSHALL"]).await;
+    let take = async || admit(None, Some(&permits), "a".to_owned(), now()).await;
+    assert!(!take().await.has_permit);
+    drop(held);
+    assert!(take().await.permit.is_some());
 }
 
 #[tokio::test]
