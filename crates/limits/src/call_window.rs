@@ -2,6 +2,7 @@
 //! instance, or at all that share a store.
 
 use std::collections::VecDeque;
+use std::ops::{AddAssign, SubAssign};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -9,12 +10,13 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::store::SharedStore;
+use crate::store::calls::{Addition, CallClass, CallList, CountedCall};
 
-pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_secs(60);
 /// Tenths of what the provider allows that requests leave to jobs. Syncs always get as many.
-pub(crate) const JOB_TENTHS: u64 = 3;
+const JOB_TENTHS: u64 = 3;
 /// Tenths that syncs leave to requests. Within these, a sync gets only what is its own.
-pub(crate) const REQUEST_TENTHS: u64 = 4;
+const REQUEST_TENTHS: u64 = 4;
 /// A sync that cannot be counted with those of other instances asks again after this time.
 const STORE_AWAY_WAIT: Duration = Duration::from_secs(5);
 
@@ -46,37 +48,30 @@ pub struct Refused {
 /// comes later, however many are greedy. A request begins only below three quarters of that,
 /// because one that fails halfway has wasted its calls.
 ///
-/// With a store, all instances count there. While it is away, each counts for itself, and syncs
-/// wait, because the instances together could take several times what the provider allows.
+/// With a store, all instances count there. An instance decides by the calls that it knows, and the
+/// store counts the call only if these are all that there are. While the store is away, each
+/// instance counts for itself, and syncs wait, because the instances together could take several
+/// times what the provider allows.
 pub struct CallWindow {
     /// The name of the provider, in the store.
     name: &'static str,
     store: Option<SharedStore>,
     calls: Mutex<Calls>,
+    /// Who asks the store. The calls of an instance do so one after the other, because each changes
+    /// what the next one has to know.
+    turn: tokio::sync::Mutex<()>,
 }
 
+#[derive(Default)]
 struct Calls {
     per_minute: u64,
-    /// Soonest to end first.
-    counted: VecDeque<Counted>,
-    /// What the provider counted beyond ours, with the time until which it does. The next call
-    /// tells the store.
-    correction: Option<Correction>,
-}
-
-struct Counted {
-    /// When they no longer count.
-    end: Instant,
-    /// None for calls that only the provider's count shows.
-    by: Option<(CallKind, Option<Uuid>)>,
-    count: u64,
-}
-
-/// The provider's own count.
-#[derive(Clone, Copy)]
-pub(crate) struct Correction {
-    pub(crate) count: u64,
-    pub(crate) until: Instant,
+    /// Soonest to end first. With a store, those of all instances when `newest` was the newest.
+    counted: VecDeque<CountedCall>,
+    /// The id of the newest call in the store.
+    newest: String,
+    /// What the provider has counted, and until when it does, if that was not yet compared with
+    /// what is counted here.
+    provider_count: Option<(u64, Instant)>,
 }
 
 impl CallWindow {
@@ -84,13 +79,13 @@ impl CallWindow {
     pub fn new(name: &'static str, per_minute: u32, store: Option<&SharedStore>) -> Self {
         let calls = Calls {
             per_minute: per_minute.into(),
-            counted: VecDeque::new(),
-            correction: None,
+            ..Calls::default()
         };
         Self {
             name,
             store: store.cloned(),
             calls: Mutex::new(calls),
+            turn: tokio::sync::Mutex::default(),
         }
     }
 
@@ -105,67 +100,84 @@ impl CallWindow {
     /// # Errors
     /// The time to wait.
     pub async fn take(&self, kind: CallKind, user: Option<Uuid>) -> Result<(), Refused> {
-        if let Some(store) = &self.store {
-            let (per_minute, correction) = {
+        let user = self.user(user);
+        let Some(store) = &self.store else {
+            return self.calls.lock().take(kind, user);
+        };
+        let _turn = self.turn.lock().await;
+        loop {
+            let (next, newest) = {
                 let mut calls = self.calls.lock();
-                (calls.per_minute, calls.correction.take())
+                (calls.next(kind, user), calls.newest.clone())
             };
-            match store
-                .take_call(self.name, per_minute, kind, user, correction)
-                .await
-            {
-                Some(Ok(())) => {
-                    self.calls.lock().count(Instant::now(), kind, user);
+            let call = match &next {
+                Next::Correction(call) | Next::Call(call) => Some(call),
+                // It is true if nothing was added that this instance does not know.
+                Next::Refused(_) => None,
+            };
+            let addition = store.add_call(self.name, &newest, call).await;
+            let mut calls = self.calls.lock();
+            match (addition, next) {
+                (Some(Addition::Outdated(list)), _) => calls.replace(list),
+                (Some(Addition::Added(newest)), Next::Correction(call)) => {
+                    calls.add(call);
+                    calls.newest = newest;
+                }
+                (Some(Addition::Added(newest)), Next::Call(call)) => {
+                    calls.add(call);
+                    calls.newest = newest;
                     return Ok(());
                 }
-                Some(Err(refused)) => return Err(refused),
-                None if kind == CallKind::Sync => {
+                (Some(Addition::Added(_)), Next::Refused(refused)) => return Err(refused),
+                (None, _) if kind == CallKind::Sync => {
                     return Err(Refused {
                         wait: STORE_AWAY_WAIT,
                         by_all: true,
                     });
                 }
-                None => {}
+                (None, _) => return calls.take(kind, user),
             }
         }
-        let mut calls = self.calls.lock();
-        let now = Instant::now();
-        calls.check(now, kind, user)?;
-        calls.count(now, kind, user);
-        Ok(())
     }
 
-    /// How a call would be refused now, by the calls of this instance and the last count of the
-    /// provider.
+    /// How a call would be refused now, by the calls that this instance knows.
     #[must_use]
     pub fn known_refusal(&self, kind: CallKind, user: Option<Uuid>) -> Option<Refused> {
-        self.calls.lock().check(Instant::now(), kind, user).err()
+        let user = self.user(user);
+        let mut calls = self.calls.lock();
+        let now = Instant::now();
+        calls.forget(now);
+        calls.check(now, kind, user).err()
     }
 
     /// Follows the provider's count, which includes calls of others.
     pub fn correct(&self, per_minute: u32, remaining: u32, reset: Duration) {
-        let now = Instant::now();
         let mut calls = self.calls.lock();
-        calls.forget(now);
+        let now = Instant::now();
         calls.per_minute = per_minute.into();
-        let (count, until) = (
-            u64::from(per_minute.saturating_sub(remaining)),
-            now + reset.min(MINUTE),
-        );
-        calls.correction = self.store.as_ref().map(|_| Correction { count, until });
-        let beyond = count.saturating_sub(calls.counted.iter().map(|calls| calls.count).sum());
-        if beyond > 0 {
-            let at = calls.counted.partition_point(|calls| calls.end <= until);
-            calls.counted.insert(
-                at,
-                Counted {
-                    end: until,
-                    by: None,
-                    count: beyond,
-                },
-            );
+        let count = per_minute.saturating_sub(remaining);
+        calls.provider_count = Some((count.into(), now + reset.min(MINUTE)));
+        // With a store, the next call compares it with the calls of all instances.
+        if self.store.is_none() {
+            calls.forget(now);
+            calls.correct(now);
         }
     }
+
+    fn user(&self, user: Option<Uuid>) -> Option<u128> {
+        user.map(|user| match &self.store {
+            Some(store) => store.call_user(user),
+            None => user.as_u128(),
+        })
+    }
+}
+
+/// What to ask the store.
+enum Next {
+    /// To count the calls that only the provider has counted.
+    Correction(CountedCall),
+    Call(CountedCall),
+    Refused(Refused),
 }
 
 /// How many calls count.
@@ -179,7 +191,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// Whether one more call is allowed. `take_call.lua` decides the same.
+    /// Whether one more call is allowed.
     fn allow(&self, per_minute: u64, kind: CallKind) -> bool {
         let for_jobs = per_minute * JOB_TENTHS / 10;
         match kind {
@@ -202,40 +214,92 @@ impl Counts {
     }
 }
 
-impl Calls {
-    fn count(&mut self, now: Instant, kind: CallKind, user: Option<Uuid>) {
-        self.forget(now);
-        self.counted.push_back(Counted {
+impl CountedCall {
+    fn new(now: Instant, kind: CallKind, user: Option<u128>) -> Self {
+        let class = match kind {
+            CallKind::Job => CallClass::Job,
+            CallKind::Sync | CallKind::SyncRefresh => CallClass::Sync,
+            CallKind::Request { .. } => CallClass::Request,
+        };
+        Self {
             end: now + MINUTE,
-            by: Some((kind, user)),
+            class,
+            user,
             count: 1,
-        });
+        }
     }
 
-    fn check(&mut self, now: Instant, kind: CallKind, user: Option<Uuid>) -> Result<(), Refused> {
+    fn counts(&self, user: Option<u128>) -> Counts {
+        let if_so = |is_so| if is_so { self.count } else { 0 };
+        Counts {
+            all: self.count,
+            of_syncs: if_so(self.class == CallClass::Sync),
+            of_requests: if_so(self.class == CallClass::Request),
+            of_user: if_so(user.is_some() && self.user == user),
+        }
+    }
+}
+
+impl Calls {
+    /// As an instance that counts for itself.
+    fn take(&mut self, kind: CallKind, user: Option<u128>) -> Result<(), Refused> {
+        let now = Instant::now();
         self.forget(now);
-        let of = |calls: &Counted| {
-            let kind = calls.by.map(|(kind, _)| kind);
-            let if_so = |is_so| if is_so { calls.count } else { 0 };
-            Counts {
-                all: calls.count,
-                of_syncs: if_so(matches!(kind, Some(CallKind::Sync | CallKind::SyncRefresh))),
-                of_requests: if_so(matches!(kind, None | Some(CallKind::Request { .. }))),
-                of_user: if_so(user.is_some() && calls.by.is_some_and(|(_, by)| by == user)),
-            }
-        };
+        self.correct(now);
+        self.check(now, kind, user)?;
+        self.add(CountedCall::new(now, kind, user));
+        Ok(())
+    }
+
+    fn next(&mut self, kind: CallKind, user: Option<u128>) -> Next {
+        let now = Instant::now();
+        self.forget(now);
+        if let Some(correction) = self.correction(now) {
+            return Next::Correction(correction);
+        }
+        match self.check(now, kind, user) {
+            Ok(()) => Next::Call(CountedCall::new(now, kind, user)),
+            Err(refused) => Next::Refused(refused),
+        }
+    }
+
+    fn replace(&mut self, list: CallList) {
+        self.counted = list.calls;
+        self.newest = list.newest;
+    }
+
+    fn add(&mut self, call: CountedCall) {
+        let at = self.counted.partition_point(|other| other.end <= call.end);
+        self.counted.insert(at, call);
+    }
+
+    fn correct(&mut self, now: Instant) {
+        if let Some(correction) = self.correction(now) {
+            self.add(correction);
+            self.provider_count = None;
+        }
+    }
+
+    /// The calls that the provider has counted beyond those here, which may be of requests.
+    fn correction(&mut self, now: Instant) -> Option<CountedCall> {
+        let (count, end) = self.provider_count?;
+        let here: u64 = self.counted.iter().map(|call| call.count).sum();
+        if count <= here || end <= now {
+            self.provider_count = None;
+            return None;
+        }
+        Some(CountedCall {
+            end,
+            class: CallClass::Request,
+            user: None,
+            count: count - here,
+        })
+    }
+
+    fn check(&self, now: Instant, kind: CallKind, user: Option<u128>) -> Result<(), Refused> {
         let mut counts = Counts::default();
-        for Counts {
-            all,
-            of_syncs,
-            of_requests,
-            of_user,
-        } in self.counted.iter().map(of)
-        {
-            counts.all += all;
-            counts.of_syncs += of_syncs;
-            counts.of_requests += of_requests;
-            counts.of_user += of_user;
+        for call in &self.counted {
+            counts += call.counts(user);
         }
         if counts.allow(self.per_minute, kind) {
             return Ok(());
@@ -245,28 +309,37 @@ impl Calls {
             has_share: false,
         };
         let by_all = kind == CallKind::Sync || !counts.allow(self.per_minute, unshared);
-        let freeing = self.counted.iter().find(|calls| {
-            let Counts {
-                all,
-                of_syncs,
-                of_requests,
-                of_user,
-            } = of(calls);
-            counts.all -= all;
-            counts.of_syncs -= of_syncs;
-            counts.of_requests -= of_requests;
-            counts.of_user -= of_user;
+        let freeing = self.counted.iter().find(|call| {
+            counts -= call.counts(user);
             counts.allow(self.per_minute, kind)
         });
         Err(Refused {
-            wait: freeing.map_or(MINUTE, |calls| calls.end - now),
+            wait: freeing.map_or(MINUTE, |call| call.end - now),
             by_all,
         })
     }
 
     fn forget(&mut self, now: Instant) {
-        let ended = self.counted.partition_point(|calls| calls.end <= now);
+        let ended = self.counted.partition_point(|call| call.end <= now);
         self.counted.drain(..ended);
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.all += other.all;
+        self.of_syncs += other.of_syncs;
+        self.of_requests += other.of_requests;
+        self.of_user += other.of_user;
+    }
+}
+
+impl SubAssign for Counts {
+    fn sub_assign(&mut self, other: Self) {
+        self.all -= other.all;
+        self.of_syncs -= other.of_syncs;
+        self.of_requests -= other.of_requests;
+        self.of_user -= other.of_user;
     }
 }
 
@@ -403,8 +476,11 @@ mod tests {
     async fn window_follows_the_count_of_the_provider() {
         let window = window(250);
         window.take(CallKind::Job, None).await.unwrap();
-        let check = || window.calls.lock().check(Instant::now(), BEGINS, None);
-        let wait = || check().err().map(|refused| refused.wait);
+        let wait = || {
+            window
+                .known_refusal(BEGINS, None)
+                .map(|refused| refused.wait)
+        };
         window.correct(250, 249, 5 * SECOND);
         assert_eq!(wait(), None, "it has counted the same call");
         window.correct(250, 74, 5 * SECOND);

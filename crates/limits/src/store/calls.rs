@@ -1,63 +1,105 @@
 //! The calls of all instances to a provider that limits them together.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{SharedStore, name};
-use crate::call_window::{CallKind, Correction, JOB_TENTHS, REQUEST_TENTHS, Refused};
+
+/// A call that was made. One that stands for several shows only in the provider's count.
+#[derive(Clone)]
+pub(crate) struct CountedCall {
+    /// When it no longer counts.
+    pub(crate) end: Instant,
+    pub(crate) class: CallClass,
+    pub(crate) user: Option<u128>,
+    pub(crate) count: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallClass {
+    Job,
+    Sync,
+    Request,
+}
+
+/// The calls that the server counted last, with the id of the newest one.
+pub(crate) struct CallList {
+    pub(crate) newest: String,
+    pub(crate) calls: VecDeque<CountedCall>,
+}
+
+/// What became of a call that was to be counted.
+pub(crate) enum Addition {
+    /// It is now the newest one, of this id. Without a call to count, nothing has changed.
+    Added(String),
+    /// Other calls were counted, which the caller has to know first.
+    Outdated(CallList),
+}
 
 impl SharedStore {
-    /// Counts a call, unless it must wait. None if the server is away.
-    pub(crate) async fn take_call(
+    /// What stands for a user among the calls.
+    pub(crate) fn call_user(&self, user: Uuid) -> u128 {
+        let tag = self.inner.tag(user.as_bytes());
+        u128::from_str_radix(&tag, 16).unwrap_or_default()
+    }
+
+    /// Counts a call if `newest` is the newest one there. None if the server is away.
+    pub(crate) async fn add_call(
         &self,
         provider: &str,
-        per_minute: u64,
-        kind: CallKind,
-        user: Option<Uuid>,
-        correction: Option<Correction>,
-    ) -> Option<Result<(), Refused>> {
-        let kind = match kind {
-            CallKind::Job => "job",
-            CallKind::SyncRefresh => "refresh",
-            CallKind::Sync => "sync",
-            CallKind::Request {
-                has_share: false, ..
-            } => "unshared",
-            CallKind::Request { begins: true, .. } => "begins",
-            CallKind::Request { begins: false, .. } => "continues",
-        };
-        let user = user.map_or(String::new(), |user| self.inner.tag(user.as_bytes()));
-        let lasts = correction.map_or(Duration::ZERO, |correction| {
-            correction.until - Instant::now()
-        });
-        let count = correction
-            .filter(|_| !lasts.is_zero())
-            .map_or(0, |correction| correction.count);
-        let mut call = self.inner.take_call.prepare_invoke();
-        call.key(name(&self.inner.tag(provider.as_bytes()), "calls"))
-            .arg(per_minute)
-            .arg(JOB_TENTHS);
-        call.arg(REQUEST_TENTHS)
-            .arg(kind)
-            .arg(user)
-            .arg(Uuid::new_v4().simple().to_string());
-        call.arg(count).arg(lasts.as_micros() as u64);
+        newest: &str,
+        call: Option<&CountedCall>,
+    ) -> Option<Addition> {
+        let tag = self.inner.tag(provider.as_bytes());
+        let lasts = call.map_or(Duration::ZERO, |call| call.end - Instant::now());
+        let mut script = self.inner.add_call.prepare_invoke();
+        script.key(name(&tag, "calls")).key(name(&tag, "newest"));
+        script
+            .arg(newest)
+            .arg(call.map_or(String::new(), text))
+            .arg(Uuid::new_v4().simple().to_string())
+            .arg(lasts.as_micros() as u64);
         let mut connection = self.inner.connection.clone();
-        let reply = self
-            .inner
-            .call(call.invoke_async::<(u8, u8, u64)>(&mut connection))
-            .await?;
-        let (is_allowed, by_all, wait_us) = reply;
-        let refused = Refused {
-            wait: Duration::from_micros(wait_us),
-            by_all: by_all == 1,
+        let reply = script.invoke_async::<(u8, String, i64, Vec<(String, f64)>)>(&mut connection);
+        let (is_added, newest, server_us, found) = self.inner.call(reply).await?;
+        if is_added == 1 {
+            return Some(Addition::Added(newest));
+        }
+        let now = Instant::now();
+        let call = |(text, ends_us): (String, f64)| {
+            let left_us = (ends_us as i64).saturating_sub(server_us);
+            let left = Duration::from_micros(u64::try_from(left_us).unwrap_or_default());
+            parse(&text, now + left)
         };
-        Some(if is_allowed == 1 {
-            Ok(())
-        } else {
-            Err(refused)
-        })
+        let calls = found.into_iter().filter_map(call).collect();
+        Some(Addition::Outdated(CallList { newest, calls }))
     }
+}
+
+/// Count, class and user. An id follows, because equal calls are one member of a set.
+fn text(call: &CountedCall) -> String {
+    let class = match call.class {
+        CallClass::Job => "job",
+        CallClass::Sync => "sync",
+        CallClass::Request => "request",
+    };
+    let user = call.user.map_or(String::new(), |user| format!("{user:x}"));
+    format!("{} {class} {user}", call.count)
+}
+
+fn parse(text: &str, end: Instant) -> Option<CountedCall> {
+    let mut parts = text.split(' ');
+    Some(CountedCall {
+        end,
+        count: parts.next()?.parse().ok()?,
+        class: match parts.next()? {
+            "job" => CallClass::Job,
+            "sync" => CallClass::Sync,
+            _ => CallClass::Request,
+        },
+        user: u128::from_str_radix(parts.next()?, 16).ok(),
+    })
 }

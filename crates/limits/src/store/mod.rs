@@ -5,7 +5,7 @@
 //! goes along with each call, so a server that was emptied is corrected by its callers. While the
 //! server is away, each instance goes on alone, from what it knows.
 
-mod calls;
+pub(crate) mod calls;
 mod connection;
 mod permits;
 mod values;
@@ -82,7 +82,7 @@ struct Inner {
     connection: Connection,
     admit: Script,
     put: Script,
-    take_call: Script,
+    add_call: Script,
     name_key: hmac::Key,
     value_key: hmac::Key,
     /// The server's time less ours, in microseconds, as of the last response.
@@ -130,7 +130,7 @@ impl SharedStore {
                 .map_err(invalid)?,
             admit: Script::new(include_str!("admit.lua")),
             put: Script::new(include_str!("put.lua")),
-            take_call: Script::new(include_str!("take_call.lua")),
+            add_call: Script::new(include_str!("add_call.lua")),
             name_key: derived("names", key),
             value_key: derived("values", key),
             ahead_us: AtomicI64::new(0),

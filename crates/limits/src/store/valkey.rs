@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -465,6 +466,63 @@ async fn calls_to_a_provider_are_counted_as_one_instance_does() {
         }
     }
     assert!(allowed > 30 && refused > 30, "{allowed} {refused}");
+}
+
+/// Each instance decides by what it knows, while the others call too.
+#[tokio::test(flavor = "multi_thread")]
+async fn instances_together_call_a_provider_as_often_as_it_allows() {
+    let server = Server::start();
+    let unshared = CallKind::Request {
+        begins: true,
+        has_share: false,
+    };
+    let mut tasks = Vec::new();
+    for _ in 0..3 {
+        let window = Arc::new(CallWindow::new("test", 250, Some(&server.store())));
+        for _ in 0..4 {
+            let window = Arc::clone(&window);
+            tasks.push(tokio::spawn(async move {
+                let mut made = 0;
+                while window.take(unshared, Some(Uuid::new_v4())).await.is_ok() {
+                    made += 1;
+                }
+                made
+            }));
+        }
+    }
+    let mut made = 0;
+    for task in tasks {
+        made += task.await.unwrap();
+    }
+    assert_eq!(made, 175, "up to the part of jobs");
+}
+
+/// The others made calls since, which are no reason to correct anything.
+#[tokio::test]
+async fn count_of_the_provider_is_compared_with_the_calls_of_all() {
+    let server = Server::start();
+    let stores = [server.store(), server.store()];
+    let [here, there] = stores
+        .each_ref()
+        .map(|store| CallWindow::new("test", 10, Some(store)));
+    assert_eq!(here.take(CallKind::Job, None).await, Ok(()));
+    for _ in 0..4 {
+        assert_eq!(there.take(CallKind::Job, None).await, Ok(()));
+    }
+    here.correct(10, 5, Duration::from_secs(60));
+    assert_eq!(here.take(CallKind::Job, None).await, Ok(()));
+    // Now others made a seventh.
+    here.correct(10, 3, Duration::from_secs(60));
+    assert_eq!(here.take(CallKind::Job, None).await, Ok(()));
+    let unshared = CallKind::Request {
+        begins: true,
+        has_share: false,
+    };
+    for _ in 0..2 {
+        assert_eq!(there.take(unshared, None).await, Ok(()));
+    }
+    let refused = there.take(unshared, None).await.unwrap_err();
+    assert!(refused.by_all && refused.wait > Duration::from_secs(50));
 }
 
 /// The same calls, taken out of a budget by three instances and by one alone, with credit and
