@@ -31,7 +31,7 @@ use std::time::Duration;
 use bellbird_domain::Clock;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_storage::Storage;
+use bellbird_storage::{Storage, StorageError};
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use tokio_util::task::TaskTracker;
 
@@ -161,6 +161,15 @@ impl Connections {
             .iter()
             .map(|provider| (provider.name().as_str(), provider.health()))
             .collect()
+    }
+
+    /// Runs a database read that anyone can cause with a made-up token, `state` or cookie: a few at
+    /// a time, the others wait. They leave database connections to others.
+    pub async fn unverified_read<T>(
+        &self,
+        read: impl Future<Output = Result<T, StorageError>>,
+    ) -> Result<T, StorageError> {
+        self.0.unverified_read(read).await
     }
 
     /// The tasks that outlive their request. A stopping service waits for them with

@@ -20,8 +20,6 @@ use crate::ConnectionsError;
 use crate::return_url::ReturnOrigin;
 use crate::sync_settings::{ProviderSyncs, SyncSettings, SyncsByProvider};
 
-/// Database reads at the same time that anyone can cause with a made-up link token or `state`. They
-/// must leave database connections to others.
 const UNVERIFIED_READS_MAX: usize = 4;
 
 /// Users whose syncs are limited. Beyond it, the least recently used are forgotten.
@@ -93,7 +91,7 @@ impl State {
         CallContext::new(Instant::now() + time, self.clock.now(), cause)
     }
 
-    /// Runs a database read that anyone can cause: a few at a time, the others wait.
+    /// See [`crate::Connections::unverified_read`].
     pub(crate) async fn unverified_read<T>(
         &self,
         read: impl Future<Output = Result<T, StorageError>>,

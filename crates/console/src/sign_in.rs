@@ -58,7 +58,9 @@ pub(crate) async fn open_link(
     let now = console.inner.access.clock().now();
     let browser = console.inner.cookie.value(&headers);
     match console
-        .look_up_unproven(console.storage().sessions().find_link(&token, browser, now))
+        .inner
+        .connections
+        .unverified_read(console.storage().sessions().find_link(&token, browser, now))
         .await
     {
         Ok(Some(link)) if link.is_of_browser => sign_in(&console, &headers, &token, now).await,
@@ -110,7 +112,9 @@ pub(crate) async fn sign_in_to_demo(
 async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> Response {
     let session = BrowserSession::new(console, headers, now);
     match console
-        .look_up_unproven(
+        .inner
+        .connections
+        .unverified_read(
             console
                 .storage()
                 .sessions()

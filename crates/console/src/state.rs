@@ -37,9 +37,6 @@ const MONEY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// for each request.
 const KNOWN_COOKIE_TTL: Duration = Duration::from_secs(24 * 3600);
 const KNOWN_COOKIES_MAX: u64 = 10_000;
-/// Lookups at the same time of cookies and sign-in links that anybody can make up. They leave
-/// database connections to others.
-const UNPROVEN_LOOKUPS_MAX: usize = 4;
 /// Of one user, because each is a request to another service, and is stored.
 const PINGS_PER_MINUTE: u32 = 10;
 
@@ -66,7 +63,6 @@ pub(crate) struct Inner {
     pub(crate) own_data_permits: InFlight<UserId>,
     /// SHA-256 of the sessions' cookies that have worked lately. They are looked up at once.
     known_cookies: Expiring<[u8; 32], ()>,
-    unproven_lookups: Semaphore,
     /// Links to sign in that are to be sent. None: no e-mails are.
     pub(crate) asked_links: Option<mpsc::Sender<AskedLink>>,
     pub(crate) cookie: Cookie,
@@ -147,7 +143,6 @@ impl Console {
             form_limit,
             own_data_permits: InFlight::new(1),
             known_cookies: Expiring::new(KNOWN_COOKIE_TTL, KNOWN_COOKIES_MAX, |_, ()| 1),
-            unproven_lookups: Semaphore::new(UNPROVEN_LOOKUPS_MAX),
             asked_links,
             cookie,
             link_cookie,
@@ -192,7 +187,7 @@ impl Console {
         of_cookie.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
         let lookup = self.storage().sessions().find(token, now);
         if known.renew(&of_cookie, now).is_none() {
-            let found = self.look_up_unproven(lookup).await?;
+            let found = self.inner.connections.unverified_read(lookup).await?;
             if found.is_some() {
                 known.insert(of_cookie, (), now);
             }
@@ -203,16 +198,6 @@ impl Console {
             known.remove(&of_cookie);
         }
         Ok(found)
-    }
-
-    /// Awaits a lookup of what anybody can make up, once one of a few places is free.
-    pub(crate) async fn look_up_unproven<T>(
-        &self,
-        lookup: impl Future<Output = Result<T, StorageError>>,
-    ) -> Result<T, StorageError> {
-        // It is never closed.
-        let _place = self.inner.unproven_lookups.acquire().await;
-        lookup.await
     }
 
     /// Whether the browser says that a user is signed in. It decides what a page offers, and never

@@ -1,5 +1,6 @@
 //! The permits of the server. Each ends by itself, so those of an instance that dies become free.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -59,7 +60,7 @@ impl Drop for SharedPermit {
         let mut command = redis::cmd("ZREM");
         command.arg(self.permits()).arg(&self.id);
         let mut connection = inner.connection.clone();
-        let inner = inner.clone();
+        let inner = Arc::clone(inner);
         // One that cannot be given back ends by itself.
         self.store
             .inner
