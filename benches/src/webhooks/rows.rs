@@ -9,7 +9,7 @@ use bellbird_domain::{
 use bellbird_storage::{FinishedSync, JobKey, Storage, SyncState, job_kinds};
 use bellbird_webhooks::event::buffer::{ChangedRow, SyncRun, WebhookEventBuffer};
 use bellbird_webhooks::event::digest::RowHasher;
-use bellbird_webhooks::event::payload::{self, RowJson};
+use bellbird_webhooks::event::payload::{RowJson, RowWriter};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
@@ -30,10 +30,13 @@ const DESCRIPTIONS: [&str; 5] = [
 /// The JSON of rows with the members that most banks send.
 pub(super) fn rows(count: usize) -> anyhow::Result<Vec<RowJson>> {
     let account = account(AccountId::new());
-    (0..count).map(|number| row(number, &account)).collect()
+    let mut writer = RowWriter::default();
+    (0..count)
+        .map(|number| row(number, &account, &mut writer))
+        .collect()
 }
 
-fn row(number: usize, account: &Account) -> anyhow::Result<RowJson> {
+fn row(number: usize, account: &Account, writer: &mut RowWriter) -> anyhow::Result<RowJson> {
     let amount = format!("-{}.{:02}", 3 + number * 7 % 900, number * 13 % 100);
     let row = Transaction {
         id: format!("tx_{}", Uuid::new_v4().simple()).into(),
@@ -53,10 +56,7 @@ fn row(number: usize, account: &Account) -> anyhow::Result<RowJson> {
         reference: Some("7781239".into()),
         extended_description: Some("Groceries, week 47".into()),
     };
-    Ok(payload::transaction(
-        &row,
-        &TimeZone::get("Australia/Sydney")?,
-    ))
+    Ok(writer.transaction(&row, &TimeZone::get("Australia/Sydney")?))
 }
 
 fn account(id: AccountId) -> Account {
@@ -134,7 +134,7 @@ pub(super) async fn sync(
         event_type,
         started_at,
     };
-    let (mut events, bodies) = event_buffer.prepare(sync_run, &mut changed, &mut [], &hasher);
+    let (mut events, in_memory) = event_buffer.prepare(sync_run, &mut changed, &mut [], &hasher);
     if without_keys {
         events.iter_mut().for_each(|event| event.row_keys.clear());
     }
@@ -164,7 +164,7 @@ pub(super) async fn sync(
         events: &events,
         removed_events: (run, &[]),
     };
-    event_buffer.hold_bodies(bodies, started_at);
+    event_buffer.hold(in_memory, started_at);
     let stored = storage
         .syncs()
         .finish(&claim, &finished)

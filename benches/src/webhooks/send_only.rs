@@ -8,7 +8,7 @@ use anyhow::ensure;
 use bellbird_domain::{
     ApiVersion, ConnectionId, EndpointId, EventId, EventType, RowKey, SyncRunId,
 };
-use bellbird_webhooks::delivery::client::{Client, ConnectTime, Message};
+use bellbird_webhooks::delivery::send::{Client, ConnectTime};
 use bellbird_webhooks::delivery::sign::Signer;
 use bellbird_webhooks::event::payload::{Envelope, RowJson, body};
 use bellbird_webhooks::target::resolver::Resolver;
@@ -81,17 +81,12 @@ pub(super) async fn run(
 }
 
 async fn send(client: &Client, destination: &Destination, body: Bytes) -> anyhow::Result<()> {
-    let (id, timestamp) = (EventId::new(), Timestamp::now().as_second());
-    let signature = destination.signer.signature(id, timestamp, &body);
-    let message = Message {
-        id,
-        timestamp,
-        signature: &signature,
-        endpoint: destination.endpoint,
-        body,
-    };
+    let message =
+        destination
+            .signer
+            .sign(EventId::new(), destination.endpoint, Timestamp::now(), body);
     let exchange = client
-        .post(&destination.url, message, ConnectTime::Usual)
+        .send(&destination.url, message, ConnectTime::Usual)
         .await;
     ensure!(
         exchange.is_success(),

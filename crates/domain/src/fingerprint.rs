@@ -9,7 +9,7 @@ use crate::{AccountId, Digest};
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// The start of an HMAC-SHA256 with the connection's own key.
+/// The start of a SipHash-2-4 of 128 bits with the connection's own key.
 ///
 /// Contents are compared only with those that the same row had before, and with those of rows that
 /// have just disappeared, so 8 bytes are enough: one change in 2^64 goes unnoticed.

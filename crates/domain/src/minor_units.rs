@@ -41,8 +41,8 @@ impl MinorUnits {
 
     /// The number as a JSON number: digits, with a minus sign below zero.
     #[must_use]
-    pub fn to_text(&self) -> String {
-        self.0.clone()
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
 
     fn units(amount: &str, currency: &str) -> String {
         let amount = Decimal::parse(amount).expect("a decimal");
-        MinorUnits::of(&amount, Currency::parse(currency).expect("a currency")).to_text()
+        MinorUnits::of(&amount, Currency::parse(currency).expect("a currency")).0
     }
 
     #[test]

@@ -104,8 +104,7 @@ string_enum! {
     }
 }
 
-/// The first half of an HMAC-SHA256 with the connection's own key. Reveals nothing without that
-/// key.
+/// A SipHash-2-4 of 128 bits with the connection's own key. Reveals nothing without that key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 16]);
 

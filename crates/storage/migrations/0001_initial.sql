@@ -579,8 +579,7 @@ CREATE INDEX webhook_queues_endpoint ON webhook_queues (owner_id, endpoint_id, u
 CREATE INDEX webhook_queues_failing ON webhook_queues (endpoint_id, failing_since) WHERE failing_since IS NOT NULL;
 CREATE INDEX webhook_queues_user_removed ON webhook_queues (user_id, endpoint_id) WHERE user_removed = 1;
 -- The order of claims. A queue whose lease expired was not released, so it is claimed too.
-CREATE INDEX webhook_queues_due_healthy ON webhook_queues (COALESCE(lease_until, due_at)) WHERE is_failing = 0;
-CREATE INDEX webhook_queues_due_failing ON webhook_queues (COALESCE(lease_until, due_at)) WHERE is_failing = 1;
+CREATE INDEX webhook_queues_due ON webhook_queues (is_failing, COALESCE(lease_until, due_at));
 
 -- Envelopes without rows: a redelivery reads the rows from the provider again and finds them by fingerprint.
 -- With a rowid, because SQLite handles long rows badly in a table without one.
@@ -607,7 +606,7 @@ CREATE TABLE webhook_events (
     chunk INTEGER NOT NULL,
     total_chunks INTEGER NOT NULL,
     -- The dates and accounts of its rows, sealed with the key of the connection's fingerprints. Empty: unknown.
-    row_hint BLOB NOT NULL,
+    row_locator BLOB NOT NULL,
     -- What an event about a connection says: the connection at that time, which may have changed since. NULL: another
     -- type of event, or connection.removed.
     connection_status TEXT,

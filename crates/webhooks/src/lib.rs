@@ -16,12 +16,12 @@ use bellbird_domain::Clock;
 use bellbird_providers::Registry;
 use bellbird_storage::Storage;
 
-pub use delivery::ATTEMPTS;
 pub use delivery::ping::{PingError, PingOutcome};
+pub use delivery::record::ATTEMPTS;
 
-use delivery::client::Client;
 use delivery::rebuild::Rebuilds;
 use delivery::schedule::Schedule;
+use delivery::send::Client;
 use event::buffer::WebhookEventBuffer;
 use target::Rules;
 use target::resolver::Resolver;

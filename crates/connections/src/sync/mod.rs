@@ -263,7 +263,7 @@ impl Syncs<'_> {
             event_type: pulled.event_type,
             started_at: now,
         };
-        let (events, bodies) =
+        let (events, in_memory) =
             self.0
                 .event_buffer
                 .prepare(sync_run, &mut pulled.new, &mut pulled.updated, &hasher);
@@ -280,16 +280,16 @@ impl Syncs<'_> {
             events: &events,
             removed_events: (SyncRunId::new(), &removed_events),
         };
-        self.0.event_buffer.hold_bodies(bodies, now);
+        self.0.event_buffer.hold(in_memory, now);
         let Some(sent) = self.0.storage.syncs().finish(claim, &finished).await? else {
-            self.0.event_buffer.evict_bodies(&events);
+            self.0.event_buffer.evict(&events);
             return Err(ConnectionsError::Busy);
         };
         report.events = usize::try_from(sent).unwrap_or(usize::MAX);
         if sent > 0 {
             self.0.event_buffer.wake();
         } else {
-            self.0.event_buffer.evict_bodies(&events);
+            self.0.event_buffer.evict(&events);
         }
         Ok(report)
     }

@@ -1,7 +1,7 @@
 //! Reads the rows of a sync's date range from the provider, and keeps the JSON of new and changed
 //! rows for delivery.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use bellbird_providers::{
 use bellbird_storage::UnreadRange;
 use bellbird_webhooks::event::buffer::ChangedRow;
 use bellbird_webhooks::event::digest::RowHasher;
-use bellbird_webhooks::event::payload::{self, RowJson};
+use bellbird_webhooks::event::payload::{RowJson, RowWriter};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
@@ -397,9 +397,12 @@ impl Pull<'_> {
 /// Collects the rows of all pages.
 struct RowCollector<'p> {
     pull: &'p Pull<'p>,
+    /// The first stored fingerprint of each row digest. A binary search would take longer.
+    by_digest: HashMap<Digest, usize>,
     /// Which stored fingerprints a row has matched.
     matched: Vec<bool>,
     rows: Vec<Row>,
+    writer: RowWriter,
     json_bytes: usize,
     overflowed: bool,
     stopped_at: Option<Timestamp>,
@@ -407,11 +410,16 @@ struct RowCollector<'p> {
 
 impl<'p> RowCollector<'p> {
     fn new(pull: &'p Pull<'p>) -> Self {
-        let matched = vec![false; pull.known.rows.len()];
+        let known = &pull.known.rows;
+        let firsts = known.iter().enumerate().rev();
         Self {
             pull,
-            matched,
-            rows: Vec::new(),
+            by_digest: firsts
+                .map(|(index, known)| (known.digests.row, index))
+                .collect(),
+            matched: vec![false; known.len()],
+            rows: Vec::with_capacity(known.len().min(RUN_ROWS_MAX)),
+            writer: RowWriter::default(),
             json_bytes: 0,
             overflowed: false,
             stopped_at: None,
@@ -443,7 +451,7 @@ impl<'p> RowCollector<'p> {
             digests,
             known.is_some(),
             (row.instant, row.account.id),
-            || payload::transaction(row, pull.zone),
+            |writer| writer.transaction(row, pull.zone),
         )
     }
 
@@ -457,7 +465,7 @@ impl<'p> RowCollector<'p> {
             digests,
             known.is_some(),
             (row.time.instant(), row.account.id),
-            || payload::trade(row),
+            |writer| writer.trade(row),
         )
     }
 
@@ -465,7 +473,7 @@ impl<'p> RowCollector<'p> {
     /// faulty provider sends, it looks at the first ones: for the others, the JSON is kept in vain.
     fn match_known(&mut self, row: Digest, content: ContentDigest) -> Option<RowDigests> {
         let known = &self.pull.known.rows;
-        let first = known.partition_point(|known| known.digests.row < row);
+        let first = *self.by_digest.get(&row)?;
         let group = known[first..]
             .iter()
             .zip(&mut self.matched[first..])
@@ -482,7 +490,7 @@ impl<'p> RowCollector<'p> {
         seen: RowDigests,
         is_known: bool,
         (instant, account): (Timestamp, AccountId),
-        write: impl FnOnce() -> RowJson,
+        write: impl FnOnce(&mut RowWriter) -> RowJson,
     ) -> ControlFlow<()> {
         if self.rows.len() >= ROWS_MAX {
             self.overflowed = true;
@@ -490,7 +498,7 @@ impl<'p> RowCollector<'p> {
         }
         let mut json = None;
         if self.pull.notify && !is_known && self.json_bytes < JSON_BYTES_MAX {
-            let written = write();
+            let written = write(&mut self.writer);
             self.json_bytes += written.bytes();
             json = Some(written);
         }

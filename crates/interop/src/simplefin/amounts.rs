@@ -5,10 +5,11 @@ use bellbird_domain::{Decimal, MinorUnits};
 /// Exactly two places, rounded half to even: Actual deletes the point and reads a whole number of
 /// cents.
 pub(super) fn balance_text(amount: &Decimal<'_>) -> String {
-    let hundredths = MinorUnits::hundredths(amount).to_text();
+    let hundredths = MinorUnits::hundredths(amount);
+    let hundredths = hundredths.as_str();
     let (sign, digits) = hundredths
         .strip_prefix('-')
-        .map_or(("", hundredths.as_str()), |digits| ("-", digits));
+        .map_or(("", hundredths), |digits| ("-", digits));
     let (whole, fraction) = digits.split_at(digits.len().saturating_sub(2));
     let whole = if whole.is_empty() { "0" } else { whole };
     format!("{sign}{whole}.{fraction:0>2}")

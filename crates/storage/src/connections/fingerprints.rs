@@ -173,12 +173,13 @@ fn decode(row: &Row<'_>) -> Result<Fingerprints> {
         _ => return Err(CORRUPT),
     };
     let (marks, rest_of_marks) = row.blob(1)?.as_chunks();
+    // Collecting options would let the list grow step by step.
+    let mut fingerprints = Vec::with_capacity(rows.len());
+    for entry in rows {
+        fingerprints.push(fingerprint(entry).ok_or(CORRUPT)?);
+    }
     let decoded = Fingerprints {
-        rows: rows
-            .iter()
-            .map(fingerprint)
-            .collect::<Option<_>>()
-            .ok_or(CORRUPT)?,
+        rows: fingerprints,
         marks: marks.iter().map(|mark| u32::from_be_bytes(*mark)).collect(),
         forgotten_mark: row.number(2, "a mark")?,
     };

@@ -84,18 +84,18 @@ impl Db {
         Ok(numbers)
     }
 
-    /// Claims due rows in a transaction of its own. On SQLite, `is_due` runs first with the first
-    /// value, because `claim` takes the one writer even if nothing is due.
+    /// Claims due rows in a transaction of its own. On SQLite, `is_due` runs first, because `claim`
+    /// takes the one writer even if nothing is due.
     pub(crate) async fn claim_due<T>(
         &self,
-        (is_due, claim): (Sql, Sql),
-        values: &[Param<'_>],
+        (is_due, due_values): (Sql, &[Param<'_>]),
+        (claim, values): (Sql, &[Param<'_>]),
         map: ReadRow<T>,
     ) -> Result<Vec<T>> {
         if let Self::Postgres(db) = self {
             return Box::pin(db.all(claim, values, map)).await;
         }
-        if self.one(is_due, &values[..1], |_| Ok(())).await?.is_none() {
+        if self.one(is_due, due_values, |_| Ok(())).await?.is_none() {
             return Ok(Vec::new());
         }
         let mut tx = self.begin().await?;

@@ -14,136 +14,83 @@ use bellbird_domain::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Deliveries;
-use crate::db::{Bound, Param, Row, Sql, Tx, named, params, statements};
+use crate::db::{Bound, Param, Row, Tx, named, params, statements};
 use crate::error::Result;
 use crate::webhooks::endpoints;
-use crate::webhooks::webhook_events::{WebhookEvent, webhook_event, webhook_event_columns};
+use crate::webhooks::webhook_events::{WebhookEvent, select_events, webhook_event};
 
 /// How exact the time of an endpoint's last success is, so that its queues seldom write the
 /// endpoint's row.
 const DELIVERED_AT_STEP: SignedDuration = SignedDuration::from_mins(1);
 
-/// Queues that are due and have no lease.
-macro_rules! due {
-    ($health:literal) => {
-        concat!(
-            "FROM webhook_queues q WHERE q.is_failing = ",
-            $health,
-            " AND COALESCE(q.lease_until, q.due_at) <= $1"
-        )
-    };
-}
-
-/// A column of the endpoint of a claimed queue. SQLite returns no column of a joined table.
-macro_rules! of_endpoint {
-    ($column:literal) => {
-        concat!(
-            "(SELECT p.",
-            $column,
-            " FROM webhook_endpoints p WHERE p.user_id = webhook_queues.owner_id
-                AND p.id = webhook_queues.endpoint_id)"
-        )
-    };
-}
-
-/// Claims up to `$3` due rows until `$2` for the instance `$4`, as in `jobs/mod.rs`.
+/// Claims up to `$3` due rows until `$2` for the instance `$4`, as in `jobs/mod.rs`. SQLite returns
+/// no column of a joined table, so those of the endpoint and the user are looked up by their keys.
 macro_rules! claim_due {
-    ($health:literal, $lock:literal) => {
+    ($lock:literal) => {
         concat!(
-            "WITH due AS MATERIALIZED (SELECT q.user_id, q.endpoint_id ",
-            due!($health),
-            " ORDER BY COALESCE(q.lease_until, q.due_at) LIMIT $3",
+            "WITH due AS MATERIALIZED (SELECT q.user_id, q.endpoint_id FROM webhook_queues q
+                WHERE q.is_failing = $5 AND COALESCE(q.lease_until, q.due_at) <= $1
+                ORDER BY COALESCE(q.lease_until, q.due_at) LIMIT $3",
             $lock,
             ")
             UPDATE webhook_queues SET lease_until = $2, holder = $4, fence = fence + 1
             FROM due WHERE webhook_queues.user_id = due.user_id AND webhook_queues.endpoint_id = due.endpoint_id
             RETURNING webhook_queues.user_id, webhook_queues.endpoint_id, owner_id, fence, failing_since,
-                unhealthy_since, is_failing, ",
-            of_endpoint!("url"),
-            ", ",
-            of_endpoint!("api_version"),
-            ", ",
-            of_endpoint!("status"),
-            ", ",
-            of_endpoint!("revision"),
-            ", ",
-            of_endpoint!("enabled_at"),
-            ", ",
-            of_endpoint!("delivered_at"),
-            ", (SELECT u.plan FROM users u WHERE u.id = webhook_queues.user_id),
-            COALESCE((SELECT u.reference FROM users u WHERE u.id = webhook_queues.user_id), user_reference)"
-        )
-    };
-}
-
-/// Whether a claim may send: its lease lasts beyond `$4`, and neither the endpoint nor the user's
-/// plan has changed since.
-macro_rules! may_send {
-    () => {
-        "EXISTS (SELECT 1 FROM webhook_queues q CROSS JOIN webhook_endpoints p
-            WHERE q.user_id = $1 AND q.endpoint_id = $2 AND q.fence = $3 AND q.lease_until > $4
-                AND p.user_id = q.owner_id AND p.id = q.endpoint_id AND p.revision = $5
-                AND COALESCE((SELECT u.plan FROM users u WHERE u.id = $1), '') = $6)"
-    };
-}
-
-/// The row of a claim whose lease is not lost.
-macro_rules! claimed {
-    () => {
-        "user_id = :user AND endpoint_id = :endpoint AND fence = :fence AND lease_until IS NOT NULL"
-    };
-}
-
-/// The delivery that an attempt was for, unless the lease was lost. A redelivery that was requested
-/// meanwhile is due at another time, perhaps an earlier one, by another clock. It stays requested.
-/// A delivery that was brought forward meanwhile, because the clock was set back, is sent again
-/// too.
-macro_rules! attempted {
-    () => {
-        concat!(
-            "user_id = :user AND endpoint_id = :endpoint AND event_id = :event AND state = 'pending'
-            AND next_attempt_at = :due_at AND EXISTS (SELECT 1 FROM webhook_queues WHERE ",
-            claimed!(),
-            ")"
+                unhealthy_since, is_failing,
+                (SELECT p.url FROM webhook_endpoints p
+                    WHERE p.user_id = owner_id AND p.id = webhook_queues.endpoint_id),
+                (SELECT p.api_version FROM webhook_endpoints p
+                    WHERE p.user_id = owner_id AND p.id = webhook_queues.endpoint_id),
+                (SELECT p.status FROM webhook_endpoints p
+                    WHERE p.user_id = owner_id AND p.id = webhook_queues.endpoint_id),
+                (SELECT p.revision FROM webhook_endpoints p
+                    WHERE p.user_id = owner_id AND p.id = webhook_queues.endpoint_id),
+                (SELECT p.enabled_at FROM webhook_endpoints p
+                    WHERE p.user_id = owner_id AND p.id = webhook_queues.endpoint_id),
+                (SELECT p.delivered_at FROM webhook_endpoints p
+                    WHERE p.user_id = owner_id AND p.id = webhook_queues.endpoint_id),
+                (SELECT u.plan FROM users u WHERE u.id = webhook_queues.user_id),
+                COALESCE((SELECT u.reference FROM users u WHERE u.id = webhook_queues.user_id), user_reference)"
         )
     };
 }
 
 statements! {
-    /// Runs before [`CLAIM_HEALTHY`], which takes SQLite's one writer even if nothing is due.
-    IS_HEALTHY_DUE = concat!("SELECT q.endpoint_id ", due!("0"), " LIMIT 1");
+    /// Runs before [`CLAIM`], which takes SQLite's one writer even if nothing is due.
+    IS_DUE = "SELECT q.endpoint_id FROM webhook_queues q
+        WHERE q.is_failing = $2 AND COALESCE(q.lease_until, q.due_at) <= $1 LIMIT 1";
 
-    CLAIM_HEALTHY = claim_due!("0", ""), on_postgres = claim_due!("0", " FOR UPDATE SKIP LOCKED");
+    CLAIM = claim_due!(""), on_postgres = claim_due!(" FOR UPDATE SKIP LOCKED");
 
-    IS_FAILING_DUE = concat!("SELECT q.endpoint_id ", due!("1"), " LIMIT 1");
-
-    CLAIM_FAILING = claim_due!("1", ""), on_postgres = claim_due!("1", " FOR UPDATE SKIP LOCKED");
-
-    LIST_DUE = concat!(
-        "SELECT ",
-        webhook_event_columns!("e."),
-        ", d.attempts, d.last_attempt_at, d.next_attempt_at FROM webhook_deliveries d CROSS JOIN webhook_events e
-        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $7 AND e.user_id = $1 AND e.id = d.event_id
-            AND ",
-        may_send!(),
-        " ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $8"
+    /// None unless the claim may send: its lease lasts beyond `$4`, and neither the endpoint nor
+    /// the user's plan has changed since.
+    LIST_DUE = select_events!(
+        ", d.attempts, d.last_attempt_at, d.next_attempt_at
+        FROM webhook_deliveries d CROSS JOIN webhook_events e
+        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $7
+            AND e.user_id = $1 AND e.id = d.event_id
+            AND EXISTS (SELECT 1 FROM webhook_queues q CROSS JOIN webhook_endpoints p
+                WHERE q.user_id = $1 AND q.endpoint_id = $2 AND q.fence = $3 AND q.lease_until > $4
+                    AND p.user_id = q.owner_id AND p.id = q.endpoint_id AND p.revision = $5
+                    AND COALESCE((SELECT u.plan FROM users u WHERE u.id = $1), '') = $6)
+        ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $8"
     );
 
     /// The ids of [`LIST_DUE`].
-    LIST_DUE_IDS = concat!(
-        "SELECT d.event_id FROM webhook_deliveries d
-        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $7 AND ",
-        may_send!(),
-        " ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $8"
-    );
+    LIST_DUE_IDS = "SELECT d.event_id FROM webhook_deliveries d
+        WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $7
+            AND EXISTS (SELECT 1 FROM webhook_queues q CROSS JOIN webhook_endpoints p
+                WHERE q.user_id = $1 AND q.endpoint_id = $2 AND q.fence = $3 AND q.lease_until > $4
+                    AND p.user_id = q.owner_id AND p.id = q.endpoint_id AND p.revision = $5
+                    AND COALESCE((SELECT u.plan FROM users u WHERE u.id = $1), '') = $6)
+        ORDER BY d.next_attempt_at, d.created_at, d.chunk, d.event_id LIMIT $8";
 
     /// `:delivered` is the last success of these attempts, which clears the failures. Without one,
     /// `:failed` is their first failure, which does not replace an earlier one. `:first` and
     /// `:last` are their first and last failed exchange. The queue is failing once a minute, in
     /// microseconds, lies between two failed exchanges without a success in between. What was
     /// before `:enabled` is over. Locks the queue for the statements that follow.
-    UPDATE_HEALTH = concat!(
-        "UPDATE webhook_queues SET
+    UPDATE_HEALTH = "UPDATE webhook_queues SET
             failing_since = CASE WHEN CAST(:delivered AS BIGINT) IS NOT NULL THEN NULL
                 WHEN failing_since >= :enabled THEN failing_since ELSE :failed END,
             unhealthy_since = CASE WHEN CAST(:delivered AS BIGINT) IS NOT NULL THEN NULL
@@ -152,56 +99,53 @@ statements! {
                 WHEN unhealthy_since >= :enabled
                     THEN CASE WHEN CAST(:last AS BIGINT) - unhealthy_since >= 60000000 THEN 1 ELSE is_failing END
                 WHEN CAST(:last AS BIGINT) - :first >= 60000000 THEN 1 ELSE 0 END
-        WHERE ",
-        claimed!(),
-        " RETURNING fence"
-    );
+        WHERE user_id = :user AND endpoint_id = :endpoint AND fence = :fence AND lease_until IS NOT NULL
+        RETURNING fence";
 
     SET_DELIVERED_AT = "UPDATE webhook_endpoints SET delivered_at = $3
         WHERE user_id = $1 AND id = $2 AND (delivered_at IS NULL OR delivered_at < $3)";
 
-    /// Runs before [`FINISH`], which ends the delivery or plans its next attempt.
-    INSERT_ATTEMPT = concat!(
-        "INSERT INTO webhook_attempts
+    /// Under the conditions of [`FINISH`], which runs after it.
+    INSERT_ATTEMPT = "INSERT INTO webhook_attempts
             (user_id, endpoint_id, id, event_id, attempt, attempted_at, duration_ms, status, error)
         SELECT :user, :endpoint, :id, :event, :attempt, :at, :duration_ms, :status, :error
-        FROM webhook_deliveries WHERE ",
-        attempted!()
-    );
+        FROM webhook_deliveries WHERE user_id = :user AND endpoint_id = :endpoint AND event_id = :event
+            AND state = 'pending' AND next_attempt_at = :due_at AND EXISTS (SELECT 1 FROM webhook_queues
+                WHERE user_id = :user AND endpoint_id = :endpoint AND fence = :fence AND lease_until IS NOT NULL)";
 
-    FINISH = concat!(
-        "UPDATE webhook_deliveries SET state = :state, attempts = :attempt, next_attempt_at = :next, ended_at = :ended,
-            last_status = :status, last_error = :error, last_duration_ms = :duration_ms, last_attempt_at = :at
-        WHERE ",
-        attempted!()
-    );
+    /// Ends the delivery that an attempt was for, or plans its next attempt, unless the lease was
+    /// lost. A redelivery that was requested meanwhile is due at another time, perhaps an earlier
+    /// one, by another clock. It stays requested. A delivery that was brought forward meanwhile,
+    /// because the clock was set back, is sent again too.
+    FINISH = "UPDATE webhook_deliveries SET state = :state, attempts = :attempt,
+            next_attempt_at = :next, ended_at = :ended, last_status = :status, last_error = :error,
+            last_duration_ms = :duration_ms, last_attempt_at = :at
+        WHERE user_id = :user AND endpoint_id = :endpoint AND event_id = :event
+            AND state = 'pending' AND next_attempt_at = :due_at AND EXISTS (SELECT 1 FROM webhook_queues
+                WHERE user_id = :user AND endpoint_id = :endpoint AND fence = :fence AND lease_until IS NOT NULL)";
 
     /// Makes the lowest unfinished chunk of a run pending, if it waits. Finds it by its id, because
     /// SQLite would otherwise read all deliveries of the endpoint.
-    UNBLOCK_NEXT = concat!(
-        "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = :now
+    UNBLOCK_NEXT = "UPDATE webhook_deliveries SET state = 'pending', next_attempt_at = :now
         WHERE user_id = :user AND endpoint_id = :endpoint AND state = 'waiting'
             AND event_id = (SELECT o.event_id FROM webhook_deliveries o
                 WHERE o.user_id = :user AND o.endpoint_id = :endpoint AND o.sync_run_id = :run AND o.ended_at IS NULL
                 ORDER BY o.chunk LIMIT 1)
-            AND EXISTS (SELECT 1 FROM webhook_queues WHERE ",
-        claimed!(),
-        ")"
-    );
+            AND EXISTS (SELECT 1 FROM webhook_queues
+                WHERE user_id = :user AND endpoint_id = :endpoint AND fence = :fence AND lease_until IS NOT NULL)";
 
-    LOCK_CLAIMED = concat!("SELECT fence FROM webhook_queues WHERE ", claimed!()), lock = " FOR NO KEY UPDATE";
+    LOCK_CLAIMED = "SELECT fence FROM webhook_queues
+        WHERE user_id = :user AND endpoint_id = :endpoint AND fence = :fence AND lease_until IS NOT NULL",
+        lock = " FOR NO KEY UPDATE";
 
     /// A queue that is due already goes behind those that wait longer. Runs after [`LOCK_CLAIMED`],
     /// so that it sees deliveries that were added meanwhile.
-    RELEASE = concat!(
-        "UPDATE webhook_queues SET lease_until = NULL, due_at = (
+    RELEASE = "UPDATE webhook_queues SET lease_until = NULL, due_at = (
             SELECT CASE WHEN least.at < :now THEN :now ELSE least.at END
             FROM (SELECT MIN(next_attempt_at) AS at FROM webhook_deliveries
                 WHERE user_id = :user AND endpoint_id = :endpoint AND next_attempt_at IS NOT NULL) least)
-        WHERE ",
-        claimed!(),
-        " RETURNING fence"
-    );
+        WHERE user_id = :user AND endpoint_id = :endpoint AND fence = :fence AND lease_until IS NOT NULL
+        RETURNING fence";
 }
 
 /// The right to send the events of one user to one endpoint, until the lease ends and another task
@@ -296,13 +240,12 @@ impl Deliveries<'_> {
         if self.0.claims_nothing() {
             return Ok(Vec::new());
         }
-        let statements: (Sql, Sql) = if failing {
-            (IS_FAILING_DUE, CLAIM_FAILING)
-        } else {
-            (IS_HEALTHY_DUE, CLAIM_HEALTHY)
-        };
-        let values = params![now, lease_until, i64::from(limit), self.0.holder];
-        self.0.db.claim_due(statements, values, claimed).await
+        let failing = i64::from(failing);
+        let values = params![now, lease_until, i64::from(limit), self.0.holder, failing];
+        self.0
+            .db
+            .claim_due((IS_DUE, params![now, failing]), (CLAIM, values), claimed)
+            .await
     }
 
     /// Lists due deliveries of a claimed endpoint, the longest due first, then in the order of

@@ -10,149 +10,93 @@ use bellbird_domain::{
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::db::{Bound, Param, Row, Tx, named, params, statements};
+use crate::db::{Bound, Row, Tx, named, params, statements};
 use crate::error::Result;
 use crate::jobs::{ClaimedJob, sync_is_held};
 use crate::locks::user_lock;
 use crate::webhooks::endpoints::{self, ENDPOINT_DISABLED};
 use crate::{StorageError, WebhookEvents};
 
-/// The columns that [`webhook_event`] expects, in its order.
-macro_rules! webhook_event_columns {
-    ($table:literal) => {
+/// The columns that [`webhook_event`] expects, in its order, of the events `e`. `$rest` may begin
+/// with more columns.
+macro_rules! select_events {
+    ($rest:literal) => {
         concat!(
-            $table,
-            "id, ",
-            $table,
-            "event_type, ",
-            $table,
-            "connection_id, ",
-            $table,
-            "sync_run_id, ",
-            $table,
-            "created_at, ",
-            $table,
-            "date_range_from, ",
-            $table,
-            "date_range_to, ",
-            $table,
-            "row_keys, ",
-            $table,
-            "new_count, ",
-            $table,
-            "updated_count, ",
-            $table,
-            "chunk, ",
-            $table,
-            "total_chunks, ",
-            $table,
-            "row_hint, ",
-            $table,
-            "connection_status, ",
-            $table,
-            "previous_status, ",
-            $table,
-            "provider, ",
-            $table,
-            "institution_name, ",
-            $table,
-            "last_refreshed_at, ",
-            $table,
-            "removed, ",
-            $table,
-            "consent_expires_at, ",
-            $table,
-            "category, ",
-            $table,
-            "institution_id"
+            "SELECT e.id, e.event_type, e.connection_id, e.sync_run_id, e.created_at, e.date_range_from,
+                e.date_range_to, e.row_keys, e.new_count, e.updated_count, e.chunk, e.total_chunks, e.row_locator,
+                e.connection_status, e.previous_status, e.provider, e.institution_name, e.last_refreshed_at,
+                e.removed, e.consent_expires_at, e.category, e.institution_id",
+            $rest
         )
     };
 }
-pub(crate) use webhook_event_columns;
+pub(crate) use select_events;
 
-/// Inserts an event, under a condition if there is one.
-macro_rules! insert_event {
-    ($($condition:expr),*) => {
-        concat!(
-            "INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
-                date_range_from, date_range_to, row_keys, new_count, updated_count, chunk, total_chunks, row_hint,
-                connection_status, previous_status, provider, institution_name, last_refreshed_at, removed,
-                consent_expires_at, category, institution_id)
-            SELECT :user, :id, :connection, :run, :event_type, :now,
-                :date_range_from, :date_range_to, :row_keys, :new_count, :updated_count, :chunk, :total_chunks,
-                :row_hint, :connection_status, :previous_status, :provider, :institution_name, :last_refreshed_at,
-                :removed, :consent_expires_at, :category, :institution_id",
-            $($condition),*
-        )
-    };
-}
-
-/// The endpoints of a user and of the installation that subscribe to a type of events, in a version
-/// of their body from this one on.
+/// The endpoints `p` of a user and of the installation that subscribe to a type of events, in a
+/// version of their body from `:version_min` on.
 macro_rules! subscribers {
-    ($user:literal, $event_type:literal, $version_min:literal) => {
-        concat!(
-            "FROM webhook_endpoints p WHERE p.user_id IN (",
-            $user,
-            ", '00000000-0000-0000-0000-000000000000') AND (',' || p.event_types || ',') LIKE ('%,' || ",
-            $event_type,
-            " || ',%') AND p.api_version >= ",
-            $version_min
-        )
+    () => {
+        "FROM webhook_endpoints p
+        WHERE p.user_id IN (:user, '00000000-0000-0000-0000-000000000000') AND p.api_version >= :version_min
+            AND (',' || p.event_types || ',') LIKE ('%,' || :event_type || ',%')"
     };
 }
 
 statements! {
-    INSERT = insert_event!();
-
-    /// Without a fence, the caller has made sure that it may write. Stores nothing for a user who
-    /// has none of `:plans` or was removed: a sync may end later. Returns to how many endpoints the
-    /// event is sent: none while all that subscribe are disabled.
-    INSERT_FOR_SUBSCRIBERS = insert_event!(
-        " WHERE EXISTS (SELECT 1 ",
-        subscribers!(":user", ":event_type", ":version_min"),
+    /// Without a fence, the caller has made sure that it may write. Except for a ping, stores
+    /// nothing without a subscriber, nor for a user who has none of `:plans` or was removed: a sync
+    /// may end later. Returns to how many endpoints the event is sent: none while all that
+    /// subscribe are disabled.
+    INSERT = concat!(
+        "INSERT INTO webhook_events (user_id, id, connection_id, sync_run_id, event_type, created_at,
+            date_range_from, date_range_to, row_keys, new_count, updated_count, chunk, total_chunks, row_locator,
+            connection_status, previous_status, provider, institution_name, last_refreshed_at, removed,
+            consent_expires_at, category, institution_id)
+        SELECT :user, :id, :connection, :run, :event_type, :now,
+            :date_range_from, :date_range_to, :row_keys, :new_count, :updated_count, :chunk, :total_chunks,
+            :row_locator, :connection_status, :previous_status, :provider, :institution_name, :last_refreshed_at,
+            :removed, :consent_expires_at, :category, :institution_id
+        WHERE :event_type = 'endpoint.ping' OR (EXISTS (SELECT 1 ",
+        subscribers!(),
         ") AND EXISTS (SELECT 1 FROM users u WHERE u.id = :user AND :plans LIKE '%' || u.plan || '%')
             AND (CAST(:fence AS BIGINT) IS NULL OR ",
         sync_is_held!(),
-        ") RETURNING (SELECT COUNT(*) ",
-        subscribers!(":user", ":event_type", ":version_min"),
+        ")) RETURNING (SELECT COUNT(*) ",
+        subscribers!(),
         " AND p.status <> 'disabled')"
     );
 
-    /// If the event `$3` was stored, makes the user's queues at the endpoints that subscribe to its
-    /// type, in version `$5` or later, due at `$4`, unless they are due before. Adds those that are
-    /// missing. Their locks last until the deliveries are committed, so that none is released
-    /// before.
+    /// If the event was stored, makes the user's queues at the endpoints that subscribe to its type
+    /// due at `:due_at`, unless they are due before. Adds those that are missing. Their locks last
+    /// until the deliveries are committed, so that none is released before.
     NOTIFY = concat!(
         "INSERT INTO webhook_queues (user_id, endpoint_id, owner_id, due_at)
-        SELECT $1, p.id, p.user_id, CASE WHEN p.status <> 'disabled' THEN CAST($4 AS BIGINT) END ",
-        subscribers!("$1", "$2", "$5"),
-        " AND EXISTS (SELECT 1 FROM webhook_events WHERE user_id = $1 AND id = $3) ORDER BY p.id
+        SELECT :user, p.id, p.user_id, CASE WHEN p.status <> 'disabled' THEN CAST(:due_at AS BIGINT) END ",
+        subscribers!(),
+        " AND EXISTS (SELECT 1 FROM webhook_events WHERE user_id = :user AND id = :event) ORDER BY p.id
         ON CONFLICT (user_id, endpoint_id) DO UPDATE SET due_at = CASE
             WHEN excluded.due_at IS NULL OR webhook_queues.due_at <= excluded.due_at THEN webhook_queues.due_at
             ELSE excluded.due_at END"
     );
 
-    /// Inserts the deliveries of the event `$2` to endpoints of version `$5` or later, if it was
-    /// stored. Those to a disabled endpoint have failed already.
+    /// Inserts the deliveries of an event, if it was stored. Those to a disabled endpoint have
+    /// failed already.
     INSERT_DELIVERIES = concat!(
         "INSERT INTO webhook_deliveries (user_id, endpoint_id, event_id, sync_run_id, chunk, created_at, state,
             next_attempt_at, ended_at, last_error)
         SELECT e.user_id, p.id, e.id, e.sync_run_id, e.chunk, e.created_at,
             CASE WHEN p.status = 'disabled' THEN 'failed' WHEN e.chunk = 1 THEN 'pending' ELSE 'waiting' END,
-            CASE WHEN p.status <> 'disabled' AND e.chunk = 1 THEN CAST($3 AS BIGINT) END,
+            CASE WHEN p.status <> 'disabled' AND e.chunk = 1 THEN CAST(:due_at AS BIGINT) END,
             CASE WHEN p.status = 'disabled' THEN e.created_at END,
-            CASE WHEN p.status = 'disabled' THEN $4 END
+            CASE WHEN p.status = 'disabled' THEN :error END
         FROM webhook_events e CROSS JOIN (SELECT p.id, p.status ",
-        subscribers!("$1", "$6", "$5"),
-        ") p WHERE e.user_id = $1 AND e.id = $2"
+        subscribers!(),
+        ") p WHERE e.user_id = :user AND e.id = :event"
     );
 
-    FIND = concat!("SELECT ", webhook_event_columns!(""), " FROM webhook_events WHERE user_id = $1 AND id = $2");
+    FIND = select_events!(" FROM webhook_events e WHERE e.user_id = $1 AND e.id = $2");
 
-    LIST_WAITING = concat!(
-        "SELECT ",
-        webhook_event_columns!("e."),
+    LIST_WAITING = select_events!(
         " FROM webhook_deliveries d CROSS JOIN webhook_events e
         WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.sync_run_id = $3 AND d.chunk > $4 AND d.ended_at IS NULL
             AND e.user_id = $1 AND e.id = d.event_id
@@ -203,7 +147,7 @@ pub struct NewWebhookEvent {
     /// The number of events of the run.
     pub total_chunks: u32,
     /// Where its rows lie, sealed by the caller. Empty: unknown.
-    pub hint: Vec<u8>,
+    pub row_locator: Vec<u8>,
     /// Rows that are gone, by [`removed_bytes`]. Such an event has no others, and is sent only in
     /// versions of the body that report them.
     pub removed: Vec<u8>,
@@ -213,16 +157,15 @@ impl NewWebhookEvent {
     /// The only event of its run.
     #[must_use]
     pub fn without_rows(id: EventId) -> Self {
-        let (row_keys, hint, removed) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             id,
-            row_keys,
+            row_keys: Vec::new(),
             new_count: 0,
             updated_count: 0,
             chunk: 1,
             total_chunks: 1,
-            hint,
-            removed,
+            row_locator: Vec::new(),
+            removed: Vec::new(),
         }
     }
 
@@ -257,13 +200,22 @@ pub struct WebhookEvent {
     pub chunk: u32,
     /// The number of events of the run.
     pub total_chunks: u32,
-    /// Where its rows lie, as [`NewWebhookEvent::hint`].
-    pub hint: Vec<u8>,
+    /// Where its rows lie, as [`NewWebhookEvent::row_locator`].
+    pub row_locator: Vec<u8>,
     /// What the event says of its connection. None: it has rows, or is a ping or
     /// `connection.removed`.
     pub shown: Option<EventConnection>,
     /// Rows that are gone.
     pub removed: Vec<RemovedRow>,
+}
+
+impl WebhookEvent {
+    /// Whether its body needs the provider. That of a ping, of an event about a connection or a
+    /// user, or of removed rows does not.
+    #[must_use]
+    pub fn has_rows(&self) -> bool {
+        self.connection_id.is_some() && !self.rows.is_empty()
+    }
 }
 
 /// A connection at the time of an event about it.
@@ -409,51 +361,34 @@ pub(crate) fn insert_events<'a>(
     let Some(first) = events.first() else {
         return Vec::new();
     };
-    let bind = |new: &'a NewWebhookEvent| {
-        let mut values = columns(origin, new);
-        values.push((
-            "subject",
-            origin.claim.map(|claim| claim.key.subject.as_str()).into(),
-        ));
-        values.push(("fence", origin.claim.map(|claim| claim.fence).into()));
-        values.push(("version_min", new.version_min().into()));
-        values.push(("plans", plans_from(origin.event_type.plan_min()).into()));
-        INSERT_FOR_SUBSCRIBERS.with(&values)
-    };
-    let mut statements: Vec<_> = events.iter().map(bind).collect();
     let (user, event_type) = (origin.user, origin.event_type.as_str());
-    let version_min = first.version_min();
+    let mut statements: Vec<_> = events.iter().map(|new| insert(origin, new)).collect();
     // What follows sees whether the holder of a claim has disabled an endpoint meanwhile.
     statements.push(endpoints::queues_lock(user));
-    statements.push((
-        NOTIFY,
-        params![user, event_type, first.id, first_attempt_at, version_min].to_vec(),
-    ));
+    statements.push(NOTIFY.with(named![
+        user = user,
+        event = first.id,
+        event_type = event_type,
+        version_min = first.version_min(),
+        due_at = first_attempt_at,
+    ]));
     statements.extend(events.iter().map(|new| {
-        let values = params![
-            user,
-            new.id,
-            first_attempt_at,
-            ENDPOINT_DISABLED,
-            new.version_min(),
-            event_type
-        ];
-        (INSERT_DELIVERIES, values.to_vec())
+        INSERT_DELIVERIES.with(named![
+            user = user,
+            event = new.id,
+            event_type = event_type,
+            version_min = new.version_min(),
+            due_at = first_attempt_at,
+            error = ENDPOINT_DISABLED,
+        ])
     }));
     statements
 }
 
-/// Stores an event that no endpoint subscribes to.
+/// Stores an event, without its deliveries.
 pub(crate) fn insert<'a>(origin: &EventOrigin<'a>, new: &'a NewWebhookEvent) -> Bound<'a> {
-    INSERT.with(&columns(origin, new))
-}
-
-fn columns<'a>(
-    origin: &EventOrigin<'a>,
-    new: &'a NewWebhookEvent,
-) -> Vec<(&'static str, Param<'a>)> {
     let shown = origin.shown;
-    named![
+    INSERT.with(named![
         user = origin.user,
         id = new.id,
         connection = origin.connection,
@@ -467,7 +402,7 @@ fn columns<'a>(
         updated_count = i64::from(new.updated_count),
         chunk = i64::from(new.chunk),
         total_chunks = i64::from(new.total_chunks),
-        row_hint = new.hint.as_slice(),
+        row_locator = new.row_locator.as_slice(),
         connection_status = shown.map(|shown| shown.status.as_str()),
         previous_status = shown
             .and_then(|shown| shown.previous_status)
@@ -479,8 +414,11 @@ fn columns<'a>(
         last_refreshed_at = shown.and_then(|shown| shown.last_refreshed_at),
         consent_expires_at = shown.and_then(|shown| shown.consent_expires_at),
         removed = new.removed.as_slice(),
-    ]
-    .to_vec()
+        subject = origin.claim.map(|claim| claim.key.subject.as_str()),
+        fence = origin.claim.map(|claim| claim.fence),
+        version_min = new.version_min(),
+        plans = plans_from(origin.event_type.plan_min()),
+    ])
 }
 
 /// This plan and those that include it.
@@ -543,7 +481,7 @@ pub(crate) fn webhook_event(row: &Row<'_>) -> Result<WebhookEvent> {
         updated_count: row.number(9, "a count of rows")?,
         chunk: row.number(10, "the number of a chunk")?,
         total_chunks: row.number(11, "a count of chunks")?,
-        hint: row.blob(12)?.to_vec(),
+        row_locator: row.blob(12)?.to_vec(),
         shown: shown(row)?,
         removed: row
             .blob(18)?

@@ -5,7 +5,7 @@ use bellbird_domain::{EndpointId, EventId, EventType, SyncRunId, UserId};
 use bellbird_storage::{Endpoint, PingResult, StorageError};
 
 use crate::Webhooks;
-use crate::delivery::client::{ConnectTime, Exchange, Message};
+use crate::delivery::send::{ConnectTime, Exchange};
 use crate::delivery::sign::Signer;
 use crate::event::payload::{Envelope, body};
 use crate::target::{TargetError, check_url};
@@ -46,16 +46,8 @@ impl Webhooks {
         let (now, run, event) = (inner.clock.now(), SyncRunId::new(), EventId::new());
         let envelope = ping_envelope(event, run, now);
         let body = body(&envelope, endpoint.api_version.into(), &[], &[]);
-        let timestamp = now.as_second();
-        let signature = signer.signature(event, timestamp, &body);
-        let message = Message {
-            id: event,
-            timestamp,
-            signature: &signature,
-            endpoint: id,
-            body,
-        };
-        let exchange = inner.client.post(&url, message, ConnectTime::Usual).await;
+        let message = signer.sign(event, id, now, body);
+        let exchange = inner.client.send(&url, message, ConnectTime::Usual).await;
         let result = PingResult {
             at: now,
             duration_ms: u32::try_from(exchange.duration.as_millis()).unwrap_or(u32::MAX),

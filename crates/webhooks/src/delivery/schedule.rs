@@ -5,6 +5,10 @@ use std::time::Duration;
 use bellbird_limits::jitter::jittered;
 use jiff::{SignedDuration, Timestamp};
 
+/// Only failures from this attempt on can disable an endpoint. It comes at least half an hour after
+/// the first attempt. From this attempt on, even a failing endpoint has the usual time to accept a
+/// connection.
+pub(super) const LATE_ATTEMPT: u32 = 5;
 /// An endpoint that only fails for this many days is disabled.
 const FAILING_DAYS_MAX: i64 = 5;
 

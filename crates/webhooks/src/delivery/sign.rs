@@ -6,8 +6,10 @@
 use aws_lc_rs::hmac::{Context, HMAC_SHA256, Key};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bellbird_domain::EventId;
+use bellbird_domain::{EndpointId, EventId};
 use bellbird_storage::random_bytes;
+use bytes::Bytes;
+use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
@@ -30,6 +32,19 @@ pub fn new_secret() -> SecretString {
 /// old one. Has no `Debug`, because it holds keys.
 pub struct Signer(Vec<Key>);
 
+/// One signed message for one endpoint.
+pub struct Message {
+    /// The event's id. It is the same in each attempt.
+    pub id: EventId,
+    /// The signed time of sending, in Unix seconds.
+    pub timestamp: i64,
+    /// The value of the header `webhook-signature`, with all signatures.
+    pub signature: String,
+    pub endpoint: EndpointId,
+    /// The signed JSON.
+    pub body: Bytes,
+}
+
 impl Signer {
     /// The signatures appear in the order of `secrets`. Fails if one is malformed or if the list is
     /// empty.
@@ -42,6 +57,18 @@ impl Signer {
             Err(BadSecret)
         } else {
             Ok(Self(keys))
+        }
+    }
+
+    /// Signs the body of an event that is sent to this endpoint now.
+    pub fn sign(&self, id: EventId, endpoint: EndpointId, now: Timestamp, body: Bytes) -> Message {
+        let timestamp = now.as_second();
+        Message {
+            id,
+            timestamp,
+            signature: self.signature(id, timestamp, &body),
+            endpoint,
+            body,
         }
     }
 
@@ -76,7 +103,6 @@ fn key(secret: &SecretString) -> Result<Key, BadSecret> {
 #[cfg(test)]
 mod tests {
     use hyper::HeaderMap;
-    use jiff::Timestamp;
     use proptest::prelude::*;
     use standardwebhooks::{
         HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook,

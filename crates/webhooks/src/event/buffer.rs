@@ -1,5 +1,5 @@
-//! Turns the new and changed rows of a sync into webhook events, and keeps the bodies of these
-//! events in memory for the first attempt.
+//! Turns the new and changed rows of a sync into webhook events, and keeps these rows in memory for
+//! the first attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,12 +20,12 @@ use crate::event::row_locator::RowLocator;
 
 /// Maximum number of rows in an event.
 pub const ROWS_MAX: usize = 500;
-/// Time to live of a body in memory. A first attempt after that reads the rows again.
-const BODY_TTL: Duration = Duration::from_secs(120);
-/// How long a body that was rebuilt serves later attempts too.
-const REBUILT_BODY_MAX_AGE: SignedDuration = SignedDuration::from_secs(60);
-/// Maximum size in bytes of all bodies in memory.
-const BODIES_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Time to live of rows in memory. A first attempt after that reads them again.
+const ROWS_TTL: Duration = Duration::from_secs(120);
+/// How long rows that were read again serve later attempts too.
+const REREAD_MAX_AGE: SignedDuration = SignedDuration::from_secs(60);
+/// Maximum size in bytes of all rows in memory.
+const ROWS_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The run of a sync, which has found the rows.
 #[derive(Debug, Clone, Copy)]
@@ -47,24 +47,37 @@ pub struct ChangedRow {
     pub json: Option<RowJson>,
 }
 
-/// The body of an event in memory, from which each format of it is written.
+/// The rows of an event in memory.
 #[derive(Clone)]
-pub struct HeldBody {
+struct HeldRows {
     rows: Arc<EventRows>,
-    /// Its rows were read again. Otherwise it is for first attempts only, because later ones send
+    /// They were read again. Otherwise they are for first attempts only, because later ones send
     /// current rows.
-    is_rebuilt: bool,
+    is_reread: bool,
 }
 
 /// An event with its rows.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct EventRows {
     pub(crate) envelope: Envelope,
-    pub(crate) new: Vec<(RowKey, RowJson)>,
-    pub(crate) updated: Vec<(RowKey, RowJson)>,
+    new: Vec<(RowKey, RowJson)>,
+    updated: Vec<(RowKey, RowJson)>,
 }
 
 impl EventRows {
+    pub(crate) fn new(
+        envelope: Envelope,
+        mut new: Vec<(RowKey, RowJson)>,
+        mut updated: Vec<(RowKey, RowJson)>,
+    ) -> Self {
+        RowJson::move_together(&mut new, &mut updated);
+        Self {
+            envelope,
+            new,
+            updated,
+        }
+    }
+
     /// The body in this format.
     #[must_use]
     pub fn body(&self, format: Format<'_>) -> Bytes {
@@ -85,7 +98,7 @@ impl EventRows {
 pub struct WebhookEventBuffer {
     rows_max: usize,
     first_delay: Duration,
-    bodies: Arc<Expiring<EventId, HeldBody>>,
+    held: Arc<Expiring<EventId, HeldRows>>,
     pub(crate) new_events: Arc<Notify>,
 }
 
@@ -98,12 +111,12 @@ impl Default for WebhookEventBuffer {
 impl WebhookEventBuffer {
     /// `rows_max` limits the rows of one event.
     pub fn new(rows_max: usize) -> Self {
-        let bytes_of = |_: &EventId, held: &HeldBody| held.rows.bytes() + 64;
-        let bodies = Arc::new(Expiring::new(BODY_TTL, BODIES_BYTES_MAX, bytes_of));
+        let bytes_of = |_: &EventId, held: &HeldRows| held.rows.bytes() + 64;
+        let held = Arc::new(Expiring::new(ROWS_TTL, ROWS_BYTES_MAX, bytes_of));
         Self {
             rows_max,
             first_delay: Duration::ZERO,
-            bodies,
+            held,
             new_events: Arc::default(),
         }
     }
@@ -122,7 +135,7 @@ impl WebhookEventBuffer {
         now.plus(self.first_delay)
     }
 
-    /// Builds the events for these rows, and the bodies of those whose rows are all in memory.
+    /// Builds the events for these rows, with the rows of those that are in memory whole.
     /// Takes the JSON out of each row. `hasher` seals where the rows lie.
     #[must_use]
     pub fn prepare(
@@ -134,7 +147,7 @@ impl WebhookEventBuffer {
     ) -> (Vec<NewWebhookEvent>, Vec<EventRows>) {
         let all = chunks(new.len(), updated.len(), self.rows_max);
         let total_chunks = count(all.len());
-        let (mut events, mut bodies) = (Vec::with_capacity(all.len()), Vec::new());
+        let (mut events, mut in_memory) = (Vec::with_capacity(all.len()), Vec::new());
         for (number, chunk) in (1..).zip(all) {
             let (new, updated) = (&mut new[chunk.new], &mut updated[chunk.updated]);
             let envelope = Envelope {
@@ -146,7 +159,7 @@ impl WebhookEventBuffer {
                 chunk: number,
                 total_chunks,
             };
-            let hint = RowLocator::of_rows(
+            let locator = RowLocator::of_rows(
                 new.iter()
                     .chain(&*updated)
                     .map(|row| (row.instant, row.account)),
@@ -162,49 +175,37 @@ impl WebhookEventBuffer {
                 updated_count: count(updated.len()),
                 chunk: number,
                 total_chunks,
-                hint: hint.map_or_else(Vec::new, |hint| hint.seal(hasher, envelope.id)),
+                row_locator: locator
+                    .map_or_else(Vec::new, |locator| locator.seal(hasher, envelope.id)),
                 removed: Vec::new(),
             });
             if let Some((new, updated)) = take_json(new).zip(take_json(updated)) {
-                bodies.push(EventRows {
-                    envelope,
-                    new,
-                    updated,
-                });
+                in_memory.push(EventRows::new(envelope, new, updated));
             }
         }
-        (events, bodies)
+        (events, in_memory)
     }
 
-    /// Keeps the bodies of events for their first attempt. Call this before storing the events,
+    /// Keeps the rows of events for their first attempt. Call this before storing the events,
     /// because delivery may start as soon as they are stored.
-    pub fn hold_bodies(&self, bodies: Vec<EventRows>, now: Timestamp) {
-        for rows in bodies {
-            self.bodies.insert(
-                rows.envelope.id,
-                HeldBody {
-                    rows: Arc::new(rows),
-                    is_rebuilt: false,
-                },
-                now,
-            );
+    pub fn hold(&self, events: Vec<EventRows>, now: Timestamp) {
+        for rows in events {
+            self.insert(Arc::new(rows), false, now);
         }
     }
 
-    pub(crate) fn hold_rebuilt_body(&self, rows: Arc<EventRows>, now: Timestamp) {
-        self.bodies.insert(
-            rows.envelope.id,
-            HeldBody {
-                rows,
-                is_rebuilt: true,
-            },
-            now,
-        );
+    pub(crate) fn hold_reread(&self, rows: Arc<EventRows>, now: Timestamp) {
+        self.insert(rows, true, now);
     }
 
-    /// Frees the memory of expired bodies.
-    pub(crate) fn purge_expired_bodies(&self) {
-        self.bodies.purge_expired();
+    fn insert(&self, rows: Arc<EventRows>, is_reread: bool, now: Timestamp) {
+        let id = rows.envelope.id;
+        self.held.insert(id, HeldRows { rows, is_reread }, now);
+    }
+
+    /// Frees the memory of expired rows.
+    pub(crate) fn purge_expired(&self) {
+        self.held.purge_expired();
     }
 
     /// Wakes the delivery loop after events were stored.
@@ -212,24 +213,18 @@ impl WebhookEventBuffer {
         self.new_events.notify_one();
     }
 
-    /// Drops the bodies of events that were not stored.
-    pub fn evict_bodies(&self, events: &[NewWebhookEvent]) {
+    /// Drops the rows of events that were not stored.
+    pub fn evict(&self, events: &[NewWebhookEvent]) {
         for event in events {
-            self.bodies.remove(&event.id);
+            self.held.remove(&event.id);
         }
     }
 
-    /// Returns the body of an event if this process built it recently. A later attempt gets only a
-    /// body whose rows were read again within the last minute.
-    pub fn find_body(
-        &self,
-        id: EventId,
-        format: Format<'_>,
-        now: Timestamp,
-        is_first: bool,
-    ) -> Option<Bytes> {
-        let (held, age) = self.bodies.get(&id, now)?;
-        (is_first || held.is_rebuilt && age < REBUILT_BODY_MAX_AGE).then(|| held.rows.body(format))
+    /// Returns the rows of an event if this process read them recently. A later attempt gets only
+    /// those that were read again within the last minute.
+    pub fn find_rows(&self, id: EventId, now: Timestamp, is_first: bool) -> Option<Arc<EventRows>> {
+        let (held, age) = self.held.get(&id, now)?;
+        (is_first || held.is_reread && age < REREAD_MAX_AGE).then_some(held.rows)
     }
 }
 
@@ -261,7 +256,7 @@ fn count(number: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// A body of a megabyte.
+    /// A row of a megabyte.
     fn large(id: EventId, now: Timestamp) -> EventRows {
         let envelope = Envelope {
             id,
@@ -280,20 +275,16 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_were_sent_make_room_for_new_ones() {
+    fn rows_that_were_sent_make_room_for_new_ones() {
         let (buffer, now) = (WebhookEventBuffer::default(), Timestamp::UNIX_EPOCH);
         let ids: Vec<EventId> = std::iter::repeat_with(EventId::new).take(160).collect();
-        let is_held = |id: &EventId| buffer.bodies.get(id, now).is_some();
+        let is_held = |id: &EventId| buffer.held.get(id, now).is_some();
         for (number, id) in ids.iter().enumerate() {
-            buffer.hold_bodies(vec![large(*id, now)], now);
+            buffer.hold(vec![large(*id, now)], now);
             // Each is sent once 30 later ones wait.
             if let Some(sent) = number.checked_sub(30) {
                 assert!(is_held(&ids[sent]), "{sent}");
-                let format = Format {
-                    version: bellbird_domain::ApiVersion::DEFAULT,
-                    user: None,
-                };
-                assert!(buffer.find_body(ids[sent], format, now, true).is_some());
+                assert!(buffer.find_rows(ids[sent], now, true).is_some());
             }
         }
         assert!(ids.iter().filter(|id| is_held(id)).count() < 64);

@@ -32,18 +32,17 @@ pub struct RowLocator {
 impl RowLocator {
     /// `None` without rows.
     pub fn of_rows(rows: impl IntoIterator<Item = (Timestamp, AccountId)>) -> Option<Self> {
-        let one = |(instant, account): (Timestamp, AccountId)| {
-            let (from, to) = (
-                instant.as_second().saturating_sub(1),
-                instant.as_second().saturating_add(1),
-            );
-            Self {
-                from: second(from),
-                to: second(to),
-                accounts: BTreeSet::from([account]),
-            }
-        };
-        rows.into_iter().map(one).reduce(Self::and)
+        let (mut from, mut to, mut accounts) = (i64::MAX, i64::MIN, BTreeSet::new());
+        for (instant, account) in rows {
+            from = from.min(instant.as_second());
+            to = to.max(instant.as_second());
+            accounts.insert(account);
+        }
+        (!accounts.is_empty()).then(|| Self {
+            from: second(from.saturating_sub(1)),
+            to: second(to.saturating_add(1)),
+            accounts,
+        })
     }
 
     /// The locator of the rows of two events.
@@ -110,7 +109,7 @@ fn second(second: i64) -> Timestamp {
 }
 
 fn sealing_key(hasher: &RowHasher) -> Option<RandomizedNonceKey> {
-    RandomizedNonceKey::new(&AES_256_GCM, &*hasher.locator_key()).ok()
+    RandomizedNonceKey::new(&AES_256_GCM, hasher.locator_key()).ok()
 }
 
 fn bound_to(event: EventId) -> Aad<[u8; ID_BYTES]> {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use bellbird_domain::EventId;
 use bellbird_storage::Storage;
 use bellbird_webhooks::PingError;
-use bellbird_webhooks::delivery::client::Exchange;
+use bellbird_webhooks::delivery::send::Exchange;
 use serde::Serialize;
 
 use super::super::actor;

@@ -174,10 +174,10 @@ async fn rows_that_moved_are_found_by_reading_everything() {
         "{found:?}"
     );
 
-    // A hint that does not open is no hint.
+    // A locator that does not open is none.
     execute(
         &app.shared.database,
-        "UPDATE webhook_events SET row_hint = row_keys",
+        "UPDATE webhook_events SET row_locator = row_keys",
         "",
     )
     .await;

@@ -403,7 +403,8 @@ impl<'r> Merge<'r> {
         self.changes.new.sort_unstable();
         self.changes.updated.sort_unstable();
         if self.must_write || self.has_changes {
-            self.merged.sort_unstable_by_key(Fingerprint::id);
+            // A few sorted runs, which this sort merges.
+            self.merged.sort_by_key(Fingerprint::id);
             let own = self.has_changes.then_some(self.mark);
             let mut marks: Vec<u32> = self.known.marks.iter().copied().chain(own).collect();
             marks.retain(|mark| *mark >= self.forgotten_mark);

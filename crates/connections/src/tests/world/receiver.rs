@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, EndpointId, EventId, EventType, UserId};
 use bellbird_providers::linking::Url;
-use bellbird_webhooks::delivery::client::{Exchange, Message, Receiver};
-use bellbird_webhooks::delivery::sign::Signer;
+use bellbird_webhooks::delivery::send::{Exchange, Receiver};
+use bellbird_webhooks::delivery::sign::{Message, Signer};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -108,7 +108,7 @@ impl EndpointModel {
     fn check(
         &self,
         of: &Connected,
-        message: &Message<'_>,
+        message: &Message,
         received: &Received<'_>,
     ) -> Result<(), String> {
         let Received {
@@ -319,7 +319,7 @@ impl Link {
         }
     }
 
-    fn receive(&self, message: &Message<'_>) -> Reception {
+    fn receive(&self, message: &Message) -> Reception {
         let mut state = self.scene.state.lock();
         let state: &mut State = &mut state;
         let Ok(body) = serde_json::from_slice::<Value>(&message.body) else {
@@ -444,7 +444,7 @@ impl Receiver for Link {
         .boxed()
     }
 
-    fn post<'a>(&'a self, _: &'a Url, message: Message<'a>) -> BoxFuture<'a, Exchange> {
+    fn send<'a>(&'a self, _: &'a Url, message: Message) -> BoxFuture<'a, Exchange> {
         async move {
             let since = Instant::now();
             self.scene.wait(self.process, "sends").await;

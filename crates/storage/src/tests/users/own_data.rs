@@ -20,7 +20,7 @@ const COLUMNS_LEFT_OUT: [&str; 24] = [
     "known_consents",
     "removal_hints",
     "row_keys",
-    "row_hint",
+    "row_locator",
     "removed",
     // The user, who has the file.
     "user_id",

@@ -36,25 +36,21 @@ fn postgres_claims_neither_sort_nor_scan() {
             if statistics == "of a busy table" {
                 db.raw("ANALYZE webhook_endpoints, webhook_queues").await;
             }
-            for (name, index) in [
-                ("CLAIM_HEALTHY", "webhook_queues_due_healthy"),
-                ("CLAIM_FAILING", "webhook_queues_due_failing"),
-            ] {
-                let sql = deliveries::STATEMENTS
-                    .iter()
-                    .find(|sql| sql.name == name)
-                    .expect(name);
-                client
-                    .batch_execute(&format!(
-                        "DEALLOCATE ALL; PREPARE claim AS {}",
-                        sql.postgres
-                    ))
-                    .await
-                    .expect(name);
-                let rows = client
-                    .query("EXPLAIN EXECUTE claim (1000000, 2000000, 8, NULL)", &[])
-                    .await
-                    .expect(name);
+            let claim = deliveries::STATEMENTS
+                .iter()
+                .find(|sql| sql.name == "CLAIM")
+                .unwrap();
+            client
+                .batch_execute(&format!(
+                    "DEALLOCATE ALL; PREPARE claim AS {}",
+                    claim.postgres
+                ))
+                .await
+                .unwrap();
+            for is_failing in [0, 1] {
+                let explain =
+                    format!("EXPLAIN EXECUTE claim (1000000, 2000000, 8, NULL, {is_failing})");
+                let rows = client.query(&explain, &[]).await.unwrap();
                 let plan = rows
                     .iter()
                     .map(|row| row.get::<_, String>(0))
@@ -63,12 +59,12 @@ fn postgres_claims_neither_sort_nor_scan() {
                 for word in ["Sort", "Seq Scan", "Bitmap", "webhook_deliveries"] {
                     assert!(
                         !plan.contains(word),
-                        "{name} with statistics {statistics}:\n{plan}"
+                        "{is_failing} with statistics {statistics}:\n{plan}"
                     );
                 }
                 assert!(
-                    plan.contains(index),
-                    "{name} with statistics {statistics}:\n{plan}"
+                    plan.contains("webhook_queues_due"),
+                    "{is_failing} with statistics {statistics}:\n{plan}"
                 );
             }
         }

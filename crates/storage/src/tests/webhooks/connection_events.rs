@@ -92,7 +92,7 @@ both! {
             updated_count: 1,
             chunk: 1,
             total_chunks: 1,
-            hint: Vec::new(),
+            row_locator: Vec::new(),
             removed: Vec::new(),
             shown: Some(EventConnection {
                 provider: "akahu".to_owned(),

@@ -1,5 +1,4 @@
-//! Rebuilds the body of an event: reads its rows from the provider again and finds them by
-//! fingerprint.
+//! Rebuilds the rows of an event: reads them from the provider again and finds them by fingerprint.
 //!
 //! No row is stored, so every attempt but the first needs this. A first attempt needs it if its
 //! body is not in memory.
@@ -13,35 +12,27 @@
 //! provider's list. If a row of the event that is due is not there, the whole date range of the
 //! sync is read.
 
+mod reread_rows;
+mod source;
+
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{
-    Account, Bound, ConnectionId, ContentDigest, DateFilter, DateRange, Digest, EventType,
-    Fingerprints, ProviderName, RowDigests, RowKey, SyncRunId, TimestampExt as _, Trade,
-    Transaction, UserId,
-};
-use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
-use bellbird_providers::{CallContext, Cause, Kind, Provider, TradeQuery, TransactionQuery};
+use bellbird_domain::{ConnectionId, ProviderName, SyncRunId, UserId};
+use bellbird_providers::{CallContext, Cause};
 use bellbird_storage::{
     ClaimedEndpoint, DueDelivery, JobKey, StorageError, WebhookEvent, job_kinds,
 };
-use bytes::Bytes;
-use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use parking_lot::Mutex;
-use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::Webhooks;
 use crate::event::buffer::EventRows;
-use crate::event::digest::RowHasher;
-use crate::event::payload::{self, Envelope, Format, RowJson};
 use crate::event::row_locator::RowLocator;
+use reread_rows::RereadRows;
 
 /// Maximum time for reading the rows of an event again.
 pub(crate) const REBUILD_DEADLINE: Duration = Duration::from_secs(40);
@@ -53,15 +44,8 @@ const FAILING_READS_MAX: usize = 2;
 /// Number of rows that one read looks for: those of the event that is due, and of the chunks that
 /// wait for it.
 const READ_ROWS_MAX: usize = 5_000;
-/// Maximum bytes of JSON that one read keeps for waiting chunks.
-const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// A read that takes longer ends as soon as it has all rows of the event that is due.
-const READ_TIME: Duration = Duration::from_secs(10);
 /// How often incomplete attempts cause a sync of the connection.
 const SYNC_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
-/// Trades of a day without a time count as midnight in UTC, which is another day in the user's
-/// timezone.
-const DAY: Duration = Duration::from_secs(86_400);
 
 /// Why an event could not be rebuilt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,18 +134,14 @@ impl Rebuilds {
 }
 
 impl Webhooks {
-    /// Builds the body of an event from the provider's rows. A row that is gone is missing from the
-    /// body and from its counts.
+    /// Reads the rows of an event from the provider again. A row that is gone is missing.
     pub(crate) async fn rebuild(
         &self,
         claim: &ClaimedEndpoint,
         delivery: &DueDelivery,
         deadline: Instant,
-    ) -> Result<Bytes, RebuildError> {
-        let (event, format) = (&delivery.event, Format::from(claim));
-        if !has_rows(event) {
-            return Ok(body_without_rows(event, format));
-        }
+    ) -> Result<Arc<EventRows>, RebuildError> {
+        let event = &delivery.event;
         let waiting_since = Instant::now();
         let shared = self
             .inner
@@ -170,14 +150,10 @@ impl Webhooks {
         let Ok(mut last_failure) = tokio::time::timeout_at(deadline, shared.lock()).await else {
             return Err(RebuildError::Postponed);
         };
-        // The read of another delivery may have found it, or may have failed.
-        let now = self.inner.clock.now();
-        if let Some(body) =
-            self.inner
-                .event_buffer
-                .find_body(event.id, format, now, delivery.is_first)
-        {
-            return Ok(body);
+        // The read of another delivery may have found them, or may have failed.
+        let (buffer, now) = (&self.inner.event_buffer, self.inner.clock.now());
+        if let Some(rows) = buffer.find_rows(event.id, now, delivery.is_first) {
+            return Ok(rows);
         }
         if let Some((failed_at, error)) = *last_failure
             && failed_at >= waiting_since
@@ -211,14 +187,14 @@ impl Webhooks {
         }
     }
 
-    /// Rebuilds the body of an event, and those of waiting chunks whose rows are read with it.
+    /// Reads the rows of an event, and those of waiting chunks that are read with it.
     async fn read_batch(
         &self,
         claim: &ClaimedEndpoint,
         delivery: &DueDelivery,
         deadline: Instant,
-    ) -> Result<Bytes, RebuildError> {
-        let (event, format) = (&delivery.event, Format::from(claim));
+    ) -> Result<Arc<EventRows>, RebuildError> {
+        let event = &delivery.event;
         let source = self.row_source(claim, event, deadline).await?;
         let permits = self
             .inner
@@ -229,10 +205,12 @@ impl Webhooks {
         };
         let waiting = self.waiting_chunks(claim, delivery).await?;
         let batch: Vec<&WebhookEvent> = std::iter::once(event).chain(&waiting).collect();
-        let hints = batch
+        let locators = batch
             .iter()
-            .map(|event| RowLocator::open(&event.hint, &source.hasher, event.id));
-        let hint = hints.reduce(|one, other| Some(one?.and(other?))).flatten();
+            .map(|event| RowLocator::open(&event.row_locator, &source.hasher, event.id));
+        let locator = locators
+            .reduce(|one, other| Some(one?.and(other?)))
+            .flatten();
 
         // Only an event that somebody wants again has had an attempt and counts none.
         let is_requested = delivery.attempts == 0 && !delivery.is_first;
@@ -248,9 +226,9 @@ impl Webhooks {
         );
         let context = context.for_sync().past_unreadable_rows();
         let mut found = RereadRows::new(&batch, &source.fingerprints, &source.hasher);
-        let mut read_all = hint.is_none();
+        let mut read_all = locator.is_none();
         let mut outcome = source
-            .read(event, hint.as_ref(), &context, &mut found)
+            .read(event, locator.as_ref(), &context, &mut found)
             .await;
         if outcome.is_ok() && !read_all && !found.has_first() {
             (found, read_all) = (
@@ -268,10 +246,8 @@ impl Webhooks {
         let now = self.inner.clock.now();
         let mut first = None;
         for rows in found.into_events(are_forgotten_gone).map(Arc::new) {
-            self.inner
-                .event_buffer
-                .hold_rebuilt_body(Arc::clone(&rows), now);
-            first = first.or_else(|| (rows.envelope.id == event.id).then(|| rows.body(format)));
+            self.inner.event_buffer.hold_reread(Arc::clone(&rows), now);
+            first = first.or_else(|| (rows.envelope.id == event.id).then_some(rows));
         }
         match (outcome, first) {
             // A failure after the last row of the event affects other chunks only.
@@ -300,400 +276,12 @@ impl Webhooks {
             chunks - 1,
         );
         let (mut waiting, now) = (waiting.await?, self.inner.clock.now());
-        let is_held = |id| {
-            self.inner
-                .event_buffer
-                .find_body(id, claim.into(), now, delivery.is_first)
-                .is_some()
-        };
-        waiting.retain(|waiting| !is_held(waiting.id));
+        let buffer = &self.inner.event_buffer;
+        waiting.retain(|waiting| {
+            buffer
+                .find_rows(waiting.id, now, delivery.is_first)
+                .is_none()
+        });
         Ok(waiting)
     }
-
-    async fn row_source(
-        &self,
-        claim: &ClaimedEndpoint,
-        event: &WebhookEvent,
-        deadline: Instant,
-    ) -> Result<RowSource, RebuildError> {
-        let (storage, user) = (&self.inner.storage, claim.user_id);
-        let id = event.connection_id.ok_or(RebuildError::Postponed)?;
-        let connection = storage
-            .connections()
-            .find(user, id)
-            .await?
-            .ok_or(RebuildError::Postponed)?;
-        let key = storage
-            .syncs()
-            .fingerprint_key(user, id)
-            .await?
-            .ok_or(RebuildError::Postponed)?;
-        let provider = self
-            .inner
-            .providers
-            .find(&connection.provider)
-            .ok_or(RebuildError::Provider)?;
-        let sync = storage
-            .syncs()
-            .find(user, id)
-            .await?
-            .ok_or(RebuildError::Postponed)?;
-        Ok(RowSource {
-            provider: Arc::clone(provider),
-            fingerprints: storage.syncs().fingerprints(user, id).await?,
-            rows_backfill_began_at: sync.rows_backfill_began_at,
-            credentials: storage
-                .secrets()
-                .find_credentials(user, id)
-                .await?
-                .ok_or(RebuildError::Postponed)?,
-            hasher: RowHasher::new(key.expose_secret().as_bytes()),
-            accounts: storage.accounts().list_of_connection(user, id).await?,
-            zone: storage
-                .users()
-                .find_zone(user)
-                .await?
-                .ok_or(RebuildError::Postponed)?,
-            deadline,
-        })
-    }
 }
-
-/// The body of an event without rows to read, from what is stored with it. Equal in every attempt.
-fn body_without_rows(event: &WebhookEvent, format: Format<'_>) -> Bytes {
-    if !event.removed.is_empty() {
-        return payload::removed_body(&envelope(event), format, &event.removed);
-    }
-    let object = match event.event_type {
-        EventType::UserRemoved => format.user.map(payload::user),
-        _ => event
-            .connection_id
-            .zip(event.shown.as_ref())
-            .map(|(id, shown)| payload::connection(id, shown)),
-    };
-    payload::object_body(&envelope(event), format, object)
-}
-
-/// Whether a body needs the provider. Pings, events about connections and users, and those of
-/// removed rows do not.
-pub(crate) fn has_rows(event: &WebhookEvent) -> bool {
-    event.connection_id.is_some() && !event.rows.is_empty()
-}
-
-/// Where the rows of a connection are read.
-struct RowSource {
-    provider: Arc<dyn Provider>,
-    fingerprints: Fingerprints,
-    credentials: SecretString,
-    hasher: RowHasher,
-    accounts: Vec<Account>,
-    /// As in [`bellbird_storage::SyncState`].
-    rows_backfill_began_at: Timestamp,
-    zone: TimeZone,
-    deadline: Instant,
-}
-
-impl RowSource {
-    /// Reads the rows of an event's date range, or the part of it that a hint names.
-    async fn read(
-        &self,
-        event: &WebhookEvent,
-        hint: Option<&RowLocator>,
-        context: &CallContext,
-        found: &mut RereadRows<'_>,
-    ) -> Result<(), RebuildError> {
-        if found.is_done() {
-            return Ok(());
-        }
-        let reading = async {
-            match (event.event_type, self.provider.kind()) {
-                (EventType::TransactionsSynced, Kind::Banking(banking))
-                    if !self.accounts.is_empty() =>
-                {
-                    let (from, to) = hint.map_or(event.date_range, |hint| (hint.from, hint.to));
-                    let interval = DateRange {
-                        from: Bound::Instant(from),
-                        to: Bound::Instant(to),
-                    };
-                    let (accounts, interval, zone) = (&self.accounts, &interval, &self.zone);
-                    let query = TransactionQuery {
-                        accounts,
-                        one_account: false,
-                        interval,
-                        zone,
-                    };
-                    let mut take = |row: &Transaction<'_>| {
-                        found.take(&self.hasher.transaction(row), || {
-                            payload::transaction(row, zone)
-                        })
-                    };
-                    let list = TransactionList {
-                        provider: banking,
-                        credentials: &self.credentials,
-                        query,
-                        until: None,
-                    };
-                    TransactionPages::default()
-                        .read_to_end(&list, context, &mut take)
-                        .await
-                }
-                (EventType::TradesSynced, Kind::Brokerage(brokerage)) => {
-                    let span = span_of_trades(event.date_range.0, hint);
-                    let is_hinted = |account: &&Account| {
-                        hint.is_none_or(|hint| hint.accounts.contains(&account.id))
-                    };
-                    for account in self.accounts.iter().filter(is_hinted) {
-                        let query = TradeQuery {
-                            account,
-                            span: &span,
-                            zone: &self.zone,
-                        };
-                        let mut take = |row: &Trade<'_>| {
-                            found.take(&self.hasher.trade(row), || payload::trade(row))
-                        };
-                        let list = TradeList {
-                            provider: brokerage,
-                            credentials: &self.credentials,
-                            query,
-                            until: None,
-                        };
-                        TradePages::default()
-                            .read_to_end(&list, context, &mut take)
-                            .await?;
-                        if found.is_done() {
-                            break;
-                        }
-                    }
-                    Ok(())
-                }
-                _ => Ok(()),
-            }
-        };
-        Ok(tokio::time::timeout_at(self.deadline, reading)
-            .await
-            .unwrap_or(Err(bellbird_providers::Error::Deadline))?)
-    }
-}
-
-/// Without a hint the range has no end, as in the sync: trades may have a future date.
-fn span_of_trades(from: Timestamp, hint: Option<&RowLocator>) -> DateFilter {
-    let Some(hint) = hint else {
-        return DateFilter {
-            from: Some(Bound::Instant(from)),
-            to: None,
-        };
-    };
-    DateFilter {
-        from: Some(Bound::Instant(hint.from.minus(DAY))),
-        to: Some(Bound::Instant(hint.to.plus(DAY))),
-    }
-}
-
-fn envelope(event: &WebhookEvent) -> Envelope {
-    Envelope {
-        id: event.id,
-        event_type: event.event_type,
-        created: event.created_at,
-        sync_run_id: event.sync_run_id,
-        connection_id: event.connection_id,
-        chunk: event.chunk,
-        total_chunks: event.total_chunks,
-    }
-}
-
-/// A row of an event: the number of the event among those of the read, and that of the row among
-/// its rows.
-type Place = (usize, usize);
-
-/// The rows found so far for several events, the one that is due first.
-struct RereadRows<'e> {
-    events: Vec<FoundRows<'e>>,
-    /// Rows that are not found yet, by what the last sync saw. Equal trades have one entry.
-    missing: HashMap<(Digest, ContentDigest), Vec<Place>>,
-    /// Rows that are not found yet and have no fingerprint any more.
-    forgotten: HashMap<RowKey, Place>,
-    /// How many rows without a fingerprint have had this digest. Counted only if some are looked
-    /// for.
-    unknown: HashMap<Digest, u32>,
-    fingerprints: &'e Fingerprints,
-    hasher: &'e RowHasher,
-    json_bytes: usize,
-    started_at: Instant,
-}
-
-/// The rows of an event, in its order. Those that are gone stay `None`.
-struct FoundRows<'e> {
-    event: &'e WebhookEvent,
-    rows: Vec<Option<RowJson>>,
-    missing: usize,
-    forgotten: usize,
-    /// Not looked for any more, because the rows take too much memory.
-    is_dropped: bool,
-}
-
-impl FoundRows<'_> {
-    fn is_complete(&self) -> bool {
-        (self.missing, self.forgotten) == (0, 0)
-    }
-}
-
-impl<'e> RereadRows<'e> {
-    fn new(
-        events: &[&'e WebhookEvent],
-        fingerprints: &'e Fingerprints,
-        hasher: &'e RowHasher,
-    ) -> Self {
-        let mut forgotten = HashMap::new();
-        for (number, event) in events.iter().enumerate() {
-            forgotten.extend(
-                event
-                    .rows
-                    .iter()
-                    .enumerate()
-                    .map(|(index, key)| (*key, (number, index))),
-            );
-        }
-        let rows = |event: &&'e WebhookEvent| {
-            let rows = vec![None; event.rows.len()];
-            FoundRows {
-                event,
-                rows,
-                missing: 0,
-                forgotten: 0,
-                is_dropped: false,
-            }
-        };
-        let mut events: Vec<FoundRows<'e>> = events.iter().map(rows).collect();
-        let mut missing: HashMap<_, Vec<Place>> = HashMap::new();
-        for known in &fingerprints.rows {
-            if let Some(place) = forgotten.remove(&known.key)
-                && !known.is_gone
-            {
-                missing
-                    .entry((known.digests.row, known.digests.content))
-                    .or_default()
-                    .push(place);
-                events[place.0].missing += 1;
-            }
-        }
-        forgotten
-            .values()
-            .for_each(|(number, _)| events[*number].forgotten += 1);
-        let (unknown, json_bytes, started_at) = (HashMap::new(), 0, Instant::now());
-        Self {
-            events,
-            missing,
-            forgotten,
-            unknown,
-            fingerprints,
-            hasher,
-            json_bytes,
-            started_at,
-        }
-    }
-
-    /// Stores a row if one of the events still misses it. Stops the read when it is done.
-    fn take(&mut self, row: &RowDigests, write: impl FnOnce() -> RowJson) -> ControlFlow<()> {
-        if let Some((number, index)) = self.place_of(row) {
-            let (json, event) = (write(), &mut self.events[number]);
-            self.json_bytes += json.bytes();
-            event.rows[index] = Some(json);
-            if self.json_bytes > READ_BYTES_MAX {
-                self.drop_incomplete_chunks();
-            }
-        }
-        if self.is_done() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    }
-
-    fn place_of(&mut self, row: &RowDigests) -> Option<Place> {
-        if let Entry::Occupied(mut entry) = self.missing.entry((row.row, row.content)) {
-            let place = entry.get_mut().pop();
-            if entry.get().is_empty() {
-                entry.remove();
-            }
-            place.inspect(|(number, _)| self.events[*number].missing -= 1)
-        } else if !self.forgotten.is_empty() && !self.has_fingerprint(row.row) {
-            // Its key is what a sync would give it.
-            let occurrence = self.unknown.entry(row.row).or_default();
-            let key = self.hasher.key(row.row, *occurrence, 0);
-            *occurrence += 1;
-            self.forgotten
-                .remove(&key)
-                .inspect(|(number, _)| self.events[*number].forgotten -= 1)
-        } else {
-            None
-        }
-    }
-
-    fn has_fingerprint(&self, row: Digest) -> bool {
-        self.fingerprints
-            .rows
-            .binary_search_by_key(&row, |known| known.digests.row)
-            .is_ok()
-    }
-
-    /// Only the event that is due is completed, however large it is.
-    fn drop_incomplete_chunks(&mut self) {
-        for event in self
-            .events
-            .iter_mut()
-            .skip(1)
-            .filter(|event| !event.is_complete())
-        {
-            (event.rows, event.is_dropped) = (Vec::new(), true);
-        }
-        let events = &self.events;
-        self.missing.retain(|_, places| {
-            places.retain(|(number, _)| !events[*number].is_dropped);
-            !places.is_empty()
-        });
-        self.forgotten
-            .retain(|_, (number, _)| !events[*number].is_dropped);
-        self.json_bytes = 0;
-    }
-
-    fn has_first(&self) -> bool {
-        self.events.first().is_some_and(FoundRows::is_complete)
-    }
-
-    fn has_stopped_early(&self) -> bool {
-        self.has_first() && self.started_at.elapsed() >= READ_TIME
-    }
-
-    fn is_done(&self) -> bool {
-        self.missing.is_empty() && self.forgotten.is_empty() || self.has_stopped_early()
-    }
-
-    /// The complete events.
-    fn into_events(self, are_forgotten_gone: bool) -> impl Iterator<Item = EventRows> {
-        let is_complete = move |found: &FoundRows<'_>| {
-            !found.is_dropped && found.missing == 0 && (found.forgotten == 0 || are_forgotten_gone)
-        };
-        self.events
-            .into_iter()
-            .filter(is_complete)
-            .map(move |FoundRows { event, rows, .. }| {
-                let new_count = usize::try_from(event.new_count)
-                    .unwrap_or(usize::MAX)
-                    .min(rows.len());
-                let mut rows = event
-                    .rows
-                    .iter()
-                    .zip(rows)
-                    .map(|(key, json)| Some((*key, json?)));
-                let new = rows.by_ref().take(new_count).flatten().collect();
-                EventRows {
-                    envelope: envelope(event),
-                    new,
-                    updated: rows.flatten().collect(),
-                }
-            })
-    }
-}
-
-#[cfg(test)]
-mod tests;

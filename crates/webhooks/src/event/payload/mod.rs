@@ -8,8 +8,8 @@ use bellbird_domain::{
     Decimal, EventId, EventType, MinorUnits, RemovedRow, RowKey, SyncRunId, Trade, TradeType,
     Transaction, UserId,
 };
-use bellbird_storage::{ClaimedEndpoint, EventConnection};
-use bytes::Bytes;
+use bellbird_storage::{ClaimedEndpoint, EventConnection, WebhookEvent};
+use bytes::{Bytes, BytesMut};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -19,6 +19,8 @@ use serde_json::value::RawValue;
 
 /// Initial capacity for the JSON of a row. Enough for most rows.
 const ROW_BYTES: usize = 640;
+/// Size of the first and of the largest piece of memory that rows share.
+const CHUNK_BYTES: (usize, usize) = (1_024, 64 * 1024);
 /// Capacity for the longest envelope at a user's own endpoint.
 const ENVELOPE_BYTES_MAX: usize = 576;
 /// Room for the members that a later version of the body adds to a row.
@@ -55,13 +57,13 @@ pub(crate) fn currency_of(row: &Transaction<'_>) -> Currency {
     row.currency.unwrap_or(row.account.currency)
 }
 
-/// A row as an event shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A row as an event shows it. Has no `Debug`, because it shows an amount.
+#[derive(Clone, PartialEq, Eq)]
 pub struct RowJson {
-    /// As the first version of the body has it.
-    json: Vec<u8>,
-    /// The amount of a transaction, with the provider's digits.
-    exact_amount: Option<Box<str>>,
+    /// The row as the first version of the body has it, then the amount of a transaction with the
+    /// provider's digits.
+    text: Bytes,
+    json_bytes: usize,
 }
 
 impl RowJson {
@@ -69,60 +71,122 @@ impl RowJson {
     #[cfg(test)]
     pub(crate) fn of(json: Vec<u8>) -> Self {
         Self {
-            json,
-            exact_amount: None,
+            json_bytes: json.len(),
+            text: json.into(),
         }
     }
 
     /// Approximate size in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.json.len() + self.exact_amount.as_ref().map_or(0, |amount| amount.len())
+        self.text.len()
+    }
+
+    /// Moves the rows of one event into memory of their own, so that they do not hold that of
+    /// others.
+    pub(crate) fn move_together(new: &mut [(RowKey, Self)], updated: &mut [(RowKey, Self)]) {
+        let bytes = new.iter().chain(&*updated).map(|(_, row)| row.bytes());
+        let mut memory = BytesMut::with_capacity(bytes.sum());
+        for (_, row) in new.iter_mut().chain(updated) {
+            memory.extend_from_slice(&row.text);
+            row.text = memory.split().freeze();
+        }
     }
 
     fn write(&self, key: RowKey, version: ApiVersion, out: &mut Vec<u8>) {
+        let (json, exact_amount) = self.text.split_at(self.json_bytes);
         if !version.has_keys() {
-            return out.extend_from_slice(&self.json);
+            return out.extend_from_slice(json);
         }
-        out.extend_from_slice(self.json.strip_suffix(b"}").unwrap_or(&self.json));
+        out.extend_from_slice(json.strip_suffix(b"}").unwrap_or(json));
         let _ = write!(out, r#","key":"{key}""#);
-        if let Some(amount) = &self.exact_amount {
-            let _ = write!(out, r#","amount_decimal":"{amount}""#);
+        if !exact_amount.is_empty() {
+            out.extend_from_slice(br#","amount_decimal":""#);
+            out.extend_from_slice(exact_amount);
+            out.push(b'"');
         }
         out.push(b'}');
     }
 }
 
-/// Writes a transaction. `local_date` is the row's own day, else the day in `zone`.
-pub fn transaction(row: &Transaction<'_>, zone: &TimeZone) -> RowJson {
-    let currency = currency_of(row);
-    let json = to_json(&TransactionObject {
-        id: &row.id,
-        object: "transaction",
-        amount: MinorUnits::of(&row.amount, currency),
-        currency: currency.as_str().to_ascii_lowercase(),
-        status: "posted",
-        description: &row.description,
-        direction: row.direction(),
-        class: row
-            .provider_type
-            .as_deref()
-            .map_or_else(|| NO_CLASS.to_owned(), class),
-        account_id: row.account.id,
-        account_name: &row.account.name,
-        account: &row.account.name,
-        local_date: row.local_day(zone),
-        transaction_date: row.executed.as_deref().unwrap_or(&row.datetime),
-        post_date: &row.datetime,
-        merchant_name: row.merchant_name.as_deref(),
-        category: row.category.map(Category::key),
-        merchant_category_code: row.merchant_category_code.as_deref(),
-        reference: row.reference.as_deref(),
-        extended_description: row.extended_description.as_deref(),
-    });
-    RowJson {
-        json,
-        exact_amount: Some(row.amount.as_str().into()),
+/// Writes the rows of one read. They share pieces of memory, because an allocation for each costs
+/// time and space.
+#[derive(Default)]
+pub struct RowWriter {
+    row: Vec<u8>,
+    chunk: BytesMut,
+    chunk_bytes: usize,
+}
+
+impl RowWriter {
+    /// Writes a transaction. `local_date` is the row's own day, else the day in `zone`.
+    pub fn transaction(&mut self, row: &Transaction<'_>, zone: &TimeZone) -> RowJson {
+        let currency = currency_of(row);
+        let object = TransactionObject {
+            id: &row.id,
+            object: "transaction",
+            amount: MinorUnits::of(&row.amount, currency),
+            currency: currency.as_str().to_ascii_lowercase(),
+            status: "posted",
+            description: &row.description,
+            direction: row.direction(),
+            class: row
+                .provider_type
+                .as_deref()
+                .map_or_else(|| NO_CLASS.to_owned(), class),
+            account_id: row.account.id,
+            account_name: &row.account.name,
+            account: &row.account.name,
+            local_date: row.local_day(zone),
+            transaction_date: row.executed.as_deref().unwrap_or(&row.datetime),
+            post_date: &row.datetime,
+            merchant_name: row.merchant_name.as_deref(),
+            category: row.category.map(Category::key),
+            merchant_category_code: row.merchant_category_code.as_deref(),
+            reference: row.reference.as_deref(),
+            extended_description: row.extended_description.as_deref(),
+        };
+        self.write(&object, row.amount.as_str())
+    }
+
+    /// Writes a trade. Decimals keep the provider's digits; an absent field is null.
+    pub fn trade(&mut self, row: &Trade<'_>) -> RowJson {
+        let object = TradeObject {
+            object: "trade",
+            id: row.id(),
+            symbol: Some(&*row.symbol).filter(|symbol| !symbol.is_empty()),
+            name: row.name.as_deref(),
+            r#type: row.trade_type,
+            quantity: row.quantity.as_ref(),
+            price: row.price.as_ref(),
+            currency: row.currency.to_lowercase(),
+            total_amount: row.total_amount.as_ref(),
+            fees: row.fees.as_ref(),
+            trade_date: &row.trade_date,
+            settlement_date: row.settlement_date.as_deref(),
+            description: row.description.as_deref(),
+            account_id: row.account.id,
+            account_name: &row.account.name,
+            account: &row.account.name,
+        };
+        self.write(&object, "")
+    }
+
+    fn write(&mut self, object: &impl Serialize, exact_amount: &str) -> RowJson {
+        self.row.clear();
+        write_json(object, &mut self.row);
+        let json_bytes = self.row.len();
+        self.row.extend_from_slice(exact_amount.as_bytes());
+        if self.chunk.capacity() < self.row.len() {
+            let (first, largest) = CHUNK_BYTES;
+            self.chunk_bytes = (2 * self.chunk_bytes).clamp(first, largest);
+            self.chunk = BytesMut::with_capacity(self.chunk_bytes.max(self.row.len()));
+        }
+        self.chunk.extend_from_slice(&self.row);
+        RowJson {
+            text: self.chunk.split().freeze(),
+            json_bytes,
+        }
     }
 }
 
@@ -131,9 +195,13 @@ fn class(provider_type: &str) -> String {
     provider_type.to_lowercase().replace([' ', '_'], "-")
 }
 
-/// Writes a raw JSON number, because the amount may exceed every Rust integer.
+/// An amount may exceed every Rust integer. Then it is a raw JSON number, which takes longer to
+/// write.
 fn integer<S: Serializer>(units: &MinorUnits, out: S) -> Result<S::Ok, S::Error> {
-    RawValue::from_string(units.to_text())
+    if let Ok(small) = units.as_str().parse::<i64>() {
+        return out.serialize_i64(small);
+    }
+    RawValue::from_string(units.as_str().to_owned())
         .map_err(S::Error::custom)?
         .serialize(out)
 }
@@ -156,32 +224,6 @@ struct TradeObject<'a> {
     account_id: AccountId,
     account_name: &'a str,
     account: &'a str,
-}
-
-/// Writes a trade. Decimals keep the provider's digits; an absent field is null.
-pub fn trade(row: &Trade<'_>) -> RowJson {
-    let json = to_json(&TradeObject {
-        object: "trade",
-        id: row.id(),
-        symbol: Some(&*row.symbol).filter(|symbol| !symbol.is_empty()),
-        name: row.name.as_deref(),
-        r#type: row.trade_type,
-        quantity: row.quantity.as_ref(),
-        price: row.price.as_ref(),
-        currency: row.currency.to_lowercase(),
-        total_amount: row.total_amount.as_ref(),
-        fees: row.fees.as_ref(),
-        trade_date: &row.trade_date,
-        settlement_date: row.settlement_date.as_deref(),
-        description: row.description.as_deref(),
-        account_id: row.account.id,
-        account_name: &row.account.name,
-        account: &row.account.name,
-    });
-    RowJson {
-        json,
-        exact_amount: None,
-    }
 }
 
 #[derive(Serialize)]
@@ -230,11 +272,15 @@ pub fn user(EventUser { id, reference }: EventUser<'_>) -> Vec<u8> {
     })
 }
 
-fn to_json(row: &impl Serialize) -> Vec<u8> {
+fn to_json(object: &impl Serialize) -> Vec<u8> {
     let mut json = Vec::with_capacity(ROW_BYTES);
-    let outcome = serde_json::to_writer(&mut json, row);
-    debug_assert!(outcome.is_ok(), "a row always serializes");
+    write_json(object, &mut json);
     json
+}
+
+fn write_json(object: &impl Serialize, out: &mut Vec<u8>) {
+    let outcome = serde_json::to_writer(out, object);
+    debug_assert!(outcome.is_ok(), "an object always serializes");
 }
 
 /// All fields of an event except its rows and their counts.
@@ -249,6 +295,20 @@ pub struct Envelope {
     /// Number of the chunk within the sync, from 1.
     pub chunk: u32,
     pub total_chunks: u32,
+}
+
+impl From<&WebhookEvent> for Envelope {
+    fn from(event: &WebhookEvent) -> Self {
+        Self {
+            id: event.id,
+            event_type: event.event_type,
+            created: event.created_at,
+            sync_run_id: event.sync_run_id,
+            connection_id: event.connection_id,
+            chunk: event.chunk,
+            total_chunks: event.total_chunks,
+        }
+    }
 }
 
 /// What the body of an event depends on at an endpoint.

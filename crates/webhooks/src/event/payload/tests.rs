@@ -83,6 +83,19 @@ fn envelope(event_type: EventType) -> Envelope {
     }
 }
 
+fn transaction(row: &Transaction<'_>, zone: &TimeZone) -> RowJson {
+    RowWriter::default().transaction(row, zone)
+}
+
+fn trade(row: &Trade<'_>) -> RowJson {
+    RowWriter::default().trade(row)
+}
+
+/// The row as the first version of the body has it.
+fn json(row: &RowJson) -> &[u8] {
+    &row.text[..row.json_bytes]
+}
+
 fn text(json: &[u8]) -> &str {
     std::str::from_utf8(json).unwrap()
 }
@@ -293,7 +306,7 @@ fn amounts_are_exact_integers_of_any_size() {
             &sydney(),
         );
         let expected = format!(r#""amount":{expected},"currency":"{currency}","#);
-        assert!(text(&row.json).contains(&expected), "{amount} {own:?}");
+        assert!(text(json(&row)).contains(&expected), "{amount} {own:?}");
     }
     let account = account(1, "Everyday", "AUD");
     let digits = "7".repeat(5_000);
@@ -304,7 +317,7 @@ fn amounts_are_exact_integers_of_any_size() {
         },
         &sydney(),
     );
-    assert!(text(&row.json).contains(&format!(r#""amount":{digits}00,"#)));
+    assert!(text(json(&row)).contains(&format!(r#""amount":{digits}00,"#)));
 }
 
 #[test]
@@ -321,7 +334,7 @@ fn classes_have_hyphens() {
             provider_type: sent.map(Into::into),
             ..full(&account)
         };
-        assert_eq!(parsed(&transaction(&row, &sydney()).json)["class"], class);
+        assert_eq!(parsed(json(&transaction(&row, &sydney())))["class"], class);
     }
 }
 
@@ -334,7 +347,7 @@ fn directions_follow_the_sign() {
             ..full(&account)
         };
         assert_eq!(
-            parsed(&transaction(&row, &sydney()).json)["direction"],
+            parsed(json(&transaction(&row, &sydney())))["direction"],
             direction,
             "{amount}"
         );
@@ -378,4 +391,37 @@ fn longest_envelope_fits_its_capacity() {
         "{} bytes",
         body.len()
     );
+}
+
+#[test]
+fn rows_share_memory_and_stay_apart() {
+    let account = account(1, "Everyday", "AUD");
+    let mut writer = RowWriter::default();
+    let descriptions = [10, 100, 5_000, 100_000, 1].map(|length| "a".repeat(length));
+    let rows: Vec<(&String, RowJson)> = descriptions
+        .iter()
+        .cycle()
+        .take(200)
+        .map(|description| {
+            let row = Transaction {
+                description: description.as_str().into(),
+                ..full(&account)
+            };
+            (description, writer.transaction(&row, &sydney()))
+        })
+        .collect();
+    let check = |description: &str, row: &RowJson| {
+        assert_eq!(parsed(json(row))["description"], *description);
+        assert_eq!(&row.text[row.json_bytes..], b"-15.90");
+    };
+    rows.iter()
+        .for_each(|(description, row)| check(description, row));
+    let mut moved: Vec<(RowKey, RowJson)> =
+        rows.iter().map(|(_, row)| (KEY, row.clone())).collect();
+    let (new, updated) = moved.split_at_mut(70);
+    RowJson::move_together(new, updated);
+    for ((description, row), (_, moved)) in rows.iter().zip(&moved) {
+        check(description, moved);
+        assert!(*row == *moved);
+    }
 }

@@ -221,7 +221,7 @@ async fn short_connect_time_includes_tls() {
             .unwrap();
         let exchange = trusting()
             .await
-            .post(&url, message("{}"), connect_time)
+            .send(&url, message("{}"), connect_time)
             .await;
         assert_eq!(
             (exchange.status, exchange.error),
@@ -237,7 +237,7 @@ async fn short_connect_time_leaves_time_to_answer() {
     let client = trusting().await;
     for _ in 0..2 {
         let exchange = client
-            .post(&endpoint.url(), message("{}"), ConnectTime::Short)
+            .send(&endpoint.url(), message("{}"), ConnectTime::Short)
             .await;
         assert_eq!(exchange.status, Some(204));
         yield_now().await;
@@ -305,7 +305,7 @@ async fn test_authority_is_not_trusted_by_default() {
 /// which takes real time.
 async fn assert_times_out(endpoint: &TlsPeer) {
     let (client, url) = (trusting().await, endpoint.url());
-    let sending = client.post(
+    let sending = client.send(
         &url,
         message(vec![b' '; 32 * 1024 * 1024]),
         ConnectTime::Usual,

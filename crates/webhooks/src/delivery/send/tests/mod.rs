@@ -117,11 +117,11 @@ fn client(rules: Rules) -> Client {
     .unwrap()
 }
 
-fn message(body: impl Into<Bytes>) -> Message<'static> {
+fn message(body: impl Into<Bytes>) -> Message {
     Message {
         id: "0191e7a0-7c3b-7def-8000-00aabbccddee".parse().unwrap(),
         timestamp: SENT_AT,
-        signature: "v1,one v1,two",
+        signature: "v1,one v1,two".to_owned(),
         endpoint: "0191e7a0-7c3b-7def-8000-00aabbccddff".parse().unwrap(),
         body: body.into(),
     }
@@ -129,7 +129,7 @@ fn message(body: impl Into<Bytes>) -> Message<'static> {
 
 async fn post(client: &Client, url: &Url) -> Exchange {
     client
-        .post(
+        .send(
             url,
             message(r#"{"type":"endpoint.ping"}"#),
             ConnectTime::Usual,

@@ -1,5 +1,5 @@
-//! The HTTP client for endpoints: one deadline for an exchange, vetted addresses only, no
-//! redirects, no proxies, and at most 4 KiB of a response body.
+//! Sends messages to endpoints: one deadline for an exchange, vetted addresses only, no redirects,
+//! no proxies, and at most 4 KiB of a response body.
 //!
 //! An idle connection is kept for 30 seconds and reused. It needs no new vetting, because it still
 //! leads to the address that was vetted when it was opened. No log message and no error contains a
@@ -9,7 +9,6 @@ use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bellbird_domain::{EndpointId, EventId};
 use bellbird_providers::http::pool::{self, Limits, Pool, SendError, TcpError};
 use bytes::Bytes;
 #[cfg(feature = "test-support")]
@@ -21,6 +20,7 @@ use hyper::{Method, Request, Response, Uri};
 use tokio::time::Instant;
 use url::Url;
 
+use super::sign::Message;
 use crate::target::resolver::{ResolveError, Resolver};
 use crate::target::{Rules, check_url, request_uri};
 
@@ -91,7 +91,7 @@ pub struct Client {
 pub trait Receiver: Send + Sync {
     fn connect<'a>(&'a self, url: &'a Url) -> BoxFuture<'a, Result<(), Exchange>>;
 
-    fn post<'a>(&'a self, url: &'a Url, message: Message<'a>) -> BoxFuture<'a, Exchange>;
+    fn send<'a>(&'a self, url: &'a Url, message: Message) -> BoxFuture<'a, Exchange>;
 }
 
 /// How long a connection may take to open, within the deadline of the exchange.
@@ -100,19 +100,6 @@ pub enum ConnectTime {
     Usual,
     /// Two seconds for name resolution, TCP and TLS.
     Short,
-}
-
-/// One signed message for one endpoint.
-pub struct Message<'a> {
-    /// The event's id. It is the same in each attempt.
-    pub id: EventId,
-    /// The signed time of sending, in Unix seconds.
-    pub timestamp: i64,
-    /// The value of the header `webhook-signature`, with all signatures.
-    pub signature: &'a str,
-    pub endpoint: EndpointId,
-    /// The signed JSON.
-    pub body: Bytes,
 }
 
 /// The outcome of one message.
@@ -191,7 +178,7 @@ impl Client {
         }
     }
 
-    /// Resolves the host name, connects and finishes TLS as [`Self::post`] does, and closes the
+    /// Resolves the host name, connects and finishes TLS as [`Self::send`] does, and closes the
     /// connection. Sends nothing. Shows whether an endpoint is worth the provider calls of a
     /// message.
     pub async fn connect(&self, url: &Url, connect_time: ConnectTime) -> Result<(), Exchange> {
@@ -223,15 +210,10 @@ impl Client {
     ///
     /// Checks the URL again. Each address that its host name resolves to is vetted when the
     /// connection is opened.
-    pub async fn post(
-        &self,
-        url: &Url,
-        message: Message<'_>,
-        connect_time: ConnectTime,
-    ) -> Exchange {
+    pub async fn send(&self, url: &Url, message: Message, connect_time: ConnectTime) -> Exchange {
         #[cfg(feature = "test-support")]
         if let Some(receiver) = &self.receiver {
-            return receiver.post(url, message).await;
+            return receiver.send(url, message).await;
         }
         let pool = self.pool(connect_time);
         let started = Instant::now();
@@ -273,7 +255,7 @@ fn allowed_uri(url: &Url, rules: Rules) -> Result<Uri, &'static str> {
 fn request(
     url: &Url,
     rules: Rules,
-    message: Message<'_>,
+    message: Message,
 ) -> Result<Request<Full<Bytes>>, &'static str> {
     let uri = allowed_uri(url, rules)?;
     let mut request = Request::new(Full::new(message.body));
@@ -284,7 +266,7 @@ fn request(
     headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(message.timestamp));
     for (name, text) in [
         (WEBHOOK_ID, message.id.to_string()),
-        (WEBHOOK_SIGNATURE, message.signature.to_owned()),
+        (WEBHOOK_SIGNATURE, message.signature),
         (BELLBIRD_ENDPOINT, message.endpoint.to_string()),
     ] {
         headers.insert(

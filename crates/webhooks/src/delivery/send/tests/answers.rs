@@ -221,7 +221,7 @@ async fn endpoint_that_never_reads_times_out() {
     })
     .await;
     let exchange = client(DEVELOPMENT)
-        .post(
+        .send(
             &peer.url("http"),
             message(vec![b' '; 32 * 1024 * 1024]),
             ConnectTime::Usual,
@@ -407,7 +407,7 @@ fn environment_proxies_are_ignored() {
     let mut run = Command::new(std::env::current_exe().unwrap());
     run.args([
         "--exact",
-        "delivery::client::tests::answers::request_is_sent_as_signed",
+        "delivery::send::tests::answers::request_is_sent_as_signed",
     ]);
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         run.env(name, &address).env(name.to_lowercase(), &address);

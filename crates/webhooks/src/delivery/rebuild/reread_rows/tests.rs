@@ -1,8 +1,9 @@
 //! Rows of events that were read again.
 
 use bellbird_domain::{
-    AccountTag, ConnectionId, ContentDigest, EventId, Fingerprint, RowDigests, UtcDay,
+    AccountTag, ConnectionId, EventId, EventType, Fingerprint, SyncRunId, UtcDay,
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::*;
@@ -20,7 +21,7 @@ fn event(chunk: u32, rows: &[u8]) -> WebhookEvent {
         updated_count: u32::try_from(rows.len()).unwrap() - 1,
         chunk,
         total_chunks: 3,
-        hint: Vec::new(),
+        row_locator: Vec::new(),
         shown: None,
         removed: Vec::new(),
     }
@@ -99,7 +100,7 @@ fn body_after(
     let (event, hasher) = (event(1, &[1, 2]), hasher());
     let mut found = RereadRows::new(&[&event], known, &hasher);
     for (row, text) in read {
-        let _ = found.take(row, || json(text));
+        let _ = found.take(row, |_| json(text));
     }
     bodies(found, are_forgotten_gone)
         .pop()
@@ -169,7 +170,7 @@ fn row_without_a_fingerprint_is_found_by_its_id() {
         };
         let mut found = RereadRows::new(&[&event], &known, &hasher);
         for row in rows {
-            let _ = found.take(&digests(*row, *row), || json(&row.to_string()));
+            let _ = found.take(&digests(*row, *row), |_| json(&row.to_string()));
         }
         bodies(found, are_forgotten_gone)
             .pop()
@@ -202,12 +203,12 @@ fn rows_are_given_to_their_events_in_order() {
     for row in [4, 9, 2, 1] {
         assert!(
             found
-                .take(&digests(row, row), || json(&row.to_string()))
+                .take(&digests(row, row), |_| json(&row.to_string()))
                 .is_continue()
         );
     }
     assert!(!found.is_done(), "one of two equal rows is missing");
-    assert!(found.take(&digests(2, 2), || json("2")).is_break());
+    assert!(found.take(&digests(2, 2), |_| json("2")).is_break());
     assert_eq!(
         bodies(found, false),
         [(1, data(&[1], &[2])), (2, data(&[2], &[4]))]
@@ -218,13 +219,13 @@ fn rows_are_given_to_their_events_in_order() {
 async fn long_read_ends_with_the_event_that_is_due() {
     let (events, known, hasher) = ([event(1, &[1, 2]), event(2, &[3])], usual(), hasher());
     let mut found = RereadRows::new(&events.each_ref(), &known, &hasher);
-    assert!(found.take(&digests(1, 1), || json("1")).is_continue());
+    assert!(found.take(&digests(1, 1), |_| json("1")).is_continue());
     tokio::time::advance(READ_TIME).await;
     assert!(
-        found.take(&digests(9, 9), || json("9")).is_continue(),
+        found.take(&digests(9, 9), |_| json("9")).is_continue(),
         "its rows are not complete"
     );
-    assert!(found.take(&digests(2, 2), || json("2")).is_break());
+    assert!(found.take(&digests(2, 2), |_| json("2")).is_break());
     assert!(
         found.has_stopped_early(),
         "so the rows of the next chunk are not gone"
@@ -239,10 +240,10 @@ fn chunks_that_take_too_much_memory_are_dropped() {
     let (known, hasher) = (usual(), hasher());
     let mut found = RereadRows::new(&events.each_ref(), &known, &hasher);
     for row in [2, 4, 3] {
-        assert!(found.take(&digests(row, row), || large(row)).is_continue());
+        assert!(found.take(&digests(row, row), |_| large(row)).is_continue());
     }
     assert!(
-        found.take(&digests(1, 1), || large(1)).is_break(),
+        found.take(&digests(1, 1), |_| large(1)).is_break(),
         "the event that is due is completed"
     );
     assert_eq!(

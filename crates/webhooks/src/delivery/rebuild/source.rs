@@ -1,0 +1,187 @@
+//! Where the rows of an event are read: its connection, as it is now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellbird_domain::{
+    Account, Bound, DateFilter, DateRange, EventType, Fingerprints, TimestampExt as _, Trade,
+    Transaction,
+};
+use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
+use bellbird_providers::{CallContext, Kind, Provider, TradeQuery, TransactionQuery};
+use bellbird_storage::{ClaimedEndpoint, WebhookEvent};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::time::Instant;
+
+use super::RebuildError;
+use super::reread_rows::RereadRows;
+use crate::Webhooks;
+use crate::event::digest::RowHasher;
+use crate::event::row_locator::RowLocator;
+
+/// Trades of a day without a time count as midnight in UTC, which is another day in the user's
+/// timezone.
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Where the rows of a connection are read.
+pub(super) struct RowSource {
+    pub(super) provider: Arc<dyn Provider>,
+    pub(super) fingerprints: Fingerprints,
+    credentials: SecretString,
+    pub(super) hasher: RowHasher,
+    accounts: Vec<Account>,
+    /// As in [`bellbird_storage::SyncState`].
+    pub(super) rows_backfill_began_at: Timestamp,
+    zone: TimeZone,
+    deadline: Instant,
+}
+
+impl Webhooks {
+    /// Loads what reading the rows of an event needs.
+    pub(super) async fn row_source(
+        &self,
+        claim: &ClaimedEndpoint,
+        event: &WebhookEvent,
+        deadline: Instant,
+    ) -> Result<RowSource, RebuildError> {
+        let (storage, user) = (&self.inner.storage, claim.user_id);
+        let id = event.connection_id.ok_or(RebuildError::Postponed)?;
+        let connection = storage
+            .connections()
+            .find(user, id)
+            .await?
+            .ok_or(RebuildError::Postponed)?;
+        let key = storage
+            .syncs()
+            .fingerprint_key(user, id)
+            .await?
+            .ok_or(RebuildError::Postponed)?;
+        let provider = self
+            .inner
+            .providers
+            .find(&connection.provider)
+            .ok_or(RebuildError::Provider)?;
+        let sync = storage
+            .syncs()
+            .find(user, id)
+            .await?
+            .ok_or(RebuildError::Postponed)?;
+        Ok(RowSource {
+            provider: Arc::clone(provider),
+            fingerprints: storage.syncs().fingerprints(user, id).await?,
+            rows_backfill_began_at: sync.rows_backfill_began_at,
+            credentials: storage
+                .secrets()
+                .find_credentials(user, id)
+                .await?
+                .ok_or(RebuildError::Postponed)?,
+            hasher: RowHasher::new(key.expose_secret().as_bytes()),
+            accounts: storage.accounts().list_of_connection(user, id).await?,
+            zone: storage
+                .users()
+                .find_zone(user)
+                .await?
+                .ok_or(RebuildError::Postponed)?,
+            deadline,
+        })
+    }
+}
+
+impl RowSource {
+    /// Reads the rows of an event's date range, or the part of it that a locator names.
+    pub(super) async fn read(
+        &self,
+        event: &WebhookEvent,
+        locator: Option<&RowLocator>,
+        context: &CallContext,
+        found: &mut RereadRows<'_>,
+    ) -> Result<(), RebuildError> {
+        if found.is_done() {
+            return Ok(());
+        }
+        let reading = async {
+            match (event.event_type, self.provider.kind()) {
+                (EventType::TransactionsSynced, Kind::Banking(banking))
+                    if !self.accounts.is_empty() =>
+                {
+                    let (from, to) =
+                        locator.map_or(event.date_range, |locator| (locator.from, locator.to));
+                    let interval = DateRange {
+                        from: Bound::Instant(from),
+                        to: Bound::Instant(to),
+                    };
+                    let (accounts, interval, zone) = (&self.accounts, &interval, &self.zone);
+                    let query = TransactionQuery {
+                        accounts,
+                        one_account: false,
+                        interval,
+                        zone,
+                    };
+                    let mut take = |row: &Transaction<'_>| {
+                        found.take(&self.hasher.transaction(row), |writer| {
+                            writer.transaction(row, zone)
+                        })
+                    };
+                    let list = TransactionList {
+                        provider: banking,
+                        credentials: &self.credentials,
+                        query,
+                        until: None,
+                    };
+                    TransactionPages::default()
+                        .read_to_end(&list, context, &mut take)
+                        .await
+                }
+                (EventType::TradesSynced, Kind::Brokerage(brokerage)) => {
+                    let span = span_of_trades(event.date_range.0, locator);
+                    let is_located = |account: &&Account| {
+                        locator.is_none_or(|locator| locator.accounts.contains(&account.id))
+                    };
+                    for account in self.accounts.iter().filter(is_located) {
+                        let query = TradeQuery {
+                            account,
+                            span: &span,
+                            zone: &self.zone,
+                        };
+                        let mut take = |row: &Trade<'_>| {
+                            found.take(&self.hasher.trade(row), |writer| writer.trade(row))
+                        };
+                        let list = TradeList {
+                            provider: brokerage,
+                            credentials: &self.credentials,
+                            query,
+                            until: None,
+                        };
+                        TradePages::default()
+                            .read_to_end(&list, context, &mut take)
+                            .await?;
+                        if found.is_done() {
+                            break;
+                        }
+                    }
+                    Ok(())
+                }
+                _ => Ok(()),
+            }
+        };
+        Ok(tokio::time::timeout_at(self.deadline, reading)
+            .await
+            .unwrap_or(Err(bellbird_providers::Error::Deadline))?)
+    }
+}
+
+/// Without a locator the range has no end, as in the sync: trades may have a future date.
+fn span_of_trades(from: Timestamp, locator: Option<&RowLocator>) -> DateFilter {
+    let Some(locator) = locator else {
+        return DateFilter {
+            from: Some(Bound::Instant(from)),
+            to: None,
+        };
+    };
+    DateFilter {
+        from: Some(Bound::Instant(locator.from.minus(DAY))),
+        to: Some(Bound::Instant(locator.to.plus(DAY))),
+    }
+}
