@@ -46,7 +46,7 @@ pub struct Refused {
 /// comes later, however many are greedy. A request begins only below three quarters of that,
 /// because one that fails halfway has wasted its calls.
 ///
-/// With a store, all instances count there. While it is away, each counts for itself, and syncs
+/// With a store, all instances count there. While it is down, each counts for itself, and syncs
 /// wait, because the instances together could take several times what the provider allows.
 pub struct CallWindow {
     /// The name of the provider, in the store.

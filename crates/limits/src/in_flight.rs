@@ -52,7 +52,7 @@ impl<K: Hash + Eq + Clone> InFlight<K> {
         self.max
     }
 
-    /// The permit of a lease, which counts here too, for when the store is away.
+    /// The permit of a lease, which counts here too, for when the store is down.
     pub(crate) fn with_lease(&self, key: K, lease: Lease) -> Permit<K> {
         *self.counts.lock().entry(key.clone()).or_insert(0) += 1;
         Permit {

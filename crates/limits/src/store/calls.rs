@@ -9,7 +9,7 @@ use super::{SharedStore, name};
 use crate::call_window::{CallKind, Correction, JOB_TENTHS, REQUEST_TENTHS, Refused};
 
 impl SharedStore {
-    /// Counts a call, unless it must wait. None if the server is away.
+    /// Counts a call, unless it must wait. None if the server is down.
     pub(crate) async fn take_call(
         &self,
         provider: &str,

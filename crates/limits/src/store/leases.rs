@@ -18,7 +18,7 @@ pub(super) const LEASE: Duration = Duration::from_secs(35);
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks from one renewal to the next.
 const RENEWAL_TICKS: u32 = 10;
-/// Ticks from one probe of a server that responds to the next, so that it is known to be away
+/// Ticks from one probe of a server that responds to the next, so that it is known to be down
 /// before a request waits.
 const PROBE_TICKS: u32 = 5;
 

@@ -3,7 +3,7 @@
 //! The server holds nothing that may not be lost at any moment: buckets of rate limits, permits
 //! with a lease, counts of calls to providers, sealed values. What an instance knows of a bucket
 //! goes along with each call, so a server that was emptied is corrected by its callers. While the
-//! server is away, each instance goes on alone, from what it knows.
+//! server is down, each instance goes on alone, from what it knows.
 
 mod calls;
 mod connection;
@@ -163,7 +163,7 @@ impl SharedStore {
         self.inner.is_away()
     }
 
-    /// Asks for a call out of a bucket, a permit, or both. None if the server is away: the caller
+    /// Asks for a call out of a bucket, a permit, or both. None if the server is down: the caller
     /// then decides itself.
     pub(crate) async fn admit(
         &self,
@@ -269,7 +269,7 @@ impl Inner {
         outcome
     }
 
-    /// None if the call fails, and at once while the server is away.
+    /// None if the call fails, and at once while the server is down.
     async fn call<T>(&self, work: impl Future<Output = RedisResult<T>>) -> Option<T> {
         if self.is_away() {
             None

@@ -154,7 +154,7 @@ async fn a_reload_costs_no_provider_call() {
     assert_eq!(text_of(&first).len(), text_of(&again).len());
 }
 
-/// One provider is away: its institutions say so, and everything else is there.
+/// One provider is down: its institutions say so, and everything else is there.
 #[tokio::test]
 async fn a_part_that_fails_spoils_no_other() {
     let app = App::start(Setup::default()).await;
