@@ -122,7 +122,8 @@ statements! {
     LIST_DUE = concat!(
         "SELECT ",
         webhook_event_columns!("e."),
-        ", d.attempts, d.last_attempt_at, d.next_attempt_at FROM webhook_deliveries d CROSS JOIN webhook_events e
+        ", d.attempts, d.last_attempt_at, d.next_attempt_at, d.is_requested
+        FROM webhook_deliveries d CROSS JOIN webhook_events e
         WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $7 AND e.user_id = $1 AND e.id = d.event_id
             AND ",
         may_send!(),
@@ -242,6 +243,8 @@ pub struct DueDelivery {
     pub attempts: u32,
     /// Whether no attempt was ever made.
     pub is_first: bool,
+    /// Whether somebody wanted the event again, who pays for all attempts that follow.
+    pub is_requested: bool,
     pub due_at: Timestamp,
 }
 
@@ -576,5 +579,6 @@ fn due_delivery(row: &Row<'_>) -> Result<DueDelivery> {
         attempts: row.attempts(22)?,
         is_first: row.opt_int(23)?.is_none(),
         due_at: row.time(24)?,
+        is_requested: row.int(25)? == 1,
     })
 }

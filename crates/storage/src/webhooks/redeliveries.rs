@@ -64,13 +64,14 @@ statements! {
         VALUES (:user, :endpoint, :event, :run, 1, :at, :state, 1, :at, :status, :error, :duration_ms, :at)";
 
     REDELIVER = concat!(
-        "UPDATE webhook_deliveries SET state = 'pending', attempts = 0, next_attempt_at = $4, ended_at = NULL
+        "UPDATE webhook_deliveries SET state = 'pending', attempts = 0, is_requested = 1,
+            next_attempt_at = $4, ended_at = NULL
         WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state <> 'waiting' AND ",
         can_be_sent_again!("$3")
     );
 
     RECOVER = concat!(
-        "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, ended_at = NULL
+        "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, is_requested = 1, ended_at = NULL
         WHERE user_id = $1 AND endpoint_id = $2 AND state = 'failed' AND created_at >= $3 AND ",
         can_be_sent_again!("webhook_deliveries.event_id")
     );

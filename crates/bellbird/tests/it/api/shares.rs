@@ -292,6 +292,33 @@ async fn sync_that_the_user_asks_for_is_charged() {
 }
 
 #[tokio::test]
+async fn every_attempt_of_an_event_wanted_again_is_charged() {
+    let (app, greedy, _) = limited(300).await;
+    let connection = &greedy.connections[0];
+    let hook = app.hook(&greedy.user).await;
+    app.complete_initial_sync(connection, &hook).await;
+    let an_hour_ago = app.clock.now() - SignedDuration::from_hours(1);
+    app.add_row(connection, "WANTED AGAIN", an_hour_ago).await;
+    app.sync(connection).await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    let event = app.deliveries_to(&hook).await.pop().unwrap().event_id;
+    let (user, id, now) = (greedy.user.id, hook.endpoint.id, app.clock.now());
+    let deliveries = app.storage.deliveries();
+    assert!(deliveries.redeliver(user, id, event, now).await.unwrap());
+    for attempt in 1..=2 {
+        read_until_rejected(&app, &greedy)
+            .await
+            .expect("the budget was never used up");
+        let before = app.total_calls(PROVIDER).await;
+        assert!(app.delivered_to(&hook).await.is_empty());
+        assert_eq!(app.total_calls(PROVIDER).await, before, "{attempt}");
+        assert!(app.advance_to_next_attempt(&hook).await);
+    }
+    app.advance_clock(SignedDuration::from_mins(1)).await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+}
+
+#[tokio::test]
 async fn hanging_provider_stops_no_sync_elsewhere() {
     let app = App::start(Setup::with(|settings| settings.sync.enabled = true)).await;
     let elsewhere = app.person_at(PROVIDER).await;
