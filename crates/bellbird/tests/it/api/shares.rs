@@ -240,10 +240,19 @@ async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
         "/v1/trades/changes?connectionId={}",
         greedy.connections[0].id
     );
+    // More keys give no more calls.
+    let mut keys = vec![greedy.key.clone()];
+    for name in ["second", "third"] {
+        let key = bellbird_storage::new_key();
+        let (user, now) = (greedy.user.id, app.clock.now());
+        let added = app.storage.keys().insert(user, &key, name, None, now);
+        added.await.unwrap();
+        keys.push(key.expose().to_owned());
+    }
     let mut last = None;
-    for _ in 0..REQUESTS {
+    for key in keys.iter().cycle().take(REQUESTS as usize) {
         app.advance_clock(SignedDuration::from_secs(61)).await;
-        let answer = app.get_as(&greedy.key, &path).await;
+        let answer = app.get_as(key, &path).await;
         if answer.status != 200 {
             last = Some(answer);
             break;
