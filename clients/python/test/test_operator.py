@@ -74,7 +74,7 @@ def test_link_session(operator: OperatorClient) -> None:
     user = operator.create_user(new_user())["id"]
     created = operator.create_link_session({"userId": user, "returnUrl": "https://app.example.com/linked"})
     session = operator.link_session(created["id"])
-    assert (session["userId"], session["status"], session["connectionIds"]) == (user, "open", [])
+    assert (session["userId"], session["status"], session["connections"]) == (user, "open", [])
     elsewhere = "https://evil.example/"
     check_error(
         lambda: operator.create_link_session({"userId": user, "returnUrl": elsewhere}), 400, "invalid_parameters"

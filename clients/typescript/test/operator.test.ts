@@ -75,7 +75,7 @@ test("live: a link session", { skip }, async () => {
   const { id, url, expiresAt } = await operator.createLinkSession(body);
   assert(url.startsWith("http"));
   const session = await operator.linkSession(id);
-  const open = { id, userId, status: "open", connectionIds: [], reason: null, expiresAt };
+  const open = { id, userId, status: "open", connections: [], reason: null, expiresAt };
   assert.deepEqual(session, open);
   const elsewhere = operator.createLinkSession({ userId, returnUrl: "https://evil.example/" });
   await assertFails(elsewhere, 400, "invalid_parameters");

@@ -42,7 +42,8 @@ pub(crate) fn paths() -> Vec<Path<Admin>> {
     );
     let recover = Operation::new("recover", TAG, "The events are due.").text(
         "Deliver all failed events again",
-        "Those that were created at `since` or later, with the same ids and the provider's current rows.",
+        "Those that were created at `since` or later, with the same ids and the provider's current rows. Of all \
+         users, some 10,000 at a time: repeat the request, with another `Idempotency-Key`, until `recovered` is 0.",
     );
     vec![
         Path::for_operators(RouteMethod::Get, "/admin/v1/webhook-endpoints/{id}/deliveries", list_deliveries)

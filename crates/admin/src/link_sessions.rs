@@ -9,7 +9,7 @@ use bellbird_api::front::{
     JsonBody, Operation, Operator, Path, PathId, Problem, ProviderSchema, Resource, RouteMethod,
 };
 use bellbird_connections::{ConnectionsError, LinkStatus, LinkTarget, NewLinkSession};
-use bellbird_domain::{ConnectionId, UserId};
+use bellbird_domain::{ConnectionCategory, ConnectionId, UserId};
 use bellbird_storage::OperatorAction;
 use http::StatusCode;
 use jiff::Timestamp;
@@ -120,13 +120,28 @@ struct SessionView {
     #[schema(inline, example = "connected")]
     status: LinkStatus,
     /// What it has connected, reconnected or renewed, and what is still connected.
-    #[schema(value_type = Vec<String>, example = json!(["0191e7a0-7c3b-7def-8000-00aabbccddee"]))]
-    connection_ids: Vec<ConnectionId>,
+    connections: Vec<LinkedConnectionView>,
     /// Why there is none. Null until the status says so.
     #[schema(required = true)]
     reason: Option<ReasonView>,
     #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:40:00Z")]
     expires_at: Timestamp,
+}
+
+/// A connection of a link session.
+#[derive(ToSchema)]
+#[schema(as = LinkedConnection)]
+#[expect(
+    dead_code,
+    reason = "documents what `bellbird_connections::LinkedConnection` is serialized to"
+)]
+struct LinkedConnectionView {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    id: ConnectionId,
+    #[schema(inline, value_type = ProviderSchema, example = "fiskil")]
+    provider: String,
+    #[schema(inline, example = "banking")]
+    category: ConnectionCategory,
 }
 
 /// Why a link session has no connection.

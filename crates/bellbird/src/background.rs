@@ -5,7 +5,7 @@
 //! from working on the same job.
 
 use std::collections::{BTreeMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bellbird_domain::{ConnectionId, ConnectionStatus, TimestampExt as _};
 use bellbird_storage::{
@@ -13,6 +13,7 @@ use bellbird_storage::{
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::instances;
@@ -100,21 +101,20 @@ pub fn start(parts: Parts, roles: &Roles, stop: CancellationToken) -> JoinHandle
 /// before another instance counts.
 async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
     let (storage, clock) = (&parts.storage, &parts.clock);
-    let (mut lease, mut counts, mut count_at) = (None, None, Instant::now());
+    let (mut lease, mut counts, mut pause) = (None, None, CountPause::over());
     loop {
         lease = match hold_metrics_lease(storage, clock.now(), lease.as_ref()).await {
             Ok(lease) => lease,
             Err(error) => {
                 tracing::warn!(%error, "could not renew the lease of the queue metrics");
-                (counts, count_at) = (None, Instant::now());
+                (counts, pause) = (None, CountPause::over());
                 lease
             }
         };
         if lease.is_some() {
-            if Instant::now() >= count_at {
-                let begun = Instant::now();
-                counts = noted(QueueCounts::read(storage, clock.now()).await);
-                count_at = Instant::now() + begun.elapsed() * COUNT_PAUSE;
+            let read = QueueCounts::read(storage, clock.now());
+            if let Some(read) = pause.unless_running(read).await {
+                counts = noted(read);
             }
             // Set each time, because what is not set vanishes.
             if let Some(counts) = &counts {
@@ -134,6 +134,26 @@ async fn record_queue_metrics(parts: &Parts, stop: &CancellationToken) {
         && let Err(error) = storage.jobs().finish(&lease, None).await
     {
         tracing::warn!(%error, "could not release the lease of the queue metrics");
+    }
+}
+
+/// The pause after a count, which lasts until this time.
+struct CountPause(Instant);
+
+impl CountPause {
+    fn over() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Counts, and begins the next pause. None during a pause.
+    async fn unless_running<T>(&mut self, count: impl Future<Output = T>) -> Option<T> {
+        let begun = Instant::now();
+        if begun < self.0 {
+            return None;
+        }
+        let counted = count.await;
+        self.0 = Instant::now() + begun.elapsed() * COUNT_PAUSE;
+        Some(counted)
     }
 }
 
@@ -307,5 +327,23 @@ async fn evict_removed(parts: &Parts, stop: &CancellationToken) {
             }
             Err(error) => tracing::warn!(%error, "could not list removed connections"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn counts_take_a_two_hundredth_of_the_time_at_most() {
+        let (begun, mut pause) = (Instant::now(), CountPause::over());
+        let (took, mut counts) = (Duration::from_secs(2), 0);
+        while begun.elapsed() < Duration::from_secs(3_600) {
+            let count = tokio::time::sleep(took);
+            counts += u32::from(pause.unless_running(count).await.is_some());
+            tokio::time::sleep(METRICS_INTERVAL).await;
+        }
+        // Each takes two seconds, and 400 follow.
+        assert!((8..=9).contains(&counts), "{counts}");
     }
 }

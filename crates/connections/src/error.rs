@@ -21,7 +21,9 @@ pub enum ConnectionsError {
     #[error("the provider has no consent for these credentials: check the ids in them")]
     ConsentNotFound,
     /// The provider rejects the consent; holds the status that this means for a connection.
-    #[error("the consent is {0}: the user must renew it at the provider before it can be imported")]
+    #[error(
+        "the provider says that the consent is {0}: check the credentials, or let the user renew it there first"
+    )]
     ConsentInactive(ConnectionStatus),
     /// The consent is active, but has no accounts yet.
     #[error("the provider lists no accounts for this consent yet: try again in a minute")]

@@ -37,6 +37,8 @@ pub struct OidcSettings {
     /// The plan of users who are added because no user has their verified e-mail address. None:
     /// nobody is added.
     pub create_users: Option<Plan>,
+    /// Whether no link signs in an operator, so that a mailbox alone makes nobody one.
+    pub operators_only_here: bool,
 }
 
 /// What is known once the service has its addresses.

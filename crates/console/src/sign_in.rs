@@ -109,7 +109,32 @@ pub(crate) async fn sign_in_to_demo(
     }
 }
 
+/// Whether it is the link of an operator, and operators sign in at the identity provider only.
+async fn is_of_operator_elsewhere(
+    console: &Console,
+    link: &str,
+    now: Timestamp,
+) -> Result<bool, StorageError> {
+    let oidc = console.inner.settings.oidc.as_ref();
+    if !oidc.is_some_and(|oidc| oidc.operators_only_here) {
+        return Ok(false);
+    }
+    let lookup = console.storage().sessions().find_link(link, None, now);
+    let found = console.look_up_unproven(lookup).await?;
+    Ok(found.is_some_and(|link| link.is_operator))
+}
+
 async fn sign_in(console: &Console, headers: &HeaderMap, link: &str, now: Timestamp) -> Response {
+    match is_of_operator_elsewhere(console, link, now).await {
+        Ok(false) => {}
+        Ok(true) => {
+            record_sign_in("link", "identity_provider_only", None);
+            let notice = Notice::new(Tone::Attention, "Sign in at the identity provider")
+                .with("Here, a link signs in no operator. Use the button of the page to sign in.");
+            return page_response(StatusCode::FORBIDDEN, &notice.page(&console.inner.frame));
+        }
+        Err(error) => return error_page::storage_error(console, &error),
+    }
     let session = BrowserSession::new(console, headers, now);
     match console
         .inner

@@ -49,7 +49,7 @@ pub struct Refused {
 /// because one that fails halfway has wasted its calls.
 ///
 /// With a store, all instances count there. An instance decides by the calls that it knows, and the
-/// store counts the call only if these are all that there are. While the store is away, each
+/// store counts the call only if these are all that there are. While the store is down, each
 /// instance counts for itself, and syncs wait, because the instances together could take several
 /// times what the provider allows.
 pub struct CallWindow {

@@ -67,7 +67,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Buckets<K> {
         })
     }
 
-    /// Keeps what the store decided, for the next calls and for when the store is away.
+    /// Keeps what the store decided, for the next calls and for when the store is down.
     pub(crate) fn learn(&self, key: &K, decision: Decision) {
         self.update(key.clone(), |kept| Decision {
             full_at_us: decision.full_at_us.max(kept),

@@ -639,6 +639,8 @@ CREATE TABLE webhook_deliveries (
     state TEXT NOT NULL,
     -- Starts again from 0 with a redelivery.
     attempts INTEGER NOT NULL DEFAULT 0,
+    -- 1: somebody wanted it again, so that the provider calls of all its attempts are charged to the user.
+    is_requested INTEGER NOT NULL DEFAULT 0,
     -- NULL unless pending.
     next_attempt_at INTEGER,
     -- NULL while pending or waiting.

@@ -1,7 +1,7 @@
 //! Authenticates requests by API key, and records when a key was used.
 //!
 //! A key with a wrong checksum costs nothing. Any other may be made up too, so a key that this
-//! instance has not seen work lately waits for one of a few places to be looked up. No number of
+//! instance has not seen work in a day waits for one of a few places to be looked up. No number of
 //! wrong keys makes a valid one fail, whatever addresses they come from.
 
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Access {
         Ok(found.id)
     }
 
-    /// Awaits the lookup of a key, at once if the key has worked here lately.
+    /// Awaits the lookup of a key, at once if the key has worked here in the last day.
     async fn look_up<T>(
         &self,
         key_digest: [u8; 32],

@@ -351,18 +351,21 @@ fn read_oidc(from: &mut Values) -> Option<OidcSettings> {
     let client_id = from.name("oidc.client_id", 255);
     let client_secret = from.secret("oidc.client_secret");
     let create_users = from.plan("oidc.create_users");
+    let operators_only_here = from.switch("oidc.operators_only_here", false);
     match (issuer, client_id, client_secret) {
         (Some(issuer), Some(client_id), Some(client_secret)) => Some(OidcSettings {
             issuer,
             client_id,
             client_secret,
             create_users,
+            operators_only_here,
         }),
         (issuer, client_id, client_secret) => {
             let is_set = issuer.is_some()
                 || client_id.is_some()
                 || client_secret.is_some()
-                || create_users.is_some();
+                || create_users.is_some()
+                || operators_only_here;
             if is_set && from.errors.len() == errors {
                 let text = "oidc: issuer, client_id and client_secret belong together: set all three, or none";
                 from.errors.push(text.to_owned());

@@ -140,10 +140,20 @@ impl<'a> SourceReader<'a> {
                 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count(),
             )
         };
-        // The message names the line but does not quote it: it may hold a secret.
         let file = DeTable::parse(&text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start);
-            format!("{}: invalid TOML: {}", origin(at), error.message())
+            let span = error.span().unwrap_or_default();
+            // Of a duplicate, this is the key. Else the message does not quote the line, which may
+            // hold a secret.
+            let key = match error.message() {
+                "duplicate key" => text.get(span.clone()).map(shortened),
+                _ => None,
+            };
+            let key = key.map(|key| format!(" `{key}`")).unwrap_or_default();
+            format!(
+                "{}: invalid TOML: {}{key}",
+                origin(span.start),
+                error.message()
+            )
         })?;
         for (section, content) in file.get_ref() {
             match content.get_ref() {

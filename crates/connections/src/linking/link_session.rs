@@ -2,7 +2,8 @@
 //! browser back to the app, and has a result for which the app asks.
 
 use bellbird_domain::{
-    Confirmation, Connection, ConnectionId, LinkOutcome, LinkPhase, LinkStatus, UserId,
+    Confirmation, Connection, ConnectionCategory, ConnectionId, LinkOutcome, LinkPhase, LinkStatus,
+    UserId,
 };
 use bellbird_storage::{ConsentSession, Link, NewLinkSession};
 use jiff::Timestamp;
@@ -26,10 +27,18 @@ pub struct LinkSession {
     pub user_id: UserId,
     pub status: LinkStatus,
     /// What it has connected, reconnected or renewed, and what is still connected.
-    pub connection_ids: Vec<ConnectionId>,
+    pub connections: Vec<LinkedConnection>,
     /// Why there is none, once the status says so.
     pub reason: Option<NoConnection>,
     pub expires_at: Timestamp,
+}
+
+/// A connection of a link session, with what an app has to know to read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LinkedConnection {
+    pub id: ConnectionId,
+    pub provider: String,
+    pub category: ConnectionCategory,
 }
 
 /// Why a link session has no connection.
@@ -164,18 +173,21 @@ impl Links<'_> {
             .map(|session| Visit::of(session, now))
             .collect();
         let (status, reason) = result_of(&visits, now >= link.expires_at);
-        let is_of_session = |id: &ConnectionId| {
+        let is_of_session = |connection: &&Connection| {
             visits
                 .iter()
-                .any(|visit| visit.has_connected() && visit.connections.contains(id))
+                .any(|visit| visit.has_connected() && visit.connections.contains(&connection.id))
         };
-        let connection_ids: Vec<_> = connections
-            .iter()
-            .map(|connection| connection.id)
-            .filter(is_of_session)
+        let linked = connections.iter().filter(is_of_session);
+        let connections: Vec<_> = linked
+            .map(|connection| LinkedConnection {
+                id: connection.id,
+                provider: connection.provider.clone(),
+                category: connection.category,
+            })
             .collect();
         let reason = match status {
-            LinkStatus::Connected if connection_ids.is_empty() => Some(NoConnection {
+            LinkStatus::Connected if connections.is_empty() => Some(NoConnection {
                 code: "removed",
                 message: "What was connected has been removed since.".to_owned(),
             }),
@@ -190,7 +202,7 @@ impl Links<'_> {
             id,
             user_id,
             status,
-            connection_ids,
+            connections,
             reason,
             expires_at,
         }))

@@ -433,3 +433,26 @@ fn claims_error(error: &ClaimsVerificationError) -> &'static str {
         _ => "the ID token is not valid",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_exchanges_one_code_at_a_time() {
+        let settings = OidcSettings {
+            issuer: "https://login.example".to_owned(),
+            client_id: "bellbird".to_owned(),
+            client_secret: "secret".to_owned().into(),
+            create_users: None,
+            operators_only_here: false,
+        };
+        let provider = IdentityProvider::new(&settings, "https://console.example");
+        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().ok());
+        let permit = provider.admit(one).expect("the first");
+        assert!(provider.admit(one).is_none());
+        assert!(provider.admit(other).is_some());
+        drop(permit);
+        assert!(provider.admit(one).is_some());
+    }
+}

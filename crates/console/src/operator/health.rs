@@ -158,7 +158,9 @@ async fn providers(
                 (false, "calls paused, because nearly all failed")
             }
             Some(health) if health.failures > 0 => (false, "last call failed"),
-            Some(health) if health.succeeded_at.is_none() => (true, "not called yet"),
+            Some(health) if health.succeeded_at.is_none() => {
+                (true, "not called by this instance yet")
+            }
             Some(_) => (true, "last call succeeded"),
         };
         let health = health.unwrap_or_default();

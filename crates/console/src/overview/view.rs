@@ -11,6 +11,7 @@ use crate::amounts::with_commas;
 use crate::pages::names::institution_name;
 use crate::pages::{SignedInFrame, why_disabled};
 use crate::session::Session;
+use crate::webhooks::BY_USER;
 
 /// Days before the end of a consent from which the page asks to renew it.
 const ENDING_WITHIN: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -71,9 +72,10 @@ impl Attention {
                 ));
             }
         }
-        let disabled = endpoints
-            .iter()
-            .filter(|endpoint| endpoint.status == EndpointStatus::Disabled);
+        let disabled = endpoints.iter().filter(|endpoint| {
+            let is_wanted = endpoint.disabled_reason.as_deref() == Some(BY_USER);
+            endpoint.status == EndpointStatus::Disabled && !is_wanted
+        });
         let sentence = |endpoint: &Endpoint| {
             let why = why_disabled(endpoint.disabled_reason.as_deref());
             format!(

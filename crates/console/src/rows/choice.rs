@@ -3,7 +3,9 @@
 use std::convert::Infallible;
 
 use axum::extract::{FromRequestParts, Query};
-use bellbird_domain::{Account, AccountId, Connection, ConnectionCategory, ConnectionId};
+use bellbird_domain::{
+    Account, AccountId, AccountType, Connection, ConnectionCategory, ConnectionId,
+};
 use bellbird_storage::StorageError;
 use http::request::Parts;
 use jiff::ToSpan as _;
@@ -64,7 +66,8 @@ pub(crate) struct AccountOption {
 
 impl Choice {
     /// Among the user's accounts of one category. Days of banks that have an end only begin thirty
-    /// days before it. Without an account that is theirs, the first one.
+    /// days before it. Without an account that is theirs, the first one, at a
+    /// broker the first that may have holdings.
     pub(crate) async fn load(
         console: &Console,
         session: &Session,
@@ -86,9 +89,14 @@ impl Choice {
             .collect();
         let mut all = shown.iter().flat_map(|(_, accounts)| accounts.iter());
         let asked = query.account.parse::<AccountId>().ok();
+        let may_have_holdings = |account: &&&Account| {
+            category == ConnectionCategory::Brokerage
+                && account.account_type == AccountType::Investment
+        };
         let chosen = all
             .clone()
             .find(|account| Some(account.id) == asked)
+            .or_else(|| all.clone().find(may_have_holdings))
             .or_else(|| all.next());
         let chosen = chosen.map(|account| (account.connection_id, account.id));
         let option = |account: &&Account| {

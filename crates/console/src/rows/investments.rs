@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::choice::{Choice, ChoiceQuery};
 use super::download;
-use super::search::{Searched, Window, search};
+use super::search::{Searched, Wanted, Window, search};
 use crate::amounts::with_commas;
 use crate::api_client::ApiError;
 use crate::error_page;
@@ -208,7 +208,7 @@ pub(crate) async fn show(
                     search::<Trade, TradeRow>(&console, &session, &choice, "/v1/trades").await?;
                 Ok((rows, position, None))
             });
-        let wanted = choice.search.to_lowercase();
+        let wanted = Wanted::from(&*choice.search);
         page.holdings = holdings
             .map_err(|error: ApiError| error.message)
             .map(|holdings| {

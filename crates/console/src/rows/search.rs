@@ -1,6 +1,7 @@
 //! The windows of the API, and a search in the rows of the chosen days. The API has none, so all
 //! windows are read.
 
+use bellbird_domain::Decimal;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -37,15 +38,45 @@ impl Pagination {
     }
 }
 
+/// What a search looks for.
+pub(super) struct Wanted {
+    /// In lower case.
+    text: String,
+    /// If the text is one, such as `-1,042.5` or `$12.50`.
+    amount: Option<Decimal<'static>>,
+}
+
+impl From<&str> for Wanted {
+    fn from(text: &str) -> Self {
+        Self {
+            text: text.to_lowercase(),
+            amount: amount_of(text.trim_start_matches(['+', '-', '$'])),
+        }
+    }
+}
+
+/// `text` may have commas between the thousands.
+fn amount_of(text: &str) -> Option<Decimal<'static>> {
+    let digits = text.replace(',', "");
+    Decimal::parse(&digits).ok().map(Decimal::into_owned)
+}
+
 /// A row of a table.
 pub(super) trait Searched {
     /// As the page shows them.
     fn texts(&self) -> impl Iterator<Item = &str>;
 
-    /// `wanted` is in lower case. An amount is found with its commas and without them.
-    fn has(&self, wanted: &str) -> bool {
+    /// An amount is found with its commas and without them, whatever its sign and the zeros at its
+    /// end, because banks write these differently.
+    fn has(&self, wanted: &Wanted) -> bool {
+        let is_equal = |text: &str| match (&wanted.amount, amount_of(text)) {
+            (Some(wanted), Some(amount)) => wanted.cmp_absolute(&amount).is_eq(),
+            _ => false,
+        };
         self.texts().any(|text| {
-            text.to_lowercase().contains(wanted) || text.replace(',', "").contains(wanted)
+            text.to_lowercase().contains(&wanted.text)
+                || text.replace(',', "").contains(&wanted.text)
+                || is_equal(text)
         })
     }
 }
@@ -57,7 +88,7 @@ pub(super) async fn search<T: DeserializeOwned, R: From<T> + Searched>(
     choice: &Choice,
     path: &str,
 ) -> Result<(Vec<R>, String), ApiError> {
-    let wanted = choice.search.to_lowercase();
+    let wanted = Wanted::from(&*choice.search);
     let (mut rows, mut found, mut searched, mut has_more) = (Vec::new(), 0_u64, 0, true);
     while has_more && searched < SEARCHED_MAX {
         let Some(window) = choice.window_of(WINDOW, searched) else {
@@ -91,4 +122,36 @@ pub(super) async fn search<T: DeserializeOwned, R: From<T> + Searched>(
         false => format!("in {searched} rows"),
     };
     Ok((rows, format!("{shown}, {of}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Amount(&'static str);
+
+    impl Searched for Amount {
+        fn texts(&self) -> impl Iterator<Item = &str> {
+            [self.0].into_iter()
+        }
+    }
+
+    #[test]
+    fn amount_is_found_whatever_its_sign_and_zeros() {
+        for (wanted, amount, is_found) in [
+            ("12.50", "-12.5", true),
+            ("-12.5", "12.50", true),
+            ("$1,042.5", "-1,042.50", true),
+            ("1042.5", "1,042.50", true),
+            ("12.5", "12.51", true),
+            ("12.50", "12.51", false),
+            ("cafe", "12.5", false),
+        ] {
+            assert_eq!(
+                Amount(amount).has(&Wanted::from(wanted)),
+                is_found,
+                "{wanted} {amount}"
+            );
+        }
+    }
 }

@@ -23,7 +23,7 @@ use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
 /// Disabled reason of an endpoint that its user disabled here.
-const BY_USER: &str = "by user";
+pub(crate) const BY_USER: &str = "by user";
 
 #[derive(Template)]
 #[template(path = "webhooks.html")]
@@ -411,7 +411,7 @@ async fn ping(
 
 fn outcome_text(outcome: &PingOutcome) -> String {
     let (exchange, ms) = (outcome.exchange, outcome.exchange.duration.as_millis());
-    match (exchange.status, exchange.error) {
+    match (exchange.status, exchange.shown()) {
         (Some(status), _) if exchange.is_success() => {
             format!("It answered {status} after {ms} ms.")
         }

@@ -46,7 +46,7 @@ impl SharedStore {
         u128::from_str_radix(&tag, 16).unwrap_or_default()
     }
 
-    /// Counts a call if `newest` is the newest one there. None if the server is away.
+    /// Counts a call if `newest` is the newest one there. None if the server is down.
     pub(crate) async fn add_call(
         &self,
         provider: &str,

@@ -3,7 +3,7 @@
 //! The server holds nothing that may not be lost at any moment: buckets of rate limits, permits
 //! that end by themselves, counts of calls to providers, sealed values. What an instance knows of a bucket
 //! goes along with each call, so a server that was emptied is corrected by its callers. While the
-//! server is away, each instance goes on alone, from what it knows.
+//! server is down, each instance goes on alone, from what it knows.
 
 pub(crate) mod calls;
 mod connection;
@@ -28,9 +28,9 @@ pub(crate) use permits::SharedPermit;
 pub use values::Walk;
 
 /// What a request waits for the server, which responds within a millisecond. One that is late is as
-/// good as away.
+/// good as down.
 const CALL_TIMEOUT: Duration = Duration::from_millis(500);
-/// Calls that fail one after the other until the server counts as away. Then only a probe calls it.
+/// Calls that fail one after the other until the server counts as down. Then only a probe calls it.
 const FAILURES_MAX: u32 = 3;
 /// How often a server that does not respond is probed.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
@@ -169,7 +169,7 @@ impl SharedStore {
         self.inner.is_away()
     }
 
-    /// Asks for a call out of a bucket of a key, its permit, or both. None if the server is away:
+    /// Asks for a call out of a bucket of a key, its permit, or both. None if the server is down:
     /// the caller then decides itself.
     pub(crate) async fn admit(
         &self,
@@ -285,7 +285,7 @@ impl Inner {
         outcome
     }
 
-    /// None if the call fails, and at once while the server is away.
+    /// None if the call fails, and at once while the server is down.
     async fn call<T>(&self, work: impl Future<Output = RedisResult<T>>) -> Option<T> {
         if self.is_away() {
             None

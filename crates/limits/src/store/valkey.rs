@@ -730,6 +730,17 @@ async fn value_is_there_for_other_instances_and_sealed() {
 }
 
 #[tokio::test]
+async fn policy_of_a_full_memory_is_that_of_the_server() {
+    let server = Server::start();
+    let store = server.store();
+    for policy in ["noeviction", "allkeys-lru"] {
+        let set = ["CONFIG", "SET", "maxmemory-policy", policy];
+        server.command(&set).await;
+        assert_eq!(store.memory_policy().await.as_deref(), Some(policy));
+    }
+}
+
+#[tokio::test]
 async fn limits_hold_while_the_server_has_no_memory_for_values() {
     let server = Server::start();
     let store = server.store();

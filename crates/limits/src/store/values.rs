@@ -25,7 +25,7 @@ pub(super) struct Name {
 
 impl SharedStore {
     /// The value of this name and the walk that it belongs to. None if there is none, if it is not
-    /// of this installation, and while the server is away.
+    /// of this installation, and while the server is down.
     pub async fn get(&self, kind: &str, name: &[u8]) -> Option<(Walk, Vec<u8>)> {
         let name = self.name(kind, name);
         let mut connection = self.inner.connection.clone();

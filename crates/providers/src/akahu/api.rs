@@ -1,7 +1,5 @@
 //! The HTTP calls of Akahu's API, with authentication and paging.
 
-use std::sync::Once;
-
 use bellbird_domain::ConnectionStatus;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
@@ -24,6 +22,9 @@ const CURSOR_BYTES_MAX: usize = 1_024;
 
 pub(super) const CREDENTIALS: &str =
     "akahu.app_token and akahu.app_secret, which must belong to one full app";
+/// What a 403 to a call with a user token can mean (docs/providers/akahu.md#errors).
+pub(super) const APP: &str =
+    "akahu.app_token with this user's token, the permissions of its app, or this machine's address";
 
 /// Akahu's API with the credentials of one app.
 pub(super) struct Api {
@@ -32,7 +33,6 @@ pub(super) struct Api {
     app_token: HeaderValue,
     /// None for a personal app.
     app_secret: Option<SecretString>,
-    forbidden_logged: Once,
 }
 
 impl Api {
@@ -47,7 +47,6 @@ impl Api {
             base_url,
             app_token,
             app_secret,
-            forbidden_logged: Once::new(),
         }
     }
 
@@ -323,21 +322,18 @@ impl Api {
     }
 
     /// The body of a response with status 2xx. Other statuses are mapped without their message,
-    /// since the sources disagree about messages (docs/providers/akahu.md#errors).
+    /// since the sources disagree about messages (docs/providers/akahu.md#errors): 401 is about the
+    /// user token, 403 about the app.
     fn body<'a>(&self, response: &'a Response) -> Result<&'a [u8], Error> {
         match response.status {
-            status if status.is_success() => return response.json_body(),
-            StatusCode::UNAUTHORIZED => return Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)),
-            StatusCode::FORBIDDEN => self.forbidden_logged.call_once(|| {
-                tracing::warn!(
-                    provider = %NAME,
-                    "call forbidden: check that the user tokens were issued to the app of akahu.app_token, that \
-                     the app may read accounts and transactions, and that it may be used from this IP address"
-                );
+            status if status.is_success() => response.json_body(),
+            StatusCode::UNAUTHORIZED => Err(Error::ReconnectNeeded(ConnectionStatus::Revoked)),
+            StatusCode::FORBIDDEN => Err(Error::OperatorRejected {
+                settings: APP,
+                status: 403,
             }),
-            _ => {}
+            _ => Err(response.failure()),
         }
-        Err(response.failure())
     }
 
     fn url(&self, segments: &[&str]) -> Url {

@@ -417,7 +417,11 @@ impl Banking for Akahu {
         rows: &mut PageRowSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let authorisation = Credentials::authorisation(credentials)?;
-        let account_id = query.account_id();
+        // The list without an account has the rows of all connections of the user token.
+        let account_id = match query.accounts {
+            [account] => Some(account.provider_account_id.as_str()),
+            _ => None,
+        };
         let instants = map::instants(query.interval, query.zone, &self.auckland);
         let query_params = TransactionsParams {
             account_id,
@@ -446,7 +450,12 @@ impl Banking for Akahu {
             Ok((next, _)) => Ok(next),
             Err(error @ Error::Rejected { status: 404 }) if account_id.is_some() => {
                 self.check_consent_exists(context, &authorisation).await?;
-                Err(error)
+                // Without a requested account, as in the list of all: it has no row there.
+                if query.one_account {
+                    Err(error)
+                } else {
+                    Ok(None)
+                }
             }
             Err(error) => Err(error),
         }

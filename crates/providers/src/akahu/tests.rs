@@ -324,14 +324,22 @@ async fn page(
     one_account: bool,
     cursor: Option<&str>,
 ) -> (usize, Result<Option<Cursor>, Error>) {
+    let mut accounts = vec![account(1, EVERYDAY)];
+    if !one_account {
+        accounts.push(account(2, VISA));
+    }
+    page_of(peer, &accounts, one_account, cursor).await
+}
+
+async fn page_of(
+    peer: &Peer,
+    accounts: &[Account],
+    one_account: bool,
+    cursor: Option<&str>,
+) -> (usize, Result<Option<Cursor>, Error>) {
     let akahu = akahu(&peer.base_url, None);
     let Kind::Banking(banking) = akahu.kind() else {
         panic!("banking")
-    };
-    let accounts = if one_account {
-        vec![account(1, EVERYDAY)]
-    } else {
-        vec![account(1, EVERYDAY), account(2, VISA)]
     };
     let bound = |text| Bound::parse(text).unwrap();
     let interval = DateRange {
@@ -340,7 +348,7 @@ async fn page(
     };
     let zone = sydney();
     let query = TransactionQuery {
-        accounts: &accounts,
+        accounts,
         one_account,
         interval: &interval,
         zone: &zone,
@@ -365,6 +373,10 @@ async fn page(
 }
 
 const REVOKED: Error = Error::ReconnectNeeded(ConnectionStatus::Revoked);
+const FORBIDDEN: Error = Error::OperatorRejected {
+    settings: api::APP,
+    status: 403,
+};
 const NOTHING: &str = r#"{"success": true, "items": [], "cursor": {"next": null}}"#;
 
 #[tokio::test]
@@ -393,6 +405,28 @@ async fn page_of_one_account_and_of_all_accounts() {
     }
 }
 
+/// The list of the user token has the rows of all its connections.
+#[tokio::test]
+async fn only_account_of_a_connection_is_read_by_its_id() {
+    let only = [account(1, EVERYDAY)];
+    let peer = always(200, TRANSACTIONS).await;
+    assert_eq!(page_of(&peer, &only, false, None).await.0, 5);
+    let list = format!("GET /v1/accounts/{EVERYDAY}/transactions");
+    assert!(peer.lines()[0].starts_with(&list), "{:?}", peer.lines());
+    let gone = peer_without_transactions(ACCOUNTS).await;
+    assert_eq!(page_of(&gone, &only, false, None).await, (0, Ok(None)));
+    let ended = peer_without_transactions(NOTHING).await;
+    assert_eq!(page_of(&ended, &only, false, None).await, (0, Err(REVOKED)));
+}
+
+async fn peer_without_transactions(accounts: &'static str) -> Peer {
+    peer(move |line| match line.contains("transactions") {
+        true => (404, "{}".to_owned()),
+        false => (200, accounts.to_owned()),
+    })
+    .await
+}
+
 #[tokio::test]
 async fn empty_page_can_have_a_next_page() {
     let peer = always(
@@ -411,7 +445,7 @@ async fn empty_page_can_have_a_next_page() {
 async fn errors_by_status() {
     for (status, expected) in [
         (401, REVOKED),
-        (403, Error::Rejected { status: 403 }),
+        (403, FORBIDDEN),
         (400, Error::Rejected { status: 400 }),
         (
             429,
@@ -583,7 +617,7 @@ async fn withdrawal_is_idempotent() {
         (200, Ok(())),
         (401, Ok(())),
         (404, Ok(())),
-        (403, Err(Error::Rejected { status: 403 })),
+        (403, Err(FORBIDDEN)),
         (400, Err(Error::Rejected { status: 400 })),
     ] {
         let peer = always(status, r#"{"success": true}"#).await;

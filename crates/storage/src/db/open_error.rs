@@ -182,3 +182,24 @@ fn chain(source: &(dyn Error + 'static)) -> String {
 fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error| error.source())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As SQLite reports it.
+    #[test]
+    fn full_disk_is_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("b.db");
+        let database = rusqlite::Connection::open(&path).unwrap();
+        database
+            .execute_batch("PRAGMA max_page_count = 2; CREATE TABLE one (text TEXT)")
+            .unwrap();
+        let error = database
+            .execute_batch("INSERT INTO one VALUES (hex(zeroblob(100000)))")
+            .unwrap_err();
+        let (reason, advice) = sqlite_reason(&path, &error).unwrap();
+        assert_eq!((&*reason, advice), ("the disk is full", "make space"));
+    }
+}

@@ -34,6 +34,10 @@ impl OpenedFile {
 
     /// Fails if what is written is lost, or will fail soon. Takes microseconds.
     pub(crate) fn check(&self) -> Result<()> {
+        self.check_for(FREE_BYTES_MIN)
+    }
+
+    fn check_for(&self, free_min: u64) -> Result<()> {
         let path = self.path.display();
         match fs::metadata(&self.path) {
             Ok(found) if id(&found) == self.id => {}
@@ -51,7 +55,7 @@ impl OpenedFile {
             Err(error) => return Err(StorageError::unavailable(error)),
         }
         let free = self.free_bytes()?;
-        if free < FREE_BYTES_MIN {
+        if free < free_min {
             let text = format!(
                 "the disk of the SQLite database {path} is full ({} KiB are free): make space",
                 free / 1024
@@ -74,6 +78,20 @@ fn free_bytes(folder: &Path) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn full_disk_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("b.db");
+        fs::write(&path, "").unwrap();
+        let file = OpenedFile::of(path).unwrap();
+        file.check_for(0).unwrap();
+        let error = file.check_for(u64::MAX).unwrap_err().to_string();
+        assert!(
+            error.contains("b.db is full (") && error.ends_with(" KiB are free): make space"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn deleted_or_replaced_file_is_noticed() {

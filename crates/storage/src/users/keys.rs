@@ -14,9 +14,9 @@ use crate::locks::{lock_user, lock_user_if_exists};
 use crate::users::caller_lookups::{FoundCaller, found_caller};
 use crate::{Keys, StorageError};
 
-/// Keys of a user that work, or were made lately: a row stays when its key ends, so it counts too.
+/// Keys of a user that work, or are new: the row of a key that has ended stays, so it counts too.
 const KEYS_MAX: i64 = 100;
-const LATELY: SignedDuration = SignedDuration::from_hours(30 * 24);
+const NEW_FOR: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// How long the row of a key that has ended is kept.
 const ENDED_RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// Ended keys that are read at once, to delete them.
@@ -234,7 +234,7 @@ async fn insert_as(
 ) -> Result<KeyRecord> {
     lock_user(tx, user).await?;
     let counted = tx
-        .one(COUNT, params![user, now.minus(LATELY), now], |row| {
+        .one(COUNT, params![user, now.minus(NEW_FOR), now], |row| {
             row.int(0)
         })
         .await?;

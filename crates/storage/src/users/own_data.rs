@@ -151,8 +151,8 @@ own_tables! {
         total_chunks Number, connection_status Text, previous_status Text, provider Text, category Text,
         institution_id Text, institution_name Text, last_refreshed_at Time, consent_expires_at Time;
     WEBHOOK_DELIVERIES = webhook_deliveries.user_id [endpoint_id Id, event_id Id] sync_run_id Id, chunk Number,
-        created_at Time, state Text, attempts Number, next_attempt_at Time, ended_at Time, last_status Number,
-        last_error Text, last_duration_ms Number, last_attempt_at Time;
+        created_at Time, state Text, attempts Number, is_requested Flag, next_attempt_at Time, ended_at Time,
+        last_status Number, last_error Text, last_duration_ms Number, last_attempt_at Time;
     WEBHOOK_ATTEMPTS = webhook_attempts.user_id [endpoint_id Id, id Id] event_id Id, attempt Number, attempted_at Time,
         duration_ms Number, status Number, error Text;
 }

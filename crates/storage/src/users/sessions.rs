@@ -31,8 +31,8 @@ statements! {
         VALUES ($1, $2, $3, $4, $5, $6)";
 
     /// $3 is NULL for a browser without the cookie, which equals nothing.
-    FIND_LINK = "SELECT l.user_id, u.email, CASE WHEN l.browser_hash = $3 THEN 'yes' ELSE 'no' END
-        FROM sign_in_links l JOIN users u ON u.id = l.user_id
+    FIND_LINK = "SELECT l.user_id, u.email, CASE WHEN l.browser_hash = $3 THEN 'yes' ELSE 'no' END,
+            u.is_operator FROM sign_in_links l JOIN users u ON u.id = l.user_id
         WHERE l.token_hash = $1 AND l.expires_at > $2 AND u.console_sign_in = 1";
 
     USE_LINK = "DELETE FROM sign_in_links WHERE token_hash = $1 AND user_id = $2 AND expires_at > $3 RETURNING user_id";
@@ -98,6 +98,7 @@ pub struct SignInLink {
     pub email: String,
     /// Whether this browser asked for it.
     pub is_of_browser: bool,
+    pub is_operator: bool,
 }
 
 /// A session to begin. Has no `Debug`, because it holds the cookie.
@@ -175,6 +176,7 @@ impl Sessions<'_> {
                 user_id: row.id(0)?,
                 email: row.text(1)?.to_owned(),
                 is_of_browser,
+                is_operator: row.int(3)? == 1,
             })
         };
         let values = params![

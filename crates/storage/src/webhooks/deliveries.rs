@@ -65,7 +65,7 @@ statements! {
     /// None unless the claim may send: its lease lasts beyond `$4`, and neither the endpoint nor
     /// the user's plan has changed since.
     LIST_DUE = select_events!(
-        ", d.attempts, d.last_attempt_at, d.next_attempt_at
+        ", d.attempts, d.last_attempt_at, d.next_attempt_at, d.is_requested
         FROM webhook_deliveries d CROSS JOIN webhook_events e
         WHERE d.user_id = $1 AND d.endpoint_id = $2 AND d.next_attempt_at <= $7
             AND e.user_id = $1 AND e.id = d.event_id
@@ -186,6 +186,8 @@ pub struct DueDelivery {
     pub attempts: u32,
     /// Whether no attempt was ever made.
     pub is_first: bool,
+    /// Whether somebody wanted the event again, who pays for all attempts that follow.
+    pub is_requested: bool,
     pub due_at: Timestamp,
 }
 
@@ -519,5 +521,6 @@ fn due_delivery(row: &Row<'_>) -> Result<DueDelivery> {
         attempts: row.attempts(22)?,
         is_first: row.opt_int(23)?.is_none(),
         due_at: row.time(24)?,
+        is_requested: row.int(25)? == 1,
     })
 }

@@ -1,17 +1,22 @@
 //! Redelivers one event, or recovers all that failed since a time. Also stores the result of a
 //! ping, which is sent at once and never redelivered.
 
+use std::collections::BTreeSet;
+
 use bellbird_domain::{EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::Deliveries;
-use crate::db::{Param, Tx, named, params, statements};
+use crate::db::{Param, Row, Tx, named, params, statements};
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
 use crate::webhooks::webhook_events::{self, EventOrigin, NewWebhookEvent};
 
-const QUEUES_PER_READ: u32 = 500;
+/// Failed deliveries of all users in one read.
+const FAILED_PER_READ: u32 = 500;
+/// Deliveries of all users from which on a recovery leaves the rest to the next one.
+const RECOVERED_MAX: u64 = 10_000;
 
 /// An earlier chunk of the same run that has not ended.
 macro_rules! earlier_chunk {
@@ -64,13 +69,19 @@ statements! {
         VALUES (:user, :endpoint, :event, :run, 1, :at, :state, 1, :at, :status, :error, :duration_ms, :at)";
 
     REDELIVER = concat!(
-        "UPDATE webhook_deliveries SET state = 'pending', attempts = 0, next_attempt_at = $4, ended_at = NULL
+        "UPDATE webhook_deliveries SET state = 'pending', attempts = 0, is_requested = 1,
+            next_attempt_at = $4, ended_at = NULL
         WHERE user_id = $1 AND endpoint_id = $2 AND event_id = $3 AND state <> 'waiting' AND ",
         can_be_sent_again!("$3")
     );
 
+    /// The failed deliveries of all users at an endpoint, in the order of their index.
+    LIST_FAILED = "SELECT created_at, event_id, user_id FROM webhook_deliveries
+        WHERE endpoint_id = $1 AND state = 'failed' AND (created_at, event_id) > ($2, $3)
+        ORDER BY created_at, event_id LIMIT $4";
+
     RECOVER = concat!(
-        "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, ended_at = NULL
+        "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, is_requested = 1, ended_at = NULL
         WHERE user_id = $1 AND endpoint_id = $2 AND state = 'failed' AND created_at >= $3 AND ",
         can_be_sent_again!("webhook_deliveries.event_id")
     );
@@ -188,6 +199,9 @@ impl Deliveries<'_> {
     /// attempts: those of the user, or of all users at an endpoint of the installation. The lowest
     /// chunk of each run is due now, and the others wait for it. Pings are skipped. Returns the
     /// number of recovered deliveries, which is 0 if the endpoint is disabled.
+    ///
+    /// Of all users, each has a transaction of its own, and some 10,000 deliveries are recovered at
+    /// a time. Nothing is left once it returns 0.
     pub async fn recover(
         self,
         user: UserId,
@@ -198,21 +212,22 @@ impl Deliveries<'_> {
         if user != UserId::INSTALLATION {
             return self.recover_of(user, endpoint, since, now).await;
         }
-        let (mut recovered, mut last) = (0, user);
-        loop {
-            let users = self
-                .0
-                .endpoints()
-                .list_queue_users(endpoint, last, QUEUES_PER_READ)
-                .await?;
-            let Some(next) = users.last() else {
-                return Ok(recovered);
+        let (mut recovered, mut last) = (0, (since, Param::BEFORE_ALL_IDS));
+        while recovered < RECOVERED_MAX {
+            let (at, event) = last;
+            let values = params![endpoint, at, event, i64::from(FAILED_PER_READ)];
+            let failed = |row: &Row<'_>| Ok((row.time(0)?, row.id::<EventId>(1)?, row.id(2)?));
+            let failed: Vec<(_, _, UserId)> = self.0.db.all(LIST_FAILED, values, failed).await?;
+            let Some((at, event, _)) = failed.last() else {
+                break;
             };
-            last = *next;
+            last = (*at, Param::from(*event));
+            let users: BTreeSet<UserId> = failed.iter().map(|(_, _, user)| *user).collect();
             for user in users {
                 recovered += self.recover_of(user, endpoint, since, now).await?;
             }
         }
+        Ok(recovered)
     }
 
     async fn recover_of(

@@ -52,7 +52,7 @@ impl Webhooks {
             at: now,
             duration_ms: u32::try_from(exchange.duration.as_millis()).unwrap_or(u32::MAX),
             status: exchange.status,
-            error: exchange.error,
+            error: exchange.recorded(event),
             delivered: exchange.is_success(),
         };
         if !inner

@@ -150,16 +150,16 @@ pub(super) async fn status(connections: &Connections, args: &LinkStatusArgs) -> 
     output::print(args.format, &session, |session| {
         let LinkSession {
             status,
-            connection_ids,
+            connections,
             reason,
             expires_at,
             ..
         } = session;
         let mut pairs = vec![("status", status.to_string())];
         pairs.extend(
-            connection_ids
+            connections
                 .iter()
-                .map(|id| ("connection", id.to_string())),
+                .map(|connection| ("connection", connection.id.to_string())),
         );
         pairs.extend(
             reason

@@ -119,10 +119,14 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     check_enabled(&endpoint)?;
     let now = Timestamp::now();
     let since = args.since.instant(now)?;
-    let recovered = storage
-        .deliveries()
-        .recover(user, endpoint.id, since, now)
-        .await?;
+    let mut recovered = 0;
+    loop {
+        let deliveries = storage.deliveries();
+        match deliveries.recover(user, endpoint.id, since, now).await? {
+            0 => break,
+            more => recovered += more,
+        }
+    }
     actor::record(
         storage,
         "delivery.recover",

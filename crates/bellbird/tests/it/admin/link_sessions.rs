@@ -85,7 +85,8 @@ async fn app_links_by_api() {
     let result = shown().await;
     assert_eq!(result["status"], "connected");
     let connections = app.connections_of(app.ben.user.id).await;
-    let connected = result["connectionIds"][0].as_str().unwrap();
+    let linked = &result["connections"][0];
+    let connected = linked["id"].as_str().unwrap();
     assert!(
         connections
             .iter()

@@ -65,7 +65,7 @@ impl Admin {
             200,
         );
         assert_eq!(result["status"], "connected", "{result}");
-        let connection = result["connectionIds"][0].as_str().unwrap().to_owned();
+        let connection = result["connections"][0]["id"].as_str().unwrap().to_owned();
         data(
             &self
                 .post(

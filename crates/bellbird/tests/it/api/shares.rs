@@ -240,10 +240,19 @@ async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
         "/v1/trades/changes?connectionId={}",
         greedy.connections[0].id
     );
+    // More keys give no more calls.
+    let mut keys = vec![greedy.key.clone()];
+    for name in ["second", "third"] {
+        let key = bellbird_storage::new_key();
+        let (user, now) = (greedy.user.id, app.clock.now());
+        let added = app.storage.keys().insert(user, &key, name, None, now);
+        added.await.unwrap();
+        keys.push(key.expose().to_owned());
+    }
     let mut last = None;
-    for _ in 0..REQUESTS {
+    for key in keys.iter().cycle().take(REQUESTS as usize) {
         app.advance_clock(SignedDuration::from_secs(61)).await;
-        let answer = app.get_as(&greedy.key, &path).await;
+        let answer = app.get_as(key, &path).await;
         if answer.status != 200 {
             last = Some(answer);
             break;
@@ -289,6 +298,33 @@ async fn sync_that_the_user_asks_for_is_charged() {
         "{state:?}"
     );
     app.sync(&other.connections[0]).await;
+}
+
+#[tokio::test]
+async fn every_attempt_of_an_event_wanted_again_is_charged() {
+    let (app, greedy, _) = limited(300).await;
+    let connection = &greedy.connections[0];
+    let hook = app.hook(&greedy.user).await;
+    app.complete_initial_sync(connection, &hook).await;
+    let an_hour_ago = app.clock.now() - SignedDuration::from_hours(1);
+    app.add_row(connection, "WANTED AGAIN", an_hour_ago).await;
+    app.sync(connection).await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
+    let event = app.deliveries_to(&hook).await.pop().unwrap().event_id;
+    let (user, id, now) = (greedy.user.id, hook.endpoint.id, app.clock.now());
+    let deliveries = app.storage.deliveries();
+    assert!(deliveries.redeliver(user, id, event, now).await.unwrap());
+    for attempt in 1..=2 {
+        read_until_rejected(&app, &greedy)
+            .await
+            .expect("the budget was never used up");
+        let before = app.total_calls(PROVIDER).await;
+        assert!(app.delivered_to(&hook).await.is_empty());
+        assert_eq!(app.total_calls(PROVIDER).await, before, "{attempt}");
+        assert!(app.advance_to_next_attempt(&hook).await);
+    }
+    app.advance_clock(SignedDuration::from_mins(1)).await;
+    assert_eq!(app.delivered_to(&hook).await.len(), 1);
 }
 
 #[tokio::test]

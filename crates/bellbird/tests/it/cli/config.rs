@@ -418,6 +418,7 @@ fn identity_provider_is_set_whole_or_not_at_all() {
         rest,
         "issuer = \"https://login.example\"\n",
         "create_users = \"saver\"\n",
+        "operators_only_here = true\n",
     ] {
         let error = load(lines).unwrap_err().to_string();
         assert_eq!(
@@ -528,6 +529,14 @@ fn error_names_setting_value_expectation_and_source() {
         (
             "[api",
             "FILE, line 1: invalid TOML: unclosed table, expected `]`",
+        ),
+        (
+            "[api]\nlisten = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"",
+            "FILE, line 3: invalid TOML: duplicate key `listen`",
+        ),
+        (
+            "[fiskil]\nclient_id = \"a\"\n[api]\n[fiskil]\nclient_id = \"a\"",
+            "FILE, line 4: invalid TOML: duplicate key `fiskil`",
         ),
     ];
     for (file, message) in cases {

@@ -464,6 +464,20 @@ mod postgres {
     use crate::support::database::execute;
     use crate::support::harness::postgres_database;
 
+    #[tokio::test]
+    async fn doctor_notes_more_connections_than_the_server_has() {
+        let mut workdir = Workdir::new();
+        workdir.set("BELLBIRD_DATABASE__URL", &postgres_database().await);
+        workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+        workdir.json("migrate");
+        for (pool_size, is_noted) in [("2", false), ("1000", true)] {
+            workdir.set("BELLBIRD_DATABASE__POOL_SIZE", pool_size);
+            let details = details(&workdir, ANY_PORTS, "database");
+            let is_about_it = |detail: &String| detail.contains("the server's max_connections is ");
+            assert_eq!(details.iter().any(is_about_it), is_noted, "{details:?}");
+        }
+    }
+
     /// Since PostgreSQL 15, only the owner of a database may create tables in it.
     #[tokio::test]
     async fn doctor_and_migrate_say_what_a_role_lacks() {

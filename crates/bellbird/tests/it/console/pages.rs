@@ -154,7 +154,7 @@ async fn a_reload_costs_no_provider_call() {
     assert_eq!(text_of(&first).len(), text_of(&again).len());
 }
 
-/// One provider is away: its institutions say so, and everything else is there.
+/// One provider is down: its institutions say so, and everything else is there.
 #[tokio::test]
 async fn a_part_that_fails_spoils_no_other() {
     let app = App::start(Setup::default()).await;
@@ -688,7 +688,7 @@ async fn days_of_a_table_are_what_they_say() {
         let is_said = reversed.contains("The first day is after the last one")
             || reversed.contains("No broker");
         assert!(
-            is_said && !reversed.contains("There are no"),
+            is_said && !reversed.contains("lists no"),
             "{path}: {reversed}"
         );
     }
@@ -703,6 +703,16 @@ async fn investments_are_those_of_the_api() {
         .get_as(&person.key, "/v1/accounts?limit=100")
         .await
         .data();
+    let opened = browser.get("/investments").await.text;
+    let is_chosen = |account: &&Value| {
+        let id = account["id"].as_str().unwrap();
+        opened.contains(&format!("<option value=\"{id}\" selected>"))
+    };
+    let chosen: Vec<_> = accounts.iter().filter(is_chosen).collect();
+    assert!(
+        chosen.len() == 1 && chosen[0]["type"] == "investment",
+        "{chosen:?}"
+    );
     let mut seen = (0, 0);
     for account in &accounts {
         let (connection, id) = (
@@ -1001,6 +1011,21 @@ async fn search_finds_the_rows_of_the_api_that_have_the_text() {
         .next()
         .unwrap()
         .to_uppercase();
+    let other_sign = match amount.strip_prefix('-') {
+        Some(positive) => format!("{positive}0"),
+        None => format!("-{amount}0"),
+    };
+    if amount.contains('.') {
+        let url = format!(
+            "/transactions?account={}&from=2026-01-01&search={other_sign}",
+            account.id
+        );
+        let found = browser.get(&url).await.text;
+        assert!(
+            found.contains("<th scope=\"row\">"),
+            "{other_sign}: {found}"
+        );
+    }
     for wanted in [amount, &word] {
         let url = format!(
             "/transactions?account={}&from=2026-01-01&search={wanted}",

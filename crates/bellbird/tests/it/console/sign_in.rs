@@ -1,6 +1,7 @@
 //! Who gets in, and who does not.
 
 use bellbird_connections::LinkTarget;
+use bellbird_console::OidcSettings;
 use bellbird_domain::Plan;
 use bellbird_storage::{NewUser, UserChange};
 use jiff::SignedDuration;
@@ -82,6 +83,33 @@ async fn link_signs_in_one_browser_once() {
             page.text
         );
     }
+}
+
+/// Whoever reads an operator's mailbox is no operator then.
+#[tokio::test]
+async fn link_signs_in_no_operator_who_has_to_use_the_identity_provider() {
+    let oidc = OidcSettings {
+        issuer: "http://127.0.0.1:1".to_owned(),
+        client_id: "bellbird".to_owned(),
+        client_secret: "secret".to_owned().into(),
+        create_users: None,
+        operators_only_here: true,
+    };
+    let app = App::start(Setup::with(|settings| settings.pages.oidc = Some(oidc))).await;
+    let (operator, other) = (app.ben.user.id, app.olivia.user.id);
+    let change = UserChange {
+        is_operator: Some(true),
+        ..UserChange::default()
+    };
+    app.storage.users().update(operator, &change).await.unwrap();
+    let link = app.sign_in_link(operator).await;
+    for _ in 0..2 {
+        let page = post(&link, None, "").await;
+        assert_eq!((page.status, &page.cookie), (403, &None), "{}", page.text);
+        assert!(page.text.contains("Sign in at the identity provider"));
+    }
+    let user = post(&app.sign_in_link(other).await, None, "").await;
+    assert!(user.cookie.is_some(), "{}", user.text);
 }
 
 #[tokio::test]

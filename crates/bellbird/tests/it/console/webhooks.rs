@@ -104,6 +104,11 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
             .text
             .contains("Disabled, so it gets no events")
     );
+    let needs_user = async || {
+        let overview = browser.get("/overview").await.text;
+        overview.contains("gets no events")
+    };
+    assert!(!needs_user().await, "who disabled it needs no reminder");
     assert_eq!(
         browser
             .post("/webhooks", &format!("enable={}", made.id))
@@ -112,6 +117,10 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
         303
     );
     assert_eq!(endpoint(&app, user).await.status, EndpointStatus::Enabled);
+    let endpoints = app.storage.endpoints();
+    let (id, now) = (made.id, app.clock.now());
+    endpoints.disable(user, id, "failing", now).await.unwrap();
+    assert!(needs_user().await);
 
     assert_eq!(
         browser

@@ -338,7 +338,10 @@ impl LinkFlow<'_> {
             return;
         }
         assert_eq!(
-            (result.status, &result.connection_ids),
+            (
+                result.status,
+                &Vec::from_iter(result.connections.iter().map(|linked| linked.id))
+            ),
             (LinkStatus::Connected, &connections),
             "{result:?}"
         );

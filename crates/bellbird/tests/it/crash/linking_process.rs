@@ -137,8 +137,8 @@ impl Deployment {
             .json(&format!("connection link-status {session}"));
         let listed = self.workdir.json("connection list");
         assert_eq!(
-            (&result["status"], &result["connectionIds"]),
-            (&json!("connected"), &json!([listed[0]["id"]]))
+            (&result["status"], &result["connections"][0]["id"]),
+            (&json!("connected"), &listed[0]["id"])
         );
     }
 

@@ -383,6 +383,32 @@ async fn budget_of_a_user_is_that_of_all_instances() {
     deployment.stop();
 }
 
+/// An app calls for all of its users from one address, and one of their keys was revoked.
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_keys_lock_no_other_key_out_at_any_instance() {
+    let deployment = Deployment::start().await;
+    let workdir = &deployment.workdir;
+    let made = workdir.json("key create --user me@example.com --name revoked");
+    workdir.json(&format!("key revoke {}", text(&made, "id")));
+    let revoked = text(&made, "key");
+    let misspelled = format!("{}x", &revoked[..revoked.len() - 1]);
+    let path = "/v1/connections";
+    for number in 0..100 {
+        let bad = if number % 2 == 0 {
+            revoked
+        } else {
+            &misspelled
+        };
+        let (status, _) = get(&deployment.url(number, path), Some(bad)).await;
+        assert_eq!(status, 401, "{number}");
+    }
+    // No instance has seen this key.
+    for instance in 0..INSTANCES {
+        assert_eq!(deployment.status(instance, path).await, 200, "{instance}");
+    }
+    deployment.stop();
+}
+
 /// A client behind a balancer gets each window from another instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn walk_goes_on_at_any_instance() {

@@ -70,7 +70,8 @@ impl App {
             (status, code),
             "{result:?}"
         );
-        result.connection_ids
+        let connections = result.connections.iter();
+        connections.map(|connection| connection.id).collect()
     }
 }
 
@@ -592,7 +593,7 @@ async fn secrets_of_a_link_session_reach_neither_app_nor_log() {
             "{shown}"
         );
         assert_eq!(
-            shown["connectionIds"].as_array().unwrap().is_empty(),
+            shown["connections"].as_array().unwrap().is_empty(),
             answer == "deny",
             "{shown}"
         );

@@ -210,7 +210,7 @@ async fn from_an_app_to_every_provider_and_back() {
                 "{provider}: {result:?}"
             );
             assert_eq!(
-                result.connection_ids.is_empty(),
+                result.connections.is_empty(),
                 action != UserAction::Approve,
                 "{provider}: {result:?}"
             );

@@ -79,6 +79,21 @@ async fn scrape_matches_the_list() {
         env!("CARGO_PKG_VERSION")
     );
     assert!(page.lines().any(|line| line == build), "{page}");
+    let value = |name: &str| -> u64 {
+        let is_sample = |line: &&str| line.split(' ').next() == Some(name);
+        let line = page.lines().find(is_sample);
+        let value = line.and_then(|line| line.rsplit(' ').next());
+        value
+            .unwrap_or_else(|| panic!("{name}: {page}"))
+            .parse()
+            .unwrap()
+    };
+    // A service takes megabytes and has its sockets open, and a test takes no minutes.
+    let memory = value("process_resident_memory_bytes");
+    assert!((4_000_000..4_000_000_000).contains(&memory), "{memory}");
+    let files = value("process_open_fds");
+    assert!((5..1_000).contains(&files), "{files}");
+    assert!(value("process_cpu_seconds_total") < 600);
     let (kinds, helps) = (comments(&page, "# TYPE "), comments(&page, "# HELP "));
     for name in [
         "bellbird_requests_total",

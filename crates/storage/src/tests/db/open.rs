@@ -101,6 +101,18 @@ fn postgres_that_rejects_is_quoted() {
             ),
             "{text}"
         );
+        let (_, name) = url.rsplit_once('/').unwrap();
+        let role = format!("full_{name}");
+        db.raw(&format!("DROP ROLE IF EXISTS {role}")).await;
+        db.raw(&format!("CREATE ROLE {role} LOGIN CONNECTION LIMIT 0"))
+            .await;
+        let text = open_text(&url.replace("bellbird@", &format!("{role}@"))).await;
+        db.raw(&format!("DROP ROLE {role}")).await;
+        assert!(
+            text.contains("too many connections for role")
+                && text.contains("lower database.pool_size or raise max_connections"),
+            "{text}"
+        );
         let text = open_text(&format!("{}?sslmode=require", url.trim_end_matches('?'))).await;
         assert!(
             text.contains(

@@ -138,6 +138,11 @@ fn postgres_cancels_what_is_given_up() {
                     });
                 }
                 wait_for_lock_waiters(db, pool_size as usize).await;
+                let (used, _, waiting) = db.connections_in_use().expect("of PostgreSQL");
+                assert!(
+                    used == pool_size && waiting <= pool_size,
+                    "{used} {waiting}"
+                );
                 drop(requests);
                 while locked.waiting().await > 0 {
                     assert!(

@@ -177,6 +177,7 @@ both! {
 
         assert!(db.endpoints().enable(OWNER, shared, at(103)).await.unwrap());
         assert_eq!(db.deliveries().recover(OWNER, shared, at(0), at(104)).await.unwrap(), 3);
+        assert_eq!(db.deliveries().recover(OWNER, shared, at(0), at(104)).await.unwrap(), 0);
         for user in users.into_iter().chain([late]) {
             assert_eq!(states(db, user, shared).await, [DeliveryState::Pending]);
         }
@@ -217,6 +218,7 @@ both! {
         assert!(db.endpoints().enable(OWNER, shared, at(70)).await.unwrap());
         assert_eq!(shown().await, (None, Some(at(32))));
         assert_eq!(db.deliveries().overview(at(70)).await.unwrap().failing, 0);
+        assert_eq!(db.endpoints().list_troubled_after(None, 9).await.unwrap(), []);
         let [claim] = &claims(db, 130).await[..] else { panic!("due again") };
         assert_eq!((claim.is_unhealthy, claim.failing_since), (false, None));
         attempt_all(db, claim, 131, AttemptOutcome::Retry(at(999))).await;

@@ -92,10 +92,15 @@ both! {
             let delivery = db.deliveries().list(user, id, Some(Pending), 9).await.unwrap().remove(0);
             assert_eq!((delivery.attempts, delivery.next_attempt_at, delivery.ended_at), (0, Some(again), None));
         }
-        assert_eq!(db.deliveries().list_due(&claim, at(40), 9).await.unwrap().len(), 1);
+        let due = db.deliveries().list_due(&claim, at(40), 9).await.unwrap();
+        assert_eq!(due.iter().map(|due| due.is_requested).collect::<Vec<_>>(), [true]);
+        let failed = finished_attempt(&events[0], run, 36, AttemptOutcome::Retry(at(37)));
+        assert!(finish_attempts(db, &claim, &[failed], at(36)).await.unwrap());
+        let retried = db.deliveries().list_due(&claim, at(40), 9).await.unwrap().remove(0);
+        assert!(retried.attempts == 1 && retried.is_requested, "whoever wanted it pays for each attempt");
         let attempts = db.deliveries().list_attempts(user, id, event).await.unwrap();
         let numbers: Vec<_> = attempts.iter().map(|attempt| attempt.attempt).collect();
-        assert_eq!(numbers, [1, 2, 3], "recorded attempts stay, and are counted on");
+        assert_eq!(numbers, [1, 2, 3, 4], "recorded attempts stay, and are counted on");
         for (user, id, event) in
             [(UserId::new(), id, event), (user, EndpointId::new(), event), (user, id, EventId::new())]
         {

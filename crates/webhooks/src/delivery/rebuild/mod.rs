@@ -212,9 +212,7 @@ impl Webhooks {
             .reduce(|one, other| Some(one?.and(other?)))
             .flatten();
 
-        // Only an event that somebody wants again has had an attempt and counts none.
-        let is_requested = delivery.attempts == 0 && !delivery.is_first;
-        let cause = if is_requested {
+        let cause = if delivery.is_requested {
             Cause::RequestedJob(claim.user_id)
         } else {
             Cause::Schedule

@@ -42,7 +42,8 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const BELLBIRD_ENDPOINT: HeaderName = HeaderName::from_static("bellbird-endpoint");
 
-/// All error texts of an exchange, as stored in the delivery log.
+/// All error texts of an exchange. The delivery log has them, but for those that [`Exchange::shown`]
+/// replaces.
 pub(crate) mod delivery_error {
     /// The user's plan does not include such events any more.
     pub(crate) const NOT_IN_PLAN: &str = "not in the user's plan";
@@ -73,6 +74,8 @@ pub(crate) mod delivery_error {
     pub(super) const REDIRECT: &str = "redirect";
     /// Any status other than 2xx and 3xx.
     pub(super) const REJECTED: &str = "rejected";
+    /// What users see of the three errors of a host name.
+    pub(super) const NO_PUBLIC_ADDRESS: &str = "no public address";
 }
 
 #[derive(Clone)]
@@ -111,7 +114,7 @@ pub struct Exchange {
     pub retry_after: Option<Duration>,
     /// Time until the response headers came, or until the exchange failed.
     pub duration: Duration,
-    /// One of the texts of `delivery_error`. `None` after a success.
+    /// One of the texts of `delivery_error`, for the operator. `None` after a success.
     pub error: Option<&'static str>,
 }
 
@@ -120,6 +123,26 @@ impl Exchange {
     pub fn is_success(&self) -> bool {
         self.status
             .is_some_and(|status| (200..300).contains(&status))
+    }
+
+    /// The error as users see it. Which private names the operator's name servers know is not for
+    /// users, so the three errors of a host name have one text.
+    pub fn shown(&self) -> Option<&'static str> {
+        match self.error? {
+            delivery_error::NOT_ALLOWED
+            | delivery_error::NAME_NOT_FOUND
+            | delivery_error::NAME_NOT_RESOLVED => Some(delivery_error::NO_PUBLIC_ADDRESS),
+            error => Some(error),
+        }
+    }
+
+    /// The error for the delivery log, which users see. Logs the one that it hides.
+    pub(crate) fn recorded(&self, event_id: EventId) -> Option<&'static str> {
+        let shown = self.shown();
+        if shown != self.error {
+            tracing::info!(%event_id, error = self.error, "endpoint has no public address");
+        }
+        shown
     }
 }
 

@@ -64,6 +64,7 @@ impl IdentityProvider {
             client_id: "bellbird".to_owned(),
             client_secret: "a secret of the test: 100%".to_owned().into(),
             create_users: None,
+            operators_only_here: false,
         }
     }
 

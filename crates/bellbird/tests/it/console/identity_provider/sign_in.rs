@@ -210,6 +210,14 @@ async fn callback_works_once_in_the_browser_that_has_left() {
             .await
             .assert_rejected(410, words, changed.as_str());
     }
+    let mut twice = url.clone();
+    for _ in 0..2 {
+        twice.query_pairs_mut().append_pair("iss", &provider.issuer);
+    }
+    visitor
+        .open(&twice)
+        .await
+        .assert_rejected(410, words, "the issuer twice");
     visitor.open(&url).await.assert_signed_in();
     visitor.open(&url).await.assert_rejected(410, words, "used");
 

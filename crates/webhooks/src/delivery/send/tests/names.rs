@@ -197,6 +197,8 @@ async fn connecting_alone_fails_as_an_exchange_does() {
             .await
             .unwrap_err();
         assert_eq!((failed.status, failed.error), (None, Some(error)));
+        // Users do not learn which names the operator's name servers know.
+        assert_eq!(failed.shown(), Some("no public address"));
     }
     let literal = url(format!("https://127.0.0.1:{}/", trap.port()));
     assert_eq!(
