@@ -304,7 +304,7 @@ CREATE TABLE syncs (
     -- checks it.
     removal_hints BLOB NOT NULL,
     -- When a client last asked for its changes, or a person for a sync, within a day. NULL: never.
-    followed_at INTEGER,
+    last_changes_poll_at INTEGER,
     PRIMARY KEY (user_id, connection_id),
     FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;

@@ -9,7 +9,7 @@ use bellbird_domain::{
     Account, AccountId, AccountTag, Bound, ContentDigest, DateFilter, DateRange, Digest, EventType,
     Fingerprint, Fingerprints, RemovedRow, RowDigests, RowKey, Trade, Transaction, UtcDay,
 };
-use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
+use bellbird_providers::pages::{List, Pages, Trades, Transactions};
 use bellbird_providers::{
     Banking, Brokerage, CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery,
     UnreadableRow,
@@ -237,14 +237,14 @@ impl Pull<'_> {
         };
         let mut collector = RowCollector::new(self);
         if !accounts.is_empty() {
-            let list = TransactionList {
+            let list = List::<Transactions> {
                 provider: banking,
                 credentials: self.credentials,
                 query,
                 until: None,
             };
             let mut rows = |row: &Transaction<'_>| collector.transaction(row);
-            TransactionPages::default()
+            Pages::default()
                 .read_to_end(&list, self.context, &mut rows)
                 .await?;
         }
@@ -291,14 +291,14 @@ impl Pull<'_> {
                 zone: self.zone,
             };
             let rows_before = collector.rows.len();
-            let list = TradeList {
+            let list = List::<Trades> {
                 provider: brokerage,
                 credentials: self.credentials,
                 query,
                 until: None,
             };
             let mut rows = |row: &Trade<'_>| collector.trade(row);
-            match TradePages::default()
+            match Pages::default()
                 .read_to_end(&list, self.context, &mut rows)
                 .await
             {

@@ -235,7 +235,7 @@ pub(crate) fn state_after(now: i64) -> SyncState {
         restore_id: 0,
         mark: 0,
         removal_hints: Vec::new(),
-        followed_at: None,
+        last_changes_poll_at: None,
         unreadable: None,
         next_at: Some(at(now + 1000)),
         attempts: 0,

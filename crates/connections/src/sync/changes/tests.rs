@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::sync::following::{Followed, Since};
+use crate::sync::following::{ChangesSince, Followed};
 use DuplicateIds::{DistinctRows, SameRow};
 
 const ACCOUNT: AccountTag = AccountTag(7);
@@ -155,7 +155,7 @@ fn row_with_two_readings_is_given_once() {
     let mut reads = Reads::new(SameRow);
     let rows = seen(&[(1, 1), (2, 1), (1, 9)]);
     reads.read_digests(1, &rows);
-    let since = Since::Mark {
+    let since = ChangesSince::Mark {
         mark: 0,
         pending: &[],
     };

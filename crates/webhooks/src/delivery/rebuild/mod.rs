@@ -24,7 +24,7 @@ use bellbird_domain::{
     Fingerprints, ProviderName, RowDigests, RowKey, SyncRunId, TimestampExt as _, Trade,
     Transaction, UserId,
 };
-use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
+use bellbird_providers::pages::{List, Pages, Trades, Transactions};
 use bellbird_providers::{CallContext, Cause, Kind, Provider, TradeQuery, TransactionQuery};
 use bellbird_storage::{
     ClaimedEndpoint, DueDelivery, JobKey, StorageError, WebhookEvent, job_kinds,
@@ -427,13 +427,13 @@ impl RowSource {
                             payload::transaction(row, zone)
                         })
                     };
-                    let list = TransactionList {
+                    let list = List::<Transactions> {
                         provider: banking,
                         credentials: &self.credentials,
                         query,
                         until: None,
                     };
-                    TransactionPages::default()
+                    Pages::default()
                         .read_to_end(&list, context, &mut take)
                         .await
                 }
@@ -451,13 +451,13 @@ impl RowSource {
                         let mut take = |row: &Trade<'_>| {
                             found.take(&self.hasher.trade(row), || payload::trade(row))
                         };
-                        let list = TradeList {
+                        let list = List::<Trades> {
                             provider: brokerage,
                             credentials: &self.credentials,
                             query,
                             until: None,
                         };
-                        TradePages::default()
+                        Pages::default()
                             .read_to_end(&list, context, &mut take)
                             .await?;
                         if found.is_done() {
