@@ -138,7 +138,8 @@ impl<'a> Followed<'a> {
             let mut is_needed = matches!(since, ChangesSince::Nothing);
             for row in rows.iter().filter(is_of_account) {
                 if row.is_gone {
-                    if matches!(since, ChangesSince::Mark { mark, .. } if row.changed_mark > mark) {
+                    if matches!(since, ChangesSince::Mark { mark, .. } if row.changed_version > mark)
+                    {
                         followed.gone.insert(row.key, row.digests.account);
                     }
                 } else if followed.has_changed(row) && row.misses > 0 {
@@ -165,7 +166,7 @@ impl<'a> Followed<'a> {
         match self.since {
             ChangesSince::Nothing => true,
             ChangesSince::Mark { mark, pending } => {
-                row.changed_mark > mark || pending.iter().any(|one| one.key == row.key)
+                row.changed_version > mark || pending.iter().any(|one| one.key == row.key)
             }
         }
     }
@@ -255,7 +256,8 @@ impl<'a> Followed<'a> {
         match self.since {
             ChangesSince::Nothing => true,
             ChangesSince::Mark { mark, pending } => {
-                row.first_mark > mark || pending.iter().any(|one| one.key == row.key && one.is_new)
+                row.first_version > mark
+                    || pending.iter().any(|one| one.key == row.key && one.is_new)
             }
         }
     }

@@ -53,11 +53,11 @@ impl KnownRows {
             .fingerprints(caller.user_id, connection)
             .await
             .map_err(problem)?;
-        let mark = Fingerprint::seconds(before);
+        let change_version = Fingerprint::seconds(before);
         let (seen, later): (Vec<&Fingerprint>, Vec<_>) = fingerprints
             .rows
             .iter()
-            .partition(|row| row.first_mark < mark);
+            .partition(|row| row.first_version < change_version);
         let late = before.saturating_sub(LATE_MAX).unwrap_or(before);
         let oldest = later.iter().map(|row| row.digests.day.start()).min();
         Ok(Self {

@@ -27,7 +27,8 @@ statements! {
             s.reread_from, s.unread_to, s.unread_after_account, s.unreadable_rows, s.unreadable_reason,
             s.unreadable_since, j.run_at, j.attempts, j.last_error,
             (SELECT MIN(a.missing_since) FROM accounts a WHERE a.user_id = c.user_id AND a.connection_id = c.id),
-            s.mark, s.removal_hints, s.last_changes_poll_at, (SELECT MAX(o.restore_id) FROM database_origin o)
+            s.change_version, s.removal_hints, s.last_changes_poll_at,
+            (SELECT MAX(o.restore_id) FROM database_origin o)
         FROM connections c JOIN syncs s ON s.user_id = c.user_id AND s.connection_id = c.id
             JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = CAST(c.id AS TEXT)
         WHERE c.user_id = $1 AND c.id = $2";
@@ -39,7 +40,8 @@ statements! {
             newest_row_at = :newest_row_at, rows_backfill_began_at = :rows_backfill_began_at,
             reread_from = NULLIF(reread_from, :reread), unread_to = :unread_to,
             unread_after_account = :unread_after_account, unreadable_rows = :unreadable_rows,
-            unreadable_reason = :unreadable_reason, unreadable_since = :unreadable_since, mark = :mark,
+            unreadable_reason = :unreadable_reason, unreadable_since = :unreadable_since,
+            change_version = :change_version,
             removal_hints = CASE WHEN removal_hints = :hints_before THEN :hints_after ELSE removal_hints END
         WHERE user_id = :user AND connection_id = :connection AND ",
         sync_is_held!()
@@ -97,13 +99,13 @@ pub struct SyncState {
     /// What the last sync has not read yet, because it was too large for one run.
     #[serde(skip)]
     pub unread: Option<UnreadRange>,
-    /// Names the last restore of the database from a backup. A mark of another history may be that
-    /// of another run here.
+    /// Names the last restore of the database from a backup. A change version of another history
+    /// may be that of another run here.
     #[serde(skip)]
     pub restore_id: i64,
-    /// The mark of the last run that found changes; 0 before the first (`Fingerprints`).
+    /// The change version of the last run that found changes; 0 before the first (`Fingerprints`).
     #[serde(skip)]
-    pub mark: u32,
+    pub change_version: u32,
     /// Rows of which the provider said that they are gone, and of which no sync has read the days
     /// since.
     #[serde(skip)]
@@ -425,7 +427,7 @@ fn save<'a>(
         unreadable_rows = i64::from(unreadable.map_or(0, |rows| rows.count)),
         unreadable_reason = unreadable.map(|rows| rows.reason.as_str()),
         unreadable_since = unreadable.map(|rows| rows.since),
-        mark = i64::from(after.mark),
+        change_version = i64::from(after.change_version),
         hints_before = before_hints.as_slice(),
         hints_after = after_hints.as_slice(),
     ])
@@ -473,7 +475,7 @@ fn state(row: &Row<'_>) -> Result<SyncState> {
         reread_from: row.opt_time(6)?,
         unread,
         restore_id: row.opt_int(19)?.unwrap_or_default(),
-        mark: row.number(16, "the mark of a sync")?,
+        change_version: row.number(16, "the change version of a sync")?,
         removal_hints: row
             .blob(17)?
             .as_chunks()

@@ -32,7 +32,8 @@ pub(super) struct ChangesCursor {
     pub(super) mark: ClientMark,
     /// Rows that the client is still to get.
     pub(super) pending: Vec<PendingRowText>,
-    /// When the cursor was made, in seconds. Pending rows are looked for once after each later sync.
+    /// When the cursor was made, in seconds. Pending rows are looked for once after each later
+    /// sync.
     pub(super) at: i64,
     /// Set while pages follow.
     pub(super) paging: Option<Paging>,

@@ -155,7 +155,7 @@ impl<K: ChangeKind> Changes<K> {
                 self.freshen(&call, access.changes_max_age()).await?;
                 sync = self.sync_state().await?;
             }
-            cursor.paging = Some(Paging::to(sync.mark));
+            cursor.paging = Some(Paging::to(sync.change_version));
         }
         let has_news = has_news(&cursor, &sync);
         let mut page = ChangesPage::default();
@@ -265,7 +265,7 @@ impl<K: ChangeKind> Changes<K> {
 /// another sync.
 fn has_news(cursor: &ChangesCursor, sync: &SyncState) -> bool {
     let paging = cursor.paging.as_ref();
-    let target = paging.map_or(sync.mark, |paging| paging.target);
+    let target = paging.map_or(sync.change_version, |paging| paging.target);
     let synced_at = sync.synced_at.map_or(i64::MIN, Timestamp::as_second);
     cursor.mark != ClientMark::Mark(target) || (!cursor.pending.is_empty() && synced_at > cursor.at)
 }

@@ -403,7 +403,7 @@ impl World {
         }
         let own = self.connections[connection].clone();
         let mut page = cursor.page.take().unwrap_or(Page {
-            target: own.known.mark(),
+            target: own.known.change_version(),
             gone: None,
             rows: None,
             given: DeliveredDaySum::default(),
@@ -576,7 +576,7 @@ impl World {
             }
             _ => self.now += 30 + self.random.below(20 * HOUR as u64) as i64,
         }
-        // Syncs of one second have marks that are ahead of the clock.
+        // Syncs of one second have change versions that are ahead of the clock.
         self.now += i64::from(self.random.one_in(4));
     }
 
