@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bellbird_domain::{Bound, DateFilter, KeyId};
 use jiff::Timestamp;
@@ -307,6 +308,16 @@ async fn two_large_accounts_cost_two_calls_a_window() {
             .await;
         assert!(client.simulated.take_calls() <= 2, "{window}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_accounts_are_read_at_once() {
+    let mut broker = Broker::new((0..6).map(|_| one(10)).collect());
+    broker.simulated = broker.simulated.with_delay(Duration::from_secs(1));
+    let client = broker.client();
+    let (rows, _) = client.window(DateFilter::default(), 200, 0).await;
+    assert_eq!(rows.len(), 60);
+    assert_eq!(client.simulated.running_max.load(Ordering::Relaxed), 6);
 }
 
 #[tokio::test]
