@@ -5,7 +5,7 @@ use std::hash::{Hash as _, Hasher};
 
 use async_trait::async_trait;
 use bellbird_domain::date::DayFinder;
-use bellbird_domain::{Account, Bound, DateFilter, DateRange, Trade, Transaction};
+use bellbird_domain::{Account, Bound, DateFilter, DateRange, Decimal, Trade, Transaction};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -224,7 +224,19 @@ impl RowKind for Trades {
     }
 
     fn hash_id(row: &Trade<'_>, hasher: &mut impl Hasher) {
-        (row.account.id, row.id().to_string()).hash(hasher);
+        fn digits<'d>(number: &'d Option<Decimal<'_>>) -> Option<&'d str> {
+            number.as_ref().map(|number| number.as_str())
+        }
+        // The parts of the id, whose text would have to be made first.
+        (
+            row.account.id,
+            &row.trade_date,
+            &row.symbol,
+            &row.provider_type,
+        )
+            .hash(hasher);
+        (digits(&row.total_amount), digits(&row.quantity)).hash(hasher);
+        (&row.settlement_date, digits(&row.fees), &row.description).hash(hasher);
     }
 
     async fn read_page(
