@@ -20,7 +20,7 @@ use bellbird_domain::{
     Account, AccountId, AccountType, Bound, ConnectionId, Currency, DateRange, Page, Transaction,
     UserId,
 };
-use bellbird_providers::{Error, PageRowSink, TransactionQuery, fiskil};
+use bellbird_providers::{Error, TransactionQuery, TransactionSink, fiskil};
 use bellbird_reads::window::Window;
 use bellbird_sandbox::{Credentials, Options};
 use serde::de::IgnoredAny;
@@ -137,7 +137,7 @@ fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 9] {
     ]
 }
 
-type Parse = fn(&[u8], &str, &TransactionQuery<'_>, &mut PageRowSink<'_>) -> Result<(), Error>;
+type Parse = fn(&[u8], &str, &TransactionQuery<'_>, &mut TransactionSink<'_>) -> Result<(), Error>;
 
 /// How a page is processed. By default as the service does, with no row in the window.
 #[derive(Clone, Copy)]
@@ -201,9 +201,9 @@ fn read(page: &[u8], account: &Account, way: Way) -> Option<Vec<u8>> {
         }
     };
     (way.parse)(black_box(page), "arrangement", &query, &mut rows).ok()?;
-    let extent = window.extent(window.row(), None);
+    let totals = window.totals(window.row(), None);
     black_box(other_body);
-    Some(body.finish(&Pagination::of(page_request, extent)))
+    Some(body.finish(&Pagination::of(page_request, totals)))
 }
 
 #[allow(clippy::print_stdout, reason = "the result of the program")]

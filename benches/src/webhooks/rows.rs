@@ -121,8 +121,8 @@ pub(super) async fn sync(
         seen_at,
         misses: 0,
         is_gone: false,
-        first_mark: seen_at,
-        changed_mark: seen_at,
+        first_version: seen_at,
+        changed_version: seen_at,
     }));
     known.rows.sort_unstable();
     let run = SyncRunId::new();

@@ -132,10 +132,10 @@ pub struct Fingerprint {
     pub misses: u8,
     /// Whether the row is gone. Its trace stays, so that clients learn of it.
     pub is_gone: bool,
-    /// The mark of the run that saw the row first.
-    pub first_mark: u32,
-    /// The mark of the run that saw its present content first, or that found it gone.
-    pub changed_mark: u32,
+    /// The change version of the run that saw the row first.
+    pub first_version: u32,
+    /// The change version of the run that saw its present content first, or that found it gone.
+    pub changed_version: u32,
 }
 
 impl Fingerprint {
@@ -161,31 +161,32 @@ pub struct RemovedRow {
 
 /// All fingerprints of a connection, and how far back clients can follow its changes.
 ///
-/// A mark names a run that found changes: the time of the run in seconds since 1970, or one more
-/// than the mark before it. So a run of a history that was lost with a database has no mark of the
-/// present one.
+/// A change version names a run that found changes: the time of the run in seconds since 1970, or
+/// one more than the change version before it. So a run of a history that was lost with a database
+/// has no change version of the present one. A client's mark is the one that it has reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fingerprints {
     /// Sorted by [`Fingerprint::id`].
     pub rows: Vec<Fingerprint>,
     /// Of the runs that found changes, the last of them at the end. Older ones are forgotten.
-    pub marks: Vec<u32>,
-    /// The largest [`Fingerprint::changed_mark`] of all fingerprints that were deleted. A client
-    /// that has followed up to an earlier mark may have missed a change.
-    pub forgotten_mark: u32,
+    pub change_versions: Vec<u32>,
+    /// The largest [`Fingerprint::changed_version`] of all fingerprints that were deleted. A client
+    /// that has followed up to an earlier change version may have missed a change.
+    pub forgotten_version: u32,
 }
 
 impl Fingerprints {
-    /// The mark of the last run that found changes; 0 before the first.
+    /// The change version of the last run that found changes; 0 before the first.
     #[must_use]
-    pub fn mark(&self) -> u32 {
-        self.marks.last().copied().unwrap_or(0)
+    pub fn change_version(&self) -> u32 {
+        self.change_versions.last().copied().unwrap_or(0)
     }
 
-    /// Whether every change after a mark is still known. False for a mark that this history has
-    /// never had.
+    /// Whether every change after a change version is still known. False for one that this history
+    /// has never had.
     #[must_use]
-    pub fn reach_back_to(&self, mark: u32) -> bool {
-        mark >= self.forgotten_mark && (mark == 0 || self.marks.binary_search(&mark).is_ok())
+    pub fn reach_back_to(&self, change_version: u32) -> bool {
+        change_version >= self.forgotten_version
+            && (change_version == 0 || self.change_versions.binary_search(&change_version).is_ok())
     }
 }

@@ -35,7 +35,6 @@ use bellbird_domain::{
     DateRange, Holding, MaskedNumber, ProviderName, TimestampExt as _, Trade, Transaction, UserId,
 };
 use jiff::Timestamp;
-use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use secrecy::SecretString;
 use tokio::time::Instant;
@@ -307,8 +306,8 @@ impl TransactionQuery<'_> {
 pub struct PageRequest<'a> {
     /// The end of an earlier page. None begins with the newest row.
     pub cursor: Option<&'a Cursor>,
-    /// The size of the page, at most [`Banking::page_rows_max`]. Ignored if the provider has no
-    /// size parameter.
+    /// The size of the page, at most [`Banking::page_rows_max`] or [`Brokerage::trades_rows_max`].
+    /// Ignored if the provider has no size parameter.
     pub rows: u32,
 }
 
@@ -316,12 +315,17 @@ pub struct PageRequest<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Cursor(pub String);
 
-/// Receives transactions from a page reader, newest first, with the day of each in the user's time
-/// zone.
-pub type RowSink<'s> = dyn for<'row> FnMut(&Transaction<'row>, Date) + Send + 's;
+/// What is known of a list once a page of it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The start of the next page, or none at the end.
+    pub next: Option<Cursor>,
+    /// The number of rows in the provider's whole list for the query, if it states that.
+    pub total: Option<u64>,
+}
 
-/// Receives the rows of a page from an adapter, newest first.
-pub type PageRowSink<'s> = dyn for<'row> FnMut(Transaction<'row>) + Send + 's;
+/// Receives the transactions of a page from an adapter, newest first.
+pub type TransactionSink<'s> = dyn for<'row> FnMut(Transaction<'row>) + Send + 's;
 
 /// Selects balances of one connection.
 #[derive(Clone, Copy)]
@@ -449,7 +453,7 @@ pub trait Banking: Send + Sync {
         credentials: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
-        rows: &mut PageRowSink<'_>,
+        rows: &mut TransactionSink<'_>,
     ) -> Result<Option<Cursor>, Error>;
 }
 
@@ -464,17 +468,8 @@ pub struct TradeQuery<'a> {
     pub zone: &'a TimeZone,
 }
 
-/// The size of a page of trades and of the whole list, as the provider counts them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TradePage {
-    /// Rows on the page, including those that the adapter leaves out.
-    pub rows: u64,
-    /// Rows in the provider's whole list for the query.
-    pub total: u64,
-}
-
-/// Receives trades, newest first. The number counts rows that are left out: from an adapter it is
-/// the index on the page, from a page reader the index in the provider's list.
+/// Receives the trades of a page from an adapter, newest first, each with its number in the
+/// provider's list. Rows that are left out have a number too.
 pub type TradeSink<'s> = dyn for<'row> FnMut(u64, Trade<'row>) + Send + 's;
 
 /// Receives the holdings of an account, in the provider's order.
@@ -496,16 +491,18 @@ pub trait Brokerage: Send + Sync {
     /// The largest number of rows in a page of trades.
     fn trades_rows_max(&self) -> u32;
 
-    /// Reads at most `limit` trades of an account, newest first, starting at `offset` in the
-    /// provider's list. A page that fails passes no row. Rows may lie outside the query's span.
-    /// Rows without a date are left out.
+    /// The cursor of the page that begins at a row, by its number in the provider's list.
+    fn trades_cursor(&self, number: u64) -> Cursor;
+
+    /// Reads one page of trades of an account and passes each to `rows` once, newest first. A page
+    /// that fails passes no row. Rows may lie outside the query's span. Rows without a date are
+    /// left out.
     async fn trades(
         &self,
         context: &CallContext,
         credentials: &SecretString,
         query: &TradeQuery<'_>,
-        offset: u64,
-        limit: u32,
+        page: PageRequest<'_>,
         rows: &mut TradeSink<'_>,
-    ) -> Result<TradePage, Error>;
+    ) -> Result<Page, Error>;
 }

@@ -18,8 +18,8 @@ use secrecy::SecretString;
 
 use crate::{
     BalancesQuery, Banking, Brokerage, CallContext, Consent, Cursor, Error, FoundAccount,
-    FoundConnection, HoldingSink, Kind, PageRequest, PageRowSink, Provider, ProviderHealth,
-    TradePage, TradeQuery, TradeSink, TransactionQuery,
+    FoundConnection, HoldingSink, Kind, Page, PageRequest, Provider, ProviderHealth, TradeQuery,
+    TradeSink, TransactionQuery, TransactionSink,
 };
 
 pub const NOW: i64 = 1_800_000_000;
@@ -321,7 +321,7 @@ impl Banking for Simulated {
         _: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
-        rows: &mut PageRowSink<'_>,
+        rows: &mut TransactionSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         // The row, and how many empty pages came before it.
         let (first, empty_pages): (usize, usize) = page.cursor.map_or((0, 0), |cursor| {
@@ -366,29 +366,30 @@ impl Brokerage for Simulated {
         self.rows_max
     }
 
+    fn trades_cursor(&self, number: u64) -> Cursor {
+        Cursor(number.to_string())
+    }
+
     async fn trades(
         &self,
         _: &CallContext,
         _: &SecretString,
         query: &TradeQuery<'_>,
-        offset: u64,
-        limit: u32,
+        page: PageRequest<'_>,
         rows: &mut TradeSink<'_>,
-    ) -> Result<TradePage, Error> {
-        self.call(
-            Some(query.account.provider_account_id.clone()),
-            offset,
-            limit,
-        )
-        .await?;
-        let first = usize::try_from(offset).unwrap_or(usize::MAX);
-        let end = first.saturating_add(limit as usize);
+    ) -> Result<Page, Error> {
+        let first: usize = page.cursor.map_or(0, |cursor| {
+            cursor.0.parse().expect("a cursor of this provider")
+        });
+        let account = query.account.provider_account_id.clone();
+        self.call(Some(account), first as u64, page.rows).await?;
+        let end = first.saturating_add(page.rows as usize);
         let interval = DateRange {
             from: query.span.from.unwrap_or(Bound::Instant(at(0))),
             to: query.span.to.unwrap_or(Bound::Instant(at(NOW * 2))),
         };
         let mut sink =
-            |at: usize, row: &Row, account: &Account| rows(at as u64, row.trade(account));
+            |at: usize, row: &Row, account: &Account| rows((first + at) as u64, row.trade(account));
         let accounts = std::slice::from_ref(query.account);
         let listed = self.page(
             accounts,
@@ -396,9 +397,9 @@ impl Brokerage for Simulated {
             first..end,
             &mut sink,
         );
-        Ok(TradePage {
-            rows: listed.min(end).saturating_sub(first) as u64,
-            total: listed as u64,
+        Ok(Page {
+            next: (end < listed).then(|| Brokerage::trades_cursor(self, end as u64)),
+            total: Some(listed as u64),
         })
     }
 }

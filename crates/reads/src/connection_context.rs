@@ -12,7 +12,8 @@ use bellbird_domain::{
     UserId,
 };
 use bellbird_limits::Expiring;
-use bellbird_providers::{Banking, Brokerage, Kind, Provider};
+use bellbird_providers::Provider;
+use bellbird_providers::pages::RowKind;
 use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::Instrument as _;
@@ -156,18 +157,12 @@ impl Reads {
             .ok_or(ReadError::OperatorNeeded)
     }
 
-    pub(crate) fn banking(&self, connection: &Connection) -> Result<&dyn Banking, ReadError> {
-        match self.provider(connection)?.kind() {
-            Kind::Banking(banking) => Ok(banking),
-            Kind::Brokerage(_) => Err(ReadError::WrongCategory),
-        }
-    }
-
-    pub(crate) fn brokerage(&self, connection: &Connection) -> Result<&dyn Brokerage, ReadError> {
-        match self.provider(connection)?.kind() {
-            Kind::Brokerage(brokerage) => Ok(brokerage),
-            Kind::Banking(_) => Err(ReadError::WrongCategory),
-        }
+    /// The provider of a connection, if it lists such rows.
+    pub(crate) fn provider_of<K: RowKind>(
+        &self,
+        connection: &Connection,
+    ) -> Result<K::Provider<'_>, ReadError> {
+        K::provider(self.provider(connection)?.kind()).ok_or(ReadError::WrongCategory)
     }
 
     /// Records that the provider returned data: at most once a minute, in the background.

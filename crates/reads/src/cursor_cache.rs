@@ -56,14 +56,14 @@ pub(crate) trait CachedIndex {
 }
 
 /// The windows of one query since the last one at offset 0.
-pub(crate) struct QueryWalk<I> {
+pub(crate) struct QueryIndex<I> {
     id: Walk,
     pub(crate) index: Mutex<I>,
 }
 
 struct Entry<I> {
     query: QueryKey,
-    walk: Arc<QueryWalk<I>>,
+    walk: Arc<QueryIndex<I>>,
     used_at: Timestamp,
     /// As last measured.
     bytes: usize,
@@ -116,7 +116,7 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
         now: Timestamp,
         serves: impl Fn(&I) -> bool,
         new: impl FnOnce() -> I,
-    ) -> Arc<QueryWalk<I>> {
+    ) -> Arc<QueryIndex<I>> {
         if page.offset > 0 {
             let shared = self
                 .find_shared(&query)
@@ -139,11 +139,11 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
         self.insert(query, *Uuid::new_v4().as_bytes(), new(), now)
     }
 
-    /// Keeps what a request has learned in its walk: measures the index again, and shares it.
-    pub(crate) async fn keep(
+    /// Stores what a request has learned: measures the index again, and shares it.
+    pub(crate) async fn store(
         &self,
         WindowKey { query, page }: WindowKey,
-        walk: &QueryWalk<I>,
+        walk: &QueryIndex<I>,
         now: Timestamp,
     ) {
         self.measure(&query, now);
@@ -165,7 +165,7 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
     }
 
     /// The walk of a query, if it was used recently.
-    fn find(&self, query: &QueryKey, now: Timestamp) -> Option<Arc<QueryWalk<I>>> {
+    fn find(&self, query: &QueryKey, now: Timestamp) -> Option<Arc<QueryIndex<I>>> {
         let indexes = self.indexes.renew(&query.key_id, now)?;
         let mut indexes = indexes.lock();
         let entry = indexes.take(query)?;
@@ -183,9 +183,9 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
     }
 
     /// Replaces the walk of a query.
-    fn insert(&self, query: QueryKey, id: Walk, index: I, now: Timestamp) -> Arc<QueryWalk<I>> {
+    fn insert(&self, query: QueryKey, id: Walk, index: I, now: Timestamp) -> Arc<QueryIndex<I>> {
         let bytes = index.bytes();
-        let walk = Arc::new(QueryWalk {
+        let walk = Arc::new(QueryIndex {
             id,
             index: Mutex::new(index),
         });

@@ -2,6 +2,7 @@
 
 use bellbird_domain::{AccountId, Holding};
 use bellbird_providers::CallContext;
+use bellbird_providers::pages::Trades;
 use futures_util::future::join_all;
 
 use crate::{ReadError, Reads, SelectedAccounts};
@@ -19,7 +20,7 @@ impl Reads {
         add: &AddHolding<'_, T>,
     ) -> Result<Vec<(AccountId, Result<T, ReadError>)>, ReadError> {
         let context = &selected.context;
-        let brokerage = self.brokerage(&context.connection)?;
+        let brokerage = self.provider_of::<Trades>(&context.connection)?;
         let reads = selected.accounts().map(|account| async move {
             let mut made = T::default();
             let mut sink = |holding: Holding<'_>| add(&holding, &mut made);

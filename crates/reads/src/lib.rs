@@ -11,6 +11,7 @@ pub mod filter;
 pub mod holdings;
 pub mod merged;
 pub mod range;
+mod row_index;
 mod select;
 pub mod summary;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use bellbird_providers::Registry;
 use bellbird_storage::Storage;
 use tokio::time::Instant;
 
+pub use bellbird_providers::pages::{RowKind, Trades, Transactions};
 pub use bellbird_providers::{CallContext, Cause};
 pub use connection_context::ConnectionContext;
 use connection_context::ConnectionContexts;
@@ -36,8 +38,8 @@ use cursor_cache::CursorCache;
 pub use cursor_cache::{QueryKey, WindowKey};
 pub use error::ReadError;
 pub use filter::TransactionFilter;
-pub use merged::MergedRows;
-pub use range::{Attempts, TradeRange, TransactionRange};
+pub use merged::Merged;
+pub use range::{Attempts, Range};
 pub use select::{SelectError, Selected, SelectedAccounts, Selection, UnreadableConnection};
 pub use summary::{Group, GroupBy, GroupTotals, Summary};
 use trades::TradeCursorIndex;

@@ -21,7 +21,7 @@ use crate::{ConnectionContext, Limits, Reads};
 pub(crate) struct World {
     pub(crate) reads: Reads,
     pub(crate) caller: Caller,
-    _folder: TempDir,
+    _folder: Arc<TempDir>,
 }
 
 impl World {
@@ -29,6 +29,16 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("reads.db").display());
         let storage = Storage::open(&url, Sealer::random()).await.unwrap();
+        Self::open(storage, providers, Arc::new(folder))
+    }
+
+    /// The same world with another provider, and nothing cached.
+    pub(crate) fn over(&self, provider: &Arc<Simulated>) -> Self {
+        let storage = self.reads.inner.storage.clone();
+        Self::open(storage, &[provider], Arc::clone(&self._folder))
+    }
+
+    fn open(storage: Storage, providers: &[&Arc<Simulated>], folder: Arc<TempDir>) -> Self {
         let providers = providers
             .iter()
             .map(|provider| Arc::clone(provider) as Arc<dyn Provider>)

@@ -5,7 +5,7 @@ use bellbird_domain::Page;
 
 /// The pagination fields of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
+pub struct WindowTotals {
     /// Number of matching rows. A lower bound if `truncated`.
     pub total: u64,
     pub has_more: bool,
@@ -78,14 +78,14 @@ impl Window {
     /// Computes the pagination fields from the number of known rows and the end of the list, if it
     /// was reached.
     #[must_use]
-    pub fn extent(&self, counted: u64, end: Option<u64>) -> Extent {
+    pub fn totals(&self, counted: u64, end: Option<u64>) -> WindowTotals {
         match end {
-            Some(total) => Extent {
+            Some(total) => WindowTotals {
                 total,
                 has_more: self.page.end() < total,
                 truncated: false,
             },
-            None => Extent {
+            None => WindowTotals {
                 total: counted,
                 has_more: true,
                 truncated: true,
@@ -124,8 +124,8 @@ mod tests {
             prop_assert_eq!(kept, expected);
             prop_assert_eq!(window.is_complete(), rows >= page.end());
             prop_assert_eq!(window.missing(), page.end().saturating_sub(rows));
-            let extent = window.extent(rows, Some(rows));
-            prop_assert_eq!(extent, Extent { total: rows, has_more: rows > page.end(), truncated: false });
+            let totals = window.totals(rows, Some(rows));
+            prop_assert_eq!(totals, WindowTotals { total: rows, has_more: rows > page.end(), truncated: false });
         }
     }
 }

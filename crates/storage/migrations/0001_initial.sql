@@ -298,13 +298,13 @@ CREATE TABLE syncs (
     unreadable_rows INTEGER NOT NULL DEFAULT 0,
     unreadable_reason TEXT,
     unreadable_since INTEGER,
-    -- Names the last run that found changes: its time in seconds, or one more than the mark before it. 0: none.
-    mark INTEGER NOT NULL DEFAULT 0,
+    -- Names the last run that found changes: its time in seconds, or one more than the version before it. 0: none.
+    change_version INTEGER NOT NULL DEFAULT 0,
     -- Digests of rows of which the provider said that they are gone, 16 bytes each. The next sync that reads their days
     -- checks it.
     removal_hints BLOB NOT NULL,
     -- When a client last asked for its changes, or a person for a sync, within a day. NULL: never.
-    followed_at INTEGER,
+    last_changes_poll_at INTEGER,
     PRIMARY KEY (user_id, connection_id),
     FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
@@ -393,9 +393,9 @@ CREATE TABLE fingerprints (
     -- connection (purpose 'fingerprints' in secrets).
     entries BLOB NOT NULL,
     -- Marks of the runs that found changes, 4 bytes each. Clients that have followed up to an earlier one than
-    -- `forgotten_mark` may have missed a change.
-    marks BLOB NOT NULL,
-    forgotten_mark INTEGER NOT NULL,
+    -- `forgotten_version` may have missed a change.
+    change_versions BLOB NOT NULL,
+    forgotten_version INTEGER NOT NULL,
     PRIMARY KEY (user_id, connection_id),
     FOREIGN KEY (user_id, connection_id) REFERENCES connections (user_id, id) ON DELETE CASCADE
 ) STRICT;

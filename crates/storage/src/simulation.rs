@@ -33,7 +33,7 @@ pub struct ClaimState {
 const CLAIMS: Sql = Sql::new(
     "CLAIMS",
     "SELECT j.kind, j.user_id, j.subject, j.holder, j.lease_until, j.fence,
-        CASE WHEN j.kind = 'sync' THEN (SELECT s.sequence || ' ' || COALESCE(s.synced_at, 0) || ' ' || s.mark
+        CASE WHEN j.kind = 'sync' THEN (SELECT s.sequence || ' ' || COALESCE(s.synced_at, 0) || ' ' || s.change_version
             FROM syncs s WHERE s.user_id = j.user_id AND s.connection_id = j.subject) ELSE '' END
             || COALESCE((SELECT ' ' || hex(substr(f.entries, 1, 4000)) FROM fingerprints f
             WHERE f.user_id = j.user_id AND f.connection_id = j.subject AND j.kind = 'sync'), ''), 0, j.run_at

@@ -173,6 +173,12 @@ impl Access {
         &self.inner.settings.cors_origins
     }
 
+    /// A connection whose last sync began longer ago is synced before its changes are read.
+    #[must_use]
+    pub fn changes_max_age(&self) -> Duration {
+        self.inner.settings.changes_max_age
+    }
+
     /// The call context of a request of this caller that reads from providers now.
     #[must_use]
     pub fn call_context(&self, caller: &Caller) -> CallContext {

@@ -25,7 +25,6 @@ mod parameters_schema;
 pub mod problem;
 pub mod quota;
 mod route;
-mod seen;
 mod trace;
 
 pub use access::{Access, AccessSettings};
@@ -38,4 +37,3 @@ pub use operator::{ForOperators, JsonBody, Operator, PathId, PathIds, Resource};
 pub use problem::Problem;
 pub use quota::{LivePermit, QuotaClass};
 pub use route::{Route, RouteMethod};
-pub use seen::SeenRows;

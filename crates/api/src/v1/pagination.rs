@@ -2,7 +2,7 @@
 //! the last window.
 
 use bellbird_domain::Page;
-use bellbird_reads::window::Extent;
+use bellbird_reads::window::WindowTotals;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -39,12 +39,12 @@ impl Pagination {
 
     /// For a list read from a provider, whose total may be a lower bound.
     #[must_use]
-    pub fn of(page: Page, extent: Extent) -> Self {
+    pub fn of(page: Page, totals: WindowTotals) -> Self {
         Self {
-            total: extent.total,
+            total: totals.total,
             limit: page.limit,
             offset: page.offset,
-            has_more: extent.has_more,
+            has_more: totals.has_more,
         }
     }
 }
@@ -69,17 +69,17 @@ pub struct TradesPagination {
 
 impl TradesPagination {
     #[must_use]
-    pub fn of(page: Page, extent: Extent) -> Self {
-        let total = if extent.has_more {
+    pub fn of(page: Page, totals: WindowTotals) -> Self {
+        let total = if totals.has_more {
             -1
         } else {
-            i64::try_from(extent.total).unwrap_or(i64::MAX)
+            i64::try_from(totals.total).unwrap_or(i64::MAX)
         };
         Self {
             total,
             limit: page.limit,
             offset: page.offset,
-            has_more: extent.has_more,
+            has_more: totals.has_more,
         }
     }
 }

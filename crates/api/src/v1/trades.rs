@@ -110,9 +110,9 @@ impl V1State {
         let body = match outcome {
             Ok(found) => {
                 let mut json = [br#"{"data":["#, &*found.rows, br#"],"pagination":"#].concat();
-                write_json(&TradesPagination::of(key.page, found.extent), &mut json);
+                write_json(&TradesPagination::of(key.page, found.totals), &mut json);
                 json.push(b'}');
-                let (truncated, complete) = (found.extent.truncated, found.complete);
+                let (truncated, complete) = (found.totals.truncated, found.complete);
                 Ok(LiveBody {
                     json: json.into(),
                     truncated,

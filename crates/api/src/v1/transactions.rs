@@ -111,9 +111,9 @@ impl V1State {
             .transactions(&call, &caller, &context, key, &mut push_row)
             .await;
         let body = match outcome {
-            Ok(extent) => Ok(LiveBody {
-                json: body.finish(&Pagination::of(key.page, extent)).into(),
-                truncated: extent.truncated,
+            Ok(totals) => Ok(LiveBody {
+                json: body.finish(&Pagination::of(key.page, totals)).into(),
+                truncated: totals.truncated,
                 complete: true,
             }),
             Err(error) => Err(self

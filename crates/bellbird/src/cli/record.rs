@@ -24,8 +24,11 @@ use crate::instances::VERSION;
 use crate::wiring;
 
 const DEADLINE: Duration = Duration::from_secs(90);
-/// A page of rows. A provider without a page size sends more.
-const ROWS: u32 = 50;
+/// A provider without a page size sends more rows.
+const FIRST_PAGE: PageRequest<'_> = PageRequest {
+    cursor: None,
+    rows: 50,
+};
 const DAYS: i64 = 90;
 /// Brokers have rows for one account at a time.
 const BROKERAGE_ACCOUNTS: usize = 3;
@@ -155,13 +158,11 @@ async fn record(
                 interval: &interval,
                 zone: &zone,
             };
-            let page = PageRequest {
-                cursor: None,
-                rows: ROWS,
-            };
             let mut rows = 0;
             let read = bank
-                .transactions(&context, &credentials, &query, page, &mut |_| rows += 1)
+                .transactions(&context, &credentials, &query, FIRST_PAGE, &mut |_| {
+                    rows += 1
+                })
                 .await;
             reads.push(ReadView::of("transactions", read.map(|_| rows)));
         }
@@ -182,7 +183,7 @@ async fn record(
                 };
                 let mut rows = 0;
                 let read = broker
-                    .trades(&context, &credentials, &query, 0, ROWS, &mut |_, _| {
+                    .trades(&context, &credentials, &query, FIRST_PAGE, &mut |_, _| {
                         rows += 1
                     })
                     .await;

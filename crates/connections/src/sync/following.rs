@@ -1,4 +1,4 @@
-//! What a client is given that follows the changes of a connection: pure, but for
+//! What a client gets that follows the changes of a connection: pure, but for
 //! [`Syncs::freshen`].
 //!
 //! Fingerprints say which rows changed after the client's mark. The caller reads these rows from
@@ -19,6 +19,7 @@ use bellbird_storage::SyncState;
 use bellbird_webhooks::event::digest::RowHasher;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::changes::DuplicateIds;
@@ -33,7 +34,7 @@ pub(super) const EQUAL_IDS_MAX: usize = 100;
 const SYNCS_OF_USER_MAX: usize = 2;
 
 /// How often it is stored that clients follow a connection.
-const FOLLOWED_EVERY: Duration = Duration::from_secs(86_400);
+const POLLS_STORED_EVERY: Duration = Duration::from_secs(86_400);
 
 /// The first day that is watched whole by syncs that read from this instant: providers and users
 /// count days in other time zones.
@@ -41,25 +42,18 @@ pub fn first_whole_day(from: Timestamp) -> UtcDay {
     UtcDay(UtcDay::of(from).0.saturating_add(2))
 }
 
-/// A row that is given to the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Given {
-    pub key: RowKey,
-    /// Whether the client was never given the row, as far as its cursor tells.
-    pub is_new: bool,
-}
-
-/// A row that the client was to be given, but which the provider did not list as the last sync saw
-/// it. It is looked for again after the next one.
+/// A row that the client is to get: now, or after a later sync, if the provider did not list it as
+/// the last one saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PendingRow {
     pub key: RowKey,
+    /// Whether the client never got the row, as far as its cursor tells.
     pub is_new: bool,
 }
 
 /// What the client has so far.
 #[derive(Debug, Clone, Copy)]
-pub enum Since<'a> {
+pub enum ChangesSince<'a> {
     /// Nothing. It gets all rows, also those of days that are not watched, of which there are no
     /// fingerprints.
     Nothing,
@@ -70,32 +64,32 @@ pub enum Since<'a> {
     },
 }
 
-/// The rows that a client is to be given.
+/// The rows that a client is to get.
 pub struct Followed<'a> {
     hasher: &'a RowHasher,
     duplicate_ids: DuplicateIds,
     watched_from: UtcDay,
-    since: Since<'a>,
-    /// By row digest. After [`Since::Mark`] only rows with a change.
+    since: ChangesSince<'a>,
+    /// By row digest. After [`ChangesSince::Mark`] only rows with a change.
     groups: HashMap<Digest, Group>,
-    /// The rows of `groups` that the client is to be given, and how many of them were read.
+    /// The rows of `groups` that the client is to get, and how many of them were read.
     wanted: HashMap<RowKey, Fingerprint>,
     wanted_read: usize,
     /// Those of `wanted` that a page has.
-    given: HashSet<RowKey>,
-    /// Rows that the client is to be given once the provider lists them again.
+    delivered: HashSet<RowKey>,
+    /// Rows that the client is to get once the provider lists them again.
     absent: Vec<Fingerprint>,
     gone: BTreeMap<RowKey, AccountTag>,
 }
 
-/// Which rows of a day earlier pages have: their number and the sum of their keys.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct GivenRows {
-    pub rows: u32,
-    pub keys: u64,
+/// Which rows of a day were delivered: their number and the sum of their keys.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveredDaySum {
+    rows: u32,
+    keys: u64,
 }
 
-impl GivenRows {
+impl DeliveredDaySum {
     fn insert(&mut self, key: RowKey) {
         self.rows = self.rows.wrapping_add(1);
         self.keys = self.keys.wrapping_add(u64::from_be_bytes(key.0));
@@ -120,7 +114,7 @@ impl<'a> Followed<'a> {
         fingerprints: &Fingerprints,
         duplicate_ids: DuplicateIds,
         watched_from: UtcDay,
-        since: Since<'a>,
+        since: ChangesSince<'a>,
         account: Option<AccountTag>,
     ) -> Self {
         let mut followed = Self {
@@ -131,7 +125,7 @@ impl<'a> Followed<'a> {
             groups: HashMap::new(),
             wanted: HashMap::new(),
             wanted_read: 0,
-            given: HashSet::new(),
+            delivered: HashSet::new(),
             absent: Vec::new(),
             gone: BTreeMap::new(),
         };
@@ -141,10 +135,11 @@ impl<'a> Followed<'a> {
             .rows
             .chunk_by(|one, other| one.digests.row == other.digests.row)
         {
-            let mut is_needed = matches!(since, Since::Nothing);
+            let mut is_needed = matches!(since, ChangesSince::Nothing);
             for row in rows.iter().filter(is_of_account) {
                 if row.is_gone {
-                    if matches!(since, Since::Mark { mark, .. } if row.changed_mark > mark) {
+                    if matches!(since, ChangesSince::Mark { mark, .. } if row.changed_version > mark)
+                    {
                         followed.gone.insert(row.key, row.digests.account);
                     }
                 } else if followed.has_changed(row) && row.misses > 0 {
@@ -169,9 +164,9 @@ impl<'a> Followed<'a> {
 
     fn has_changed(&self, row: &Fingerprint) -> bool {
         match self.since {
-            Since::Nothing => true,
-            Since::Mark { mark, pending } => {
-                row.changed_mark > mark || pending.iter().any(|one| one.key == row.key)
+            ChangesSince::Nothing => true,
+            ChangesSince::Mark { mark, pending } => {
+                row.changed_version > mark || pending.iter().any(|one| one.key == row.key)
             }
         }
     }
@@ -181,27 +176,28 @@ impl<'a> Followed<'a> {
         &self.gone
     }
 
-    /// Whether all rows were read that the client is to be given. Never known of a first copy.
+    /// Whether all rows were read that the client is to get. Never known of a first copy.
     pub fn is_found(&self) -> bool {
-        self.wanted_read == self.wanted.len() && matches!(self.since, Since::Mark { .. })
+        self.wanted_read == self.wanted.len() && matches!(self.since, ChangesSince::Mark { .. })
     }
 
-    /// The days of the rows that the client is to be given. `None` if there are none.
+    /// The days of the rows that the client is to get. `None` if there are none.
     pub fn days(&self) -> Option<RangeInclusive<UtcDay>> {
         let days = || self.wanted.values().map(|row| row.digests.day);
         Some(days().min()?..=days().max()?)
     }
 
-    /// The account of the rows that the client is to be given, if it is one.
+    /// The account of the rows that the client is to get, if it is one.
     pub fn account(&self) -> Option<AccountTag> {
         let mut accounts = self.wanted.values().map(|row| row.digests.account);
         let first = accounts.next()?;
         accounts.all(|account| account == first).then_some(first)
     }
 
-    /// A row of the provider's list. `None` if the client is not to be given the row, or it was
-    /// read before. What is really given has to be reported with [`Self::give`].
-    pub fn take(&mut self, row: &RowDigests) -> Option<Given> {
+    /// A row of the provider's list. `None` if the client is not to get the row, or it was read
+    /// before. What a page really has must be reported with
+    /// [`Self::deliver`].
+    pub fn take(&mut self, row: &RowDigests) -> Option<PendingRow> {
         let group = self.groups.entry(row.row).or_default();
         if std::mem::replace(&mut group.is_read, true)
             && self.duplicate_ids == DuplicateIds::SameRow
@@ -232,44 +228,45 @@ impl<'a> Followed<'a> {
                 return None;
             }
             let known = group.known.swap_remove(at);
-            return self.given(&known);
+            return self.wanted(&known);
         }
         let occurrence = group.next_occurrence;
         group.next_occurrence += 1;
         self.unknown(row, occurrence)
     }
 
-    fn given(&mut self, row: &Fingerprint) -> Option<Given> {
+    fn wanted(&mut self, row: &Fingerprint) -> Option<PendingRow> {
         let is_wanted = self.wanted.contains_key(&row.key);
         self.wanted_read += usize::from(is_wanted);
-        let is_whole_copy = matches!(self.since, Since::Nothing);
-        (is_wanted || is_whole_copy).then(|| Given {
+        let is_whole_copy = matches!(self.since, ChangesSince::Nothing);
+        (is_wanted || is_whole_copy).then(|| PendingRow {
             key: row.key,
             is_new: self.is_new(row),
         })
     }
 
     /// A page has the row with this key.
-    pub fn give(&mut self, key: RowKey) {
+    pub fn deliver(&mut self, key: RowKey) {
         if self.wanted.contains_key(&key) {
-            self.given.insert(key);
+            self.delivered.insert(key);
         }
     }
 
     fn is_new(&self, row: &Fingerprint) -> bool {
         match self.since {
-            Since::Nothing => true,
-            Since::Mark { mark, pending } => {
-                row.first_mark > mark || pending.iter().any(|one| one.key == row.key && one.is_new)
+            ChangesSince::Nothing => true,
+            ChangesSince::Mark { mark, pending } => {
+                row.first_version > mark
+                    || pending.iter().any(|one| one.key == row.key && one.is_new)
             }
         }
     }
 
     /// A row without a fingerprint. On a watched day the next sync finds it, and then the client
-    /// gets it. Rows of earlier days are given now or never.
-    fn unknown(&self, row: &RowDigests, occurrence: u32) -> Option<Given> {
+    /// gets it. Rows of earlier days are delivered now or never.
+    fn unknown(&self, row: &RowDigests, occurrence: u32) -> Option<PendingRow> {
         match self.since {
-            Since::Nothing if row.day < self.watched_from => Some(Given {
+            ChangesSince::Nothing if row.day < self.watched_from => Some(PendingRow {
                 key: self.hasher.key(row.row, occurrence, 0),
                 is_new: true,
             }),
@@ -285,23 +282,23 @@ impl<'a> Followed<'a> {
     /// the restore.
     ///
     /// On the last of these days, earlier pages have rows too. If those are not exactly the ones
-    /// that this page lacks, all of these are given again.
+    /// that this page lacks, all of these are delivered again.
     pub fn pending(
         &self,
         days: RangeInclusive<UtcDay>,
-        given_before: GivenRows,
+        delivered_before: DeliveredDaySum,
     ) -> (Vec<PendingRow>, Vec<PendingRow>) {
         let last_day = *days.end();
         let missing = self
             .wanted
             .values()
-            .filter(|row| !self.given.contains(&row.key));
+            .filter(|row| !self.delivered.contains(&row.key));
         let missing = missing.filter(|row| days.contains(&row.digests.day));
         let (boundary, mut missing): (Vec<&Fingerprint>, Vec<_>) =
             missing.partition(|row| row.digests.day == last_day);
-        let mut lacking = GivenRows::default();
+        let mut lacking = DeliveredDaySum::default();
         boundary.iter().for_each(|row| lacking.insert(row.key));
-        if lacking != given_before {
+        if lacking != delivered_before {
             missing.extend(boundary);
         }
         missing.sort_by_key(|row| row.key);
@@ -320,19 +317,19 @@ impl<'a> Followed<'a> {
     }
 
     /// Which rows of a day this page has.
-    pub fn given_on(&self, day: UtcDay) -> GivenRows {
-        let mut given = GivenRows::default();
-        let of_day = self.given.iter().filter(|key| {
+    pub fn delivered_on(&self, day: UtcDay) -> DeliveredDaySum {
+        let mut sum = DeliveredDaySum::default();
+        let of_day = self.delivered.iter().filter(|key| {
             self.wanted
                 .get(key)
                 .is_some_and(|row| row.digests.day == day)
         });
-        of_day.for_each(|key| given.insert(*key));
-        given
+        of_day.for_each(|key| sum.insert(*key));
+        sum
     }
 }
 
-impl std::ops::Add for GivenRows {
+impl std::ops::Add for DeliveredDaySum {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -372,10 +369,14 @@ impl Syncs<'_> {
             return Err(refused.into());
         }
         if state
-            .followed_at
-            .is_none_or(|at| at <= now.minus(FOLLOWED_EVERY))
+            .last_changes_poll_at
+            .is_none_or(|at| at <= now.minus(POLLS_STORED_EVERY))
         {
-            self.0.storage.syncs().set_followed(user, id, now).await?;
+            self.0
+                .storage
+                .syncs()
+                .set_last_changes_poll(user, id, now)
+                .await?;
         }
         // A sync is many calls deep.
         let SyncReport { status, .. } =

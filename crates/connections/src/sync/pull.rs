@@ -9,7 +9,7 @@ use bellbird_domain::{
     Account, AccountId, AccountTag, Bound, ContentDigest, DateFilter, DateRange, Digest, EventType,
     Fingerprint, Fingerprints, RemovedRow, RowDigests, RowKey, Trade, Transaction, UtcDay,
 };
-use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
+use bellbird_providers::pages::{List, Pages, Trades, Transactions};
 use bellbird_providers::{
     Banking, Brokerage, CallContext, Error, Kind, Provider, TradeQuery, TransactionQuery,
     UnreadableRow,
@@ -85,8 +85,8 @@ pub(crate) struct Pulled {
     pub(super) fingerprints: Option<Fingerprints>,
     /// Hints of removed rows for a later run.
     pub(super) removal_hints: Vec<Digest>,
-    /// The mark of the last run that found changes.
-    pub(super) mark: u32,
+    /// The change version of the last run that found changes.
+    pub(super) change_version: u32,
     /// The day of the newest row that is not in the future. It is stored, so it is not the time of
     /// a row.
     pub(super) newest_row_at: Option<Timestamp>,
@@ -166,7 +166,7 @@ impl Pull<'_> {
         {
             return Err(TOO_MANY_ROWS);
         }
-        let mark = fingerprints.as_ref().unwrap_or(self.known).mark();
+        let change_version = fingerprints.as_ref().unwrap_or(self.known).change_version();
         if let Some(fingerprints) = &mut fingerprints {
             self.hasher.mask_days(&mut fingerprints.rows);
         }
@@ -213,7 +213,7 @@ impl Pull<'_> {
                 .collect(),
             fingerprints,
             removal_hints,
-            mark,
+            change_version,
             newest_row_at,
             read_from,
             unread,
@@ -237,14 +237,14 @@ impl Pull<'_> {
         };
         let mut collector = RowCollector::new(self);
         if !accounts.is_empty() {
-            let list = TransactionList {
+            let list = List::<Transactions> {
                 provider: banking,
                 credentials: self.credentials,
                 query,
                 until: None,
             };
             let mut rows = |row: &Transaction<'_>| collector.transaction(row);
-            TransactionPages::default()
+            Pages::default()
                 .read_to_end(&list, self.context, &mut rows)
                 .await?;
         }
@@ -291,14 +291,14 @@ impl Pull<'_> {
                 zone: self.zone,
             };
             let rows_before = collector.rows.len();
-            let list = TradeList {
+            let list = List::<Trades> {
                 provider: brokerage,
                 credentials: self.credentials,
                 query,
                 until: None,
             };
             let mut rows = |row: &Trade<'_>| collector.trade(row);
-            match TradePages::default()
+            match Pages::default()
                 .read_to_end(&list, self.context, &mut rows)
                 .await
             {

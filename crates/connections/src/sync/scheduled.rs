@@ -34,7 +34,7 @@ enum Scope {
 fn scope(now: Timestamp, followers: &Followers, is_retry: bool) -> Scope {
     let is_within = |at: Option<Timestamp>, time| at.is_some_and(|at| now < at.plus(time));
     let is_followed = followers.has_endpoint
-        || is_within(followers.followed_at, FOLLOWED_FOR)
+        || is_within(followers.last_changes_poll_at, FOLLOWED_FOR)
         || is_within(Some(followers.rows_backfill_began_at), NEW_FOR);
     if is_followed
         || is_retry
@@ -86,7 +86,7 @@ mod tests {
     fn unfollowed() -> Followers {
         Followers {
             has_endpoint: false,
-            followed_at: None,
+            last_changes_poll_at: None,
             rows_backfill_began_at: ago(365 * 24),
             synced_at: Some(ago(48)),
             has_unread: false,
@@ -103,7 +103,7 @@ mod tests {
                 ..unfollowed()
             },
             Followers {
-                followed_at: Some(ago(29 * 24)),
+                last_changes_poll_at: Some(ago(29 * 24)),
                 ..unfollowed()
             },
             Followers {
@@ -131,7 +131,7 @@ mod tests {
             "what failed is repeated"
         );
         let followed_before = Followers {
-            followed_at: Some(ago(31 * 24)),
+            last_changes_poll_at: Some(ago(31 * 24)),
             ..unfollowed()
         };
         assert_eq!(scope(NOW, &followed_before, false), Scope::Nothing);

@@ -4,7 +4,7 @@
 use bellbird_api::front::Problem;
 use bellbird_domain::{Bound, Caller, Category, ConnectionCategory, DateFilter, Transaction};
 use bellbird_reads::summary::{GroupBy, GroupTotals, Summary};
-use bellbird_reads::{SelectError, SelectedAccounts, Selection};
+use bellbird_reads::{SelectError, SelectedAccounts, Selection, Transactions};
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use jiff::Timestamp;
@@ -135,7 +135,7 @@ async fn read_list(
         to: None,
     };
     let call = access.call_context(caller);
-    let range = access.reads().transaction_range(
+    let range = access.reads().range::<Transactions>(
         caller,
         list.context.clone(),
         list.account_id(),

@@ -13,8 +13,8 @@ use bellbird_domain::{
 };
 use bellbird_reads::range::NewCall;
 use bellbird_reads::{
-    Attempts, CallContext, ConnectionContext, ReadError, Reads, SelectError, Selected,
-    SelectedAccounts, Selection, TradeRange, TransactionRange, UnreadableConnection,
+    Attempts, CallContext, ConnectionContext, Range, ReadError, Reads, RowKind, SelectError,
+    Selected, SelectedAccounts, Selection, Trades, Transactions, UnreadableConnection,
 };
 use bellbird_storage::Storage;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
@@ -120,7 +120,7 @@ pub struct Export {
     /// `None` unless the file is partial.
     left_out: Option<Vec<LeftOut>>,
     /// The connection that is read now.
-    reading: Option<Reading>,
+    reading: Option<ExportRead>,
     /// Of the connection that is read, or was read last.
     context: Option<Arc<ConnectionContext>>,
     /// When that connection, or the next one, is not tried again.
@@ -139,9 +139,9 @@ struct Unread {
     account_ids: Vec<AccountId>,
 }
 
-enum Reading {
-    Transactions(TransactionRange),
-    Trades(TradeRange),
+enum ExportRead {
+    Transactions(Range<Transactions>),
+    Trades(Range<Trades>),
     /// One page.
     Holdings(SelectedAccounts),
 }
@@ -379,11 +379,20 @@ impl Export {
             reading => reading,
         };
         self.reading = match reading {
-            Some(Reading::Transactions(range)) => {
-                self.transactions(range, &mut attempts, out).await?
-            }
-            Some(Reading::Trades(range)) => self.trades(range, &mut attempts, out).await?,
-            Some(Reading::Holdings(selected)) => {
+            Some(ExportRead::Transactions(range)) => self
+                .read_page(range, &mut attempts, |writer, row, day| {
+                    writer.transaction(row, day, out)
+                })
+                .await?
+                .map(ExportRead::Transactions),
+            Some(ExportRead::Trades(range)) => self
+                .read_page(range, &mut attempts, |writer, row, _| {
+                    writer.trade(row, out);
+                    Ok(())
+                })
+                .await?
+                .map(ExportRead::Trades),
+            Some(ExportRead::Holdings(selected)) => {
                 self.holdings(&selected, &mut attempts, out).await?
             }
             None => None,
@@ -462,7 +471,7 @@ impl Export {
 
     /// Opens the next connection, of which no account may be missing now. Only a file of one
     /// connection has some of its accounts.
-    async fn open_next(&mut self) -> Result<Option<Reading>, ExportError> {
+    async fn open_next(&mut self) -> Result<Option<ExportRead>, ExportError> {
         self.context = None;
         let Some(Unread {
             connection_id,
@@ -492,34 +501,33 @@ impl Export {
             .map_err(failed)
     }
 
-    fn read(&mut self, selected: SelectedAccounts) -> Result<Reading, ReadError> {
-        let (reads, caller, span) = (&self.reads, &self.caller, self.request.span);
+    fn read(&mut self, selected: SelectedAccounts) -> Result<ExportRead, ReadError> {
+        let (reads, caller) = (&self.reads, &self.caller);
+        let (span, now) = (self.request.span, self.now);
         let (context, account_id) = (Arc::clone(&selected.context), selected.account_id());
         self.context = Some(Arc::clone(&context));
         match self.request.resource {
             Resource::Transactions => reads
-                .transaction_range(caller, context, account_id, span, self.now)
-                .map(Reading::Transactions),
+                .range(caller, context, account_id, span, now)
+                .map(ExportRead::Transactions),
             Resource::Trades => reads
-                .trade_range(caller, context, account_id, span)
-                .map(Reading::Trades),
-            Resource::Holdings => Ok(Reading::Holdings(selected)),
+                .range(caller, context, account_id, span, now)
+                .map(ExportRead::Trades),
+            Resource::Holdings => Ok(ExportRead::Holdings(selected)),
         }
     }
 
-    async fn transactions(
+    /// Reads a page of a range. Returns the range if pages may follow.
+    async fn read_page<K: RowKind>(
         &mut self,
-        mut range: TransactionRange,
+        mut range: Range<K>,
         attempts: &mut Attempts<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Reading>, ExportError> {
-        let Writer::Transactions(writer) = &mut self.writer else {
-            return Ok(None);
-        };
-        let (rows, mut written) = (&mut self.rows, Ok(()));
-        let mut sink = |row: &Transaction<'_>, day: Date| {
+        mut write: impl FnMut(&mut Writer, &K::Row<'_>, K::Place) -> Result<(), FormatError> + Send,
+    ) -> Result<Option<Range<K>>, ExportError> {
+        let (writer, rows, mut written) = (&mut self.writer, &mut self.rows, Ok(()));
+        let mut sink = |row: &K::Row<'_>, place: K::Place| {
             if written.is_ok() {
-                written = writer.row(row, day, out);
+                written = write(writer, row, place);
                 *rows += 1;
             }
         };
@@ -535,35 +543,7 @@ impl Export {
         };
         let has_more = read.map_err(failed)?;
         written?;
-        Ok(has_more.then_some(Reading::Transactions(range)))
-    }
-
-    async fn trades(
-        &mut self,
-        mut range: TradeRange,
-        attempts: &mut Attempts<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Reading>, ExportError> {
-        let Writer::Table(table) = &mut self.writer else {
-            return Ok(None);
-        };
-        let rows = &mut self.rows;
-        let mut sink = |_: u64, row: Trade<'_>| {
-            table.trade(&row, out);
-            *rows += 1;
-        };
-        let state = (&mut range, &mut sink);
-        let read = attempts
-            .run(state, |(range, sink), call| {
-                range.next_page(call, &mut **sink).boxed()
-            })
-            .await;
-        let failed = |error| ExportError::Read {
-            context: Arc::clone(range.context()),
-            error,
-        };
-        let has_more = read.map_err(failed)?;
-        Ok(has_more.then_some(Reading::Trades(range)))
+        Ok(has_more.then_some(range))
     }
 
     /// Reads all holdings of a connection at once. Its accounts are read concurrently and written
@@ -573,7 +553,7 @@ impl Export {
         selected: &SelectedAccounts,
         attempts: &mut Attempts<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Reading>, ExportError> {
+    ) -> Result<Option<ExportRead>, ExportError> {
         let Writer::Table(table) = &mut self.writer else {
             return Ok(None);
         };
@@ -633,6 +613,24 @@ impl Writer {
             Resource::Trades | Resource::Holdings => {
                 Table::new(request.format, request.options).map(Self::Table)
             }
+        }
+    }
+
+    fn transaction(
+        &mut self,
+        row: &Transaction<'_>,
+        day: Date,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        match self {
+            Self::Transactions(writer) => writer.row(row, day, out),
+            Self::Table(_) => Ok(()),
+        }
+    }
+
+    fn trade(&mut self, row: &Trade<'_>, out: &mut Vec<u8>) {
+        if let Self::Table(table) = self {
+            table.trade(row, out);
         }
     }
 }

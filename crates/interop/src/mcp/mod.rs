@@ -7,6 +7,7 @@ mod arguments;
 mod body;
 mod cursor;
 mod definitions;
+mod known_rows;
 pub mod message;
 mod output;
 pub mod revision;

@@ -12,7 +12,7 @@ use bellbird_api::front::{LivePermit, Problem};
 use bellbird_domain::{
     Account, AccountId, Balance, Caller, ConnectionCategory, DateFilter, Holding, Plan,
 };
-use bellbird_reads::{CallContext, ConnectionContext, ReadError, SelectedAccounts};
+use bellbird_reads::{CallContext, ConnectionContext, ReadError, SelectedAccounts, Transactions};
 use futures_util::future::Shared;
 use futures_util::stream::{self, StreamExt as _};
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -330,7 +330,8 @@ impl AccountsRequest {
     ) -> Result<Rows, Problem> {
         let (context, id) = (&account.selected.context, Some(account.account.id));
         let reads = self.server.interop.access.reads();
-        let range = reads.transaction_range(&self.caller, Arc::clone(context), id, days, self.now);
+        let range =
+            reads.range::<Transactions>(&self.caller, Arc::clone(context), id, days, self.now);
         let mut range = range.map_err(|error| problem_of(&error))?;
         let mut rows = Rows::default();
         loop {

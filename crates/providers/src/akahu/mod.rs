@@ -27,8 +27,8 @@ use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
-    FoundConnection, Kind, Linking, PageRequest, PageRowSink, Provider, ProviderHealth,
-    TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
+    FoundConnection, Kind, Linking, PageRequest, Provider, ProviderHealth, TransactionQuery,
+    TransactionSink, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsParams};
 use keys::Keys;
@@ -414,7 +414,7 @@ impl Banking for Akahu {
         credentials: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
-        rows: &mut PageRowSink<'_>,
+        rows: &mut TransactionSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let authorisation = Credentials::authorisation(credentials)?;
         // The list without an account has the rows of all connections of the user token.

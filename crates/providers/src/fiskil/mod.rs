@@ -25,8 +25,8 @@ use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
     BalancesQuery, Banking, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
-    FoundConnection, Kind, Linking, PageRequest, PageRowSink, Provider, ProviderHealth,
-    TransactionQuery, UnreadableRow, WebhookVerifier, credentials, json,
+    FoundConnection, Kind, Linking, PageRequest, Provider, ProviderHealth, TransactionQuery,
+    TransactionSink, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, TransactionsParams};
 use webhook::Webhooks;
@@ -424,7 +424,7 @@ impl Banking for Fiskil {
         credentials: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
-        rows: &mut PageRowSink<'_>,
+        rows: &mut TransactionSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let arrangement = Credentials::arrangement(credentials)?;
         let instants = query.interval.instants(query.zone);
@@ -526,7 +526,7 @@ pub fn read_transactions_page(
     body: &[u8],
     arrangement_id: &str,
     query: &TransactionQuery<'_>,
-    rows: &mut PageRowSink<'_>,
+    rows: &mut TransactionSink<'_>,
 ) -> Result<(), Error> {
     let page: wire::TransactionsPage<'_> = parse_json(body)?;
     posted(page.transactions, arrangement_id, query, &mut Vec::new())?
@@ -544,7 +544,7 @@ pub fn read_transactions_page_by_serde_json(
     body: &[u8],
     arrangement_id: &str,
     query: &TransactionQuery<'_>,
-    rows: &mut PageRowSink<'_>,
+    rows: &mut TransactionSink<'_>,
 ) -> Result<(), Error> {
     let page: wire::TransactionsPage<'_> =
         serde_json::from_slice(body).map_err(|_| Error::Malformed("not JSON"))?;

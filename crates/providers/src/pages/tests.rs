@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bellbird_domain::{Account, Bound, DateFilter, DateRange};
-use jiff::Timestamp;
+use bellbird_domain::{Account, Bound, DateFilter, DateRange, Trade, Transaction};
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::*;
 use crate::simulated::{self, NOW, Row, account};
-use crate::{HoldingSink, PageRowSink, TradePage};
+use crate::{
+    Banking, Brokerage, HoldingSink, TradeQuery, TradeSink, TransactionQuery, TransactionSink,
+};
 
 /// A row. Rows are one minute apart, newest first.
 fn row(number: u64) -> Row {
@@ -32,10 +33,10 @@ fn context() -> CallContext {
 }
 
 /// Maps the number of a page to its rows and the number of the next page.
-type Pages = fn(u64) -> Result<(Vec<u64>, Option<u64>), Error>;
+type ListedPages = fn(u64) -> Result<(Vec<u64>, Option<u64>), Error>;
 
 struct Bank {
-    pages: Pages,
+    pages: ListedPages,
     requested_pages: Mutex<Vec<u64>>,
 }
 
@@ -51,7 +52,7 @@ impl Banking for Bank {
         _: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
-        rows: &mut PageRowSink<'_>,
+        rows: &mut TransactionSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         assert_eq!(page.rows, 1_000, "the largest pages");
         let number = page.cursor.map_or(0, |cursor| cursor.0.parse().unwrap());
@@ -82,7 +83,7 @@ fn outcome_of(rows: &[u64], outcome: Result<(), Error>, requests: Vec<u64>) -> O
 }
 
 /// Reads the rows 2 to 100 and breaks after `rows_max` rows.
-async fn read_transactions(pages: Pages, rows_max: usize) -> Outcome {
+async fn read_transactions(pages: ListedPages, rows_max: usize) -> Outcome {
     let bank = Bank {
         pages,
         requested_pages: Mutex::default(),
@@ -108,13 +109,13 @@ async fn read_transactions(pages: Pages, rows_max: usize) -> Outcome {
         }
     };
     let credentials = SecretString::from("");
-    let list = TransactionList {
+    let list = List::<Transactions> {
         provider: &bank,
         credentials: &credentials,
         query,
         until: None,
     };
-    let outcome = TransactionPages::default()
+    let outcome = Pages::default()
         .read_to_end(&list, &context(), &mut sink)
         .await;
     Outcome {
@@ -219,26 +220,33 @@ impl Brokerage for Broker {
         10
     }
 
+    fn trades_cursor(&self, number: u64) -> Cursor {
+        Cursor(number.to_string())
+    }
+
     async fn trades(
         &self,
         _: &CallContext,
         _: &SecretString,
         query: &TradeQuery<'_>,
-        offset: u64,
-        limit: u32,
+        page: PageRequest<'_>,
         rows: &mut TradeSink<'_>,
-    ) -> Result<TradePage, Error> {
+    ) -> Result<Page, Error> {
+        let offset: u64 = page.cursor.map_or(0, |cursor| cursor.0.parse().unwrap());
         self.requested_offsets.lock().push(offset);
-        let end = (offset + u64::from(limit)).min(self.rows).max(offset);
+        let (end, total) = (
+            (offset + u64::from(page.rows)).min(self.rows).max(offset),
+            (self.total)(offset),
+        );
         for number in offset..end {
             // The adapter leaves out every seventh row.
             if number % 7 != 6 {
-                rows(number - offset, row(number).trade(query.account));
+                rows(number, row(number).trade(query.account));
             }
         }
-        Ok(TradePage {
-            rows: end - offset,
-            total: (self.total)(offset),
+        Ok(Page {
+            next: (end > offset && end < total).then(|| self.trades_cursor(end)),
+            total: Some(total),
         })
     }
 }
@@ -270,13 +278,13 @@ async fn read_trades(list_rows: u64, total: fn(u64) -> u64, rows_max: usize) -> 
         }
     };
     let credentials = SecretString::from("");
-    let list = TradeList {
+    let list = List::<Trades> {
         provider: &broker,
         credentials: &credentials,
         query,
         until: None,
     };
-    let outcome = TradePages::default()
+    let outcome = Pages::default()
         .read_to_end(&list, &context(), &mut sink)
         .await;
     Outcome {

@@ -23,9 +23,9 @@ use crate::http::{Client, ClientSettings, Response, parse_json};
 use crate::rows::{MalformedRow, count_dropped, count_unreadable, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::{
-    BalancesQuery, Brokerage, CallContext, Consent, ConsentStatus, Error, FoundAccount,
-    FoundConnection, HoldingSink, Kind, Linking, Provider, ProviderHealth, TradePage, TradeQuery,
-    TradeSink, UnreadableRow, WebhookVerifier, credentials, json,
+    BalancesQuery, Brokerage, CallContext, Consent, ConsentStatus, Cursor, Error, FoundAccount,
+    FoundConnection, HoldingSink, Kind, Linking, Page, PageRequest, Provider, ProviderHealth,
+    TradeQuery, TradeSink, UnreadableRow, WebhookVerifier, credentials, json,
 };
 use api::{Api, User};
 use map::SkippedTrade;
@@ -462,17 +462,20 @@ impl Brokerage for SnapTrade {
         api::ACTIVITIES_MAX
     }
 
+    fn trades_cursor(&self, number: u64) -> Cursor {
+        cursor_at(number)
+    }
+
     async fn trades(
         &self,
         context: &CallContext,
         credentials: &SecretString,
         query: &TradeQuery<'_>,
-        offset: u64,
-        limit: u32,
+        page: PageRequest<'_>,
         rows: &mut TradeSink<'_>,
-    ) -> Result<TradePage, Error> {
+    ) -> Result<Page, Error> {
         let stored = ConnectionCredentials::read(credentials)?;
-        let limit = limit.min(api::ACTIVITIES_MAX);
+        let (offset, limit) = (offset_of(page.cursor)?, page.rows.min(api::ACTIVITIES_MAX));
         let (from, to) = query.span.days(query.zone);
         let params = [
             ("startDate", from.map(day_text)),
@@ -493,13 +496,13 @@ impl Brokerage for SnapTrade {
                 &params,
                 |response| {
                     let (page, mut unreadable) = parse_page(context, response)?;
-                    let counts = count_page(&page, unreadable.len() as u64, offset, limit)?;
+                    let place = place_of(&page, unreadable.len() as u64, offset, limit)?;
                     let trades = trades(page, query.account, &mut unreadable);
                     context.unreadable.accept(&unreadable)?;
                     trades
                         .into_iter()
-                        .for_each(|(index, trade)| rows(index, trade));
-                    Ok(counts)
+                        .for_each(|(index, trade)| rows(offset + index, trade));
+                    Ok(place)
                 },
             )
             .await;
@@ -532,26 +535,35 @@ fn parse_page<'a>(
     }
 }
 
-/// The size of the page and of the list. If the total is smaller than the rows seen, it is raised
-/// to them. `malformed` rows of the page are not in its data.
-fn count_page<T>(
+/// The provider pages by offset, which is the number of the page's first row.
+fn cursor_at(number: u64) -> Cursor {
+    Cursor(number.to_string())
+}
+
+fn offset_of(cursor: Option<&Cursor>) -> Result<u64, Error> {
+    let offset = cursor.map_or(Ok(0), |cursor| cursor.0.parse());
+    offset.map_err(|_| Error::Malformed("not a cursor of SnapTrade"))
+}
+
+/// Where the page lies in the list. If the total is smaller than the rows seen, it is raised to
+/// them. A page without rows is the last one, even if the total is larger. `malformed` rows of the
+/// page are not in its data.
+fn place_of<T>(
     page: &wire::Activities<T>,
     malformed: u64,
     offset: u64,
     limit: u32,
-) -> Result<TradePage, Error> {
+) -> Result<Page, Error> {
     let rows = page.data.len() as u64 + malformed;
     if rows > u64::from(limit) {
         return Err(Error::Malformed("more rows than requested"));
     }
-    let seen = if rows == 0 {
-        0
-    } else {
-        offset.saturating_add(rows)
-    };
-    Ok(TradePage {
-        rows,
-        total: page.pagination.total.max(seen).min(TRADES_TOTAL_MAX),
+    let end = offset.saturating_add(rows);
+    let seen = if rows == 0 { 0 } else { end };
+    let total = page.pagination.total.max(seen).min(TRADES_TOTAL_MAX);
+    Ok(Page {
+        next: (rows > 0 && end < total).then(|| cursor_at(end)),
+        total: Some(total),
     })
 }
 
@@ -584,13 +596,19 @@ pub fn fuzz_activities_page(body: &[u8], account: &Account) {
     let Ok(page) = parse_json::<wire::Activities<wire::Activity<'_>>>(body) else {
         return;
     };
-    let Ok(counts) = count_page(&page, 0, 7, api::ACTIVITIES_MAX) else {
+    let Ok(place) = place_of(&page, 0, 7, api::ACTIVITIES_MAX) else {
         return;
     };
     let rows = page.data.len() as u64;
     assert!(
-        counts.rows == rows && (rows == 0 || counts.total >= 7 + rows),
+        rows == 0 || place.total >= Some(7 + rows),
         "the total includes all rows seen"
+    );
+    assert!(
+        place
+            .next
+            .is_none_or(|next| rows > 0 && next == cursor_at(7 + rows)),
+        "the next page follows"
     );
     let trades = trades(page, account, &mut Vec::new());
     assert!(

@@ -180,7 +180,7 @@ impl Peer {
         span: DateFilter,
         offset: u64,
         limit: u32,
-    ) -> Result<(TradePage, Vec<String>), Error> {
+    ) -> Result<(Page, Vec<String>), Error> {
         let (account, zone) = (account(ACCOUNT), TimeZone::get("Australia/Sydney").unwrap());
         let query = TradeQuery {
             account: &account,
@@ -189,9 +189,14 @@ impl Peer {
         };
         let mut lines = Vec::new();
         let mut sink = |at: u64, trade: Trade<'_>| lines.push(trade_line(at, &trade));
+        let cursor = (offset > 0).then(|| self.adapter.trades_cursor(offset));
+        let page = PageRequest {
+            cursor: cursor.as_ref(),
+            rows: limit,
+        };
         let page = self
             .adapter
-            .trades(&context(), &credentials(), &query, offset, limit, &mut sink)
+            .trades(&context(), &credentials(), &query, page, &mut sink)
             .await?;
         Ok((page, lines))
     }
@@ -555,9 +560,9 @@ async fn a_page_of_activities_with_its_quirks() {
     let (page, lines) = peer.trades(DateFilter::default(), 0, 5_000).await.unwrap();
     assert_eq!(
         page,
-        TradePage {
-            rows: 10,
-            total: 10
+        Page {
+            next: None,
+            total: Some(10)
         }
     );
     insta::assert_snapshot!(lines.join("\n"));
@@ -601,7 +606,10 @@ async fn given_days_are_widened_by_a_day() {
             .unwrap();
         assert_eq!(
             page,
-            TradePage { rows: 0, total: 3 },
+            Page {
+                next: None,
+                total: Some(3)
+            },
             "after the end, the total is still that of the provider"
         );
         let request = peer.recorded().pop().unwrap();
@@ -616,26 +624,26 @@ async fn given_days_are_widened_by_a_day() {
 fn pages_are_counted_and_malformed_ones_rejected() {
     let count = |body: &str, offset, limit| {
         let page: wire::Activities<wire::Activity<'_>> = parse_json(body.as_bytes())?;
-        let counts = count_page(&page, 0, offset, limit)?;
+        let place = place_of(&page, 0, offset, limit)?;
         let mut unreadable = Vec::new();
         trades(page, &account(ACCOUNT), &mut unreadable);
         UnreadableRows::default()
             .accept(&unreadable)
-            .map(|()| counts)
+            .map(|()| place)
     };
     let of = |total: &str| ACTIVITIES.replace("\"total\":10", total);
     assert_eq!(
         count(&of("\"total\":4000"), 20, 10),
-        Ok(TradePage {
-            rows: 10,
-            total: 4000
+        Ok(Page {
+            next: Some(cursor_at(30)),
+            total: Some(4000)
         })
     );
     assert_eq!(
         count(&of("\"total\":12"), 20, 10),
-        Ok(TradePage {
-            rows: 10,
-            total: 30
+        Ok(Page {
+            next: None,
+            total: Some(30)
         }),
         "at least the rows seen"
     );

@@ -2,39 +2,19 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::hash::{DefaultHasher, Hasher as _};
 
-use bellbird_domain::{TimestampExt as _, Trade, Transaction};
+use bellbird_domain::TimestampExt as _;
 use bellbird_providers::CallContext;
+use bellbird_providers::pages::RowKind;
 use jiff::Timestamp;
-use jiff::civil::Date;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::Mapping;
-use super::position::{AccountList, LATE_MAX, Position};
-use crate::{ReadError, TradeRange, TransactionRange};
-
-pub(super) enum ListRange {
-    Transactions(TransactionRange),
-    Trades(TradeRange),
-}
-
-impl ListRange {
-    fn key(&self) -> AccountList {
-        match self {
-            Self::Transactions(range) => (range.context().connection.id, range.account_id()),
-            Self::Trades(range) => (range.context().connection.id, range.account_id()),
-        }
-    }
-
-    fn starting_at(self, instant: Timestamp) -> Self {
-        match self {
-            Self::Transactions(range) => Self::Transactions(range.starting_at(instant)),
-            Self::Trades(range) => Self::Trades(range.starting_at(instant)),
-        }
-    }
-}
+use super::MapRow;
+use super::position::{AccountList, LATE_MAX, MergedPosition};
+use crate::{Range, ReadError};
 
 /// How far a list was read.
 #[derive(Debug, Clone)]
@@ -48,15 +28,15 @@ pub enum ListState {
 }
 
 /// What all lists share.
-pub(super) struct MergedRead<'s, 'm, T> {
+pub(super) struct MergedRead<'s, 'm, K: RowKind, T> {
     pub(super) call: &'s CallContext,
-    pub(super) mapping: &'s Mapping<'m, T>,
+    pub(super) map: &'s Mutex<Box<MapRow<'m, K, T>>>,
     pub(super) stop_at: Instant,
     pub(super) slots: &'s Semaphore,
 }
 
 /// A row of the last page.
-pub(super) struct Item<T> {
+pub(super) struct MergedItem<T> {
     /// The row's own time.
     pub(super) instant: Timestamp,
     /// The time that decides its place: never later than that of a row before it.
@@ -68,27 +48,27 @@ pub(super) struct Item<T> {
 /// Rows that lie before the position: those that are sorted at a later time than its instant, and
 /// some at its instant.
 #[derive(Clone, Copy)]
-struct Skip {
+struct SkippedRows {
     instant: Timestamp,
     /// How many rows at the instant, and the sum of their hashes. `None` skips all.
     first: Option<(u32, u64)>,
 }
 
-pub(super) struct List<T> {
+pub(super) struct MergedList<K: RowKind, T> {
     pub(super) key: AccountList,
-    range: ListRange,
-    pub(super) buffered: VecDeque<Item<T>>,
+    pub(super) range: Range<K>,
+    pub(super) buffered: VecDeque<MergedItem<T>>,
     /// The time of the last row that was read.
     pub(super) reached: Option<Timestamp>,
     pub(super) state: ListState,
-    skip: Option<Skip>,
+    skip: Option<SkippedRows>,
     /// The rows before the position are not those that were there.
     pub(super) is_lost: bool,
 }
 
-impl<T: Send> List<T> {
-    pub(super) fn new(range: ListRange, after: Option<&Position>) -> Self {
-        let key = range.key();
+impl<K: RowKind, T: Send> MergedList<K, T> {
+    pub(super) fn new(range: Range<K>, after: Option<&MergedPosition>) -> Self {
+        let key = (range.context().connection.id, range.account_id());
         let skip = after.map(|position| {
             let shown = position
                 .shown
@@ -98,7 +78,7 @@ impl<T: Send> List<T> {
                 Some((shown, Ordering::Equal)) => Some((shown.rows, shown.digest)),
                 Some((_, Ordering::Greater)) | None => Some((0, 0)),
             };
-            Skip {
+            SkippedRows {
                 instant: position.instant,
                 first,
             }
@@ -129,7 +109,7 @@ impl<T: Send> List<T> {
     }
 
     /// Reads until the next row is known.
-    pub(super) async fn fill(&mut self, read: &MergedRead<'_, '_, T>) {
+    pub(super) async fn fill(&mut self, read: &MergedRead<'_, '_, K, T>) {
         while self.needs_page() {
             if Instant::now() >= read.stop_at {
                 self.state = ListState::Stopped;
@@ -149,7 +129,7 @@ impl<T: Send> List<T> {
         }
     }
 
-    pub(super) async fn count_rest(&mut self, read: &MergedRead<'_, '_, T>) -> u64 {
+    pub(super) async fn count_rest(&mut self, read: &MergedRead<'_, '_, K, T>) -> u64 {
         let mut rows = 0;
         loop {
             rows += self.buffered.len() as u64;
@@ -162,39 +142,18 @@ impl<T: Send> List<T> {
     }
 
     /// Reads a page. Buffers nothing of it if it fails.
-    async fn read_page(&mut self, read: &MergedRead<'_, '_, T>) -> Result<bool, ReadError> {
-        let mut page = Page {
+    async fn read_page(&mut self, read: &MergedRead<'_, '_, K, T>) -> Result<bool, ReadError> {
+        let mut page = MergedPage {
             items: Vec::new(),
             reached: self.reached,
             skip: self.skip,
             is_lost: false,
         };
-        let more = match (&mut self.range, read.mapping) {
-            (ListRange::Transactions(range), Mapping::Transactions(map)) => {
-                let mut sink = |row: &Transaction<'_>, day: Date| {
-                    let value = map.lock()(row, day);
-                    page.push(
-                        row.instant,
-                        || hash_of(&(row.account.id, row.id.as_ref())),
-                        value,
-                    );
-                };
-                range.next_page(read.call, &mut sink).await?
-            }
-            (ListRange::Trades(range), Mapping::Trades(map)) => {
-                let mut sink = |_: u64, row: Trade<'_>| {
-                    let value = map.lock()(&row);
-                    page.push(
-                        row.time.instant(),
-                        || hash_of(&(row.account.id, row.id().to_string())),
-                        value,
-                    );
-                };
-                range.next_page(read.call, &mut sink).await?
-            }
-            // A merged read is of one kind.
-            _ => false,
+        let mut sink = |row: &K::Row<'_>, place: K::Place| {
+            let value = read.map.lock()(row, place);
+            page.push(K::instant(row), || hash_of::<K>(row), value);
         };
+        let more = self.range.next_page(read.call, &mut sink).await?;
         let is_cut = !more
             && page
                 .skip
@@ -207,25 +166,25 @@ impl<T: Send> List<T> {
 }
 
 /// The same in every instance.
-fn hash_of(id: &impl Hash) -> u64 {
+fn hash_of<K: RowKind>(row: &K::Row<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
+    K::hash_id(row, &mut hasher);
     hasher.finish()
 }
 
 /// A page while it is read.
-struct Page<T> {
-    items: Vec<Item<T>>,
+struct MergedPage<T> {
+    items: Vec<MergedItem<T>>,
     reached: Option<Timestamp>,
-    skip: Option<Skip>,
+    skip: Option<SkippedRows>,
     is_lost: bool,
 }
 
-impl<T> Page<T> {
+impl<T> MergedPage<T> {
     fn push(&mut self, instant: Timestamp, hash: impl Fn() -> u64, value: Option<T>) {
         let sorted_at = self.reached.map_or(instant, |reached| reached.min(instant));
         self.reached = Some(sorted_at);
-        if let Some(Skip {
+        if let Some(SkippedRows {
             instant: position,
             first,
         }) = &mut self.skip
@@ -246,7 +205,7 @@ impl<T> Page<T> {
             }
         }
         if let Some(value) = value {
-            self.items.push(Item {
+            self.items.push(MergedItem {
                 instant,
                 sorted_at,
                 hash: hash(),

@@ -1,41 +1,36 @@
 //! Merges several lists into one, newest first: transactions or trades of several accounts and
 //! connections.
 //!
-//! A merged read can end anywhere, and another continues behind its [`Position`], in any instance.
-//! The position is a time, not a number of rows: rows that are posted later shift nothing, and each
-//! list is asked only for what is older, and a few days more for rows that a provider lists late.
-//! If the rows at that very time have changed meanwhile, it fails with [`PositionLost`].
+//! A merged read can end anywhere, and another continues behind its [`MergedPosition`], in any
+//! instance. The position is a time, not a number of rows: rows that are posted later shift
+//! nothing, and each list is asked only for what is older, and a few days more for rows that a
+//! provider lists late. If the rows at that very time have changed meanwhile, it fails with
+//! [`PositionLost`].
 
 mod list;
 mod position;
 
-use bellbird_domain::{AccountId, ConnectionId, TimestampExt as _, Trade, Transaction};
+use bellbird_domain::{AccountId, ConnectionId, TimestampExt as _};
 use bellbird_providers::CallContext;
+use bellbird_providers::pages::RowKind;
 use futures_util::future::join_all;
 use jiff::Timestamp;
-use jiff::civil::Date;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::{TradeRange, TransactionRange};
+use crate::Range;
 pub use list::ListState;
-use list::{List, ListRange, MergedRead};
+use list::{MergedList, MergedRead};
 use position::LATE_MAX;
-pub use position::{Position, PositionError, Shown};
+pub use position::{MergedPosition, PositionError, ShownRows};
 
 /// Provider calls of one merged read at once.
 const CALLS_MAX: usize = 4;
 
-/// Makes the value that is returned for a transaction. `None` leaves the row out.
-type MapTransaction<'m, T> = dyn for<'row> FnMut(&Transaction<'row>, Date) -> Option<T> + Send + 'm;
-/// Makes the value that is returned for a trade. `None` leaves the row out.
-type MapTrade<'m, T> = dyn for<'row> FnMut(&Trade<'row>) -> Option<T> + Send + 'm;
-
-enum Mapping<'m, T> {
-    Transactions(Mutex<Box<MapTransaction<'m, T>>>),
-    Trades(Mutex<Box<MapTrade<'m, T>>>),
-}
+/// Makes the value that is returned for a row. `None` leaves the row out.
+type MapRow<'m, K, T> =
+    dyn for<'row> FnMut(&<K as RowKind>::Row<'row>, <K as RowKind>::Place) -> Option<T> + Send + 'm;
 
 /// The rows behind a position are not those that were there. The client has to begin again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +45,8 @@ pub struct ListReport<'l> {
     pub state: &'l ListState,
     /// The list was read down to this time. `None` before its first row.
     pub reached: Option<Timestamp>,
+    /// The number of rows in the provider's list, if the provider states it.
+    pub(crate) total: Option<u64>,
 }
 
 /// The number of rows that were not returned.
@@ -62,72 +59,48 @@ pub struct Rest {
 
 /// The rows of several lists, newest first. Rows of one time come by connection and account. It
 /// holds at most one page of each list.
-pub struct MergedRows<'m, T> {
-    lists: Vec<List<T>>,
-    mapping: Mapping<'m, T>,
-    position: Option<Position>,
+pub struct Merged<'m, K: RowKind, T> {
+    lists: Vec<MergedList<K, T>>,
+    map: Mutex<Box<MapRow<'m, K, T>>>,
+    position: Option<MergedPosition>,
     /// Reading stops here.
     stop_at: Instant,
     slots: Semaphore,
 }
 
-impl<'m, T: Send> MergedRows<'m, T> {
+impl<'m, K: RowKind, T: Send> Merged<'m, K, T> {
     /// `map` sees each row once as it is read, which may be long before it is returned. `after` is
     /// the position of an earlier read of the same lists with the same range and `map`.
     ///
-    /// Without `from`, a range begins 30 days before the moment of its request: a caller that
-    /// continues has to keep it.
-    pub fn transactions(
-        ranges: Vec<TransactionRange>,
-        after: Option<Position>,
+    /// Without `from`, a range of transactions begins 30 days before the moment of its request: a
+    /// caller that continues has to keep it.
+    pub fn new(
+        ranges: Vec<Range<K>>,
+        after: Option<MergedPosition>,
         stop_at: Instant,
-        map: impl for<'row> FnMut(&Transaction<'row>, Date) -> Option<T> + Send + 'm,
+        map: impl for<'row> FnMut(&K::Row<'row>, K::Place) -> Option<T> + Send + 'm,
     ) -> Self {
-        let ranges = ranges.into_iter().map(ListRange::Transactions);
-        Self::new(
-            ranges,
-            Mapping::Transactions(Mutex::new(Box::new(map))),
-            after,
-            stop_at,
-        )
-    }
-
-    /// As [`Self::transactions`]. A range of several accounts becomes a list for each.
-    pub fn trades(
-        ranges: Vec<TradeRange>,
-        after: Option<Position>,
-        stop_at: Instant,
-        map: impl for<'row> FnMut(&Trade<'row>) -> Option<T> + Send + 'm,
-    ) -> Self {
-        let ranges = ranges
+        let mut lists: Vec<MergedList<K, T>> = ranges
             .into_iter()
-            .flat_map(TradeRange::split)
-            .map(ListRange::Trades);
-        Self::new(
-            ranges,
-            Mapping::Trades(Mutex::new(Box::new(map))),
-            after,
-            stop_at,
-        )
-    }
-
-    fn new(
-        ranges: impl Iterator<Item = ListRange>,
-        mapping: Mapping<'m, T>,
-        position: Option<Position>,
-        stop_at: Instant,
-    ) -> Self {
-        let mut lists: Vec<List<T>> = ranges
-            .map(|range| List::new(range, position.as_ref()))
+            .flat_map(Range::split)
+            .map(|range| MergedList::new(range, after.as_ref()))
             .collect();
         lists.sort_by_key(|list| list.key);
         lists.dedup_by_key(|list| list.key);
         Self {
             lists,
-            mapping,
-            position,
+            map: Mutex::new(Box::new(map)),
+            position: after,
             stop_at,
             slots: Semaphore::new(CALLS_MAX),
+        }
+    }
+
+    /// Makes more or fewer provider calls at once.
+    pub(crate) fn with_calls_at_once(self, calls_max: usize) -> Self {
+        Self {
+            slots: Semaphore::new(calls_max),
+            ..self
         }
     }
 
@@ -178,7 +151,7 @@ impl<'m, T: Send> MergedRows<'m, T> {
     pub async fn count_rest(&mut self, call: &CallContext) -> Rest {
         let read = MergedRead {
             call,
-            mapping: &self.mapping,
+            map: &self.map,
             stop_at: self.stop_at,
             slots: &self.slots,
         };
@@ -196,7 +169,7 @@ impl<'m, T: Send> MergedRows<'m, T> {
     /// Where another read continues: behind the last row that was returned. After [`Self::next`]
     /// has returned `None` because time was up, behind all rows that were left out since.
     #[must_use]
-    pub fn position(&self) -> Option<Position> {
+    pub fn position(&self) -> Option<MergedPosition> {
         self.position
     }
 
@@ -213,10 +186,11 @@ impl<'m, T: Send> MergedRows<'m, T> {
             account_id: list.key.1,
             state: &list.state,
             reached: list.reached,
+            total: list.range.total(),
         })
     }
 
-    fn stopped(&self) -> impl Iterator<Item = &List<T>> {
+    fn stopped(&self) -> impl Iterator<Item = &MergedList<K, T>> {
         self.lists
             .iter()
             .filter(|list| matches!(list.state, ListState::Stopped))
@@ -226,7 +200,7 @@ impl<'m, T: Send> MergedRows<'m, T> {
     async fn fill(&mut self, call: &CallContext) {
         let read = MergedRead {
             call,
-            mapping: &self.mapping,
+            map: &self.map,
             stop_at: self.stop_at,
             slots: &self.slots,
         };
@@ -243,7 +217,7 @@ impl<'m, T: Send> MergedRows<'m, T> {
         let list = &mut self.lists[at];
         let item = list.buffered.pop_front()?;
         let hash = (item.instant <= item.sorted_at.plus(LATE_MAX)).then_some(item.hash);
-        self.position = Some(Position::behind(
+        self.position = Some(MergedPosition::behind(
             self.position,
             list.key,
             item.sorted_at,
@@ -261,7 +235,7 @@ impl<'m, T: Send> MergedRows<'m, T> {
             .position
             .is_none_or(|position| instant < position.instant)
         {
-            self.position = Some(Position {
+            self.position = Some(MergedPosition {
                 instant,
                 shown: None,
             });

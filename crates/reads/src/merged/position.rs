@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bellbird_domain::{AccountId, ConnectionId};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// Sorts the lists, and so the rows of one time.
 pub(super) type AccountList = (ConnectionId, Option<AccountId>);
@@ -20,18 +21,19 @@ pub(super) const LATE_MAX: Duration = Duration::from_secs(3 * 24 * 3_600);
 /// A read that continues asks for rows up to three days after `instant`, and skips those that come
 /// before a row of `instant` or an older one, as the read before did. So it passes over a row that
 /// is more than that late, if the read before ended between it and the older row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct MergedPosition {
     /// All later rows lie before the position.
     pub instant: Timestamp,
     /// `None` if all rows of `instant` lie behind the position.
-    pub shown: Option<Shown>,
+    pub shown: Option<ShownRows>,
 }
 
 /// Which rows of the position's instant lie before it: those of all lists before this one, and the
 /// first rows of this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownRows {
     pub connection_id: ConnectionId,
     pub account_id: Option<AccountId>,
     pub rows: u32,
@@ -39,7 +41,7 @@ pub struct Shown {
     pub digest: u64,
 }
 
-impl Position {
+impl MergedPosition {
     /// The position behind a row that follows `before`. `hash` is absent if the row is more than
     /// [`LATE_MAX`] late, since a read that continues does not see it.
     pub(super) fn behind(
@@ -49,13 +51,13 @@ impl Position {
         hash: Option<u64>,
     ) -> Self {
         let (connection_id, account_id) = list;
-        let none_shown = Shown {
+        let none_shown = ShownRows {
             connection_id,
             account_id,
             rows: 0,
             digest: 0,
         };
-        let is_same = |shown: &Shown| (shown.connection_id, shown.account_id) == list;
+        let is_same = |shown: &ShownRows| (shown.connection_id, shown.account_id) == list;
         let shown = before
             .filter(|before| before.instant == instant)
             .and_then(|before| before.shown);
@@ -73,10 +75,10 @@ impl Position {
 
 /// Nanoseconds since 1970, then the connection, the account or `-`, the rows and the digest,
 /// separated by dots.
-impl fmt::Display for Position {
+impl fmt::Display for MergedPosition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}", self.instant.as_nanosecond())?;
-        let Some(Shown {
+        let Some(ShownRows {
             connection_id,
             account_id,
             rows,
@@ -94,19 +96,33 @@ impl fmt::Display for Position {
     }
 }
 
+impl From<MergedPosition> for String {
+    fn from(position: MergedPosition) -> Self {
+        position.to_string()
+    }
+}
+
+impl TryFrom<String> for MergedPosition {
+    type Error = PositionError;
+
+    fn try_from(text: String) -> Result<Self, PositionError> {
+        text.parse()
+    }
+}
+
 /// The text is not a valid position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a position")]
 pub struct PositionError;
 
-impl FromStr for Position {
+impl FromStr for MergedPosition {
     type Err = PositionError;
 
     fn from_str(text: &str) -> Result<Self, PositionError> {
         let parts: Vec<&str> = text.splitn(6, '.').collect();
         let instant = |nanos: &str| Timestamp::from_nanosecond(nanos.parse().ok()?).ok();
         let shown = |connection: &str, account: &str, rows: &str, digest: &str| {
-            Some(Shown {
+            Some(ShownRows {
                 connection_id: connection.parse().ok()?,
                 account_id: if account == "-" {
                     None
@@ -140,11 +156,11 @@ mod tests {
 
     use super::*;
 
-    fn position() -> impl Strategy<Value = Position> {
+    fn position() -> impl Strategy<Value = MergedPosition> {
         let shown =
             (any::<bool>(), any::<u32>(), any::<u64>()).prop_map(|(has_account, rows, digest)| {
                 let account_id = has_account.then(AccountId::new);
-                Shown {
+                ShownRows {
                     connection_id: ConnectionId::new(),
                     account_id,
                     rows,
@@ -156,7 +172,7 @@ mod tests {
             0_i32..1_000_000_000,
             prop::option::of(shown),
         )
-            .prop_map(|(second, nanosecond, shown)| Position {
+            .prop_map(|(second, nanosecond, shown)| MergedPosition {
                 instant: Timestamp::new(second, nanosecond).unwrap(),
                 shown,
             })
@@ -175,7 +191,7 @@ mod tests {
             &format!("1.{id}.-.1.1.1"),
             &"9".repeat(99),
         ] {
-            assert_eq!(text.parse::<Position>(), Err(PositionError), "{text}");
+            assert_eq!(text.parse::<MergedPosition>(), Err(PositionError), "{text}");
         }
     }
 
@@ -187,7 +203,7 @@ mod tests {
 
         #[test]
         fn never_panics(text in "[0-9a-f.-]{0,60}") {
-            let _ = text.parse::<Position>();
+            let _ = text.parse::<MergedPosition>();
         }
     }
 }

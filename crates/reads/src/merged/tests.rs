@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bellbird_domain::{Bound, ConnectionCategory, DateFilter};
+use bellbird_domain::{Bound, ConnectionCategory, DateFilter, Trade, Transaction};
+use bellbird_providers::pages::{Trades, Transactions};
 use proptest::prelude::*;
 
 use super::*;
@@ -52,7 +53,7 @@ impl Setup {
     }
 
     /// A list for each account.
-    fn ranges(&self) -> Vec<TransactionRange> {
+    fn ranges(&self) -> Vec<Range<Transactions>> {
         let mut ranges = Vec::new();
         for context in self.contexts.iter().rev() {
             for account in &context.accounts {
@@ -61,13 +62,10 @@ impl Setup {
                     to: Some(Bound::Instant(at(NOW))),
                 };
                 let (caller, context) = (&self.world.caller, Arc::clone(context));
-                let range = self.world.reads.transaction_range(
-                    caller,
-                    context,
-                    Some(account.id),
-                    span,
-                    at(NOW),
-                );
+                let range =
+                    self.world
+                        .reads
+                        .range(caller, context, Some(account.id), span, at(NOW));
                 ranges.push(range.unwrap());
             }
         }
@@ -77,14 +75,13 @@ impl Setup {
     /// Reads at most so many rows. Returns their ids.
     async fn read(
         &self,
-        after: Option<Position>,
+        after: Option<MergedPosition>,
         rows_max: usize,
         stop_in: Duration,
     ) -> (Vec<String>, Outcome) {
         let map =
             |row: &Transaction<'_>, _| (row.description != "left out").then(|| row.id.to_string());
-        let mut merged =
-            MergedRows::transactions(self.ranges(), after, Instant::now() + stop_in, map);
+        let mut merged = Merged::new(self.ranges(), after, Instant::now() + stop_in, map);
         let (call, mut ids) = (self.world.call(), Vec::new());
         while ids.len() < rows_max {
             match merged.next(&call).await {
@@ -107,7 +104,7 @@ impl Setup {
 
 struct Outcome {
     /// As it is in a cursor.
-    position: Option<Position>,
+    position: Option<MergedPosition>,
     may_follow: bool,
     is_stopped: bool,
     is_lost: bool,
@@ -115,7 +112,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(merged: &MergedRows<'_, String>, may_follow: bool) -> Self {
+    fn of(merged: &Merged<'_, Transactions, String>, may_follow: bool) -> Self {
         let position = merged
             .position()
             .map(|position| position.to_string().parse().unwrap());
@@ -283,7 +280,7 @@ async fn at_most_four_calls_run_at_once() {
         let context = Arc::clone(&context);
         world
             .reads
-            .transaction_range(
+            .range(
                 &world.caller,
                 context,
                 Some(account.id),
@@ -292,8 +289,8 @@ async fn at_most_four_calls_run_at_once() {
             )
             .unwrap()
     };
-    let ranges = context.accounts.iter().map(range).collect();
-    let mut merged = MergedRows::transactions(ranges, None, Instant::now() + FAR, |_, _| Some(()));
+    let ranges: Vec<Range<Transactions>> = context.accounts.iter().map(range).collect();
+    let mut merged = Merged::new(ranges, None, Instant::now() + FAR, |_, _| Some(()));
     assert_eq!(merged.next(&world.call()).await, Ok(None));
     assert_eq!(bank.calls.lock().len(), 6);
     assert_eq!(bank.running_max.load(Ordering::Relaxed), 4);
@@ -368,7 +365,7 @@ async fn stopped_search_continues_behind_the_rows_that_it_left_out() {
     assert!(ids.is_empty() && outcome.is_stopped);
     assert_eq!(
         outcome.position,
-        Some(Position {
+        Some(MergedPosition {
             instant: at(NOW - 11 * WEEK),
             shown: None
         })
@@ -387,7 +384,7 @@ async fn rest_is_counted_and_says_if_there_is_more() {
     let setup = Setup::with_delays(rows, 4, [Duration::from_secs(10), Duration::ZERO]).await;
     let after_three = async |stop_in: u64, fail: bool| {
         let stop_at = Instant::now() + Duration::from_secs(stop_in);
-        let mut merged = MergedRows::transactions(setup.ranges(), None, stop_at, |row, _| {
+        let mut merged = Merged::new(setup.ranges(), None, stop_at, |row, _| {
             Some(row.id.to_string())
         });
         for _ in 0..3 {
@@ -530,15 +527,16 @@ async fn trades_of_accounts_are_merged_and_continued() {
     loop {
         let range = world
             .reads
-            .trade_range(
+            .range::<Trades>(
                 &world.caller,
                 Arc::clone(&context),
                 None,
                 DateFilter::default(),
+                at(NOW),
             )
             .unwrap();
-        let map = |row: &Trade<'_>| Some(row.symbol.to_string());
-        let mut merged = MergedRows::trades(vec![range], position, Instant::now() + FAR, map);
+        let map = |row: &Trade<'_>, _| Some(row.symbol.to_string());
+        let mut merged = Merged::new(vec![range], position, Instant::now() + FAR, map);
         assert_eq!(merged.lists().count(), 3);
         let before = seen.len();
         for _ in 0..7 {

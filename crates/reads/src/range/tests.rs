@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bellbird_domain::{AccountId, Bound, ConnectionStatus, DateFilter};
-use bellbird_providers::pages::PAGES_MAX;
+use bellbird_providers::pages::{PAGES_MAX, RowKind, Trades, Transactions};
 use bellbird_providers::{CallContext, Error};
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use proptest::prelude::*;
 use tokio::time::Instant;
 
 use crate::test_support::{NOW, Row, Simulated, UNAVAILABLE, World, at};
-use crate::{Attempts, ConnectionContext, ReadError, TradeRange, TransactionRange};
+use crate::{Attempts, ConnectionContext, Range, ReadError};
 
 /// A bank with rows one minute apart.
 async fn bank(rows_max: u32, rows: i64) -> (Arc<Simulated>, World, Arc<ConnectionContext>) {
@@ -26,41 +26,33 @@ async fn bank(rows_max: u32, rows: i64) -> (Arc<Simulated>, World, Arc<Connectio
 }
 
 impl World {
-    fn range(&self, context: &Arc<ConnectionContext>) -> TransactionRange {
+    fn all<K: RowKind>(&self, context: &Arc<ConnectionContext>) -> Range<K> {
+        let context = Arc::clone(context);
         self.reads
-            .transaction_range(
-                &self.caller,
-                Arc::clone(context),
-                None,
-                DateFilter::default(),
-                at(NOW),
-            )
+            .range(&self.caller, context, None, DateFilter::default(), at(NOW))
             .unwrap()
     }
 
-    fn trades(&self, context: &Arc<ConnectionContext>) -> TradeRange {
-        self.reads
-            .trade_range(
-                &self.caller,
-                Arc::clone(context),
-                None,
-                DateFilter::default(),
-            )
-            .unwrap()
+    fn range(&self, context: &Arc<ConnectionContext>) -> Range<Transactions> {
+        self.all(context)
+    }
+
+    fn trades(&self, context: &Arc<ConnectionContext>) -> Range<Trades> {
+        self.all(context)
     }
 }
 
 /// The ids of the next page, and whether pages may follow.
 async fn page(
     world: &World,
-    range: &mut TransactionRange,
+    range: &mut Range<Transactions>,
 ) -> Result<(Vec<String>, bool), ReadError> {
     page_of(&world.call(), range).await
 }
 
 async fn page_of(
     call: &CallContext,
-    range: &mut TransactionRange,
+    range: &mut Range<Transactions>,
 ) -> Result<(Vec<String>, bool), ReadError> {
     let mut ids = Vec::new();
     let more = range
@@ -71,18 +63,18 @@ async fn page_of(
 
 async fn trade_page(
     world: &World,
-    range: &mut TradeRange,
+    range: &mut Range<Trades>,
 ) -> Result<(Vec<String>, bool), ReadError> {
     trade_page_of(&world.call(), range).await
 }
 
 async fn trade_page_of(
     call: &CallContext,
-    range: &mut TradeRange,
+    range: &mut Range<Trades>,
 ) -> Result<(Vec<String>, bool), ReadError> {
     let mut ids = Vec::new();
     let more = range
-        .next_page(call, &mut |_, row| ids.push(row.symbol.to_string()))
+        .next_page(call, &mut |row, _| ids.push(row.symbol.to_string()))
         .await?;
     Ok((ids, more))
 }
@@ -91,7 +83,7 @@ async fn trade_page_of(
 /// seconds.
 async fn retried_page(
     world: &World,
-    range: &mut TransactionRange,
+    range: &mut Range<Transactions>,
 ) -> (Result<Vec<String>, ReadError>, u64) {
     retried_page_until(Attempts::end_of_list(), world, range).await
 }
@@ -99,7 +91,7 @@ async fn retried_page(
 async fn retried_page_until(
     give_up_at: Instant,
     world: &World,
-    range: &mut TransactionRange,
+    range: &mut Range<Transactions>,
 ) -> (Result<Vec<String>, ReadError>, u64) {
     let started = Instant::now();
     let mut new_call = || world.call();
@@ -172,7 +164,7 @@ async fn range_is_that_of_the_transactions_endpoint() {
     let own = Some(context.accounts[0].id);
     let mut range = world
         .reads
-        .transaction_range(&world.caller, Arc::clone(&context), own, span, at(NOW))
+        .range::<Transactions>(&world.caller, Arc::clone(&context), own, span, at(NOW))
         .unwrap();
     assert_eq!(
         page(&world, &mut range).await.unwrap().0,
@@ -190,7 +182,7 @@ async fn range_is_that_of_the_transactions_endpoint() {
     };
     let mut range = world
         .reads
-        .transaction_range(&world.caller, Arc::clone(&context), None, empty, at(NOW))
+        .range::<Transactions>(&world.caller, Arc::clone(&context), None, empty, at(NOW))
         .unwrap();
     let calls = bank.calls.lock().len();
     assert_eq!(page(&world, &mut range).await.unwrap(), (vec![], false));
@@ -216,7 +208,7 @@ async fn other_accounts_and_categories_are_rejected() {
         let context = Arc::clone(context);
         world
             .reads
-            .transaction_range(
+            .range::<Transactions>(
                 &world.caller,
                 context,
                 account_id,
@@ -228,11 +220,12 @@ async fn other_accounts_and_categories_are_rejected() {
     let trades = |context: &Arc<ConnectionContext>, account_id| {
         world
             .reads
-            .trade_range(
+            .range::<Trades>(
                 &world.caller,
                 Arc::clone(context),
                 account_id,
                 DateFilter::default(),
+                at(NOW),
             )
             .err()
     };
@@ -446,7 +439,13 @@ async fn trades_come_account_after_account() {
     let account_id = Some(context.accounts[1].id);
     let mut range = world
         .reads
-        .trade_range(&world.caller, Arc::clone(&context), account_id, span)
+        .range::<Trades>(
+            &world.caller,
+            Arc::clone(&context),
+            account_id,
+            span,
+            at(NOW),
+        )
         .unwrap();
     assert_eq!(
         trade_page(&world, &mut range).await.unwrap(),
@@ -458,7 +457,7 @@ async fn trades_come_account_after_account() {
     };
     let mut range = world
         .reads
-        .trade_range(&world.caller, Arc::clone(&context), None, empty)
+        .range::<Trades>(&world.caller, Arc::clone(&context), None, empty, at(NOW))
         .unwrap();
     assert_eq!(
         trade_page(&world, &mut range).await.unwrap(),

@@ -1,31 +1,37 @@
-//! Reads one window of a connection's trades.
+//! Reads one window of a connection's trades: from the lists of all accounts, merged.
 //!
-//! The provider pages each account by offset and reports the total. So a window of one account is
-//! read directly at its offset; several accounts are merged by time, newest first.
+//! Brokers number the rows of an account's list and state how many there are. So a window of one
+//! account is read directly at its offset, and the cursor index knows the number of the next row in
+//! each list, for some rows of the merged list.
 
-mod account_trades;
 mod cursor_index;
 
-use bellbird_domain::{AccountId, Caller, DateFilter, Page, Trade};
-use bellbird_providers::{Brokerage, CallContext, Error};
-use futures_util::future::try_join_all;
-use jiff::tz::TimeZone;
-use parking_lot::Mutex;
-use secrecy::SecretString;
+use std::sync::Arc;
 
-use crate::window::Extent;
+use bellbird_domain::{AccountId, Caller, Page, Trade};
+use bellbird_providers::pages::Trades;
+use bellbird_providers::{CallContext, Error};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use crate::cursor_cache::QueryKey;
+use crate::merged::{ListState, Merged};
+use crate::window::WindowTotals;
 use crate::{ConnectionContext, ReadError, Reads, WindowKey};
-use account_trades::AccountTrades;
 pub(crate) use cursor_index::TradeCursorIndex;
 
 /// Extra rows to request if `from` or `to` is given. The query covers one day more on each side,
 /// and those rows are filtered out.
 const ROWS_SPARE: u64 = 50;
+/// The number of the next row in a list that has ended.
+const END: u64 = u64::MAX;
+/// How often a window is read while its lists change.
+const READS_MAX: usize = 5;
 
 pub struct TradesWindow {
     /// The written rows, separated by commas.
     pub rows: Vec<u8>,
-    pub extent: Extent,
+    pub totals: WindowTotals,
     /// False if a provider failure left it unknown whether rows follow the window.
     pub complete: bool,
 }
@@ -50,269 +56,284 @@ impl Reads {
         &self,
         call: &CallContext,
         caller: &Caller,
-        context: &ConnectionContext,
+        context: &Arc<ConnectionContext>,
         key: WindowKey,
         write: WriteTrade,
     ) -> Result<TradesWindow, ReadError> {
         let WindowKey { query, page } = key;
+        self.provider_of::<Trades>(&context.connection)?;
         let accounts = context.accounts_of(query.account_id)?;
-        let brokerage = self.brokerage(&context.connection)?;
-        if accounts.is_empty() || query.span.is_empty(&caller.timezone) {
-            let extent = Extent {
-                total: 0,
-                has_more: false,
-                truncated: false,
-            };
-            return Ok(TradesWindow {
-                rows: Vec::new(),
-                extent,
-                complete: true,
-            });
-        }
-        let mut lists: Vec<AccountTrades<'_>> = accounts.iter().map(AccountTrades::new).collect();
-        lists.sort_by_key(AccountTrades::account_id);
-        let (credentials, span, zone) = (&context.credentials, &query.span, &caller.timezone);
-        let ids: Vec<AccountId> = lists.iter().map(AccountTrades::account_id).collect();
+        let mut ids: Vec<AccountId> = accounts.iter().map(|account| account.id).collect();
+        ids.sort_unstable();
+        let zone = &caller.timezone;
         let cursors = &self.inner.trade_cursors;
         let new = || TradeCursorIndex::new(ids.clone(), zone.clone());
-        let walk = cursors
+        let cached = cursors
             .find_or_insert(key, call.now, |index| index.is_for(&ids, zone), new)
             .await;
-        let merged_query = MergedQuery {
-            brokerage,
+        let mut read = TradesRead {
+            reads: self,
             call,
-            credentials,
-            span,
-            zone,
+            caller,
+            context,
+            query,
+            page,
             write,
+            ids: &ids,
+            index: &cached.index,
+            start: (0, Vec::new()),
+            row: 0,
+            numbers: Vec::new(),
+            totals: cached.index.lock().totals(),
+            has_jumped: false,
+            window_start: Vec::new(),
+            written: Vec::new(),
         };
-        let mut merge = Merge::new(merged_query, lists, page);
-        let more = merge.run(&walk.index).await;
-        cursors.keep(key, &walk, call.now).await;
-        let more =
-            more.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
-        if call.calls() > 0 {
-            self.record_refresh(context);
-        }
-        let extent = merge.extent(&more, self.inner.limits.row_cap);
+        let more = read.run().await;
+        cursors.store(key, &cached, call.now).await;
+        let more = more?;
         Ok(TradesWindow {
-            rows: merge.written,
-            extent,
+            totals: read.window_totals(&more, self.inner.limits.row_cap),
+            rows: read.written,
             complete: !matches!(more, More::Unknown),
         })
     }
 }
 
-/// What the lists of all accounts share.
-#[derive(Clone, Copy)]
-struct MergedQuery<'q> {
-    brokerage: &'q dyn Brokerage,
-    call: &'q CallContext,
-    credentials: &'q SecretString,
-    span: &'q DateFilter,
-    zone: &'q TimeZone,
-    write: WriteTrade,
+/// A row that was read.
+struct ReadTrade {
+    /// The place of its account among those of the window.
+    account: usize,
+    /// In the provider's list of that account.
+    number: u64,
+    instant: Timestamp,
+    json: Vec<u8>,
 }
 
-/// How one request reads the merged lists of all accounts.
-struct Merge<'m> {
-    query: MergedQuery<'m>,
-    /// Sorted by account id, which orders rows with equal instants.
-    lists: Vec<AccountTrades<'m>>,
+/// How one request reads its window.
+struct TradesRead<'r> {
+    reads: &'r Reads,
+    call: &'r CallContext,
+    caller: &'r Caller,
+    context: &'r Arc<ConnectionContext>,
+    query: QueryKey,
     page: Page,
-    /// Number of the next row of the merged list.
+    write: WriteTrade,
+    /// Sorted.
+    ids: &'r [AccountId],
+    index: &'r Mutex<TradeCursorIndex>,
+    /// Where the read began: [`Self::row`] and [`Self::numbers`].
+    start: (u64, Vec<u64>),
+    /// The number of the next row of the merged list.
     row: u64,
-    /// Whether the read started at the window, in the middle of the list.
-    jumped: bool,
-    /// The position of each list at the first row of the window.
-    window_start: Option<Box<[u64]>>,
+    /// The number of the next row of each account's list.
+    numbers: Vec<u64>,
+    /// The number of rows in each account's list, as last stated.
+    totals: Vec<Option<u64>>,
+    /// Whether rows before the window were skipped unread, so that their number is the provider's.
+    has_jumped: bool,
+    /// [`Self::numbers`] at the first row of the window.
+    window_start: Vec<u64>,
     written: Vec<u8>,
 }
 
-impl<'m> Merge<'m> {
-    fn new(query: MergedQuery<'m>, lists: Vec<AccountTrades<'m>>, page: Page) -> Self {
-        Self {
-            query,
-            lists,
-            page,
-            row: 0,
-            jumped: false,
-            window_start: None,
-            written: Vec::new(),
-        }
-    }
-
-    /// Reads until the window is complete and it is known whether another row follows.
-    async fn run(&mut self, index: &Mutex<TradeCursorIndex>) -> Result<More, Error> {
-        let (cursor, totals) = {
-            let index = index.lock();
-            (index.nearest(self.page.offset), index.totals())
-        };
-        self.seek(cursor, &totals);
-        self.skip_filtered_head(index).await?;
-        self.jump();
-        let more = self.advance(index).await?;
-        if self.jumped && self.row == self.page.offset && !self.query.span.is_open() {
-            // No row of the range lies at the offset. The provider's total includes filtered rows,
-            // so only a read from the start counts the rows of the range.
-            self.jumped = false;
-            let totals = self.totals();
-            self.seek((0, vec![0; self.lists.len()].into()), &totals);
-            return self.advance(index).await;
-        }
-        Ok(more)
-    }
-
-    fn seek(&mut self, (row, positions): (u64, Box<[u64]>), totals: &[Option<u64>]) {
-        self.row = row;
-        for ((list, position), total) in self.lists.iter_mut().zip(&positions).zip(totals) {
-            list.seek(*position, *total);
-        }
-    }
-
-    fn totals(&self) -> Vec<Option<u64>> {
-        self.lists.iter().map(AccountTrades::stated_total).collect()
-    }
-
-    /// Reads past the rows that `to` filters out. The query covers one day more than `to`, so only
-    /// reading shows which rows those are. Behind them the provider's row numbers are those of the
-    /// filtered list.
-    async fn skip_filtered_head(&mut self, index: &Mutex<TradeCursorIndex>) -> Result<(), Error> {
-        let Some(unfiltered_before) = self.query.span.unfiltered_before(self.query.zone) else {
-            return Ok(());
-        };
-        while self.row < self.page.offset && self.lists.len() == 1 && !self.lists[0].is_exhausted()
-        {
-            match self.lists[0].head() {
-                Some(head) if head < unfiltered_before => return Ok(()),
-                Some(_) => {
-                    self.take();
+impl<'r> TradesRead<'r> {
+    /// Reads until the window is complete and it is known whether another row follows. Begins again
+    /// if rows of the lists have vanished, and a little earlier, because a row that comes twice
+    /// does less harm than one that never comes.
+    async fn run(&mut self) -> Result<More, ReadError> {
+        let (row, numbers) = self.index.lock().nearest(self.page.offset);
+        self.start = (row, numbers.into_vec());
+        let mut may_jump = self.ids.len() == 1;
+        for _ in 0..READS_MAX {
+            (self.row, self.numbers) = self.start.clone();
+            (self.has_jumped, self.window_start) = (false, Vec::new());
+            self.written.clear();
+            let read = self.read(may_jump).await;
+            if !matches!(read, Ok(None)) {
+                self.learn();
+            }
+            match read? {
+                None => {}
+                // No row of the range lies at the offset. The provider's total includes filtered
+                // rows, so only a read from the start counts the rows of the range.
+                Some(_) if self.is_behind_the_end() && !self.query.span.is_open() => {
+                    self.start = (0, vec![0; self.ids.len()]);
+                    may_jump = false;
                 }
-                None => {
-                    self.record_positions(index);
-                    self.fill(u64::from(self.query.brokerage.trades_rows_max()))
-                        .await?;
-                }
+                Some(more) => return Ok(more),
             }
         }
-        Ok(())
+        Err(self.failure(&Error::unavailable("the lists change while they are read")))
     }
 
-    /// Moves directly to the window if there is only one account: the provider numbers its rows, so
-    /// the rows between need not be read.
-    fn jump(&mut self) {
-        if let [list] = self.lists.as_mut_slice()
-            && self.row < self.page.offset
-            && !list.is_exhausted()
-        {
-            list.seek(
-                list.position().saturating_add(self.page.offset - self.row),
-                list.stated_total(),
-            );
-            self.row = self.page.offset;
-            self.jumped = true;
+    fn is_behind_the_end(&self) -> bool {
+        self.has_jumped && self.row == self.page.offset
+    }
+
+    /// Reads once. `None` if the lists have changed.
+    async fn read(&mut self, may_jump: bool) -> Result<Option<More>, ReadError> {
+        let (offset, end) = (self.page.offset, self.page.end());
+        // The query covers one day more than `to`, so only reading shows which rows that leaves
+        // out. Behind them the provider's row numbers are those of the filtered list.
+        let numbered_before = self.query.span.unfiltered_before(&self.caller.timezone);
+        if may_jump && numbered_before.is_none() && !self.is_ended(0) {
+            self.jump(self.numbers[0]);
         }
-    }
-
-    async fn advance(&mut self, index: &Mutex<TradeCursorIndex>) -> Result<More, Error> {
-        let window_end = self.page.end();
+        let mut merged = self.merged()?;
         loop {
-            self.record_positions(index);
-            match self.fill(window_end + 1 - self.row).await {
-                // The window is complete. Only `has_more` stays unknown.
-                Err(error) if self.row == window_end && error.is_transient() => {
-                    return Ok(More::Unknown);
-                }
-                outcome => outcome?,
+            if self.row == offset {
+                self.window_start.clone_from(&self.numbers);
             }
-            while self.row < window_end && self.lists.iter().all(AccountTrades::is_ready) {
-                let Some(json) = self.take() else { break };
-                self.record_positions(index);
-                if self.row > self.page.offset {
-                    if !self.written.is_empty() {
-                        self.written.push(b',');
-                    }
-                    self.written.extend_from_slice(&json);
-                }
+            let next = merged.next(self.call).await;
+            if self.has_changed(&merged) {
+                return Ok(None);
             }
-            if self.row == window_end && self.lists.iter().any(|list| list.head().is_some()) {
-                return Ok(More::Yes);
+            if let Some(error) = self.failure_of(&merged) {
+                // The window is complete. Only whether more follow stays unknown.
+                let is_complete = self.row == end && error.is_transient();
+                return is_complete.then_some(Some(More::Unknown)).ok_or(error);
             }
-            if self.lists.iter().all(AccountTrades::is_exhausted) {
-                self.record_positions(index);
-                return Ok(More::No);
+            let Ok(Some(trade)) = next else {
+                self.numbers.fill(END);
+                return Ok(Some(More::No));
+            };
+            let is_numbered = numbered_before.is_some_and(|before| trade.instant < before);
+            if self.row == end {
+                return Ok(Some(More::Yes));
+            } else if may_jump && is_numbered && self.row < offset {
+                self.jump(trade.number);
+                merged = self.merged()?;
+            } else {
+                self.take(&trade);
             }
         }
     }
 
-    /// Stores the positions of the lists at both ends of the window, after each used-up page, and
-    /// at the end of the list.
-    fn record_positions(&mut self, index: &Mutex<TradeCursorIndex>) {
-        let at_window = self.row == self.page.offset || self.row == self.page.end();
-        let used_up = self.lists.iter().any(|list| !list.is_ready());
-        if !at_window && !used_up && !self.lists.iter().all(AccountTrades::is_exhausted) {
-            return;
+    /// Moves to the window, if the next row has this number in the list of the only account.
+    fn jump(&mut self, number: u64) {
+        if self.row < self.page.offset {
+            self.numbers[0] = number.saturating_add(self.page.offset - self.row);
+            self.row = self.page.offset;
+            self.has_jumped = true;
         }
-        let positions: Box<[u64]> = self.lists.iter().map(AccountTrades::position).collect();
-        if self.row == self.page.offset {
-            self.window_start = Some(positions.clone());
-            if self.jumped {
-                // This row may not exist.
-                return;
-            }
-        }
-        let mut index = index.lock();
-        index.set_totals(&self.totals());
-        index.learn(self.row, positions, !self.jumped);
     }
 
-    /// Fetches the next page of each account whose next row is unknown, concurrently.
-    async fn fill(&mut self, needed: u64) -> Result<(), Error> {
+    /// The lists of all accounts from their next rows on.
+    fn merged(&self) -> Result<Merged<'r, Trades, ReadTrade>, ReadError> {
         let spare = if self.query.span.is_open() {
             0
         } else {
             ROWS_SPARE
         };
-        let rows_max = self.query.brokerage.trades_rows_max();
-        let rows = u32::try_from(needed + spare)
-            .unwrap_or(u32::MAX)
-            .min(rows_max);
-        let query = &self.query;
-        let empty = self.lists.iter_mut().filter(|list| !list.is_ready());
-        try_join_all(empty.map(|list| list.fetch(query, rows))).await?;
-        Ok(())
+        let rows = u32::try_from(self.page.end() + 1 - self.row + spare).unwrap_or(u32::MAX);
+        let (caller, now, span) = (self.caller, self.call.now, self.query.span);
+        let mut ranges = Vec::with_capacity(self.ids.len());
+        for (at, id) in self.ids.iter().enumerate() {
+            if !self.is_ended(at) {
+                let context = Arc::clone(self.context);
+                let range = self
+                    .reads
+                    .range::<Trades>(caller, context, Some(*id), span, now)?;
+                let range = range.at_number(self.numbers[at])?;
+                ranges.push(range.with_first_page_rows(rows));
+            }
+        }
+        let (ids, write, calls_max) = (self.ids, self.write, ranges.len());
+        let merged = Merged::new(
+            ranges,
+            None,
+            self.call.deadline,
+            move |row: &Trade<'_>, number| {
+                let mut json = Vec::new();
+                write(row, &mut json);
+                Some(ReadTrade {
+                    account: ids.binary_search(&row.account.id).ok()?,
+                    number,
+                    instant: row.time.instant(),
+                    json,
+                })
+            },
+        );
+        Ok(merged.with_calls_at_once(calls_max))
     }
 
-    /// Takes the newest row of all lists.
-    fn take(&mut self) -> Option<Vec<u8>> {
-        let heads = self
-            .lists
-            .iter()
-            .enumerate()
-            .filter_map(|(at, list)| Some((list.head()?, at)));
-        // Of rows with equal instants, the first list wins.
-        let (_, at) = heads.reduce(|best, other| if other.0 > best.0 { other } else { best })?;
+    fn is_ended(&self, account: usize) -> bool {
+        let number = self.numbers[account];
+        number == END || self.totals[account].is_some_and(|total| number >= total)
+    }
+
+    /// Takes over the totals of the lists. Whether the read has to begin again: if rows before its
+    /// start may have vanished, which moves its start, or if a list has changed between two pages.
+    fn has_changed(&mut self, merged: &Merged<'_, Trades, ReadTrade>) -> bool {
+        let mut has_changed = false;
+        for list in merged.lists() {
+            let at = list
+                .account_id
+                .and_then(|id| self.ids.binary_search(&id).ok());
+            let (Some(at), Some(total)) = (at, list.total) else {
+                continue;
+            };
+            let before = self.totals[at].replace(total).unwrap_or(total);
+            let start = &mut self.start.1[at];
+            has_changed |= before > total && *start > 0
+                || before != total && matches!(list.state, ListState::Failed(_));
+            *start = start.saturating_sub(before.saturating_sub(total));
+        }
+        has_changed
+    }
+
+    fn failure_of(&self, merged: &Merged<'_, Trades, ReadTrade>) -> Option<ReadError> {
+        merged.lists().find_map(|list| match list.state {
+            ListState::Failed(error) => Some(error.clone()),
+            ListState::Stopped => Some(self.failure(&Error::Deadline)),
+            ListState::Reading | ListState::Ended => None,
+        })
+    }
+
+    fn failure(&self, error: &Error) -> ReadError {
+        ReadError::from_provider(error, self.context.connection.status)
+    }
+
+    fn take(&mut self, trade: &ReadTrade) {
+        if self.row >= self.page.offset {
+            if !self.written.is_empty() {
+                self.written.push(b',');
+            }
+            self.written.extend_from_slice(&trade.json);
+        }
         self.row += 1;
-        self.lists[at].take()
+        self.numbers[trade.account] = trade.number + 1;
+        if self.row == self.page.offset || self.row == self.page.end() {
+            self.learn();
+        }
     }
 
-    fn extent(&self, more: &More, row_cap: u64) -> Extent {
-        let window_start = self.window_start.as_deref().unwrap_or_default();
-        let lists = self.lists.iter().zip(window_start);
-        let remaining = lists
-            .map(|(list, start)| list.remaining_from(*start))
-            .fold(0, u64::saturating_add);
-        let total = match self.lists.as_slice() {
-            // The window lies behind the end and nothing was read, so the provider's total counts.
-            [list] if self.jumped && self.row == self.page.offset => list.total().min(self.row),
+    /// Stores where the lists stand in the index.
+    fn learn(&self) {
+        let mut index = self.index.lock();
+        index.set_totals(&self.totals);
+        // After a jump, there may be no row at the offset.
+        if !self.is_behind_the_end() {
+            index.learn(self.row, self.numbers.clone().into(), !self.has_jumped);
+        }
+    }
+
+    fn window_totals(&self, more: &More, row_cap: u64) -> WindowTotals {
+        let remaining =
+            |(total, start): (&Option<u64>, &u64)| total.unwrap_or_default().saturating_sub(*start);
+        let remaining = self.totals.iter().zip(&self.window_start).map(remaining);
+        let remaining = remaining.fold(0, u64::saturating_add);
+        let total = match self.totals.as_slice() {
+            // Nothing was read, so the provider's total counts.
+            [total] if self.is_behind_the_end() => total.unwrap_or_default().min(self.row),
             _ => self.row,
         };
         let has_more = !matches!(more, More::No);
-        let truncated = matches!(more, More::Unknown) || has_more && remaining > row_cap;
-        Extent {
+        WindowTotals {
             total,
             has_more,
-            truncated,
+            truncated: matches!(more, More::Unknown) || has_more && remaining > row_cap,
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Windows over simulated lists of several accounts, compared with a merge of the whole lists.
 
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bellbird_domain::{Account, Bound};
+use bellbird_domain::{Bound, DateFilter, KeyId};
 use jiff::Timestamp;
 use proptest::prelude::*;
-use tokio::time::Instant;
 
 use super::*;
-use crate::Cause;
-use crate::test_support::{Row, Simulated, UNAVAILABLE, account};
+use crate::test_support::{NOW, Row, Simulated, UNAVAILABLE, World, at};
 
 /// How the query treats a row of the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,9 +25,29 @@ enum Kind {
 
 /// A broker with a list of rows for each account: (second, kind), newest first.
 struct Broker {
-    accounts: Vec<Account>,
     lists: Vec<Vec<(i64, Kind)>>,
     simulated: Simulated,
+}
+
+/// The service, whose database is not used.
+static WORLD: LazyLock<World> = LazyLock::new(|| {
+    let opened = std::thread::spawn(|| runtime().block_on(World::new(&[])));
+    opened.join().expect("opened")
+});
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime")
+}
+
+/// A client that pages through the trades of all accounts.
+struct Client {
+    simulated: Arc<Simulated>,
+    world: World,
+    context: Arc<ConnectionContext>,
+    key_id: KeyId,
 }
 
 const DAY: i64 = 86_400;
@@ -42,11 +62,8 @@ fn one(rows: i64) -> Vec<(i64, Kind)> {
 
 impl Broker {
     fn new(lists: Vec<Vec<(i64, Kind)>>) -> Self {
-        let mut accounts: Vec<Account> = lists.iter().map(|_| account("")).collect();
-        accounts.sort_by_key(|account| account.id);
         let mut rows = Vec::new();
         for (at, list) in lists.iter().enumerate() {
-            accounts[at].provider_account_id = at.to_string();
             rows.extend(list.iter().enumerate().map(|(number, (second, kind))| Row {
                 own_second: match kind {
                     Kind::Outside => Some(*second - 100_000 * DAY),
@@ -59,11 +76,7 @@ impl Broker {
         }
         let mut simulated = Simulated::broker(1_000, rows);
         simulated.filters_range = false;
-        Self {
-            accounts,
-            lists,
-            simulated,
-        }
+        Self { lists, simulated }
     }
 
     /// The whole merged list.
@@ -83,56 +96,68 @@ impl Broker {
             .collect()
     }
 
+    fn client(self) -> Client {
+        let simulated = Arc::new(self.simulated);
+        let world = WORLD.over(&simulated);
+        let names: Vec<String> = (0..self.lists.len()).map(|at| at.to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut context = world.connection(&simulated, &names);
+        // The lists are in the order of the accounts' ids.
+        let accounts = &mut Arc::get_mut(&mut context).expect("not shared").accounts;
+        accounts.sort_by_key(|account| account.id);
+        for (account, name) in accounts.iter_mut().zip(names) {
+            account.provider_account_id = name.to_owned();
+        }
+        let just_now = at(NOW).as_microsecond();
+        context.refreshed_us.store(just_now, Ordering::Relaxed);
+        Client {
+            simulated,
+            world,
+            context,
+            key_id: KeyId::new(),
+        }
+    }
+}
+
+impl Client {
+    /// Another client of the same broker, for whom nothing is known.
+    fn fresh(&self) -> Self {
+        Self {
+            simulated: Arc::clone(&self.simulated),
+            world: WORLD.over(&self.simulated),
+            context: Arc::clone(&self.context),
+            key_id: KeyId::new(),
+        }
+    }
+
     async fn window(
         &self,
-        index: &Mutex<TradeCursorIndex>,
         span: DateFilter,
-        page: Page,
-        row_cap: u64,
-    ) -> (Vec<String>, Extent) {
-        let call = CallContext::new(
-            Instant::now() + Duration::from_secs(25),
-            Timestamp::UNIX_EPOCH,
-            Cause::Schedule,
-        );
-        let credentials = SecretString::from("credentials");
+        limit: u32,
+        offset: u64,
+    ) -> (Vec<String>, WindowTotals) {
+        let query = QueryKey {
+            key_id: self.key_id,
+            connection_id: self.context.connection.id,
+            account_id: None,
+            span,
+        };
+        let page = Page { limit, offset };
+        let (call, key) = (self.world.call(), WindowKey { query, page });
         let write: WriteTrade =
             |trade, out| out.extend_from_slice(format!("\"{}\"", trade.symbol).as_bytes());
-        let (credentials, zone) = (&credentials, &TimeZone::UTC);
-        let query = MergedQuery {
-            brokerage: &self.simulated,
-            call: &call,
-            credentials,
-            span: &span,
-            zone,
-            write,
-        };
-        let mut merge = Merge::new(
-            query,
-            self.accounts.iter().map(AccountTrades::new).collect(),
-            page,
-        );
-        let more = merge.run(index).await.expect("the window is read");
-        let extent = merge.extent(&more, row_cap);
-        let text = String::from_utf8(merge.written).expect("text");
+        let reads = &self.world.reads;
+        let found = reads
+            .trades(&call, &self.world.caller, &self.context, key, write)
+            .await
+            .expect("the window is read");
+        let text = String::from_utf8(found.rows).expect("text");
         assert!(
             text.is_empty() || text.split(',').all(|row| row.len() > 4),
             "broken row: {text}"
         );
-        (
-            text.split(',')
-                .filter(|row| !row.is_empty())
-                .map(str::to_owned)
-                .collect(),
-            extent,
-        )
-    }
-
-    fn index(&self) -> Mutex<TradeCursorIndex> {
-        Mutex::new(TradeCursorIndex::new(
-            self.accounts.iter().map(|account| account.id).collect(),
-            TimeZone::UTC,
-        ))
+        let rows = text.split(',').filter(|row| !row.is_empty());
+        (rows.map(str::to_owned).collect(), found.totals)
     }
 }
 
@@ -154,19 +179,18 @@ fn both_ends() -> DateFilter {
 
 #[tokio::test]
 async fn one_account_window_costs_one_call_anywhere() {
-    let provider = Broker::new(vec![one(20_000)]);
-    let model = provider.model();
+    let broker = Broker::new(vec![one(20_000)]);
+    let (model, client) = (broker.model(), broker.client());
     for span in [DateFilter::default(), from_start()] {
         for offset in [0, 200, 12_345, 19_900] {
-            let page = Page { limit: 200, offset };
-            let (rows, extent) = provider.window(&provider.index(), span, page, 5_000).await;
+            let (rows, totals) = client.fresh().window(span, 200, offset).await;
             let at = offset as usize;
             assert_eq!(rows, model[at..(at + 200).min(20_000)]);
-            assert_eq!(provider.simulated.take_calls(), 1, "{offset}");
-            assert_eq!(extent.has_more, offset < 19_800);
-            assert_eq!(extent.truncated, offset < 15_000, "{offset}");
-            if !extent.has_more {
-                assert_eq!(extent.total, 20_000);
+            assert_eq!(client.simulated.take_calls(), 1, "{offset}");
+            assert_eq!(totals.has_more, offset < 19_800);
+            assert_eq!(totals.truncated, offset < 15_000, "{offset}");
+            if !totals.has_more {
+                assert_eq!(totals.total, 20_000);
             }
         }
     }
@@ -179,71 +203,54 @@ async fn far_window_skips_rows_filtered_by_to() {
     for later in (0..120).chain([130]) {
         list[later].1 = Kind::Later;
     }
-    let provider = Broker::new(vec![list]);
-    let model = provider.model();
+    let broker = Broker::new(vec![list]);
+    let (model, client) = (broker.model(), broker.client());
     let newest = Timestamp::from_second(FROM + DAY * 900 - 120 * 60).expect("an instant");
     let span = DateFilter {
         from: None,
         to: Some(Bound::Instant(newest)),
     };
     for (offset, calls) in [(0, 2), (200, 3), (10_000, 3), (19_878, 3)] {
-        let index = provider.index();
-        let (rows, _) = provider
-            .window(&index, span, Page { limit: 200, offset }, 5_000)
-            .await;
+        let (rows, _) = client.fresh().window(span, 200, offset).await;
         let at = offset as usize;
         assert_eq!(
             rows,
             model[at.min(model.len())..(at + 200).min(model.len())],
             "{offset}"
         );
-        assert!(provider.simulated.take_calls() <= calls, "{offset}");
+        assert!(client.simulated.take_calls() <= calls, "{offset}");
     }
 }
 
 #[tokio::test]
 async fn exactly_the_cap_is_not_truncated() {
-    let provider = Broker::new(vec![one(5_000)]);
-    let (_, extent) = provider
-        .window(
-            &provider.index(),
-            DateFilter::default(),
-            Page {
-                limit: 200,
-                offset: 0,
-            },
-            5_000,
-        )
-        .await;
-    assert!(extent.has_more);
-    assert!(!extent.truncated);
+    let client = Broker::new(vec![one(5_000)]).client();
+    let (_, totals) = client.window(DateFilter::default(), 200, 0).await;
+    assert!(totals.has_more);
+    assert!(!totals.truncated);
 }
 
 #[tokio::test]
 async fn behind_the_end_the_total_is_exact() {
-    let provider = Broker::new(vec![one(300)]);
-    let page = Page {
-        limit: 200,
-        offset: 5_000,
-    };
+    let client = Broker::new(vec![one(300)]).client();
     for (span, calls) in [
         (DateFilter::default(), 1),
         (from_start(), 3),
         (both_ends(), 3),
     ] {
         for _ in 0..2 {
-            let (rows, extent) = provider.window(&provider.index(), span, page, 5_000).await;
+            let (rows, totals) = client.fresh().window(span, 200, 5_000).await;
             assert!(rows.is_empty(), "{span:?}");
             assert_eq!(
-                extent,
-                Extent {
+                totals,
+                WindowTotals {
                     total: 300,
                     has_more: false,
                     truncated: false
                 },
                 "{span:?}"
             );
-            assert!(provider.simulated.take_calls() <= calls, "{span:?}");
+            assert!(client.simulated.take_calls() <= calls, "{span:?}");
         }
     }
 }
@@ -251,37 +258,17 @@ async fn behind_the_end_the_total_is_exact() {
 #[tokio::test]
 async fn exhausted_account_costs_no_further_call() {
     let row = |second: i64| (FROM + second, Kind::Matches);
-    let provider = Broker::new(vec![
+    let broker = Broker::new(vec![
         (0..1_000).rev().map(|second| row(second * 60)).collect(),
         (0..5).rev().map(|second| row(70_000 + second)).collect(),
     ]);
-    let index = provider.index();
-    let (_, first) = provider
-        .window(
-            &index,
-            DateFilter::default(),
-            Page {
-                limit: 200,
-                offset: 0,
-            },
-            5_000,
-        )
-        .await;
+    let (model, client) = (broker.model(), broker.client());
+    let (_, first) = client.window(DateFilter::default(), 200, 0).await;
     assert!(first.has_more);
-    assert_eq!(provider.simulated.take_calls(), 2);
-    let (rows, _) = provider
-        .window(
-            &index,
-            DateFilter::default(),
-            Page {
-                limit: 200,
-                offset: 200,
-            },
-            5_000,
-        )
-        .await;
-    assert_eq!(rows, provider.model()[200..400]);
-    assert_eq!(provider.simulated.take_calls(), 1);
+    assert_eq!(client.simulated.take_calls(), 2);
+    let (rows, _) = client.window(DateFilter::default(), 200, 200).await;
+    assert_eq!(rows, model[200..400]);
+    assert_eq!(client.simulated.take_calls(), 1);
 }
 
 /// Two accounts with rows one minute apart. All rows of the first are newer than those of the
@@ -297,13 +284,11 @@ fn stacked(above: i64, below: i64) -> Broker {
 
 #[tokio::test]
 async fn far_window_over_several_accounts_is_complete() {
-    let provider = stacked(4_500, 1_000);
-    let model = provider.model();
+    let broker = stacked(4_500, 1_000);
+    let (model, client) = (broker.model(), broker.client());
     for (offset, limit) in [(4_497, 6), (5_000, 10), (3_000, 200), (5_400, 500)] {
-        let page = Page { limit, offset };
-        let (rows, _) = provider
-            .window(&provider.index(), DateFilter::default(), page, 5_000)
-            .await;
+        let window = client.fresh();
+        let (rows, _) = window.window(DateFilter::default(), limit, offset).await;
         let expected: Vec<String> = model
             .iter()
             .skip(offset as usize)
@@ -316,18 +301,23 @@ async fn far_window_over_several_accounts_is_complete() {
 
 #[tokio::test]
 async fn two_large_accounts_cost_two_calls_a_window() {
-    let provider = stacked(20_000, 20_000);
-    let index = provider.index();
+    let client = stacked(20_000, 20_000).client();
     for window in 0..5 {
-        let page = Page {
-            limit: 200,
-            offset: window * 200,
-        };
-        provider
-            .window(&index, DateFilter::default(), page, 5_000)
+        client
+            .window(DateFilter::default(), 200, window * 200)
             .await;
-        assert!(provider.simulated.take_calls() <= 2, "{window}");
+        assert!(client.simulated.take_calls() <= 2, "{window}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_accounts_are_read_at_once() {
+    let mut broker = Broker::new((0..6).map(|_| one(10)).collect());
+    broker.simulated = broker.simulated.with_delay(Duration::from_secs(1));
+    let client = broker.client();
+    let (rows, _) = client.window(DateFilter::default(), 200, 0).await;
+    assert_eq!(rows.len(), 60);
+    assert_eq!(client.simulated.running_max.load(Ordering::Relaxed), 6);
 }
 
 #[tokio::test]
@@ -336,62 +326,36 @@ async fn filtered_rows_shift_no_window() {
     for undated in [0, 1, 350] {
         list[undated].1 = Kind::Undated;
     }
-    let provider = Broker::new(vec![list]);
-    let model = provider.model();
-    let index = provider.index();
+    let broker = Broker::new(vec![list]);
+    let (model, client) = (broker.model(), broker.client());
     // One window is skipped and one overlaps. Neither shifts the other windows.
     for offset in [0_u64, 400, 300, 200, 400, 600, 997, 5_000, 800] {
-        let (rows, extent) = provider
-            .window(
-                &index,
-                DateFilter::default(),
-                Page { limit: 200, offset },
-                5_000,
-            )
-            .await;
+        let (rows, totals) = client.window(DateFilter::default(), 200, offset).await;
         let known = [0, 200, 997, 5_000].contains(&offset);
         let at = (offset as usize).min(model.len());
         if known {
             assert_eq!(rows, model[at..(at + 200).min(model.len())], "{offset}");
         }
-        if !extent.has_more && known {
+        if !totals.has_more && known {
             assert!(
-                extent.total == 997 || offset == 5_000,
+                totals.total == 997 || offset == 5_000,
                 "{offset}: {}",
-                extent.total
+                totals.total
             );
         }
     }
-    let index = provider.index();
+    let client = client.fresh();
     let mut all = Vec::new();
     while all.len() < 997 {
-        let page = Page {
-            limit: 200,
-            offset: all.len() as u64,
-        };
-        all.extend(
-            provider
-                .window(&index, DateFilter::default(), page, 5_000)
-                .await
-                .0,
-        );
+        let offset = all.len() as u64;
+        all.extend(client.window(DateFilter::default(), 200, offset).await.0);
     }
     assert_eq!(all, model);
-    provider.simulated.take_calls();
-    let (rows, extent) = provider
-        .window(
-            &index,
-            DateFilter::default(),
-            Page {
-                limit: 200,
-                offset: 5_000,
-            },
-            5_000,
-        )
-        .await;
+    client.simulated.take_calls();
+    let (rows, totals) = client.window(DateFilter::default(), 200, 5_000).await;
     assert!(rows.is_empty());
-    assert_eq!(extent.total, 997);
-    assert_eq!(provider.simulated.take_calls(), 0, "the end is known");
+    assert_eq!(totals.total, 997);
+    assert_eq!(client.simulated.take_calls(), 0, "the end is known");
 }
 
 #[tokio::test]
@@ -399,25 +363,15 @@ async fn window_is_served_when_has_more_is_unknown() {
     let mut list = one(300);
     // The row that would show whether more follow is skipped.
     list[200].1 = Kind::Undated;
-    let provider = Broker::new(vec![list]);
-    provider.simulated.fail_next([None, Some(UNAVAILABLE)]);
-    let (rows, extent) = provider
-        .window(
-            &provider.index(),
-            DateFilter::default(),
-            Page {
-                limit: 200,
-                offset: 0,
-            },
-            5_000,
-        )
-        .await;
+    let client = Broker::new(vec![list]).client();
+    client.simulated.fail_next([None, Some(UNAVAILABLE)]);
+    let (rows, totals) = client.window(DateFilter::default(), 200, 0).await;
     assert_eq!(rows.len(), 200);
-    assert!(extent.has_more);
-    assert!(extent.truncated);
+    assert!(totals.has_more);
+    assert!(totals.truncated);
 }
 
-impl Broker {
+impl Client {
     /// Reads all windows, and lets a row vanish at the provider before some of them. Returns what
     /// came.
     async fn all_while_rows_vanish(
@@ -426,15 +380,11 @@ impl Broker {
         limit: u32,
         vanish: &[Option<usize>],
     ) -> Vec<String> {
-        let (index, mut all) = (self.index(), Vec::new());
+        let mut all = Vec::new();
         for window in 0.. {
-            let page = Page {
-                limit,
-                offset: all.len() as u64,
-            };
-            let (rows, extent) = self.window(&index, span, page, 1_000_000).await;
+            let (rows, totals) = self.window(span, limit, all.len() as u64).await;
             all.extend(rows);
-            if !extent.has_more {
+            if !totals.has_more {
                 break;
             }
             if let Some(Some(row)) = vanish.get(window) {
@@ -462,15 +412,16 @@ impl Broker {
 #[tokio::test]
 async fn row_that_vanishes_between_windows_loses_no_other() {
     for lists in [vec![one(1_000)], vec![one(600), one(400)]] {
-        let provider = Broker::new(lists);
+        let accounts = lists.len();
+        let client = Broker::new(lists).client();
         // One that came already, two, one that is still to come, and the first one.
         let vanish = [Some(3), Some(7), None, Some(990), Some(0)];
-        let all = provider
+        let all = client
             .all_while_rows_vanish(DateFilter::default(), 200, &vanish)
             .await;
-        assert!(provider.listed().iter().all(|row| all.contains(row)));
+        assert!(client.listed().iter().all(|row| all.contains(row)));
         assert!(all.len() <= 1_000 + vanish.len(), "{}", all.len());
-        assert!(provider.simulated.take_calls() <= 2 * 6 + vanish.len());
+        assert!(client.simulated.take_calls() <= accounts * (6 + vanish.len()));
     }
 }
 
@@ -501,19 +452,17 @@ proptest! {
         provider.simulated.rows_max = rows_max;
         let span = if has_end { both_ends() } else { from_start() };
         let model = provider.model();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-        runtime.block_on(async {
-            let index = provider.index();
+        let client = provider.client();
+        runtime().block_on(async {
             let mut all = Vec::new();
             loop {
-                let page = Page { limit, offset: all.len() as u64 };
-                let (rows, extent) = provider.window(&index, span, page, 1_000_000).await;
+                let (rows, totals) = client.window(span, limit, all.len() as u64).await;
                 let is_full = rows.len() == limit as usize;
-                prop_assert!(is_full || !extent.has_more, "a short window although more rows follow");
+                prop_assert!(is_full || !totals.has_more, "a short window although more rows follow");
                 prop_assert!(rows.len() <= limit as usize);
                 all.extend(rows);
-                if !extent.has_more {
-                    prop_assert_eq!(extent.total, model.len() as u64);
+                if !totals.has_more {
+                    prop_assert_eq!(totals.total, model.len() as u64);
                     break;
                 }
             }
@@ -535,9 +484,9 @@ proptest! {
         let mut provider = Broker::new(lists.into_iter().map(matching).collect());
         provider.simulated.rows_max = rows_max;
         let span = if has_end { both_ends() } else { from_start() };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-        let all = runtime.block_on(provider.all_while_rows_vanish(span, limit, &vanish));
-        for row in provider.listed() {
+        let client = provider.client();
+        let all = runtime().block_on(client.all_while_rows_vanish(span, limit, &vanish));
+        for row in client.listed() {
             prop_assert!(all.contains(&row), "{row} of {all:?}");
         }
     }
@@ -554,15 +503,14 @@ proptest! {
         let mut provider = Broker::new(lists.into_iter().map(matching).collect());
         provider.simulated.rows_max = rows_max;
         let model = provider.model();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let client = provider.client();
         for span in [DateFilter::default(), from_start(), both_ends()] {
-            let (rows, extent) =
-                runtime.block_on(provider.window(&provider.index(), span, Page { limit, offset }, 1_000_000));
+            let (rows, totals) = runtime().block_on(client.fresh().window(span, limit, offset));
             let expected: Vec<String> = model.iter().skip(offset as usize).take(limit as usize).cloned().collect();
             prop_assert_eq!(rows, expected);
-            prop_assert_eq!(extent.has_more, offset + u64::from(limit) < model.len() as u64);
-            if !extent.has_more {
-                prop_assert_eq!(extent.total, model.len() as u64);
+            prop_assert_eq!(totals.has_more, offset + u64::from(limit) < model.len() as u64);
+            if !totals.has_more {
+                prop_assert_eq!(totals.total, model.len() as u64);
             }
         }
     }

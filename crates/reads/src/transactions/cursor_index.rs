@@ -10,19 +10,7 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use crate::cursor_cache::CachedIndex;
-
-/// Maximum number of cursors in one index: two million rows in windows of 200. Later cursors are
-/// not stored, so windows beyond are read from the last stored cursor.
-const CURSORS_MAX: usize = 10_000;
-
-/// The start of a provider page.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PageCursor {
-    /// Number of matching rows before it.
-    pub(crate) row: u64,
-    /// The provider's cursor. `None` for the start of the list, which is its newest row.
-    pub(crate) cursor: Option<Cursor>,
-}
+use crate::row_index::RowIndex;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CursorIndex {
@@ -33,8 +21,9 @@ pub(crate) struct CursorIndex {
     /// Rows first seen by the provider after this time do not match, so that all windows show one
     /// state of the list.
     as_of: Timestamp,
-    /// Sorted by row. The first is the start of the list.
-    cursors: Vec<PageCursor>,
+    /// The cursors of provider pages, by the number of matching rows before them. `None` is the
+    /// start of the list, which is its newest row.
+    cursors: RowIndex<Option<Cursor>>,
     counted: u64,
     end: Option<u64>,
 }
@@ -47,10 +36,7 @@ impl CursorIndex {
             interval,
             zone,
             as_of,
-            cursors: vec![PageCursor {
-                row: 0,
-                cursor: None,
-            }],
+            cursors: RowIndex::new(None),
             counted: 0,
             end: None,
         }
@@ -85,37 +71,22 @@ impl CursorIndex {
         self.end
     }
 
-    /// The last known cursor at or before a row.
-    pub(crate) fn nearest(&self, row: u64) -> PageCursor {
-        let behind = self.cursors.partition_point(|known| known.row <= row);
-        self.cursors[behind.saturating_sub(1)].clone()
+    /// The last known cursor at or before a row, with the row that it stands before.
+    pub(crate) fn nearest(&self, row: u64) -> (u64, Option<Cursor>) {
+        self.cursors.nearest(row)
     }
 
     /// The last known cursor, where counting continues.
-    pub(crate) fn frontier(&self) -> PageCursor {
+    pub(crate) fn frontier(&self) -> (u64, Option<Cursor>) {
         self.nearest(u64::MAX)
     }
 
     /// Stores that `row` matching rows lie before `cursor`.
     pub(crate) fn learn(&mut self, row: u64, cursor: Cursor) {
         self.counted = self.counted.max(row);
-        let at = self.cursors.partition_point(|known| known.row < row);
-        let full = self.cursors.len() >= CURSORS_MAX;
-        match self.cursors.get_mut(at) {
-            // After an empty page the cursor has moved but the row has not. The later cursor skips
-            // the empty page.
-            Some(known) if known.row == row && row > 0 => known.cursor = Some(cursor),
-            // The start of the list keeps no cursor. An empty first page is read again.
-            Some(known) if known.row == row => {}
-            _ if full => {}
-            _ => self.cursors.insert(
-                at,
-                PageCursor {
-                    row,
-                    cursor: Some(cursor),
-                },
-            ),
-        }
+        // After an empty page the cursor has moved but the row has not. The later cursor skips the
+        // empty page. The start of the list keeps no cursor: an empty first page is read again.
+        self.cursors.learn(row, Some(cursor), row > 0);
     }
 
     /// Stores that the list ends after `rows` rows.
@@ -135,17 +106,18 @@ impl CachedIndex for CursorIndex {
         let cursor_bytes: usize = self
             .cursors
             .iter()
-            .filter_map(|known| known.cursor.as_ref())
-            .map(|cursor| cursor.0.len())
+            .filter_map(|(_, cursor)| Some(cursor.as_ref()?.0.len()))
             .sum();
-        size_of::<Self>() + self.cursors.capacity() * size_of::<PageCursor>() + cursor_bytes
+        size_of::<Self>()
+            + self.cursors.capacity() * size_of::<(u64, Option<Cursor>)>()
+            + cursor_bytes
     }
 
     fn absorb(&mut self, other: Self) {
         self.as_of = self.as_of.max(other.as_of);
         self.counted = self.counted.max(other.counted);
         self.end = self.end.or(other.end);
-        for PageCursor { row, cursor } in other.cursors {
+        for (row, cursor) in other.cursors.into_iter() {
             if let Some(cursor) = cursor {
                 self.learn(row, cursor);
             }
@@ -191,7 +163,7 @@ mod tests {
             (1_199, 400),
             (9_999, 1_200),
         ] {
-            assert_eq!(index.nearest(row).row, expected, "{row}");
+            assert_eq!(index.nearest(row).0, expected, "{row}");
         }
         assert_eq!(index.counted(), 1_200);
         assert_eq!(index.end(), None);
@@ -199,13 +171,7 @@ mod tests {
         assert_eq!(index.counted(), 1_250);
         assert_eq!(index.end(), Some(1_250));
         index.reset();
-        assert_eq!(
-            index.nearest(9_999),
-            PageCursor {
-                row: 0,
-                cursor: None
-            }
-        );
+        assert_eq!(index.nearest(9_999), (0, None));
         assert_eq!(index.counted(), 0);
         assert_eq!(index.end(), None);
     }
@@ -214,19 +180,10 @@ mod tests {
     fn empty_pages_move_a_cursor_but_not_the_start() {
         let mut index = index();
         index.learn(0, cursor("behind an empty first page"));
-        assert_eq!(
-            index.nearest(0),
-            PageCursor {
-                row: 0,
-                cursor: None
-            }
-        );
+        assert_eq!(index.nearest(0), (0, None));
         index.learn(200, cursor("a"));
         index.learn(200, cursor("behind an empty page"));
-        assert_eq!(
-            index.nearest(200).cursor,
-            Some(cursor("behind an empty page"))
-        );
+        assert_eq!(index.nearest(200).1, Some(cursor("behind an empty page")));
     }
 
     proptest! {
@@ -236,7 +193,7 @@ mod tests {
             let mut index = index();
             for row in &rows { index.learn(*row, cursor(row)); }
             let expected = rows.iter().copied().filter(|row| *row <= requested).max().unwrap_or(0);
-            prop_assert_eq!(index.nearest(requested).row, expected);
+            prop_assert_eq!(index.nearest(requested).0, expected);
             prop_assert_eq!(index.counted(), rows.iter().copied().max().unwrap_or(0));
         }
     }

@@ -6,16 +6,15 @@
 mod cursor_index;
 
 use bellbird_domain::{Caller, DateRange, Transaction};
-use bellbird_providers::pages::{TransactionList, TransactionPages};
-use bellbird_providers::{CallContext, Error, RowSink, TransactionQuery};
+use bellbird_providers::pages::{List, Pages, RowSink, Transactions};
+use bellbird_providers::{CallContext, Cursor, Error, TransactionQuery};
 use jiff::civil::Date;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::window::{Extent, Window};
+use crate::window::{Window, WindowTotals};
 use crate::{ConnectionContext, ReadError, Reads, WindowKey};
 pub(crate) use cursor_index::CursorIndex;
-use cursor_index::PageCursor;
 
 /// Counting stops when less than this fraction of the request's deadline is left: 5 means one
 /// fifth.
@@ -33,8 +32,8 @@ impl Reads {
         caller: &Caller,
         context: &ConnectionContext,
         key: WindowKey,
-        rows: &mut RowSink<'_>,
-    ) -> Result<Extent, ReadError> {
+        rows: &mut RowSink<'_, Transactions>,
+    ) -> Result<WindowTotals, ReadError> {
         let WindowKey { query, page } = key;
         let (accounts, zone) = (context.accounts_of(query.account_id)?, &caller.timezone);
         let new = || {
@@ -42,14 +41,14 @@ impl Reads {
             CursorIndex::new(interval, zone.clone(), call.now)
         };
         let cursors = &self.inner.transaction_cursors;
-        let walk = cursors
+        let cached = cursors
             .find_or_insert(key, call.now, |index| index.is_in_zone(zone), new)
             .await;
-        let index = &walk.index;
+        let index = &cached.index;
         let interval = index.lock().interval();
         let (first, last) = interval.instants(zone);
         if first > last || accounts.is_empty() {
-            return Ok(Window::new(page, 0).extent(0, Some(0)));
+            return Ok(Window::new(page, 0).totals(0, Some(0)));
         }
         let one_account = query.account_id.is_some();
         let listed = TransactionQuery {
@@ -58,16 +57,16 @@ impl Reads {
             interval: &interval,
             zone,
         };
-        let provider = self.banking(&context.connection)?;
+        let provider = self.provider_of::<Transactions>(&context.connection)?;
         let mut read = WindowRead {
-            list: TransactionList {
+            list: List {
                 provider,
                 credentials: &context.credentials,
                 query: listed,
                 until: None,
             },
             call,
-            pages: TransactionPages::default(),
+            pages: Pages::default(),
             window: Window::new(page, self.inner.limits.row_cap),
             index,
         };
@@ -80,19 +79,19 @@ impl Reads {
             read.count(call.deadline - self.inner.limits.deadline / RESERVED_TIME_SHARE)
                 .await;
         }
-        cursors.keep(key, &walk, call.now).await;
+        cursors.store(key, &cached, call.now).await;
         outcome.map_err(|error| ReadError::from_provider(&error, context.connection.status))?;
         let index = index.lock();
         // A concurrent request may have reset the index. The rows seen here still count.
-        Ok(read.window.extent(index.counted().max(seen), index.end()))
+        Ok(read.window.totals(index.counted().max(seen), index.end()))
     }
 }
 
 /// How one request reads its window.
 struct WindowRead<'w> {
-    list: TransactionList<'w>,
+    list: List<'w, Transactions>,
     call: &'w CallContext,
-    pages: TransactionPages,
+    pages: Pages,
     /// At the first row of the next page.
     window: Window,
     index: &'w Mutex<CursorIndex>,
@@ -103,11 +102,11 @@ impl WindowRead<'_> {
     ///
     /// If the provider fails for a stored cursor, the cursor may have expired. Then the read
     /// restarts from the beginning of the list, and resets the index if that succeeds.
-    async fn complete(&mut self, rows: &mut RowSink<'_>) -> Result<(), Error> {
+    async fn complete(&mut self, rows: &mut RowSink<'_, Transactions>) -> Result<(), Error> {
         let Some(start) = self.start() else {
             return Ok(());
         };
-        let mut is_stored_cursor = start.cursor.is_some();
+        let mut is_stored_cursor = start.1.is_some();
         self.seek(start);
         let mut page_rows = self.rows_needed();
         while !self.window.is_complete() && !self.pages.is_ended() {
@@ -116,7 +115,7 @@ impl WindowRead<'_> {
                 Err(Error::Unavailable { .. } | Error::Rejected { .. } | Error::Malformed(_))
                     if is_stored_cursor && !self.pages.is_broken() =>
                 {
-                    self.seek(PageCursor::default());
+                    self.seek((0, None));
                     self.read_page(self.rows_needed(), rows).await?;
                     self.index.lock().reset();
                 }
@@ -131,16 +130,17 @@ impl WindowRead<'_> {
         Ok(())
     }
 
-    /// The cursor to start at. `None` if the window lies behind the known end of the list.
-    fn start(&self) -> Option<PageCursor> {
+    /// The row to start at and its cursor. `None` if the window lies behind the known end of the
+    /// list.
+    fn start(&self) -> Option<(u64, Option<Cursor>)> {
         let index = self.index.lock();
         let beyond = index.end().is_some_and(|end| end <= self.window.offset());
         (!beyond).then(|| index.nearest(self.window.offset()))
     }
 
-    fn seek(&mut self, PageCursor { row, cursor }: PageCursor) {
+    fn seek(&mut self, (row, cursor): (u64, Option<Cursor>)) {
         self.window.seek(row);
-        self.pages = TransactionPages::at(cursor);
+        self.pages = Pages::at(cursor);
     }
 
     /// Page size that ends the page with the window, so that the next window starts at a cursor.
@@ -161,11 +161,11 @@ impl WindowRead<'_> {
                 }
                 index.frontier()
             };
-            if frontier.row < self.window.row() {
+            if frontier.0 < self.window.row() {
                 // The index is full, so the read passed its last cursor. The rest is not counted.
                 return;
             }
-            let page_rows = self.rows_to_count(frontier.row);
+            let page_rows = self.rows_to_count(frontier.0);
             self.seek(frontier);
             let page =
                 tokio::time::timeout_at(deadline, self.read_page(page_rows, &mut |_, _| {})).await;
@@ -190,7 +190,11 @@ impl WindowRead<'_> {
     }
 
     /// Reads the next page, and passes on its rows that belong to the window.
-    async fn read_page(&mut self, page_rows: u32, rows: &mut RowSink<'_>) -> Result<(), Error> {
+    async fn read_page(
+        &mut self,
+        page_rows: u32,
+        rows: &mut RowSink<'_, Transactions>,
+    ) -> Result<(), Error> {
         let window = &mut self.window;
         // The first window shows every row. Later windows skip rows that appeared after it.
         let (is_first_window, as_of) = (window.offset() == 0, self.index.lock().as_of());

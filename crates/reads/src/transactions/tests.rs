@@ -73,7 +73,11 @@ impl<'p> Client<'p> {
     }
 
     /// Reads one window. Returns its rows, the pagination fields, and the number of provider calls.
-    async fn window(&self, limit: u32, offset: u64) -> Result<(Vec<String>, Extent, usize), Error> {
+    async fn window(
+        &self,
+        limit: u32,
+        offset: u64,
+    ) -> Result<(Vec<String>, WindowTotals, usize), Error> {
         let before = self.bank.simulated.calls.lock().len();
         let credentials = SecretString::from("");
         let deadline = Instant::now() + Duration::from_secs(25);
@@ -86,14 +90,14 @@ impl<'p> Client<'p> {
             zone: &TimeZone::UTC,
         };
         let mut read = WindowRead {
-            list: TransactionList {
+            list: List {
                 provider: &self.bank.simulated,
                 credentials: &credentials,
                 query,
                 until: None,
             },
             call: &call,
-            pages: TransactionPages::default(),
+            pages: Pages::default(),
             window: Window::new(Page { limit, offset }, self.row_cap),
             index: &self.index,
         };
@@ -102,10 +106,10 @@ impl<'p> Client<'p> {
             .await?;
         read.count(deadline).await;
         let index = self.index.lock();
-        let extent = read.window.extent(index.counted(), index.end());
+        let totals = read.window.totals(index.counted(), index.end());
         Ok((
             kept,
-            extent,
+            totals,
             self.bank.simulated.calls.lock().len() - before,
         ))
     }
@@ -115,22 +119,22 @@ impl<'p> Client<'p> {
     async fn read_all(&self, limit: u32) -> (Vec<String>, usize, usize) {
         let (mut seen, mut most, mut all, mut offset) = (Vec::new(), 0, 0, 0);
         loop {
-            let (rows, extent, calls) = self.window(limit, offset).await.unwrap();
+            let (rows, totals, calls) = self.window(limit, offset).await.unwrap();
             (most, all) = (most.max(if offset > 0 { calls } else { 0 }), all + calls);
-            if extent.has_more {
+            if totals.has_more {
                 assert_eq!(
                     rows.len(),
                     limit as usize,
                     "a short window although more rows follow, at {offset}"
                 );
             } else {
-                assert!(!extent.truncated);
+                assert!(!totals.truncated);
             }
-            assert!(extent.total >= offset + rows.len() as u64 || rows.is_empty());
+            assert!(totals.total >= offset + rows.len() as u64 || rows.is_empty());
             seen.extend(rows);
-            if !extent.has_more {
+            if !totals.has_more {
                 assert_eq!(
-                    extent.total,
+                    totals.total,
                     seen.len() as u64,
                     "the total is exact at the end"
                 );
@@ -183,25 +187,25 @@ async fn each_window_costs_one_call_plus_one_count() {
 async fn past_the_cap_the_total_is_a_lower_bound() {
     let bank = Bank::new(5_001);
     let client = Client::new(&bank);
-    let (rows, extent, calls) = client.window(200, 0).await.unwrap();
+    let (rows, totals, calls) = client.window(200, 0).await.unwrap();
     assert_eq!(rows.len(), 200);
     assert_eq!(
-        extent,
-        Extent {
+        totals,
+        WindowTotals {
             total: 5_000,
             has_more: true,
             truncated: true
         }
     );
     assert_eq!(calls, 6);
-    let (_, extent, calls) = client.window(200, 200).await.unwrap();
-    assert_eq!(extent.total, 5_001, "the end was found");
-    assert!(!extent.truncated);
+    let (_, totals, calls) = client.window(200, 200).await.unwrap();
+    assert_eq!(totals.total, 5_001, "the end was found");
+    assert!(!totals.truncated);
     assert_eq!(calls, 2);
-    let (rows, extent, calls) = client.window(200, 9_000).await.unwrap();
+    let (rows, totals, calls) = client.window(200, 9_000).await.unwrap();
     assert!(rows.is_empty(), "the window lies behind the known end");
-    assert_eq!(extent.total, 5_001);
-    assert!(!extent.has_more);
+    assert_eq!(totals.total, 5_001);
+    assert!(!totals.has_more);
     assert_eq!(calls, 0);
 }
 
@@ -209,10 +213,10 @@ async fn past_the_cap_the_total_is_a_lower_bound() {
 async fn at_the_cap_the_total_is_exact() {
     let bank = Bank::new(5_000);
     for limit in [1, 200, 499, 500] {
-        let (_, extent, _) = Client::new(&bank).window(limit, 0).await.unwrap();
+        let (_, totals, _) = Client::new(&bank).window(limit, 0).await.unwrap();
         assert_eq!(
-            extent,
-            Extent {
+            totals,
+            WindowTotals {
                 total: 5_000,
                 has_more: true,
                 truncated: false
@@ -226,9 +230,9 @@ async fn at_the_cap_the_total_is_exact() {
 async fn far_window_without_an_index_is_complete() {
     let bank = Bank::new(12_000);
     let client = Client::new(&bank);
-    let (rows, extent, calls) = client.window(200, 7_000).await.unwrap();
+    let (rows, totals, calls) = client.window(200, 7_000).await.unwrap();
     assert_eq!(rows, bank.matching()[7_000..7_200]);
-    assert!(extent.truncated || extent.total == 12_000);
+    assert!(totals.truncated || totals.total == 12_000);
     assert_eq!(
         calls, 12,
         "eight pages to the end of the window, four to the end of the list"
@@ -241,9 +245,9 @@ async fn expired_cursor_restarts_the_read() {
     let client = Client::new(&bank);
     client.window(200, 0).await.unwrap();
     bank.simulated.fail_next([Some(UNAVAILABLE)]);
-    let (rows, extent, _) = client.window(200, 1_000).await.unwrap();
+    let (rows, totals, _) = client.window(200, 1_000).await.unwrap();
     assert_eq!(rows, bank.matching()[1_000..1_200]);
-    assert_eq!(extent.total, 3_000);
+    assert_eq!(totals.total, 3_000);
 }
 
 #[tokio::test]
@@ -263,11 +267,11 @@ async fn unavailable_provider_keeps_the_cursor_index() {
 async fn failure_while_counting_keeps_the_window() {
     let bank = Bank::new(3_000);
     bank.simulated.fail_next([None, Some(UNAVAILABLE)]);
-    let (rows, extent, _) = Client::new(&bank).window(200, 0).await.unwrap();
+    let (rows, totals, _) = Client::new(&bank).window(200, 0).await.unwrap();
     assert_eq!(rows.len(), 200);
     assert_eq!(
-        extent,
-        Extent {
+        totals,
+        WindowTotals {
             total: 200,
             has_more: true,
             truncated: true
@@ -328,11 +332,11 @@ proptest! {
         let client = Client::new(&bank);
         let expected = bank.matching();
         for (limit, offset) in windows {
-            let (kept, extent, _) = runtime.block_on(client.window(limit, offset)).unwrap();
+            let (kept, totals, _) = runtime.block_on(client.window(limit, offset)).unwrap();
             let from = usize::try_from(offset).unwrap().min(expected.len());
             let to = (from + limit as usize).min(expected.len());
             prop_assert_eq!(&kept[..], &expected[from..to]);
-            if !extent.truncated { prop_assert_eq!(extent.total, expected.len() as u64); }
+            if !totals.truncated { prop_assert_eq!(totals.total, expected.len() as u64); }
         }
     }
 }

@@ -21,20 +21,22 @@ use crate::{StorageError, Syncs, random_bytes};
 /// Version of the stored form, its first byte.
 const VERSION: u8 = 2;
 /// Row digest (16), content and likeness (8 each), key (8), account, occurrence, `seen_at`,
-/// `first_mark` and `changed_mark` (4 each, big endian), day (2), misses and whether the row is
-/// gone (1 each).
+/// `first_version` and `changed_version` (4 each, big endian), day (2), misses and whether the row
+/// is gone (1 each).
 const ENTRY_BYTES: usize = 64;
 const KEY_BYTES: usize = 32;
 
 statements! {
-    FIND = "SELECT entries, marks, forgotten_mark FROM fingerprints WHERE user_id = $1 AND connection_id = $2";
+    FIND = "SELECT entries, change_versions, forgotten_version FROM fingerprints
+        WHERE user_id = $1 AND connection_id = $2";
 
     STORE = concat!(
-        "INSERT INTO fingerprints (user_id, connection_id, entries, marks, forgotten_mark)
-            SELECT :user, :connection, :entries, :marks, :forgotten_mark WHERE ",
+        "INSERT INTO fingerprints (user_id, connection_id, entries, change_versions, forgotten_version)
+            SELECT :user, :connection, :entries, :change_versions, :forgotten_version WHERE ",
         sync_is_held!(),
         " ON CONFLICT (user_id, connection_id) DO UPDATE
-            SET entries = excluded.entries, marks = excluded.marks, forgotten_mark = excluded.forgotten_mark"
+            SET entries = excluded.entries, change_versions = excluded.change_versions,
+                forgotten_version = excluded.forgotten_version"
     );
 
     HAS_CONNECTION = "SELECT id FROM connections WHERE user_id = $1 AND id = $2 AND status <> 'deleting'";
@@ -100,8 +102,8 @@ impl Syncs<'_> {
 /// Fingerprints as they are stored.
 pub(crate) struct Encoded {
     entries: Vec<u8>,
-    marks: Vec<u8>,
-    forgotten_mark: u32,
+    change_versions: Vec<u8>,
+    forgotten_version: u32,
 }
 
 /// Replaces the fingerprints of a connection.
@@ -110,8 +112,8 @@ pub(crate) fn store<'a>(claim: &'a ClaimedJob, encoded: &'a Encoded) -> Bound<'a
         user = claim.user_id(),
         connection = claim.subject_id::<ConnectionId>(),
         entries = encoded.entries.as_slice(),
-        marks = encoded.marks.as_slice(),
-        forgotten_mark = i64::from(encoded.forgotten_mark),
+        change_versions = encoded.change_versions.as_slice(),
+        forgotten_version = i64::from(encoded.forgotten_version),
         subject = claim.key.subject.as_str(),
         fence = claim.fence,
     ])
@@ -121,8 +123,8 @@ pub(crate) fn store<'a>(claim: &'a ClaimedJob, encoded: &'a Encoded) -> Bound<'a
 pub(crate) fn encode(
     Fingerprints {
         rows,
-        marks,
-        forgotten_mark,
+        change_versions,
+        forgotten_version,
     }: &Fingerprints,
 ) -> Encoded {
     debug_assert!(
@@ -138,8 +140,8 @@ pub(crate) fn encode(
         seen_at,
         misses,
         is_gone,
-        first_mark,
-        changed_mark,
+        first_version,
+        changed_version,
     } in rows
     {
         entries.extend_from_slice(&digests.row.0);
@@ -150,19 +152,22 @@ pub(crate) fn encode(
             &digests.account.0,
             occurrence,
             seen_at,
-            first_mark,
-            changed_mark,
+            first_version,
+            changed_version,
         ] {
             entries.extend_from_slice(&number.to_be_bytes());
         }
         entries.extend_from_slice(&digests.day.0.to_be_bytes());
         entries.extend_from_slice(&[*misses, u8::from(*is_gone)]);
     }
-    let marks = marks.iter().flat_map(|mark| mark.to_be_bytes()).collect();
+    let change_versions = change_versions
+        .iter()
+        .flat_map(|change_version| change_version.to_be_bytes())
+        .collect();
     Encoded {
         entries,
-        marks,
-        forgotten_mark: *forgotten_mark,
+        change_versions,
+        forgotten_version: *forgotten_version,
     }
 }
 
@@ -172,7 +177,7 @@ fn decode(row: &Row<'_>) -> Result<Fingerprints> {
         Some((&VERSION, entries)) => entries.as_chunks::<ENTRY_BYTES>(),
         _ => return Err(CORRUPT),
     };
-    let (marks, rest_of_marks) = row.blob(1)?.as_chunks();
+    let (change_versions, rest_of_versions) = row.blob(1)?.as_chunks();
     // Collecting options would let the list grow step by step.
     let mut fingerprints = Vec::with_capacity(rows.len());
     for entry in rows {
@@ -180,15 +185,20 @@ fn decode(row: &Row<'_>) -> Result<Fingerprints> {
     }
     let decoded = Fingerprints {
         rows: fingerprints,
-        marks: marks.iter().map(|mark| u32::from_be_bytes(*mark)).collect(),
-        forgotten_mark: row.number(2, "a mark")?,
+        change_versions: change_versions
+            .iter()
+            .map(|change_version| u32::from_be_bytes(*change_version))
+            .collect(),
+        forgotten_version: row.number(2, "a change version")?,
     };
     // A comparison of fingerprints in another order would report rows again.
     let is_sorted = decoded
         .rows
         .is_sorted_by(|one, other| one.id() < other.id())
-        && decoded.marks.is_sorted_by(|one, other| one < other);
-    if rest.is_empty() && rest_of_marks.is_empty() && is_sorted {
+        && decoded
+            .change_versions
+            .is_sorted_by(|one, other| one < other);
+    if rest.is_empty() && rest_of_versions.is_empty() && is_sorted {
         Ok(decoded)
     } else {
         Err(CORRUPT)
@@ -202,7 +212,8 @@ fn fingerprint(entry: &[u8; ENTRY_BYTES]) -> Option<Fingerprint> {
         return None;
     };
     let (numbers, entry) = entry.split_first_chunk::<20>()?;
-    let [account, occurrence, seen_at, first_mark, changed_mark] = *numbers.as_chunks::<4>().0
+    let [account, occurrence, seen_at, first_version, changed_version] =
+        *numbers.as_chunks::<4>().0
     else {
         return None;
     };
@@ -222,7 +233,7 @@ fn fingerprint(entry: &[u8; ENTRY_BYTES]) -> Option<Fingerprint> {
         seen_at: u32::from_be_bytes(seen_at),
         misses: *misses,
         is_gone: *is_gone != 0,
-        first_mark: u32::from_be_bytes(first_mark),
-        changed_mark: u32::from_be_bytes(changed_mark),
+        first_version: u32::from_be_bytes(first_version),
+        changed_version: u32::from_be_bytes(changed_version),
     })
 }

@@ -27,7 +27,8 @@ statements! {
             s.reread_from, s.unread_to, s.unread_after_account, s.unreadable_rows, s.unreadable_reason,
             s.unreadable_since, j.run_at, j.attempts, j.last_error,
             (SELECT MIN(a.missing_since) FROM accounts a WHERE a.user_id = c.user_id AND a.connection_id = c.id),
-            s.mark, s.removal_hints, s.followed_at, (SELECT MAX(o.restore_id) FROM database_origin o)
+            s.change_version, s.removal_hints, s.last_changes_poll_at,
+            (SELECT MAX(o.restore_id) FROM database_origin o)
         FROM connections c JOIN syncs s ON s.user_id = c.user_id AND s.connection_id = c.id
             JOIN jobs j ON j.user_id = c.user_id AND j.kind = 'sync' AND j.subject = CAST(c.id AS TEXT)
         WHERE c.user_id = $1 AND c.id = $2";
@@ -39,7 +40,8 @@ statements! {
             newest_row_at = :newest_row_at, rows_backfill_began_at = :rows_backfill_began_at,
             reread_from = NULLIF(reread_from, :reread), unread_to = :unread_to,
             unread_after_account = :unread_after_account, unreadable_rows = :unreadable_rows,
-            unreadable_reason = :unreadable_reason, unreadable_since = :unreadable_since, mark = :mark,
+            unreadable_reason = :unreadable_reason, unreadable_since = :unreadable_since,
+            change_version = :change_version,
             removal_hints = CASE WHEN removal_hints = :hints_before THEN :hints_after ELSE removal_hints END
         WHERE user_id = :user AND connection_id = :connection AND ",
         sync_is_held!()
@@ -52,9 +54,9 @@ statements! {
     ADD_REMOVAL_HINTS = "UPDATE syncs SET removal_hints = $3
         WHERE user_id = $1 AND connection_id = $2 AND removal_hints = $4";
 
-    SET_FOLLOWED = "UPDATE syncs SET followed_at = $3 WHERE user_id = $1 AND connection_id = $2";
+    SET_LAST_CHANGES_POLL = "UPDATE syncs SET last_changes_poll_at = $3 WHERE user_id = $1 AND connection_id = $2";
 
-    FIND_FOLLOWERS = "SELECT s.followed_at, s.rows_backfill_began_at, s.synced_at, s.unread_to, j.started_at,
+    FIND_FOLLOWERS = "SELECT s.last_changes_poll_at, s.rows_backfill_began_at, s.synced_at, s.unread_to, j.started_at,
             CAST(CASE WHEN EXISTS (SELECT 1 FROM webhook_endpoints e
                 WHERE (e.user_id = s.user_id OR e.user_id = $3) AND e.status = 'enabled') THEN 1 ELSE 0 END AS BIGINT)
         FROM syncs s
@@ -97,20 +99,20 @@ pub struct SyncState {
     /// What the last sync has not read yet, because it was too large for one run.
     #[serde(skip)]
     pub unread: Option<UnreadRange>,
-    /// Names the last restore of the database from a backup. A mark of another history may be that
-    /// of another run here.
+    /// Names the last restore of the database from a backup. A change version of another history
+    /// may be that of another run here.
     #[serde(skip)]
     pub restore_id: i64,
-    /// The mark of the last run that found changes; 0 before the first (`Fingerprints`).
+    /// The change version of the last run that found changes; 0 before the first (`Fingerprints`).
     #[serde(skip)]
-    pub mark: u32,
+    pub change_version: u32,
     /// Rows of which the provider said that they are gone, and of which no sync has read the days
     /// since.
     #[serde(skip)]
     pub removal_hints: Vec<Digest>,
     /// When a client last asked for the changes, or a person for a sync, within a day.
     #[serde(skip)]
-    pub followed_at: Option<Timestamp>,
+    pub last_changes_poll_at: Option<Timestamp>,
     /// Rows that the last sync could not read.
     pub unreadable: Option<UnreadableRows>,
     /// The next sync. While one runs, this is when that one was due, or a later time that was
@@ -148,7 +150,7 @@ pub struct Followers {
     /// The user or the installation has an enabled endpoint.
     pub has_endpoint: bool,
     /// As in [`SyncState`].
-    pub followed_at: Option<Timestamp>,
+    pub last_changes_poll_at: Option<Timestamp>,
     /// As in [`SyncState`].
     pub rows_backfill_began_at: Timestamp,
     /// As in [`SyncState`].
@@ -215,7 +217,7 @@ impl Syncs<'_> {
     }
 
     /// A client asks for the changes of the connection.
-    pub async fn set_followed(
+    pub async fn set_last_changes_poll(
         self,
         user: UserId,
         connection: ConnectionId,
@@ -223,7 +225,7 @@ impl Syncs<'_> {
     ) -> Result<()> {
         self.0
             .db
-            .run(SET_FOLLOWED, params![user, connection, now])
+            .run(SET_LAST_CHANGES_POLL, params![user, connection, now])
             .await
             .map(|_| ())
     }
@@ -360,7 +362,8 @@ pub(crate) async fn request(
     at_most_every: SignedDuration,
 ) -> Result<bool> {
     lock_user(tx, user).await?;
-    tx.run(SET_FOLLOWED, params![user, connection, now]).await?;
+    tx.run(SET_LAST_CHANGES_POLL, params![user, connection, now])
+        .await?;
     jobs::request(
         tx,
         &JobKey::new(job_kinds::SYNC, user, connection),
@@ -424,7 +427,7 @@ fn save<'a>(
         unreadable_rows = i64::from(unreadable.map_or(0, |rows| rows.count)),
         unreadable_reason = unreadable.map(|rows| rows.reason.as_str()),
         unreadable_since = unreadable.map(|rows| rows.since),
-        mark = i64::from(after.mark),
+        change_version = i64::from(after.change_version),
         hints_before = before_hints.as_slice(),
         hints_after = after_hints.as_slice(),
     ])
@@ -433,7 +436,7 @@ fn save<'a>(
 fn followers(row: &Row<'_>) -> Result<Followers> {
     Ok(Followers {
         has_endpoint: row.int(5)? == 1,
-        followed_at: row.opt_time(0)?,
+        last_changes_poll_at: row.opt_time(0)?,
         rows_backfill_began_at: row.time(1)?,
         synced_at: row.opt_time(2)?,
         has_unread: row.opt_time(3)?.is_some(),
@@ -472,7 +475,7 @@ fn state(row: &Row<'_>) -> Result<SyncState> {
         reread_from: row.opt_time(6)?,
         unread,
         restore_id: row.opt_int(19)?.unwrap_or_default(),
-        mark: row.number(16, "the mark of a sync")?,
+        change_version: row.number(16, "the change version of a sync")?,
         removal_hints: row
             .blob(17)?
             .as_chunks()
@@ -480,7 +483,7 @@ fn state(row: &Row<'_>) -> Result<SyncState> {
             .iter()
             .map(|row| Digest(*row))
             .collect(),
-        followed_at: row.opt_time(18)?,
+        last_changes_poll_at: row.opt_time(18)?,
         unreadable: unreadable(row, 9)?,
         next_at: row.opt_time(12)?,
         attempts: row.attempts(13)?,

@@ -179,16 +179,16 @@ pub(crate) fn fingerprint(row: u8, occurrence: u32, content: u8) -> Fingerprint 
         seen_at,
         misses: 0,
         is_gone: false,
-        first_mark: 1,
-        changed_mark: 1,
+        first_version: 1,
+        changed_version: 1,
     }
 }
 
 pub(crate) fn fingerprints(rows: &[Fingerprint]) -> Fingerprints {
     Fingerprints {
         rows: rows.to_vec(),
-        marks: vec![1, 20],
-        forgotten_mark: 1,
+        change_versions: vec![1, 20],
+        forgotten_version: 1,
     }
 }
 
@@ -233,9 +233,9 @@ pub(crate) fn state_after(now: i64) -> SyncState {
         reread_from: None,
         unread: None,
         restore_id: 0,
-        mark: 0,
+        change_version: 0,
         removal_hints: Vec::new(),
-        followed_at: None,
+        last_changes_poll_at: None,
         unreadable: None,
         next_at: Some(at(now + 1000)),
         attempts: 0,

@@ -139,7 +139,7 @@ own_tables! {
         masked_number Text, currency Text, missing_since Time, hidden_at Time;
     SYNCS = syncs.user_id [connection_id Id] sequence Number, synced_at Time, covered_from Time, newest_row_at Time,
         rows_backfill_began_at Time, reread_from Time, unread_to Time, unread_after_account Id, unreadable_rows Number,
-        unreadable_reason Text, unreadable_since Time, followed_at Time;
+        unreadable_reason Text, unreadable_since Time, last_changes_poll_at Time;
     JOBS = jobs.user_id [kind Text, subject Text] provider Text, run_at Time, started_at Time, attempts Number,
         last_error Text;
     WEBHOOK_ENDPOINTS = webhook_endpoints.user_id [id Id] url Text, event_types Text, api_version Text, status Text,

@@ -1,13 +1,12 @@
 //! The cursor of a client that follows changes: how far it has come, sealed for its user.
 
-use std::str::FromStr;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellbird_connections::following::PendingRow;
+use bellbird_connections::following::{DeliveredDaySum, PendingRow};
 use bellbird_domain::{AccountId, Bound, ConnectionId, RowKey, RowKeyError, UserId};
-use bellbird_reads::merged::Position;
+use bellbird_reads::merged::MergedPosition;
 use bellbird_storage::Storage;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -22,61 +21,61 @@ pub(super) const PENDING_MAX: usize = 200;
 /// What the seal is for.
 const PURPOSE: &str = "changes";
 
-/// How far a client has come. Holds digests and numbers, and no row.
+/// What a cursor holds: digests and numbers, and no row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Progress {
+pub(super) struct ChangesCursor {
     pub(super) connection: Uuid,
     pub(super) account: Option<Uuid>,
     /// The restore of the database whose history the marks are of
     /// ([`bellbird_storage::SyncState::restore_id`]).
     pub(super) restore_id: i64,
-    pub(super) since: Since,
-    /// Rows that the client is still to be given.
-    pub(super) pending: Vec<Pending>,
+    pub(super) mark: ClientMark,
+    /// Rows that the client is still to get.
+    pub(super) pending: Vec<PendingRowText>,
     /// When the cursor was made, in seconds. Pending rows are looked for once after each later
     /// sync.
     pub(super) at: i64,
     /// Set while pages follow.
-    pub(super) page: Option<PageProgress>,
+    pub(super) paging: Option<Paging>,
 }
 
+/// What the client has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Since {
-    /// The client has nothing yet, and gets the rows from this bound on.
+pub(super) enum ClientMark {
+    /// Nothing yet. It gets the rows from this bound on.
     From(String),
-    /// It has all changes up to this mark.
+    /// All changes up to this mark, but for the pending rows.
     Mark(u32),
 }
 
 /// Where the next page begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct PageProgress {
+pub(super) struct Paging {
     /// The mark that the client reaches with the last page.
     pub(super) target: u32,
     /// Only this account is read.
     pub(super) read_account: Option<Uuid>,
-    /// The last row that was given as gone.
+    /// The last row that was delivered as gone.
     pub(super) gone: Option<String>,
-    /// The position behind the last row that was given, [`Position`] as text.
-    pub(super) rows: Option<String>,
-    /// Which rows of the day of that position the pages so far have: their number and the sum of
-    /// their keys.
-    pub(super) given: Option<(u32, u64)>,
+    /// The position behind the last row that was delivered.
+    pub(super) rows: Option<MergedPosition>,
+    /// Which rows of the day of that position the pages so far have.
+    pub(super) delivered: DeliveredDaySum,
 }
 
-/// A row that the client is still to be given. As text, its key, with `+` if the client never got
-/// the row, and `*` if it was missed.
+/// A row that the client is still to get. As text, its key, with `+` if the client never got the
+/// row, and `*` if it was missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub(super) struct Pending {
+pub(super) struct PendingRowText {
     pub(super) row: PendingRow,
     /// The provider did not list it when one of the pages so far was read. Otherwise it was missed
     /// before the first.
     is_missed: bool,
 }
 
-impl From<Pending> for String {
-    fn from(Pending { row, is_missed }: Pending) -> Self {
+impl From<PendingRowText> for String {
+    fn from(PendingRowText { row, is_missed }: PendingRowText) -> Self {
         format!(
             "{}{}{}",
             row.key,
@@ -86,7 +85,7 @@ impl From<Pending> for String {
     }
 }
 
-impl TryFrom<String> for Pending {
+impl TryFrom<String> for PendingRowText {
     type Error = RowKeyError;
 
     fn try_from(text: String) -> Result<Self, RowKeyError> {
@@ -103,7 +102,7 @@ impl TryFrom<String> for Pending {
     }
 }
 
-impl Progress {
+impl ChangesCursor {
     pub(super) fn begin(
         connection: ConnectionId,
         account: Option<AccountId>,
@@ -119,10 +118,10 @@ impl Progress {
             connection,
             account,
             restore_id,
-            since: Since::From(from),
+            mark: ClientMark::From(from),
             pending: Vec::new(),
             at: 0,
-            page: None,
+            paging: None,
         }
     }
 
@@ -133,7 +132,7 @@ impl Progress {
         for row in rows {
             match pending.iter_mut().find(|known| known.row.key == row.key) {
                 Some(known) => known.is_missed = true,
-                None => pending.push(Pending {
+                None => pending.push(PendingRowText {
                     row,
                     is_missed: true,
                 }),
@@ -146,8 +145,18 @@ impl Progress {
         has_room
     }
 
-    /// After the last page, the rows that were missed are still to be given.
-    pub(super) fn keep_missed(&mut self) {
+    /// After the last page, the client has the changes up to the target. Rows that were missed
+    /// stay pending.
+    pub(super) fn reach_target(&mut self, now: Timestamp, were_pages_read: bool) {
+        if let Some(paging) = self.paging.take() {
+            (self.mark, self.at) = (ClientMark::Mark(paging.target), now.as_second());
+            if were_pages_read {
+                self.keep_missed();
+            }
+        }
+    }
+
+    fn keep_missed(&mut self) {
         self.pending.retain(|pending| pending.is_missed);
         self.pending
             .iter_mut()
@@ -173,7 +182,7 @@ impl Progress {
         };
         let ids = (connection.uuid(), account.map(AccountId::uuid));
         opened
-            .filter(|progress| (progress.connection, progress.account) == ids)
+            .filter(|cursor| (cursor.connection, cursor.account) == ids)
             .ok_or(Problem::InvalidCursor)
     }
 
@@ -192,81 +201,72 @@ impl Progress {
     }
 }
 
-impl PageProgress {
+impl Paging {
     pub(super) fn to(target: u32) -> Self {
         Self {
             target,
             read_account: None,
             gone: None,
             rows: None,
-            given: None,
+            delivered: DeliveredDaySum::default(),
         }
     }
 
     pub(super) fn gone(&self) -> Option<RowKey> {
         self.gone.as_deref().and_then(|key| key.parse().ok())
     }
-
-    pub(super) fn rows(&self) -> Option<Position> {
-        self.rows
-            .as_deref()
-            .and_then(|position| Position::from_str(position).ok())
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use bellbird_reads::merged::Shown;
-    use jiff::Timestamp;
+    use bellbird_reads::merged::ShownRows;
 
     use super::*;
 
     /// Version, length and id of the key, nonce and tag.
     const SEAL_BYTES_MAX: usize = 1 + 1 + 32 + 12 + 16;
+    const LARGEST_SUM: &str = r#"{"rows": 4294967295, "keys": 18446744073709551615}"#;
     /// The longest request line without its cursor.
     const REQUEST_LINE: &str = "GET /v1/transactions/changes?connectionId=0191e7a0-7c3b-7def-8000-00aabbccddee\
         &accountId=0191e7a0-7c3b-7def-8000-00aabbccddee&limit=500&from=2026-11-20T09%3A30%3A00.123456789%2B14%3A00\
         &cursor= HTTP/1.1\r\n";
 
     /// The largest of everything.
-    fn largest() -> Progress {
+    fn largest() -> ChangesCursor {
         let (connection_id, account_id) = (ConnectionId::new(), AccountId::new());
         let from = Bound::Instant(Timestamp::MIN);
-        let mut progress = Progress::begin(connection_id, Some(account_id), from, i64::MIN);
+        let mut cursor = ChangesCursor::begin(connection_id, Some(account_id), from, i64::MIN);
         let row = |number: usize| PendingRow {
             key: RowKey(number.to_be_bytes()),
             is_new: true,
         };
-        assert!(progress.miss((0..PENDING_MAX).map(row).collect()));
-        assert!(!progress.miss(vec![row(PENDING_MAX)]), "no room");
-        let shown = Shown {
+        assert!(cursor.miss((0..PENDING_MAX).map(row).collect()));
+        assert!(!cursor.miss(vec![row(PENDING_MAX)]), "no room");
+        let shown = ShownRows {
             connection_id,
             account_id: Some(account_id),
             rows: u32::MAX,
             digest: u64::MAX,
         };
-        progress.at = i64::MIN;
-        progress.page = Some(PageProgress {
+        cursor.at = i64::MIN;
+        cursor.paging = Some(Paging {
             target: u32::MAX,
             read_account: Some(account_id.uuid()),
             gone: Some(RowKey([0xff; 8]).to_string()),
-            rows: Some(
-                Position {
-                    instant: Timestamp::MIN,
-                    shown: Some(shown),
-                }
-                .to_string(),
-            ),
-            given: Some((u32::MAX, u64::MAX)),
+            rows: Some(MergedPosition {
+                instant: Timestamp::MIN,
+                shown: Some(shown),
+            }),
+            delivered: serde_json::from_str(LARGEST_SUM).unwrap(),
         });
-        progress
+        cursor
     }
 
     #[test]
     fn largest_cursor_fits_a_request_line() {
         let contents = serde_json::to_vec(&largest()).unwrap();
-        let cursor = URL_SAFE_NO_PAD.encode(vec![0; contents.len() + SEAL_BYTES_MAX]);
-        assert!(cursor.len() <= CHARS_MAX, "{}", cursor.len());
+        let text = URL_SAFE_NO_PAD.encode(vec![0; contents.len() + SEAL_BYTES_MAX]);
+        assert!(text.len() <= CHARS_MAX, "{}", text.len());
         assert!(CHARS_MAX + REQUEST_LINE.len() <= 8 * 1024);
     }
 
@@ -276,24 +276,24 @@ mod tests {
             key: RowKey([number; 8]),
             is_new: number > 1,
         };
-        let mut progress = Progress {
+        let mut cursor = ChangesCursor {
             pending: Vec::new(),
-            page: None,
+            paging: None,
             ..largest()
         };
-        assert!(progress.miss(vec![row(1), row(2)]));
-        progress.keep_missed();
+        assert!(cursor.miss(vec![row(1), row(2)]));
+        cursor.keep_missed();
         // The next walk finds the first one, and misses the second one again, and another.
-        assert!(progress.miss(vec![row(2), row(3)]));
-        let text = serde_json::to_string(&progress).unwrap();
+        assert!(cursor.miss(vec![row(2), row(3)]));
+        let text = serde_json::to_string(&cursor).unwrap();
         assert!(
             text.contains("\"0101010101010101\",\"0202020202020202+*\",\"0303030303030303+*\""),
             "{text}"
         );
-        let mut progress: Progress = serde_json::from_str(&text).unwrap();
-        progress.keep_missed();
+        let mut cursor: ChangesCursor = serde_json::from_str(&text).unwrap();
+        cursor.keep_missed();
         assert_eq!(
-            progress
+            cursor
                 .pending
                 .iter()
                 .map(|pending| pending.row)

@@ -131,7 +131,6 @@ pub(super) enum TradeChange<'a> {
         trade: TradeView<'a>,
     },
     /// Remove the row with this key, if it is there.
-    #[expect(dead_code, reason = "written as that of a transaction")]
     Remove {
         /// Names the row among those of its connection.
         #[schema(example = "9f3b2c61d07a4e58")]

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellbird_domain::{Bound, Caller, DateFilter, KeyId};
-use bellbird_reads::merged::Position;
-use bellbird_reads::{Cause, MergedRows};
+use bellbird_domain::{Bound, Caller, DateFilter, KeyId, Trade, Transaction};
+use bellbird_reads::merged::MergedPosition;
+use bellbird_reads::{Cause, Merged, Range, RowKind, Trades, Transactions};
 use jiff::tz::TimeZone;
 use tokio::time::Instant;
 
@@ -62,58 +62,50 @@ async fn pages(app: &App, person: &Person, list: &str, id: &str) -> Vec<String> 
     seen
 }
 
-/// The merged list of a person, cut after so many rows and continued.
-async fn merged(app: &App, person: &Person, rows_max: usize, is_banking: bool) -> Vec<String> {
+/// The merged list of a person, cut after so many rows and continued. `id_of` returns the account
+/// and the id of a row.
+async fn merged<K: RowKind>(
+    app: &App,
+    person: &Person,
+    rows_max: usize,
+    id_of: impl for<'row> Fn(&K::Row<'row>) -> String + Send + Sync,
+) -> Vec<String> {
     let caller = caller(person);
-    let (mut seen, mut position): (Vec<String>, Option<Position>) = (Vec::new(), None);
+    let (mut seen, mut position): (Vec<String>, Option<MergedPosition>) = (Vec::new(), None);
     loop {
-        let (mut transactions, mut trades) = (Vec::new(), Vec::new());
+        let mut ranges: Vec<Range<K>> = Vec::new();
         for connection in &person.connections {
             let context = app
                 .reads
                 .connection_context(&caller, connection.id)
                 .await
                 .unwrap();
-            if is_banking {
-                for account in &context.accounts {
-                    let (context, id) = (Arc::clone(&context), Some(account.id));
-                    let walk =
-                        app.reads
-                            .transaction_range(&caller, context, id, span(), app.clock.now());
-                    transactions.push(walk.unwrap().with_first_page_rows(50));
-                }
-            } else {
-                trades.push(
-                    app.reads
-                        .trade_range(&caller, context, None, span())
-                        .unwrap(),
-                );
+            for account in &context.accounts {
+                let (context, id) = (Arc::clone(&context), Some(account.id));
+                let range = app
+                    .reads
+                    .range::<K>(&caller, context, id, span(), app.clock.now());
+                ranges.push(range.unwrap().with_first_page_rows(50));
             }
         }
         let stop_at = Instant::now() + Duration::from_secs(20);
-        let mut walk = if is_banking {
-            MergedRows::transactions(transactions, position, stop_at, |row, _| {
-                Some((row.instant, format!("{} {}", row.account.id, row.id)))
-            })
-        } else {
-            MergedRows::trades(trades, position, stop_at, |row| {
-                Some((
-                    row.time.instant(),
-                    format!("{} {}", row.account.id, row.id()),
-                ))
-            })
-        };
+        let mut merged = Merged::new(
+            ranges,
+            position,
+            stop_at,
+            |row: &K::Row<'_>, _: K::Place| Some((K::instant(row), id_of(row))),
+        );
         let (call, before, mut last) = (app.reads.call_context(Cause::Schedule), seen.len(), None);
         while seen.len() < before + rows_max {
-            let Some((instant, row)) = walk.next(&call).await.unwrap() else {
-                assert!(!walk.is_stopped());
+            let Some((instant, row)) = merged.next(&call).await.unwrap() else {
+                assert!(!merged.is_stopped());
                 return seen;
             };
             assert!(last.is_none_or(|last| instant <= last), "not newest first");
             last = Some(instant);
             seen.push(row);
         }
-        position = walk.position();
+        position = merged.position();
     }
 }
 
@@ -132,7 +124,14 @@ async fn assert_same_rows(provider: &str, list: &str, rows_max: usize) {
         "{} rows prove too little",
         expected.len()
     );
-    let found = by_account(merged(&app, &person, rows_max, list == "transactions").await);
+    let found = if list == "transactions" {
+        let id_of = |row: &Transaction<'_>| format!("{} {}", row.account.id, row.id);
+        merged::<Transactions>(&app, &person, rows_max, id_of).await
+    } else {
+        let id_of = |row: &Trade<'_>| format!("{} {}", row.account.id, row.id());
+        merged::<Trades>(&app, &person, rows_max, id_of).await
+    };
+    let found = by_account(found);
     assert_eq!(found.len(), expected.len());
     assert!(found == expected, "other rows, or in another order");
 }

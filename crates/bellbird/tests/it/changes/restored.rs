@@ -146,7 +146,7 @@ async fn cursor_before_forgotten_rows_is_expired() {
     }
 }
 
-/// Marks are seconds, and several syncs in one second have marks that are ahead of the clock.
+/// Change versions are seconds, and several syncs in one second have ones ahead of the clock.
 #[tokio::test]
 async fn cursor_with_a_mark_of_two_histories_is_expired() {
     let app = App::start(setup()).await;

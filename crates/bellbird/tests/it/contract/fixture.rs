@@ -76,12 +76,6 @@ impl<'a> ReadRequest<'a> {
     }
 }
 
-/// Where a page begins: a cursor for banks, an offset for brokerages.
-pub(super) enum PagePosition {
-    Cursor(Cursor),
-    Offset(u64),
-}
-
 /// A transaction or a trade, without its amounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
@@ -396,15 +390,19 @@ fn open(settings: &ProviderSettings, name: &str, call_timeout: Duration) -> Arc<
     Arc::clone(registry.find(name).expect("the settings are complete"))
 }
 
-/// Reads one page into `rows`, which may get rows even if the read fails. Returns the position of
-/// the next page.
+/// Reads one page into `rows`, which may get rows even if the read fails. Returns the cursor of the
+/// next page.
 pub(super) async fn page(
     provider: &dyn Provider,
     call: &CallContext,
     request: &ReadRequest<'_>,
-    position: Option<&PagePosition>,
+    cursor: Option<&Cursor>,
     rows: &mut Vec<Row>,
-) -> Result<Option<PagePosition>, Error> {
+) -> Result<Option<Cursor>, Error> {
+    let page = PageRequest {
+        cursor,
+        rows: request.size,
+    };
     match provider.kind() {
         Kind::Banking(bank) => {
             let query = TransactionQuery {
@@ -412,14 +410,6 @@ pub(super) async fn page(
                 one_account: request.accounts.len() == 1,
                 interval: &request.interval,
                 zone: &request.zone,
-            };
-            let cursor = position.map(|position| match position {
-                PagePosition::Cursor(cursor) => cursor,
-                PagePosition::Offset(_) => panic!("banks have cursors"),
-            });
-            let page = PageRequest {
-                cursor,
-                rows: request.size,
             };
             let mut push = |row: bellbird_domain::Transaction<'_>| {
                 let time = Time::Posted {
@@ -432,10 +422,8 @@ pub(super) async fn page(
                     time,
                 });
             };
-            Ok(bank
-                .transactions(call, request.credentials, &query, page, &mut push)
-                .await?
-                .map(PagePosition::Cursor))
+            bank.transactions(call, request.credentials, &query, page, &mut push)
+                .await
         }
         Kind::Brokerage(broker) => {
             let [account] = request.accounts else {
@@ -446,11 +434,6 @@ pub(super) async fn page(
                 span: &span(&request.interval),
                 zone: &request.zone,
             };
-            let offset = match position {
-                None => 0,
-                Some(PagePosition::Offset(offset)) => *offset,
-                Some(PagePosition::Cursor(_)) => panic!("brokers have offsets"),
-            };
             let mut push = |_, row: bellbird_domain::Trade<'_>| {
                 let text = row.description.unwrap_or_default().into_owned();
                 rows.push(Row {
@@ -459,18 +442,8 @@ pub(super) async fn page(
                     time: Time::Traded(row.time),
                 });
             };
-            let page = broker
-                .trades(
-                    call,
-                    request.credentials,
-                    &query,
-                    offset,
-                    request.size,
-                    &mut push,
-                )
-                .await?;
-            let end = offset + page.rows;
-            Ok((end < page.total).then_some(PagePosition::Offset(end)))
+            let page = broker.trades(call, request.credentials, &query, page, &mut push);
+            Ok(page.await?.next)
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bellbird_domain::Account;
-use bellbird_providers::Kind;
+use bellbird_providers::{Kind, Page, PageRequest};
 use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -118,10 +118,12 @@ promise! {
                     let span = bellbird_domain::DateFilter::default();
                     let query = bellbird_providers::TradeQuery { account: &account, span: &span, zone: &request.zone };
                     let mut given = 0;
-                    let page = broker
-                        .trades(&call_context(), &link.credentials, &query, offset, 50, &mut |_, _| given += 1)
-                        .await;
-                    assert_eq!(page, Ok(bellbird_providers::TradePage { rows, total }), "{offset}");
+                    let cursor = broker.trades_cursor(offset);
+                    let page = PageRequest { cursor: Some(&cursor), rows: 50 };
+                    let found =
+                        broker.trades(&call_context(), &link.credentials, &query, page, &mut |_, _| given += 1).await;
+                    let next = (offset + 50 < total).then(|| broker.trades_cursor(offset + 50));
+                    assert_eq!(found, Ok(Page { next, total: Some(total) }), "{offset}");
                     assert_eq!(given, rows);
                 }
             }

@@ -23,7 +23,7 @@ const REWRITE_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
 const GONE_AFTER_MISSES: u8 = 3;
 const GONE_AFTER_SECONDS: u32 = 24 * 3_600;
 /// A client that polls every minute, with a change at each poll, can be away for three days.
-const MARKS_MAX: usize = 4_096;
+const CHANGE_VERSIONS_MAX: usize = 4_096;
 
 /// The meaning of two rows with the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,8 +154,8 @@ struct Fresh {
 struct Merge<'r> {
     reading: &'r Reading<'r>,
     known: &'r Fingerprints,
-    /// The mark of this run, if it finds a change.
-    mark: u32,
+    /// The change version of this run, if it finds a change.
+    change_version: u32,
     now: u32,
     /// An unchanged fingerprint of this time or earlier is a reason to write.
     rewrite_at: u32,
@@ -164,7 +164,7 @@ struct Merge<'r> {
     /// Known rows that were not read under their id.
     unseen: Vec<Fingerprint>,
     fresh: Vec<Fresh>,
-    forgotten_mark: u32,
+    forgotten_version: u32,
     has_changes: bool,
     must_write: bool,
     /// Known fingerprints of one row by content. Kept to allocate once.
@@ -186,14 +186,14 @@ impl<'r> Merge<'r> {
         Self {
             reading,
             known,
-            mark: now.max(known.mark().saturating_add(1)),
+            change_version: now.max(known.change_version().saturating_add(1)),
             now,
             rewrite_at: Fingerprint::seconds(rewrite_at),
             changes: Changes::default(),
             merged: Vec::with_capacity(known.rows.len() + rows),
             unseen: Vec::new(),
             fresh: Vec::new(),
-            forgotten_mark: known.forgotten_mark,
+            forgotten_version: known.forgotten_version,
             has_changes: false,
             must_write: false,
             by_content: Vec::new(),
@@ -260,10 +260,10 @@ impl<'r> Merge<'r> {
             },
             misses: 0,
             is_gone: false,
-            changed_mark: if is_changed {
-                self.mark
+            changed_version: if is_changed {
+                self.change_version
             } else {
-                before.changed_mark
+                before.changed_version
             },
             ..before
         });
@@ -355,8 +355,8 @@ impl<'r> Merge<'r> {
                 seen_at: self.now,
                 misses: 0,
                 is_gone: false,
-                first_mark: self.mark,
-                changed_mark: self.mark,
+                first_version: self.change_version,
+                changed_version: self.change_version,
             });
         }
     }
@@ -374,7 +374,7 @@ impl<'r> Merge<'r> {
             }
             if row.seen_at < prune_before {
                 self.must_write = true;
-                self.forgotten_mark = self.forgotten_mark.max(row.changed_mark);
+                self.forgotten_version = self.forgotten_version.max(row.changed_version);
             } else {
                 self.merged.push(row);
             }
@@ -393,7 +393,7 @@ impl<'r> Merge<'r> {
         let is_missing_long = row.misses == GONE_AFTER_MISSES
             && self.now.saturating_sub(row.seen_at) >= GONE_AFTER_SECONDS;
         if is_missing_long || self.reading.removal_hints.contains(&row.digests.row) {
-            (row.is_gone, row.changed_mark) = (true, self.mark);
+            (row.is_gone, row.changed_version) = (true, self.change_version);
             self.has_changes = true;
             self.changes.gone.push(*row);
         }
@@ -405,15 +405,21 @@ impl<'r> Merge<'r> {
         if self.must_write || self.has_changes {
             // A few sorted runs, which this sort merges.
             self.merged.sort_by_key(Fingerprint::id);
-            let own = self.has_changes.then_some(self.mark);
-            let mut marks: Vec<u32> = self.known.marks.iter().copied().chain(own).collect();
-            marks.retain(|mark| *mark >= self.forgotten_mark);
-            marks.drain(..marks.len().saturating_sub(MARKS_MAX));
-            let forgotten_mark = self.forgotten_mark;
+            let own = self.has_changes.then_some(self.change_version);
+            let mut change_versions: Vec<u32> = self
+                .known
+                .change_versions
+                .iter()
+                .copied()
+                .chain(own)
+                .collect();
+            change_versions.retain(|change_version| *change_version >= self.forgotten_version);
+            change_versions.drain(..change_versions.len().saturating_sub(CHANGE_VERSIONS_MAX));
+            let forgotten_version = self.forgotten_version;
             self.changes.fingerprints = Some(Fingerprints {
                 rows: self.merged,
-                marks,
-                forgotten_mark,
+                change_versions,
+                forgotten_version,
             });
         }
         self.changes.removal_hints.sort_unstable();

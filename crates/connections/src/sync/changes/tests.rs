@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::sync::following::{Followed, Since};
+use crate::sync::following::{ChangesSince, Followed};
 use DuplicateIds::{DistinctRows, SameRow};
 
 const ACCOUNT: AccountTag = AccountTag(7);
@@ -85,7 +85,7 @@ impl Reads {
                 after.rows.is_sorted_by(|one, other| one.id() < other.id()),
                 "sorted, without repetitions"
             );
-            assert!(after.marks.is_sorted_by(|one, other| one < other));
+            assert!(after.change_versions.is_sorted_by(|one, other| one < other));
             let keys: HashSet<RowKey> = after.rows.iter().map(|row| row.key).collect();
             assert_eq!(keys.len(), after.rows.len(), "keys are unique");
             self.known = after.clone();
@@ -94,14 +94,14 @@ impl Reads {
     }
 
     /// Row, occurrence, and the hours of the reads that saw the row first and its present content.
-    fn marks(&self) -> Vec<(u8, u32, i64, i64)> {
-        let hour = |mark: u32| (i64::from(mark) - hours(0).as_second()) / 3600;
+    fn change_versions(&self) -> Vec<(u8, u32, i64, i64)> {
+        let hour = |change_version: u32| (i64::from(change_version) - hours(0).as_second()) / 3600;
         let entry = |row: &Fingerprint| {
             (
                 row.digests.row.0[0],
                 row.occurrence,
-                hour(row.first_mark),
-                hour(row.changed_mark),
+                hour(row.first_version),
+                hour(row.changed_version),
             )
         };
         self.known.rows.iter().map(entry).collect()
@@ -126,7 +126,7 @@ fn second_of_two_equal_trades_is_new() {
     reads.read(1, &[(1, 1)]);
     let found = reads.read(2, &[(1, 1), (1, 1)]);
     assert_eq!((indexes(&found.new), found.updated), (vec![1], vec![]));
-    assert_eq!(reads.marks(), [(1, 0, 1, 1), (1, 1, 2, 2)]);
+    assert_eq!(reads.change_versions(), [(1, 0, 1, 1), (1, 1, 2, 2)]);
     assert_eq!(reads.read(3, &[(1, 1), (1, 1)]), Changes::default());
 }
 
@@ -155,7 +155,7 @@ fn row_with_two_readings_is_given_once() {
     let mut reads = Reads::new(SameRow);
     let rows = seen(&[(1, 1), (2, 1), (1, 9)]);
     reads.read_digests(1, &rows);
-    let since = Since::Mark {
+    let since = ChangesSince::Mark {
         mark: 0,
         pending: &[],
     };
@@ -188,13 +188,20 @@ fn marks_say_which_read_saw_a_row_first_and_changed() {
         (81, &[(1, 1)], &[(1, 0, 81, 81), (2, 0, 1, 4)]),
     ] {
         reads.read(hour, rows);
-        assert_eq!(reads.marks(), expected, "{hour}");
+        assert_eq!(reads.change_versions(), expected, "{hour}");
     }
-    let mark = |hour: i64| Fingerprint::seconds(hours(hour));
-    let reached: Vec<bool> = [0, mark(1), mark(2), mark(3), mark(4), mark(81)]
-        .into_iter()
-        .map(|mark| reads.known.reach_back_to(mark))
-        .collect();
+    let change_version = |hour: i64| Fingerprint::seconds(hours(hour));
+    let reached: Vec<bool> = [
+        0,
+        change_version(1),
+        change_version(2),
+        change_version(3),
+        change_version(4),
+        change_version(81),
+    ]
+    .into_iter()
+    .map(|change_version| reads.known.reach_back_to(change_version))
+    .collect();
     assert_eq!(
         reached,
         [false, false, true, false, true, true],
@@ -215,11 +222,11 @@ fn unchanged_rows_are_rewritten_once_a_day() {
         reads.cover_nothing();
         let all = [(1, 1), (2, 2)];
         reads.read(0, &all);
-        let before = reads.marks();
+        let before = reads.change_versions();
         let found = reads.read(hour, &all[..rows]);
         assert_eq!((found.new.len(), found.updated.len()), (0, 0), "{hour}");
         assert_eq!(found.fingerprints.is_some(), rewritten, "{hour}");
-        assert_eq!(reads.marks(), before, "{hour}");
+        assert_eq!(reads.change_versions(), before, "{hour}");
         if rewritten {
             let now = Fingerprint::seconds(hours(hour));
             assert_eq!(
@@ -250,7 +257,7 @@ fn fingerprints_out_of_range_are_deleted() {
     reads.cover_nothing();
     reads.read(500, &[(2, 2)]);
     assert_eq!(
-        reads.marks(),
+        reads.change_versions(),
         [(2, 0, 0, 0)],
         "a row that is seen stays, however old"
     );
@@ -292,7 +299,7 @@ fn returning_row_has_its_key_and_a_new_mark() {
         "not reported again"
     );
     assert_eq!(
-        reads.marks(),
+        reads.change_versions(),
         [(1, 0, 0, 2), (2, 0, 0, 0)],
         "but for clients that follow"
     );
@@ -305,7 +312,10 @@ fn returning_row_has_its_key_and_a_new_mark() {
         [0],
         "it was reported as gone"
     );
-    assert_eq!((reads.marks()[0], reads.keys()), ((1, 0, 0, 31), keys));
+    assert_eq!(
+        (reads.change_versions()[0], reads.keys()),
+        ((1, 0, 0, 31), keys)
+    );
 }
 
 /// Takes a part out of what a run has read.
@@ -431,7 +441,7 @@ fn row_under_another_id_keeps_its_key_and_is_no_news() {
         [one, two, three, four]
     );
     assert_eq!(
-        reads.marks()[1..4],
+        reads.change_versions()[1..4],
         [(12, 0, 0, 0), (13, 0, 0, 0), (14, 0, 0, 0)]
     );
     // The first ids come back for other rows: keys stay unique, which each read checks.

@@ -16,9 +16,9 @@ pub(super) enum Fault {
     SwappedKeys,
     /// A cursor is valid for another connection.
     ForeignCursor,
-    /// A mark of a lost history is accepted.
+    /// A change version of a lost history is accepted.
     Restore,
-    /// A mark of a lost history is accepted if this one has it too.
+    /// A change version of a lost history is accepted if this one has it too.
     SameMark,
     /// A row that the provider leaves out for a moment is forgotten.
     NothingPending,
@@ -26,7 +26,7 @@ pub(super) enum Fault {
 
 /// What a sync stores with the fault.
 pub(super) fn spoil(fault: Fault, known: &mut Fingerprints, before: &Fingerprints) {
-    let mark = known.marks.last().copied().unwrap_or(0) + 1;
+    let change_version = known.change_versions.last().copied().unwrap_or(0) + 1;
     match fault {
         Fault::EarlyRemoval => {
             for row in known
@@ -34,9 +34,9 @@ pub(super) fn spoil(fault: Fault, known: &mut Fingerprints, before: &Fingerprint
                 .iter_mut()
                 .filter(|row| row.misses > 0 && !row.is_gone)
             {
-                (row.is_gone, row.changed_mark) = (true, mark);
-                if known.marks.last() != Some(&mark) {
-                    known.marks.push(mark);
+                (row.is_gone, row.changed_version) = (true, change_version);
+                if known.change_versions.last() != Some(&change_version) {
+                    known.change_versions.push(change_version);
                 }
             }
         }

@@ -18,7 +18,7 @@ use bellbird_webhooks::event::digest::RowHasher;
 use jiff::{SignedDuration, Timestamp};
 
 use super::changes::{Coverage, DuplicateIds, Reading, detect_changes};
-use super::following::{Followed, GivenRows, PendingRow, Since, first_whole_day};
+use super::following::{ChangesSince, DeliveredDaySum, Followed, PendingRow, first_whole_day};
 use faults::{Fault, spoil};
 
 const HOUR: i64 = 3_600;
@@ -135,7 +135,7 @@ struct Page {
     target: u32,
     gone: Option<RowKey>,
     rows: Option<i64>,
-    given: GivenRows,
+    given: DeliveredDaySum,
     pending: Vec<PendingRow>,
 }
 
@@ -403,10 +403,10 @@ impl World {
         }
         let own = self.connections[connection].clone();
         let mut page = cursor.page.take().unwrap_or(Page {
-            target: own.known.mark(),
+            target: own.known.change_version(),
             gone: None,
             rows: None,
-            given: GivenRows::default(),
+            given: DeliveredDaySum::default(),
             pending: Vec::new(),
         });
         let is_news = cursor.since != Some(page.target)
@@ -424,8 +424,8 @@ impl World {
         }
         let watched_from = first_whole_day(time(own.covered_from));
         let since = match cursor.since {
-            None => Since::Nothing,
-            Some(mark) => Since::Mark {
+            None => ChangesSince::Nothing,
+            Some(mark) => ChangesSince::Mark {
                 mark,
                 pending: &cursor.pending,
             },
@@ -484,7 +484,7 @@ impl World {
                         has_more = true;
                         break;
                     }
-                    followed.give(given.key);
+                    followed.deliver(given.key);
                     entries.push((given.key, Some(row.content)));
                     end = Some(row.content.at);
                 }
@@ -504,9 +504,9 @@ impl World {
                 let before = if day == last {
                     page.given
                 } else {
-                    GivenRows::default()
+                    DeliveredDaySum::default()
                 };
-                (page.rows, page.given) = (Some(end), before + followed.given_on(day));
+                (page.rows, page.given) = (Some(end), before + followed.delivered_on(day));
             }
         }
         if has_more {
@@ -576,7 +576,7 @@ impl World {
             }
             _ => self.now += 30 + self.random.below(20 * HOUR as u64) as i64,
         }
-        // Syncs of one second have marks that are ahead of the clock.
+        // Syncs of one second have change versions that are ahead of the clock.
         self.now += i64::from(self.random.one_in(4));
     }
 

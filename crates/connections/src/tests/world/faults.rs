@@ -181,7 +181,7 @@ impl Fault {
                 "next_attempt_at <= :due_at",
             )],
             Self::MissingRowIsGone => {
-                &[("SELECT entries, marks", "= $2", "= $2 AND user_id <> $1")]
+                &[("SELECT entries, change_versions", "= $2", "= $2 AND user_id <> $1")]
             }
             Self::NoRecovery => &[(
                 "SET state = 'waiting', attempts = 0",

@@ -8,8 +8,8 @@ use bellbird_domain::{Account, AccountType, Balance, ConnectionStatus, Currency,
 use bellbird_providers::simulated::Row;
 use bellbird_providers::{
     BalancesQuery, Banking, Brokerage, CallContext, Consent, ConsentStatus, Cursor, Error,
-    FoundAccount, FoundConnection, HoldingSink, Kind, PageRequest, PageRowSink, Provider,
-    ProviderHealth, TradePage, TradeQuery, TradeSink, TransactionQuery,
+    FoundAccount, FoundConnection, HoldingSink, Kind, Page, PageRequest, Provider, ProviderHealth,
+    TradeQuery, TradeSink, TransactionQuery, TransactionSink,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
@@ -252,7 +252,7 @@ impl Banking for Link {
         credentials: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
-        rows: &mut PageRowSink<'_>,
+        rows: &mut TransactionSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let connection = self.call(credentials).await?;
         let (from, to) = query.interval.instants(query.zone);
@@ -299,16 +299,23 @@ impl Brokerage for Link {
         ROWS_MAX
     }
 
+    fn trades_cursor(&self, number: u64) -> Cursor {
+        Cursor(number.to_string())
+    }
+
     async fn trades(
         &self,
         _: &CallContext,
         credentials: &SecretString,
         query: &TradeQuery<'_>,
-        offset: u64,
-        limit: u32,
+        page: PageRequest<'_>,
         rows: &mut TradeSink<'_>,
-    ) -> Result<TradePage, Error> {
+    ) -> Result<Page, Error> {
         let connection = self.call(credentials).await?;
+        let first: usize = page.cursor.map_or(0, |cursor| {
+            cursor.0.parse().expect("a cursor of this provider")
+        });
+        let end = first + page.rows as usize;
         let state = self.scene.state.lock();
         let of_account =
             |row: &&HeldRow| row.is_listed() && row.account == query.account.provider_account_id;
@@ -317,17 +324,15 @@ impl Brokerage for Link {
             .iter()
             .filter(of_account)
             .collect();
-        let mut shown = 0;
-        for row in list.iter().skip(offset as usize).take(limit as usize) {
+        for (number, row) in list.iter().enumerate().take(end).skip(first) {
             let simulated = Row::new(&row.account, row_id(connection, row.number), row.second);
             let mut trade = simulated.trade(query.account);
             trade.name = Some(format!("connection {connection} version {}", row.version).into());
-            rows(shown, trade);
-            shown += 1;
+            rows(number as u64, trade);
         }
-        Ok(TradePage {
-            rows: shown,
-            total: list.len() as u64,
+        Ok(Page {
+            next: (end < list.len()).then(|| self.trades_cursor(end as u64)),
+            total: Some(list.len() as u64),
         })
     }
 }

@@ -1,9 +1,11 @@
 //! What the tools share that list rows of several accounts, newest first: where the result begins,
 //! where it ends, and how many rows there are.
 
+use std::sync::Arc;
+
 use bellbird_domain::{AccountId, Bound, DateFilter};
-use bellbird_reads::merged::{ListReport, ListState, MergedRows, Position, PositionLost};
-use bellbird_reads::{ReadError, SelectedAccounts};
+use bellbird_reads::merged::{ListReport, ListState, MergedPosition, PositionLost};
+use bellbird_reads::{Merged, Range, ReadError, RowKind, SelectedAccounts};
 use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -21,14 +23,13 @@ const NO_TIME: &str =
 /// How far a list was shown.
 #[derive(Default, Clone, Serialize, Deserialize)]
 pub(super) struct ListProgress {
-    /// [`Position`] as text.
-    after: Option<String>,
+    pub(super) after: Option<MergedPosition>,
     /// Rows of all results so far.
     shown: u64,
     /// Rows altogether, as counted for the first result.
     total: u64,
     is_total_exact: bool,
-    left_out: LeftOut,
+    pub(super) left_out: LeftOut,
 }
 
 /// A row of a result.
@@ -49,19 +50,6 @@ pub(super) struct Heading {
     pub(super) columns: &'static str,
 }
 
-impl ListProgress {
-    pub(super) fn position(&self) -> Result<Option<Position>, String> {
-        self.after
-            .as_deref()
-            .map(|text| text.parse().map_err(|_| BEGIN_AGAIN.to_owned()))
-            .transpose()
-    }
-
-    pub(super) fn left_out(&self) -> &LeftOut {
-        &self.left_out
-    }
-}
-
 /// When reading stops, so that a result is sent before its deadline: a fifth of the time is left.
 pub(super) fn stop_at(call: &ToolCall<'_>) -> Instant {
     let time = call
@@ -71,11 +59,33 @@ pub(super) fn stop_at(call: &ToolCall<'_>) -> Instant {
     call.context.deadline - time / 5
 }
 
-/// Takes rows until the result is full or the lists end, and builds the result.
-pub(super) async fn result<T: ResultRow>(
+/// Prepares the read of all lists of these accounts. `dates_of` selects rows of a list. One that
+/// cannot be read is missing.
+pub(super) async fn ranges<K: RowKind>(
     call: &ToolCall<'_>,
     resumed: &Resumed<ListProgress>,
-    mut merged: MergedRows<'_, T>,
+    selected: &[SelectedAccounts],
+    missing: &mut Vec<Missing>,
+    dates_of: impl Fn(&SelectedAccounts) -> DateFilter + Send + Sync,
+) -> Vec<Range<K>> {
+    let (reads, caller) = (call.interop.access.reads(), call.caller);
+    let mut ranges = Vec::new();
+    for list in selected.iter().flat_map(SelectedAccounts::lists) {
+        let (context, id) = (Arc::clone(&list.context), list.account_id());
+        // The time of the first call, so that the range stays the same.
+        match reads.range(caller, context, id, dates_of(&list), resumed.asked_at()) {
+            Ok(range) => ranges.push(range),
+            Err(error) => missing.push(call.missing(&list, &error).await),
+        }
+    }
+    ranges
+}
+
+/// Takes rows until the result is full or the lists end, and builds the result.
+pub(super) async fn result<K: RowKind, T: ResultRow>(
+    call: &ToolCall<'_>,
+    resumed: &Resumed<ListProgress>,
+    mut merged: Merged<'_, K, T>,
     selected: &[SelectedAccounts],
     mut missing: Vec<Missing>,
     (limit, is_counted, heading): (u32, bool, Heading),
@@ -141,7 +151,6 @@ pub(super) async fn result<T: ResultRow>(
     } else {
         (shown + unshown, false)
     };
-    let after = after.map(|position| position.to_string());
     if has_more && rows.shown == 0 && after == before.after {
         return Err(if unshown > 0 { TOO_LONG } else { NO_TIME }.to_owned());
     }
@@ -217,8 +226,8 @@ fn accounts_of(list: &ListReport<'_>, selected: &[SelectedAccounts]) -> Option<S
     )
 }
 
-fn failed_lists<T: ResultRow>(
-    merged: &MergedRows<'_, T>,
+fn failed_lists<K: RowKind, T: ResultRow>(
+    merged: &Merged<'_, K, T>,
     selected: &[SelectedAccounts],
 ) -> Vec<(SelectedAccounts, ReadError)> {
     let mut failed = Vec::new();

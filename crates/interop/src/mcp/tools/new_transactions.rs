@@ -2,11 +2,9 @@
 //! syncs (docs/adr/0016-following.md).
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
-use bellbird_domain::{Bound, ConnectionCategory, DateFilter, DateRange};
-use bellbird_reads::SelectedAccounts;
-use bellbird_reads::merged::MergedRows;
+use bellbird_domain::{Bound, ConnectionCategory, DateFilter, DateRange, Transaction};
+use bellbird_reads::{Merged, Range, SelectedAccounts, Transactions};
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -17,6 +15,7 @@ use super::merged::{self, Heading, ListProgress};
 use super::transactions::{COLUMNS, Row};
 use crate::mcp::arguments::{self, Accounts, Choice, DayOrTime, Detail, RowLimit, date_filter};
 use crate::mcp::cursor::Resumed;
+use crate::mcp::known_rows::KnownRows;
 
 /// How far back `since` reaches, which fingerprints do too.
 const SINCE_MAX: SignedDuration = SignedDuration::from_hours(31 * 24);
@@ -46,54 +45,41 @@ pub(super) async fn list_new_transactions(
     }
     let limit = given.limit.unwrap_or_default().0;
     let detail = given.detail.map_or(Detail::Brief, |detail| detail.0);
-    let after = resumed.position.position()?;
+    let after = resumed.position.after;
     let permit = call.admit(|quotas| &quotas.live).await?;
     let (selected, mut missing) = call
         .select(
             given.account_ids,
             ConnectionCategory::Banking,
-            resumed.position.left_out(),
+            &resumed.position.left_out,
         )
         .await?;
-    let (mut ranges, mut seen) = (Vec::new(), HashMap::new());
+    let mut known = HashMap::new();
     // Half of the time is left for reading.
-    let synced_by = Instant::now()
-        + call
-            .context
-            .deadline
-            .saturating_duration_since(Instant::now())
-            / 2;
-    for list in selected.iter().flat_map(SelectedAccounts::lists) {
-        let id = list.context.connection.id;
-        if let Entry::Vacant(entry) = seen.entry(id) {
-            let found = call
-                .interop
-                .access
-                .seen_before(call.caller, id, since, synced_by)
-                .await;
-            entry.insert(found.map_err(|problem| super::advice(&problem))?);
-        }
-        let span = DateFilter {
-            from: Some(Bound::Instant(seen[&id].begins)),
-            to: None,
-        };
-        let (reads, context) = (call.interop.access.reads(), list.context.clone());
-        match reads.transaction_range(
-            call.caller,
-            context,
-            list.account_id(),
-            span,
-            resumed.asked_at(),
-        ) {
-            Ok(range) => ranges.push(range),
-            Err(error) => missing.push(call.missing(&list, &error).await),
-        }
+    let deadline = call.context.deadline;
+    let synced_by = deadline - deadline.saturating_duration_since(Instant::now()) / 2;
+    for selected in &selected {
+        let (access, id) = (&call.interop.access, selected.context.connection.id);
+        let found = KnownRows::before(access, call.caller, id, since, synced_by).await;
+        known.insert(id, found.map_err(|problem| super::advice(&problem))?);
     }
-    let rows = MergedRows::transactions(ranges, after, merged::stop_at(call), |row, day| {
-        seen.get(&row.account.connection_id)
-            .is_some_and(|seen| seen.is_new(row))
-            .then(|| Row::of(row, day, detail))
-    });
+    let dates_of = |list: &SelectedAccounts| DateFilter {
+        from: Some(Bound::Instant(known[&list.context.connection.id].begins)),
+        to: None,
+    };
+    let ranges: Vec<Range<Transactions>> =
+        merged::ranges(call, &resumed, &selected, &mut missing, dates_of).await;
+    let rows = Merged::new(
+        ranges,
+        after,
+        merged::stop_at(call),
+        |row: &Transaction<'_>, day| {
+            known
+                .get(&row.account.connection_id)
+                .is_some_and(|known| known.is_new(row))
+                .then(|| Row::of(row, day, detail))
+        },
+    );
     let columns = if detail == Detail::Brief { COLUMNS } else { "" };
     let heading = Heading {
         name: "transactions",

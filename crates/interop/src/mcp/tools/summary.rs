@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bellbird_domain::{AccountId, Category, ConnectionCategory, DateFilter, Direction};
 use bellbird_reads::summary::{Group, GroupBy, GroupTotals, Summary};
-use bellbird_reads::{ReadError, SelectedAccounts, TransactionFilter};
+use bellbird_reads::{ReadError, SelectedAccounts, TransactionFilter, Transactions};
 use futures_util::stream::{self, StreamExt as _};
 use jiff::civil::Date;
 use parking_lot::Mutex;
@@ -62,7 +62,7 @@ enum End {
 }
 
 /// What all lists share.
-struct Reading<'a> {
+struct SummaryRead<'a> {
     call: &'a ToolCall<'a>,
     filter: &'a TransactionFilter,
     span: DateFilter,
@@ -101,7 +101,7 @@ pub(super) async fn summarize(
     let lists: Vec<SelectedAccounts> = selected.iter().flat_map(SelectedAccounts::lists).collect();
     let (summary, rows_read) = (Mutex::new(Summary::new(group_by)), AtomicU64::new(0));
     let stop_at = merged::stop_at(call);
-    let reading = Reading {
+    let reading = SummaryRead {
         call,
         filter: &filter,
         span,
@@ -159,12 +159,12 @@ pub(super) async fn summarize(
     Ok(result.members(&groups, &summary.totals(), &summary.transfers()))
 }
 
-impl Reading<'_> {
+impl SummaryRead<'_> {
     /// Adds up a list until it ends, fails, or time runs short.
     async fn read(&self, list: &SelectedAccounts) -> End {
         let reads = self.call.interop.access.reads();
         let context = list.context.clone();
-        let range = reads.transaction_range(
+        let range = reads.range::<Transactions>(
             self.call.caller,
             context,
             list.account_id(),

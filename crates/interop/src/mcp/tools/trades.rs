@@ -1,8 +1,7 @@
 //! `list_trades`: activity of brokerage accounts, newest first.
 
 use bellbird_domain::{AccountId, ConnectionCategory, Decimal, Trade, TradeType};
-use bellbird_reads::SelectedAccounts;
-use bellbird_reads::merged::MergedRows;
+use bellbird_reads::{Merged, Range, SelectedAccounts, Trades};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -54,31 +53,25 @@ pub(super) async fn list_trades(
     let given: TradesArguments = arguments::read(&resumed.arguments)?;
     let span = date_filter(given.from, given.to)?;
     let limit = given.limit.unwrap_or_default().0;
-    let after = resumed.position.position()?;
+    let after = resumed.position.after;
     let permit = call.admit(|quotas| &quotas.brokerage).await?;
     let (selected, mut missing) = call
         .select(
             given.account_ids,
             ConnectionCategory::Brokerage,
-            resumed.position.left_out(),
+            &resumed.position.left_out,
         )
         .await?;
-    let mut ranges = Vec::new();
-    for list in selected.iter().flat_map(SelectedAccounts::lists) {
-        let context = list.context.clone();
-        match call
-            .interop
-            .access
-            .reads()
-            .trade_range(call.caller, context, list.account_id(), span)
-        {
-            Ok(range) => ranges.push(range.with_first_page_rows(limit + 1)),
-            Err(error) => missing.push(call.missing(&list, &error).await),
-        }
-    }
-    let rows = MergedRows::trades(ranges, after, merged::stop_at(call), |trade| {
-        Some(Row::of(trade))
-    });
+    let dates_of = |_: &SelectedAccounts| span;
+    let ranges = merged::ranges::<Trades>(call, &resumed, &selected, &mut missing, dates_of).await;
+    let smaller = |range: Range<Trades>| range.with_first_page_rows(limit + 1);
+    let ranges: Vec<Range<Trades>> = ranges.into_iter().map(smaller).collect();
+    let rows = Merged::new(
+        ranges,
+        after,
+        merged::stop_at(call),
+        |trade: &Trade<'_>, _| Some(Row::of(trade)),
+    );
     let is_counted = merged::is_counted(&span, resumed.asked_at(), None);
     let heading = Heading {
         name: "trades",

@@ -2,8 +2,7 @@
 
 use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{AccountId, Category, ConnectionCategory, Currency, Direction, Transaction};
-use bellbird_reads::SelectedAccounts;
-use bellbird_reads::merged::MergedRows;
+use bellbird_reads::{Merged, Range, SelectedAccounts, Transactions};
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -81,39 +80,32 @@ pub(super) async fn list_transactions(
     );
     let limit = given.limit.unwrap_or_default().0;
     let detail = given.detail.map_or(Detail::Brief, |detail| detail.0);
-    let after = resumed.position.position()?;
+    let after = resumed.position.after;
     let permit = call.admit(|quotas| &quotas.live).await?;
     let (selected, mut missing) = call
         .select(
             given.account_ids,
             ConnectionCategory::Banking,
-            resumed.position.left_out(),
+            &resumed.position.left_out,
         )
         .await?;
     let is_filtered = FILTERS
         .iter()
         .any(|name| resumed.arguments.contains_key(*name));
-    let mut ranges = Vec::new();
-    for list in selected.iter().flat_map(SelectedAccounts::lists) {
-        let context = list.context.clone();
-        let reads = call.interop.access.reads();
-        // The time of the first call, so that the range stays the same.
-        match reads.transaction_range(
-            call.caller,
-            context,
-            list.account_id(),
-            span,
-            resumed.asked_at(),
-        ) {
-            // A filter needs many rows for a few.
-            Ok(range) if !is_filtered => ranges.push(range.with_first_page_rows(limit + 1)),
-            Ok(range) => ranges.push(range),
-            Err(error) => missing.push(call.missing(&list, &error).await),
-        }
+    let dates_of = |_: &SelectedAccounts| span;
+    let mut ranges: Vec<Range<Transactions>> =
+        merged::ranges(call, &resumed, &selected, &mut missing, dates_of).await;
+    // A filter needs many rows for a few.
+    if !is_filtered {
+        let smaller = |range: Range<Transactions>| range.with_first_page_rows(limit + 1);
+        ranges = ranges.into_iter().map(smaller).collect();
     }
-    let rows = MergedRows::transactions(ranges, after, merged::stop_at(call), |row, day| {
-        filter.matches(row).then(|| Row::of(row, day, detail))
-    });
+    let rows = Merged::new(
+        ranges,
+        after,
+        merged::stop_at(call),
+        |row: &Transaction<'_>, day| filter.matches(row).then(|| Row::of(row, day, detail)),
+    );
     let is_counted = merged::is_counted(&span, resumed.asked_at(), Some(DEFAULT_RANGE));
     let columns = if detail == Detail::Brief { COLUMNS } else { "" };
     let range = super::default_range(&resumed.arguments).unwrap_or_default();

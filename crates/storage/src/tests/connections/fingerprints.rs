@@ -53,8 +53,8 @@ both! {
         assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows, first, "nothing changed");
         let largest = Fingerprint {
             seen_at: u32::MAX - 1,
-            first_mark: 2,
-            changed_mark: u32::MAX - 2,
+            first_version: 2,
+            changed_version: u32::MAX - 2,
             key: RowKey([3; 8]),
             misses: 3,
             is_gone: true,
@@ -177,7 +177,7 @@ both! {
         damage("entries", &[2; 65]).await;
         assert_eq!(db.syncs().fingerprints(user, id).await.unwrap().rows.len(), 1);
         for damaged in [&[1][..], &[0, 0, 0, 2, 0, 0, 0, 1]] {
-            damage("marks", damaged).await;
+            damage("change_versions", damaged).await;
             let found = db.syncs().fingerprints(user, id).await;
             assert!(matches!(found, Err(StorageError::Corrupt(_))), "{damaged:?}");
         }

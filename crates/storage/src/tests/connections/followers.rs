@@ -17,7 +17,7 @@ both! {
         let followers = async || db.syncs().find_followers(user, id).await.unwrap();
         let nobody = Followers {
             has_endpoint: false,
-            followed_at: None,
+            last_changes_poll_at: None,
             rows_backfill_began_at: at(0),
             synced_at: None,
             has_unread: false,
@@ -33,12 +33,12 @@ both! {
         assert_eq!(followers().await, Some(synced));
 
         assert!(db.syncs().request(user, id, at(20), SignedDuration::ZERO).await.unwrap());
-        let followed = Followers { followed_at: Some(at(20)), ..synced };
+        let followed = Followers { last_changes_poll_at: Some(at(20)), ..synced };
         assert_eq!(followers().await, Some(followed));
         let state = db.syncs().find(user, id).await.unwrap().expect("there");
-        assert_eq!((state.followed_at, state.next_at), (Some(at(20)), Some(at(20))), "and it is due");
+        assert_eq!((state.last_changes_poll_at, state.next_at), (Some(at(20)), Some(at(20))), "and it is due");
         assert!(!db.syncs().request(other, id, at(30), SignedDuration::ZERO).await.unwrap());
-        db.syncs().set_followed(other, id, at(30)).await.unwrap();
+        db.syncs().set_last_changes_poll(other, id, at(30)).await.unwrap();
         assert_eq!(followers().await, Some(followed), "others change nothing");
 
         endpoint(db, other, SYNCS_AND_CHANGES).await;

@@ -28,7 +28,7 @@ const COLUMNS_LEFT_OUT: [&str; 24] = [
     // Counters and leases.
     "is_requested",
     "revision",
-    "mark",
+    "change_version",
     "lease_until",
     "holder",
     "fence",

@@ -7,7 +7,7 @@ use bellbird_domain::{
     Account, Bound, DateFilter, DateRange, EventType, Fingerprints, TimestampExt as _, Trade,
     Transaction,
 };
-use bellbird_providers::pages::{TradeList, TradePages, TransactionList, TransactionPages};
+use bellbird_providers::pages::{List, Pages, Trades, Transactions};
 use bellbird_providers::{CallContext, Kind, Provider, TradeQuery, TransactionQuery};
 use bellbird_storage::{ClaimedEndpoint, WebhookEvent};
 use jiff::Timestamp;
@@ -124,13 +124,13 @@ impl RowSource {
                             writer.transaction(row, zone)
                         })
                     };
-                    let list = TransactionList {
+                    let list = List::<Transactions> {
                         provider: banking,
                         credentials: &self.credentials,
                         query,
                         until: None,
                     };
-                    TransactionPages::default()
+                    Pages::default()
                         .read_to_end(&list, context, &mut take)
                         .await
                 }
@@ -148,13 +148,13 @@ impl RowSource {
                         let mut take = |row: &Trade<'_>| {
                             found.take(&self.hasher.trade(row), |writer| writer.trade(row))
                         };
-                        let list = TradeList {
+                        let list = List::<Trades> {
                             provider: brokerage,
                             credentials: &self.credentials,
                             query,
                             until: None,
                         };
-                        TradePages::default()
+                        Pages::default()
                             .read_to_end(&list, context, &mut take)
                             .await?;
                         if found.is_done() {

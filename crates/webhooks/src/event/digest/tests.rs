@@ -262,8 +262,8 @@ fn day_is_hidden_and_shown_again() {
         seen_at: 0,
         misses: 0,
         is_gone: false,
-        first_mark: 1,
-        changed_mark: 1,
+        first_version: 1,
+        changed_version: 1,
     };
     let shown = [fingerprint(0), fingerprint(1)];
     let mut hidden = shown;

@@ -56,8 +56,8 @@ fn fingerprint(key: u8, digests: RowDigests) -> Fingerprint {
         seen_at,
         misses,
         is_gone,
-        first_mark: 1,
-        changed_mark: 1,
+        first_version: 1,
+        changed_version: 1,
     }
 }
 
