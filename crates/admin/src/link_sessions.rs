@@ -133,7 +133,7 @@ struct SessionView {
 #[schema(as = LinkedConnection)]
 #[expect(
     dead_code,
-    reason = "documents what `bellbird_connections::LinkedConnection` is serialized to"
+    reason = "documents what `bellbird_connections::SessionConnection` is serialized to"
 )]
 struct LinkedConnectionView {
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]

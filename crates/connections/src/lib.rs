@@ -51,7 +51,7 @@ pub use linking::callback::{
 pub use linking::link_page::{
     FoundLink, LinkPage, LinkableProvider, LinkedConnection, RemovalPage, UnfinishedSession,
 };
-pub use linking::link_session::{LinkSession, LinkedConnection, NoConnection};
+pub use linking::link_session::{LinkSession, NoConnection, SessionConnection};
 pub use linking::start::{CreatedLink, LinkTarget, PreparedLink};
 pub use provider_events::{PROVIDER_EVENTS_METRIC, ProviderEvents, ReceiveError};
 pub use refresh::Refreshes;

@@ -120,7 +120,7 @@ async fn is_of_operator_elsewhere(
         return Ok(false);
     }
     let lookup = console.storage().sessions().find_link(link, None, now);
-    let found = console.look_up_unproven(lookup).await?;
+    let found = console.inner.connections.unverified_read(lookup).await?;
     Ok(found.is_some_and(|link| link.is_operator))
 }
 

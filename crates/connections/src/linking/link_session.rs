@@ -27,7 +27,7 @@ pub struct LinkSession {
     pub user_id: UserId,
     pub status: LinkStatus,
     /// What it has connected, reconnected or renewed, and what is still connected.
-    pub connections: Vec<LinkedConnection>,
+    pub connections: Vec<SessionConnection>,
     /// Why there is none, once the status says so.
     pub reason: Option<NoConnection>,
     pub expires_at: Timestamp,
@@ -35,7 +35,7 @@ pub struct LinkSession {
 
 /// A connection of a link session, with what an app has to know to read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LinkedConnection {
+pub struct SessionConnection {
     pub id: ConnectionId,
     pub provider: String,
     pub category: ConnectionCategory,
@@ -180,7 +180,7 @@ impl Links<'_> {
         };
         let linked = connections.iter().filter(is_of_session);
         let connections: Vec<_> = linked
-            .map(|connection| LinkedConnection {
+            .map(|connection| SessionConnection {
                 id: connection.id,
                 provider: connection.provider.clone(),
                 category: connection.category,

@@ -40,7 +40,7 @@ impl Webhooks {
                 let at_fault = exchange.error != Some(NAME_NOT_RESOLVED);
                 (
                     exchange.status,
-                    exchange.error,
+                    exchange.recorded(event.id),
                     exchange.duration,
                     exchange.retry_after,
                     at_fault,

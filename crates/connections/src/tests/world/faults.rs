@@ -180,9 +180,11 @@ impl Fault {
                 "next_attempt_at = :due_at",
                 "next_attempt_at <= :due_at",
             )],
-            Self::MissingRowIsGone => {
-                &[("SELECT entries, change_versions", "= $2", "= $2 AND user_id <> $1")]
-            }
+            Self::MissingRowIsGone => &[(
+                "SELECT entries, change_versions",
+                "= $2",
+                "= $2 AND user_id <> $1",
+            )],
             Self::NoRecovery => &[(
                 "SET state = 'waiting', attempts = 0",
                 "state = 'failed'",

@@ -9,6 +9,7 @@ use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bellbird_domain::EventId;
 use bellbird_providers::http::pool::{self, Limits, Pool, SendError, TcpError};
 use bytes::Bytes;
 #[cfg(feature = "test-support")]
