@@ -14,13 +14,14 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 
 use super::Akahu;
+use super::connections::is_closed_to_new_connections;
 use super::store::State as LoginState;
 use crate::consent_page::{
     self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions,
     InstitutionOption, OfferedAccount, append_query, is_redirect_uri, see_other,
 };
 use crate::query::{self, Query};
-use crate::world::nz::institutions::{INSTITUTIONS, Institution, find};
+use crate::world::new_zealand::{Institution, NEW_ZEALAND, institution};
 
 /// The known parameters. All but `sandbox_auto` are documented.
 const PARAMETERS: [&str; 9] = [
@@ -163,7 +164,10 @@ impl AuthorizeParams {
             )));
         }
         let connection = query.get("connection").map(str::to_owned);
-        if connection.as_ref().is_some_and(|id| find(id).is_none()) {
+        if connection
+            .as_ref()
+            .is_some_and(|id| institution(id).is_none())
+        {
             return Err(Rejection::Page(
                 "The institution (connection) is not known.".to_owned(),
             ));
@@ -298,17 +302,6 @@ impl Akahu {
     }
 }
 
-/// An official connection replaces its classic twin, which accepts no new logins
-/// (docs/providers/akahu.md#institutions).
-fn is_closed_to_new_connections(institution: &Institution) -> bool {
-    INSTITUTIONS.iter().any(|other| {
-        other
-            .official
-            .as_ref()
-            .is_some_and(|it| it.classic == institution.id)
-    })
-}
-
 impl ConsentProvider for Akahu {
     type AuthRequest = AuthorizationRequest;
 
@@ -343,11 +336,11 @@ impl ConsentProvider for Akahu {
             note: is_closed_to_new_connections(institution)
                 .then_some("Not available for new connections"),
         };
-        INSTITUTIONS.iter().map(option).collect()
+        NEW_ZEALAND.institutions.iter().map(option).collect()
     }
 
     fn unavailable_outcome(&self, institution_id: &str) -> Option<ConsentOutcome> {
-        find(institution_id)
+        institution(institution_id)
             .is_none_or(is_closed_to_new_connections)
             .then_some(ConsentOutcome::Unavailable)
     }
@@ -360,7 +353,7 @@ impl ConsentProvider for Akahu {
     ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome> {
         let (store, institution) = (
             self.store.read(),
-            find(institution_id).ok_or(ConsentOutcome::Unavailable)?,
+            institution(institution_id).ok_or(ConsentOutcome::Unavailable)?,
         );
         Ok((store.display_name(name), store.offers(institution, name)))
     }
@@ -375,7 +368,7 @@ impl ConsentProvider for Akahu {
                 name,
                 chosen,
             } => {
-                let Some(institution) = find(&institution_id) else {
+                let Some(institution) = institution(&institution_id) else {
                     return redirect_result(failed("server_error", "Unknown connection"));
                 };
                 let (mut store, now) = (self.store.write(), self.now());

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::call::{AppCall, check_id};
 use super::errors::Failure;
 use super::respond::{item, items};
-use crate::world::nz::nzfcc::{CODES, Code};
+use crate::world::nzfcc::{CODES, Code};
 
 #[derive(Serialize)]
 struct CategoryView {
@@ -30,8 +30,8 @@ struct Group {
 
 fn view(code: &Code) -> CategoryView {
     let group = Group {
-        _id: code.group.id,
-        name: code.group.name,
+        _id: code.group.0,
+        name: code.group.1,
     };
     CategoryView {
         _id: code.id,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::call::{AppCall, check_id};
 use super::errors::Failure;
 use super::respond::{item, items};
-use crate::world::nz::institutions::{INSTITUTIONS, Institution, find};
+use crate::world::new_zealand::{Institution, NEW_ZEALAND, institution};
 
 /// An institution as Akahu shows it, alone or within an account.
 #[derive(Serialize)]
@@ -27,19 +27,22 @@ pub(super) struct ConnectionView {
     deadline: Option<&'static str>,
 }
 
+/// An official connection replaces its classic twin, which accepts no new logins
+/// (docs/providers/akahu.md#institutions).
+pub(super) fn is_closed_to_new_connections(institution: &Institution) -> bool {
+    let mut officials = NEW_ZEALAND
+        .institutions
+        .iter()
+        .filter_map(|other| other.official.as_ref());
+    officials.any(|official| official.classic == institution.id)
+}
+
 impl ConnectionView {
     fn full(institution: &Institution) -> Self {
         let official = institution.official.as_ref();
-        // The classic twin of an official connection accepts no new logins.
-        let replaced = |other: &Institution| {
-            other
-                .official
-                .as_ref()
-                .is_some_and(|it| it.classic == institution.id)
-        };
         Self {
             _classic: official.map(|official| official.classic),
-            new_connections_enabled: Some(!INSTITUTIONS.iter().any(replaced)),
+            new_connections_enabled: Some(!is_closed_to_new_connections(institution)),
             mode: official.map(|official| official.mode),
             deadline: official.and_then(|official| official.deadline),
             ..Self::for_account(institution)
@@ -69,7 +72,8 @@ impl ConnectionView {
 /// Lists all institutions, without pages.
 pub(super) async fn list(_: AppCall) -> Response {
     items(
-        INSTITUTIONS
+        NEW_ZEALAND
+            .institutions
             .iter()
             .map(ConnectionView::full)
             .collect::<Vec<_>>(),
@@ -79,6 +83,6 @@ pub(super) async fn list(_: AppCall) -> Response {
 pub(super) async fn show(Path(id): Path<String>, _: AppCall) -> Result<Response, Failure> {
     check_id("conn_", &id)?;
     Ok(item(ConnectionView::full(
-        find(&id).ok_or_else(Failure::not_found)?,
+        institution(&id).ok_or_else(Failure::not_found)?,
     )))
 }

@@ -21,8 +21,8 @@ use super::{Akahu, ids};
 use crate::consent_page::is_redirect_uri;
 use crate::control::{BadRequest, parse_body};
 use crate::members::Members;
-use crate::world::nz::merchants::SPENDING;
-use crate::world::nz::rows::{Calendars, fill};
+use crate::world::new_zealand::NEW_ZEALAND;
+use crate::world::nz_rows::{Calendars, fill};
 
 pub(super) fn routes(akahu: Arc<Akahu>) -> Router {
     Router::new()
@@ -241,7 +241,7 @@ async fn fill_account(
     let account = store.account_mut(&request.account_id)?;
     let base = account.take_numbers(u64::from(request.rows));
     let rows = fill(
-        SPENDING,
+        NEW_ZEALAND.spending(),
         request.rows,
         FILL_DAYS,
         seed,

@@ -12,11 +12,9 @@ use super::rows::Entry;
 use super::store::{Login, NUMBERS_PER_ACCOUNT, State, Store, User};
 use crate::consent_page::OfferedAccount;
 use crate::members::Members;
-use crate::world::invented::{first_word, full_name, stream, vary};
-use crate::world::nz::holding::Holding;
-use crate::world::nz::institutions::Institution;
-use crate::world::nz::invented::HOLDINGS;
-use crate::world::nz::rows::{Calendars, draw};
+use crate::world::names::{first_word, full_name, stream, vary};
+use crate::world::new_zealand::{Holding, Institution, NEW_ZEALAND};
+use crate::world::nz_rows::{Calendars, draw};
 use crate::world::rng::{DIGITS, Rng, label};
 
 /// How linking the same login again behaves. Tests set it because the real behaviour is unknown
@@ -73,12 +71,12 @@ impl Store {
         if !offers.is_empty() {
             return offers;
         }
-        let invented = |(holding, cents): &(Holding, i64)| {
-            let members = invented(self.seed, holding, *cents, institution, name).0;
+        let invented = |holding: &Holding| {
+            let members = invented(self.seed, holding, institution, name).0;
             // The account has no id yet, so its name is the key.
             offer(&members.text("name").unwrap_or_default(), &members)
         };
-        HOLDINGS.iter().map(invented).collect()
+        NEW_ZEALAND.new_login.iter().map(invented).collect()
     }
 
     /// Shares the chosen accounts of a login and no others. Returns the user's index.
@@ -152,14 +150,15 @@ impl Store {
         ));
         let login = self.logins.len() - 1;
         let calendars = Calendars::new(now);
-        for (holding, cents) in &HOLDINGS {
-            let (members, running) = invented(seed, holding, *cents, institution, name);
+        for holding in &NEW_ZEALAND.new_login {
+            let (members, running) = invented(seed, holding, institution, name);
             let account = self.add_holding(login, holding, &mut rng, None, now);
             account.members.merge_all(members);
             account.running = Some(running);
             // The rows are drawn from numbers of this account alone, so earlier links do not change
             // them.
-            let own = label(&[name, institution.id, holding.account]) / NUMBERS_PER_ACCOUNT
+            let own = label(&[name, institution.id, &holding.account.to_string()])
+                / NUMBERS_PER_ACCOUNT
                 * NUMBERS_PER_ACCOUNT;
             let rows = draw(&holding.plan, seed, own, &calendars, Some(running));
             let first = account.take_numbers(rows.len() as u64);
@@ -220,15 +219,9 @@ fn masked(number: &str) -> String {
 }
 
 /// Returns the members that differ between users, and the balance in cents.
-fn invented(
-    seed: u64,
-    holding: &Holding,
-    cents: i64,
-    institution: &Institution,
-    name: &str,
-) -> (Members, i64) {
-    let mut rng = stream(seed, name, institution.id, holding.account);
-    let mut members = Members::parse(holding.account.as_bytes()).unwrap_or_default();
+fn invented(seed: u64, holding: &Holding, institution: &Institution, name: &str) -> (Members, i64) {
+    let mut members = holding.account.clone();
+    let mut rng = stream(seed, name, institution.id, &members.to_string());
     let own = format!(
         "{} {}",
         first_word(institution.name),
@@ -238,7 +231,7 @@ fn invented(
         Some("CREDITCARD") => format!("4988-****-****-{}", rng.text(DIGITS, 4)),
         _ => format!("12-{}-{}-00", rng.text(DIGITS, 4), rng.text(DIGITS, 7)),
     };
-    let cents = vary(&mut rng, cents);
+    let cents = vary(&mut rng, holding.cents);
     members.set("name", &own);
     members.set("formatted_account", &number);
     let mut balance = Members::default();

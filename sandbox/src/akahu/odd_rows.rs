@@ -32,13 +32,13 @@ impl Account {
                 "_user": names.user_id, "created_at": at, "updated_at": at, "date": at,
                 "hash": ids::hash_of_row(seed, number), "description": row.description,
                 "type": if row.amount.starts_with('-') { "DEBIT" } else { "CREDIT" },
-                "meta": row.reference.map_or_else(|| json!({}), |reference| json!({"reference": reference})),
+                "meta": row.reference.as_ref().map_or_else(|| json!({}), |text| json!({"reference": text})),
             }));
             // As a JSON number with exactly these digits.
-            let amount = RawValue::from_string(row.amount.to_owned())
+            let amount = RawValue::from_string(row.amount.clone())
                 .expect("the world's amounts are JSON numbers");
             members.set("amount", &amount);
-            if let Some(merchant) = row.merchant {
+            if let Some(merchant) = &row.merchant {
                 members.set(
                     "merchant",
                     &json!({"_id": ids::named("merchant_", merchant), "name": merchant}),

@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use super::ids;
 use super::respond::iso;
 use crate::members::Members;
-use crate::world::nz::merchants::PLACES;
-use crate::world::nz::rows::Row;
-use crate::world::nz::template::{Enriched, Meta, Template};
+use crate::world::new_zealand::NEW_ZEALAND;
+use crate::world::nz_rows::Row;
+use crate::world::nzfcc::Code;
+use crate::world::template::{Extra, Template};
 
 /// A row's position in the order. It compares member by member, and the smaller position is newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,9 +173,8 @@ fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
     text(out, "type", row.template.kind);
     let merchant_id = row
         .template
-        .enriched
-        .as_ref()
-        .map(|enriched| write_enriched(out, enriched));
+        .code
+        .map(|code| write_enriched(out, row.template, code));
     write_meta(
         out,
         row.template,
@@ -240,27 +240,30 @@ fn number(out: &mut Vec<u8>, cents: i64) {
 
 fn description(out: &mut Vec<u8>, template: &Template, place: u8) {
     let _ = write!(out, ",\"description\":\"{}", template.text);
-    if template.has_place {
-        let _ = write!(out, " {}", PLACES[usize::from(place) % PLACES.len()]);
+    if template.place {
+        let places = &NEW_ZEALAND.places;
+        let _ = write!(out, " {}", places[usize::from(place) % places.len()]);
     }
     out.push(b'"');
 }
 
-fn write_enriched(out: &mut Vec<u8>, enriched: &Enriched) -> String {
-    let merchant_id = ids::named("merchant_", enriched.merchant);
+/// Writes merchant and category, and returns the merchant's id.
+fn write_enriched(out: &mut Vec<u8>, template: &Template, code: &Code) -> String {
+    let merchant = template.merchant.unwrap_or_default();
+    let merchant_id = ids::named("merchant_", merchant);
     let _ = write!(out, ",\"merchant\":{{\"_id\":\"{merchant_id}\"");
-    text(out, "name", enriched.merchant);
-    for (name, value) in [("website", enriched.website), ("nzbn", enriched.nzbn)] {
+    text(out, "name", merchant);
+    for (name, value) in [("website", template.website), ("nzbn", template.nzbn)] {
         if let Some(value) = value {
             text(out, name, value);
         }
     }
-    let (code, group) = (enriched.code, enriched.code.group);
+    let (group_id, group) = code.group;
     let _ = write!(
         out,
         "}},\"category\":{{\"_id\":\"{}\",\"name\":\"{}\",\"groups\":{{\"personal_finance\":{{\"_id\":\"{}\",\
          \"name\":\"{}\"}}}}}}",
-        code.id, code.name, group.id, group.name
+        code.id, code.name, group_id, group
     );
     merchant_id
 }
@@ -276,33 +279,22 @@ fn write_meta(
 ) {
     out.extend_from_slice(b",\"meta\":{");
     let start = out.len();
-    match template.meta {
-        Meta::Nothing => {}
-        Meta::Card => text(out, "card_suffix", card),
-        Meta::Fields {
-            particulars,
-            code,
-            reference,
-            other_account,
-        } => {
-            let all = [
-                ("particulars", particulars),
-                ("code", code),
-                ("reference", reference),
-            ];
-            for (name, value) in all.into_iter().filter(|(_, value)| !value.is_empty()) {
-                text(out, name, value);
-            }
-            if let Some(account) = other_account {
-                text(out, "other_account", account);
+    match &template.extra {
+        Extra::Card => text(out, "card_suffix", card),
+        Extra::Fields(fields) => {
+            for name in ["particulars", "code", "reference", "other_account"] {
+                if let Some(value) = fields.get(name) {
+                    text(out, name, value);
+                }
             }
         }
-        Meta::Conversion { currency, rate } => {
+        Extra::Conversion { currency, rate } => {
             out.extend_from_slice(b",\"conversion\":{\"amount\":");
             number(out, cents.abs() * rate / 10_000);
             let _ = write!(out, ",\"currency\":\"{currency}\",\"rate\":0.{rate:04}}}");
             text(out, "card_suffix", card);
         }
+        _ => {}
     }
     if let Some(id) = merchant_id {
         text(

@@ -9,13 +9,10 @@ use super::ids;
 use super::respond::iso;
 use super::rows::{Entry, Names, pending};
 use crate::members::Members;
-use crate::world::nz::holding::Holding;
-use crate::world::nz::institutions::{Institution, find};
-use crate::world::nz::merchants::{PLACES, SPENDING};
-use crate::world::nz::people::{PEOPLE, Person};
-use crate::world::nz::rows::{Calendars, draw};
-use crate::world::nz::template::Template;
+use crate::world::new_zealand::{Holding, Institution, NEW_ZEALAND, Person, institution};
+use crate::world::nz_rows::{Calendars, draw};
 use crate::world::rng::{DIGITS, Rng};
+use crate::world::template::Template;
 
 /// The range of row numbers that each account reserves.
 pub(super) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
@@ -206,7 +203,7 @@ impl Store {
             next_order: 1,
         };
         let calendars = Calendars::new(now);
-        for person in PEOPLE {
+        for person in &NEW_ZEALAND.people {
             store.add_person(person, &calendars, now);
         }
         store
@@ -291,29 +288,23 @@ impl Store {
             is_listed: person.is_listed,
             subscriptions: Vec::new(),
         });
-        for login in person.logins {
-            let institution =
-                find(login.connection).expect("people hold accounts at institutions of the world");
-            let state = if login.active {
-                State::Active
+        for login in &person.logins {
+            let institution = institution(login.connection)
+                .expect("people hold accounts at institutions of the world");
+            let (state, age) = if login.rejected {
+                (State::Expired, EXPIRED_LOGIN_AGE)
             } else {
-                State::Expired
+                (State::Active, LAST_REFRESH_AGE)
             };
-            let refreshed_at = now
-                - if login.active {
-                    LAST_REFRESH_AGE
-                } else {
-                    EXPIRED_LOGIN_AGE
-                };
             let login_entry = Login::new(
                 ids::draw("authorisation_", &mut rng),
                 self.users.len() - 1,
                 institution,
                 state,
-                refreshed_at,
+                now - age,
             );
             self.logins.push(login_entry);
-            for holding in login.accounts {
+            for holding in &login.accounts {
                 self.add_holding(
                     self.logins.len() - 1,
                     holding,
@@ -347,10 +338,8 @@ impl Store {
 
 /// Sets the members of an account (docs/providers/akahu.md#accounts).
 fn describe(account: &mut Account, login: &Login, holding: &Holding) {
-    let own = Members::parse(one_line(holding.account).as_bytes())
-        .expect("the world's accounts are JSON objects");
     start_members(account, login);
-    account.members.merge_all(own);
+    account.members.merge_all(holding.account.clone());
     let at = iso(login.refreshed_at);
     let mut refreshed = Members::from_value(&json!({"balance": at, "meta": at}));
     if holding.synced {
@@ -386,11 +375,6 @@ pub(super) fn start_members(account: &mut Account, login: &Login) {
     );
 }
 
-/// Joins the lines into which the world breaks its JSON. Numbers keep their exact text.
-fn one_line(json: &str) -> String {
-    json.lines().map(str::trim_start).collect()
-}
-
 fn draw_rows(account: &mut Account, seed: u64, holding: &Holding, calendars: &Calendars) {
     let base = account.take_numbers(0);
     let rows = draw(&holding.plan, seed, base, calendars, holding.running);
@@ -399,28 +383,24 @@ fn draw_rows(account: &mut Account, seed: u64, holding: &Holding, calendars: &Ca
     account.insert_odd_rows(&holding.odd_rows.rows(), seed, &calendars.nz);
     // The second of every three rows, from the newest on, gets an odd value and keeps its position.
     for (index, odd) in holding.odd.iter().enumerate() {
-        let given =
-            Members::parse(one_line(odd).as_bytes()).expect("the world's rows are JSON objects");
         let entry = &account.entries[index * 3 + 1];
         let mut members = entry.members(seed, account.names());
-        members.merge(given);
+        members.merge(odd.clone());
         account.entries[index * 3 + 1] = Entry::given(members, entry.number());
     }
 }
 
 /// Adds purchases of the last hours that have not settled.
 fn draw_pending(account: &mut Account, rng: &mut Rng, holding: &Holding, now: Timestamp) {
-    let shops: Vec<&Template> = SPENDING
-        .iter()
-        .filter(|template| template.has_place)
-        .collect();
+    let spending = NEW_ZEALAND.spending().iter();
+    let shops: Vec<&Template> = spending.filter(|template| template.place).collect();
     for index in 0..u64::from(holding.plan.pending) {
         let template = shops[rng.next() as usize % shops.len()];
         let (low, high) = template.cents;
         let cents = -(rng.between(u64::from(low), u64::from(high)) as i64);
         let at =
             now.as_millisecond() - rng.between(60_000, 3_600_000) as i64 - index as i64 * 7_200_000;
-        let place = rng.between(0, PLACES.len() as u64 - 1) as u8;
+        let place = rng.between(0, NEW_ZEALAND.places.len() as u64 - 1) as u8;
         account
             .pending
             .push(pending(template, place, cents, at, account.names()));

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::call::{Call, json};
 use super::errors::Failure;
 use crate::logos;
-use crate::world::people::{INSTITUTIONS, Institution};
+use crate::world::australia::{AUSTRALIA, Institution, institution};
 
 #[derive(Serialize)]
 struct InstitutionView {
@@ -33,10 +33,7 @@ struct Connections {
 }
 
 pub(super) fn name(id: &str) -> Option<&'static str> {
-    INSTITUTIONS
-        .iter()
-        .find(|institution| institution.id == id)
-        .map(|institution| institution.name)
+    institution(id).map(|institution| institution.name)
 }
 
 fn view(base_url: &str, priority: usize, institution: &Institution) -> InstitutionView {
@@ -75,7 +72,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     {
         return Err(call.invalid("institution_mode must be recommended"));
     }
-    let institutions = INSTITUTIONS.iter().enumerate();
+    let institutions = AUSTRALIA.institutions.iter().enumerate();
     let kept = institutions.filter(|(_, institution)| {
         industry.is_none_or(|industry| institution.industry == industry)
     });
@@ -88,7 +85,8 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
 
 /// Shows one institution. An unknown id is `bad_request`, as documented.
 pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response, Failure> {
-    let found = INSTITUTIONS
+    let found = AUSTRALIA
+        .institutions
         .iter()
         .enumerate()
         .find(|(_, institution)| institution.id == id);

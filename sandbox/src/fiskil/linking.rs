@@ -10,11 +10,12 @@ use super::store::{
 };
 use crate::consent_page::OfferedAccount;
 use crate::members::Members;
+use crate::world::YEARS_DAYS;
+use crate::world::au_rows::{Row, draw};
+use crate::world::australia::{AUSTRALIA, Holding, Institution};
 use crate::world::calendar::Calendar;
-use crate::world::invented::{AUSTRALIAN, first_word, full_name, stream, vary};
-use crate::world::people::{Holding, Institution, PEOPLE, YEARS_DAYS};
+use crate::world::names::{first_word, full_name, stream, vary};
 use crate::world::rng::{Rng, label};
-use crate::world::rows::{Row, draw};
 
 /// The parameters of a new consent.
 pub(super) struct NewConsent<'a> {
@@ -32,7 +33,10 @@ pub(super) struct NewConsent<'a> {
 
 /// The display name of the user with this login name, known or new.
 pub(super) fn display_name(seed: u64, username: &str) -> String {
-    let known = PEOPLE.iter().find(|person| person.email == username);
+    let known = AUSTRALIA
+        .people
+        .iter()
+        .find(|person| person.email == username);
     known.map_or_else(
         || full_name(seed, username),
         |person| person.name.to_owned(),
@@ -68,7 +72,7 @@ impl Store {
             let calendar = Calendar::new(now, 1);
             let invented =
                 |holding| offer(&self.invented(holding, institution, username, &calendar));
-            offers = AUSTRALIAN.iter().map(invented).collect();
+            offers = AUSTRALIA.new_login.iter().map(invented).collect();
         }
         offers
     }
@@ -126,7 +130,8 @@ impl Store {
                 known.entries.iter().map(Entry::copied).collect()
             }
             None => {
-                let Some(holding) = AUSTRALIAN
+                let Some(holding) = AUSTRALIA
+                    .new_login
                     .iter()
                     .find(|holding| holding.name == offer.account_key)
                 else {
@@ -137,9 +142,9 @@ impl Store {
                 (account.members, account.balance) = (seen.members, seen.balance);
                 // The rows are drawn from numbers of this account alone, so earlier links do not
                 // change them.
-                let base = label(&[consent.username, consent.institution.id, holding.name]);
+                let base = label(&[consent.username, consent.institution.id, &holding.name]);
                 let base = base / NUMBERS_PER_ACCOUNT * NUMBERS_PER_ACCOUNT;
-                draw(&holding.kind.plan(0), self.seed, base, &calendar)
+                draw(&holding.plan, 0, self.seed, base, &calendar)
                     .into_iter()
                     .map(CopiedRow::Drawn)
                     .collect()
@@ -158,23 +163,14 @@ impl Store {
         username: &str,
         calendar: &Calendar,
     ) -> Account {
-        let mut rng = stream(self.seed, username, institution.id, holding.name);
+        let mut rng = stream(self.seed, username, institution.id, &holding.name);
         let mut account = blank(&mut rng, "", "", institution.id);
         let cents = vary(&mut rng, holding.cents);
-        fill(
-            &mut account,
-            &Holding {
-                cents,
-                nickname: None,
-                ..*holding
-            },
-            &mut rng,
-            calendar,
-        );
+        fill(&mut account, holding, cents, &mut rng, calendar);
         let name = format!("{} {}", first_word(institution.name), holding.name);
         account.members.set("display_name", &name);
         account.members.set("product_name", &name);
-        account.account_key = holding.name.to_owned();
+        account.account_key.clone_from(&holding.name);
         account
     }
 }

@@ -19,13 +19,13 @@ impl Account {
                 "fiskil_id": transaction_id(seed, number), "account_id": self.account_id,
                 "arrangement_id": self.arrangement_id, "institution_id": self.institution_id,
                 "status": "POSTED", "type": "PAYMENT", "amount": row.amount, "currency": "AUD",
-                "description": row.description, "reference": row.reference.unwrap_or_default(),
+                "description": row.description, "reference": row.reference.as_deref().unwrap_or_default(),
                 "posting_date_time": posted.to_string(), "is_detail_available": false,
             }));
-            if let Some(merchant) = row.merchant {
-                members.set("merchant_name", &merchant);
+            if let Some(merchant) = &row.merchant {
+                members.set("merchant_name", merchant);
             }
-            if let Some((primary, secondary)) = row.category {
+            if let Some((primary, secondary)) = &row.category {
                 let category = json!({
                     "primary_category": primary, "secondary_category": secondary, "confidence_level": "HIGH",
                 });

@@ -8,10 +8,10 @@ use serde::Deserialize;
 
 use super::paging::{HasPosition, Position};
 use crate::members::Members;
-use crate::world::merchants::PLACES;
+use crate::world::au_rows::{Amount, Row};
+use crate::world::australia::AUSTRALIA;
 use crate::world::rng::mix;
-use crate::world::rows::{Amount, Row};
-use crate::world::template::{Category, Extra, Kind};
+use crate::world::template::{Extra, Template};
 
 pub(super) struct Entry {
     pub(super) position: Position,
@@ -107,10 +107,7 @@ impl Entry {
 
     pub(super) fn secondary(&self) -> Option<&str> {
         match &self.body {
-            Body::Drawn(row) => match row.template.category {
-                Category::Known(_, secondary) => Some(secondary),
-                Category::Absent | Category::Null => None,
-            },
+            Body::Drawn(row) => row.template.category.map(|(_, secondary)| secondary),
             Body::Given { secondary, .. } => secondary.as_deref(),
         }
     }
@@ -222,14 +219,14 @@ fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
         "status",
         if row.pending { "PENDING" } else { "POSTED" },
     );
-    text(out, "type", kind(row.template.kind));
+    text(out, "type", row.template.kind);
     write_amount(out, row.amount);
     text(out, "currency", "AUD");
     write_description(out, row);
     text(out, "reference", row.template.reference);
     write_times(out, row, words[2]);
     write_optional(out, row, words[3]);
-    write_category(out, row.template.category, words[2]);
+    write_category(out, row.template, words[2]);
     out.push(b'}');
 }
 
@@ -239,19 +236,6 @@ fn text(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(b"\":\"");
     out.extend_from_slice(value.as_bytes());
     out.push(b'"');
-}
-
-const fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::DirectDebit => "DIRECT_DEBIT",
-        Kind::Fee => "FEE",
-        Kind::InterestCharged => "INTEREST_CHARGED",
-        Kind::InterestPaid => "INTEREST_PAID",
-        Kind::Other => "OTHER",
-        Kind::Payment => "PAYMENT",
-        Kind::TransferReceived => "TRANSFER_INCOMING",
-        Kind::TransferSent => "TRANSFER_OUTGOING",
-    }
 }
 
 fn write_amount(out: &mut Vec<u8>, amount: Amount) {
@@ -272,10 +256,11 @@ pub(super) fn decimal(cents: i64) -> String {
 
 fn write_description(out: &mut Vec<u8>, row: &Row) {
     text(out, "description", row.template.text);
-    if row.template.has_place {
+    if row.template.place {
         out.pop();
         out.push(b' ');
-        out.extend_from_slice(PLACES[usize::from(row.place) % PLACES.len()].as_bytes());
+        let places = &AUSTRALIA.places;
+        out.extend_from_slice(places[usize::from(row.place) % places.len()].as_bytes());
         out.push(b'"');
     }
 }
@@ -334,8 +319,7 @@ fn write_optional(out: &mut Vec<u8>, row: &Row, draw: u64) {
     {
         text(out, "merchant_category_code", code);
     }
-    match row.template.extra {
-        Extra::Nothing => {}
+    match &row.template.extra {
         Extra::Bpay { code, name } => {
             text(out, "biller_code", code);
             text(out, "biller_name", name);
@@ -356,6 +340,7 @@ fn write_optional(out: &mut Vec<u8>, row: &Row, draw: u64) {
                 row.template.reference
             );
         }
+        _ => {}
     }
     let detail = matches!(row.template.extra, Extra::Npp(_));
     let _ = write!(out, ",\"is_detail_available\":{detail}");
@@ -366,18 +351,17 @@ fn write_optional(out: &mut Vec<u8>, row: &Row, draw: u64) {
     }
 }
 
-fn write_category(out: &mut Vec<u8>, category: Category, draw: u64) {
+fn write_category(out: &mut Vec<u8>, template: &Template, draw: u64) {
     const LEVELS: [&str; 4] = ["VERY_HIGH", "HIGH", "MEDIUM", "LOW"];
-    match category {
-        Category::Absent => {}
-        Category::Null => out.extend_from_slice(b",\"category\":null"),
-        Category::Known(primary, secondary) => {
-            let level = LEVELS[draw as usize % LEVELS.len()];
-            let _ = write!(
-                out,
-                ",\"category\":{{\"primary_category\":\"{primary}\",\"secondary_category\":\"{secondary}\",\
-                 \"confidence_level\":\"{level}\"}}"
-            );
-        }
+    if template.null_category {
+        out.extend_from_slice(b",\"category\":null");
+    }
+    if let Some((primary, secondary)) = template.category {
+        let level = LEVELS[draw as usize % LEVELS.len()];
+        let _ = write!(
+            out,
+            ",\"category\":{{\"primary_category\":\"{primary}\",\"secondary_category\":\"{secondary}\",\
+             \"confidence_level\":\"{level}\"}}"
+        );
     }
 }

@@ -17,7 +17,7 @@ use crate::consent_page::{
     InstitutionOption, OfferedAccount, append_query, is_redirect_uri,
 };
 use crate::query::{self, Query};
-use crate::world::people::{INSTITUTIONS, Institution};
+use crate::world::australia::{AUSTRALIA, Institution, institution};
 use crate::world::rng::{BASE62, Rng};
 
 /// How long a session waits for its first form: five days.
@@ -120,10 +120,6 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
     }))
 }
 
-fn institution(id: &str) -> Option<&'static Institution> {
-    INSTITUTIONS.iter().find(|institution| institution.id == id)
-}
-
 /// Opens a session in the browser. With `sandbox_auto`, which the sandbox adds, it responds at once
 /// without pages.
 pub(super) async fn enter(State(fiskil): State<Arc<Fiskil>>, request: Request) -> Response {
@@ -206,7 +202,8 @@ impl ConsentProvider for Fiskil {
 
     /// The banks only: energy companies have no data that the app asks for.
     fn institutions(&self) -> Vec<InstitutionOption> {
-        let banks = INSTITUTIONS
+        let banks = AUSTRALIA
+            .institutions
             .iter()
             .filter(|institution| institution.industry == "banking");
         let option = |institution: &Institution| InstitutionOption {

@@ -6,12 +6,11 @@ use serde_json::json;
 use super::paging::{HasPosition, Position};
 use super::rows::{Entry, Names, decimal};
 use crate::members::Members;
+use crate::world::YEARS_DAYS;
+use crate::world::au_rows::draw;
+use crate::world::australia::{AUSTRALIA, Holding, Institution, Person, Shape, institution};
 use crate::world::calendar::Calendar;
-use crate::world::people::{
-    Holding, HoldingKind, INSTITUTIONS, Institution, PEOPLE, Person, YEARS_DAYS,
-};
 use crate::world::rng::{BASE62, DIGITS, Rng};
-use crate::world::rows::draw;
 
 /// A year: the longest consent that the Australian rules allow.
 pub(super) const CONSENT_SECONDS: i64 = 365 * 86_400;
@@ -145,7 +144,7 @@ impl Store {
         };
         // Two days more than the rows need, so that the calendar always has the oldest row's day.
         let calendar = Calendar::new(now, YEARS_DAYS + 2);
-        for person in PEOPLE {
+        for person in &AUSTRALIA.people {
             store.add_person(person, busiest_rows, &calendar, now);
         }
         store
@@ -220,12 +219,9 @@ impl Store {
         let phone = person.phone;
         let members = json!({"email": person.email, "name": person.name, "phone": phone});
         self.add_end_user(id.clone(), Members::from_value(&members));
-        for (number, (institution_id, holdings)) in (0..).zip(person.consents) {
-            let institution = INSTITUTIONS
-                .iter()
-                .find(|known| known.id == *institution_id);
-            let institution =
-                institution.expect("people hold accounts at institutions of the world");
+        for (number, held) in (0..).zip(&person.consents) {
+            let institution = institution(held.institution)
+                .expect("people hold accounts at institutions of the world");
             let created_at = now - SignedDuration::from_hours(24 * (60 + 9 * number));
             let arrangement_id = rng.uuid();
             self.consents.push(Consent {
@@ -236,14 +232,14 @@ impl Store {
                 expires_at: created_at + SignedDuration::from_secs(CONSENT_SECONDS),
                 status: ConsentStatus::Active,
             });
-            for holding in *holdings {
+            for holding in &held.accounts {
                 let mut account = blank(&mut rng, &id, &arrangement_id, institution.id);
                 (account.username, account.account_key) =
-                    (person.email.to_owned(), holding.name.to_owned());
+                    (person.email.to_owned(), holding.name.clone());
                 let account = self.add_account(account);
-                fill(account, holding, &mut rng, calendar);
+                fill(account, holding, holding.cents, &mut rng, calendar);
             }
-            self.draw_rows(holdings, busiest_rows, calendar);
+            self.draw_rows(&held.accounts, busiest_rows, calendar);
         }
     }
 
@@ -252,7 +248,8 @@ impl Store {
         let (seed, first) = (self.seed, self.accounts.len() - holdings.len());
         for (account, holding) in self.accounts[first..].iter_mut().zip(holdings) {
             let rows = draw(
-                &holding.kind.plan(busiest_rows),
+                &holding.plan,
+                busiest_rows,
                 seed,
                 account.first_number(),
                 calendar,
@@ -260,9 +257,7 @@ impl Store {
             account.next_row = rows.len() as u64;
             account.entries = rows.into_iter().map(Entry::drawn).collect();
             account.entries.sort_unstable_by_key(|entry| entry.position);
-            if let HoldingKind::Odd(rows) = holding.kind {
-                account.insert_odd_rows(&rows.rows(), seed, calendar);
-            }
+            account.insert_odd_rows(&holding.plan.odd_rows.rows(), seed, calendar);
         }
     }
 }
@@ -308,7 +303,13 @@ pub(super) fn set_names(account: &mut Account, rng: &mut Rng) {
 
 /// Fills an account and its balance in Fiskil's format (docs/providers/fiskil.md#accounts and
 /// #balances).
-pub(super) fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, calendar: &Calendar) {
+pub(super) fn fill(
+    account: &mut Account,
+    holding: &Holding,
+    cents: i64,
+    rng: &mut Rng,
+    calendar: &Calendar,
+) {
     set_names(account, rng);
     let members = &mut account.members;
     members.set("display_name", &holding.name);
@@ -321,42 +322,39 @@ pub(super) fn fill(account: &mut Account, holding: &Holding, rng: &mut Rng, cale
     let last = &number[5..];
     // Cards have no account number (docs/providers/fiskil.md#accounts). The masks follow the
     // standard (docs/providers/fiskil.md#masked-numbers).
-    if matches!(holding.kind, HoldingKind::Card | HoldingKind::Travel) {
+    if matches!(holding.shape, Shape::Card | Shape::Travel) {
         members.set("masked_number", &format!("xxxx xxxx xxxx {last}"));
     } else {
         members.set("masked_number", &format!("xxx-xxx xxxxx{last}"));
         members.set("bsb", &rng.text(DIGITS, 6));
         members.set("account_number", &number);
     }
-    let shared = holding.kind == HoldingKind::Mortgage;
+    let shared = holding.shape == Shape::Mortgage;
     members.set(
         "account_ownership",
         &if shared { "TWO_PARTY" } else { "ONE_PARTY" },
     );
     members.set("is_owned", &true);
-    let closed = holding.kind == HoldingKind::Closed;
+    let closed = holding.shape == Shape::Closed;
     members.set("open_status", &if closed { "CLOSED" } else { "OPEN" });
     let age = YEARS_DAYS + rng.between(30, 3000) as u32;
     members.set("creation_date", &calendar.day(age).to_string());
-    fill_balance(&mut account.balance, holding);
+    fill_balance(&mut account.balance, holding, cents);
 }
 
-fn fill_balance(balance: &mut Members, holding: &Holding) {
+fn fill_balance(balance: &mut Members, holding: &Holding, cents: i64) {
     // What a card can still spend, or an account holds; a loan has nothing available.
-    let available = holding
-        .limit
-        .map_or(holding.cents, |limit| limit + holding.cents)
-        .max(0);
-    balance.set("current_balance", &decimal(holding.cents));
+    let available = holding.limit.map_or(cents, |limit| limit + cents).max(0);
+    balance.set("current_balance", &decimal(cents));
     balance.set("available_balance", &decimal(available));
     if let Some(limit) = holding.limit {
         balance.set("credit_limit", &decimal(limit));
     }
-    if holding.kind == HoldingKind::Mortgage {
+    if holding.shape == Shape::Mortgage {
         balance.set("amortised_limit", &decimal(50_000_000));
     }
     balance.set("currency", &"AUD");
-    if holding.kind == HoldingKind::Travel {
+    if holding.shape == Shape::Travel {
         let purses = json!([
             {"amount": "214.50", "currency": "EUR"}, {"amount": "97.10", "currency": "USD"},
             {"amount": "15200", "currency": "JPY"},

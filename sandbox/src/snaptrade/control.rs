@@ -22,7 +22,7 @@ use super::{Key, KeyPair, SnapTrade};
 use crate::control::{BadRequest, parse_body};
 use crate::members::Members;
 use crate::query::Query;
-use crate::world::brokerage::deals::Plan;
+use crate::world::brokerage::{BROKERAGE, Plan};
 
 pub(super) fn routes(snaptrade: Arc<SnapTrade>) -> Router {
     Router::new()
@@ -242,9 +242,13 @@ async fn fill(State(snaptrade): Provider, body: Bytes) -> Result<Response, BadRe
     }
     let mut store = snaptrade.store.write();
     let (seed, today) = (store.seed, store.today);
+    let plan = Plan {
+        rows: request.rows,
+        ..BROKERAGE.fill.clone()
+    };
     store
         .any_account(&request.account_id)?
-        .draw(&Plan::fill(request.rows), "USD", seed, today);
+        .draw(&plan, "USD", seed, today);
     Ok(Json(json!({"accountId": request.account_id, "rows": request.rows})).into_response())
 }
 

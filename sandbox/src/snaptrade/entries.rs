@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::instruments::Instruments;
 use crate::members::Members;
-use crate::world::brokerage::deals::Flow;
-use crate::world::brokerage::trades::Trade;
+use crate::world::brokerage::Flow;
 use crate::world::rng::mix;
+use crate::world::trades::Trade;
 
 pub(super) struct Entry {
     /// The instant of `trade_date`; `None` if it is absent or unreadable.

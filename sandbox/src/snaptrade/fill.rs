@@ -11,23 +11,23 @@ use super::entries::Entry;
 use super::instruments::{id, number};
 use super::store::{Account, Connection, Store};
 use crate::members::Members;
-use crate::world::brokerage::deals::Plan;
-use crate::world::brokerage::trades::draw;
 use crate::world::brokerage::{
-    AccountTemplate, Accounts, Holding, INVESTORS, Investor, MESSY, Role,
+    AccountTemplate, BROKERAGE, Holding, Investor, MESSY, Plan, Role, broker,
 };
+use crate::world::securities::security;
+use crate::world::trades::draw;
 
 impl Store {
     /// Creates all data of the world as of the day of `now`.
     pub(super) fn new(seed: u64, now: Timestamp) -> Self {
         let mut store = Self::empty(seed, TimeZone::UTC.to_datetime(now).date());
-        for investor in INVESTORS {
+        for investor in &BROKERAGE.investors {
             store.add_investor(investor, now);
         }
         store
     }
 
-    fn add_investor(&mut self, investor: &Investor, now: Timestamp) {
+    fn add_investor(&mut self, investor: &'static Investor, now: Timestamp) {
         let key = if investor.role == Role::Personal {
             Key::Personal
         } else {
@@ -45,10 +45,11 @@ impl Store {
                 seed,
                 &format!("connection {number} of {}", investor.user_id),
             );
+            let broker = broker(login.broker).expect("investors have logins at known brokers");
             let created = before(now, 400 - 30 * index as i64);
             let name = format!("Connection-{number}");
             let mut connection =
-                Connection::new(connection_id.clone(), user, login.broker, name, created);
+                Connection::new(connection_id.clone(), user, broker, name, created);
             connection.disabled_at = login.disabled.then(|| before(now, 3));
             connection.is_listed = investor.role == Role::Listed;
             connection.login = Some(format!(
@@ -56,8 +57,8 @@ impl Store {
                 investor.user_id.replace('-', ".")
             ));
             self.connections.push(connection);
-            match login.accounts {
-                Accounts::Made(templates) => {
+            match &login.accounts {
+                Some(templates) => {
                     let made = |template: &AccountTemplate| {
                         id(
                             seed,
@@ -66,7 +67,7 @@ impl Store {
                     };
                     self.add_template_accounts(&connection_id, templates, now, made);
                 }
-                Accounts::Messy => self.add_messy(&connection_id, now),
+                None => self.add_messy(&connection_id, now),
             }
         }
     }
@@ -100,7 +101,7 @@ impl Store {
     }
 
     fn balances(&self, template: &AccountTemplate) -> Value {
-        let entry = |(code, cash, power): &(&str, &str, &str)| {
+        let entry = |&(code, cash, power): &(&str, &str, &str)| {
             json!({
                 "currency": self.instruments.any_currency(code),
                 "cash": number(cash), "buying_power": number(power),
@@ -111,7 +112,7 @@ impl Store {
 
     fn position(&self, holding: &Holding) -> Members {
         let mut shown = json!({
-            "instrument": self.instruments.get(holding.security).instrument,
+            "instrument": self.instruments.get(security(holding.security)).instrument,
             "units": holding.units, "price": holding.price, "cost_basis": holding.cost, "currency": holding.currency,
         });
         if holding.cash_equivalent {

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use jiff::civil;
 use serde_json::{Value, json};
 
-use crate::world::brokerage::securities::{
-    Exchange, SECURITIES, Security, Shape, expiration_code, third_friday,
-};
+use crate::world::brokerage::BROKERAGE;
 use crate::world::rng::{Rng, mix};
+use crate::world::securities::{self, Exchange, Security, Shape, expiration_code, third_friday};
 
 /// Derives a stable id from the seed and a name, whatever else the world contains.
 pub(super) fn id(seed: u64, thing: &str) -> String {
@@ -48,7 +47,7 @@ impl Instruments {
             };
             (security.symbol, views)
         };
-        let views = SECURITIES.iter().map(|security| entry(security)).collect();
+        let views = BROKERAGE.securities.iter().map(entry).collect();
         let currencies = ["USD", "CAD", "AUD"].map(|code| (code, currency(seed, code).to_string()));
         Self {
             seed,
@@ -89,7 +88,7 @@ fn currency(seed: u64, code: &str) -> Value {
 
 /// Draws FIGI codes. Contracts, coins and unlisted securities have none.
 fn figi(seed: u64, security: &Security) -> Value {
-    if security.exchange.is_none() || !matches!(security.shape, Shape::Plain) {
+    if security.exchange().is_none() || !matches!(security.shape, Shape::Plain) {
         return Value::Null;
     }
     let mut rng = Rng::new(
@@ -111,10 +110,10 @@ fn instrument(seed: u64, today: civil::Date, security: &Security) -> Value {
         "symbol": security.ticker(today),
     });
     let mut add = |name: &str, value: Value| shown[name] = value;
-    let exchange = security.exchange.map(|exchange| exchange.mic);
+    let exchange = security.exchange().map(|exchange| exchange.mic);
     match &security.shape {
         Shape::Plain => {
-            add("raw_symbol", security.raw_symbol.into());
+            add("raw_symbol", security.raw_symbol().into());
             add("description", security.name.into());
             add("currency", security.currency.into());
             add("figi_instrument", figi(seed, security));
@@ -122,13 +121,13 @@ fn instrument(seed: u64, today: civil::Date, security: &Security) -> Value {
                 add("exchange", exchange.into());
             }
         }
-        Shape::Option(terms, under) => {
+        Shape::Option(terms) => {
             add("description", security.name.into());
             add("option_type", terms.side().into());
             add("strike_price", terms.strike.into());
             add("expiration_date", terms.expires(today).to_string().into());
             add("multiplier", terms.multiplier.into());
-            add("underlying", instrument(seed, today, under));
+            add("underlying", instrument(seed, today, terms.underlying()));
         }
         Shape::Future {
             root,
@@ -143,21 +142,22 @@ fn instrument(seed: u64, today: civil::Date, security: &Security) -> Value {
             add("currency", security.currency.into());
             add("exchange", exchange.into());
         }
-        Shape::FutureOption(terms, under) => {
+        Shape::FutureOption(terms) => {
             add("description", security.name.into());
             add("option_type", terms.side().into());
             add("strike_price", terms.strike.into());
             add("expiration_date", terms.expires(today).to_string().into());
             add("multiplier", terms.multiplier.into());
-            add("underlying", instrument(seed, today, under));
+            add("underlying", instrument(seed, today, terms.underlying()));
             add("currency", security.currency.into());
             add("exchange", exchange.into());
         }
         Shape::Mirror(under) => {
             add("description", security.name.into());
+            let under = securities::security(under);
             add("underlying_instrument", instrument(seed, today, under));
             if security.kind == "cfd" {
-                add("raw_symbol", security.raw_symbol.into());
+                add("raw_symbol", security.raw_symbol().into());
                 add("currency", security.currency.into());
             }
         }
@@ -198,21 +198,21 @@ fn symbol(seed: u64, today: civil::Date, security: &Security) -> Value {
     let mut shown = json!({
         "id": security_id(seed, security),
         "symbol": ticker,
-        "raw_symbol": if plain { security.raw_symbol } else { &ticker },
+        "raw_symbol": if plain { security.raw_symbol() } else { &ticker },
         "description": security.name,
         "currency": currency(seed, security.currency),
         "type": security_type(seed, security),
         "figi_code": figi["figi_code"],
         "figi_instrument": figi,
     });
-    if let Some(market) = security.exchange {
+    if let Some(market) = security.exchange() {
         shown["exchange"] = exchange(seed, market);
     }
     shown
 }
 
 fn option_symbol(seed: u64, today: civil::Date, security: &Security) -> Value {
-    let Shape::Option(terms, under) = &security.shape else {
+    let Shape::Option(terms) = &security.shape else {
         return Value::Null;
     };
     json!({
@@ -222,7 +222,7 @@ fn option_symbol(seed: u64, today: civil::Date, security: &Security) -> Value {
         "strike_price": number(terms.strike),
         "expiration_date": terms.expires(today).to_string(),
         "is_mini_option": false,
-        "underlying_symbol": symbol(seed, today, under),
+        "underlying_symbol": symbol(seed, today, terms.underlying()),
     })
 }
 

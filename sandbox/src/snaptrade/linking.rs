@@ -11,12 +11,10 @@ use super::link::Link;
 use super::store::{Connection, NUMBERS_PER_ACCOUNT, Store};
 use crate::consent_page::OfferedAccount;
 use crate::members::Members;
-use crate::world::brokerage::trades::draw;
-use crate::world::brokerage::{
-    AccountTemplate, Accounts, Broker, INVESTORS, Investor, LINKED, SANDBOX,
-};
-use crate::world::invented::{first_word, full_name, stream};
+use crate::world::brokerage::{AccountTemplate, BROKERAGE, Broker, Investor, Login, test_broker};
+use crate::world::names::{first_word, full_name, stream};
 use crate::world::rng::{DIGITS, label};
+use crate::world::trades::{Trade, draw};
 
 /// The relation between a login and the connection that a link repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +30,8 @@ pub(super) enum Repair {
 }
 
 fn investor(name: &str) -> Option<&'static Investor> {
-    INVESTORS.iter().find(|investor| investor.signs_in_as(name))
+    let mut all = BROKERAGE.investors.iter();
+    all.find(|investor| investor.signs_in_as(name))
 }
 
 /// The display name of the user with this login name, known or new.
@@ -47,12 +46,10 @@ pub(super) fn display_name(seed: u64, name: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The accounts that the world defines for a user at a broker.
-fn known_accounts(broker: &Broker, name: &str) -> Option<&'static Accounts> {
+/// The login that the world defines for a user at a broker.
+fn known_login(broker: &Broker, name: &str) -> Option<&'static Login> {
     let mut logins = investor(name)?.logins.iter();
-    logins
-        .find(|login| login.broker.slug == broker.slug)
-        .map(|login| &login.accounts)
+    logins.find(|login| login.broker == broker.slug)
 }
 
 impl Store {
@@ -152,7 +149,7 @@ impl Store {
     /// Links for tests that skip the pages: reactivates the user's connection at that broker, or
     /// adds a new one.
     pub(super) fn link_without_pages(&mut self, link: &Link, now: Timestamp) -> String {
-        let broker = link.broker.unwrap_or(&SANDBOX);
+        let broker = link.broker.unwrap_or_else(test_broker);
         let matches = |held: &Connection| match &link.reconnect {
             Some(id) => held.id == *id,
             None => held.broker.slug == broker.slug,
@@ -191,13 +188,13 @@ impl Store {
         connection.login = Some(name.to_owned());
         self.connections.push(connection);
         let new_id = |_: &AccountTemplate| Uuid::new_v4().to_string();
-        match known_accounts(broker, name) {
-            Some(Accounts::Messy) => self.add_messy(id, now),
-            Some(Accounts::Made(templates)) => {
-                self.add_template_accounts(id, templates, now, new_id)
-            }
+        match known_login(broker, name) {
+            Some(login) => match &login.accounts {
+                Some(templates) => self.add_template_accounts(id, templates, now, new_id),
+                None => self.add_messy(id, now),
+            },
             None => {
-                self.add_template_accounts(id, LINKED, now, new_id);
+                self.add_template_accounts(id, &BROKERAGE.new_login, now, new_id);
                 self.personalize(id, broker, name);
             }
         }
@@ -211,7 +208,7 @@ impl Store {
             .accounts
             .iter_mut()
             .filter(|account| account.connection_id == id);
-        for (account, template) in own.zip(LINKED) {
+        for (account, template) in own.zip(&BROKERAGE.new_login) {
             let mut rng = stream(seed, name, broker.slug, template.number);
             let title = format!(
                 "{} {}",
@@ -228,7 +225,7 @@ impl Store {
             let own = label(&[name, broker.slug, template.number]) / NUMBERS_PER_ACCOUNT
                 * NUMBERS_PER_ACCOUNT;
             let first = account.first_number();
-            let renumbered = |mut trade: crate::world::brokerage::trades::Trade| {
+            let renumbered = |mut trade: Trade| {
                 trade.number = first + trade.number % NUMBERS_PER_ACCOUNT;
                 trade.group = first + trade.group % NUMBERS_PER_ACCOUNT;
                 Entry::drawn(trade)

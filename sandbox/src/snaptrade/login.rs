@@ -11,7 +11,7 @@ use super::errors::Failure;
 use super::link::{self, Link};
 use super::reference::REDIRECT_URI;
 use crate::consent_page::{ConsentSession, is_redirect_uri};
-use crate::world::brokerage::{BROKERS, Broker};
+use crate::world::brokerage::{self, Broker};
 
 /// How long a link is valid.
 const LINK_SECONDS: i64 = 300;
@@ -108,8 +108,7 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
 }
 
 fn broker(slug: &str) -> Result<&'static Broker, Failure> {
-    let found = BROKERS.iter().copied().find(|broker| broker.slug == slug);
-    found.ok_or_else(|| Failure::invalid(format!("{slug} is not a brokerage")))
+    brokerage::broker(slug).ok_or_else(|| Failure::invalid(format!("{slug} is not a brokerage")))
 }
 
 /// The members of the body. All are optional, and unknown ones are ignored.

@@ -18,7 +18,7 @@ use crate::consent_page::{
     InstitutionOption, OfferedAccount, append_query, see_other,
 };
 use crate::query::Query;
-use crate::world::brokerage::{BROKERS, Broker, SANDBOX};
+use crate::world::brokerage::{BROKERAGE, Broker, broker, test_broker};
 
 /// Opens a link in the browser. With `sandbox_auto`, which the sandbox adds, it responds at once
 /// without pages.
@@ -98,12 +98,8 @@ impl SnapTrade {
     }
 }
 
-fn broker(slug: &str) -> &'static Broker {
-    BROKERS
-        .iter()
-        .copied()
-        .find(|broker| broker.slug == slug)
-        .unwrap_or(&SANDBOX)
+fn chosen_broker(slug: &str) -> &'static Broker {
+    broker(slug).unwrap_or_else(test_broker)
 }
 
 impl ConsentProvider for SnapTrade {
@@ -135,12 +131,12 @@ impl ConsentProvider for SnapTrade {
     }
 
     fn institutions(&self) -> Vec<InstitutionOption> {
-        let option = |broker: &&Broker| InstitutionOption {
+        let option = |broker: &Broker| InstitutionOption {
             id: broker.slug.to_owned(),
             name: broker.name.to_owned(),
             note: None,
         };
-        BROKERS.iter().map(option).collect()
+        BROKERAGE.brokers.iter().map(option).collect()
     }
 
     fn unavailable_outcome(&self, _: &str) -> Option<ConsentOutcome> {
@@ -159,7 +155,7 @@ impl ConsentProvider for SnapTrade {
             Repair::Deleted => Err(ConsentOutcome::Deleted),
             Repair::None | Repair::SameLogin => Ok((
                 display_name(store.seed, name),
-                store.offers(link, broker(institution_id), name, now),
+                store.offers(link, chosen_broker(institution_id), name, now),
             )),
         }
     }
@@ -181,7 +177,7 @@ impl ConsentProvider for SnapTrade {
                     Repair::OtherLogin => self.wrong_login(link),
                     Repair::Deleted => self.connection_deleted(link),
                     Repair::None | Repair::SameLogin => {
-                        let broker = broker(&institution_id);
+                        let broker = chosen_broker(&institution_id);
                         let id = store.share(link, broker, &name, &chosen, now);
                         ConsentResult {
                             location: Some(self.redirect(link, &success(&id))),

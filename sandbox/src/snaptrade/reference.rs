@@ -11,7 +11,7 @@ use super::call::{ClientCall, json};
 use super::instruments::id;
 use super::{Key, SnapTrade};
 use crate::logos;
-use crate::world::brokerage::{BROKERS, Broker};
+use crate::world::brokerage::{BROKERAGE, Broker};
 
 /// The redirect URI in this integration's dashboard.
 pub(super) const REDIRECT_URI: &str = "https://client.example.com/linked";
@@ -38,7 +38,8 @@ fn square_logo(base_url: &str, broker: &Broker) -> Option<String> {
 
 pub(super) fn logo_name(id: &str) -> Option<&'static str> {
     let slug = id.strip_suffix("-square").unwrap_or(id);
-    BROKERS
+    BROKERAGE
+        .brokers
         .iter()
         .find(|broker| broker.slug.eq_ignore_ascii_case(slug))
         .map(|broker| broker.name)
@@ -71,7 +72,8 @@ pub(super) async fn brokerages(call: ClientCall) -> Response {
     let seed = call.snaptrade.store.read().seed;
     let base_url = &call.snaptrade.base_url;
     json(
-        &BROKERS
+        &BROKERAGE
+            .brokers
             .iter()
             .map(|broker| brokerage(base_url, seed, broker))
             .collect::<Value>(),
@@ -81,7 +83,7 @@ pub(super) async fn brokerages(call: ClientCall) -> Response {
 /// Lists the public catalogue.
 pub(super) async fn institutions(State(snaptrade): State<Arc<SnapTrade>>) -> Response {
     let base_url = &snaptrade.base_url;
-    let view = |broker: &&Broker| {
+    let view = |broker: &Broker| {
         let scopes: &[&str] = if broker.trading {
             &["READ", "TRADE"]
         } else {
@@ -96,7 +98,7 @@ pub(super) async fn institutions(State(snaptrade): State<Arc<SnapTrade>>) -> Res
             "connection": {"methods": ["OAUTH"], "scopes": scopes},
         })
     };
-    json(&BROKERS.iter().map(view).collect::<Value>())
+    json(&BROKERAGE.brokers.iter().map(view).collect::<Value>())
 }
 
 /// Lists how each brokerage can be connected, or each of those that the call names.
@@ -110,7 +112,7 @@ pub(super) async fn authorization_types(call: ClientCall) -> Response {
         named.is_none_or(|slugs| slugs.split(',').any(|slug| slug == broker.slug))
     };
     let mut types = Vec::new();
-    for broker in BROKERS.iter().filter(|broker| is_wanted(broker)) {
+    for broker in BROKERAGE.brokers.iter().filter(|broker| is_wanted(broker)) {
         let kinds: &[&str] = if broker.trading {
             &["read", "trade"]
         } else {
@@ -137,7 +139,7 @@ pub(super) async fn partner(call: ClientCall) -> Response {
     json(&json!({
         "slug": slug, "name": name,
         "logo_url": redirect.map(|_| "https://logos.example.com/app.png"),
-        "allowed_brokerages": BROKERS
+        "allowed_brokerages": BROKERAGE.brokers
             .iter()
             .map(|broker| brokerage(&call.snaptrade.base_url, seed, broker))
             .collect::<Value>(),

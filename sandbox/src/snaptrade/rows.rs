@@ -9,6 +9,7 @@ use super::entries::{Entry, trade_id};
 use super::store::{Account, Store};
 use crate::control::BadRequest;
 use crate::members::Members;
+use crate::world::securities::security;
 
 pub(super) fn not_found(what: &str, id: &str) -> BadRequest {
     BadRequest(format!("there is no {what} {id:?}"))
@@ -65,7 +66,7 @@ impl Store {
         {
             return Err("there is a trade with this id already: PATCH it".into());
         }
-        let (seed, security) = (self.seed, &crate::world::brokerage::securities::EXRB);
+        let (seed, security) = (self.seed, security("EXRB"));
         let symbol = Members::parse(self.instruments.get(security).symbol.as_bytes());
         let (symbol, dollars) = (
             symbol.unwrap_or_default(),

@@ -1,107 +1,73 @@
-//! Templates of Australian rows: the text, category and amount range that all rows of one kind
-//! share.
+//! Templates of rows: the text, category and amount range that all rows of one kind share.
 
-/// How the money moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    DirectDebit,
-    Fee,
-    InterestCharged,
-    InterestPaid,
-    Other,
-    Payment,
-    TransferReceived,
-    TransferSent,
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::nzfcc::{self, Code};
+
+/// Lists of templates by name: daily spending, or the rows on fixed days of one kind of account.
+/// Repeated templates of a list are more likely.
+pub(crate) type Lists = BTreeMap<String, Vec<Template>>;
+
+/// The templates of a list; the empty name has none.
+pub(crate) fn list(lists: &'static Lists, name: &str) -> &'static [Template] {
+    lists.get(name).map_or(&[], Vec::as_slice)
 }
 
-/// The provider's enrichment: primary and secondary category.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Category {
-    Known(&'static str, &'static str),
-    /// The row has no `category` member.
-    Absent,
-    /// The row's `category` is `null`.
-    Null,
+/// A kind of row. Types and categories are in the provider's terms.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Template {
+    pub(crate) text: &'static str,
+    /// Shops have many branches, so the text ends with a place.
+    pub(crate) place: bool,
+    pub(crate) kind: &'static str,
+    /// Minimum and maximum in cents.
+    pub(crate) cents: (u32, u32),
+    pub(crate) incoming: bool,
+    /// The interval in days of a row on fixed days.
+    pub(crate) every: u32,
+    pub(crate) merchant: Option<&'static str>,
+    pub(crate) merchant_code: Option<&'static str>,
+    pub(crate) website: Option<&'static str>,
+    pub(crate) nzbn: Option<&'static str>,
+    /// Akahu's category, by its name. Only rows with a merchant have one
+    /// (docs/providers/akahu.md#transactions).
+    #[serde(deserialize_with = "nzfcc::named")]
+    pub(crate) code: Option<&'static Code>,
+    /// Fiskil's primary and secondary category.
+    pub(crate) category: Option<(&'static str, &'static str)>,
+    /// Whether the row's `category` is `null` instead of absent.
+    pub(crate) null_category: bool,
+    pub(crate) reference: &'static str,
+    pub(crate) extra: Extra,
 }
 
-/// What some payment systems add.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What banks and payment systems add.
+#[derive(Debug, Default, Deserialize)]
 pub(crate) enum Extra {
+    #[default]
     Nothing,
     /// A bill paid with a BPAY biller code.
     Bpay {
         code: &'static str,
         name: &'static str,
     },
-    /// An instant payment between banks, with the other party's name.
+    /// An instant payment between Australian banks, with the other party's name.
     Npp(&'static str),
     /// Direct entry, with the sender's number.
     DirectEntry(&'static str),
+    /// The end of the card's number.
+    Card,
+    /// The fields of a New Zealand payment, by name.
+    Fields(BTreeMap<&'static str, &'static str>),
+    /// A purchase in another currency. `rate` is how much of it one dollar buys, in
+    /// ten-thousandths.
+    Conversion { currency: &'static str, rate: i64 },
 }
 
-/// A kind of row: texts, categories and the range of its amounts.
-#[derive(Debug)]
-pub(crate) struct Template {
-    pub(crate) text: &'static str,
-    /// Shops have many branches, so the text ends with a place.
-    pub(crate) has_place: bool,
-    pub(crate) merchant: Option<&'static str>,
-    pub(crate) merchant_code: Option<&'static str>,
-    pub(crate) kind: Kind,
-    pub(crate) category: Category,
-    /// Minimum and maximum in cents.
-    pub(crate) cents: (u32, u32),
-    pub(crate) incoming: bool,
-    pub(crate) extra: Extra,
-    pub(crate) reference: &'static str,
-}
-
-/// A purchase in one of a shop's branches.
-pub(super) const fn shop(
-    text: &'static str,
-    merchant: &'static str,
-    code: &'static str,
-    primary: &'static str,
-    secondary: &'static str,
-    cents: (u32, u32),
-) -> Template {
-    Template {
-        text,
-        has_place: true,
-        merchant: Some(merchant),
-        merchant_code: Some(code),
-        kind: Kind::Payment,
-        category: Category::Known(primary, secondary),
-        cents,
-        incoming: false,
-        extra: Extra::Nothing,
-        reference: "",
-    }
-}
-
-/// A row without a merchant.
-pub(super) const fn plain(
-    text: &'static str,
-    kind: Kind,
-    category: Category,
-    cents: (u32, u32),
-    incoming: bool,
-) -> Template {
-    Template {
-        text,
-        has_place: false,
-        merchant: None,
-        merchant_code: None,
-        kind,
-        category,
-        cents,
-        incoming,
-        extra: Extra::Nothing,
-        reference: "",
-    }
-}
-
-/// A category that the provider assigned.
-pub(super) const fn known(primary: &'static str, secondary: &'static str) -> Category {
-    Category::Known(primary, secondary)
+/// The template at a random index.
+pub(crate) fn pick<'a>(templates: &'a [Template], rng: &mut super::rng::Rng) -> &'a Template {
+    &templates[rng.next() as usize % templates.len()]
 }

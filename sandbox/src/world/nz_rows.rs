@@ -1,10 +1,10 @@
 //! Draws years of rows for one account in New Zealand.
 
-use super::merchants::PLACES;
-use super::standing_orders::StandingOrders;
-use super::template::Template;
-use crate::world::calendar::{Calendar, DAY, HOUR, SECOND};
-use crate::world::rng::Rng;
+use super::YEARS_DAYS;
+use super::calendar::{Calendar, DAY, HOUR, SECOND};
+use super::new_zealand::{NEW_ZEALAND, Plan, Times};
+use super::rng::Rng;
+use super::template::{Template, pick};
 
 /// One settled row. Instants are Unix milliseconds, amounts are cents.
 #[derive(Debug, Clone)]
@@ -25,51 +25,11 @@ pub(crate) struct Row {
     pub(crate) place: u8,
 }
 
-/// How exact the times are that an account's bank gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Times {
-    /// Always exact, in milliseconds.
-    Real,
-    /// Half of the rows give the day only, as midnight in New Zealand
-    /// (docs/providers/akahu.md#dates).
-    Mixed,
-    /// The day only, as midnight UTC, as one card issuer does (docs/providers/akahu.md#dates).
-    UtcMidnight,
-}
-
-/// How the rows of an account are generated.
-pub(crate) struct Plan {
-    /// Rows on fixed days, without a time of day.
-    pub(crate) fixed: StandingOrders,
-    /// Templates of daily spending.
-    pub(crate) shops: &'static [Template],
-    pub(crate) spending: u32,
-    pub(crate) times: Times,
-    /// Adds rows around midnights and clock changes.
-    pub(crate) edges: bool,
-    /// The nearest and the farthest day, counted back.
-    pub(crate) days: (u32, u32),
-    pub(crate) pending: u32,
-}
-
-/// About three years.
-pub(crate) const YEARS_DAYS: u32 = 1095;
 /// How many days back rows are placed around the midnights of other zones.
 pub(crate) const BORDERS_DAYS: u32 = 720;
 /// Rows per page (docs/providers/akahu.md#pages). Page borders are placed between rows of one
 /// instant.
 const PAGE: usize = 100;
-
-/// An account without rows.
-pub(crate) const QUIET: Plan = Plan {
-    fixed: &[],
-    shops: &[],
-    spending: 0,
-    times: Times::Real,
-    edges: false,
-    days: (1, YEARS_DAYS),
-    pending: 0,
-};
 
 /// The days of the three zones whose midnights matter.
 pub(crate) struct Calendars {
@@ -111,8 +71,8 @@ pub(crate) fn draw(
     drawing.fixed(plan);
     drawing.spending(plan);
     if plan.edges {
-        drawing.day_borders(plan.shops);
-        drawing.clock_changes(plan.shops);
+        drawing.day_borders(plan.shops());
+        drawing.clock_changes(plan.shops());
     }
     let mut rows = drawing.rows;
     sort(&mut rows);
@@ -142,7 +102,7 @@ pub(crate) fn fill(
     let newest = calendars.nz.instant(1, DAY);
     let step = i64::from(days - 1) * DAY / i64::from(wanted.max(1));
     for index in 0..wanted {
-        let template = &shops[drawing.rng.next() as usize % shops.len()];
+        let template = pick(shops, &mut drawing.rng);
         // At most half a step, so that no two rows share an instant.
         let within = drawing.rng.between(0, step as u64 / 2) as i64;
         drawing.push(template, newest - i64::from(index) * step - within);
@@ -189,8 +149,8 @@ impl Drawing<'_> {
     fn fixed(&mut self, plan: &Plan) {
         let (nearest, farthest) = plan.days;
         for back in nearest..=farthest {
-            for (index, (every, template)) in plan.fixed.iter().enumerate() {
-                if back % every == (index as u32 * 3 + 2) % every {
+            for (index, template) in plan.fixed().iter().enumerate() {
+                if back % template.every == (index as u32 * 3 + 2) % template.every {
                     self.push(template, self.calendars.nz.instant(back, 0));
                 }
             }
@@ -199,13 +159,13 @@ impl Drawing<'_> {
 
     fn spending(&mut self, plan: &Plan) {
         let (nearest, farthest) = plan.days;
-        let days = u64::from(farthest - nearest + 1);
+        let (days, shops) = (u64::from(farthest - nearest + 1), plan.shops());
         for index in 0..plan.spending {
             let back = nearest + (u64::from(index) * days / u64::from(plan.spending)) as u32;
             // Every third row rotates through the templates, so that each occurs.
-            let rotated = index as usize / 3 % plan.shops.len();
-            let drawn = self.rng.next() as usize % plan.shops.len();
-            let template = &plan.shops[if index % 3 == 0 { rotated } else { drawn }];
+            let rotated = index as usize / 3 % shops.len();
+            let drawn = self.rng.next() as usize % shops.len();
+            let template = &shops[if index % 3 == 0 { rotated } else { drawn }];
             // From six in the morning to ten at night.
             let real = self.rng.between(21_600_000, 79_200_000) as i64;
             let at = match plan.times {
@@ -254,7 +214,7 @@ impl Drawing<'_> {
     }
 
     fn pick(&mut self, shops: &'static [Template], at: i64) {
-        let template = &shops[self.rng.next() as usize % shops.len()];
+        let template = pick(shops, &mut self.rng);
         self.push(template, at);
     }
 
@@ -278,7 +238,7 @@ impl Drawing<'_> {
             last_changed,
             cents: if template.incoming { cents } else { -cents },
             balance: None,
-            place: self.rng.between(0, PLACES.len() as u64 - 1) as u8,
+            place: self.rng.between(0, NEW_ZEALAND.places.len() as u64 - 1) as u8,
         });
     }
 }

@@ -5,9 +5,9 @@ use std::fmt;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, civil};
 
-use super::deals::{Deal, Flow, Plan, Style};
-use super::securities::{Security, USDC};
-use crate::world::rng::Rng;
+use super::brokerage::{Deal, Flow, Plan, Style};
+use super::rng::Rng;
+use super::securities::{self, Security};
 
 /// A decimal number: `value` divided by ten to the power of `places`. Displays without trailing
 /// zeros; `{:#}` shows at least one decimal, as floats are written.
@@ -102,6 +102,7 @@ pub(crate) fn draw(
         zone,
         trades: Vec::with_capacity(plan.rows as usize),
     };
+    let (daily, rotation) = (plan.daily(), plan.rotation());
     for index in 0..plan.rows {
         let back = 1 + (u64::from(index) * u64::from(plan.days) / u64::from(plan.rows)) as u32;
         // Now and then an order is filled in two equal parts, which only the id distinguishes.
@@ -117,8 +118,8 @@ pub(crate) fn draw(
             });
             continue;
         }
-        let rotated = &plan.rotation[index as usize / 4 % plan.rotation.len()];
-        let drawn = &plan.daily[drawing.rng.next() as usize % plan.daily.len()];
+        let rotated = &rotation[index as usize / 4 % rotation.len()];
+        let drawn = &daily[drawing.rng.next() as usize % daily.len()];
         drawing.push(if index % 4 == 0 { rotated } else { drawn }, back);
     }
     drawing.move_to_clock_changes();
@@ -153,17 +154,21 @@ impl Drawing<'_> {
         );
         // Without options in the plan, the most common kind replaces them.
         let deal = if options && self.plan.options.is_empty() {
-            &self.plan.daily[0]
+            &self.plan.daily()[0]
         } else {
             deal
         };
         let securities = if options && !self.plan.options.is_empty() {
-            self.plan.options
+            &self.plan.options
         } else {
-            self.plan.securities
+            &self.plan.securities
         };
         let money = matches!(deal.flow, Flow::MoneyIn | Flow::MoneyOut);
-        let security = if money { None } else { self.pick(securities) };
+        let security = if money || securities.is_empty() {
+            None
+        } else {
+            self.pick(securities)
+        };
         let number = self.base + self.trades.len() as u64;
         let currency = security.map_or(self.currency, |security| security.currency);
         let mut trade = Trade {
@@ -172,7 +177,8 @@ impl Drawing<'_> {
             deal,
             security,
             currency,
-            coin: (self.plan.is_crypto() && !money).then_some(&USDC),
+            // The coin that pays for crypto trades.
+            coin: (self.plan.is_crypto() && !money).then(|| securities::security("USDC")),
             units: Scaled::ZERO,
             price: Scaled::ZERO,
             amount: Scaled::ZERO,
@@ -186,12 +192,11 @@ impl Drawing<'_> {
         self.trades.push(trade);
     }
 
-    fn pick(&mut self, securities: &'static [&'static Security]) -> Option<&'static Security> {
-        if securities.is_empty() {
-            None
-        } else {
-            Some(securities[self.rng.next() as usize % securities.len()])
-        }
+    fn pick(&mut self, symbols: &[&str]) -> Option<&'static Security> {
+        let index = self.rng.next() as usize % symbols.len().max(1);
+        symbols
+            .get(index)
+            .map(|symbol| securities::security(symbol))
     }
 
     fn price(&mut self, trade: &mut Trade) {

@@ -1,7 +1,7 @@
 //! Draws years of rows for one account in Australia.
 
+use super::australia::{AUSTRALIA, Oddity, Plan};
 use super::calendar::{Calendar, HOUR, SECOND};
-use super::merchants::{PLACES, SPENDING};
 use super::rng::Rng;
 use super::template::Template;
 
@@ -31,33 +31,15 @@ pub(crate) struct Row {
     pub(crate) place: u8,
 }
 
-/// How the rows of an account are generated.
-pub(crate) struct Plan {
-    /// Rows on fixed days.
-    pub(crate) fixed: &'static [(u32, Template)],
-    /// The number of rows of daily spending; with `exact`, the number of all posted rows.
-    pub(crate) spending: u32,
-    pub(crate) exact: bool,
-    /// The nearest and the farthest day, counted back.
-    pub(crate) days: (u32, u32),
-    pub(crate) pending: u32,
-    pub(crate) oddity: Oddity,
-}
-
-/// What is unusual about an account's rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Oddity {
-    None,
-    /// Some purchases have an execution time only.
-    ExecutionOnly,
-    /// Odd decimals, and one posted row without any time.
-    Decimals,
-    /// More digits than any number type holds.
-    Digits,
-}
-
-/// Draws the rows of an account. `base` is the number of its first row.
-pub(crate) fn draw(plan: &Plan, seed: u64, base: u64, calendar: &Calendar) -> Vec<Row> {
+/// Draws the rows of an account. `base` is the number of its first row, `busiest_rows` the number
+/// of posted rows of the busiest account.
+pub(crate) fn draw(
+    plan: &Plan,
+    busiest_rows: u32,
+    seed: u64,
+    base: u64,
+    calendar: &Calendar,
+) -> Vec<Row> {
     let mut drawing = Drawing {
         rng: Rng::new(seed, base),
         calendar,
@@ -65,22 +47,19 @@ pub(crate) fn draw(plan: &Plan, seed: u64, base: u64, calendar: &Calendar) -> Ve
         rows: Vec::new(),
     };
     let (nearest, mut farthest) = plan.days;
-    if plan.exact {
+    let mut wanted = plan.spending;
+    if plan.busiest {
         // Few rows cover few days: a household has at least about one row a day.
-        farthest = farthest.min(plan.spending.max(nearest));
+        farthest = farthest.min(busiest_rows.max(nearest));
         drawing
             .rows
-            .reserve(plan.spending as usize + plan.pending as usize);
+            .reserve(busiest_rows as usize + plan.pending as usize);
     }
-    drawing.fixed(plan.fixed, nearest, farthest);
-    if plan.exact {
-        drawing.rows.truncate(plan.spending as usize / 2);
+    drawing.fixed(plan.fixed(), nearest, farthest);
+    if plan.busiest {
+        drawing.rows.truncate(busiest_rows as usize / 2);
+        wanted = busiest_rows - drawing.rows.len() as u32;
     }
-    let wanted = if plan.exact {
-        plan.spending - drawing.rows.len() as u32
-    } else {
-        plan.spending
-    };
     drawing.spending(wanted, nearest, farthest);
     drawing.move_to_clock_changes();
     drawing.oddities(plan.oddity, nearest);
@@ -97,10 +76,10 @@ struct Drawing<'a> {
 
 impl Drawing<'_> {
     /// Newest first over all templates, so that truncating keeps the newest.
-    fn fixed(&mut self, plans: &'static [(u32, Template)], nearest: u32, farthest: u32) {
+    fn fixed(&mut self, templates: &'static [Template], nearest: u32, farthest: u32) {
         for back in nearest..=farthest {
-            for (index, (every, template)) in plans.iter().enumerate() {
-                if back % every == (index as u32 * 3 + 2) % every {
+            for (index, template) in templates.iter().enumerate() {
+                if back % template.every == (index as u32 * 3 + 2) % template.every {
                     // Banks book such rows in the small hours.
                     let at = self
                         .calendar
@@ -113,12 +92,13 @@ impl Drawing<'_> {
 
     fn spending(&mut self, wanted: u32, nearest: u32, farthest: u32) {
         let days = u64::from(farthest - nearest + 1);
+        let spending = AUSTRALIA.spending();
         for index in 0..wanted {
             let back = nearest + (u64::from(index) * days / u64::from(wanted)) as u32;
             // Every fifth row rotates through the templates, so that each occurs.
-            let rotated = index as usize / 5 % SPENDING.len();
-            let drawn = self.rng.next() as usize % SPENDING.len();
-            let template = &SPENDING[if index % 5 == 0 { rotated } else { drawn }];
+            let rotated = index as usize / 5 % spending.len();
+            let drawn = self.rng.next() as usize % spending.len();
+            let template = &spending[if index % 5 == 0 { rotated } else { drawn }];
             let seconds = match self.rng.between(0, 19) {
                 0 => 86_399,                           // last second of the day
                 1 => 0,                                // midnight
@@ -139,7 +119,7 @@ impl Drawing<'_> {
         } else {
             at
         };
-        let executed = template.has_place && self.rng.chance(40);
+        let executed = template.place && self.rng.chance(40);
         let executed = executed.then(|| at - self.rng.between(2, 50) as i64 * HOUR);
         self.rows.push(Row {
             number: self.base + self.rows.len() as u64,
@@ -154,7 +134,7 @@ impl Drawing<'_> {
             },
             millis,
             pending: false,
-            place: self.rng.between(0, PLACES.len() as u64 - 1) as u8,
+            place: self.rng.between(0, AUSTRALIA.places.len() as u64 - 1) as u8,
         });
     }
 
@@ -166,7 +146,7 @@ impl Drawing<'_> {
         }
         for change in self.calendar.clock_changes(4) {
             let near = self.rows.iter_mut().filter(|row| {
-                row.template.has_place
+                row.template.place
                     && row
                         .posted
                         .is_some_and(|at| (at - change).abs() <= 48 * HOUR)
@@ -186,7 +166,7 @@ impl Drawing<'_> {
                 for row in self
                     .rows
                     .iter_mut()
-                    .filter(|row| row.template.has_place)
+                    .filter(|row| row.template.place)
                     .skip(3)
                     .step_by(40)
                     .take(5)
@@ -222,7 +202,7 @@ impl Drawing<'_> {
         let at = self
             .calendar
             .instant(back, self.rng.between(9, 17) as i64 * HOUR);
-        self.push(&SPENDING[0], at);
+        self.push(&AUSTRALIA.spending()[0], at);
         if let Some(row) = self.rows.last_mut() {
             row.amount = Amount::Text(text);
         }
@@ -231,8 +211,9 @@ impl Drawing<'_> {
     /// Adds card purchases that have not settled; they have no time
     /// (docs/providers/fiskil.md#rows).
     fn pending(&mut self, count: u32) {
+        let spending = AUSTRALIA.spending();
         for index in 0..count as usize {
-            self.push(&SPENDING[index * 3 % SPENDING.len()], 0);
+            self.push(&spending[index * 3 % spending.len()], 0);
             if let Some(row) = self.rows.last_mut() {
                 (row.posted, row.executed, row.pending) = (None, None, true);
             }
