@@ -7,12 +7,14 @@ export type components = {
         /** @description Who made a change. */
         Actor: {
             /**
-             * @description The id of the operator's key, of the operator, or of the user's session; of a command its Unix user.
+             * @description The id of the operator's key, of the operator, or of the user's session; of a command its
+             *     Unix user.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
             id: string;
             /**
-             * @description `operator_key`, `operator` (on the console's pages for operators), `command` or `user` (in the console).
+             * @description `operator_key`, `operator` (on the console's pages for operators), `command` or `user` (in
+             *     the console).
              * @example operator_key
              */
             kind: string;
@@ -37,7 +39,8 @@ export type components = {
              */
             at: string;
             /**
-             * @description What the user calls it: the browser, the name of the key or the URL of the endpoint. Null: an operator did it.
+             * @description What the user calls it: the browser, the name of the key or the URL of the endpoint. Null:
+             *     an operator did it.
              * @example Firefox on Linux
              */
             detail: string | null;
@@ -47,7 +50,8 @@ export type components = {
              */
             id: string;
             /**
-             * @description The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user.
+             * @description The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is
+             *     about the user.
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
             subject: string | null;
@@ -68,7 +72,8 @@ export type components = {
             category: "banking" | "brokerage";
             /**
              * Format: date-time
-             * @description When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say.
+             * @description When the user's consent ends unless they renew it, or when it ended. Null if the provider
+             *     does not say.
              * @example 2027-08-01T02:10:00Z
              */
             consentExpiresAt: string | null;
@@ -123,7 +128,8 @@ export type components = {
             category: "banking" | "brokerage";
             /**
              * Format: date-time
-             * @description When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say.
+             * @description When the user's consent ends unless they renew it, or when it ended. Null if the provider
+             *     does not say.
              * @example 2027-08-01T02:10:00Z
              */
             consentExpiresAt: string | null;
@@ -306,7 +312,8 @@ export type components = {
             events: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed")[];
             /**
              * Format: date-time
-             * @description The first failure since the last success. Of an endpoint for all users, the earliest of those that last.
+             * @description The first failure since the last success. Of an endpoint for all users, the earliest of
+             *     those that last.
              * @example 2026-11-20T21:04:11.52Z
              */
             failingSince: string | null;
@@ -607,14 +614,15 @@ export type components = {
         /** @description What happened, and what to do about it. */
         Error: {
             /**
-             * @description A code for programs. Most paths have only `professional_required`, and otherwise omit it. `/v1/me` and the
-             *     changes have the word of the header `Bellbird-Error` in every error.
+             * @description A code for programs. Most paths have only `professional_required`, and otherwise omit it.
+             *     `/v1/me` and the changes have the word of the header `Bellbird-Error` in every error.
              * @example professional_required
              */
             code?: string;
             /**
-             * @description One entry for each invalid parameter. Or the connection at fault, as `connectionId: <id>`, and its status if the
-             *     user has to reconnect it, as `status: <status>`. Omitted if there is none.
+             * @description One entry for each invalid parameter. Or the connection at fault, as `connectionId: <id>`,
+             *     and its status if the user has to reconnect it, as `status: <status>`. Omitted if there is
+             *     none.
              * @example [
              *       "limit: Must be an integer between 1 and 500"
              *     ]
@@ -687,13 +695,8 @@ export type components = {
         };
         /** @description A link session with its result. */
         LinkSession: {
-            /**
-             * @description What it has connected, reconnected or renewed, and what is still connected.
-             * @example [
-             *       "0191e7a0-7c3b-7def-8000-00aabbccddee"
-             *     ]
-             */
-            connectionIds: string[];
+            /** @description What it has connected, reconnected or renewed, and what is still connected. */
+            connections: components["schemas"]["LinkedConnection"][];
             /**
              * Format: date-time
              * @example 2026-08-01T02:40:00Z
@@ -729,6 +732,24 @@ export type components = {
              * @example The person gave no consent.
              */
             message: string;
+        };
+        /** @description A connection of a link session. */
+        LinkedConnection: {
+            /**
+             * @example banking
+             * @enum {string}
+             */
+            category: "banking" | "brokerage";
+            /**
+             * Format: uuid
+             * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
+             */
+            id: string;
+            /**
+             * @example fiskil
+             * @enum {string}
+             */
+            provider: "fiskil" | "akahu" | "snaptrade";
         };
         /** @description A created webhook endpoint. */
         NewEndpointItem: {
@@ -768,8 +789,8 @@ export type components = {
             provider?: "fiskil" | "akahu" | "snaptrade";
             /**
              * Format: uri
-             * @description Where the browser returns: a URL of an origin in `admin.return_origins`, of at most 1,000 bytes. If absent, it
-             *     stays on the last page.
+             * @description Where the browser returns: a URL of an origin in `admin.return_origins`, of at most 1,000
+             *     bytes. If absent, it stays on the last page.
              * @example https://app.example.com/linked
              */
             returnUrl?: string;
@@ -804,8 +825,9 @@ export type components = {
         /** @description A user to create. */
         NewUser: {
             /**
-             * @description Whether the user may sign in to the console, and gets e-mails. Send true only if you have verified that the
-             *     address is the user's, because whoever has the mailbox reads all accounts of the user. The default is false.
+             * @description Whether the user may sign in to the console, and gets e-mails. Send true only if you have
+             *     verified that the address is the user's, because whoever has the mailbox reads all accounts
+             *     of the user. The default is false.
              * @example false
              */
             consoleSignIn?: boolean;
@@ -816,7 +838,8 @@ export type components = {
              */
             email: string;
             /**
-             * @description `saver` has no API access, `developer` banks only, `professional` banks and brokers (the default).
+             * @description `saver` has no API access, `developer` banks only, `professional` banks and brokers (the
+             *     default).
              * @example saver
              * @enum {string}
              */
@@ -840,15 +863,16 @@ export type components = {
              */
             allUsers?: boolean;
             /**
-             * @description Version of the events' body. If omitted, the newest for an endpoint of all users, and `2026-11-01` for one of a
-             *     user.
+             * @description Version of the events' body. If omitted, the newest for an endpoint of all users, and
+             *     `2026-11-01` for one of a user.
              * @example 2026-11-01
              * @enum {string}
              */
             apiVersion?: "2026-11-01" | "2026-12-01";
             /**
-             * @description The event types to send. If omitted, all of them for an endpoint of all users, and `transactions.synced` and
-             *     `trades.synced` for one of a user, which cannot have `user.removed`.
+             * @description The event types to send. If omitted, all of them for an endpoint of all users, and
+             *     `transactions.synced` and `trades.synced` for one of a user, which cannot have
+             *     `user.removed`.
              * @example [
              *       "transactions.synced",
              *       "connection.updated"
@@ -1022,8 +1046,8 @@ export type components = {
         /** @description What to change of a user. */
         UserChange: {
             /**
-             * @description Whether the user may sign in to the console, and gets e-mails: see the creation of a user. A new `email`
-             *     without this makes it false, because nobody has verified the new address.
+             * @description Whether the user may sign in to the console, and gets e-mails: see the creation of a user. A
+             *     new `email` without this makes it false, because nobody has verified the new address.
              * @example true
              */
             consoleSignIn?: boolean;
@@ -1088,7 +1112,8 @@ export type components = {
             events: ("transactions.synced" | "trades.synced" | "connection.created" | "connection.updated" | "connection.expiring" | "connection.removed" | "user.removed")[];
             /**
              * Format: date-time
-             * @description The first failure since the last success. Of an endpoint for all users, the earliest of those that last.
+             * @description The first failure since the last success. Of an endpoint for all users, the earliest of
+             *     those that last.
              * @example 2026-11-20T21:04:11.52Z
              */
             failingSince: string | null;

@@ -120,8 +120,8 @@ export type components = {
             category: "banking" | "brokerage";
             /**
              * Format: date-time
-             * @description When the user's consent ends unless they renew it, or when it ended, RFC 3339 in UTC. Null if the provider does
-             *     not say.
+             * @description When the user's consent ends unless they renew it, or when it ended, RFC 3339 in UTC. Null
+             *     if the provider does not say.
              * @example 2027-08-01T02:10:00Z
              */
             consentExpiresAt: string | null;
@@ -166,8 +166,8 @@ export type components = {
              */
             provider: "fiskil" | "akahu" | "snaptrade";
             /**
-             * @description `active`: readable. `invalidated`: credentials or consent expired, the user must reconnect. `pending_mfa`: the
-             *     institution is waiting for the user. `revoked`: consent was withdrawn.
+             * @description `active`: readable. `invalidated`: credentials or consent expired, the user must reconnect.
+             *     `pending_mfa`: the institution is waiting for the user. `revoked`: consent was withdrawn.
              * @example active
              * @enum {string}
              */
@@ -375,14 +375,15 @@ export type components = {
         /** @description What happened, and what to do about it. */
         Error: {
             /**
-             * @description A code for programs. Most paths have only `professional_required`, and otherwise omit it. `/v1/me` and the
-             *     changes have the word of the header `Bellbird-Error` in every error.
+             * @description A code for programs. Most paths have only `professional_required`, and otherwise omit it.
+             *     `/v1/me` and the changes have the word of the header `Bellbird-Error` in every error.
              * @example professional_required
              */
             code?: string;
             /**
-             * @description One entry for each invalid parameter. Or the connection at fault, as `connectionId: <id>`, and its status if the
-             *     user has to reconnect it, as `status: <status>`. Omitted if there is none.
+             * @description One entry for each invalid parameter. Or the connection at fault, as `connectionId: <id>`,
+             *     and its status if the user has to reconnect it, as `status: <status>`. Omitted if there is
+             *     none.
              * @example [
              *       "limit: Must be an integer between 1 and 500"
              *     ]
@@ -760,7 +761,8 @@ export type components = {
              */
             id: string;
             /**
-             * @description Value of the position, an exact decimal: quantity times current price, times the contract multiplier.
+             * @description Value of the position, an exact decimal: quantity times current price, times the contract
+             *     multiplier.
              * @example 1296.225
              */
             marketValue: string | null;
@@ -770,7 +772,8 @@ export type components = {
              */
             name: string | null;
             /**
-             * @description Number of units, an exact decimal with the provider's digits. Negative for a short position. Fractions occur.
+             * @description Number of units, an exact decimal with the provider's digits. Negative for a short position.
+             *     Fractions occur.
              * @example 10.5
              */
             quantity: string;
@@ -780,7 +783,8 @@ export type components = {
              */
             symbol: string;
             /**
-             * @description `marketValue` minus the cost, an exact decimal: quantity times average price, times the contract multiplier.
+             * @description `marketValue` minus the cost, an exact decimal: quantity times average price, times the
+             *     contract multiplier.
              * @example 55.125
              */
             unrealizedPnl: string | null;
@@ -866,7 +870,8 @@ export type components = {
             /** @description The limits of each key, and of the user. */
             limits: components["schemas"]["Limits"];
             /**
-             * @description `saver`: no API access. `developer`: everything but holdings and trades. `professional`: everything.
+             * @description `saver`: no API access. `developer`: everything but holdings and trades. `professional`:
+             *     everything.
              * @example saver
              * @enum {string}
              */
@@ -935,8 +940,8 @@ export type components = {
             offset: number;
             /**
              * Format: int64
-             * @description Number of items in the list. For transactions it is exact when `hasMore` is false, and a lower bound when it is
-             *     true.
+             * @description Number of items in the list. For transactions it is exact when `hasMore` is false, and a
+             *     lower bound when it is true.
              * @example 312
              */
             total: number;
@@ -1050,7 +1055,8 @@ export type components = {
              */
             price: string;
             /**
-             * @description Number of units, an exact decimal with the provider's digits and the broker's sign; `0` if there are none.
+             * @description Number of units, an exact decimal with the provider's digits and the broker's sign; `0` if
+             *     there are none.
              * @example 5.2
              */
             quantity: string;
@@ -1134,7 +1140,8 @@ export type components = {
         /** @description A page of changes. */
         TradeChangesPage: {
             /**
-             * @description Where the next page, or the next request, continues. Opaque; keep it in the same transaction as the rows.
+             * @description Where the next page, or the next request, continues. Opaque; keep it in the same transaction
+             *     as the rows.
              * @example dGhlIHNlYWxlZCBwbGFjZSBvZiBhIGNsaWVudA
              */
             cursor: string;
@@ -1235,7 +1242,8 @@ export type components = {
              */
             accountName: string;
             /**
-             * @description Signed, exact decimal with the provider's digits: negative for debits. Parse it as a decimal, not as a float.
+             * @description Signed, exact decimal with the provider's digits: negative for debits. Parse it as a
+             *     decimal, not as a float.
              * @example -5.00
              */
             amount: string;
@@ -1246,7 +1254,8 @@ export type components = {
              */
             category: "BANK_FEES" | "ENTERTAINMENT" | "FOOD_AND_DRINK" | "GOVERNMENT_AND_NON_PROFIT" | "HOME_IMPROVEMENT" | "INCOME" | "LOAN_PAYMENTS" | "MEDICAL" | "MERCHANDISE" | "PERSONAL_CARE" | "RENT_AND_UTILITIES" | "SERVICES" | "TRANSFER_IN" | "TRANSFER_OUT" | "TRANSPORTATION" | "TRAVEL" | null;
             /**
-             * @description ISO 4217 code of `amount`: the row's own currency, else that of the account. `XXX` if neither is known.
+             * @description ISO 4217 code of `amount`: the row's own currency, else that of the account. `XXX` if
+             *     neither is known.
              * @example AUD
              */
             currency: string;
@@ -1347,7 +1356,8 @@ export type components = {
         /** @description A page of changes. */
         TransactionChangesPage: {
             /**
-             * @description Where the next page, or the next request, continues. Opaque; keep it in the same transaction as the rows.
+             * @description Where the next page, or the next request, continues. Opaque; keep it in the same transaction
+             *     as the rows.
              * @example dGhlIHNlYWxlZCBwbGFjZSBvZiBhIGNsaWVudA
              */
             cursor: string;

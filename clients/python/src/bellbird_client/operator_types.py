@@ -12,9 +12,15 @@ class Actor(TypedDict):
     """Who made a change."""
 
     id: str
-    """The id of the operator's key, of the operator, or of the user's session; of a command its Unix user."""
+    """
+    The id of the operator's key, of the operator, or of the user's session; of a command its
+    Unix user.
+    """
     kind: str
-    """`operator_key`, `operator` (on the console's pages for operators), `command` or `user` (in the console)."""
+    """
+    `operator_key`, `operator` (on the console's pages for operators), `command` or `user` (in
+    the console).
+    """
 
 
 class AuditRow(TypedDict):
@@ -25,10 +31,16 @@ class AuditRow(TypedDict):
     actor: Actor
     at: str
     detail: str | None
-    """What the user calls it: the browser, the name of the key or the URL of the endpoint. Null: an operator did it."""
+    """
+    What the user calls it: the browser, the name of the key or the URL of the endpoint. Null:
+    an operator did it.
+    """
     id: str
     subject: str | None
-    """The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is about the user."""
+    """
+    The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is
+    about the user.
+    """
     userId: str | None
     """Null: the action is about the installation, such as an endpoint for all users."""
 
@@ -39,7 +51,10 @@ class Connection(TypedDict):
     category: Literal["banking", "brokerage"]
     """The kind of institution."""
     consentExpiresAt: str | None
-    """When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say."""
+    """
+    When the user's consent ends unless they renew it, or when it ended. Null if the provider
+    does not say.
+    """
     createdAt: str
     id: str
     institutionId: str
@@ -131,7 +146,10 @@ class CreatedWebhookEndpoint(TypedDict):
     ]
     """The event types that it receives."""
     failingSince: str | None
-    """The first failure since the last success. Of an endpoint for all users, the earliest of those that last."""
+    """
+    The first failure since the last success. Of an endpoint for all users, the earliest of
+    those that last.
+    """
     id: str
     lastDeliveredAt: str | None
     """The last success, to the minute."""
@@ -266,13 +284,14 @@ class Error(TypedDict):
 
     code: NotRequired[str]
     """
-    A code for programs. Most paths have only `professional_required`, and otherwise omit it. `/v1/me` and the
-    changes have the word of the header `Bellbird-Error` in every error.
+    A code for programs. Most paths have only `professional_required`, and otherwise omit it.
+    `/v1/me` and the changes have the word of the header `Bellbird-Error` in every error.
     """
     details: NotRequired[list[str]]
     """
-    One entry for each invalid parameter. Or the connection at fault, as `connectionId: <id>`, and its status if the
-    user has to reconnect it, as `status: <status>`. Omitted if there is none.
+    One entry for each invalid parameter. Or the connection at fault, as `connectionId: <id>`,
+    and its status if the user has to reconnect it, as `status: <status>`. Omitted if there is
+    none.
     """
     message: str
     """A sentence for humans. Its wording may change."""
@@ -322,6 +341,14 @@ class LinkSessionReason(TypedDict):
     """A sentence for people."""
 
 
+class LinkedConnection(TypedDict):
+    """A connection of a link session."""
+
+    category: Literal["banking", "brokerage"]
+    id: str
+    provider: Literal["fiskil", "akahu", "snaptrade"]
+
+
 class NewEndpointItem(TypedDict):
     """A created webhook endpoint."""
 
@@ -352,8 +379,8 @@ class NewLinkSession(TypedDict):
     """The provider to link. If absent, the person chooses."""
     returnUrl: NotRequired[str]
     """
-    Where the browser returns: a URL of an origin in `admin.return_origins`, of at most 1,000 bytes. If absent, it
-    stays on the last page.
+    Where the browser returns: a URL of an origin in `admin.return_origins`, of at most 1,000
+    bytes. If absent, it stays on the last page.
     """
     state: NotRequired[str]
     """Your own text for the return, at most 500 characters. It is in a URL, so no secret."""
@@ -379,13 +406,17 @@ class NewUser(TypedDict):
 
     consoleSignIn: NotRequired[bool]
     """
-    Whether the user may sign in to the console, and gets e-mails. Send true only if you have verified that the
-    address is the user's, because whoever has the mailbox reads all accounts of the user. The default is false.
+    Whether the user may sign in to the console, and gets e-mails. Send true only if you have
+    verified that the address is the user's, because whoever has the mailbox reads all accounts
+    of the user. The default is false.
     """
     email: str
     """E-mail address, unique without regard to case."""
     plan: NotRequired[Literal["saver", "developer", "professional"]]
-    """`saver` has no API access, `developer` banks only, `professional` banks and brokers (the default)."""
+    """
+    `saver` has no API access, `developer` banks only, `professional` banks and brokers (the
+    default).
+    """
     reference: NotRequired[str]
     """Your own name of the user, unique. 1 to 200 characters."""
     timezone: NotRequired[str]
@@ -399,8 +430,8 @@ class NewWebhookEndpoint(TypedDict):
     """Whether it receives the events of all users."""
     apiVersion: NotRequired[Literal["2026-11-01", "2026-12-01"]]
     """
-    Version of the events' body. If omitted, the newest for an endpoint of all users, and `2026-11-01` for one of a
-    user.
+    Version of the events' body. If omitted, the newest for an endpoint of all users, and
+    `2026-11-01` for one of a user.
     """
     events: NotRequired[
         list[
@@ -416,8 +447,9 @@ class NewWebhookEndpoint(TypedDict):
         ]
     ]
     """
-    The event types to send. If omitted, all of them for an endpoint of all users, and `transactions.synced` and
-    `trades.synced` for one of a user, which cannot have `user.removed`.
+    The event types to send. If omitted, all of them for an endpoint of all users, and
+    `transactions.synced` and `trades.synced` for one of a user, which cannot have
+    `user.removed`.
     """
     url: str
     """Where events are sent."""
@@ -519,8 +551,8 @@ class UserChange(TypedDict):
 
     consoleSignIn: NotRequired[bool]
     """
-    Whether the user may sign in to the console, and gets e-mails: see the creation of a user. A new `email`
-    without this makes it false, because nobody has verified the new address.
+    Whether the user may sign in to the console, and gets e-mails: see the creation of a user. A
+    new `email` without this makes it false, because nobody has verified the new address.
     """
     email: NotRequired[str]
     """E-mail address, unique without regard to case."""
@@ -567,7 +599,10 @@ class WebhookEndpoint(TypedDict):
     ]
     """The event types that it receives."""
     failingSince: str | None
-    """The first failure since the last success. Of an endpoint for all users, the earliest of those that last."""
+    """
+    The first failure since the last success. Of an endpoint for all users, the earliest of
+    those that last.
+    """
     id: str
     lastDeliveredAt: str | None
     """The last success, to the minute."""
@@ -633,7 +668,10 @@ class ConnectionDetails(TypedDict):
     category: Literal["banking", "brokerage"]
     """The kind of institution."""
     consentExpiresAt: str | None
-    """When the user's consent ends unless they renew it, or when it ended. Null if the provider does not say."""
+    """
+    When the user's consent ends unless they renew it, or when it ended. Null if the provider
+    does not say.
+    """
     createdAt: str
     id: str
     institutionId: str
@@ -673,7 +711,7 @@ class EndpointList(TypedDict):
 class LinkSession(TypedDict):
     """A link session with its result."""
 
-    connectionIds: list[str]
+    connections: list[LinkedConnection]
     """What it has connected, reconnected or renewed, and what is still connected."""
     expiresAt: str
     id: str

@@ -91,8 +91,8 @@ class Connection(TypedDict):
     """The kind of institution."""
     consentExpiresAt: str | None
     """
-    When the user's consent ends unless they renew it, or when it ended, RFC 3339 in UTC. Null if the provider does
-    not say.
+    When the user's consent ends unless they renew it, or when it ended, RFC 3339 in UTC. Null
+    if the provider does not say.
     """
     createdAt: str
     """When the connection was linked, RFC 3339 in UTC."""
@@ -110,8 +110,8 @@ class Connection(TypedDict):
     """The provider of the data, such as `fiskil` (Australian banking)."""
     status: Literal["active", "invalidated", "pending_mfa", "revoked"]
     """
-    `active`: readable. `invalidated`: credentials or consent expired, the user must reconnect. `pending_mfa`: the
-    institution is waiting for the user. `revoked`: consent was withdrawn.
+    `active`: readable. `invalidated`: credentials or consent expired, the user must reconnect.
+    `pending_mfa`: the institution is waiting for the user. `revoked`: consent was withdrawn.
     """
 
 
@@ -127,13 +127,14 @@ class Error(TypedDict):
 
     code: NotRequired[str]
     """
-    A code for programs. Most paths have only `professional_required`, and otherwise omit it. `/v1/me` and the
-    changes have the word of the header `Bellbird-Error` in every error.
+    A code for programs. Most paths have only `professional_required`, and otherwise omit it.
+    `/v1/me` and the changes have the word of the header `Bellbird-Error` in every error.
     """
     details: NotRequired[list[str]]
     """
-    One entry for each invalid parameter. Or the connection at fault, as `connectionId: <id>`, and its status if the
-    user has to reconnect it, as `status: <status>`. Omitted if there is none.
+    One entry for each invalid parameter. Or the connection at fault, as `connectionId: <id>`,
+    and its status if the user has to reconnect it, as `status: <status>`. Omitted if there is
+    none.
     """
     message: str
     """A sentence for humans. Its wording may change."""
@@ -298,15 +299,24 @@ class Holding(TypedDict):
     id: str
     """Identifier, stable across requests. Opaque."""
     marketValue: str | None
-    """Value of the position, an exact decimal: quantity times current price, times the contract multiplier."""
+    """
+    Value of the position, an exact decimal: quantity times current price, times the contract
+    multiplier.
+    """
     name: str | None
     """The security's name."""
     quantity: str
-    """Number of units, an exact decimal with the provider's digits. Negative for a short position. Fractions occur."""
+    """
+    Number of units, an exact decimal with the provider's digits. Negative for a short position.
+    Fractions occur.
+    """
     symbol: str
     """Ticker."""
     unrealizedPnl: str | None
-    """`marketValue` minus the cost, an exact decimal: quantity times average price, times the contract multiplier."""
+    """
+    `marketValue` minus the cost, an exact decimal: quantity times average price, times the
+    contract multiplier.
+    """
 
 
 class HoldingList(TypedDict):
@@ -354,7 +364,10 @@ class MeData(TypedDict):
     limits: Limits
     """The limits of each key, and of the user."""
     plan: Literal["saver", "developer", "professional"]
-    """`saver`: no API access. `developer`: everything but holdings and trades. `professional`: everything."""
+    """
+    `saver`: no API access. `developer`: everything but holdings and trades. `professional`:
+    everything.
+    """
     timezone: str
     """IANA timezone of the user, in which `date` of every row is a day."""
     userId: str
@@ -372,8 +385,8 @@ class Pagination(TypedDict):
     """Number of items skipped."""
     total: int
     """
-    Number of items in the list. For transactions it is exact when `hasMore` is false, and a lower bound when it is
-    true.
+    Number of items in the list. For transactions it is exact when `hasMore` is false, and a
+    lower bound when it is true.
     """
 
 
@@ -428,7 +441,10 @@ class Trade(TypedDict):
     price: str
     """Price of a unit, an exact decimal; `0` if there is none."""
     quantity: str
-    """Number of units, an exact decimal with the provider's digits and the broker's sign; `0` if there are none."""
+    """
+    Number of units, an exact decimal with the provider's digits and the broker's sign; `0` if
+    there are none.
+    """
     settlementDate: str | None
     """The settlement date: a day or an ISO 8601 time, as the broker reports it."""
     symbol: str
@@ -479,7 +495,10 @@ class TradeChangesPage(TypedDict):
     """A page of changes."""
 
     cursor: str
-    """Where the next page, or the next request, continues. Opaque; keep it in the same transaction as the rows."""
+    """
+    Where the next page, or the next request, continues. Opaque; keep it in the same transaction
+    as the rows.
+    """
     data: list[TradeChange]
     """The changes, to be applied in this order."""
     hasMore: bool
@@ -526,7 +545,10 @@ class Transaction(TypedDict):
     accountName: str
     """Display name of that account."""
     amount: str
-    """Signed, exact decimal with the provider's digits: negative for debits. Parse it as a decimal, not as a float."""
+    """
+    Signed, exact decimal with the provider's digits: negative for debits. Parse it as a
+    decimal, not as a float.
+    """
     category: (
         Literal[
             "BANK_FEES",
@@ -550,7 +572,10 @@ class Transaction(TypedDict):
     )
     """A key from `/v1/categories`, if the provider reports a category."""
     currency: str
-    """ISO 4217 code of `amount`: the row's own currency, else that of the account. `XXX` if neither is known."""
+    """
+    ISO 4217 code of `amount`: the row's own currency, else that of the account. `XXX` if
+    neither is known.
+    """
     date: str
     """The day of posting in the user's timezone (default `Australia/Sydney`)."""
     datetime: str | None
@@ -607,7 +632,10 @@ class TransactionChangesPage(TypedDict):
     """A page of changes."""
 
     cursor: str
-    """Where the next page, or the next request, continues. Opaque; keep it in the same transaction as the rows."""
+    """
+    Where the next page, or the next request, continues. Opaque; keep it in the same transaction
+    as the rows.
+    """
     data: list[TransactionChange]
     """The changes, to be applied in this order."""
     hasMore: bool
