@@ -10,6 +10,8 @@ mod cleanup;
 pub mod error;
 mod import;
 mod jobs;
+#[cfg(test)]
+mod lab;
 pub mod lifecycle;
 mod linking;
 mod provider_events;
@@ -21,8 +23,6 @@ pub mod schedule;
 mod state;
 mod sync;
 mod sync_settings;
-#[cfg(test)]
-mod tests;
 mod user_removal;
 
 use std::sync::Arc;

@@ -18,6 +18,8 @@ pub mod fingerprint;
 pub mod holding;
 pub mod id;
 pub mod key;
+#[cfg(feature = "test-support")]
+pub mod lab;
 pub mod linking;
 pub mod minor_units;
 pub mod page;

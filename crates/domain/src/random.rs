@@ -25,23 +25,24 @@ pub fn number() -> u64 {
 /// What replaces chance and time on the thread of a simulation.
 #[cfg(feature = "test-support")]
 pub mod simulation {
-    use std::cell::Cell;
+    use std::cell::RefCell;
 
     use uuid::{Builder, Uuid};
 
-    #[derive(Clone, Copy)]
+    use crate::lab::Chance;
+
     struct Simulation {
-        state: u64,
+        chance: Chance,
         elapsed: fn() -> i64,
     }
 
-    thread_local!(static SIMULATION: Cell<Option<Simulation>> = const { Cell::new(None) });
+    thread_local!(static SIMULATION: RefCell<Option<Simulation>> = const { RefCell::new(None) });
 
     /// From now on, random numbers of this thread follow from `seed`, and its manual clocks go on
     /// by the microseconds that `elapsed` returns.
     pub fn begin(seed: u64, elapsed: fn() -> i64) {
         SIMULATION.set(Some(Simulation {
-            state: seed,
+            chance: Chance::new(seed),
             elapsed,
         }));
     }
@@ -51,24 +52,17 @@ pub mod simulation {
     }
 
     pub fn is_running() -> bool {
-        SIMULATION.get().is_some()
+        SIMULATION.with_borrow(Option::is_some)
     }
 
-    /// None outside of a simulation. The generator is SplitMix64.
+    /// None outside of a simulation.
     pub fn number() -> Option<u64> {
-        let mut simulation = SIMULATION.get()?;
-        simulation.state = simulation.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        SIMULATION.set(Some(simulation));
-        let mixed =
-            (simulation.state ^ (simulation.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Some(mixed ^ (mixed >> 31))
+        SIMULATION.with_borrow_mut(|simulation| Some(simulation.as_mut()?.chance.number()))
     }
 
     pub(crate) fn elapsed() -> i64 {
-        SIMULATION
-            .get()
-            .map_or(0, |simulation| (simulation.elapsed)())
+        let elapsed = SIMULATION.with_borrow(|simulation| Some(simulation.as_ref()?.elapsed));
+        elapsed.map_or(0, |elapsed| elapsed())
     }
 
     pub(super) fn time_ordered_id() -> Option<Uuid> {

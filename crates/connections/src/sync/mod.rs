@@ -10,15 +10,11 @@
 //! commit in one transaction at its end. So an interrupted run is simply repeated: no change is
 //! missed, and none is reported twice.
 
-mod changes;
+pub(crate) mod changes;
 pub mod following;
-#[cfg(test)]
-mod model;
 mod plan;
 mod pull;
 mod scheduled;
-#[cfg(test)]
-mod simulation;
 
 use std::time::Duration;
 

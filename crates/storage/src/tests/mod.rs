@@ -9,6 +9,7 @@ mod fixtures;
 mod instances;
 mod jobs;
 mod linking;
+mod lists;
 mod migrate;
 mod operators;
 mod postgres_steps;

@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{Admin, data, error, id, operator_key};
-use crate::support::harness::{Answer, also_on_postgres};
+use crate::support::harness::{Response, also_on_postgres};
 
 const USERS: &str = "/admin/v1/users";
 
@@ -20,7 +20,7 @@ async fn repeated_request_changes_nothing_again() {
     let user = data(&first, 201);
     let again = post(USERS, &json!({"email": "anna@example.com"})).await;
     assert_eq!((again.status, &again.text), (first.status, &first.text));
-    let is_replayed = |answer: &Answer| answer.header("idempotent-replayed") == Some("true");
+    let is_replayed = |answer: &Response| answer.header("idempotent-replayed") == Some("true");
     assert_eq!((is_replayed(&first), is_replayed(&again)), (false, true));
     // Another body, another path.
     error(

@@ -14,7 +14,7 @@ mod webhooks;
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::support::harness::{Answer, App, Setup};
+use crate::support::harness::{App, Response, Setup};
 
 /// The service with the operator's API on its API listener, and an operator key.
 struct Admin {
@@ -34,15 +34,15 @@ impl Admin {
         Self { app, key }
     }
 
-    async fn call(&self, method: Method, path: &str) -> Answer {
+    async fn call(&self, method: Method, path: &str) -> Response {
         self.app.method_as(method, &self.key, path).await
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    async fn get(&self, path: &str) -> Response {
         self.call(Method::GET, path).await
     }
 
-    async fn delete(&self, path: &str) -> Answer {
+    async fn delete(&self, path: &str) -> Response {
         self.call(Method::DELETE, path).await
     }
 
@@ -52,7 +52,7 @@ impl Admin {
         path: &str,
         body: &Value,
         idempotency_key: Option<&str>,
-    ) -> Answer {
+    ) -> Response {
         let request = self
             .app
             .http
@@ -65,11 +65,11 @@ impl Admin {
         self.app.send(request.json(body)).await
     }
 
-    async fn post(&self, path: &str, body: &Value) -> Answer {
+    async fn post(&self, path: &str, body: &Value) -> Response {
         self.send(Method::POST, path, body, None).await
     }
 
-    async fn patch(&self, path: &str, body: &Value) -> Answer {
+    async fn patch(&self, path: &str, body: &Value) -> Response {
         self.send(Method::PATCH, path, body, None).await
     }
 
@@ -96,7 +96,7 @@ async fn operator_key(app: &App, name: &str) -> String {
 }
 
 /// Asserts an error with its code, in the header and in the body. Returns its message and details.
-fn error(answer: &Answer, status: u16, code: &str) -> String {
+fn error(answer: &Response, status: u16, code: &str) -> String {
     assert_eq!(answer.status, status, "{}", answer.text);
     assert_eq!(answer.header("bellbird-error"), Some(code));
     let body = answer.json();
@@ -117,7 +117,7 @@ fn error(answer: &Answer, status: u16, code: &str) -> String {
 }
 
 /// The `data` of a success.
-fn data(answer: &Answer, status: u16) -> Value {
+fn data(answer: &Response, status: u16) -> Value {
     assert_eq!(answer.status, status, "{}", answer.text);
     answer.json()["data"].clone()
 }

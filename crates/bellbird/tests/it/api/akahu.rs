@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::Plan;
-use bellbird_storage::UserChange;
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::support::client::{Account, Page, Transaction};
 use crate::support::harness::{App, Person, Setup, assert_reconnect, eventually};
 
 const PROVIDER: &str = "akahu";
@@ -26,39 +26,13 @@ async fn saver(app: &App) -> Person {
     person
 }
 
-/// An account of this type, as the API shows it, and its id at the provider.
-async fn account_of(app: &App, person: &Person, kind: &str) -> (Value, String) {
-    let shown = app
-        .get_as(&person.key, "/v1/accounts?limit=200")
-        .await
-        .data();
-    let account = shown
-        .into_iter()
-        .find(|account| account["type"] == kind)
-        .expect(kind);
-    for connection in &person.connections {
-        for known in app
-            .storage
-            .accounts()
-            .list_of_connection(person.user.id, connection.id)
-            .await
-            .unwrap()
-        {
-            if account["id"] == known.id.to_string() {
-                return (account, known.provider_account_id);
-            }
-        }
-    }
-    panic!("unknown account");
-}
-
-/// The path for one account.
-fn path_of(account: &Value, rest: &str) -> String {
-    let (connection, id) = (
-        account["connectionId"].as_str().unwrap(),
-        account["id"].as_str().unwrap(),
-    );
-    format!("/v1/transactions?connectionId={connection}&accountId={id}{rest}")
+/// An account of this type, and its id at the provider.
+async fn account_of(app: &App, person: &Person, kind: &str) -> (Account, String) {
+    let accounts = app.accounts_by(person).await;
+    let mut accounts = accounts.into_iter();
+    accounts
+        .find(|(account, _)| account.r#type == kind)
+        .expect(kind)
 }
 
 async fn page_calls(app: &App) -> u64 {
@@ -68,35 +42,6 @@ async fn page_calls(app: &App) -> u64 {
         .filter(|(path, _)| path.ends_with("/transactions"))
         .map(|(_, count)| count)
         .sum()
-}
-
-/// All rows of an account, read page by page.
-async fn read_all(
-    app: &App,
-    person: &Person,
-    account: &Value,
-    from: &str,
-    limit: usize,
-) -> Vec<Value> {
-    let mut rows: Vec<Value> = Vec::new();
-    loop {
-        let path = path_of(
-            account,
-            &format!("&from={from}&limit={limit}&offset={}", rows.len()),
-        );
-        let answer = app.get_as(&person.key, &path).await;
-        rows.extend(answer.data());
-        let page = &answer.json()["pagination"];
-        if page["hasMore"] == false {
-            assert_eq!(page["total"], rows.len());
-            return rows;
-        }
-        assert_eq!(
-            answer.data().len(),
-            limit,
-            "a short page, though more follow"
-        );
-    }
 }
 
 #[tokio::test]
@@ -121,10 +66,10 @@ async fn one_token_is_several_connections() {
         .map(|known| known.institution_id.as_str())
         .collect();
     assert_eq!(institutions.len(), 2);
-    let accounts = app.get_as(&kiri.key, "/v1/accounts?limit=200").await.data();
+    let accounts = app.accounts_by(&kiri).await;
     let types: BTreeSet<&str> = accounts
         .iter()
-        .map(|account| account["type"].as_str().unwrap())
+        .map(|(account, _)| account.r#type.as_str())
         .collect();
     let all = [
         "credit-card",
@@ -136,8 +81,8 @@ async fn one_token_is_several_connections() {
         "transaction",
     ];
     assert_eq!(types, all.into());
-    for account in &accounts {
-        let number = account["accountNumber"].as_str();
+    for (account, _) in &accounts {
+        let number = account.account_number.as_deref();
         assert!(
             number.is_none_or(|number| number.len() == 8 && number.starts_with("xxxx")),
             "{number:?}"
@@ -147,7 +92,7 @@ async fn one_token_is_several_connections() {
     app.reset_calls().await;
     let ids: Vec<&str> = accounts
         .iter()
-        .map(|account| account["id"].as_str().unwrap())
+        .map(|(account, _)| account.id.as_str())
         .collect();
     let balances = app
         .get_as(
@@ -176,8 +121,9 @@ async fn five_thousand_rows_cost_few_extra_calls() {
     )
     .await;
     app.reset_calls().await;
-    let rows = read_all(&app, &kiri, &account, "2020-01-01", 200).await;
-    let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
+    let read = app.transactions(&account).by(&kiri).from("2020-01-01");
+    let rows = read.all(200).await;
+    let ids: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
     assert_eq!(rows.len(), 5_000);
     assert_eq!(ids.len(), 5_000, "each row once");
     let calls = page_calls(&app).await;
@@ -194,13 +140,11 @@ async fn an_empty_page_is_not_the_end() {
     let app = App::start(Setup::default()).await;
     let kiri = saver(&app).await;
     let (account, _) = account_of(&app, &kiri, "transaction").await;
-    let rows = read_all(&app, &kiri, &account, "2000-01-01", 150).await;
+    let read = app.transactions(&account).by(&kiri).from("2000-01-01");
+    let rows = read.all(150).await;
     app.control_of(PROVIDER, Method::POST, "/pages", json!({"emptyEvery": 2}))
         .await;
-    assert_eq!(
-        read_all(&app, &kiri, &account, "2000-01-01", 150).await,
-        rows
-    );
+    assert_eq!(read.all(150).await, rows);
 }
 
 /// Most banks date a new row with a day that began hours ago, so it sorts among rows that the
@@ -217,18 +161,15 @@ async fn paging_is_consistent_while_rows_appear() {
         json!({"accountId": at_provider, "rows": 320}),
     )
     .await;
-    let before: Vec<Value> = read_all(&app, &kiri, &account, "2020-01-01", 500).await;
+    let read = app.transactions(&account).by(&kiri).from("2020-01-01");
+    let before = read.all(500).await;
     for limit in [10, 30, 70, 200] {
-        let mut rows: Vec<Value> = Vec::new();
+        let mut rows: Vec<Transaction> = Vec::new();
         loop {
-            let path = path_of(
-                &account,
-                &format!("&from=2020-01-01&limit={limit}&offset={}", rows.len()),
-            );
-            let answer = app.get_as(&kiri.key, &path).await;
-            rows.extend(answer.data());
-            if answer.json()["pagination"]["hasMore"] == false {
-                assert_eq!(answer.json()["pagination"]["total"], rows.len());
+            let page = read.clone().limit(limit).offset(rows.len()).page().await;
+            rows.extend(page.rows);
+            if !page.pagination.has_more {
+                assert_eq!(page.pagination.total, i64::try_from(rows.len()).unwrap());
                 break;
             }
             let row = json!({"_account": at_provider, "date": "2026-11-19T11:00:00.000Z", "amount": -1.5,
@@ -236,20 +177,13 @@ async fn paging_is_consistent_while_rows_appear() {
             app.control_of(PROVIDER, Method::POST, "/transactions", row)
                 .await;
         }
-        let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
+        let ids: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
         assert_eq!(ids.len(), rows.len(), "{limit}: a row came twice");
-        let old: Vec<&Value> = rows
-            .iter()
-            .filter(|row| row["description"] != "added meanwhile")
-            .collect();
-        assert_eq!(old, before.iter().collect::<Vec<_>>(), "{limit}");
+        rows.retain(|row| row.description != "added meanwhile");
+        assert_eq!(rows, before, "{limit}");
     }
-    let fresh = app
-        .get_as(&kiri.key, &path_of(&account, "&from=2020-01-01&limit=500"))
-        .await
-        .data();
     assert!(
-        fresh.len() > before.len(),
+        read.limit(500).rows().await.len() > before.len(),
         "a new reading includes the new rows"
     );
 }
@@ -268,10 +202,8 @@ async fn timezone_never_shifts_a_day() {
         ("2026-04-05T12:00:00.000Z", "2026-04-06"),
         ("2026-05-10T00:00:00.000Z", "2026-05-10"),
     ];
-    let template = app
-        .get_as(&kiri.key, &path_of(&account, "&from=2000-01-01&limit=1"))
-        .await;
-    assert_eq!(template.status, 200);
+    let read = || app.transactions(&account).by(&kiri);
+    read().from("2000-01-01").limit(1).page().await;
     for (date, _) in days {
         let row = json!({"_account": at_provider, "date": date, "description": format!("day {date}"), "amount": -1});
         app.control_of(PROVIDER, Method::POST, "/transactions", row)
@@ -284,33 +216,18 @@ async fn timezone_never_shifts_a_day() {
         "Pacific/Kiritimati",
         "UTC",
     ] {
-        let change = UserChange {
-            timezone: Some(Some(zone)),
-            ..UserChange::default()
-        };
-        app.storage
-            .users()
-            .update(kiri.user.id, &change)
-            .await
-            .unwrap();
+        app.set_timezone(kiri.user.id, zone).await;
         for (date, day) in days {
-            let rows = app
-                .get_as(
-                    &kiri.key,
-                    &path_of(&account, &format!("&from={day}&to={day}")),
-                )
-                .await
-                .data();
-            let row = rows
-                .iter()
-                .find(|row| row["description"] == format!("day {date}"));
+            let rows = read().from(day).to(day).rows().await;
+            let of_day = format!("day {date}");
+            let row = rows.iter().find(|row| row.description == of_day);
             let row = row.unwrap_or_else(|| panic!("{day} is missing in {zone}"));
             assert_eq!(
-                (&row["date"], &row["datetime"]),
-                (&json!(day), &json!(date)),
+                (row.date.as_str(), row.datetime.as_str()),
+                (day, date),
                 "{zone}"
             );
-            assert!(rows.iter().all(|row| row["date"] == day), "{zone} {day}");
+            assert!(rows.iter().all(|row| row.date == day), "{zone} {day}");
         }
     }
 }
@@ -321,20 +238,16 @@ async fn pending_rows_are_skipped_categories_are_mapped() {
     let kiri = saver(&app).await;
     let mut categories = BTreeSet::new();
     for connection in &kiri.connections {
-        let mut offset = 0;
+        let read = app.all_transactions(connection.id).by(&kiri);
+        let (read, mut offset) = (read.from("2000-01-01").limit(500), 0);
         loop {
-            let path = format!(
-                "/v1/transactions?connectionId={}&from=2000-01-01&limit=500&offset={offset}",
-                connection.id
-            );
-            let answer = app.get_as(&kiri.key, &path).await;
-            assert_eq!(answer.header("deprecation"), Some("true"));
-            for row in answer.data() {
-                assert_eq!(row["status"], "posted");
-                categories.extend(row["category"].as_str().map(str::to_owned));
-            }
+            let response = read.clone().offset(offset).send().await;
+            assert_eq!(response.header("deprecation"), Some("true"));
+            let page = response.read::<Page<Transaction>>();
+            assert!(page.rows.iter().all(|row| row.status == "posted"));
+            categories.extend(page.rows.into_iter().filter_map(|row| row.category));
             offset += 500;
-            if answer.json()["pagination"]["hasMore"] == false {
+            if !page.pagination.has_more {
                 break;
             }
         }
@@ -366,8 +279,9 @@ async fn inactive_login_is_served_revoked_token_is_503() {
     )
     .await;
     let (account, _) = account_of(&app, &kiri, "transaction").await;
+    let read = app.transactions(&account).by(&kiri);
     assert_eq!(
-        app.get_as(&kiri.key, &path_of(&account, "")).await.status,
+        read.send().await.status,
         200,
         "a read succeeds while the provider answers"
     );
@@ -409,8 +323,7 @@ async fn inactive_login_is_served_revoked_token_is_503() {
         json!({"state": "revoked"}),
     )
     .await;
-    let answer = app.get_as(&kiri.key, &path_of(&account, "&limit=3")).await;
-    assert_reconnect(&answer, "invalidated");
+    assert_reconnect(&read.limit(3).send().await, "invalidated");
     eventually(async || {
         app.connections.jobs().run_due("refresh").await.unwrap();
         let shown = app.get_as(&kiri.key, "/v1/connections").await.data();

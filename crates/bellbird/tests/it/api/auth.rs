@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::{ApiKey, Plan};
-use bellbird_storage::UserChange;
 use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::json;
@@ -81,17 +80,7 @@ async fn plan_and_key_changes_apply_immediately() {
     let path = "/v1/accounts";
     assert_eq!(app.get(path).await.status, 200);
     let id = app.olivia.user.id;
-    app.storage
-        .users()
-        .update(
-            id,
-            &UserChange {
-                plan: Some(Plan::Saver),
-                ..UserChange::default()
-            },
-        )
-        .await
-        .unwrap();
+    app.set_plan(id, Plan::Saver).await;
     let answer = app.get(path).await;
     assert!(answer.error(403).contains("Developer or Professional plan"));
     let me = app.get("/v1/me").await;
@@ -100,11 +89,7 @@ async fn plan_and_key_changes_apply_immediately() {
         (200, &json!("saver"))
     );
     assert!(answer.json()["error"].get("code").is_none());
-    let upgrade = UserChange {
-        plan: Some(Plan::Developer),
-        ..UserChange::default()
-    };
-    app.storage.users().update(id, &upgrade).await.unwrap();
+    app.set_plan(id, Plan::Developer).await;
     assert_eq!(app.get(path).await.status, 200);
 
     let key = &app.storage.keys().list(id).await.unwrap()[0];
@@ -242,17 +227,7 @@ async fn errors_count_and_unknown_paths_count_as_metadata() {
 async fn checks_run_limit_then_plan_then_parameters() {
     let app = App::start(limited()).await;
     let id = app.olivia.user.id;
-    app.storage
-        .users()
-        .update(
-            id,
-            &UserChange {
-                plan: Some(Plan::Saver),
-                ..UserChange::default()
-            },
-        )
-        .await
-        .unwrap();
+    app.set_plan(id, Plan::Saver).await;
     app.get("/v1/transactions?limit=x").await.error(403);
     app.get("/v1/transactions?limit=x").await.error(403);
     app.get("/v1/transactions?limit=x").await.error(429);

@@ -1,6 +1,5 @@
 //! `/v1/balances`: sets of accounts, the cache, shared calls and failures.
 
-use bellbird_storage::UserChange;
 use jiff::SignedDuration;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -180,15 +179,8 @@ async fn request_after_a_change_joins_no_earlier_read() {
     };
     let later = async {
         eventually(async || calls().await > 0).await;
-        let change = UserChange {
-            timezone: Some(Some("America/New_York")),
-            ..UserChange::default()
-        };
-        app.storage
-            .users()
-            .update(app.olivia.user.id, &change)
-            .await
-            .unwrap();
+        app.set_timezone(app.olivia.user.id, "America/New_York")
+            .await;
         app.get(&path).await
     };
     let (before, after) = tokio::join!(app.get(&path), later);

@@ -6,7 +6,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::database::execute;
-use crate::support::harness::{Answer, App, Person, Setup};
+use crate::support::harness::{App, Person, Response, Setup};
 use crate::support::redact::redact;
 
 /// A user of one connection at each provider, the broker last.
@@ -22,7 +22,7 @@ async fn person_with_all(app: &App) -> Person {
 }
 
 /// The status and the body, with the ids replaced in both.
-fn shown(path: &str, answer: &Answer) -> Value {
+fn shown(path: &str, answer: &Response) -> Value {
     let body = match answer.header("content-type") {
         Some("application/json") => answer.json(),
         _ => answer.text.lines().take(3).collect(),
@@ -169,7 +169,7 @@ async fn bodies_of_all_errors() {
     let broken = App::start(Setup::default()).await;
     execute(
         &broken.shared.database,
-        "UPDATE secrets SET sealed = x'00'",
+        "UPDATE secrets SET sealed = substr(sealed, 1, 1)",
         "",
     )
     .await;

@@ -1,13 +1,16 @@
 //! `/v1/holdings` and `/v1/trades`: plans, categories, values, pages and caches.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use bellbird_domain::{Plan, TradeType};
-use bellbird_storage::UserChange;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{Answer, App, Database, Person, Setup, assert_reconnect, eventually};
+use crate::support::client::{Account, Holding, Page, Pagination, Trade};
+use crate::support::harness::{
+    App, Database, Person, Response, Setup, assert_reconnect, eventually,
+};
 
 const PROVIDER: &str = "snaptrade";
 
@@ -23,43 +26,6 @@ async fn investor(app: &App) -> Person {
         .await;
     app.reset_calls().await;
     person
-}
-
-/// The accounts of a user, as the API shows them, each with its id at the provider.
-async fn accounts(app: &App, person: &Person) -> Vec<(Value, String)> {
-    let shown = app
-        .get_as(&person.key, "/v1/accounts?limit=200")
-        .await
-        .data();
-    let mut known = Vec::new();
-    for connection in &person.connections {
-        known.extend(
-            app.storage
-                .accounts()
-                .list_of_connection(person.user.id, connection.id)
-                .await
-                .unwrap(),
-        );
-    }
-    let id_at_provider = |account: &Value| {
-        let found = known
-            .iter()
-            .find(|known| account["id"] == known.id.to_string());
-        found.expect("known").provider_account_id.clone()
-    };
-    shown
-        .into_iter()
-        .map(|account| (account.clone(), id_at_provider(&account)))
-        .collect()
-}
-
-/// The path for one account.
-fn path_of(resource: &str, account: &Value, rest: &str) -> String {
-    let (connection, id) = (
-        account["connectionId"].as_str().unwrap(),
-        account["id"].as_str().unwrap(),
-    );
-    format!("/v1/{resource}?connectionId={connection}&accountId={id}{rest}")
 }
 
 /// Advances the clocks of the service and the provider, which rejects signatures of another time.
@@ -86,8 +52,8 @@ async fn calls(app: &App, part: &str) -> u64 {
 }
 
 /// The first account, after adding `rows` trades to it.
-async fn account_with_trades(app: &App, person: &Person, rows: u64) -> Value {
-    let (account, at_provider) = accounts(app, person).await.swap_remove(0);
+async fn account_with_trades(app: &App, person: &Person, rows: u64) -> Account {
+    let (account, at_provider) = app.accounts_by(person).await.swap_remove(0);
     app.control_of(
         PROVIDER,
         Method::POST,
@@ -115,28 +81,12 @@ async fn access_depends_on_plan_and_user() {
             (Plan::Developer, json!("professional_required")),
             (Plan::Saver, Value::Null),
         ] {
-            let change = UserChange {
-                plan: Some(plan),
-                ..UserChange::default()
-            };
-            app.storage
-                .users()
-                .update(mia.user.id, &change)
-                .await
-                .unwrap();
+            app.set_plan(mia.user.id, plan).await;
             let answer = app.get_as(&mia.key, &path).await;
             answer.error(403);
             assert_eq!(answer.json()["error"]["code"], code, "{plan}");
         }
-        let change = UserChange {
-            plan: Some(Plan::Professional),
-            ..UserChange::default()
-        };
-        app.storage
-            .users()
-            .update(mia.user.id, &change)
-            .await
-            .unwrap();
+        app.set_plan(mia.user.id, Plan::Professional).await;
         // Another user's connection is unknown.
         app.get(&path).await.error(404);
     }
@@ -179,7 +129,7 @@ async fn parameters_and_category_are_checked() {
         assert!(answer.error(400).contains("must be a brokerage connection"));
         let other = get(format!(
             "/v1/{resource}?connectionId={broker}&accountId={}",
-            app.account("Bills").await["id"]
+            app.account("Bills").await.id
         ))
         .await;
         other.error(404);
@@ -208,12 +158,18 @@ async fn parameters_and_category_are_checked() {
     assert_eq!(app.calls_of("fiskil").await.len(), 0);
 }
 
-fn decimal(value: &Value) -> bigdecimal::BigDecimal {
-    value
-        .as_str()
-        .expect("a decimal string")
-        .parse()
-        .expect("a decimal")
+fn decimal(text: &str) -> bigdecimal::BigDecimal {
+    text.parse().expect("a decimal")
+}
+
+/// All holdings of a response, which has no pagination.
+fn holdings(response: &Response) -> Vec<Holding> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Holdings {
+        data: Vec<Holding>,
+    }
+    response.read::<Holdings>().data
 }
 
 #[tokio::test]
@@ -222,51 +178,29 @@ async fn holdings_have_documented_shape_and_exact_values() {
     let mia = investor(&app).await;
     let (mut count, mut ids, mut multipliers) = (0, BTreeSet::new(), BTreeSet::new());
     for connection in &mia.connections {
-        let answer = app
-            .get_as(
-                &mia.key,
-                &format!("/v1/holdings?connectionId={}", connection.id),
-            )
-            .await;
-        assert!(
-            answer.json().as_object().unwrap().len() == 1,
-            "no pagination"
-        );
-        for holding in answer.data() {
-            assert_eq!(holding.as_object().unwrap().len(), 12);
-            assert!(
-                ids.insert(holding["id"].as_str().unwrap().to_owned()),
-                "a repeated id"
-            );
-            for required in ["symbol", "currency", "quantity", "accountName"] {
-                assert!(
-                    holding[required]
-                        .as_str()
-                        .is_some_and(|text| !text.is_empty()),
-                    "{required}"
-                );
+        let read = app.all_holdings(connection.id).by(&mia);
+        let response = read.send().await;
+        for holding in holdings(&response) {
+            assert!(ids.insert(holding.id), "a repeated id");
+            for required in [&holding.symbol, &holding.currency, &holding.account_name] {
+                assert!(!required.is_empty());
             }
-            if !holding["marketValue"].is_null() {
+            if let Some(value) = &holding.market_value {
                 // The value is quantity times price, times a whole multiplier, which is mostly 1.
-                let product = decimal(&holding["quantity"]) * decimal(&holding["currentPrice"]);
-                let value = decimal(&holding["marketValue"]);
-                assert!(!holding["marketValue"].as_str().unwrap().ends_with(".0"));
+                let price = holding.current_price.expect("a price of a value");
+                let product = decimal(&holding.quantity) * decimal(&price);
+                assert!(!value.ends_with(".0"));
+                let value = decimal(value);
                 let multiplier = [1, 10, 50, 100, 1_000]
                     .into_iter()
                     .find(|times| product.clone() * *times == value);
                 multipliers.insert(
-                    multiplier.unwrap_or_else(|| panic!("not a product: {}", holding["symbol"])),
+                    multiplier.unwrap_or_else(|| panic!("not a product: {}", holding.symbol)),
                 );
             }
             count += 1;
         }
-        let again = app
-            .get_as(
-                &mia.key,
-                &format!("/v1/holdings?connectionId={}", connection.id),
-            )
-            .await;
-        assert_eq!(again.text, answer.text, "ids are stable");
+        assert_eq!(read.send().await.text, response.text, "ids are stable");
     }
     assert!(
         count > 10 && multipliers.contains(&1) && multipliers.contains(&100),
@@ -278,16 +212,18 @@ async fn holdings_have_documented_shape_and_exact_values() {
 async fn holdings_are_cached_per_connection() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
-    let accounts = accounts(&app, &mia).await;
-    let connection = accounts[0].0["connectionId"].as_str().unwrap().to_owned();
-    let own_accounts: Vec<&(Value, String)> = accounts
+    let accounts = app.accounts_by(&mia).await;
+    let connection = accounts[0].0.connection_id.clone();
+    let own_accounts: Vec<&(Account, String)> = accounts
         .iter()
-        .filter(|(account, _)| account["connectionId"] == *connection)
+        .filter(|(account, _)| account.connection_id == connection)
         .collect();
     let whole = format!("/v1/holdings?connectionId={connection}");
-    let first = app
-        .get_as(&mia.key, &path_of("holdings", &own_accounts[0].0, ""))
-        .await;
+    let of_account = async |at: usize| {
+        let read = app.holdings(&own_accounts[at].0).by(&mia);
+        read.send().await
+    };
+    let first = of_account(0).await;
     assert_eq!(first.header("x-cache"), Some("MISS"));
     assert_eq!(
         calls(&app, "/positions/all").await,
@@ -301,24 +237,15 @@ async fn holdings_are_cached_per_connection() {
         (Some("HIT"), Some("75"))
     );
     let mut parts = Vec::new();
-    for (account, _) in &own_accounts {
-        let part = app
-            .get_as(&mia.key, &path_of("holdings", account, ""))
-            .await;
+    for (at, (account, _)) in own_accounts.iter().enumerate() {
+        let part = of_account(at).await;
         assert_eq!(part.header("x-cache"), Some("HIT"));
-        assert!(
-            part.data()
-                .iter()
-                .all(|holding| holding["accountId"] == account["id"])
-        );
-        parts.extend(part.data());
+        let part = holdings(&part);
+        assert!(part.iter().all(|holding| holding.account_id == account.id));
+        parts.extend(part);
     }
-    let by_id = |rows: &[Value]| {
-        rows.iter()
-            .map(|row| row["id"].as_str().unwrap().to_owned())
-            .collect::<BTreeSet<_>>()
-    };
-    assert_eq!(by_id(&parts), by_id(&all.data()));
+    let ids = |rows: Vec<Holding>| BTreeSet::from_iter(rows.into_iter().map(|row| row.id));
+    assert_eq!(ids(parts), ids(holdings(&all)));
     assert_eq!(
         calls(&app, "/positions/all").await,
         own_accounts.len() as u64
@@ -337,15 +264,8 @@ async fn holdings_are_cached_per_connection() {
     let answer = app.get_as(&mia.key, &whole).await;
     answer.error(503);
     assert!(answer.header("retry-after").is_some());
-    assert_eq!(
-        app.get_as(&mia.key, &path_of("holdings", &own_accounts[0].0, ""))
-            .await
-            .header("x-cache"),
-        Some("BYPASS")
-    );
-    app.get_as(&mia.key, &path_of("holdings", &own_accounts[1].0, ""))
-        .await
-        .error(503);
+    assert_eq!(of_account(0).await.header("x-cache"), Some("BYPASS"));
+    of_account(1).await.error(503);
     app.clear_faults().await;
     assert_eq!(
         app.get_as(&mia.key, &whole).await.header("x-cache"),
@@ -357,22 +277,25 @@ async fn holdings_are_cached_per_connection() {
 async fn concurrent_equal_reads_share_one_call() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
-    let accounts = accounts(&app, &mia).await;
+    let accounts = app.accounts_by(&mia).await;
     let account = &accounts[0].0;
     let account_count = accounts
         .iter()
-        .filter(|(other, _)| other["connectionId"] == account["connectionId"])
+        .filter(|(other, _)| other.connection_id == account.connection_id)
         .count();
     app.fault_at(
         PROVIDER,
         json!({"match": "/accounts/", "kind": "delay", "delayMs": 300}),
     )
     .await;
-    for (resource, part, expected) in [
-        ("holdings", "/positions/all", account_count),
-        ("trades", "/activities", 1),
+    for (path, part, expected) in [
+        (
+            app.holdings(account).path(),
+            "/positions/all",
+            account_count,
+        ),
+        (app.trades(account).path(), "/activities", 1),
     ] {
-        let path = path_of(resource, account, "");
         let answers =
             futures_util::future::join_all((0..8).map(|_| app.get_as(&mia.key, &path))).await;
         assert!(
@@ -380,7 +303,7 @@ async fn concurrent_equal_reads_share_one_call() {
                 .iter()
                 .all(|answer| answer.status == 200 && answer.text == answers[0].text)
         );
-        assert_eq!(calls(&app, part).await, expected as u64, "{resource}");
+        assert_eq!(calls(&app, part).await, expected as u64, "{part}");
     }
 }
 
@@ -389,37 +312,21 @@ async fn trades_have_the_documented_shape() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     let mut types = BTreeSet::new();
-    for (account, _) in accounts(&app, &mia).await {
-        let mut offset = 0;
-        loop {
-            let answer = app
-                .get_as(
-                    &mia.key,
-                    &path_of("trades", &account, &format!("&limit=500&offset={offset}")),
-                )
-                .await;
-            for trade in answer.data() {
-                assert_eq!(trade.as_object().unwrap().len(), 14);
-                types.insert(trade["type"].as_str().unwrap().to_owned());
-                let text = |name: &str| trade[name].as_str().unwrap_or_default().to_owned();
-                let id = text("id");
-                assert!(
-                    id.starts_with(&format!("{}-{}-", text("tradeDate"), text("symbol"))),
-                    "{id}"
-                );
-                assert!(id.ends_with(&format!("-{}", text("description"))), "{id}");
-                for number in ["quantity", "price", "totalAmount"] {
-                    decimal(&trade[number]);
-                }
+    for (account, _) in app.accounts_by(&mia).await {
+        for trade in app.trades(&account).by(&mia).all(500).await {
+            let Trade {
+                id,
+                trade_date,
+                symbol,
+                ..
+            } = &trade;
+            assert!(id.starts_with(&format!("{trade_date}-{symbol}-")), "{id}");
+            let description = trade.description.as_deref().unwrap_or_default();
+            assert!(id.ends_with(&format!("-{description}")), "{id}");
+            for number in [&trade.quantity, &trade.price, &trade.total_amount] {
+                decimal(number);
             }
-            let page = &answer.json()["pagination"];
-            if page["hasMore"] == false {
-                assert_eq!(page["total"], offset + answer.data().len() as u64);
-                break;
-            }
-            assert_eq!(page["total"], -1);
-            assert_eq!(answer.data().len(), 500);
-            offset += 500;
+            types.insert(trade.r#type);
         }
     }
     let all: BTreeSet<String> = TradeType::ALL
@@ -443,52 +350,42 @@ async fn page_of_a_large_account_is_one_call() {
         (19_800, false),
     ] {
         app.reset_calls().await;
-        let answer = app
-            .get_as(
-                &mia.key,
-                &path_of("trades", &account, &format!("&limit=200&offset={offset}")),
-            )
-            .await;
-        assert_eq!(answer.data().len(), 200);
+        let read = app.trades(&account).by(&mia).limit(200).offset(offset);
+        let response = read.send().await;
+        let page = response.read::<Page<Trade>>();
+        assert_eq!(page.rows.len(), 200);
         assert_eq!(
             app.calls_of(PROVIDER).await.values().sum::<u64>(),
             1,
             "{offset}"
         );
         assert_eq!(
-            answer.header("x-service-truncated").is_some(),
+            response.header("x-service-truncated").is_some(),
             truncated,
             "{offset}"
         );
         let last = offset == 19_800;
-        let page = answer.json()["pagination"].clone();
         assert_eq!(
-            (page["hasMore"] == false, &page["total"]),
-            (last, &json!(if last { 20_000 } else { -1 }))
+            (page.pagination.has_more, page.pagination.total),
+            (!last, if last { 20_000 } else { -1 })
         );
-        seen.extend(
-            answer
-                .data()
-                .iter()
-                .map(|trade| trade["tradeDate"].as_str().unwrap().to_owned()),
-        );
+        seen.extend(page.rows.into_iter().map(|trade| trade.trade_date));
     }
     assert!(seen.len() > 100);
     // The same page is served from the cache.
     app.reset_calls().await;
-    let again = app
-        .get_as(&mia.key, &path_of("trades", &account, "&offset=200"))
-        .await;
+    let read = || app.trades(&account).by(&mia);
+    let again = read().offset(200).send().await;
     assert_eq!(
         (again.header("x-cache"), again.header("x-service-truncated")),
         (Some("HIT"), Some("true"))
     );
     assert!(app.calls_of(PROVIDER).await.is_empty());
-    let past_end = app
-        .get_as(&mia.key, &path_of("trades", &account, "&offset=90000000"))
-        .await;
-    assert_eq!(past_end.data().len(), 0);
-    assert_eq!(past_end.json()["pagination"]["total"], 20_000);
+    let past_end = read().offset(90_000_000).page().await;
+    assert_eq!(
+        (past_end.rows.len(), past_end.pagination.total),
+        (0, 20_000)
+    );
 }
 
 #[tokio::test]
@@ -496,52 +393,19 @@ async fn several_accounts_are_merged_newest_first() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     for connection in &mia.connections {
-        let path = format!("/v1/trades?connectionId={}", connection.id);
-        let mut merged: Vec<Value> = Vec::new();
-        loop {
-            let answer = app
-                .get_as(
-                    &mia.key,
-                    &format!("{path}&limit=150&offset={}", merged.len()),
-                )
-                .await;
-            merged.extend(answer.data());
-            if answer.json()["pagination"]["hasMore"] == false {
-                assert_eq!(answer.json()["pagination"]["total"], merged.len());
-                break;
-            }
-            assert_eq!(answer.data().len(), 150);
-        }
-        let mut single: Vec<Value> = Vec::new();
-        for (account, _) in accounts(&app, &mia).await {
-            if account["connectionId"] == connection.id.to_string() {
-                let mut offset = 0;
-                loop {
-                    let answer = app
-                        .get_as(
-                            &mia.key,
-                            &path_of("trades", &account, &format!("&limit=500&offset={offset}")),
-                        )
-                        .await;
-                    single.extend(answer.data());
-                    offset += 500;
-                    if answer.json()["pagination"]["hasMore"] == false {
-                        break;
-                    }
-                }
+        let merged = app.all_trades(connection.id).by(&mia).all(150).await;
+        let mut single: Vec<Trade> = Vec::new();
+        for (account, _) in app.accounts_by(&mia).await {
+            if account.connection_id == connection.id.to_string() {
+                single.extend(app.trades(&account).by(&mia).all(500).await);
             }
         }
-        let instant = |trade: &Value| {
-            let text = trade["tradeDate"].as_str().unwrap().to_owned();
+        let instant = |trade: &Trade| {
+            let text = &trade.trade_date;
             text.parse::<jiff::Timestamp>()
                 .unwrap_or_else(|_| format!("{text}T00:00:00Z").parse().expect("a day"))
         };
-        single.sort_by_key(|trade| {
-            (
-                std::cmp::Reverse(instant(trade)),
-                trade["accountId"].as_str().unwrap().to_owned(),
-            )
-        });
+        single.sort_by_key(|trade| (Reverse(instant(trade)), trade.account_id.clone()));
         assert_eq!(merged, single);
     }
 }
@@ -550,7 +414,7 @@ async fn several_accounts_are_merged_newest_first() {
 async fn bounds_are_user_days_or_instants() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
-    let (account, at_provider) = accounts(&app, &mia).await.swap_remove(0);
+    let (account, at_provider) = app.accounts_by(&mia).await.swap_remove(0);
     app.control_of(
         PROVIDER,
         Method::POST,
@@ -570,18 +434,13 @@ async fn bounds_are_user_days_or_instants() {
             json!({"account": at_provider, "trade_date": date, "description": text, "type": "BUY"});
         app.control_of(PROVIDER, Method::POST, "/trades", row).await;
     }
-    let found = async |bounds: &str| -> Vec<String> {
-        let answer: Answer = app
-            .get_as(&mia.key, &path_of("trades", &account, bounds))
-            .await;
-        answer
-            .data()
-            .iter()
-            .map(|trade| trade["description"].as_str().unwrap().to_owned())
-            .collect()
+    let between = |from: &str, to: &str| app.trades(&account).by(&mia).from(from).to(to);
+    let found = async |from: &str, to: &str| -> Vec<String> {
+        let trades = between(from, to).rows().await.into_iter();
+        trades.filter_map(|trade| trade.description).collect()
     };
     let of_the_day = ["last second in Sydney", "day", "first minutes in Sydney"];
-    assert_eq!(found("&from=2026-10-31&to=2026-10-31").await, of_the_day);
+    assert_eq!(found("2026-10-31", "2026-10-31").await, of_the_day);
     // The two instants are on either side of midnight in Sydney. A row with a day but no time
     // belongs to its whole day.
     let around_midnight = [
@@ -591,49 +450,36 @@ async fn bounds_are_user_days_or_instants() {
         "day",
     ];
     assert_eq!(
-        found("&from=2026-10-31T12:59:59Z&to=2026-10-31T13:00:00Z").await,
+        found("2026-10-31T12:59:59Z", "2026-10-31T13:00:00Z").await,
         around_midnight
     );
-    assert_eq!(
-        found("&from=2026-11-01&to=2026-10-31").await,
-        Vec::<String>::new()
-    );
-    let whole = app
-        .get_as(
-            &mia.key,
-            &path_of("trades", &account, "&from=2026-10-31&to=2026-10-31"),
-        )
-        .await;
-    assert_eq!(
-        whole.json()["pagination"],
-        json!({"total": 3, "limit": 200, "offset": 0, "hasMore": false})
-    );
-    let first = app
-        .get_as(
-            &mia.key,
-            &path_of("trades", &account, "&from=2026-10-31&to=2026-10-31&limit=2"),
-        )
-        .await;
-    assert_eq!(
-        first.json()["pagination"],
-        json!({"total": -1, "limit": 2, "offset": 0, "hasMore": true})
-    );
+    assert_eq!(found("2026-11-01", "2026-10-31").await, [""; 0]);
+    let page = |total, limit, has_more| Pagination {
+        total,
+        limit,
+        offset: 0,
+        has_more,
+    };
+    let day = between("2026-10-31", "2026-10-31");
+    assert_eq!(day.page().await.pagination, page(3, 200, false));
+    assert_eq!(day.limit(2).page().await.pagination, page(-1, 2, true));
 }
 
 #[tokio::test]
 async fn cache_is_per_timezone_and_key() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
-    let (account, at_provider) = accounts(&app, &mia).await.swap_remove(0);
+    let (account, at_provider) = app.accounts_by(&mia).await.swap_remove(0);
     let row = json!({"account": at_provider, "trade_date": "2026-11-16T23:59:59Z", "description": "late", "type": "BUY"});
     app.control_of(PROVIDER, Method::POST, "/trades", row).await;
     // 17 November in Sydney, 16 November in Los Angeles.
-    let path = path_of("trades", &account, "&from=2026-11-17&to=2026-11-17");
-    let has_row = |answer: &Answer| {
-        answer
-            .data()
+    let read = app.trades(&account).by(&mia).from("2026-11-17");
+    let path = read.to("2026-11-17").path();
+    let has_row = |response: &Response| {
+        let trades = response.read::<Page<Trade>>().rows;
+        trades
             .iter()
-            .any(|trade| trade["description"] == "late")
+            .any(|trade| trade.description.as_deref() == Some("late"))
     };
     let first = app.get_as(&mia.key, &path).await;
     assert!(has_row(&first));
@@ -641,22 +487,14 @@ async fn cache_is_per_timezone_and_key() {
         app.get_as(&mia.key, &path).await.header("x-cache"),
         Some("HIT")
     );
-    let change = UserChange {
-        timezone: Some(Some("America/Los_Angeles")),
-        ..UserChange::default()
-    };
-    app.storage
-        .users()
-        .update(mia.user.id, &change)
-        .await
-        .unwrap();
+    app.set_timezone(mia.user.id, "America/Los_Angeles").await;
     let elsewhere = app.get_as(&mia.key, &path).await;
     assert_eq!(
         (elsewhere.header("x-cache"), has_row(&elsewhere)),
         (Some("MISS"), false)
     );
     // A warm cache serves no other user and no removed connection.
-    let holdings = path_of("holdings", &account, "");
+    let holdings = app.holdings(&account).path();
     assert_eq!(app.get_as(&mia.key, &holdings).await.status, 200);
     for path in [&path, &holdings] {
         app.get(path).await.error(404);
@@ -785,13 +623,12 @@ async fn disabled_connection_is_served_lost_one_is_503() {
 async fn retired_provider_endpoint_is_called_once() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
-    let account = accounts(&app, &mia).await.swap_remove(0).0;
+    let account = app.accounts_by(&mia).await.swap_remove(0).0;
     app.fault_at(
         PROVIDER,
         json!({"match": "/accounts/", "kind": "status", "status": 410}),
     )
     .await;
-    let answer = app.get_as(&mia.key, &path_of("trades", &account, "")).await;
-    answer.error(503);
+    app.trades(&account).by(&mia).send().await.error(503);
     assert_eq!(calls(&app, "/activities").await, 1);
 }

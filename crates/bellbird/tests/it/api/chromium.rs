@@ -157,22 +157,18 @@ async fn calls_are_sent_with_the_key() {
             .evaluate(script)
             .as_array()
             .unwrap()
-            .contains(&account["id"])
+            .contains(&json!(account.id))
     );
 
     let fields =
-        json!({"connectionId": account["connectionId"], "accountId": account["id"], "limit": "7"});
+        json!({"connectionId": account.connection_id, "accountId": account.id, "limit": "7"});
     let answer = send(&mut browser, "list_transactions", &fields);
     assert_eq!(
         (&answer["status"], &answer["visible"]),
         (&json!("200 OK"), &json!(true)),
         "{answer}"
     );
-    let path = format!(
-        "/v1/transactions?connectionId={}&accountId={}&limit=7",
-        account["connectionId"].as_str().unwrap(),
-        account["id"].as_str().unwrap()
-    );
+    let path = app.transactions(&account).limit(7).path();
     let expected = app.get(&path).await;
     assert_eq!(expected.data().len(), 7);
     assert_eq!(

@@ -41,18 +41,14 @@ fn faults() -> Vec<Value> {
 async fn every_fault_is_a_bounded_503_then_recovers() {
     let app = App::start(short_timeouts()).await;
     let (account, _) = app.busiest().await;
-    let (connection, id) = (
-        account["connectionId"].as_str().unwrap(),
-        account["id"].as_str().unwrap(),
-    );
     let paths = [
         (
             "/v1/banking/transactions",
-            format!("/v1/transactions?connectionId={connection}&accountId={id}"),
+            app.transactions(&account).path(),
         ),
         (
             "/v1/banking/balances",
-            format!("/v1/balances?accountIds={id}"),
+            format!("/v1/balances?accountIds={}", account.id),
         ),
     ];
     for mut fault in faults() {
@@ -97,11 +93,7 @@ async fn every_fault_is_a_bounded_503_then_recovers() {
 async fn single_broken_answer_is_retried() {
     let app = App::start(short_timeouts()).await;
     let (account, _) = app.busiest().await;
-    let path = format!(
-        "/v1/transactions?connectionId={}&accountId={}",
-        account["connectionId"].as_str().unwrap(),
-        account["id"].as_str().unwrap()
-    );
+    let path = app.transactions(&account).path();
     let fine = app.get(&path).await.data();
     for mut fault in faults()
         .into_iter()
@@ -119,11 +111,7 @@ async fn single_broken_answer_is_retried() {
 async fn token_failure_is_503_and_dead_token_is_renewed() {
     let app = App::start(short_timeouts()).await;
     let (account, _) = app.busiest().await;
-    let path = format!(
-        "/v1/transactions?connectionId={}&accountId={}",
-        account["connectionId"].as_str().unwrap(),
-        account["id"].as_str().unwrap()
-    );
+    let path = app.transactions(&account).path();
     // The sandbox's clock is ahead: the token has expired there, which the service learns from a
     // 401.
     app.control(Method::POST, "/clock", json!({"advanceSeconds": 1_000}))
@@ -344,17 +332,11 @@ async fn slow_provider_is_cut_off_at_the_deadline() {
     })
     .await;
     let (account, _) = app.busiest().await;
-    let path = |offset: u32| {
-        format!(
-            "/v1/transactions?connectionId={}&accountId={}&from=2000-01-01&offset={offset}",
-            account["connectionId"].as_str().unwrap(),
-            account["id"].as_str().unwrap()
-        )
-    };
+    let read = |offset: usize| app.transactions(&account).from("2000-01-01").offset(offset);
     app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 450}))
         .await;
     let started = Instant::now();
-    let first = app.get(&path(0)).await;
+    let first = read(0).send().await;
     assert_eq!(first.data().len(), 200);
     assert_eq!(
         first.header("x-service-truncated"),
@@ -366,7 +348,7 @@ async fn slow_provider_is_cut_off_at_the_deadline() {
     // Too far down the list for one request, but each continues where the previous one stopped.
     let mut attempts = 0;
     let answer = loop {
-        let answer = app.get(&path(11_000)).await;
+        let answer = read(11_000).send().await;
         attempts += 1;
         if answer.status == 200 {
             break answer;

@@ -4,11 +4,11 @@ use bellbird_domain::Plan;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::harness::{Answer, App, Setup, also_on_postgres};
+use crate::support::harness::{App, Response, Setup, also_on_postgres};
 
 /// All that a client sees of a response, except its request id, its date and the state of the rate
 /// limit.
-fn visible(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
+fn visible(answer: &Response) -> (u16, String, Vec<(String, String)>) {
     let headers = answer
         .headers
         .iter()

@@ -191,10 +191,7 @@ fn document_is_complete() {
 async fn answers_match_the_document() {
     let app = App::start(Setup::default()).await;
     let account = app.account("").await;
-    let (connection, id) = (
-        account["connectionId"].as_str().unwrap(),
-        account["id"].as_str().unwrap(),
-    );
+    let (connection, id) = (account.connection_id, account.id);
     let document = bellbird::openapi::document().value();
     for (path, query) in [
         ("/health", String::new()),

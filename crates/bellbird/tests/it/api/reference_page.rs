@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::harness::{Answer, App, Setup};
+use crate::support::harness::{App, Response, Setup};
 
 /// The texts of the page, without tags and with characters in place of their escapes.
 fn text_of(html: &str) -> String {
@@ -39,7 +39,7 @@ fn described(value: &Value) -> String {
     )
 }
 
-async fn page(app: &App) -> Answer {
+async fn page(app: &App) -> Response {
     let page = app.get_without_key("/docs").await;
     assert_eq!(
         page.header("content-type"),

@@ -11,7 +11,7 @@ use reqwest::Method;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use crate::support::harness::{Answer, App, Person, Setup, eventually};
+use crate::support::harness::{App, Person, Response, Setup, eventually};
 
 const PROVIDER: &str = "snaptrade";
 /// As the provider documents it.
@@ -44,7 +44,7 @@ async fn limited(calls_per_minute: u32) -> (App, Person, Person) {
 }
 
 /// Requests one window after the other, none of them cached, until one is rejected.
-async fn read_until_rejected(app: &App, person: &Person) -> Option<Answer> {
+async fn read_until_rejected(app: &App, person: &Person) -> Option<Response> {
     let connection = person.connections[0].id;
     for limit in 1..=REQUESTS {
         let path = format!("/v1/trades?connectionId={connection}&limit={limit}");
@@ -56,7 +56,7 @@ async fn read_until_rejected(app: &App, person: &Person) -> Option<Answer> {
     None
 }
 
-async fn holdings(app: &App, person: &Person) -> Answer {
+async fn holdings(app: &App, person: &Person) -> Response {
     app.get_as(
         &person.key,
         &format!("/v1/holdings?connectionId={}", person.connections[0].id),

@@ -3,55 +3,43 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::Category;
-use bellbird_storage::UserChange;
 use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{Answer, App, Setup, eventually};
-
-/// The path for one account.
-fn path_of(account: &Value, rest: &str) -> String {
-    let (connection, id) = (
-        account["connectionId"].as_str().unwrap(),
-        account["id"].as_str().unwrap(),
-    );
-    format!("/v1/transactions?connectionId={connection}&accountId={id}{rest}")
-}
+use crate::support::client::{Account, Page, Pagination, Query, Transaction};
+use crate::support::harness::{App, Response, Setup, eventually};
 
 /// Reads an account page by page, from the newest row. Returns its rows, and the provider calls of
 /// each page.
-async fn read_all(app: &App, account: &Value, limit: usize) -> (Vec<Value>, Vec<u64>) {
+async fn read_all(app: &App, account: &Account, limit: usize) -> (Vec<Transaction>, Vec<u64>) {
     let (mut seen, mut calls, mut before) = (Vec::new(), Vec::new(), app.transaction_calls().await);
     let (mut exact, mut lower_bounds) = (Vec::new(), Vec::new());
     loop {
-        let answer = app
-            .get(&path_of(
-                account,
-                &format!("&from=2000-01-01&limit={limit}&offset={}", seen.len()),
-            ))
-            .await;
-        let rows = answer.data();
+        let read = app.transactions(account).from("2000-01-01").limit(limit);
+        let response = read.offset(seen.len()).send().await;
+        let truncated = response.header("x-service-truncated").is_some();
+        let Page { rows, pagination } = response.read::<Page<Transaction>>();
         let after = app.transaction_calls().await;
         calls.push(after - before);
         before = after;
-        let page = &answer.json()["pagination"];
-        let more = page["hasMore"].as_bool().unwrap();
         assert!(
-            !more || rows.len() == limit,
+            !pagination.has_more || rows.len() == limit,
             "a short page, though more follow"
         );
-        let truncated = answer.header("x-service-truncated").is_some();
-        assert!(more || !truncated, "truncated, though no row follows");
+        assert!(
+            pagination.has_more || !truncated,
+            "truncated, though no row follows"
+        );
         let totals = if truncated {
             &mut lower_bounds
         } else {
             &mut exact
         };
-        totals.push(page["total"].as_u64().unwrap());
+        totals.push(pagination.total);
         seen.extend(rows);
-        if !more {
-            let total = seen.len() as u64;
+        if !pagination.has_more {
+            let total = i64::try_from(seen.len()).unwrap();
             assert!(
                 exact.iter().all(|shown| *shown == total),
                 "{exact:?} of {total}"
@@ -69,36 +57,29 @@ async fn read_all(app: &App, account: &Value, limit: usize) -> (Vec<Value>, Vec<
 async fn rows_have_the_documented_shape() {
     let app = App::start(Setup::default()).await;
     let (account, _) = app.busiest().await;
-    let answer = app
-        .get(&path_of(&account, "&from=2000-01-01&limit=500"))
+    let response = app
+        .transactions(&account)
+        .from("2000-01-01")
+        .limit(500)
+        .send()
         .await;
-    assert_eq!(answer.header("x-cache"), Some("BYPASS"));
-    assert!(answer.header("deprecation").is_none());
-    let rows = answer.data();
+    assert_eq!(response.header("x-cache"), Some("BYPASS"));
+    assert!(response.header("deprecation").is_none());
+    let rows = response.read::<Page<Transaction>>().rows;
     assert_eq!(rows.len(), 500);
     for row in &rows {
-        assert_eq!(row.as_object().unwrap().len(), 13);
-        assert_eq!(row["status"], "posted");
-        assert_eq!(row["accountId"], account["id"]);
-        assert_eq!(row["accountName"], account["name"]);
-        assert_eq!(row["currency"], account["currency"]);
-        let amount = row["amount"].as_str().unwrap();
+        assert_eq!(row.status, "posted");
         assert_eq!(
-            row["direction"],
-            if amount.starts_with('-') {
-                "debit"
-            } else {
-                "credit"
-            }
+            (&row.account_id, &row.account_name, &row.currency),
+            (&account.id, &account.name, &account.currency)
         );
-        let category = &row["category"];
-        assert!(category.is_null() || Category::from_key(category.as_str().unwrap()).is_some());
-        assert_eq!(row["date"].as_str().unwrap().len(), 10);
+        let is_debit = row.amount.starts_with('-');
+        assert_eq!(row.direction, if is_debit { "debit" } else { "credit" });
+        let category = row.category.as_deref();
+        assert!(category.is_none_or(|key| Category::from_key(key).is_some()));
+        assert_eq!(row.date.len(), 10);
     }
-    let instants: Vec<jiff::Timestamp> = rows
-        .iter()
-        .map(|row| row["datetime"].as_str().unwrap().parse().unwrap())
-        .collect();
+    let instants: Vec<jiff::Timestamp> = rows.iter().map(Transaction::instant).collect();
     assert!(
         instants.is_sorted_by(|newer, older| newer >= older),
         "newest first"
@@ -109,17 +90,15 @@ async fn rows_have_the_documented_shape() {
 async fn default_date_range_is_the_last_thirty_days() {
     let app = App::start(Setup::default()).await;
     let (account, _) = app.busiest().await;
-    let rows = app.get(&path_of(&account, "")).await.data();
+    let rows = app.transactions(&account).rows().await;
     assert!(!rows.is_empty());
     let now = app.clock.now();
     for row in &rows {
-        let instant: jiff::Timestamp = row["datetime"].as_str().unwrap().parse().unwrap();
+        let instant = row.instant();
         assert!(instant <= now && instant >= now - SignedDuration::from_hours(720));
     }
-    let all = app
-        .get(&path_of(&account, "&from=2026-10-21T09:30:00Z"))
-        .await
-        .data();
+    let all = app.transactions(&account).from("2026-10-21T09:30:00Z");
+    let all = all.rows().await;
     assert_eq!(all, rows, "720 hours ago, to the second");
 }
 
@@ -137,12 +116,9 @@ async fn add(app: &App, provider_account_id: &str, row: Value) -> String {
 }
 
 /// The row with this id, if the API returns it.
-async fn shown(app: &App, account: &Value, rest: &str, id: &str) -> Option<Value> {
-    let rows = app
-        .get(&path_of(account, &format!("&limit=500{rest}")))
-        .await
-        .data();
-    rows.into_iter().find(|row| row["id"] == id)
+async fn shown(read: Query<'_, Transaction>, id: &str) -> Option<Transaction> {
+    let rows = read.limit(500).rows().await;
+    rows.into_iter().find(|row| row.id == id)
 }
 
 #[tokio::test]
@@ -167,10 +143,11 @@ async fn amounts_keep_the_providers_digits() {
             json!({"amount": sent, "description": "digits"}),
         )
         .await;
-        let row = shown(&app, &account, "", &id).await.expect("the row");
+        let row = shown(app.transactions(&account), &id).await;
+        let row = row.expect("the row");
         assert_eq!(
-            (&row["amount"], &row["direction"]),
-            (&json!(expected), &json!(direction)),
+            (row.amount.as_str(), row.direction.as_str()),
+            (expected, direction),
             "{sent}"
         );
     }
@@ -194,82 +171,45 @@ async fn days_use_the_users_timezone() {
         json!({"amount": "-1.00", "description": "b", "posting_date_time": "2026-10-05T00:10:00+11:00"}),
     )
     .await;
-    let from = "&from=2026-10-01&to=2026-10-31";
+    let between = |from: &str, to: &str| app.transactions(&account).from(from).to(to);
+    let october = || between("2026-10-01", "2026-10-31");
+    assert_eq!(shown(october(), &sydney).await.unwrap().date, "2026-10-04");
+    let row = shown(october(), &offset).await.unwrap();
     assert_eq!(
-        shown(&app, &account, from, &sydney).await.unwrap()["date"],
-        "2026-10-04"
-    );
-    let row = shown(&app, &account, from, &offset).await.unwrap();
-    assert_eq!(
-        (&row["date"], &row["datetime"]),
-        (&json!("2026-10-05"), &json!("2026-10-05T00:10:00+11:00"))
+        (row.date.as_str(), row.datetime.as_str()),
+        ("2026-10-05", "2026-10-05T00:10:00+11:00")
     );
 
-    // Bounds that are days are the user's days, and inclusive.
-    assert!(
-        shown(&app, &account, "&from=2026-10-04&to=2026-10-04", &sydney)
-            .await
-            .is_some()
-    );
-    assert!(
-        shown(&app, &account, "&from=2026-10-03&to=2026-10-03", &sydney)
-            .await
-            .is_none()
-    );
-    assert!(
-        shown(&app, &account, "&from=2026-10-04&to=2026-10-04", &offset)
-            .await
-            .is_none()
-    );
-    // Bounds that are timestamps are instants, and inclusive.
-    assert!(
-        shown(
-            &app,
-            &account,
-            "&from=2026-10-03T14:30:00Z&to=2026-10-03T14:30:00Z",
-            &sydney
-        )
-        .await
-        .is_some()
-    );
-    assert!(
-        shown(&app, &account, "&from=2026-10-03T14:30:01Z", &sydney)
-            .await
-            .is_none()
-    );
-    assert!(
-        shown(
-            &app,
-            &account,
-            "&from=2026-10-01&to=2026-10-03T14:29:59Z",
-            &sydney
-        )
-        .await
-        .is_none()
-    );
-    let same_instant = "&from=2026-10-04T00:30:00%2B10:00&to=2026-10-04T00:30:00%2B10:00";
-    assert!(shown(&app, &account, same_instant, &sydney).await.is_some());
+    // Bounds that are days are the user's days. Those that are timestamps are instants. Both are
+    // inclusive.
+    for (from, to, id, is_shown) in [
+        ("2026-10-04", "2026-10-04", &sydney, true),
+        ("2026-10-03", "2026-10-03", &sydney, false),
+        ("2026-10-04", "2026-10-04", &offset, false),
+        (
+            "2026-10-03T14:30:00Z",
+            "2026-10-03T14:30:00Z",
+            &sydney,
+            true,
+        ),
+        ("2026-10-03T14:30:01Z", "2026-10-31", &sydney, false),
+        ("2026-10-01", "2026-10-03T14:29:59Z", &sydney, false),
+        (
+            "2026-10-04T00:30:00+10:00",
+            "2026-10-04T00:30:00+10:00",
+            &sydney,
+            true,
+        ),
+    ] {
+        let found = shown(between(from, to), id).await;
+        assert_eq!(found.is_some(), is_shown, "{from} to {to}");
+    }
 
-    app.storage
-        .users()
-        .update(
-            app.olivia.user.id,
-            &UserChange {
-                timezone: Some(Some("America/New_York")),
-                ..UserChange::default()
-            },
-        )
-        .await
-        .unwrap();
-    assert_eq!(
-        shown(&app, &account, from, &sydney).await.unwrap()["date"],
-        "2026-10-03"
-    );
-    assert!(
-        shown(&app, &account, "&from=2026-10-03&to=2026-10-03", &sydney)
-            .await
-            .is_some()
-    );
+    app.set_timezone(app.olivia.user.id, "America/New_York")
+        .await;
+    assert_eq!(shown(october(), &sydney).await.unwrap().date, "2026-10-03");
+    let day = between("2026-10-03", "2026-10-03");
+    assert!(shown(day, &sydney).await.is_some());
 }
 
 #[tokio::test]
@@ -301,40 +241,33 @@ async fn pending_and_untimed_rows_are_dropped() {
         json!({"amount": "-1.00", "description": "d", "category": {"primary_category": "PETS"}}),
     )
     .await;
-    assert!(shown(&app, &account, "", &pending).await.is_none());
+    let read = || app.transactions(&account);
+    assert_eq!(shown(read(), &pending).await, None);
     assert_eq!(
-        shown(&app, &account, "", &executed).await.unwrap()["datetime"],
+        shown(read(), &executed).await.unwrap().datetime,
         "2026-11-19T01:00:00Z"
     );
-    assert!(shown(&app, &account, "", &future).await.is_none());
+    assert_eq!(shown(read(), &future).await, None);
     assert!(
-        shown(&app, &account, "&to=2026-11-21", &future)
-            .await
-            .is_some(),
+        shown(read().to("2026-11-21"), &future).await.is_some(),
         "`to` may be in the future"
     );
-    assert_eq!(
-        shown(&app, &account, "", &unknown).await.unwrap()["category"],
-        Value::Null
-    );
+    assert_eq!(shown(read(), &unknown).await.unwrap().category, None);
 }
 
 #[tokio::test]
 async fn reading_all_accounts_at_once_is_deprecated() {
     let app = App::start(Setup::default()).await;
     let connection = app.olivia.connections[0].id;
-    let answer = app
-        .get(&format!(
-            "/v1/transactions?connectionId={connection}&from=2026-01-01&limit=500"
-        ))
-        .await;
-    assert_eq!(answer.header("deprecation"), Some("true"));
+    let read = app.all_transactions(connection).from("2026-01-01");
+    let response = read.limit(500).send().await;
+    assert_eq!(response.header("deprecation"), Some("true"));
     assert_eq!(
-        answer.header("sunset"),
+        response.header("sunset"),
         Some("Wed, 01 Sep 2027 00:00:00 GMT")
     );
     assert!(
-        answer
+        response
             .header("link")
             .unwrap()
             .contains("<https://bellbird.example/docs>; rel=\"deprecation\"")
@@ -348,20 +281,13 @@ async fn reading_all_accounts_at_once_is_deprecated() {
         .iter()
         .map(|account| account.id.to_string())
         .collect();
-    let seen: BTreeSet<String> = answer
-        .data()
-        .iter()
-        .map(|row| row["accountId"].as_str().unwrap().to_owned())
-        .collect();
+    let rows = response.read::<Page<Transaction>>().rows;
+    let seen: BTreeSet<String> = rows.into_iter().map(|row| row.account_id).collect();
     assert!(
         seen.len() > 1 && seen.is_subset(&own),
         "only accounts of this connection, though its end user has another one"
     );
-    let rejected = app
-        .get(&format!(
-            "/v1/transactions?connectionId={connection}&limit=0"
-        ))
-        .await;
+    let rejected = app.all_transactions(connection).limit(0).send().await;
     rejected.error(400);
     assert!(rejected.header("deprecation").is_none());
 }
@@ -378,7 +304,7 @@ async fn twelve_thousand_rows_are_paged_cheaply() {
         app.reset_calls().await;
         let (rows, calls) = read_all(&app, &account, limit).await;
         assert_eq!(rows.len(), 12_000);
-        let ids: BTreeSet<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
+        let ids: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
         assert_eq!(ids.len(), 12_000, "every row once");
         assert!(calls[1..].iter().all(|calls| *calls <= 2), "{calls:?}");
         let all: u64 = calls.iter().sum();
@@ -411,26 +337,29 @@ async fn rows_past_the_cap_stay_reachable() {
     })
     .await;
     let (account, _) = app.busiest().await;
-    let first = app.get(&path_of(&account, "&from=2000-01-01")).await;
+    let read = |offset: usize| app.transactions(&account).from("2000-01-01").offset(offset);
+    let page = |total, offset, has_more| Pagination {
+        total,
+        limit: 200,
+        offset,
+        has_more,
+    };
+    let first = read(0).send().await;
     assert_eq!(first.header("x-service-truncated"), Some("true"));
     assert_eq!(
-        first.json()["pagination"],
-        json!({"total": 5_000, "limit": 200, "offset": 0, "hasMore": true})
+        first.read::<Page<Transaction>>().pagination,
+        page(5_000, 0, true)
     );
-    let second = app
-        .get(&path_of(&account, "&from=2000-01-01&offset=200"))
-        .await;
+    let second = read(200).send().await;
     assert_eq!(second.header("x-service-truncated"), None);
     assert_eq!(
-        second.json()["pagination"],
-        json!({"total": 5_001, "limit": 200, "offset": 200, "hasMore": true})
+        second.read::<Page<Transaction>>().pagination,
+        page(5_001, 200, true)
     );
-    let beyond = app
-        .get(&path_of(&account, "&from=2000-01-01&offset=6000"))
-        .await;
+    let beyond = read(6_000).page().await;
     assert_eq!(
-        beyond.json(),
-        json!({"data": [], "pagination": {"total": 5_001, "limit": 200, "offset": 6_000, "hasMore": false}})
+        (beyond.rows.len(), beyond.pagination),
+        (0, page(5_001, 6_000, false))
     );
 }
 
@@ -438,13 +367,9 @@ async fn rows_past_the_cap_stay_reachable() {
 async fn paging_is_stable_and_a_poll_sees_new_rows() {
     let app = App::start(Setup::default()).await;
     let (account, provider_id) = app.busiest().await;
-    let page = |offset: usize| {
-        path_of(
-            &account,
-            &format!("&from=2026-01-01&limit=10&offset={offset}"),
-        )
-    };
-    let first = app.get(&page(0)).await.data();
+    let read = app.transactions(&account).from("2026-01-01").limit(10);
+    let page = async |offset: usize| read.clone().offset(offset).rows().await;
+    let first = page(0).await;
     app.clock
         .set(app.clock.now() + SignedDuration::from_secs(60));
     let new = add(
@@ -453,13 +378,13 @@ async fn paging_is_stable_and_a_poll_sees_new_rows() {
         json!({"amount": "-3.00", "description": "new", "posting_date_time": "2026-11-20T09:30:30Z"}),
     )
     .await;
-    let second = app.get(&page(10)).await.data();
+    let second = page(10).await;
     assert!(
         first.iter().all(|row| !second.contains(row)),
         "no row twice"
     );
-    let polled = app.get(&page(0)).await.data();
-    assert_eq!(polled[0]["id"], new);
+    let polled = page(0).await;
+    assert_eq!(polled[0].id, new);
     assert_eq!(polled[1..], first[..9]);
 }
 
@@ -485,38 +410,43 @@ async fn rejected_cursor_restarts_paging() {
     })
     .await;
     let (account, _) = app.busiest().await;
-    let page = |offset: usize| {
-        path_of(
-            &account,
-            &format!("&from=2000-01-01&limit=100&offset={offset}"),
-        )
-    };
-    app.get(&page(0)).await;
-    let undisturbed = app.get(&page(300)).await;
+    let read = app.transactions(&account).from("2000-01-01").limit(100);
+    read.send().await;
+    let undisturbed = read.clone().offset(300).rows().await;
     // All three attempts with the stored cursor fail. Reading from the start succeeds.
     app.fault(
         json!({"match": "/v1/banking/transactions", "kind": "status", "status": 503, "times": 3}),
     )
     .await;
-    let restarted = app.get(&page(300)).await;
-    assert_eq!(restarted.data(), undisturbed.data());
-    assert_eq!(restarted.json()["pagination"]["total"], 1_500);
+    let restarted = read.offset(300).page().await;
+    assert_eq!(restarted.rows, undisturbed);
+    assert_eq!(restarted.pagination.total, 1_500);
 }
 
 #[tokio::test]
 async fn empty_interval_makes_no_provider_call() {
     let app = App::start(Setup::default()).await;
     let (account, _) = app.busiest().await;
-    for rest in [
-        "&from=2026-05-02&to=2026-05-01",
-        "&from=2027-01-01",
-        "&from=2026-05-01T00:00:01Z&to=2026-05-01T00:00:00Z",
+    let read = || app.transactions(&account);
+    for read in [
+        read().from("2026-05-02").to("2026-05-01"),
+        read().from("2027-01-01"),
+        read()
+            .from("2026-05-01T00:00:01Z")
+            .to("2026-05-01T00:00:00Z"),
     ] {
-        let answer = app.get(&path_of(&account, rest)).await;
+        let page = read.page().await;
+        let expected = Pagination {
+            total: 0,
+            limit: 200,
+            offset: 0,
+            has_more: false,
+        };
         assert_eq!(
-            answer.json(),
-            json!({"data": [], "pagination": {"total": 0, "limit": 200, "offset": 0, "hasMore": false}}),
-            "{rest}"
+            (page.rows.len(), page.pagination),
+            (0, expected),
+            "{}",
+            read.path()
         );
     }
     assert_eq!(app.transaction_calls().await, 0);
@@ -528,17 +458,17 @@ async fn concurrent_equal_requests_share_one_call() {
     let (account, _) = app.busiest().await;
     app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 300}))
         .await;
-    let path = path_of(&account, "&limit=20&from=2026-11-01");
-    let answers: Vec<Answer> =
-        futures_util::future::join_all((0..10).map(|_| app.get(&path))).await;
+    let read = app.transactions(&account).limit(20).from("2026-11-01");
+    let responses: Vec<Response> =
+        futures_util::future::join_all((0..10).map(|_| read.send())).await;
     assert!(
-        answers
+        responses
             .iter()
-            .all(|answer| answer.status == 200 && answer.text == answers[0].text)
+            .all(|response| response.status == 200 && response.text == responses[0].text)
     );
-    let ids: BTreeSet<&str> = answers
+    let ids: BTreeSet<&str> = responses
         .iter()
-        .map(|answer| answer.header("x-request-id").unwrap())
+        .map(|response| response.header("x-request-id").unwrap())
         .collect();
     assert_eq!(ids.len(), 10, "each request has its own id");
     assert!(app.transaction_calls().await <= 2);
@@ -548,26 +478,19 @@ async fn concurrent_equal_requests_share_one_call() {
 async fn changed_timezone_applies_during_a_slow_read() {
     let app = App::start(Setup::default()).await;
     let (account, _) = app.busiest().await;
-    let path = path_of(&account, "&from=2026-01-01&limit=500");
+    let read = app.transactions(&account).from("2026-01-01").limit(500);
     app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 1_500}))
         .await;
     let later = async {
         eventually(async || app.transaction_calls().await > 0).await;
-        let change = UserChange {
-            timezone: Some(Some("America/New_York")),
-            ..UserChange::default()
-        };
-        app.storage
-            .users()
-            .update(app.olivia.user.id, &change)
-            .await
-            .unwrap();
-        app.get(&path).await.data()
+        app.set_timezone(app.olivia.user.id, "America/New_York")
+            .await;
+        read.rows().await
     };
-    let (before, during) = tokio::join!(app.get(&path), later);
+    let (before, during) = tokio::join!(read.rows(), later);
     app.clear_faults().await;
-    let after = app.get(&path).await.data();
-    assert_ne!(before.data(), after, "the days of some rows differ");
+    let after = read.rows().await;
+    assert_ne!(before, after, "the days of some rows differ");
     assert_eq!(during, after);
 }
 
@@ -582,12 +505,8 @@ async fn cursor_indexes_are_measured_and_keyed_by_meaning() {
     let zeros = "0".repeat(6_000);
     for digits in 0..50 {
         let zeros = &zeros[digits..];
-        app.get(&path_of(
-            &account,
-            &format!("&limit=1&from=2026-11-20T00:00:00.{zeros}Z"),
-        ))
-        .await
-        .data();
+        let from = format!("2026-11-20T00:00:00.{zeros}Z");
+        app.transactions(&account).limit(1).from(from).rows().await;
     }
     let before = app.reads.cursor_index_bytes();
     assert!(before < 20_000, "one list in fifty spellings: {before}");
@@ -601,23 +520,15 @@ async fn cursor_indexes_are_measured_and_keyed_by_meaning() {
 async fn many_lists_of_one_key_leave_the_map_of_another() {
     let app = App::start(Setup::default()).await;
     let (account, provider_id) = app.busiest().await;
-    let page = |offset: usize| {
-        path_of(
-            &account,
-            &format!("&from=2026-01-01&limit=10&offset={offset}"),
-        )
-    };
-    let first = app.get(&page(0)).await.data();
+    let read = app.transactions(&account).from("2026-01-01").limit(10);
+    let page = async |offset: usize| read.clone().offset(offset).rows().await;
+    let first = page(0).await;
     let before = app.reads.cursor_index_bytes();
     for day in 0..200 {
         let to = jiff::civil::date(2020, 1, 1) + SignedDuration::from_hours(24 * day);
         let connection = app.ben.connections[0].id;
-        app.get_as(
-            &app.ben.key,
-            &format!("/v1/transactions?connectionId={connection}&to={to}"),
-        )
-        .await
-        .data();
+        let read = app.all_transactions(connection).to(to).by(&app.ben);
+        read.rows().await;
     }
     let grown = app.reads.cursor_index_bytes() - before;
     assert!(grown < 200 * 100, "the maps of a few dozen lists: {grown}");
@@ -625,7 +536,7 @@ async fn many_lists_of_one_key_leave_the_map_of_another() {
         .set(app.clock.now() + SignedDuration::from_secs(60));
     let new = json!({"amount": "-3.00", "description": "new", "posting_date_time": "2026-11-20T09:30:30Z"});
     add(&app, &provider_id, new).await;
-    let second = app.get(&page(10)).await.data();
+    let second = page(10).await;
     assert!(
         first.iter().all(|row| !second.contains(row)),
         "no row twice"
@@ -636,46 +547,31 @@ async fn many_lists_of_one_key_leave_the_map_of_another() {
 async fn invalid_parameters_are_rejected() {
     let app = App::start(Setup::default()).await;
     let connection = app.olivia.connections[0].id;
-    let details = |answer: &Answer| answer.json()["error"]["details"].clone();
     let date = "Must be a valid ISO 8601 date string (YYYY-MM-DD or YYYY-MM-DDTHH:mm:ssZ)";
 
-    let answer = app.get("/v1/transactions").await;
-    assert!(answer.error(400).contains("connectionId"));
-    let answer = app
-        .get(&format!(
-            "/v1/transactions?connectionId={connection}&to=now&from=2026-02-30&limit=x&offset=-1"
-        ))
-        .await;
-    assert!(answer.error(400).contains("date"));
+    let rejected = app.get("/v1/transactions").await;
+    assert!(rejected.error(400).contains("connectionId"));
+    let read = || app.all_transactions(connection);
+    let rejected = read().to("now").from("2026-02-30").with("limit", "x");
+    let rejected = rejected.with("offset", "-1").send().await;
+    assert!(rejected.error(400).contains("date"));
     let expected = json!([
         format!("from: {date}"),
         format!("to: {date}"),
         "limit: Must be an integer between 1 and 500",
         "offset: Must be an integer of at least 0",
     ]);
-    assert_eq!(details(&answer), expected);
-    let clamped = app
-        .get(&format!(
-            "/v1/transactions?connectionId={connection}&limit=10000"
-        ))
-        .await;
-    assert_eq!(clamped.json()["pagination"]["limit"], 500);
-    for path in [
-        "/v1/transactions?connectionId=nonsense".to_owned(),
-        format!("/v1/transactions?connectionId={connection}&accountId="),
-        format!("/v1/transactions?connectionId={connection}&accountId=nonsense"),
-        format!(
-            "/v1/transactions?connectionId={}",
-            connection.to_string().replace('-', "")
-        ),
-    ] {
-        app.get(&path).await.error(404);
-    }
-    let upper = app
-        .get(&format!(
-            "/v1/transactions?connectionId={}",
-            connection.to_string().to_uppercase()
-        ))
-        .await;
-    assert_eq!(upper.status, 200);
+    assert_eq!(rejected.json()["error"]["details"], expected);
+    assert_eq!(read().limit(10_000).page().await.pagination.limit, 500);
+    app.get("/v1/transactions?connectionId=nonsense")
+        .await
+        .error(404);
+    read().with("accountId", "").send().await.error(404);
+    read().with("accountId", "nonsense").send().await.error(404);
+    let without_hyphens = connection.to_string().replace('-', "");
+    let path = format!("/v1/transactions?connectionId={without_hyphens}");
+    app.get(&path).await.error(404);
+    let upper = connection.to_string().to_uppercase();
+    let path = format!("/v1/transactions?connectionId={upper}");
+    assert_eq!(app.get(&path).await.status, 200);
 }

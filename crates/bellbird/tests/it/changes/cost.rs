@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::{HOUR, STALE, setup};
 use crate::support::follower::{Follower, changes};
-use crate::support::harness::{Answer, App, Person, also_on_postgres, simulated_providers};
+use crate::support::harness::{App, Person, Response, also_on_postgres, simulated_providers};
 use crate::support::provider_spec::spec;
 
 /// More than a page of each provider.
 const MANY: u32 = 1_500;
 
-fn remaining(answer: &Answer) -> u32 {
+fn remaining(answer: &Response) -> u32 {
     answer
         .header("x-ratelimit-remaining")
         .expect("a limit")
@@ -20,7 +20,7 @@ fn remaining(answer: &Answer) -> u32 {
         .unwrap()
 }
 
-fn limit(answer: &Answer) -> u32 {
+fn limit(answer: &Response) -> u32 {
     answer
         .header("x-ratelimit-limit")
         .expect("a limit")

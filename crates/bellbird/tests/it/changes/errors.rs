@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::{HOUR, STALE, setup};
 use crate::support::follower::{Follower, changes};
-use crate::support::harness::{Answer, App, simulated_providers};
+use crate::support::harness::{App, Response, simulated_providers};
 use crate::support::provider_spec::spec;
 
 /// Asserts that this is an error with this status and word. Returns its details.
 #[track_caller]
-pub(super) fn assert_problem(answer: &Answer, status: u16, code: &str) -> Vec<String> {
+pub(super) fn assert_problem(answer: &Response, status: u16, code: &str) -> Vec<String> {
     assert_eq!(answer.status, status, "{}", answer.text);
     assert_eq!(
         answer.header("bellbird-error"),

@@ -11,10 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::support::database::execute;
+use crate::support::deployment;
 use crate::support::harness::{Database, also_on_postgres};
-use crate::support::process::{
-    ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text,
-};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, text};
 
 const KEYS: &str = "BELLBIRD_SECRETS__KEY";
 const URL: &str = "BELLBIRD_DATABASE__URL";
@@ -58,7 +57,11 @@ struct Deployment {
 
 impl Deployment {
     async fn start(database: Database) -> Self {
-        let (mut workdir, sandbox, url) = new_deployment(database).await;
+        let deployment::Deployment {
+            mut workdir,
+            sandbox,
+            database: url,
+        } = deployment::Deployment::start_on(database, 50, &[]).await;
         let bin = Path::new(env!("CARGO_BIN_EXE_bellbird"))
             .parent()
             .unwrap()

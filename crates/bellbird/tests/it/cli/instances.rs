@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 
 use super::webhook::receiver;
 use crate::support::database::{execute, query};
+use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, also_on_postgres, eventually, postgres_database};
-use crate::support::process::{
-    ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment, text,
-};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, text};
 
 /// A folder with settings for a migrated database, and the URL of the database.
 async fn migrated(database: Database) -> (Workdir, String) {
@@ -31,15 +30,9 @@ fn newest_migration() -> String {
         "/../storage/migrations"
     ))
     .unwrap();
-    let names = folder.map(|entry| {
-        entry
-            .unwrap()
-            .file_name()
-            .into_string()
-            .unwrap()
-            .replace(".sql", "")
-    });
-    names.max().expect("a migration")
+    let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let migrations = names.filter_map(|name| name.strip_suffix(".sql").map(str::to_owned));
+    migrations.max().expect("a migration")
 }
 
 fn serve(workdir: &Workdir) -> RunningCommand {
@@ -439,7 +432,11 @@ mod postgres {
 /// The running service decides by the settings of its start, whatever a command allows.
 #[tokio::test]
 async fn warns_of_an_instance_that_rejects_the_address() {
-    let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+    let Deployment {
+        mut workdir,
+        sandbox,
+        ..
+    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     workdir.json("user add --email me@example.com");
     let (url, sent) = receiver(204);
     let error = workdir.error(&format!("webhook add --user me@example.com --url {url}"), 1);
@@ -533,7 +530,11 @@ async fn warns_of_an_instance_that_rejects_the_address() {
 /// What was planned by a clock that was ahead comes as soon as it was meant to.
 #[tokio::test]
 async fn clock_that_was_set_back_while_no_service_ran_delays_nothing() {
-    let (workdir, sandbox, url) = new_deployment(Database::Sqlite).await;
+    let Deployment {
+        workdir,
+        sandbox,
+        database: url,
+    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     let start = || RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
     assert_eq!(start().stop("-TERM").0, Some(0));
     let year = 365 * 24 * 3_600 * 1_000_000_i64;

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
 use crate::support::database::execute;
+use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, also_on_postgres, eventually, simulated_providers};
 use crate::support::process::{
-    ANY_PORTS, ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, new_deployment,
-    text,
+    ANY_PORTS, ANY_SANDBOX_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, get, text,
 };
 use crate::support::receiver::Receiver;
 
@@ -149,7 +149,11 @@ async fn deleted_database_fails_readiness_and_can_be_rescued() {
 #[tokio::test]
 async fn outside_readiness_follows_the_renewals_of_the_instance() {
     let database = Database::of_test();
-    let (mut workdir, _sandbox, database) = new_deployment(database).await;
+    let Deployment {
+        mut workdir,
+        sandbox: _sandbox,
+        database,
+    } = Deployment::start_on(database, 50, &[]).await;
     let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
     let urls = service.json();
     let status = async |listener: &str| {
@@ -225,7 +229,11 @@ fn service_says_that_it_is_ready() {
 #[tokio::test]
 async fn instance_works_with_a_newer_schema() {
     let database = Database::of_test();
-    let (workdir, _sandbox, database) = new_deployment(database).await;
+    let Deployment {
+        workdir,
+        sandbox: _sandbox,
+        database,
+    } = Deployment::start_on(database, 50, &[]).await;
     let serve = || RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
     let running = serve();
     let ready = async |running: &RunningCommand| {
@@ -842,7 +850,11 @@ fn sandbox_prints_a_settings_file() {
 /// Ten years, at every provider.
 #[tokio::test]
 async fn first_sync_reads_as_far_back_as_set() {
-    let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+    let Deployment {
+        mut workdir,
+        sandbox,
+        ..
+    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     workdir.json("user add --email me@example.com");
     for provider in simulated_providers() {
         let description = sandbox.json();

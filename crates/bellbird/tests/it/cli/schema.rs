@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use crate::support::database::execute;
+use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, also_on_postgres};
-use crate::support::process::{ANY_PORTS, Workdir, new_deployment, text};
+use crate::support::process::{ANY_PORTS, Workdir, text};
 
 const REASON: &str = "the database was made by an unreleased or older version of Bellbird, or by another program, and \
                       this version cannot upgrade it (schema_migrations lacks a column): go back to the version that \
@@ -25,7 +26,11 @@ fn database_check(workdir: &Workdir) -> String {
 #[tokio::test]
 async fn unknown_schema_is_explained() {
     let database = Database::of_test();
-    let (mut workdir, sandbox, url) = new_deployment(database).await;
+    let Deployment {
+        mut workdir,
+        sandbox,
+        database: url,
+    } = Deployment::start_on(database, 50, &[]).await;
     let is_file = url.starts_with("sqlite:");
     if is_file {
         workdir.text("backup before.db");

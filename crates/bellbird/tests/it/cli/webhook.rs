@@ -11,8 +11,9 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, postgres_database};
-use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, errors, new_deployment, text};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, errors, text};
 
 /// A folder with a database and a user, where endpoints on this machine are allowed.
 async fn workdir_with_user() -> Workdir {
@@ -666,7 +667,11 @@ async fn endpoints_are_disabled_and_enabled() {
 #[tokio::test]
 async fn missed_deliveries_are_recovered() {
     let database = Database::of_test();
-    let (mut workdir, sandbox, _) = new_deployment(database).await;
+    let Deployment {
+        mut workdir,
+        sandbox,
+        ..
+    } = Deployment::start_on(database, 50, &[]).await;
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
     workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", "10");
     workdir.json("user add --email me@example.com");
@@ -775,7 +780,11 @@ fn checked(workdir: &Workdir, name: &str) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn doctor_reports_due_and_failing_jobs() {
-    let (mut workdir, sandbox, database) = new_deployment(Database::Sqlite).await;
+    let Deployment {
+        mut workdir,
+        sandbox,
+        database,
+    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     let assert_check = |workdir: &Workdir, name: &str, verdict: &str, detail: &str| {
         let checks = checked(workdir, name);
         assert!(
@@ -838,7 +847,11 @@ async fn doctor_reports_due_and_failing_jobs() {
 
 #[tokio::test]
 async fn sync_counts_no_event_for_a_disabled_endpoint() {
-    let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+    let Deployment {
+        mut workdir,
+        sandbox,
+        ..
+    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
     workdir.json("user add --email me@example.com");
     let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();

@@ -3,7 +3,6 @@
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{ConnectionStatus, Plan};
-use bellbird_storage::UserChange;
 
 use crate::linking::chromium::{UserAction, leave_consent_pages};
 use crate::support::chromium::Browser;
@@ -161,11 +160,7 @@ async fn connections_are_linked_and_removed_without_a_command() {
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     let user = app.ben.user.id;
-    let change = UserChange {
-        plan: Some(Plan::Professional),
-        ..UserChange::default()
-    };
-    app.storage.users().update(user, &change).await.unwrap();
+    app.set_plan(user, Plan::Professional).await;
     browser.open(&app.sign_in_link(user).await);
     browser.click("button.strong");
     for provider in simulated_providers() {
@@ -203,15 +198,7 @@ async fn connections_are_linked_and_removed_without_a_command() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_a_plan_that_reads_nothing() {
     let app = App::start(Default::default()).await;
-    let change = UserChange {
-        plan: Some(Plan::Saver),
-        ..UserChange::default()
-    };
-    app.storage
-        .users()
-        .update(app.ben.user.id, &change)
-        .await
-        .unwrap();
+    app.set_plan(app.ben.user.id, Plan::Saver).await;
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     browser.open(&app.sign_in_link(app.ben.user.id).await);

@@ -2,7 +2,6 @@
 
 use bellbird_connections::{ConnectionsError, LinkTarget};
 use bellbird_domain::{ConnectionStatus, Plan};
-use bellbird_storage::UserChange;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -262,17 +261,7 @@ async fn plan_decides_what_is_offered() {
     let app = App::start(Setup::default()).await;
     let user = app.ben.user.id;
     let set = async |plan| {
-        app.storage
-            .users()
-            .update(
-                user,
-                &UserChange {
-                    plan: Some(plan),
-                    ..UserChange::default()
-                },
-            )
-            .await
-            .unwrap();
+        app.set_plan(user, plan).await;
     };
     let browser = app.sign_in(user).await;
     set(Plan::Saver).await;
@@ -595,16 +584,11 @@ async fn transactions_are_those_of_the_api() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.olivia.user.id).await;
     let (account, _) = app.busiest().await;
-    let (connection, id) = (
-        account["connectionId"].as_str().unwrap(),
-        account["id"].as_str().unwrap(),
-    );
+    let id = &account.id;
     let mut query = format!("account={id}&from=2026-01-01&to=");
     for offset in [0, 50, 100] {
-        let path = format!(
-            "/v1/transactions?connectionId={connection}&accountId={id}&from=2026-01-01&limit=50&offset={offset}"
-        );
-        let rows = app.get_as(&app.olivia.key, &path).await.data();
+        let read = app.transactions(&account).from("2026-01-01").limit(50);
+        let rows = read.offset(offset).send().await.data();
         assert_eq!(rows.len(), 50);
         let page = browser.get(&format!("/transactions?{query}")).await.text;
         let text = text_of(&page).replace(',', "");
@@ -633,8 +617,9 @@ async fn transactions_are_those_of_the_api() {
     }
     let file = browser.get(&format!("/transactions.csv?{query}")).await;
     let same = format!(
-        "/v1/export/transactions.csv?connectionId={connection}&accountId={id}&from=2026-01-01&byteOrderMark=true\
-         &quoteFormulas=true"
+        "/v1/export/transactions.csv?connectionId={}&accountId={id}&from=2026-01-01&byteOrderMark=true\
+         &quoteFormulas=true",
+        account.connection_id
     );
     assert_eq!(file.text, app.get_as(&app.olivia.key, &same).await.text);
     assert!(file.text.starts_with('\u{feff}'), "a spreadsheet opens it");
@@ -671,7 +656,7 @@ async fn days_of_a_table_are_what_they_say() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.olivia.user.id).await;
     let (account, _) = app.busiest().await;
-    let id = account["id"].as_str().unwrap();
+    let id = account.id;
     let (only_to, both) = ("to=2026-02-15", "from=2026-01-16&to=2026-02-15");
     let pages = [only_to, both].map(|days| format!("/transactions?account={id}&{days}"));
     let shown = [browser.get(&pages[0]).await, browser.get(&pages[1]).await]
@@ -774,10 +759,7 @@ async fn tables_take_no_nonsense() {
     assert!(wrong.text.contains("status attention"), "{}", wrong.text);
     let (account, _) = app.busiest().await;
     let other = browser
-        .get(&format!(
-            "/transactions?account={}",
-            account["id"].as_str().unwrap()
-        ))
+        .get(&format!("/transactions?account={}", account.id))
         .await;
     let own = browser.get("/transactions").await;
     assert_eq!(

@@ -8,8 +8,9 @@ use std::process::Stdio;
 use reqwest::Url;
 use serde_json::{Value, json};
 
+use crate::support::deployment;
 use crate::support::harness::Database;
-use crate::support::process::{RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::process::{RunningCommand, Workdir, errors, text};
 use crate::support::provider_spec::spec;
 
 const USER: &str = "export --user me@example.com";
@@ -24,7 +25,9 @@ struct Deployment {
 
 impl Deployment {
     async fn start() -> Self {
-        let (workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+        let deployment::Deployment {
+            workdir, sandbox, ..
+        } = deployment::Deployment::start_on(Database::Sqlite, 50, &[]).await;
         workdir.json("user add --email me@example.com --plan saver");
         let credentials = sandbox.json()["credentials"][0].to_string();
         let import = "connection import --user me@example.com --credentials - --json";

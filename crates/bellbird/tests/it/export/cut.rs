@@ -4,7 +4,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use bellbird_domain::Plan;
-use bellbird_storage::UserChange;
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -32,7 +31,7 @@ async fn case(rows: u32) -> Case {
     setup.settings.access.live_in_flight = 1;
     let app = App::start(setup).await;
     let (account, _) = app.busiest().await;
-    let id = account["id"].as_str().unwrap();
+    let id = account.id;
     app.reset_calls().await;
     let path = format!("/v1/export/transactions.jsonl?accountId={id}&from=2000-01-01");
     Case { app, path }
@@ -155,15 +154,7 @@ async fn revoked_key_ends_a_file() {
 #[tokio::test]
 async fn lowered_plan_ends_a_file() {
     cut_by(async |Case { app, .. }| {
-        let change = UserChange {
-            plan: Some(Plan::Saver),
-            ..UserChange::default()
-        };
-        app.storage
-            .users()
-            .update(app.olivia.user.id, &change)
-            .await
-            .unwrap();
+        app.set_plan(app.olivia.user.id, Plan::Saver).await;
     })
     .await;
 }

@@ -6,7 +6,7 @@ use bellbird_domain::Plan;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{Answer, App, Setup};
+use crate::support::harness::{App, Response, Setup};
 
 /// Every file, with the plan that it needs.
 const FILES: [(&str, &str); 10] = [
@@ -26,7 +26,7 @@ const FILES: [(&str, &str); 10] = [
 ];
 
 /// The rows of a file of JSON Lines.
-fn json_lines(answer: &Answer) -> Vec<Value> {
+fn json_lines(answer: &Response) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer
         .text
@@ -69,10 +69,9 @@ fn assert_same_rows(left: &[Value], right: &[Value]) {
 
 async fn busiest(app: &App) -> Place {
     let (account, _) = app.busiest().await;
-    let text = |name: &str| account[name].as_str().unwrap().to_owned();
     Place {
-        account: text("id"),
-        connection: text("connectionId"),
+        account: account.id,
+        connection: account.connection_id,
     }
 }
 

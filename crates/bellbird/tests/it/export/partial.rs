@@ -5,12 +5,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::Download;
-use crate::support::harness::{Answer, App, Person, Setup, assert_reconnect};
+use crate::support::harness::{App, Person, Response, Setup, assert_reconnect};
 
 const ALL_BANKS: &str = "/v1/export/transactions.jsonl?from=2000-01-01&partial=true";
 
 /// What the header says.
-fn left_out(answer: &Answer) -> Vec<String> {
+fn left_out(answer: &Response) -> Vec<String> {
     assert_eq!(answer.status, 200, "{}", answer.text);
     let lines = answer.headers.get_all("bellbird-left-out").iter();
     lines

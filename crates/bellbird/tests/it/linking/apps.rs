@@ -14,8 +14,9 @@ use serde_json::json;
 use crate::support::browser::{
     BrowserPage, answer_elsewhere, browse, open, open_elsewhere, post, start,
 };
+use crate::support::deployment::Deployment;
 use crate::support::harness::{App, Database, Setup, simulated_providers};
-use crate::support::process::{RunningCommand, new_deployment, text};
+use crate::support::process::{RunningCommand, text};
 use crate::support::provider_spec::spec;
 
 const RETURN_URL: &str = "https://app.example/linked?tab=banks";
@@ -520,7 +521,11 @@ async fn link_session_needs_an_allowed_url_a_short_state_and_its_own_connection(
 /// the app sees.
 #[tokio::test]
 async fn secrets_of_a_link_session_reach_neither_app_nor_log() {
-    let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+    let Deployment {
+        mut workdir,
+        sandbox,
+        ..
+    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     workdir.set("BELLBIRD_LOG__LEVEL", "trace");
     workdir.set("BELLBIRD_ADMIN__RETURN_ORIGINS", "https://app.example");
     let console = std::net::TcpListener::bind("127.0.0.1:0")

@@ -9,7 +9,6 @@ use axum::response::Html;
 use bellbird_api::serve::{self, ServeOptions};
 use bellbird_connections::{LinkStatus, LinkTarget, NewLinkSession};
 use bellbird_domain::{ConnectionStatus, Plan};
-use bellbird_storage::UserChange;
 use reqwest::Method;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
@@ -153,11 +152,7 @@ async fn from_an_app_to_every_provider_and_back() {
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
     let (user, return_url) = (app.ben.user.id, format!("{}/linked", site.origin));
-    let change = UserChange {
-        plan: Some(Plan::Professional),
-        ..UserChange::default()
-    };
-    app.storage.users().update(user, &change).await.unwrap();
+    app.set_plan(user, Plan::Professional).await;
     let host = site.origin.trim_start_matches("http://");
     let mut secrets = Vec::new();
     for provider in simulated_providers() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 
-use crate::support::harness::{Answer, App, Setup};
+use crate::support::harness::{App, Response, Setup};
 use crate::support::mcp::{Mcp, modern_meta};
 use crate::support::random::{Random, seed};
 
@@ -199,7 +199,7 @@ async fn send(
     mcp: &Mcp<'_>,
     headers: Vec<(&'static str, String)>,
     body: String,
-) -> (String, Answer) {
+) -> (String, Response) {
     let headers: Vec<(&str, &str)> = headers
         .iter()
         .filter(|(_, value)| value.bytes().all(|byte| (b' '..=b'~').contains(&byte)))

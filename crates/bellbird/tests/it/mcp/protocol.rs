@@ -3,11 +3,11 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{Answer, App, Setup};
+use crate::support::harness::{App, Response, Setup};
 use crate::support::mcp::{Mcp, modern_meta};
 
 /// Asserts that this is a JSON-RPC error; returns its code.
-fn error_code(answer: &Answer, status: u16) -> i64 {
+fn error_code(answer: &Response, status: u16) -> i64 {
     assert_eq!(answer.status, status, "{}", answer.text);
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert!(answer.header("x-request-id").is_some());

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bellbird_domain::Plan;
+use bellbird_domain::{ConnectionCategory, Plan};
 use bigdecimal::BigDecimal;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
+use crate::support::client::{Account, Transaction};
 use crate::support::harness::{App, Person, Setup};
 use crate::support::mcp::Mcp;
 
@@ -22,94 +23,58 @@ pub(super) async fn person_with_all(app: &App) -> Person {
         .await
 }
 
-/// The rows of `/v1/transactions` of all accounts.
-async fn v1_transactions(app: &App, person: &Person, range: &str) -> Vec<Value> {
+/// The transactions of all accounts, by `/v1`.
+async fn v1_transactions(app: &App, person: &Person, from: Option<&str>) -> Vec<Transaction> {
     let mut rows = Vec::new();
-    for account in accounts_of(app, person, "banking").await {
-        let (connection, id) = (
-            account["connectionId"].as_str().unwrap(),
-            account["id"].as_str().unwrap(),
-        );
-        rows.extend(
-            windows(
-                app,
-                person,
-                &format!("/v1/transactions?connectionId={connection}&accountId={id}{range}"),
-            )
-            .await,
-        );
+    for account in banking_accounts(app, person).await {
+        let read = app.transactions(&account).by(person);
+        let read = match from {
+            Some(from) => read.from(from),
+            None => read,
+        };
+        rows.extend(read.all(500).await);
     }
     rows
 }
 
-/// The rows of all windows of a list.
-async fn windows(app: &App, person: &Person, path: &str) -> Vec<Value> {
-    let mut rows = Vec::new();
-    loop {
-        let answer = app
-            .get_as(
-                &person.key,
-                &format!("{path}&limit=500&offset={}", rows.len()),
-            )
-            .await;
-        rows.extend(answer.data());
-        if answer.json()["pagination"]["hasMore"] == false {
-            return rows;
-        }
-    }
-}
-
-async fn accounts_of(app: &App, person: &Person, category: &str) -> Vec<Value> {
-    let connections = app.get_as(&person.key, "/v1/connections").await.data();
-    let of_category: BTreeSet<String> = connections
-        .iter()
-        .filter(|connection| connection["category"] == category)
-        .map(|connection| connection["id"].to_string())
-        .collect();
-    let accounts = app
-        .get_as(&person.key, "/v1/accounts?limit=200")
-        .await
-        .data();
-    accounts
-        .into_iter()
-        .filter(|account| of_category.contains(&account["connectionId"].to_string()))
-        .collect()
-}
-
-/// A row as one line, without untrusted texts.
-fn facts(id: &Value, account: &Value, day: &Value, amount: &Value, category: &Value) -> String {
-    format!("{account} {id} {day} {amount} {category}")
-}
-
-fn v1_facts(rows: &[Value]) -> BTreeSet<String> {
-    rows.iter()
-        .map(|row| {
-            facts(
-                &row["id"],
-                &row["accountId"],
-                &row["date"],
-                &row["amount"],
-                &row["category"],
-            )
+async fn banking_accounts(app: &App, person: &Person) -> Vec<Account> {
+    let is_bank = |account: &Account| {
+        person.connections.iter().any(|connection| {
+            connection.category == ConnectionCategory::Banking
+                && connection.id.to_string() == account.connection_id
         })
-        .collect()
+    };
+    let accounts = app.accounts_by(person).await.into_iter();
+    let accounts = accounts.map(|(account, _)| account);
+    accounts.filter(is_bank).collect()
+}
+
+/// Rows as lines, without untrusted texts.
+fn v1_facts(rows: &[Transaction]) -> BTreeSet<String> {
+    let facts = |row: &Transaction| {
+        let Transaction {
+            id,
+            account_id,
+            date,
+            amount,
+            ..
+        } = row;
+        let category = row.category.as_deref().unwrap_or_default();
+        format!("{account_id} {id} {date} {amount} {category}")
+    };
+    rows.iter().map(facts).collect()
 }
 
 fn mcp_facts(rows: &[Value]) -> BTreeSet<String> {
-    rows.iter()
-        .map(|row| {
-            facts(
-                &row["id"],
-                &row["account_id"],
-                &row["day"],
-                &row["amount"],
-                &row["category"],
-            )
-        })
-        .collect()
+    let facts = |row: &Value| {
+        ["account_id", "id", "day", "amount", "category"]
+            .map(|name| row[name].as_str().unwrap_or_default())
+            .join(" ")
+    };
+    rows.iter().map(facts).collect()
 }
 
-fn assert_same(rows: &[Value], expected: &[Value], what: &str) {
+fn assert_same(rows: &[Value], expected: &[Transaction], what: &str) {
     assert_eq!(rows.len(), expected.len(), "{what}");
     let (found, wanted) = (mcp_facts(rows), v1_facts(expected));
     assert_eq!(
@@ -136,8 +101,8 @@ async fn every_transaction_is_that_of_v1() {
         app: &app,
         key: &person.key,
     };
-    let month = v1_transactions(&app, &person, "").await;
-    let all = v1_transactions(&app, &person, "&from=2000-01-01").await;
+    let month = v1_transactions(&app, &person, None).await;
+    let all = v1_transactions(&app, &person, Some("2000-01-01")).await;
     assert!(
         month.len() > 20 && all.len() > month.len() + 100,
         "{} {}",
@@ -179,23 +144,21 @@ async fn full_rows_have_the_members_of_v1() {
             json!({"detail": "full"}),
         )
         .await;
-    let expected = v1_transactions(&app, &app.olivia, "").await;
-    let expected: BTreeMap<String, &Value> = expected
-        .iter()
-        .map(|row| (row["id"].to_string(), row))
-        .collect();
+    let expected = v1_transactions(&app, &app.olivia, None).await;
+    let expected: BTreeMap<&str, &Transaction> =
+        expected.iter().map(|row| (row.id.as_str(), row)).collect();
     assert_eq!(rows.len(), expected.len());
     assert!(rows.is_sorted_by(|one, next| one["day"].as_str() >= next["day"].as_str()));
     for row in &rows {
-        let v1 = expected[&row["id"].to_string()];
-        for (name, v1_name) in [
-            ("datetime", "datetime"),
-            ("direction", "direction"),
-            ("description", "description"),
-            ("merchant_name", "merchantName"),
-            ("merchant_category_code", "merchantCategoryCode"),
+        let v1 = expected[row["id"].as_str().unwrap()];
+        for (name, expected) in [
+            ("datetime", Some(&v1.datetime)),
+            ("direction", Some(&v1.direction)),
+            ("description", Some(&v1.description)),
+            ("merchant_name", v1.merchant_name.as_ref()),
+            ("merchant_category_code", v1.merchant_category_code.as_ref()),
         ] {
-            assert_eq!(row[name], v1[v1_name], "{name}");
+            assert_eq!(row[name], json!(expected), "{name}");
         }
         assert!(row["payee"].is_null());
     }
@@ -212,37 +175,27 @@ async fn chosen_accounts_and_filters_select_rows() {
         app: &app,
         key: &app.olivia.key,
     };
-    let all = v1_transactions(&app, &app.olivia, "&from=2000-01-01").await;
-    let account = all[0]["accountId"].as_str().unwrap();
-    let word = all[0]["description"]
-        .as_str()
-        .unwrap()
-        .split(' ')
-        .next()
-        .unwrap()
-        .to_lowercase();
-    let amount = |row: &Value| {
-        row["amount"]
-            .as_str()
-            .unwrap()
-            .parse::<BigDecimal>()
-            .unwrap()
+    let all = v1_transactions(&app, &app.olivia, Some("2000-01-01")).await;
+    let account = all[0].account_id.as_str();
+    let word = all[0].description.split(' ').next().unwrap().to_lowercase();
+    let amount = |row: &Transaction| row.amount.parse::<BigDecimal>().unwrap();
+    let text_of = |row: &Transaction| {
+        let merchant = row.merchant_name.as_deref().unwrap_or_default();
+        format!("{}\n{merchant}", row.description).to_lowercase()
     };
-    let text_of =
-        |row: &Value| format!("{}\n{}", row["description"], row["merchantName"]).to_lowercase();
-    type Condition<'c> = Box<dyn Fn(&Value) -> bool + 'c>;
+    type Condition<'c> = Box<dyn Fn(&Transaction) -> bool + 'c>;
     let cases: Vec<(Value, Condition<'_>)> = vec![
         (
             json!({"account_ids": [account]}),
-            Box::new(|row| row["accountId"] == account),
+            Box::new(|row| row.account_id == account),
         ),
         (
             json!({"direction": "credit"}),
-            Box::new(|row| row["direction"] == "credit"),
+            Box::new(|row| row.direction == "credit"),
         ),
         (
             json!({"category": "TRANSPORTATION"}),
-            Box::new(|row| row["category"] == "TRANSPORTATION"),
+            Box::new(|row| row.category.as_deref() == Some("TRANSPORTATION")),
         ),
         (
             json!({"text": word}),
@@ -258,7 +211,7 @@ async fn chosen_accounts_and_filters_select_rows() {
     for (mut arguments, is_wanted) in cases {
         arguments["from"] = "2000-01-01".into();
         arguments["limit"] = 100.into();
-        let expected: Vec<Value> = all.iter().filter(|row| is_wanted(row)).cloned().collect();
+        let expected: Vec<Transaction> = all.iter().filter(|row| is_wanted(row)).cloned().collect();
         assert!(
             !expected.is_empty() && expected.len() < all.len(),
             "{arguments}"
@@ -292,34 +245,25 @@ async fn sums_are_those_of_the_rows_of_v1() {
         app: &app,
         key: &person.key,
     };
-    let rows = v1_transactions(&app, &person, "&from=2000-01-01").await;
-    let currencies: BTreeMap<String, String> = accounts_of(&app, &person, "banking")
-        .await
-        .iter()
-        .map(|account| {
-            (
-                account["id"].to_string(),
-                account["currency"].as_str().unwrap().to_owned(),
-            )
-        })
+    let rows = v1_transactions(&app, &person, Some("2000-01-01")).await;
+    let accounts = banking_accounts(&app, &person).await.into_iter();
+    let currencies: BTreeMap<String, String> = accounts
+        .map(|account| (account.id, account.currency))
         .collect();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let group_of = |row: &Value, group_by: &str| match group_by {
-        "category" => text(&row["category"]),
-        "month" => text(&row["date"])[..7].to_owned(),
-        _ => text(&row["accountId"]),
+    let group_of = |row: &Transaction, group_by: &str| match group_by {
+        "category" => row.category.clone().unwrap_or_default(),
+        "month" => row.date[..7].to_owned(),
+        _ => row.account_id.clone(),
     };
     for group_by in ["category", "month", "account"] {
         let mut expected: BTreeMap<(String, String), (BigDecimal, BigDecimal, u64)> =
             BTreeMap::new();
         for row in &rows {
-            let amount: BigDecimal = row["amount"].as_str().unwrap().parse().unwrap();
-            let key = (
-                currencies[&row["accountId"].to_string()].clone(),
-                group_of(row, group_by),
-            );
+            let amount: BigDecimal = row.amount.parse().unwrap();
+            let key = (currencies[&row.account_id].clone(), group_of(row, group_by));
             let (money_in, money_out, count) = expected.entry(key).or_default();
-            if row["direction"] == "debit" {
+            if row.direction == "debit" {
                 *money_out += &amount;
             } else {
                 *money_in += &amount;
@@ -447,15 +391,18 @@ async fn holdings_and_trades_are_those_of_v1() {
         key: &person.key,
     };
     let (mut holdings, mut trades) = (Vec::new(), Vec::new());
-    for connection in app.get_as(&person.key, "/v1/connections").await.data() {
-        if connection["category"] == "brokerage" {
-            let id = connection["id"].as_str().unwrap();
-            holdings.extend(
-                app.get_as(&person.key, &format!("/v1/holdings?connectionId={id}"))
-                    .await
-                    .data(),
-            );
-            trades.extend(windows(&app, &person, &format!("/v1/trades?connectionId={id}")).await);
+    let brokers = person.connections.iter();
+    let brokers = brokers.filter(|connection| connection.category == ConnectionCategory::Brokerage);
+    for broker in brokers {
+        let read = app.all_holdings(broker.id).by(&person).send().await;
+        holdings.extend(read.data());
+        let of_broker = app.all_trades(broker.id).by(&person).limit(500);
+        for offset in (0..).step_by(500) {
+            let read = of_broker.clone().offset(offset).send().await;
+            trades.extend(read.data());
+            if read.json()["pagination"]["hasMore"] == false {
+                break;
+            }
         }
     }
     assert!(
@@ -610,7 +557,7 @@ async fn answers_end_at_their_size_and_go_on() {
     let month = mcp.call("list_transactions", json!({})).await;
     assert_eq!(
         month["total"],
-        v1_transactions(&app, &app.olivia, "").await.len(),
+        v1_transactions(&app, &app.olivia, None).await.len(),
         "a short range is counted"
     );
 }

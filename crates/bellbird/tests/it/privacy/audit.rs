@@ -8,10 +8,9 @@ use serde_json::Value;
 
 use super::memory::{MARK, ROWS, import_with_marked_rows};
 use crate::support::database::execute;
+use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, also_on_postgres, simulated_providers};
-use crate::support::process::{
-    ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, new_deployment, text,
-};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, text};
 
 /// Of the description of each marked row, a piece that the audit searches for. There is one for
 /// each provider.
@@ -123,7 +122,11 @@ impl Drop for Holder {
 
 /// A service with marked rows, and a key that may read them.
 async fn service(database: Database) -> (Workdir, RunningCommand, RunningCommand, String, String) {
-    let (mut workdir, sandbox, database) = new_deployment(database).await;
+    let Deployment {
+        mut workdir,
+        sandbox,
+        database,
+    } = Deployment::start_on(database, 50, &[]).await;
     workdir.set("BELLBIRD_SYNC__ENABLED", "false");
     workdir.json("user add --email me@example.com --plan professional");
     let key = text(

@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use super::audit::audit;
 use crate::support::database::{execute, query};
+use crate::support::deployment::Deployment;
 use crate::support::harness::{App, Database, Setup, simulated_providers};
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, text};
 use crate::support::provider_spec::spec;
 
 /// In each description twice, since an allocator may write over the start of freed memory. Nothing
@@ -195,7 +196,11 @@ async fn unused_credentials_are_evicted_after_minutes() {
 
 #[tokio::test]
 async fn rows_leave_memory_within_a_minute() {
-    let (mut workdir, sandbox, database) = new_deployment(Database::Sqlite).await;
+    let Deployment {
+        mut workdir,
+        sandbox,
+        database,
+    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     for (name, value) in [
         ("SYNC__ENABLED", "false"),
         // Cached responses add their time to the minute.

@@ -8,10 +8,9 @@ use serde_json::Value;
 
 use crate::privacy::{LENGTH_MIN, contains, files};
 use crate::support::database::{query, tables};
+use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, also_on_postgres, eventually, simulated_providers};
-use crate::support::process::{
-    ANY_PORTS, RunningCommand, Workdir, errors, get, new_deployment, text,
-};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, get, text};
 use crate::support::provider_spec::{SPECS, set_members, spec};
 use crate::support::receiver::{Receiver, Reply};
 
@@ -172,7 +171,11 @@ async fn assert_in_no_table(database: &str, secrets: &BTreeSet<String>) {
 }
 
 async fn search_for_row_data(database: Database) {
-    let (mut workdir, sandbox, database) = new_deployment(database).await;
+    let Deployment {
+        mut workdir,
+        sandbox,
+        database,
+    } = Deployment::start_on(database, 50, &[]).await;
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
     workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", "10");
     // Two attempts within a second, and the next after an hour.

@@ -7,12 +7,17 @@ use serde_json::{Value, json};
 
 use super::memory::{MARK, import_with_marked_rows};
 use super::{LENGTH_MIN, contains};
+use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, simulated_providers};
-use crate::support::process::{RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::process::{RunningCommand, Workdir, errors, text};
 use crate::support::provider_spec::spec;
 
 async fn deployment() -> (Workdir, RunningCommand) {
-    let (workdir, sandbox, database) = new_deployment(Database::Sqlite).await;
+    let Deployment {
+        workdir,
+        sandbox,
+        database,
+    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     workdir.json("user add --email me@example.com");
     import_with_marked_rows(&workdir, &sandbox.json(), &database).await;
     (workdir, sandbox)

@@ -14,14 +14,14 @@ pub(super) struct Curl {
 }
 
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct Response {
     /// 0 if the connection was closed without a response.
     pub(super) status: u16,
     headers: String,
     pub(super) body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
@@ -73,7 +73,7 @@ impl Curl {
         command
     }
 
-    pub(super) fn send(&self, arguments: &[&str]) -> Answer {
+    pub(super) fn send(&self, arguments: &[&str]) -> Response {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let [headers, body] =
@@ -85,7 +85,7 @@ impl Curl {
             .arg("--output")
             .arg(&body);
         let output = command.output().unwrap();
-        Answer {
+        Response {
             status: String::from_utf8(output.stdout).unwrap().parse().unwrap(),
             headers: std::fs::read_to_string(headers).unwrap_or_default(),
             body: std::fs::read(body).unwrap_or_default(),

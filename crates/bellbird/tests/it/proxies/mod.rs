@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::Url;
 use serde_json::json;
 
-use crate::proxies::curl::Answer;
+use crate::proxies::curl::Response;
 use crate::proxies::site::{Program, Site, USER};
 use crate::support::harness::eventually;
 use crate::support::process::{get, text};
@@ -55,7 +55,7 @@ struct ConsentSession {
 }
 
 /// Links an account as a browser does. Returns the last page, too.
-fn link(site: &Site) -> (ConsentSession, Answer) {
+fn link(site: &Site) -> (ConsentSession, Response) {
     let link = site
         .workdir
         .json(&format!("connection link --user {USER} --provider akahu"));

@@ -11,11 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use serde_json::Value;
 
-use super::curl::{Answer, Curl};
+use super::curl::{Curl, Response};
+use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, eventually};
-use crate::support::process::{
-    Addresses, RunningCommand, Workdir, errors, new_deployment_with_rows, text,
-};
+use crate::support::process::{Addresses, RunningCommand, Workdir, errors, text};
 
 pub(super) const USER: &str = "olivia@example.com";
 
@@ -68,7 +67,11 @@ impl Site {
         instances: usize,
         settings: &[(&str, &str)],
     ) -> Self {
-        let (mut workdir, sandbox, _) = new_deployment_with_rows(Database::Sqlite, 2_000).await;
+        let Deployment {
+            mut workdir,
+            sandbox,
+            ..
+        } = Deployment::start_on(Database::Sqlite, 2_000, &[]).await;
         let (https, http) = free_addresses();
         let url = format!("https://localhost:{}", https.port());
         let public = [
@@ -147,12 +150,12 @@ impl Site {
         fs::read_to_string(service_log(&self.workdir, number)).unwrap()
     }
 
-    pub(super) fn get(&self, path: &str) -> Answer {
+    pub(super) fn get(&self, path: &str) -> Response {
         self.curl.send(&[&format!("{}{path}", self.url)])
     }
 
     /// A GET with the user's key.
-    pub(super) fn read(&self, path: &str) -> Answer {
+    pub(super) fn read(&self, path: &str) -> Response {
         self.curl.send(&[
             "--header",
             &format!("Authorization: Bearer {}", self.key),

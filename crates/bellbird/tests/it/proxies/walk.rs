@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use reqwest::Url;
 
 use super::behind_both_proxies;
-use super::curl::Answer;
+use super::curl::Response;
 use super::site::{Program, Site, USER};
 
 /// Where a walk begins: what no page links to, too.
@@ -79,7 +79,7 @@ impl Walker<'_> {
         }
     }
 
-    fn send(&self, url: &str, arguments: &[&str]) -> Answer {
+    fn send(&self, url: &str, arguments: &[&str]) -> Response {
         let cookie = self.cookie.clone().unwrap_or_default();
         let mut all = vec!["--cookie", cookie.as_str(), "--header", "Accept: text/html"];
         all.extend(arguments);
@@ -89,7 +89,7 @@ impl Walker<'_> {
 
     /// Sends a request through the proxy and past it, and compares status and target. A path that
     /// the console does not have is the API's.
-    fn compare(&self, url: &Url, arguments: &[&str]) -> Answer {
+    fn compare(&self, url: &Url, arguments: &[&str]) -> Response {
         let addresses = &self.site.services[0].1;
         let past = |listener: &str| {
             self.send(
@@ -106,7 +106,7 @@ impl Walker<'_> {
             console
         };
         let through = self.send(url.as_str(), arguments);
-        let target = |answer: &Answer| {
+        let target = |answer: &Response| {
             answer
                 .find_header("location")
                 .map(|target| url.join(target).unwrap())

@@ -74,7 +74,7 @@ async fn actual_amounts_have_at_least_two_places() {
         .await;
     }
     app.advance_clock(SignedDuration::from_mins(1)).await;
-    let rows = rows(&account_set(&app, &format!("?account={}", text(&account, "id"))).await);
+    let rows = rows(&account_set(&app, &format!("?account={}", account.id)).await);
     assert!(
         rows.iter()
             .all(|row| places(text(row, "amount")).is_some_and(|places| places >= 2))
@@ -288,7 +288,7 @@ async fn firefly_windows_before_the_first_row_call_no_provider() {
     })
     .await;
     let (account, _) = app.busiest().await;
-    let id = text(&account, "id").to_owned();
+    let id = account.id;
     let expected: BTreeSet<String> =
         rows(&account_set(&app, &format!("?account={id}&start-date=0")).await)
             .iter()

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use bellbird_storage::UserChange;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -71,15 +70,7 @@ async fn every_row_has_the_day_of_v1_in_every_timezone() {
             "Pacific/Auckland",
             "Etc/GMT-13",
         ] {
-            let change = UserChange {
-                timezone: Some(Some(zone)),
-                ..UserChange::default()
-            };
-            app.storage
-                .users()
-                .update(person.user.id, &change)
-                .await
-                .unwrap();
+            app.set_timezone(person.user.id, zone).await;
             let expected = days_by_v1(&app, &person).await;
             assert!(expected.len() > 50);
             // With an end far ahead, as /v1 without one would leave out rows that are posted ahead

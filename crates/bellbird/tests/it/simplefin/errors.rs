@@ -6,7 +6,7 @@ use bellbird_domain::Plan;
 use serde_json::json;
 
 use super::{account_set, ask, ask_as, assert_plain, list, set_of, text};
-use crate::support::harness::{Answer, App, Setup};
+use crate::support::harness::{App, Response, Setup};
 
 #[tokio::test]
 async fn plan_without_access_has_to_pay() {
@@ -233,7 +233,7 @@ async fn accounts_of_other_users_are_unknown() {
     // Ben reads his own first.
     assert_eq!(list(&set_of(&app, &app.ben, "").await, "errlist").len(), 0);
     app.reset_calls().await;
-    let visible = |answer: &Answer| (answer.status, answer.text.clone());
+    let visible = |answer: &Response| (answer.status, answer.text.clone());
     for query in [
         "?account=ID",
         "?account=ID&balances-only=1",

@@ -65,7 +65,7 @@ async fn untrusted_texts_stay_texts() {
         app.control(Method::POST, "/transactions", row).await;
     }
     app.advance_clock(SignedDuration::from_mins(1)).await;
-    let rows = rows(&account_set(&app, &format!("?account={}", text(&account, "id"))).await);
+    let rows = rows(&account_set(&app, &format!("?account={}", account.id)).await);
     for description in texts {
         assert!(
             rows.iter().any(|row| row["description"] == description),
@@ -162,7 +162,7 @@ async fn rows_beyond_the_limit_are_named() {
     })
     .await;
     let (account, _) = app.busiest().await;
-    let id = text(&account, "id");
+    let id = account.id.as_str();
     let set = account_set(&app, &format!("?account={id}&start-date=0")).await;
     assert_eq!(rows(&set).len(), 10_000);
     let entry = &list(&set, "errlist")[0];

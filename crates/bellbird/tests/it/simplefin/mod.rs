@@ -14,7 +14,7 @@ use bellbird_storage::NewSetupToken;
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use crate::support::harness::{Answer, App, Person};
+use crate::support::harness::{App, Person, Response};
 
 /// 10:59:00 UTC.
 const SECOND_OF_DAY: i64 = 39_540;
@@ -33,7 +33,7 @@ async fn new_token(app: &App, user_id: UserId) -> SetupToken {
     token
 }
 
-async fn claim(app: &App, token: &str) -> Answer {
+async fn claim(app: &App, token: &str) -> Response {
     app.send(
         app.http
             .post(format!("{}/simplefin/claim/{token}", app.url)),
@@ -48,7 +48,7 @@ async fn access_url(app: &App, person: &Person) -> String {
     answer.text
 }
 
-async fn ask_as(app: &App, key: &str, query: &str) -> Answer {
+async fn ask_as(app: &App, key: &str, query: &str) -> Response {
     app.send(
         app.http
             .get(format!("{}/simplefin/accounts{query}", app.url))
@@ -58,7 +58,7 @@ async fn ask_as(app: &App, key: &str, query: &str) -> Answer {
 }
 
 /// What Olivia's client gets.
-async fn ask(app: &App, query: &str) -> Answer {
+async fn ask(app: &App, query: &str) -> Response {
     ask_as(app, &app.olivia.key, query).await
 }
 
@@ -106,7 +106,7 @@ fn posted(day: &str) -> i64 {
 }
 
 /// An error that no client takes for an account set.
-fn assert_plain(answer: &Answer, status: u16) {
+fn assert_plain(answer: &Response, status: u16) {
     assert_eq!(answer.status, status, "{}", answer.text);
     assert_eq!(
         answer.header("content-type"),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bellbird_domain::Connection;
 use serde_json::Value;
 
-use crate::support::harness::{Answer, App, Person};
+use crate::support::harness::{App, Person, Response};
 use crate::support::process::text;
 use crate::support::provider_spec::spec;
 
@@ -116,7 +116,7 @@ impl Follower {
         false
     }
 
-    pub(crate) async fn ask(&self, app: &App) -> Answer {
+    pub(crate) async fn ask(&self, app: &App) -> Response {
         app.send(app.http.get(self.url()).bearer_auth(&self.key))
             .await
     }

@@ -19,17 +19,19 @@ use bellbird_domain::{Connection, Plan, User, UserId};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
 use bellbird_sandbox::Sandbox;
-use bellbird_storage::{JobKey, NewUser, Sealer, Storage};
+use bellbird_storage::{JobKey, NewUser, Sealer, Storage, UserChange};
 use bellbird_webhooks::Webhooks;
 use jiff::{SignedDuration, Timestamp};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+use crate::support::client::{Account, Page};
 use crate::support::provider_spec::spec;
 
 /// The time at which tests start: the evening of 20 November 2026 in Sydney.
@@ -120,7 +122,7 @@ pub(crate) struct Person {
 }
 
 /// Asserts that the user must reconnect a connection with this status.
-pub(crate) fn assert_reconnect(answer: &Answer, status: &str) {
+pub(crate) fn assert_reconnect(answer: &Response, status: &str) {
     let message = answer.error(503);
     assert!(
         message.contains(&format!("is {status}: the user must reconnect it")),
@@ -188,13 +190,13 @@ pub(crate) struct AccountLabel {
 
 /// A complete response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {}", self.text))
     }
@@ -208,6 +210,12 @@ impl Answer {
         self.headers
             .get(name)
             .map(|value| value.to_str().expect("ASCII"))
+    }
+
+    /// The body of a success, in a type.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> T {
+        assert_eq!(self.status, 200, "{}", self.text);
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {}", self.text))
     }
 
     /// Asserts that this is the error object with this status; returns its message.
@@ -371,11 +379,11 @@ impl App {
     }
 
     /// A GET with Olivia's key.
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Response {
         self.get_as(&self.olivia.key, path).await
     }
 
-    pub(crate) async fn get_as(&self, key: &str, path: &str) -> Answer {
+    pub(crate) async fn get_as(&self, key: &str, path: &str) -> Response {
         self.send(
             self.http
                 .get(format!("{}{path}", self.url))
@@ -384,12 +392,12 @@ impl App {
         .await
     }
 
-    pub(crate) async fn get_without_key(&self, path: &str) -> Answer {
+    pub(crate) async fn get_without_key(&self, path: &str) -> Response {
         self.send(self.http.get(format!("{}{path}", self.url)))
             .await
     }
 
-    pub(crate) async fn method_as(&self, method: Method, key: &str, path: &str) -> Answer {
+    pub(crate) async fn method_as(&self, method: Method, key: &str, path: &str) -> Response {
         self.send(
             self.http
                 .request(method, format!("{}{path}", self.url))
@@ -398,10 +406,10 @@ impl App {
         .await
     }
 
-    pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+    pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Response {
         let response = request.send().await.expect("an answer");
         let (status, headers) = (response.status(), response.headers().clone());
-        Answer {
+        Response {
             status,
             headers,
             text: response.text().await.expect("a body"),
@@ -501,50 +509,51 @@ impl App {
         }
     }
 
+    /// The accounts of a user, each with its id at the provider.
+    pub(crate) async fn accounts_by(&self, person: &Person) -> Vec<(Account, String)> {
+        let response = self.get_as(&person.key, "/v1/accounts?limit=200").await;
+        let accounts = response.read::<Page<Account>>().rows;
+        let mut ids = BTreeMap::new();
+        for connection in &person.connections {
+            let of_connection = self
+                .storage
+                .accounts()
+                .list_of_connection(person.user.id, connection.id);
+            for account in of_connection.await.expect("accounts") {
+                ids.insert(account.id.to_string(), account.provider_account_id);
+            }
+        }
+        let with_id = |account: Account| {
+            let id = ids.remove(&account.id).expect("a stored account");
+            (account, id)
+        };
+        accounts.into_iter().map(with_id).collect()
+    }
+
     /// Olivia's account whose name contains this text.
-    pub(crate) async fn account(&self, name: &str) -> Value {
-        let accounts = self.get("/v1/accounts?limit=200").await.data();
-        let names: Vec<&str> = accounts
-            .iter()
-            .filter_map(|account| account["name"].as_str())
-            .collect();
-        let found = accounts.iter().find(|account| {
-            account["name"]
-                .as_str()
-                .is_some_and(|text| text.contains(name))
-        });
+    pub(crate) async fn account(&self, name: &str) -> Account {
+        let response = self.get("/v1/accounts?limit=200").await;
+        let accounts = response.read::<Page<Account>>().rows;
+        let names: Vec<&str> = accounts.iter().map(|account| &*account.name).collect();
+        let found = accounts.iter().find(|account| account.name.contains(name));
         found
             .unwrap_or_else(|| panic!("no account like {name} among {names:?}"))
             .clone()
     }
 
-    /// Olivia's account with the most rows, as the API shows it, and its id at the provider.
-    pub(crate) async fn busiest(&self) -> (Value, String) {
-        let mut best: Option<(u64, Value, String)> = None;
-        for connection in &self.olivia.connections {
-            for account in self
-                .storage
-                .accounts()
-                .list_of_connection(self.olivia.user.id, connection.id)
-                .await
-                .expect("accounts")
-            {
-                let path = format!(
-                    "/v1/transactions?connectionId={}&accountId={}&from=2000-01-01&limit=1",
-                    connection.id, account.id
-                );
-                let total = self.get(&path).await.json()["pagination"]["total"]
-                    .as_u64()
-                    .unwrap_or(0);
-                if best.as_ref().is_none_or(|(most, ..)| total > *most) {
-                    let shown = self.account(&account.name).await;
-                    best = Some((total, shown, account.provider_account_id));
-                }
+    /// Olivia's account with the most rows, and its id at the provider.
+    pub(crate) async fn busiest(&self) -> (Account, String) {
+        let mut best: Option<(i64, Account, String)> = None;
+        for (account, id) in self.accounts_by(&self.olivia).await {
+            let read = self.transactions(&account).from("2000-01-01").limit(1);
+            let total = read.page().await.pagination.total;
+            if best.as_ref().is_none_or(|(most, ..)| total > *most) {
+                best = Some((total, account, id));
             }
         }
         self.reset_calls().await;
-        let (_, account, provider_account_id) = best.expect("an account");
-        (account, provider_account_id)
+        let (_, account, id) = best.expect("an account");
+        (account, id)
     }
 
     /// A new user with one connection at a provider.
@@ -576,6 +585,34 @@ impl App {
                 name: account.name.clone(),
             })
             .collect()
+    }
+
+    pub(crate) async fn set_plan(&self, user: UserId, plan: Plan) {
+        let plan = Some(plan);
+        self.change_user(
+            user,
+            &UserChange {
+                plan,
+                ..UserChange::default()
+            },
+        )
+        .await;
+    }
+
+    pub(crate) async fn set_timezone(&self, user: UserId, zone: &str) {
+        let timezone = Some(Some(zone));
+        self.change_user(
+            user,
+            &UserChange {
+                timezone,
+                ..UserChange::default()
+            },
+        )
+        .await;
+    }
+
+    async fn change_user(&self, user: UserId, change: &UserChange<'_>) {
+        self.storage.users().update(user, change).await.unwrap();
     }
 
     /// Writes how often keys were used, as the service does each minute.

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reqwest::{Method, Url};
+use reqwest::Method;
 use serde_json::Value;
 
-use crate::support::browser::client;
 use crate::support::checked_endpoint::{Endpoint, number};
 use crate::support::database::query;
+use crate::support::deployment::control;
 use crate::support::process::{RunningCommand, text};
 use crate::support::provider_spec::{SetAmount, decimal, set_members, spec};
 use crate::support::random::Random;
@@ -224,24 +224,4 @@ impl Rows {
                 .count(),
         )
     }
-}
-
-/// Calls the control interface of a simulated provider.
-pub(crate) async fn control(
-    sandbox: &RunningCommand,
-    provider: &str,
-    method: Method,
-    path: &str,
-    body: Value,
-) -> Value {
-    let base: Url = text(&sandbox.json()[provider], "baseUrl").parse().unwrap();
-    let url = base.join(&format!("/__control/{path}")).unwrap();
-    let answer = client()
-        .request(method, url)
-        .json(&body)
-        .send()
-        .await
-        .unwrap();
-    assert!(answer.status().is_success(), "{path}: {}", answer.status());
-    serde_json::from_str(&answer.text().await.unwrap()).unwrap_or(Value::Null)
 }

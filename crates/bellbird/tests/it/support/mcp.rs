@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
-use crate::support::harness::{Answer, App};
+use crate::support::harness::{App, Response};
 
 /// Limit of a whole result of a tool, apart from what the protocol adds around it.
 pub(crate) const ANSWER_BYTES_MAX: usize = 40_000 + 400;
@@ -21,7 +21,7 @@ pub(crate) fn modern_meta() -> Value {
 }
 
 impl Mcp<'_> {
-    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: impl Into<String>) -> Answer {
+    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: impl Into<String>) -> Response {
         let request = self
             .app
             .http
@@ -37,13 +37,13 @@ impl Mcp<'_> {
             .await
     }
 
-    pub(crate) async fn legacy(&self, method: &str, params: Value) -> Answer {
+    pub(crate) async fn legacy(&self, method: &str, params: Value) -> Response {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         self.post(&[("mcp-protocol-version", "2025-11-25")], body.to_string())
             .await
     }
 
-    pub(crate) async fn modern(&self, method: &str, mut params: Value) -> Answer {
+    pub(crate) async fn modern(&self, method: &str, mut params: Value) -> Response {
         params["_meta"] = modern_meta();
         let name = params["name"].as_str().unwrap_or("-").to_owned();
         let body = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params});

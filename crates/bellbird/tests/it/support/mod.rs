@@ -3,8 +3,10 @@
 pub(crate) mod browser;
 pub(crate) mod checked_endpoint;
 pub(crate) mod chromium;
+pub(crate) mod client;
 pub(crate) mod crash;
 pub(crate) mod database;
+pub(crate) mod deployment;
 pub(crate) mod follower;
 pub(crate) mod harness;
 pub(crate) mod known_rows;

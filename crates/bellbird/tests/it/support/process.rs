@@ -1,5 +1,4 @@
-//! Runs the built program: commands that end, commands that run until a signal, and deployments of
-//! several commands.
+//! Runs the built program: commands that end, and commands that run until a signal.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,8 +8,6 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::support::harness::{Database, postgres_database, simulated_providers};
 
 pub(crate) const ANY_PORTS: &str =
     "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
@@ -257,46 +254,6 @@ fn listen_below_ephemeral_ports() -> TcpListener {
         .filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok())
         .next()
         .unwrap()
-}
-
-/// A deployment: a migrated database and the sandbox, with settings for both. Also returns the URL
-/// of the database.
-pub(crate) async fn new_deployment(database: Database) -> (Workdir, RunningCommand, String) {
-    new_deployment_with_rows(database, 50).await
-}
-
-pub(crate) async fn new_deployment_with_rows(
-    database: Database,
-    rows: u32,
-) -> (Workdir, RunningCommand, String) {
-    let mut workdir = Workdir::new();
-    let database = match database {
-        Database::Sqlite => format!(
-            "sqlite:{}",
-            workdir.folder.path().join("deployment.db").display()
-        ),
-        Database::Postgres => postgres_database().await,
-    };
-    workdir.set("BELLBIRD_DATABASE__URL", &database);
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    workdir.json("migrate");
-    let sandbox = RunningCommand::start(
-        &workdir,
-        &format!("sandbox --json --rows {rows} {ANY_SANDBOX_PORTS}"),
-    );
-    for provider in simulated_providers() {
-        for (member, value) in sandbox.json()[provider].as_object().unwrap() {
-            let name: String = member
-                .chars()
-                .flat_map(|c| c.is_uppercase().then_some('_').into_iter().chain([c]))
-                .collect();
-            workdir.set(
-                &format!("BELLBIRD_{provider}__{name}").to_uppercase(),
-                value.as_str().unwrap(),
-            );
-        }
-    }
-    (workdir, sandbox, database)
 }
 
 pub(crate) async fn get(url: &str, key: Option<&str>) -> (u16, Value) {

@@ -2,45 +2,31 @@
 
 use std::time::Duration;
 
+use bellbird_domain::lab::{self, Chance};
+
+pub(crate) use bellbird_domain::lab::print as print_line;
+
 /// A new seed, or that of `BELLBIRD_TEST_SEED`, printed.
 pub(crate) fn seed() -> u64 {
-    let seed = std::env::var("BELLBIRD_TEST_SEED")
-        .ok()
-        .filter(|text| !text.is_empty());
-    let seed = seed.map_or_else(
-        || uuid::Uuid::new_v4().as_u64_pair().0,
-        |text| text.parse().expect("BELLBIRD_TEST_SEED is a whole number"),
-    );
+    let seed = lab::seed().unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
     print_line(&format!("seed {seed}"));
     seed
 }
 
-#[expect(
-    clippy::print_stdout,
-    reason = "a failed test is repeated with its seed, and a soak has figures"
-)]
-pub(crate) fn print_line(line: &str) {
-    println!("{line}");
-}
-
-/// SplitMix64.
-pub(crate) struct Random(u64);
+/// The generator of the lab, for places in lists.
+pub(crate) struct Random(Chance);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Chance::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.number()
     }
 
     pub(crate) fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(limit).unwrap()).unwrap()
+        self.0.index(limit)
     }
 
     pub(crate) fn one_in(&mut self, number: usize) -> bool {

@@ -611,7 +611,10 @@ async fn sync_refreshes_accounts() {
     let account = app.account("Brand new").await;
     let received = app.delivered_to(&hook).await;
     assert_eq!(texts(&received, "new"), ["ITS FIRST ROW"]);
-    assert_eq!(received[0].rows("new")[0]["account_id"], account["id"]);
+    assert_eq!(
+        received[0].rows("new")[0]["account_id"],
+        account.id.as_str()
+    );
 
     // A new name of the account changes no row.
     let path = format!("/accounts/{}", added["account_id"].as_str().unwrap());
@@ -627,7 +630,7 @@ async fn sync_refreshes_accounts() {
             events: 0
         }
     );
-    assert_eq!(app.account("Renamed").await["id"], account["id"]);
+    assert_eq!(app.account("Renamed").await.id, account.id);
 }
 
 #[tokio::test]

@@ -7,8 +7,9 @@ mod traces;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
+use crate::support::deployment;
 use crate::support::harness::Database;
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, text};
 
 /// A service with one user and one connection, whose log has all levels.
 struct Deployment {
@@ -34,7 +35,11 @@ impl Deployment {
     }
 
     async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let (mut workdir, sandbox, database) = new_deployment(Database::Sqlite).await;
+        let deployment::Deployment {
+            mut workdir,
+            sandbox,
+            database,
+        } = deployment::Deployment::start_on(Database::Sqlite, 50, &[]).await;
         settings
             .iter()
             .for_each(|(name, value)| workdir.set(name, value));

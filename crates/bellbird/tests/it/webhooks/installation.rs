@@ -217,11 +217,7 @@ async fn change_takes_effect_with_the_next_message() {
 async fn events_follow_the_plan() {
     let app = App::start(Setup::default()).await;
     let set_plan = async |user, plan| {
-        let change = UserChange {
-            plan: Some(plan),
-            ..UserChange::default()
-        };
-        app.storage.users().update(user, &change).await.unwrap();
+        app.set_plan(user, plan).await;
     };
     let (trader, saver) = (
         app.person_at("snaptrade").await,

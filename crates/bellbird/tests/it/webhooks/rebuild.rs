@@ -71,8 +71,7 @@ async fn person_with_rows(app: &App, provider: &str) -> (User, Connection) {
         return (person.user, person.connections.into_iter().next().unwrap());
     }
     let (account, _) = app.busiest().await;
-    let is_busiest =
-        |connection: &&Connection| connection.id.to_string() == account["connectionId"];
+    let is_busiest = |connection: &&Connection| connection.id.to_string() == account.connection_id;
     (
         app.olivia.user.clone(),
         app.olivia

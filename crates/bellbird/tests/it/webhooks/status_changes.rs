@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::events::{assert_envelope, members};
 use super::{DAY, HOUR};
+use crate::support::deployment::Deployment;
 use crate::support::harness::{App, Database, Setup, eventually, simulated_providers};
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, text};
 use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Receiver, Reply, RowCounts};
 
 const SUBSCRIBED: &[EventType] = &[EventType::ConnectionUpdated];
@@ -394,7 +395,11 @@ async fn failed_read_reports_the_lost_consent() {
 
 /// A deployment with one connection at Fiskil, and the id of that connection.
 async fn deployment_with_connection() -> (Workdir, RunningCommand, String, Value) {
-    let (mut workdir, sandbox, _) = new_deployment(Database::Sqlite).await;
+    let Deployment {
+        mut workdir,
+        sandbox,
+        ..
+    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
     workdir.set(
         "BELLBIRD_WEBHOOKS__ATTEMPT_DELAYS_SECONDS",

@@ -37,28 +37,28 @@ pub enum DuplicateIds {
 
 /// The run that read the rows.
 #[derive(Clone, Copy)]
-pub(super) struct Reading<'r> {
-    pub(super) hasher: &'r RowHasher,
-    pub(super) duplicate_ids: DuplicateIds,
-    pub(super) now: Timestamp,
+pub(crate) struct Reading<'r> {
+    pub(crate) hasher: &'r RowHasher,
+    pub(crate) duplicate_ids: DuplicateIds,
+    pub(crate) now: Timestamp,
     /// Fingerprints that were last seen before this time are deleted.
-    pub(super) prune_before: Timestamp,
-    pub(super) coverage: &'r Coverage,
+    pub(crate) prune_before: Timestamp,
+    pub(crate) coverage: &'r Coverage,
     /// Rows of which the provider said that they are gone.
-    pub(super) removal_hints: &'r HashSet<Digest>,
+    pub(crate) removal_hints: &'r HashSet<Digest>,
 }
 
 /// The days and accounts that a run has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Coverage {
+pub(crate) struct Coverage {
     /// The days of which every row was read, by its time.
-    pub(super) days: RangeInclusive<UtcDay>,
+    pub(crate) days: RangeInclusive<UtcDay>,
     /// The first of them that the provider has not cut off either, which may count days in another
     /// time zone.
-    pub(super) first_certain_day: UtcDay,
-    pub(super) accounts: HashSet<AccountTag>,
+    pub(crate) first_certain_day: UtcDay,
+    pub(crate) accounts: HashSet<AccountTag>,
     /// The days of rows that could not be read. `None`: unknown.
-    pub(super) unreadable: HashSet<Option<UtcDay>>,
+    pub(crate) unreadable: HashSet<Option<UtcDay>>,
 }
 
 impl Coverage {
@@ -83,18 +83,18 @@ impl Coverage {
 /// The result of a comparison. Rows that were read are named by their index among them, with their
 /// key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Changes {
+pub(crate) struct Changes {
     /// Rows that were never seen before, in the order in which they were read.
-    pub(super) new: Vec<(usize, RowKey)>,
+    pub(crate) new: Vec<(usize, RowKey)>,
     /// Rows that were seen with another content, or that were gone, in the order in which they were
     /// read.
-    pub(super) updated: Vec<(usize, RowKey)>,
+    pub(crate) updated: Vec<(usize, RowKey)>,
     /// Rows that are gone.
-    pub(super) gone: Vec<Fingerprint>,
+    pub(crate) gone: Vec<Fingerprint>,
     /// All fingerprints of the connection. None if the stored ones are good for another day.
-    pub(super) fingerprints: Option<Fingerprints>,
+    pub(crate) fingerprints: Option<Fingerprints>,
     /// Those of the provider's hints that a later run has to check.
-    pub(super) removal_hints: Vec<Digest>,
+    pub(crate) removal_hints: Vec<Digest>,
 }
 
 /// Compares the rows that were read, `seen`, with the stored fingerprints.
@@ -103,7 +103,7 @@ pub(super) struct Changes {
 /// remaining row updates one of the remaining known contents, as long as there are any. Rows that
 /// are left are compared with all known rows that were not seen: one that looks like the row is
 /// that row under another id. The others are new.
-pub(super) fn detect_changes(
+pub(crate) fn detect_changes(
     known: &Fingerprints,
     seen: &[RowDigests],
     reading: &Reading<'_>,

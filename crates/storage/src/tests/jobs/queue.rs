@@ -1,15 +1,12 @@
 //! The queue against a small model, its rows against their subjects, and its statements under
 //! PostgreSQL's planner.
 
+use bellbird_domain::lab::{self, Chance};
 use jiff::SignedDuration;
-use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 
 use crate::job_kinds::SYNC;
 use crate::tests::fixtures::{claimed_registration, new_session, secret, session_with_callback};
-use crate::tests::support::{
-    TestDb, at, both, credentials, new_connection, on_postgres, on_sqlite,
-};
+use crate::tests::support::{TestDb, at, both, credentials, new_connection};
 use crate::{ClaimedJob, JobKey, NewConnection};
 
 const KIND: &str = "test";
@@ -30,18 +27,23 @@ enum Step {
     Request(usize, i64, i64),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let (subject, holder) = (0..SUBJECTS, 0_usize..16);
-    let step = prop_oneof![
-        3 => (0_i64..15).prop_map(Step::Wait),
-        4 => Just(Step::ClaimDue),
-        1 => subject.clone().prop_map(Step::Claim),
-        1 => holder.clone().prop_map(Step::Renew),
-        3 => (holder.clone(), proptest::option::of(-5_i64..30)).prop_map(|(holder, next)| Step::Finish(holder, next)),
-        2 => (holder, 0_i64..30).prop_map(|(holder, after)| Step::Fail(holder, after)),
-        3 => (subject, 0_i64..4, 0_i64..25).prop_map(|(subject, behind, every)| Step::Request(subject, behind, every)),
-    ];
-    proptest::collection::vec(step, 1..60)
+fn step(chance: &mut Chance) -> Step {
+    let seconds = |chance: &mut Chance, end: u64| chance.below(end).cast_signed();
+    match chance.below(17) {
+        0..3 => Step::Wait(seconds(chance, 15)),
+        3..7 => Step::ClaimDue,
+        7 => Step::Claim(chance.index(SUBJECTS)),
+        8 => Step::Renew(chance.index(16)),
+        9..12 => {
+            let next = (!chance.one_in(2)).then(|| seconds(chance, 35) - 5);
+            Step::Finish(chance.index(16), next)
+        }
+        12..14 => Step::Fail(chance.index(16), seconds(chance, 30)),
+        _ => {
+            let (behind, every) = (seconds(chance, 4), seconds(chance, 25));
+            Step::Request(chance.index(SUBJECTS), behind, every)
+        }
+    }
 }
 
 /// What a queue has to know of a job.
@@ -256,42 +258,22 @@ async fn take(db: &TestDb, model: &mut Model, step: Step) {
     }
 }
 
-fn plays_as_the_model(db: &TestDb, cases: u32) {
-    // The tests run on a current-thread runtime, in which a blocking runner cannot wait. So it has
-    // a thread of its own.
-    let url = db.url.clone();
-    let sealer = db.sealer.clone();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let db = runtime.block_on(TestDb::attach(url, sealer));
-        let config = Config {
-            cases,
-            failure_persistence: None,
-            ..Config::default()
-        };
-        let outcome = TestRunner::new(config).run(&steps(), |steps| {
-            runtime.block_on(play(&db, &steps));
-            Ok(())
-        });
-        if let Err(failure) = outcome {
-            panic!("{failure}");
-        }
-    })
-    .join()
-    .unwrap();
+/// Plays random steps, of which a failure prints the seed.
+async fn plays_as_the_model(db: &TestDb) {
+    for seed in lab::seed().map_or(0..lab::times(96), |seed| seed..seed + 1) {
+        lab::print(&format!("BELLBIRD_TEST_SEED={seed}"));
+        let mut chance = Chance::new(seed);
+        let steps: Vec<Step> = (0..1 + chance.below(60))
+            .map(|_| step(&mut chance))
+            .collect();
+        play(db, &steps).await;
+    }
 }
 
-#[test]
-fn sqlite_queue_plays_as_the_model() {
-    on_sqlite(async |db| plays_as_the_model(db, 96));
-}
-
-#[test]
-fn postgres_queue_plays_as_the_model() {
-    on_postgres(async |db| plays_as_the_model(db, 48));
+both! {
+    async fn queue_plays_as_the_model(db) {
+        plays_as_the_model(db).await;
+    }
 }
 
 /// Jobs without a subject, and subjects without their jobs.

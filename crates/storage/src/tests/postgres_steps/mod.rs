@@ -1,7 +1,7 @@
 //! Operations stepped statement by statement on PostgreSQL: before each statement an operation
 //! waits for leave from a scheduler, which tries the orders of two of them, and random ones of
-//! three. So a race is found by each run or by none. `BELLBIRD_TEST_STEPPED_TRIPLES` sets how many
-//! sets of three are tried. With it, all orders of two are tried, up to 3,000 of each.
+//! three. So a race is found by each run or by none. With `BELLBIRD_TEST_PERCENT`, more sets of three
+//! are tried, and all orders of two, up to 3,000 of each.
 //!
 //! An operation is correct if its outcome, and the rows that are left, are those of some order of
 //! whole transactions, because that is what the rest of the program reckons with. Whatever the
@@ -14,6 +14,7 @@ mod scheduler;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use bellbird_domain::lab::{self, Chance};
 use tokio::task::LocalSet;
 
 use self::operations::{OPERATIONS, Operation, find};
@@ -26,7 +27,8 @@ const ORDERS_MAX: usize = 3_000;
 /// How often an order leaves an operation that could go on. A race of two operations needs one such
 /// switch, because the other one then waits or ends. At night orders with any number are tried.
 const SWITCHES_MAX: usize = 1;
-/// Random orders of each three operations.
+/// Sets of three operations that are tried, each in some random orders.
+const TRIPLES: u64 = 60;
 const ORDERS_OF_THREE: usize = 6;
 
 const CLAIM_ENDPOINT: &str = "claim endpoint";
@@ -43,7 +45,7 @@ async fn explore(
     whole: bool,
     check: &mut dyn FnMut(&Played) -> Result<(), String>,
 ) -> Result<usize, String> {
-    let switches_max = if triples_at_night().is_some() {
+    let switches_max = if lab::times(TRIPLES) > TRIPLES {
         usize::MAX
     } else {
         SWITCHES_MAX
@@ -80,7 +82,7 @@ async fn explore(
         };
         let played = world.play(operations, fault, &mut choose).await;
         let steps = played.steps(operations);
-        check(&played).map_err(|message| format!("{message}\n{steps}"))?;
+        check(&played).map_err(|message| format!("order {tried}: {message}\n{steps}"))?;
         while let Some((chosen, count)) = choices.pop() {
             if chosen + 1 < count {
                 choices.push((chosen + 1, count));
@@ -316,48 +318,28 @@ fn cleanup_in_any_order() {
 #[test]
 fn random_orders_of_three() {
     on_world(async |world| {
-        for seed in 1..=triples_at_night().unwrap_or(60) {
+        for seed in lab::seed().map_or(1..=lab::times(TRIPLES), |seed| seed..=seed) {
             try_three(world, seed).await;
         }
     });
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a test runs is no setting of the service"
-)]
-fn triples_at_night() -> Option<u64> {
-    std::env::var("BELLBIRD_TEST_STEPPED_TRIPLES")
-        .ok()
-        .and_then(|text| text.parse().ok())
-}
-
 /// Random orders of three random operations, in which nothing may break.
 async fn try_three(world: &World, seed: u64) {
-    let mut random = Random(seed);
-    let operations = [(); 3].map(|()| &OPERATIONS[random.below(OPERATIONS.len())]);
+    let mut chance = Chance::new(seed);
+    let operations = [(); 3].map(|()| &OPERATIONS[chance.index(OPERATIONS.len())]);
     for _ in 0..ORDERS_OF_THREE {
         let played = world
             .play(&operations, None, &mut |ready: &[Ready]| {
-                random.below(ready.len())
+                chance.index(ready.len())
             })
             .await;
         if let Err(message) = no_harm(&played) {
-            panic!("seed {seed}: {message}\n{}", played.steps(&operations));
+            panic!(
+                "{message}\n{}to repeat it: BELLBIRD_TEST_SEED={seed}",
+                played.steps(&operations)
+            );
         }
-    }
-}
-
-/// `SplitMix64`.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % u64::try_from(end).unwrap()).unwrap()
     }
 }
 
@@ -435,6 +417,8 @@ fn planted_faults_are_found() {
                 "{pair:?} do not find the fault in {}: {found:?}",
                 fault.statement
             );
+            let order = found.as_ref().err().and_then(|text| text.split(':').next());
+            println!("{pair:?}: found in {}", order.unwrap_or_default());
         }
     });
 }

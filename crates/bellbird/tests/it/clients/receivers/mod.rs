@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use uuid::Uuid;
 
+use crate::support::deployment::Deployment;
 use crate::support::harness::Database;
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, new_deployment, text};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, text};
 use process::Receiver;
 pub(crate) use process::{free_ports, installed};
 
@@ -312,7 +313,11 @@ fn finished_deliveries(workdir: &Workdir, endpoint: &str) -> Value {
 
 #[tokio::test]
 async fn receivers_accept_what_the_service_sends() {
-    let (mut workdir, sandbox, database) = new_deployment(Database::Sqlite).await;
+    let Deployment {
+        mut workdir,
+        sandbox,
+        database,
+    } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     workdir.set("BELLBIRD_WEBHOOKS__ALLOW_LOOPBACK", "true");
     workdir.set("BELLBIRD_WEBHOOKS__CHUNK_ROWS", &CHUNK_ROWS.to_string());
     workdir.set("BELLBIRD_SYNC__FIRST_DAYS", "365");

@@ -1,0 +1,574 @@
+//! Limits, cursors and cached responses are those of all instances together, and while Valkey is
+//! away nothing but the exactness of limits is lost.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::deployment::{Deployment, EMAIL, Service};
+use crate::support::harness::{Database, eventually, simulated_providers};
+use crate::support::process::{get, text};
+use crate::support::servers::Valkey;
+
+const INSTANCES: usize = 3;
+/// The rows of a window.
+const LIMIT: usize = 200;
+
+/// Three instances, of which each has written its log to a file.
+struct Instances {
+    deployment: Deployment,
+    valkey: Valkey,
+    services: Vec<Service>,
+    key: String,
+    client: reqwest::Client,
+}
+
+impl Deref for Instances {
+    type Target = Deployment;
+
+    fn deref(&self) -> &Deployment {
+        &self.deployment
+    }
+}
+
+impl Instances {
+    async fn start() -> Self {
+        Self::start_with(50, &[]).await
+    }
+
+    async fn start_with(rows: u32, settings: &[(&str, &str)]) -> Self {
+        let mut deployment = Deployment::start_on(Database::Postgres, rows, settings).await;
+        let valkey = Valkey::start();
+        deployment.set("REDIS__URL", &valkey.url);
+        let key = deployment.add_user(EMAIL);
+        for provider in simulated_providers() {
+            deployment.import(EMAIL, provider, 1);
+        }
+        let services = (0..INSTANCES)
+            .map(|number| deployment.serve_with_log(&format!("log-{number}")))
+            .collect();
+        Self {
+            deployment,
+            valkey,
+            services,
+            key,
+            client: reqwest::Client::new(),
+        }
+    }
+
+    fn url(&self, instance: usize, path: &str) -> String {
+        format!("{}{path}", self.services[instance % INSTANCES].api)
+    }
+
+    async fn status(&self, instance: usize, path: &str) -> u16 {
+        let request = self
+            .client
+            .get(self.url(instance, path))
+            .bearer_auth(&self.key);
+        request.send().await.unwrap().status().as_u16()
+    }
+
+    async fn json(&self, path: &str) -> Value {
+        self.json_of(0, path).await.0
+    }
+
+    /// The response of an instance, and its header `X-Cache`.
+    async fn json_of(&self, instance: usize, path: &str) -> (Value, String) {
+        let response = self
+            .client
+            .get(self.url(instance, path))
+            .bearer_auth(&self.key)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        let cache = response
+            .headers()
+            .get("x-cache")
+            .map_or("", |cache| cache.to_str().unwrap())
+            .to_owned();
+        (response.json().await.unwrap(), cache)
+    }
+
+    /// The path of the list of the connection of a provider.
+    async fn list(&self, path: &str, provider: &str) -> String {
+        let connections = self.json("/v1/connections").await;
+        let mut connections = connections["data"].as_array().unwrap().iter();
+        let connection = connections
+            .find(|connection| connection["provider"] == provider)
+            .unwrap();
+        format!("{path}?connectionId={}", text(connection, "id"))
+    }
+
+    /// Reads a list in windows, each from the next of so many instances. Returns the rows.
+    async fn walk(&self, instances: usize, list: &str) -> Vec<Value> {
+        let (mut rows, mut turn) = (Vec::new(), 0);
+        loop {
+            let window = format!("{list}&limit={LIMIT}&offset={}", rows.len());
+            let (body, _) = self.json_of(turn % instances, &window).await;
+            rows.extend_from_slice(body["data"].as_array().unwrap());
+            turn += 1;
+            if body["pagination"]["hasMore"] == false {
+                assert_eq!(body["pagination"]["total"], rows.len());
+                return rows;
+            }
+        }
+    }
+
+    /// Counts the calls of a provider since the last time.
+    async fn new_calls(&self, provider: &str) -> u64 {
+        let calls = self.calls(provider, |_, _| true).await;
+        self.reset_calls(provider).await;
+        calls
+    }
+
+    /// Reads a list in other windows, each from the next instance, until one is refused, as it is
+    /// by all then. Returns how many calls of the provider that took.
+    async fn calls_until_refused(&self, list: &str, provider: &str) -> u64 {
+        const WINDOWS: usize = 250;
+        self.new_calls(provider).await;
+        let mut windows = 1..=WINDOWS;
+        let refused = loop {
+            let limit = windows.next().expect("no window was refused");
+            match self.status(limit, &format!("{list}&limit={limit}")).await {
+                200 => {}
+                status => break status,
+            }
+        };
+        assert_eq!(refused, 429);
+        let calls = self.new_calls(provider).await;
+        for instance in 0..INSTANCES {
+            let limit = WINDOWS + 1;
+            assert_eq!(
+                self.status(instance, &format!("{list}&limit={limit}&offset={instance}"))
+                    .await,
+                429
+            );
+        }
+        calls
+    }
+
+    /// All that Valkey holds, as text.
+    async fn dump(&self) -> String {
+        let client = redis::Client::open(self.valkey.url.as_str()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let keys: Vec<Vec<u8>> = redis::cmd("KEYS")
+            .arg("*")
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        let mut all = String::new();
+        for key in keys {
+            all += &String::from_utf8_lossy(&key);
+            let mut read = redis::cmd("GET");
+            if let Ok(value) = read.arg(&key).query_async::<Vec<u8>>(&mut connection).await {
+                all += &String::from_utf8_lossy(&value);
+            } else {
+                let mut read = redis::cmd("ZRANGE");
+                let members: Vec<String> = read
+                    .arg(&key)
+                    .arg(0)
+                    .arg(-1)
+                    .query_async(&mut connection)
+                    .await
+                    .unwrap();
+                all += &members.concat();
+            }
+            all.push('\n');
+        }
+        all
+    }
+
+    fn logs(&self) -> Vec<String> {
+        (0..INSTANCES)
+            .map(|number| std::fs::read_to_string(self.log_file(&format!("log-{number}"))).unwrap())
+            .collect()
+    }
+
+    /// Sends requests to the instances in turn, and counts those that each status got.
+    async fn send(&self, requests: usize, path: &str) -> (usize, usize) {
+        let (mut allowed, mut refused) = (0, 0);
+        for from in (0..requests).step_by(30) {
+            let calls = (from..requests.min(from + 30)).map(|number| self.status(number, path));
+            for status in futures_util::future::join_all(calls).await {
+                match status {
+                    200 => allowed += 1,
+                    429 => refused += 1,
+                    other => panic!("{other}"),
+                }
+            }
+        }
+        (allowed, refused)
+    }
+
+    fn stop(self) {
+        for service in self.services {
+            service.stop();
+        }
+        self.deployment.stop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limit_is_exact_over_all_instances() {
+    let instances = Instances::start().await;
+    let began = Instant::now();
+    let (allowed, refused) = instances.send(10_000, "/v1/connections").await;
+    assert_eq!(allowed + refused, 10_000);
+    // A full bucket of 60, and one call a second from then on.
+    let refilled = usize::try_from(began.elapsed().as_secs()).unwrap();
+    assert!(
+        (60..=60 + refilled + 1).contains(&allowed),
+        "{allowed} after {refilled} s"
+    );
+    // A revoked key is rejected by all of them at once.
+    let id = instances.workdir.json("key list --user me@example.com")[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    instances.workdir.json(&format!("key revoke {id}"));
+    for instance in 0..INSTANCES {
+        assert_eq!(instances.status(instance, "/v1/connections").await, 401);
+    }
+    instances.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn live_requests_of_a_key_are_counted_over_all_instances() {
+    let instances = Instances::start().await;
+    let path = instances.list("/v1/transactions", "akahu").await;
+    let slow = json!({"kind": "delay", "delayMs": 1_500});
+    instances.fault("akahu", slow).await;
+    // Equal requests to one instance are one flight, but each holds a permit.
+    let calls = (0..9).map(|number| instances.status(number, &path));
+    let statuses = futures_util::future::join_all(calls).await;
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 200).count(),
+        4,
+        "{statuses:?}"
+    );
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 429).count(),
+        5,
+        "{statuses:?}"
+    );
+    instances.clear_faults("akahu").await;
+    // Given back at the end of each response.
+    eventually(async || instances.status(1, &path).await == 200).await;
+    instances.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_go_on_without_valkey() {
+    let mut instances = Instances::start().await;
+    let (allowed, _) = instances.send(30, "/v1/connections").await;
+    assert_eq!(allowed, 30);
+    instances.valkey.stop();
+    // Each instance goes on from what it knows, so at most each of them gives what was left.
+    let (allowed, _) = instances.send(600, "/v1/connections").await;
+    assert!((30..=3 * 60).contains(&allowed), "{allowed}");
+    let warned = |log: &str| log.matches("shared store unavailable").count();
+    assert_eq!(
+        instances
+            .logs()
+            .iter()
+            .map(|log| warned(log))
+            .collect::<Vec<_>>(),
+        [1; INSTANCES]
+    );
+    instances.valkey.start_again();
+    let recovered = |log: &str| log.contains("shared store available again");
+    let until = Instant::now() + Duration::from_secs(60);
+    while !instances.logs().iter().all(|log| recovered(log)) {
+        assert!(Instant::now() < until, "{:?}", instances.logs());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // What the instances know corrects the new server, which knows nothing.
+    let (allowed, _) = instances.send(300, "/v1/connections").await;
+    assert!(allowed <= 60, "{allowed}");
+    instances.stop();
+}
+
+/// SnapTrade limits the calls of an app: a user alone may begin requests up to 75 of 250 calls a
+/// minute, and end them up to 88, at all instances together.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_to_a_provider_are_shared_over_all_instances() {
+    let unlimited = [
+        ("LIMITS__LIVE_PER_MINUTE", "0"),
+        ("READS__DEADLINE_SECONDS", "5"),
+    ];
+    let instances = Instances::start_with(50, &unlimited).await;
+    let list = instances.list("/v1/trades", "snaptrade").await;
+    instances
+        .control(
+            "snaptrade",
+            Method::POST,
+            "limits",
+            json!({"perMinute": 250}),
+        )
+        .await;
+    let calls = instances.calls_until_refused(&list, "snaptrade").await;
+    assert!((60..=88).contains(&calls), "{calls}");
+    assert!(instances.dump().await.contains("}:calls"));
+    instances.stop();
+}
+
+/// A user's requests have one budget of calls to a provider, and as much on credit, at all
+/// instances together.
+#[tokio::test(flavor = "multi_thread")]
+async fn budget_of_a_user_is_that_of_all_instances() {
+    let settings = [
+        ("LIMITS__LIVE_PER_MINUTE", "0"),
+        ("LIMITS__PROVIDER_CALLS_PER_MINUTE", "10"),
+        ("READS__DEADLINE_SECONDS", "3"),
+    ];
+    let instances = Instances::start_with(50, &settings).await;
+    let list = instances.list("/v1/transactions", "akahu").await;
+    let calls = instances.calls_until_refused(&list, "akahu").await;
+    assert!((5..=25).contains(&calls), "{calls}");
+    assert!(instances.dump().await.contains("}:budget"));
+    instances.stop();
+}
+
+/// An app calls for all of its users from one address, and one of their keys was revoked.
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_keys_lock_no_other_key_out_at_any_instance() {
+    let instances = Instances::start().await;
+    let workdir = &instances.workdir;
+    let made = workdir.json("key create --user me@example.com --name revoked");
+    workdir.json(&format!("key revoke {}", text(&made, "id")));
+    let revoked = text(&made, "key");
+    let misspelled = format!("{}x", &revoked[..revoked.len() - 1]);
+    let path = "/v1/connections";
+    for number in 0..100 {
+        let bad = if number % 2 == 0 {
+            revoked
+        } else {
+            &misspelled
+        };
+        let (status, _) = get(&instances.url(number, path), Some(bad)).await;
+        assert_eq!(status, 401, "{number}");
+    }
+    // No instance has seen this key.
+    for instance in 0..INSTANCES {
+        assert_eq!(instances.status(instance, path).await, 200, "{instance}");
+    }
+    instances.stop();
+}
+
+/// A client behind a balancer gets each window from another instance.
+#[tokio::test(flavor = "multi_thread")]
+async fn walk_goes_on_at_any_instance() {
+    let unlimited = [
+        ("LIMITS__LIVE_PER_MINUTE", "0"),
+        ("LIMITS__PROVIDER_CALLS_PER_MINUTE", "0"),
+        ("CACHE__TRADES_SECONDS", "0"),
+    ];
+    let mut instances = Instances::start_with(5_000, &unlimited).await;
+    for (path, provider) in [
+        ("/v1/transactions", "fiskil"),
+        ("/v1/transactions", "akahu"),
+        ("/v1/trades", "snaptrade"),
+    ] {
+        let list = format!("{}&from=2000-01-01", instances.list(path, provider).await);
+        instances.new_calls(provider).await;
+        let alone = instances.walk(1, &list).await;
+        let calls_alone = instances.new_calls(provider).await;
+        assert!(alone.len() > 5 * LIMIT, "{provider}: {} rows", alone.len());
+        let alternating = instances.walk(INSTANCES, &list).await;
+        let calls = instances.new_calls(provider).await;
+        assert!(
+            alone == alternating,
+            "{provider}: {} and {} rows",
+            alone.len(),
+            alternating.len()
+        );
+        println!(
+            "{provider}: {} rows, {calls_alone} and {calls} calls",
+            alone.len()
+        );
+        assert!(
+            calls <= calls_alone + calls_alone / 10,
+            "{provider}: {calls} calls, {calls_alone} alone"
+        );
+    }
+    // Without the server, each instance finds its own way. No row is lost, and none is there twice.
+    let list = format!(
+        "{}&from=2000-01-01",
+        instances.list("/v1/transactions", "akahu").await
+    );
+    let first = instances
+        .json(&format!("{list}&limit={LIMIT}&offset=0"))
+        .await;
+    instances.valkey.stop();
+    let rows = instances.walk(INSTANCES, &list).await;
+    assert_eq!(rows[..LIMIT], first["data"].as_array().unwrap()[..]);
+    instances.stop();
+}
+
+/// What an instance has cached is there for the others, and says nothing to who reads it in the
+/// server.
+#[tokio::test(flavor = "multi_thread")]
+async fn cached_responses_are_those_of_all_instances() {
+    let instances = Instances::start_with(50, &[("LIMITS__LIVE_PER_MINUTE", "0")]).await;
+    let accounts = instances.json("/v1/accounts").await;
+    let ids: Vec<&str> = accounts["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|account| text(account, "id"))
+        .collect();
+    let balances = format!("/v1/balances?accountIds={}", ids.join(","));
+    let trades = instances.list("/v1/trades", "snaptrade").await;
+    let holdings = instances.list("/v1/holdings", "snaptrade").await;
+    let transactions = instances.list("/v1/transactions", "akahu").await;
+    let mut shown = vec![instances.json(&transactions).await];
+    for path in [&balances, &trades, &holdings] {
+        let (read, cache) = instances.json_of(0, path).await;
+        assert_eq!(cache, "MISS", "{path}");
+        for instance in 0..INSTANCES {
+            let (cached, cache) = instances.json_of(instance, path).await;
+            assert_eq!(
+                (cached == read, cache.as_str()),
+                (true, "HIT"),
+                "{path} of {instance}"
+            );
+        }
+        shown.push(read);
+    }
+
+    let dump = instances.dump().await;
+    for kind in [
+        "transaction-cursors",
+        "trade-cursors",
+        "balances",
+        "holdings",
+        "trades",
+        "permits",
+    ] {
+        assert!(
+            kind == "permits" || dump.contains(&format!("}}:{kind}")),
+            "{kind}"
+        );
+    }
+    let mut secrets = vec![instances.key.clone()];
+    secrets.extend(ids.iter().map(|id| (*id).to_owned()));
+    shown.iter().for_each(|value| texts(value, &mut secrets));
+    secrets.retain(|secret| secret.len() >= 5);
+    assert!(secrets.len() > 200, "{}", secrets.len());
+    for secret in secrets {
+        assert!(!dump.contains(&secret), "{secret}");
+    }
+
+    // Another key of the same user gets nothing of it, and what was removed is rejected everywhere.
+    let key = text(
+        &instances
+            .workdir
+            .json("key create --user me@example.com --name other"),
+        "key",
+    )
+    .to_owned();
+    let response = instances
+        .client
+        .get(instances.url(1, &balances))
+        .bearer_auth(&key)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(response.headers()["x-cache"], "MISS");
+    let connection = text(&accounts["data"][0], "connectionId");
+    instances
+        .workdir
+        .json(&format!("connection remove {connection} --yes"));
+    for instance in 0..INSTANCES {
+        assert_eq!(instances.status(instance, &balances).await, 404);
+    }
+    instances.stop();
+}
+
+/// The schema becomes that of a newer version while programs of this one run, start and stop.
+#[tokio::test(flavor = "multi_thread")]
+async fn instances_are_replaced_one_after_another_on_a_newer_schema() {
+    let mut instances = Instances::start_with(50, &[("LIMITS__METADATA_PER_MINUTE", "0")]).await;
+    let api = |service: &Service| service.api.clone();
+    let urls: Arc<Mutex<Vec<String>>> =
+        Arc::new(Mutex::new(instances.services.iter().map(api).collect()));
+    let stop = CancellationToken::new();
+    let reads = tokio::spawn(read_as_a_balancer(
+        Arc::clone(&urls),
+        instances.key.clone(),
+        stop.clone(),
+    ));
+    let newer = "ALTER TABLE users ADD COLUMN nickname TEXT; INSERT INTO schema_migrations
+        (version, name, sha256, oldest_compatible, applied_at) VALUES (2, '0002_newer', '', 1, 0)";
+    instances.execute(newer).await;
+    for number in 0..2 * INSTANCES {
+        let number = number % INSTANCES;
+        let new = instances.serve_with_log(&format!("log-{number}"));
+        let replaced = std::mem::replace(&mut instances.services[number], new);
+        urls.lock().unwrap()[number] = api(&instances.services[number]);
+        replaced.stop();
+        let ready = format!("{}/ready", instances.services[number].ops);
+        assert_eq!(get(&ready, None).await.0, 200);
+    }
+    instances
+        .workdir
+        .json("key create --user me@example.com --name newer");
+    stop.cancel();
+    let read = reads.await.unwrap();
+    assert!(read > 100, "{read}");
+    println!("{read} reads");
+    instances.stop();
+}
+
+/// Reads until it stops, each time from the next instance, or the one behind it if that does not
+/// listen any more. Returns how often.
+async fn read_as_a_balancer(
+    urls: Arc<Mutex<Vec<String>>>,
+    key: String,
+    stop: CancellationToken,
+) -> usize {
+    let client = reqwest::Client::new();
+    let (mut read, mut turn) = (0, 0);
+    while !stop.is_cancelled() {
+        turn += 1;
+        let url = urls.lock().unwrap()[turn % INSTANCES].clone();
+        let Ok(response) = client
+            .get(format!("{url}/v1/connections"))
+            .bearer_auth(&key)
+            .send()
+            .await
+        else {
+            assert_ne!(
+                urls.lock().unwrap()[turn % INSTANCES],
+                url,
+                "an instance that nobody stops"
+            );
+            continue;
+        };
+        assert_eq!(response.status(), 200);
+        assert_eq!(
+            response.json::<Value>().await.unwrap()["data"]
+                .as_array()
+                .unwrap()
+                .len(),
+            3
+        );
+        read += 1;
+    }
+    read
+}
+
+/// All texts in a response.
+fn texts(value: &Value, all: &mut Vec<String>) {
+    match value {
+        Value::String(text) => all.push(text.clone()),
+        Value::Array(values) => values.iter().for_each(|value| texts(value, all)),
+        Value::Object(members) => members.values().for_each(|value| texts(value, all)),
+        _ => {}
+    }
+}

@@ -1,0 +1,282 @@
+//! The service is killed with `kill -9` while a user links, and is started again.
+
+use serde_json::json;
+
+use crate::support::browser::{client, open, start, start_request, with_cookie};
+use crate::support::deployment::{Deployment, Service};
+use crate::support::harness::{also_on_postgres, eventually};
+use crate::support::process::{get, text};
+use crate::support::provider_spec::spec;
+
+/// A user who links. Every service listens at the same address for browsers.
+struct Linking {
+    deployment: Deployment,
+    key: String,
+    console: String,
+}
+
+impl Linking {
+    async fn start() -> Self {
+        let mut deployment = Deployment::start(&[]).await;
+        let console = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .to_string();
+        deployment.set("CONSOLE__LISTEN", &console);
+        deployment.set("ADMIN__RETURN_ORIGINS", "https://app.example");
+        let key = deployment.add_user(spec("akahu").email);
+        Self {
+            deployment,
+            key,
+            console,
+        }
+    }
+
+    fn serve(&self) -> Service {
+        self.deployment
+            .serve_with("--api-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0")
+    }
+
+    async fn calls(&self, provider: &str, method: &str, path: &str) -> u64 {
+        let is_counted = |m: &str, p: &str| m == method && p == path;
+        self.deployment.calls(provider, is_counted).await
+    }
+
+    /// Sends a request of the browser, kills the service while the provider handles its call, and
+    /// starts another.
+    async fn kill_during_call(
+        &self,
+        provider: &str,
+        service: Service,
+        request: reqwest::RequestBuilder,
+        call: (&str, &str),
+        kind: &str,
+    ) -> Service {
+        let (method, path) = call;
+        self.deployment.reset_calls(provider).await;
+        let fault = json!({"match": path, "kind": kind, "delayMs": 60_000});
+        self.deployment.fault(provider, fault).await;
+        let request = tokio::spawn(with_cookie(request).header("accept", "text/html").send());
+        eventually(async || self.calls(provider, method, path).await > 0).await;
+        service.kill();
+        assert!(
+            request.await.unwrap().is_err(),
+            "the browser gets no answer"
+        );
+        self.deployment.clear_faults(provider).await;
+        // Ends every lease, which would take minutes.
+        let leases = "UPDATE jobs SET lease_until = 0 WHERE lease_until IS NOT NULL";
+        self.deployment.execute(leases).await;
+        self.serve()
+    }
+
+    /// The URL of a link session, and its id.
+    fn link_session(&self, provider: &str) -> (String, String) {
+        let user = spec("akahu").email;
+        let line = format!(
+            "connection link --user {user} --provider {provider} --return-url https://app.example/"
+        );
+        let link = self.deployment.workdir.json(&line);
+        let link_url = text(&link, "url").to_owned();
+        assert!(
+            link_url.starts_with(&format!("http://{}", self.console)),
+            "{link_url}"
+        );
+        (link_url, text(&link, "id").to_owned())
+    }
+
+    /// Asserts that the app is told the only connection.
+    fn assert_connected(&self, session: &str) {
+        let result = self
+            .deployment
+            .workdir
+            .json(&format!("connection link-status {session}"));
+        let listed = self.deployment.workdir.json("connection list");
+        assert_eq!(
+            (&result["status"], &result["connections"][0]["id"]),
+            (&json!("connected"), &listed[0]["id"])
+        );
+    }
+
+    /// Opens the link URL, approves at the provider and returns the callback URL, which is not
+    /// opened.
+    async fn answer_consent_page(&self, link_url: &str) -> String {
+        let mut page = start(link_url).await.location();
+        page.query_pairs_mut().append_pair("sandbox_auto", "accept");
+        open(page.as_str()).await.location().into()
+    }
+
+    async fn works(&self, api: &str, provider: &str) -> bool {
+        let listed = get(&format!("{api}/v1/connections"), Some(&self.key))
+            .await
+            .1;
+        let listed = listed["data"].as_array().unwrap().clone();
+        let [connection] = &listed[..] else {
+            return false;
+        };
+        assert_eq!(connection["provider"], provider);
+        assert_eq!(connection["status"], "active");
+        let rows = if connection["category"] == "banking" {
+            "transactions"
+        } else {
+            "trades"
+        };
+        let path = format!("{api}/v1/{rows}?connectionId={}", text(connection, "id"));
+        get(&path, Some(&self.key)).await.0 == 200
+    }
+
+    /// Removes the only connection by command.
+    fn remove(&self) {
+        let listed = self.deployment.workdir.json("connection list");
+        assert_eq!(listed.as_array().unwrap().len(), 1);
+        self.deployment
+            .workdir
+            .json(&format!("connection remove {}", text(&listed[0], "id")));
+        assert_eq!(self.deployment.workdir.json("connection list"), json!([]));
+    }
+}
+
+/// Whether the callback page shows the result of its session, or leads back to the app.
+async fn has_ended(callback_url: &str) -> bool {
+    let page = open(callback_url).await;
+    page.status == 303 || page.status == 200 && !page.text.contains("Not confirmed yet")
+}
+
+#[tokio::test]
+async fn restarted_service_resumes_linking() {
+    let linking = Linking::start().await;
+    let service = linking.serve();
+
+    // Killed while a user is registered, and again while the consent is looked up.
+    let (link_url, session) = linking.link_session("fiskil");
+    let service = linking
+        .kill_during_call(
+            "fiskil",
+            service,
+            start_request(&link_url).await,
+            ("POST", "/v1/end-users"),
+            "drip",
+        )
+        .await;
+    let callback_url = linking.answer_consent_page(&link_url).await;
+    assert_eq!(
+        linking
+            .calls("fiskil", "DELETE", "/v1/end-users/{id}")
+            .await,
+        1,
+        "the orphaned user is deleted"
+    );
+    assert_eq!(linking.calls("fiskil", "POST", "/v1/end-users").await, 2);
+    let service = linking
+        .kill_during_call(
+            "fiskil",
+            service,
+            client().get(&callback_url),
+            ("GET", "/v1/consent"),
+            "delay",
+        )
+        .await;
+    eventually(async || linking.works(&service.api, "fiskil").await).await;
+    // The session ends right after the connection is stored.
+    eventually(async || has_ended(&callback_url).await).await;
+    assert_eq!(
+        linking.calls("fiskil", "POST", "/v1/end-users").await,
+        0,
+        "no second registration"
+    );
+    linking.assert_connected(&session);
+    linking.remove();
+
+    // Killed while a code is exchanged: the code is lost, and the user starts again.
+    let (link_url, session) = linking.link_session("akahu");
+    let callback_url = linking.answer_consent_page(&link_url).await;
+    let service = linking
+        .kill_during_call(
+            "akahu",
+            service,
+            client().get(&callback_url),
+            ("POST", "/v1/token"),
+            "drip",
+        )
+        .await;
+    eventually(async || has_ended(&callback_url).await).await;
+    assert!(!linking.works(&service.api, "akahu").await);
+    assert_eq!(
+        text(
+            &linking
+                .deployment
+                .workdir
+                .json(&format!("connection link-status {session}")),
+            "status"
+        ),
+        "failed"
+    );
+    assert_eq!(
+        open(&linking.answer_consent_page(&link_url).await)
+            .await
+            .status,
+        303
+    );
+    assert!(linking.works(&service.api, "akahu").await);
+    linking.assert_connected(&session);
+    linking.remove();
+
+    // Killed while the browser is at the provider, and again during the callback, after the
+    // provider has confirmed.
+    let (link_url, session) = linking.link_session("snaptrade");
+    let callback_url = linking.answer_consent_page(&link_url).await;
+    service.kill();
+    assert!(client().get(&callback_url).send().await.is_err());
+    let service = linking.serve();
+    let service = linking
+        .kill_during_call(
+            "snaptrade",
+            service,
+            client().get(&callback_url),
+            ("GET", "/authorizations"),
+            "drip",
+        )
+        .await;
+    eventually(async || linking.works(&service.api, "snaptrade").await).await;
+    assert!(has_ended(&callback_url).await);
+    linking.assert_connected(&session);
+    linking.remove();
+
+    linking
+        .deployment
+        .workdir
+        .json(&format!("user remove {}", spec("akahu").email));
+    assert_eq!(
+        linking
+            .calls("snaptrade", "DELETE", "/snapTrade/deleteUser")
+            .await,
+        1
+    );
+    service.stop();
+    linking.deployment.stop();
+}
+
+#[tokio::test]
+async fn stopping_service_completes_the_exchange_of_a_code() {
+    let linking = Linking::start().await;
+    let service = linking.serve();
+    let callback_url = linking
+        .answer_consent_page(&linking.link_session("akahu").0)
+        .await;
+    linking.deployment.reset_calls("akahu").await;
+    let fault = json!({"match": "/v1/token", "kind": "delay", "delayMs": 2_000});
+    linking.deployment.fault("akahu", fault).await;
+    // The browser leaves while the provider responds, and the operator stops the service.
+    let request = tokio::spawn(with_cookie(client().get(&callback_url)).send());
+    eventually(async || linking.calls("akahu", "POST", "/v1/token").await > 0).await;
+    request.abort();
+    service.stop();
+    linking.deployment.clear_faults("akahu").await;
+    let service = linking.serve();
+    eventually(async || linking.works(&service.api, "akahu").await).await;
+    service.stop();
+    linking.deployment.stop();
+}
+
+also_on_postgres! { restarted_service_resumes_linking }

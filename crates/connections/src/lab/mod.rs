@@ -1,0 +1,135 @@
+//! The lab: tests in which a seed decides what happens, in simulated time, so that a failure can be
+//! repeated. `BELLBIRD_TEST_SEED` and `BELLBIRD_TEST_PERCENT` are those of `bellbird_domain::lab`.
+//!
+//! * **Histories** ([`history`]): any history of a provider's list, and clients that follow it.
+//!   Quick, because they have no database: a hundred thousand of them in seconds.
+//! * **Worlds** ([`world`]): several instances of the service over one database, with their syncs,
+//!   refreshes, removals and deliveries.
+//! * **The schedule** ([`schedule`]): what a provider's limit and an outage do to the syncs of
+//!   thousands of connections within days.
+//!
+//! [`faults`] has the faults that a test plants to see that histories and worlds find them. Of the
+//! storage alone are two more: the queue of jobs against a model
+//! (`crates/storage/src/tests/jobs/queue.rs`), and transactions that are stepped on PostgreSQL
+//! (`crates/storage/src/tests/postgres_steps`), which has planted faults of its own.
+//!
+//! `every_fault_is_found` prints how many seeds and steps it takes to find each of them:
+//!
+//! | fault | found by | seeds | steps |
+//! |---|---|---:|---:|
+//! | `EarlyRemoval` | history | 5 | 110 |
+//! | `LostPage` | history | 3 | 63 |
+//! | `ChangedKey` | history | 1 | 20 |
+//! | `SwappedKeys` | history | 1 | 20 |
+//! | `ForeignCursor` | history | 15 | 405 |
+//! | `Restore` | history | 453 | 17,718 |
+//! | `NothingPending` | history | 1 | 20 |
+//! | `UnfencedSync` | world | 6 | 7,908 |
+//! | `UnfencedRenewal` | world | 8 | 10,330 |
+//! | `UnfencedFingerprints` | world | 8 | 10,408 |
+//! | `ClaimOfRunningJob` | world | 1 | 24 |
+//! | `UnfencedResults` | world | 88 | 138,049 |
+//! | `ChunksAtOnce` | world | 1 | 1,678 |
+//! | `NoOverlap` | world | 1 | 26,962 |
+//! | `ForeignEvents` | world | 1 | 731 |
+//! | `LeaseWithoutEnd` | world | 1 | 22,090 |
+//! | `FailureCountsAsSuccess` | world | 2 | 29,660 |
+//! | `ForgottenEvents` | world | 1 | 26,607 |
+//! | `UnfencedStatus` | world | 61 | 123,192 |
+//! | `SecretsOutliveConnection` | world | 1 | 26,962 |
+//! | `UndoneRedelivery` | world | 106 | 197,444 |
+//! | `NoRecovery` | world | 3 | 31,074 |
+//! | `MissingRowIsGone` | world | 7 | 36,860 |
+
+mod faults;
+mod history;
+mod schedule;
+mod world;
+
+use bellbird_domain::lab::{Lab, Outcome, print};
+
+use faults::{Experiment, FAULTS, Fault};
+
+/// Runs one seed. Returns the first broken invariant, if there is one.
+type Run = Box<dyn Fn(u64, bool) -> Outcome>;
+
+fn run_of(experiment: Experiment, fault: Option<Fault>) -> Run {
+    match experiment {
+        Experiment::History => Box::new(move |seed, _| history::run(seed, fault)),
+        Experiment::World => {
+            let template = world::template();
+            Box::new(move |seed, keeps_trace| world::run(&template, seed, fault, keeps_trace))
+        }
+    }
+}
+
+fn run_share(experiment: Experiment, share: u64, shares: u64) {
+    let seeds = match experiment {
+        Experiment::History => 100_000,
+        Experiment::World => 120,
+    };
+    let run = run_of(experiment, None);
+    Lab { seeds, run: &*run }.assert_whole(share, shares);
+}
+
+#[test]
+fn tables_equal_the_list_after_any_history_1() {
+    run_share(Experiment::History, 0, 4);
+}
+
+#[test]
+fn tables_equal_the_list_after_any_history_2() {
+    run_share(Experiment::History, 1, 4);
+}
+
+#[test]
+fn tables_equal_the_list_after_any_history_3() {
+    run_share(Experiment::History, 2, 4);
+}
+
+#[test]
+fn tables_equal_the_list_after_any_history_4() {
+    run_share(Experiment::History, 3, 4);
+}
+
+#[test]
+fn invariants_hold_in_any_world_1() {
+    run_share(Experiment::World, 0, 2);
+}
+
+#[test]
+fn invariants_hold_in_any_world_2() {
+    run_share(Experiment::World, 1, 2);
+}
+
+#[test]
+fn every_fault_is_found() {
+    let mut missed = Vec::new();
+    for (fault, experiment) in FAULTS {
+        let seeds = match experiment {
+            Experiment::History => 100_000,
+            Experiment::World => 200,
+        };
+        let run = run_of(*experiment, Some(*fault));
+        match (Lab { seeds, run: &*run }).find_broken() {
+            Some((seeds, steps, broken)) => print(&format!(
+                "| `{fault:?}` | {experiment:?} | {seeds} | {steps} | {broken}"
+            )),
+            None => missed.push(fault),
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn seed_is_repeated_step_by_step() {
+    let run = run_of(Experiment::World, None);
+    for seed in 0..10 {
+        let (one, other) = (run(seed, true).trace, run(seed, true).trace);
+        let difference = one
+            .lines()
+            .zip(other.lines())
+            .find(|(one, other)| one != other);
+        assert!(one == other, "seed {seed}: {difference:?}");
+    }
+}

@@ -1,0 +1,142 @@
+//! What the operator and the command line list and count over all users, and other reads that no
+//! other test of the crate makes.
+
+use bellbird_domain::{
+    ApiVersion, ConnectionId, DeliveryState, EndpointId, EventId, EventType, Plan, UserId,
+};
+
+use crate::job_kinds::{REFRESH, USER_REMOVAL};
+use crate::tests::fixtures::{
+    SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with, secret,
+};
+use crate::tests::support::{TestDb, at, both};
+use crate::{JobKey, NewEndpoint};
+
+const HOUR: i64 = 3_600;
+
+/// An endpoint that gets the events of all users.
+async fn endpoint_of_the_installation(db: &TestDb) -> EndpointId {
+    let secret = secret("whsec_of_all");
+    let new = NewEndpoint {
+        user_id: UserId::INSTALLATION,
+        url: "https://hooks.example.com/all",
+        event_types: &[EventType::TransactionsSynced],
+        api_version: ApiVersion::DEFAULT,
+        secret: &secret,
+    };
+    db.endpoints().insert(&new, 20, at(0)).await.unwrap().id
+}
+
+both! {
+    async fn users_and_connections_have_pages(db) {
+        let (one, two) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let first = db.users().list_after(None, 1).await.unwrap();
+        let rest = db.users().list_after(Some(first[0].id), 9).await.unwrap();
+        assert_eq!((first[0].id, rest.len(), rest[0].id), (one, 1, two));
+        assert_eq!(db.users().count_by_plan().await.unwrap(), [(Plan::Professional, 2)]);
+
+        let mut ids = Vec::new();
+        for (user, consent) in [(one, "c1"), (two, "c2"), (two, "c3")] {
+            ids.push(db.connection(user, consent, &[]).await.id);
+        }
+        let page = async |after: Option<ConnectionId>, user, limit| {
+            let found = db.connections().list_after(after, user, limit).await.unwrap();
+            found.iter().map(|connection| connection.id).collect::<Vec<_>>()
+        };
+        assert_eq!(page(None, None, 2).await, ids[..2]);
+        assert_eq!(page(Some(ids[1]), None, 2).await, ids[2..]);
+        assert_eq!(page(None, Some(two), 9).await, ids[1..]);
+        assert_eq!(page(Some(ids[1]), Some(two), 9).await, ids[2..]);
+        let counts = db.connections().count_by_user(one, two).await.unwrap();
+        assert_eq!((counts[&one], counts[&two]), (1, 2));
+        db.connections().set_last_refreshed_at(two, ids[1], at(700)).await.unwrap();
+        let last = db.connections().last_refreshed().await.unwrap();
+        assert_eq!(last.into_iter().collect::<Vec<_>>(), [("akahu".to_owned(), at(700))]);
+    }
+
+    async fn endpoints_have_pages(db) {
+        let (one, two) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        let mut ids = Vec::new();
+        for user in [one, two, two] {
+            ids.push(endpoint(db, user, SYNCS_AND_CHANGES).await);
+        }
+        let page = async |after: Option<EndpointId>, user, limit| {
+            let found = db.endpoints().list_after(after, user, limit).await.unwrap();
+            found.iter().map(|endpoint| endpoint.id).collect::<Vec<_>>()
+        };
+        assert_eq!(page(None, None, 2).await, ids[..2]);
+        assert_eq!(page(Some(ids[1]), None, 2).await, ids[2..]);
+        assert_eq!(page(None, Some(two), 9).await, ids[1..]);
+        assert_eq!(page(Some(ids[1]), Some(two), 9).await, ids[2..]);
+    }
+
+    async fn old_secret_is_deleted_once_it_has_expired(db) {
+        let user = db.user("a@x").await.id;
+        let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
+        let new = secret("whsec_new");
+        assert!(db.endpoints().rotate_secret(user, id, &new, at(100)).await.unwrap());
+        assert_eq!(db.endpoints().delete_old_secrets(at(99)).await.unwrap(), 0);
+        assert_eq!(db.endpoints().delete_old_secrets(at(100)).await.unwrap(), 1);
+    }
+
+    async fn deliveries_are_found_alone_and_by_their_run(db) {
+        let user = db.user("a@x").await.id;
+        let connection = connection_to_sync(db, user, "c", 20).await;
+        let (own, of_all) =
+            (endpoint(db, user, SYNCS_AND_CHANGES).await, endpoint_of_the_installation(db).await);
+        let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
+        let (run, _) = finish_sync_with(db, (user, connection), 30, &events).await;
+        let found = db.deliveries().find(user, own, events[1].id).await.unwrap().expect("there");
+        assert_eq!((found.event_id, found.state), (events[1].id, DeliveryState::Waiting));
+        assert!(db.deliveries().find(user, own, EventId::new()).await.unwrap().is_none());
+        let waiting = db.webhook_events().list_waiting_chunks((user, own), run, 1, 9).await.unwrap();
+        let waiting: Vec<_> = waiting.iter().map(|event| event.id).collect();
+        assert_eq!(waiting, [events[1].id, events[2].id]);
+
+        let failed = async || {
+            let state = Some(DeliveryState::Failed);
+            db.deliveries().list(UserId::INSTALLATION, of_all, state, 9).await.unwrap().len()
+        };
+        assert_eq!(failed().await, 0);
+        let ended = db.endpoints().disable(UserId::INSTALLATION, of_all, "test", at(40)).await;
+        assert_eq!(ended.unwrap(), Some(failed().await as u64));
+    }
+
+    async fn jobs_are_deferred_without_a_run(db) {
+        let user = db.user("a@x").await.id;
+        let id = db.connection(user, "c", &[]).await.id;
+        let claim = db.claim(REFRESH, user, id, at(20), at(90)).await.unwrap().expect("claimed");
+        assert!(db.jobs().defer(&claim, at(60)).await.unwrap());
+        assert!(!db.jobs().defer(&claim, at(70)).await.unwrap(), "it is not held any more");
+        assert_eq!(db.job_column(REFRESH, id, "run_at").await, at(60).as_microsecond().to_string());
+        assert_eq!(db.instances().last_job_started_at().await.unwrap(), Some(at(20)));
+        assert_eq!(db.instances().connections_max().await.unwrap().is_some(), db.kind() != "sqlite");
+    }
+
+    async fn connections_go_with_their_user(db) {
+        let user = db.user("a@x").await.id;
+        db.connection(user, "c", &[]).await;
+        let mut tx = db.db.begin().await.unwrap();
+        assert!(crate::users::removal::begin(&mut tx, user, at(30)).await.unwrap());
+        tx.commit().await.unwrap();
+        let job = JobKey::new(USER_REMOVAL, user, user);
+        let claim = db.jobs().claim(&job, at(30), at(90)).await.unwrap().expect("claimed");
+        let left = db.users().hide_connections(&claim, at(40)).await.unwrap();
+        assert_eq!(left, Some(1), "its consent is still to be withdrawn");
+    }
+
+    async fn audit_is_kept_for_two_years(db) {
+        let created_at = db.audit().last_backup_at().await.unwrap();
+        assert!(created_at.is_some(), "without a backup, when the database was created");
+        let backup = format!(
+            "INSERT INTO audit (id, actor_kind, actor_id, action, user_id, is_reported, recorded_at)
+                VALUES ('{id}', 'command', 'root', 'database.backup', '{id}', 0, {at})",
+            id = EventId::new(),
+            at = at(1).as_microsecond(),
+        );
+        db.raw(&backup).await;
+        assert_eq!(db.audit().last_backup_at().await.unwrap(), Some(at(1)));
+        assert_eq!(db.audit().delete_outdated(at(2 * 365 * 24 * HOUR)).await.unwrap(), 0);
+        assert_eq!(db.audit().delete_outdated(at(3 * 365 * 24 * HOUR)).await.unwrap(), 1);
+    }
+}
