@@ -101,7 +101,7 @@ struct Header {
 impl Contents {
     pub(super) fn new(
         document: &Value,
-        paths: &[&str],
+        paths: &[String],
         public_url: &str,
         docs: &DocsPaths,
     ) -> Self {
@@ -137,11 +137,11 @@ fn heading(title: &str) -> String {
 }
 
 impl Group {
-    fn new(document: &Value, paths: &[&str], tag: &Value, places: (&str, &str)) -> Self {
+    fn new(document: &Value, paths: &[String], tag: &Value, places: (&str, &str)) -> Self {
         let name = string(&tag["name"]);
         let methods = ["get", "post", "patch", "delete"];
         let all = paths.iter().flat_map(|path| {
-            methods.map(|method| ((*path, method), &document["paths"][path][method]))
+            methods.map(|method| ((path.as_str(), method), &document["paths"][path][method]))
         });
         let operations = all.filter(|(_, operation)| operation["tags"][0] == tag["name"]);
         let events = webhooks::types().map(|name| (name, &document["webhooks"][name]["post"]));
