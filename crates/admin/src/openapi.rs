@@ -16,6 +16,7 @@ const PATHS: DocsPaths = DocsPaths {
         "/admin/docs/logo.svg",
     ],
     folder: "/admin",
+    samples: include_str!("samples.yaml"),
 };
 
 /// The document, made when it is first asked for.

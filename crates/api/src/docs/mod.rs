@@ -42,12 +42,15 @@ pub struct DocsPaths {
     pub page: [&'static str; 4],
     /// The folder of the page, which its links leave out.
     pub folder: &'static str,
+    /// How the clients make each call, as YAML.
+    pub samples: &'static str,
 }
 
 pub(crate) const V1_PATHS: DocsPaths = DocsPaths {
     document: ["/openapi.json", "/openapi.yaml"],
     page: ["/docs", "/docs/page.js", "/docs/page.css", "/docs/logo.svg"],
     folder: "",
+    samples: include_str!("samples.yaml"),
 };
 
 /// The routes of the document and the page. All are made when they are first asked for: most
