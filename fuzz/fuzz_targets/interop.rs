@@ -16,8 +16,8 @@ pub mod filter;
 pub mod summary;
 pub use filter::TransactionFilter;
 
-#[path = "../../crates/api/src/front"]
-pub mod front {
+#[path = "../../crates/api/src/http"]
+pub mod http {
     pub mod parameters;
     pub use problem::Problem;
 
@@ -38,7 +38,7 @@ mod simplefin {
     mod params;
     mod posted;
 
-    use crate::front::Problem;
+    use crate::http::Problem;
     use params::SetParams;
 
     const NAMES: [&str; 5] = [

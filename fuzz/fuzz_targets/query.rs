@@ -3,7 +3,7 @@
 
 #![no_main]
 
-#[path = "../../crates/api/src/front/parameters/mod.rs"]
+#[path = "../../crates/api/src/http/parameters/mod.rs"]
 mod parameters;
 
 /// Replaces the module that `parameters/mod.rs` uses from its own crate.
@@ -18,7 +18,7 @@ mod problem {
     }
 }
 
-mod front {
+mod http {
     pub(crate) use crate::problem;
 }
 

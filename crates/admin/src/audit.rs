@@ -2,36 +2,22 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{Operation, Path, Problem, Query, RouteMethod};
+use bellbird_api::http::json::{json_bytes, to_json};
+use bellbird_api::http::{Problem, Query};
 use bellbird_domain::{ActorKind, UserId};
 use bellbird_storage::OperatorAuditRow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::inputs::UserIdText;
 use crate::list::{Cursor, PageLimit, cut, page_size};
 use crate::state::Admin;
 
-pub(crate) fn paths() -> Vec<Path<Admin>> {
-    let list = Operation::new("list_audit", "Audit", "A page of the audit.").text(
-        "List what operators did",
-        "Newest first, for two years: each change by this API, by command and on the console's pages for operators, \
-         with who made it. This outlives users. With `userId`, the list also has what the user did in the console \
-         until the user is removed: sign-ins, keys, setup tokens, links and webhook endpoints.",
-    );
-    vec![
-        Path::for_operators(RouteMethod::Get, "/admin/v1/audit", list_audit)
-            .described(list.query::<AuditQuery>().json::<AuditList>()),
-    ]
-}
-
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
-struct AuditQuery {
+pub(crate) struct AuditQuery {
     /// Rows of one page, at most 200.
     #[param(inline, example = 50)]
     limit: Option<PageLimit>,
@@ -44,7 +30,7 @@ struct AuditQuery {
 }
 
 /// One change.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[schema(as = AuditRow, rename_all = "camelCase")]
 #[expect(
     dead_code,
@@ -74,7 +60,7 @@ struct AuditView {
 }
 
 /// Who made a change.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[schema(as = Actor)]
 #[expect(
     dead_code,
@@ -92,7 +78,7 @@ struct ActorView {
 }
 
 /// A page of the audit.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct AuditList {
     #[schema(value_type = Vec<AuditView>)]
@@ -102,7 +88,18 @@ struct AuditList {
     next_cursor: Option<String>,
 }
 
-async fn list_audit(
+/// List what operators did
+///
+/// Newest first, for two years: each change by this API, by command and on the console's pages for
+/// operators, with who made it. This outlives users. With `userId`, the list also has what the user
+/// did in the console until the user is removed: sign-ins, keys, setup tokens, links and webhook
+/// endpoints.
+#[utoipa::path(
+    get, path = "/admin/v1/audit", tag = "Audit",
+    params(AuditQuery),
+    responses((status = 200, description = "A page of the audit.", body = AuditList)),
+)]
+pub(super) async fn list_audit(
     State(admin): State<Admin>,
     Query(query): Query<AuditQuery>,
 ) -> Result<Response, Problem> {

@@ -4,13 +4,17 @@ use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::response::Response;
-use bellbird_api::front::{ForOperators, Operator, Problem};
+use bellbird_api::http::{Operator, OperatorState, Problem};
 use bellbird_storage::{BegunChange, Idempotency, OperatorAction, OperatorChange, StoredResponse};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::openapi::Required;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use crate::state::{Admin, problem};
 
@@ -21,10 +25,27 @@ const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-repl
 /// SHA-256 of the header `Idempotency-Key`, if it was sent.
 pub(crate) struct IdempotencyKey(Option<[u8; 32]>);
 
-impl<S: Send + Sync> FromRequestParts<ForOperators<S>> for IdempotencyKey {
+impl utoipa::IntoParams for IdempotencyKey {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        let key = ParameterBuilder::new()
+            .name("Idempotency-Key")
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some(
+                "1 to 255 characters of ASCII, new for each change. A repeated request with it \
+                 gets the response of the first one, with the header `Idempotent-Replayed: true`.",
+            ))
+            .schema(Some(text))
+            .example(Some(json!("3f1c9a52-5a0e-4a53-9d8c-0d5f6c1c2b7e")));
+        vec![key.build()]
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<OperatorState<S>> for IdempotencyKey {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &ForOperators<S>) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &OperatorState<S>) -> Result<Self, Problem> {
         let mut lines = parts.headers.get_all(HEADER).iter();
         let Some(line) = lines.next() else {
             return Ok(Self(None));

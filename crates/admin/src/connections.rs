@@ -3,16 +3,14 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{
-    JsonBody, Operation, Operator, Path, PathId, Problem, ProviderSchema, Query, RouteMethod,
-};
+use bellbird_api::http::documented::ProviderSchema;
+use bellbird_api::http::json::{json_bytes, to_json};
+use bellbird_api::http::{JsonBody, Operator, PathId, Problem, Query};
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use bellbird_storage::{OperatorAction, Storage};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
 use crate::change::{Begun, IdempotencyKey, NoMembers, commit};
 use crate::inputs::UserIdText;
@@ -21,49 +19,10 @@ use crate::state::{Admin, problem};
 
 const TAG: &str = "Connections";
 
-pub(crate) fn paths() -> Vec<Path<Admin>> {
-    const CONNECTION: &str = "/admin/v1/connections/{id}";
-    let list = Operation::new("list_connections", TAG, "A page of connections.").text(
-        "List connections",
-        "Oldest first, of all users or of one, also those that are being removed.",
-    );
-    let show = Operation::new("get_connection", TAG, "The connection.").text(
-        "Get a connection",
-        "Also its last sync, and its removal if that is pending.",
-    );
-    let sync = Operation::new("sync_connection", TAG, "The sync is requested.").text(
-        "Sync a connection now",
-        "The service syncs it as soon as possible; `sync.syncedAt` of the connection shows when. Rows that are new or \
-         changed go to the webhook endpoints.",
-    );
-    let remove = Operation::new("remove_connection", TAG, "The connection is hidden, and will be removed.").text(
-        "Remove a connection",
-        "Its user cannot read it from now on. The service then withdraws the consent at the provider, tries again for \
-         as long as that fails, and deletes the connection: until then its status is `deleting`, afterwards it is 404.",
-    );
-    vec![
-        Path::for_operators(RouteMethod::Get, "/admin/v1/connections", list_connections)
-            .described(list.query::<ConnectionsQuery>().json::<ConnectionList>()),
-        Path::for_operators(RouteMethod::Get, CONNECTION, show_connection)
-            .described(show.json::<ConnectionItem>()),
-        Path::for_operators(RouteMethod::Delete, CONNECTION, remove_connection)
-            .described(remove.json::<ConnectionItem>().status(202)),
-        Path::for_operators(
-            RouteMethod::Post,
-            "/admin/v1/connections/{id}/sync",
-            sync_connection,
-        )
-        .described(sync.json::<ConnectionItem>().status(202).error(
-            409,
-            "The connection is being removed, or syncs are off (`sync.enabled`).",
-        )),
-    ]
-}
-
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
-struct ConnectionsQuery {
+pub(crate) struct ConnectionsQuery {
     /// Connections of one page, at most 200.
     #[param(inline, example = 50)]
     limit: Option<PageLimit>,
@@ -76,7 +35,7 @@ struct ConnectionsQuery {
 }
 
 /// A link between a user and one institution through one provider.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Connection)]
 struct ConnectionView {
@@ -110,7 +69,7 @@ struct ConnectionView {
 }
 
 /// A connection with its jobs.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ConnectionDetails)]
 struct DetailsView {
@@ -125,7 +84,7 @@ struct DetailsView {
 }
 
 /// The syncs of a connection.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ConnectionSync)]
 struct SyncView {
@@ -141,7 +100,7 @@ struct SyncView {
 }
 
 /// A removal in progress.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ConnectionRemoval)]
 struct RemovalView {
@@ -155,14 +114,14 @@ struct RemovalView {
 }
 
 /// A connection.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct ConnectionItem {
     data: DetailsView,
 }
 
 /// A page of connections.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ConnectionList {
     data: Vec<ConnectionView>,
@@ -188,7 +147,15 @@ impl From<Connection> for ConnectionView {
     }
 }
 
-async fn list_connections(
+/// List connections
+///
+/// Oldest first, of all users or of one, also those that are being removed.
+#[utoipa::path(
+    get, path = "/admin/v1/connections", tag = TAG,
+    params(ConnectionsQuery),
+    responses((status = 200, description = "A page of connections.", body = ConnectionList)),
+)]
+pub(super) async fn list_connections(
     State(admin): State<Admin>,
     Query(query): Query<ConnectionsQuery>,
 ) -> Result<Response, Problem> {
@@ -201,7 +168,15 @@ async fn list_connections(
     Ok(json_bytes(to_json(&ConnectionList { data, next_cursor })?))
 }
 
-async fn show_connection(
+/// Get a connection
+///
+/// Also its last sync, and its removal if that is pending.
+#[utoipa::path(
+    get, path = "/admin/v1/connections/{id}", tag = TAG,
+    params(PathId<ConnectionId>),
+    responses((status = 200, description = "The connection.", body = ConnectionItem)),
+)]
+pub(super) async fn get_connection(
     State(admin): State<Admin>,
     PathId(id): PathId<ConnectionId>,
 ) -> Result<Response, Problem> {
@@ -211,7 +186,23 @@ async fn show_connection(
     })?))
 }
 
-async fn sync_connection(
+/// Sync a connection now
+///
+/// The service syncs it as soon as possible; `sync.syncedAt` of the connection shows when. Rows
+/// that are new or changed go to the webhook endpoints.
+#[utoipa::path(
+    post, path = "/admin/v1/connections/{id}/sync", tag = TAG,
+    params(PathId<ConnectionId>, IdempotencyKey),
+    responses(
+        (status = 202, description = "The sync is requested.", body = ConnectionItem),
+        (
+            status = 409,
+            description = "The connection is being removed, or syncs are off \
+                           (`sync.enabled`).",
+        ),
+    ),
+)]
+pub(super) async fn sync_connection(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<ConnectionId>,
@@ -260,7 +251,23 @@ async fn find_to_sync(admin: &Admin, id: ConnectionId) -> Result<Item<DetailsVie
     })
 }
 
-async fn remove_connection(
+/// Remove a connection
+///
+/// Its user cannot read it from now on. The service then withdraws the consent at the provider,
+/// tries again for as long as that fails, and deletes the connection: until then its status is
+/// `deleting`, afterwards it is 404.
+#[utoipa::path(
+    delete, path = "/admin/v1/connections/{id}", tag = TAG,
+    params(PathId<ConnectionId>),
+    responses(
+        (
+            status = 202,
+            description = "The connection is hidden, and will be removed.",
+            body = ConnectionItem,
+        ),
+    ),
+)]
+pub(super) async fn remove_connection(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<ConnectionId>,

@@ -2,11 +2,8 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{
-    JsonBody, Operation, Operator, Path, PathId, PathIds, Problem, Query, Resource as _,
-    RouteMethod,
-};
+use bellbird_api::http::json::{json_bytes, to_json};
+use bellbird_api::http::{JsonBody, Operator, PathId, PathIds, Problem, Query, Resource as _};
 use bellbird_domain::{
     DeliveryState, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId,
 };
@@ -15,7 +12,6 @@ use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
 use crate::change::{Begun, IdempotencyKey, commit};
 use crate::inputs::{DeliveryStateName, Time, UserIdText};
@@ -26,54 +22,24 @@ use crate::webhook_endpoints::{TAG, find};
 
 const DISABLED: &str = "The endpoint is disabled: enable it first";
 
-pub(crate) fn paths() -> Vec<Path<Admin>> {
-    let list = Operation::new("list_deliveries", TAG, "A page of deliveries.").text(
-        "List the deliveries of a webhook endpoint",
-        "Newest event first: those that were delivered for 30 days, others for 90.",
-    );
-    let show = Operation::new("get_delivery", TAG, "The delivery with its attempts.").text(
-        "Get a delivery",
-        "With all attempts, oldest first. No body is stored.",
-    );
-    let redeliver = Operation::new("redeliver", TAG, "The event is due.").text(
-        "Deliver an event again",
-        "Whether it failed or was delivered before, with the same id and the provider's current rows. It is retried \
-         as often as a new one.",
-    );
-    let recover = Operation::new("recover", TAG, "The events are due.").text(
-        "Deliver all failed events again",
-        "Those that were created at `since` or later, with the same ids and the provider's current rows. Of all \
-         users, some 10,000 at a time: repeat the request, with another `Idempotency-Key`, until `recovered` is 0.",
-    );
-    vec![
-        Path::for_operators(RouteMethod::Get, "/admin/v1/webhook-endpoints/{id}/deliveries", list_deliveries)
-            .described(list.query::<DeliveriesQuery>().json::<DeliveryList>()),
-        Path::for_operators(RouteMethod::Get, "/admin/v1/webhook-endpoints/{id}/deliveries/{eventId}", show_delivery)
-            .described(show.query::<DeliveryQuery>().json::<DeliveryItem>()),
-        Path::for_operators(
-            RouteMethod::Post,
-            "/admin/v1/webhook-endpoints/{id}/deliveries/{eventId}/redeliver",
-            redeliver_event,
-        )
-        .described(redeliver.body::<RedeliveryBody>().json::<RedeliveryItem>().status(202).error(
-            409,
-            "The endpoint is disabled, the event is a ping, or it waits for an earlier one (`conflict`), or the key \
-             was sent with another request.",
-        )),
-        Path::for_operators(RouteMethod::Post, "/admin/v1/webhook-endpoints/{id}/recover", recover_events).described(
-            recover
-                .body::<RecoveryBody>()
-                .json::<RecoveryItem>()
-                .status(202)
-                .error(409, "The endpoint is disabled (`conflict`), or the key was sent with another request."),
-        ),
-    ]
+/// The id of an event in a path.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Path, rename_all = "camelCase")]
+#[expect(dead_code, reason = "describes a part of `PathIds`")]
+struct EventIdParam {
+    /// The id of the event.
+    #[param(
+        value_type = String,
+        format = "uuid",
+        example = "0191e7a0-7c3b-7def-8000-00aabbccddee"
+    )]
+    event_id: EventId,
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
-struct DeliveriesQuery {
+pub(crate) struct DeliveriesQuery {
     /// Deliveries of one page, at most 200.
     #[param(inline, example = 50)]
     limit: Option<PageLimit>,
@@ -88,20 +54,20 @@ struct DeliveriesQuery {
     state: Option<DeliveryStateName>,
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
-struct DeliveryQuery {
+pub(crate) struct DeliveryQuery {
     /// Whose event it is. Required if the endpoint is for all users.
     #[param(value_type = Option<String>, format = "uuid")]
     user_id: Option<UserIdText>,
 }
 
 /// Which event to deliver again.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookRedelivery, rename_all = "camelCase")]
-struct RedeliveryBody {
+pub(crate) struct RedeliveryBody {
     /// Whose event it is. Required if the endpoint is for all users.
     #[schema(value_type = Option<String>, nullable = false, format = "uuid")]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
@@ -109,10 +75,10 @@ struct RedeliveryBody {
 }
 
 /// Which events to deliver again.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookRecovery, rename_all = "camelCase")]
-struct RecoveryBody {
+pub(crate) struct RecoveryBody {
     /// Only this user's events, at an endpoint for all users.
     #[schema(value_type = Option<String>, nullable = false, format = "uuid")]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
@@ -123,7 +89,7 @@ struct RecoveryBody {
 }
 
 /// The delivery of an event to an endpoint.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[schema(as = Delivery, rename_all = "camelCase")]
 #[expect(
     dead_code,
@@ -182,7 +148,7 @@ struct DeliveryView {
 }
 
 /// An attempt to deliver an event.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[schema(as = DeliveryAttempt, rename_all = "camelCase")]
 #[expect(
     dead_code,
@@ -205,7 +171,7 @@ struct AttemptView {
 }
 
 /// A delivery with its attempts.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DeliveryDetails)]
 struct DetailsView {
@@ -218,7 +184,7 @@ struct DetailsView {
 }
 
 /// An event that is due.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Redelivery)]
 struct RedeliveryView {
@@ -232,7 +198,7 @@ struct RedeliveryView {
 }
 
 /// Events that are due.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Recovered)]
 struct RecoveryView {
@@ -244,28 +210,28 @@ struct RecoveryView {
 }
 
 /// A delivery with its attempts.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct DeliveryItem {
     data: DetailsView,
 }
 
 /// An event that is due.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct RedeliveryItem {
     data: RedeliveryView,
 }
 
 /// Events that are due.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct RecoveryItem {
     data: RecoveryView,
 }
 
 /// A page of deliveries.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct DeliveryList {
     #[schema(value_type = Vec<DeliveryView>)]
@@ -292,7 +258,15 @@ fn event_user(
     }
 }
 
-async fn list_deliveries(
+/// List the deliveries of a webhook endpoint
+///
+/// Newest event first: those that were delivered for 30 days, others for 90.
+#[utoipa::path(
+    get, path = "/admin/v1/webhook-endpoints/{id}/deliveries", tag = TAG,
+    params(PathId<EndpointId>, DeliveriesQuery),
+    responses((status = 200, description = "A page of deliveries.", body = DeliveryList)),
+)]
+pub(super) async fn list_deliveries(
     State(admin): State<Admin>,
     PathId(id): PathId<EndpointId>,
     Query(query): Query<DeliveriesQuery>,
@@ -315,7 +289,17 @@ async fn list_deliveries(
     Ok(json_bytes(to_json(&DeliveryList { data, next_cursor })?))
 }
 
-async fn show_delivery(
+/// Get a delivery
+///
+/// With all attempts, oldest first. No body is stored.
+#[utoipa::path(
+    get, path = "/admin/v1/webhook-endpoints/{id}/deliveries/{eventId}", tag = TAG,
+    params(PathId<EndpointId>, EventIdParam, DeliveryQuery),
+    responses(
+        (status = 200, description = "The delivery with its attempts.", body = DeliveryItem),
+    ),
+)]
+pub(super) async fn get_delivery(
     State(admin): State<Admin>,
     PathIds(id, event): PathIds<EndpointId, EventId>,
     Query(query): Query<DeliveryQuery>,
@@ -340,7 +324,25 @@ async fn show_delivery(
     })?))
 }
 
-async fn redeliver_event(
+/// Deliver an event again
+///
+/// Whether it failed or was delivered before, with the same id and the provider's current rows. It
+/// is retried as often as a new one.
+#[utoipa::path(
+    post, path = "/admin/v1/webhook-endpoints/{id}/deliveries/{eventId}/redeliver", tag = TAG,
+    params(PathId<EndpointId>, EventIdParam, IdempotencyKey),
+    request_body = RedeliveryBody,
+    responses(
+        (status = 202, description = "The event is due.", body = RedeliveryItem),
+        (
+            status = 409,
+            description = "The endpoint is disabled, the event is a ping, or it waits for an \
+                           earlier one (`conflict`), or the key was sent with another \
+                           request.",
+        ),
+    ),
+)]
+pub(super) async fn redeliver(
     State(admin): State<Admin>,
     operator: Operator,
     PathIds(id, event_id): PathIds<EndpointId, EventId>,
@@ -389,7 +391,25 @@ async fn redeliver_event(
     commit(change, &action, StatusCode::ACCEPTED, &Item { data }).await
 }
 
-async fn recover_events(
+/// Deliver all failed events again
+///
+/// Those that were created at `since` or later, with the same ids and the provider's current rows. Of
+/// all users, some 10,000 at a time: repeat the request, with another `Idempotency-Key`, until
+/// `recovered` is 0.
+#[utoipa::path(
+    post, path = "/admin/v1/webhook-endpoints/{id}/recover", tag = TAG,
+    params(PathId<EndpointId>, IdempotencyKey),
+    request_body = RecoveryBody,
+    responses(
+        (status = 202, description = "The events are due.", body = RecoveryItem),
+        (
+            status = 409,
+            description = "The endpoint is disabled (`conflict`), or the key was sent with \
+                           another request.",
+        ),
+    ),
+)]
+pub(super) async fn recover(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<EndpointId>,

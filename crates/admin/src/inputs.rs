@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use bellbird_api::front::parameters::parse_text;
+use bellbird_api::http::parameters::parse_text;
 use bellbird_domain::connection::schema_of;
 use bellbird_domain::user::{find_timezone, parse_email};
 use bellbird_domain::{ApiVersion, ConnectionId, DeliveryState, EventType, Plan, UserId};

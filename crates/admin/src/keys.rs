@@ -2,14 +2,13 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, RouteMethod};
+use bellbird_api::http::json::{json_bytes, to_json};
+use bellbird_api::http::{JsonBody, Operator, PathId, Problem};
 use bellbird_domain::{ApiKey, KeyId, UserId};
 use bellbird_storage::{KeyRecord, OperatorAction};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::change::{Begun, IdempotencyKey, commit, commit_empty};
 use crate::inputs::{KeyName, Seconds, Time};
@@ -21,45 +20,11 @@ const TAG: &str = "API keys";
 const DEFAULT_NAME: &str = "default";
 const DEFAULT_GRACE: SignedDuration = SignedDuration::from_hours(24);
 
-pub(crate) fn paths() -> Vec<Path<Admin>> {
-    const KEYS: &str = "/admin/v1/users/{id}/keys";
-    const TOO_MANY: &str =
-        "The user has 100 API keys that work or were made within 30 days (`conflict`).";
-    let create = Operation::new("create_key", TAG, "The key, which is not shown again.").text(
-        "Create an API key",
-        "The key reads all accounts of its user. It is in this response only: the database stores its hash.",
-    );
-    let list = Operation::new("list_keys", TAG, "The keys, without the keys themselves.").text(
-        "List a user's API keys",
-        "Oldest first, with revoked and expired ones.",
-    );
-    let rotate = Operation::new("rotate_key", TAG, "The new key, which is not shown again.").text(
-        "Rotate an API key",
-        "The new key has the name and the `expiresAt` of the old one, which stays valid for `graceSeconds`.",
-    );
-    let revoke = Operation::new("revoke_key", TAG, "The key is revoked.").text(
-        "Revoke an API key",
-        "It is rejected from the next request on.",
-    );
-    vec![
-        Path::for_operators(RouteMethod::Get, KEYS, list_keys).described(list.json::<KeyList>()),
-        Path::for_operators(RouteMethod::Post, KEYS, create_key)
-            .described(create.body::<NewKeyBody>().json::<NewKeyItem>().status(201).error(409, TOO_MANY)),
-        Path::for_operators(RouteMethod::Post, "/admin/v1/keys/{id}/rotate", rotate_key).described(
-            rotate.body::<RotationBody>().json::<NewKeyItem>().status(201).error(
-                409,
-                "The key is revoked or expired, or the user has 100 API keys that work or were made within 30 days.",
-            ),
-        ),
-        Path::for_operators(RouteMethod::Delete, "/admin/v1/keys/{id}", revoke_key).described(revoke.status(204)),
-    ]
-}
-
 /// A key to create.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[schema(as = NewKey, rename_all = "camelCase")]
 #[serde(rename_all = "camelCase")]
-struct NewKeyBody {
+pub(crate) struct NewKeyBody {
     /// Name of the key, to recognise it in lists. 1 to 100 characters; `default` if absent.
     #[schema(value_type = Option<String>, nullable = false, example = "app")]
     name: Option<KeyName>,
@@ -69,17 +34,17 @@ struct NewKeyBody {
 }
 
 /// How to rotate a key.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[schema(as = KeyRotation, rename_all = "camelCase")]
 #[serde(rename_all = "camelCase")]
-struct RotationBody {
+pub(crate) struct RotationBody {
     /// How long the old key stays valid, in seconds. 86400 if absent; 0 ends it immediately.
     #[schema(value_type = Option<u32>, nullable = false, example = 3600)]
     grace_seconds: Option<Seconds>,
 }
 
 /// A key, without the key itself.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Key)]
 struct KeyView {
@@ -104,7 +69,7 @@ struct KeyView {
 }
 
 /// A created key.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = CreatedKey)]
 struct NewKeyView {
@@ -116,13 +81,13 @@ struct NewKeyView {
 }
 
 /// The keys of a user.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 struct KeyList {
     data: Vec<KeyView>,
 }
 
 /// A created key.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct NewKeyItem {
     data: NewKeyView,
@@ -163,7 +128,17 @@ fn shown_once(key: &ApiKey, record: KeyRecord) -> Item<NewKeyView> {
     }
 }
 
-async fn list_keys(
+/// List a user's API keys
+///
+/// Oldest first, with revoked and expired ones.
+#[utoipa::path(
+    get, path = "/admin/v1/users/{id}/keys", tag = TAG,
+    params(PathId<UserId>),
+    responses(
+        (status = 200, description = "The keys, without the keys themselves.", body = KeyList),
+    ),
+)]
+pub(super) async fn list_keys(
     State(admin): State<Admin>,
     PathId(id): PathId<UserId>,
 ) -> Result<Response, Problem> {
@@ -174,7 +149,24 @@ async fn list_keys(
     })?))
 }
 
-async fn create_key(
+/// Create an API key
+///
+/// The key reads all accounts of its user. It is in this response only: the database stores its
+/// hash.
+#[utoipa::path(
+    post, path = "/admin/v1/users/{id}/keys", tag = TAG,
+    params(PathId<UserId>, IdempotencyKey),
+    request_body = NewKeyBody,
+    responses(
+        (status = 201, description = "The key, which is not shown again.", body = NewKeyItem),
+        (
+            status = 409,
+            description = "The user has 100 API keys that work or were made within 30 days \
+                           (`conflict`).",
+        ),
+    ),
+)]
+pub(super) async fn create_key(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(user_id): PathId<UserId>,
@@ -214,7 +206,24 @@ async fn create_key(
     .await
 }
 
-async fn rotate_key(
+/// Rotate an API key
+///
+/// The new key has the name and the `expiresAt` of the old one, which stays valid for
+/// `graceSeconds`.
+#[utoipa::path(
+    post, path = "/admin/v1/keys/{id}/rotate", tag = TAG,
+    params(PathId<KeyId>, IdempotencyKey),
+    request_body = RotationBody,
+    responses(
+        (status = 201, description = "The new key, which is not shown again.", body = NewKeyItem),
+        (
+            status = 409,
+            description = "The key is revoked or expired, or the user has 100 API keys that \
+                           work or were made within 30 days.",
+        ),
+    ),
+)]
+pub(super) async fn rotate_key(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<KeyId>,
@@ -259,7 +268,15 @@ async fn rotate_key(
     .await
 }
 
-async fn revoke_key(
+/// Revoke an API key
+///
+/// It is rejected from the next request on.
+#[utoipa::path(
+    delete, path = "/admin/v1/keys/{id}", tag = TAG,
+    params(PathId<KeyId>),
+    responses((status = 204, description = "The key is revoked.")),
+)]
+pub(super) async fn revoke_key(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<KeyId>,

@@ -21,43 +21,76 @@ mod webhook_endpoints;
 
 use axum::response::Response;
 use bellbird_api::docs::Document;
-use bellbird_api::front::problem::json_response_with_message;
-use bellbird_api::front::{Mount, Path, Problem};
+use bellbird_api::http::problem::json_response_with_message;
+use bellbird_api::http::{Interface, Problem, Routes, UnknownPath, WireStyle};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 pub use state::Admin;
 pub use users::has_connections;
 
+/// Pages in a browser cannot call it.
+const STYLE: WireStyle = WireStyle {
+    error: error_response,
+    cors_headers: None,
+    ..WireStyle::JSON
+};
+
 /// The interface of operators.
 #[must_use]
-pub fn mount(admin: &Admin) -> Mount {
-    Mount::new("/admin")
-        .guarded_for_operators()
-        .with_errors(error_response)
-        .add(admin, paths())
-        .add(&(), openapi::paths(document, &admin.admin_url))
+pub fn interface(admin: &Admin) -> Interface {
+    Interface::new(&admin.access, "/admin", STYLE, UnknownPath::Operators)
+        .add(admin, routes())
+        .add(&(), openapi::routes(document, &admin.admin_url))
 }
 
 /// The OpenAPI document.
 #[must_use]
 pub fn document() -> &'static Document {
-    openapi::document(paths)
+    openapi::document(routes)
 }
 
 /// In the order of the reference page.
-fn paths() -> Vec<Path<Admin>> {
-    [
-        users::paths(),
-        keys::paths(),
-        setup_tokens::paths(),
-        link_sessions::paths(),
-        connections::paths(),
-        webhook_endpoints::paths(),
-        deliveries::paths(),
-        audit::paths(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+fn routes() -> Routes<Admin> {
+    let routes = OpenApiRouter::default()
+        .routes(routes!(users::list_users, users::create_user))
+        .routes(routes!(
+            users::get_user,
+            users::update_user,
+            users::remove_user
+        ))
+        .routes(routes!(keys::list_keys, keys::create_key))
+        .routes(routes!(keys::rotate_key))
+        .routes(routes!(keys::revoke_key))
+        .routes(routes!(
+            setup_tokens::create_setup_token,
+            setup_tokens::revoke_setup_tokens
+        ))
+        .routes(routes!(link_sessions::create_link_session))
+        .routes(routes!(link_sessions::get_link_session))
+        .routes(routes!(connections::list_connections))
+        .routes(routes!(
+            connections::get_connection,
+            connections::remove_connection
+        ))
+        .routes(routes!(connections::sync_connection))
+        .routes(routes!(
+            webhook_endpoints::list_webhook_endpoints,
+            webhook_endpoints::create_webhook_endpoint
+        ))
+        .routes(routes!(
+            webhook_endpoints::get_webhook_endpoint,
+            webhook_endpoints::update_webhook_endpoint,
+            webhook_endpoints::remove_webhook_endpoint
+        ))
+        .routes(routes!(webhook_endpoints::rotate_webhook_secret))
+        .routes(routes!(webhook_endpoints::ping_webhook_endpoint))
+        .routes(routes!(deliveries::list_deliveries))
+        .routes(routes!(deliveries::get_delivery))
+        .routes(routes!(deliveries::redeliver))
+        .routes(routes!(deliveries::recover))
+        .routes(routes!(audit::list_audit));
+    Routes::new().operators(routes)
 }
 
 /// The error object of `/v1`, always with its code.
@@ -71,4 +104,16 @@ fn error_response(problem: Problem) -> Response {
         other => other.message(),
     };
     json_response_with_message(problem, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use bellbird_api::http::Problem;
+    use serde_json::json;
+
+    #[test]
+    fn template_has_the_codes_of_errors() {
+        let header = &super::document().value()["components"]["headers"]["Bellbird-Error"];
+        assert_eq!(header["schema"]["examples"], json!(Problem::OPERATOR_CODES));
+    }
 }

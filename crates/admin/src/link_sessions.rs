@@ -4,10 +4,9 @@ use std::str::FromStr;
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{
-    JsonBody, Operation, Operator, Path, PathId, Problem, ProviderSchema, Resource, RouteMethod,
-};
+use bellbird_api::http::documented::ProviderSchema;
+use bellbird_api::http::json::{json_bytes, to_json};
+use bellbird_api::http::{JsonBody, Operator, PathId, Problem, Resource};
 use bellbird_connections::{ConnectionsError, LinkStatus, LinkTarget, NewLinkSession};
 use bellbird_domain::{ConnectionCategory, ConnectionId, UserId};
 use bellbird_storage::OperatorAction;
@@ -15,7 +14,6 @@ use http::StatusCode;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::change::{Begun, IdempotencyKey, commit};
@@ -25,40 +23,11 @@ use crate::state::{Admin, invalid_member, problem};
 
 const TAG: &str = "Link sessions";
 
-pub(crate) fn paths() -> Vec<Path<Admin>> {
-    let create = Operation::new("create_link_session", TAG, "The link session.").text(
-        "Create a link session",
-        "Redirect the user's browser to `url`, which works for half an hour and connects once. With `connectionId`, \
-         the user reconnects or renews this connection.",
-    );
-    let show = Operation::new("get_link_session", TAG, "The link session with its result.").text(
-        "Get a link session",
-        "It is kept until a day after `expiresAt`.",
-    );
-    vec![
-        Path::for_operators(RouteMethod::Post, "/admin/v1/link-sessions", create_session).described(
-            create
-                .body::<NewSessionBody>()
-                .json::<NewSessionItem>()
-                .status(201)
-                .error(404, "The user or the user's connection does not exist.")
-                .error(
-                    409,
-                    "The service has no provider or no console to link with, the user's plan does not include what is \
-                     to be linked, five of the user's visits to the provider are open, or the user has 1,000 links of \
-                     the last day (`conflict`).",
-                ),
-        ),
-        Path::for_operators(RouteMethod::Get, "/admin/v1/link-sessions/{id}", show_session)
-            .described(show.json::<SessionItem>()),
-    ]
-}
-
 /// A link session to create.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[schema(as = NewLinkSession, rename_all = "camelCase")]
 #[serde(rename_all = "camelCase")]
-struct NewSessionBody {
+pub(crate) struct NewSessionBody {
     /// For whom the person links.
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     user_id: UserIdText,
@@ -83,7 +52,7 @@ struct NewSessionBody {
 }
 
 /// A created link session.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = CreatedLinkSession)]
 struct NewSessionView {
@@ -98,14 +67,14 @@ struct NewSessionView {
 }
 
 /// A created link session.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct NewSessionItem {
     data: NewSessionView,
 }
 
 /// A link session with its result.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[schema(as = LinkSession, rename_all = "camelCase")]
 #[expect(
     dead_code,
@@ -145,7 +114,7 @@ struct LinkedConnectionView {
 }
 
 /// Why a link session has no connection.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[schema(as = LinkSessionReason)]
 #[expect(
     dead_code,
@@ -161,14 +130,14 @@ struct ReasonView {
 }
 
 /// A link session with its result.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct SessionItem {
     data: SessionView,
 }
 
 /// The id of a link session, in a path.
-struct LinkSessionId(Uuid);
+pub(crate) struct LinkSessionId(Uuid);
 
 impl FromStr for LinkSessionId {
     type Err = uuid::Error;
@@ -182,7 +151,27 @@ impl Resource for LinkSessionId {
     const NOUN: &'static str = "Link session";
 }
 
-async fn create_session(
+/// Create a link session
+///
+/// Redirect the user's browser to `url`, which works for half an hour and connects once. With
+/// `connectionId`, the user reconnects or renews this connection.
+#[utoipa::path(
+    post, path = "/admin/v1/link-sessions", tag = TAG,
+    params(IdempotencyKey),
+    request_body = NewSessionBody,
+    responses(
+        (status = 201, description = "The link session.", body = NewSessionItem),
+        (status = 404, description = "The user or the user's connection does not exist."),
+        (
+            status = 409,
+            description = "The service has no provider or no console to link with, the user's \
+                           plan does not include what is to be linked, five of the user's \
+                           visits to the provider are open, or the user has 1,000 links of \
+                           the last day (`conflict`).",
+        ),
+    ),
+)]
+pub(super) async fn create_link_session(
     State(admin): State<Admin>,
     operator: Operator,
     idempotency: IdempotencyKey,
@@ -267,7 +256,17 @@ async fn create_session(
     .await
 }
 
-async fn show_session(
+/// Get a link session
+///
+/// It is kept until a day after `expiresAt`.
+#[utoipa::path(
+    get, path = "/admin/v1/link-sessions/{id}", tag = TAG,
+    params(PathId<LinkSessionId>),
+    responses(
+        (status = 200, description = "The link session with its result.", body = SessionItem),
+    ),
+)]
+pub(super) async fn get_link_session(
     State(admin): State<Admin>,
     PathId(LinkSessionId(id)): PathId<LinkSessionId>,
 ) -> Result<Response, Problem> {

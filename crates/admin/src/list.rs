@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use bellbird_api::front::parameters::{Limit, parse_text};
+use bellbird_api::http::parameters::{Limit, parse_text};
 use bellbird_domain::{ConnectionId, EndpointId, PageLimits, UserId};
 use bellbird_storage::DeliveryPosition;
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub(crate) type PageLimit = Limit<{ LIMITS.default }, { LIMITS.max }>;
 
 /// How many items a page has at most.
 pub(crate) fn page_size(limit: Option<PageLimit>) -> u32 {
-    bellbird_api::front::parameters::page(limit, None).limit
+    bellbird_api::http::parameters::page(limit, None).limit
 }
 
 /// Where a page of a list ends.

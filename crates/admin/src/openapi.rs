@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use bellbird_api::docs::{self, DocsPaths, Document};
-use bellbird_api::front::Path;
+use bellbird_api::http::Routes;
 
 use crate::state::Admin;
 
@@ -16,17 +16,17 @@ const PATHS: DocsPaths = DocsPaths {
         "/admin/docs/logo.svg",
     ],
     folder: "/admin",
+    samples: include_str!("samples.yaml"),
 };
 
-/// The document, made of `described` when it is first asked for.
-pub(crate) fn document(described: fn() -> Vec<Path<Admin>>) -> &'static Document {
+/// The document, made when it is first asked for.
+pub(crate) fn document(described: fn() -> Routes<Admin>) -> &'static Document {
     static DOCUMENT: OnceLock<Document> = OnceLock::new();
     DOCUMENT.get_or_init(|| {
-        let described = described().into_iter().filter_map(Path::into_docs);
-        Document::for_operators(include_str!("openapi.yaml"), described.collect())
+        Document::for_operators(include_str!("openapi.yaml"), described().documented())
     })
 }
 
-pub(crate) fn paths(document: fn() -> &'static Document, public_url: &str) -> Vec<Path<()>> {
-    docs::paths(document, public_url, &PATHS)
+pub(crate) fn routes(document: fn() -> &'static Document, public_url: &str) -> Routes<()> {
+    docs::routes(document, public_url, &PATHS)
 }

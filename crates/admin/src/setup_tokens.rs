@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::front::{JsonBody, Operation, Operator, Path, PathId, Problem, RouteMethod};
+use bellbird_api::http::{JsonBody, Operator, PathId, Problem};
 use bellbird_domain::UserId;
 use bellbird_interop::simplefin::{SETUP_TOKEN_LIFETIME, setup_token_text};
 use bellbird_storage::{NewSetupToken, OperatorAction};
@@ -10,7 +10,6 @@ use http::StatusCode;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::change::{Begun, IdempotencyKey, commit, commit_empty};
 use crate::inputs::KeyName;
@@ -21,48 +20,17 @@ use crate::users;
 const TAG: &str = "Setup tokens";
 const DEFAULT_NAME: &str = "SimpleFIN";
 
-pub(crate) fn paths() -> Vec<Path<Admin>> {
-    const TOKENS: &str = "/admin/v1/users/{id}/setup-tokens";
-    let create = Operation::new("create_setup_token", TAG, "The token, which is not shown again.").text(
-        "Create a setup token",
-        "A program that speaks SimpleFIN claims it once, within an hour, and gets an API key of the user.",
-    );
-    let revoke = Operation::new(
-        "revoke_setup_tokens",
-        TAG,
-        "No token of the user can be claimed any more.",
-    )
-    .text(
-        "Revoke a user's setup tokens",
-        "Those that no program has claimed. Keys of claimed ones stay.",
-    );
-    vec![
-        Path::for_operators(RouteMethod::Post, TOKENS, create_token).described(
-            create
-                .body::<NewTokenBody>()
-                .json::<TokenItem>()
-                .status(201)
-                .error(
-                    409,
-                    "The user has 20 setup tokens that no program has claimed (`conflict`).",
-                ),
-        ),
-        Path::for_operators(RouteMethod::Delete, TOKENS, revoke_tokens)
-            .described(revoke.status(204)),
-    ]
-}
-
 /// A setup token to create.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[schema(as = NewSetupToken)]
-struct NewTokenBody {
+pub(crate) struct NewTokenBody {
     /// Name of the API key that the claim creates. 1 to 100 characters; `SimpleFIN` if absent.
     #[schema(value_type = Option<String>, nullable = false, example = "Actual")]
     name: Option<KeyName>,
 }
 
 /// A setup token.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = SetupToken)]
 struct TokenView {
@@ -74,13 +42,29 @@ struct TokenView {
 }
 
 /// A setup token.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct TokenItem {
     data: TokenView,
 }
 
-async fn create_token(
+/// Create a setup token
+///
+/// A program that speaks SimpleFIN claims it once, within an hour, and gets an API key of the user.
+#[utoipa::path(
+    post, path = "/admin/v1/users/{id}/setup-tokens", tag = TAG,
+    params(PathId<UserId>, IdempotencyKey),
+    request_body = NewTokenBody,
+    responses(
+        (status = 201, description = "The token, which is not shown again.", body = TokenItem),
+        (
+            status = 409,
+            description = "The user has 20 setup tokens that no program has claimed \
+                           (`conflict`).",
+        ),
+    ),
+)]
+pub(super) async fn create_setup_token(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(user_id): PathId<UserId>,
@@ -134,7 +118,15 @@ async fn create_token(
     .await
 }
 
-async fn revoke_tokens(
+/// Revoke a user's setup tokens
+///
+/// Those that no program has claimed. Keys of claimed ones stay.
+#[utoipa::path(
+    delete, path = "/admin/v1/users/{id}/setup-tokens", tag = TAG,
+    params(PathId<UserId>),
+    responses((status = 204, description = "No token of the user can be claimed any more.")),
+)]
+pub(super) async fn revoke_setup_tokens(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(user_id): PathId<UserId>,

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::FromRef;
-use bellbird_api::front::{Access, ForOperators, Problem};
+use bellbird_api::http::{ApiContext, OperatorState, Problem};
 use bellbird_storage::{Storage, StorageError};
 use bellbird_webhooks::Webhooks;
 
 /// The state of the handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct Admin {
-    pub(crate) access: Access,
+    pub(crate) access: ApiContext,
     pub(crate) webhooks: Webhooks,
     /// The public URL of the API, without a trailing slash.
     pub(crate) api_url: Arc<str>,
@@ -22,7 +22,7 @@ impl Admin {
     /// `api_url` is the public URL of the API, which programs that claim setup tokens call.
     /// `admin_url` is shown by the reference page.
     #[must_use]
-    pub fn new(access: Access, webhooks: Webhooks, api_url: &str, admin_url: &str) -> Self {
+    pub fn new(access: ApiContext, webhooks: Webhooks, api_url: &str, admin_url: &str) -> Self {
         Self {
             access,
             webhooks,
@@ -36,8 +36,8 @@ impl Admin {
     }
 }
 
-impl FromRef<ForOperators<Self>> for Admin {
-    fn from_ref(state: &ForOperators<Self>) -> Self {
+impl FromRef<OperatorState<Self>> for Admin {
+    fn from_ref(state: &OperatorState<Self>) -> Self {
         state.state().clone()
     }
 }

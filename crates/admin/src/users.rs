@@ -2,17 +2,14 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{
-    JsonBody, Operation, Operator, Path, PathId, Problem, Query, RouteMethod,
-};
+use bellbird_api::http::json::{json_bytes, to_json};
+use bellbird_api::http::{JsonBody, Operator, PathId, Problem, Query};
 use bellbird_connections::ConnectionsError;
 use bellbird_domain::{Plan, User, UserId};
 use bellbird_storage::{NewUser, OperatorAction, Storage, StorageError, UserChange};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
 use crate::change::{Begun, IdempotencyKey, commit, commit_empty};
 use crate::inputs;
@@ -26,67 +23,11 @@ const TAKEN: &str = "Another user has the e-mail address or the reference (`conf
 /// Seconds until a provider that could not be called is worth another attempt.
 const PROVIDER_RETRY_AFTER: u64 = 30;
 
-pub(crate) fn paths() -> Vec<Path<Admin>> {
-    const USERS: &str = "/admin/v1/users";
-    const USER: &str = "/admin/v1/users/{id}";
-    let create = Operation::new("create_user", TAG, "The user.")
-        .text("Create a user", "A user without keys.");
-    let list = Operation::new("list_users", TAG, "A page of users.").text(
-        "List users",
-        "Oldest first. With `email` or `reference`, the one user who has it, or none.",
-    );
-    let show = Operation::new("get_user", TAG, "The user.").text("Get a user", "");
-    let change = Operation::new("update_user", TAG, "The user.").text(
-        "Change a user",
-        "Members that are absent stay. `reference: null` and `timezone: null` clear these. A provider at which the \
-         user is registered keeps the old e-mail address.",
-    );
-    let remove = Operation::new("remove_user", TAG, "The user is removed.").text(
-        "Remove a user",
-        "With all keys and webhook endpoints, and with the registrations at providers. While the user has \
-         connections, it is 409, unless you send `connections=remove`: then the user's keys and sessions end at once, \
-         and the service withdraws each consent, trying again for as long as that fails, before it removes the user. \
-         The event `user.removed` says when that is done, and the user is 404 then.",
-    );
-    vec![
-        Path::for_operators(RouteMethod::Get, USERS, list_users)
-            .described(list.query::<UsersQuery>().json::<UserList>()),
-        Path::for_operators(RouteMethod::Post, USERS, create_user).described(
-            create
-                .body::<NewUserBody>()
-                .json::<UserItem>()
-                .status(201)
-                .error(409, TAKEN),
-        ),
-        Path::for_operators(RouteMethod::Get, USER, show_user).described(show.json::<UserItem>()),
-        Path::for_operators(RouteMethod::Patch, USER, change_user).described(
-            change
-                .body::<UserChangeBody>()
-                .json::<UserItem>()
-                .error(409, TAKEN),
-        ),
-        Path::for_operators(RouteMethod::Delete, USER, remove_user).described(
-            remove
-                .query::<RemovalQuery>()
-                .status(204)
-                .also::<UserItem>(202, "The user, who is removed once all connections are.")
-                .error(
-                    409,
-                    "The user still has connections, or a provider rejects the removal.",
-                )
-                .error(
-                    503,
-                    "The database or a provider is temporarily unavailable.",
-                ),
-        ),
-    ]
-}
-
 /// A user to create.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[schema(as = NewUser, rename_all = "camelCase")]
 #[serde(rename_all = "camelCase")]
-struct NewUserBody {
+pub(crate) struct NewUserBody {
     /// E-mail address, unique without regard to case.
     #[schema(value_type = String, format = "email", example = "anna@example.com")]
     email: EmailText,
@@ -108,10 +49,10 @@ struct NewUserBody {
 }
 
 /// What to change of a user.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[schema(as = UserChange, rename_all = "camelCase")]
 #[serde(rename_all = "camelCase")]
-struct UserChangeBody {
+pub(crate) struct UserChangeBody {
     /// E-mail address, unique without regard to case.
     #[schema(value_type = Option<String>, nullable = false, format = "email", example = "anna@example.com")]
     email: Option<EmailText>,
@@ -130,9 +71,9 @@ struct UserChangeBody {
     console_sign_in: Option<bool>,
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
-struct UsersQuery {
+pub(crate) struct UsersQuery {
     /// Users of one page, at most 200.
     #[param(inline, example = 50)]
     limit: Option<PageLimit>,
@@ -145,16 +86,16 @@ struct UsersQuery {
     reference: Option<String>,
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
-struct RemovalQuery {
+pub(crate) struct RemovalQuery {
     /// `remove`: the user's connections are removed too.
     #[param(value_type = Option<String>)]
     connections: Option<RemoveText>,
 }
 
 /// A user.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = User)]
 struct UserView {
@@ -203,14 +144,14 @@ impl From<User> for UserView {
 }
 
 /// A user.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct UserItem {
     data: UserView,
 }
 
 /// A page of users.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct UserList {
     data: Vec<UserView>,
@@ -219,7 +160,15 @@ struct UserList {
     next_cursor: Option<String>,
 }
 
-async fn list_users(
+/// List users
+///
+/// Oldest first. With `email` or `reference`, the one user who has it, or none.
+#[utoipa::path(
+    get, path = "/admin/v1/users", tag = TAG,
+    params(UsersQuery),
+    responses((status = 200, description = "A page of users.", body = UserList)),
+)]
+pub(super) async fn list_users(
     State(admin): State<Admin>,
     Query(query): Query<UsersQuery>,
 ) -> Result<Response, Problem> {
@@ -254,7 +203,19 @@ async fn list_users(
     Ok(json_bytes(to_json(&UserList { data, next_cursor })?))
 }
 
-async fn create_user(
+/// Create a user
+///
+/// A user without keys.
+#[utoipa::path(
+    post, path = "/admin/v1/users", tag = TAG,
+    params(IdempotencyKey),
+    request_body = NewUserBody,
+    responses(
+        (status = 201, description = "The user.", body = UserItem),
+        (status = 409, description = TAKEN),
+    ),
+)]
+pub(super) async fn create_user(
     State(admin): State<Admin>,
     operator: Operator,
     key: IdempotencyKey,
@@ -295,7 +256,13 @@ async fn create_user(
     .await
 }
 
-async fn show_user(
+/// Get a user
+#[utoipa::path(
+    get, path = "/admin/v1/users/{id}", tag = TAG,
+    params(PathId<UserId>),
+    responses((status = 200, description = "The user.", body = UserItem)),
+)]
+pub(super) async fn get_user(
     State(admin): State<Admin>,
     PathId(id): PathId<UserId>,
 ) -> Result<Response, Problem> {
@@ -305,7 +272,20 @@ async fn show_user(
     })?))
 }
 
-async fn change_user(
+/// Change a user
+///
+/// Members that are absent stay. `reference: null` and `timezone: null` clear these. A provider at
+/// which the user is registered keeps the old e-mail address.
+#[utoipa::path(
+    patch, path = "/admin/v1/users/{id}", tag = TAG,
+    params(PathId<UserId>),
+    request_body = UserChangeBody,
+    responses(
+        (status = 200, description = "The user.", body = UserItem),
+        (status = 409, description = TAKEN),
+    ),
+)]
+pub(super) async fn update_user(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<UserId>,
@@ -352,7 +332,31 @@ async fn change_user(
     .await
 }
 
-async fn remove_user(
+/// Remove a user
+///
+/// With all keys and webhook endpoints, and with the registrations at providers. While the user has
+/// connections, it is 409, unless you send `connections=remove`: then the user's keys and sessions
+/// end at once, and the service withdraws each consent, trying again for as long as that fails,
+/// before it removes the user. The event `user.removed` says when that is done, and the user is 404
+/// then.
+#[utoipa::path(
+    delete, path = "/admin/v1/users/{id}", tag = TAG,
+    params(PathId<UserId>, RemovalQuery),
+    responses(
+        (
+            status = 202,
+            description = "The user, who is removed once all connections are.",
+            body = UserItem,
+        ),
+        (status = 204, description = "The user is removed."),
+        (
+            status = 409,
+            description = "The user still has connections, or a provider rejects the removal.",
+        ),
+        (status = 503, description = "The database or a provider is temporarily unavailable."),
+    ),
+)]
+pub(super) async fn remove_user(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<UserId>,

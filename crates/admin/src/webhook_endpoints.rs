@@ -3,10 +3,8 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::front::json::{json_bytes, to_json};
-use bellbird_api::front::{
-    JsonBody, Operation, Operator, Path, PathId, Problem, Query, Resource as _, RouteMethod,
-};
+use bellbird_api::http::json::{json_bytes, to_json};
+use bellbird_api::http::{JsonBody, Operator, PathId, Problem, Query, Resource as _};
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventId, EventType, UserId};
 use bellbird_storage::{
     Endpoint, EndpointChange, NewEndpoint, OperatorAction, Storage, StorageError,
@@ -20,7 +18,6 @@ use http::StatusCode;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
 use crate::change::{Begun, IdempotencyKey, NoMembers, commit, commit_empty};
 use crate::inputs::{ApiVersionName, EventNames, EventTypeSchema, UserIdText};
@@ -31,78 +28,10 @@ pub(crate) const TAG: &str = "Webhook endpoints";
 /// Disabled reason of an endpoint that this API disabled.
 const BY_OPERATOR: &str = "by operator";
 
-pub(crate) fn paths() -> Vec<Path<Admin>> {
-    const ENDPOINTS: &str = "/admin/v1/webhook-endpoints";
-    const ENDPOINT: &str = "/admin/v1/webhook-endpoints/{id}";
-    let list = Operation::new(
-        "list_webhook_endpoints",
-        TAG,
-        "A page of webhook endpoints.",
-    )
-    .text(
-        "List webhook endpoints",
-        "Oldest first, of all users or of one.",
-    );
-    let create = Operation::new("create_webhook_endpoint", TAG, "The endpoint with its secret, not shown again.").text(
-        "Create a webhook endpoint",
-        "For the events of a user or, with `allUsers`, of everyone, also of users who come later, each with the \
-         user's id and reference in `metadata`. The URL must use https, a public host name, and port 443 or a port \
-         from 1024 on. There can be 20 endpoints of a user, and 20 for all.",
-    );
-    let show = Operation::new("get_webhook_endpoint", TAG, "The endpoint.")
-        .text("Get a webhook endpoint", "Without its secret.");
-    let change = Operation::new("update_webhook_endpoint", TAG, "The endpoint.").text(
-        "Change a webhook endpoint",
-        "Omitted fields keep their value. The next attempt of each pending delivery uses the new ones. Once the \
-         endpoint is disabled, pending deliveries fail; those of an endpoint for all users when their next attempt is \
-         due. After it is enabled again, they can be recovered.",
-    );
-    let remove = Operation::new("remove_webhook_endpoint", TAG, "The endpoint is removed.").text(
-        "Remove a webhook endpoint",
-        "With its secret and its deliveries. Pending ones are cancelled.",
-    );
-    let rotate = Operation::new(
-        "rotate_webhook_secret",
-        TAG,
-        "The new secret, not shown again.",
-    )
-    .text(
-        "Rotate a webhook secret",
-        "For 24 hours, each event has two signatures and verifies with either secret.",
-    );
-    let ping = Operation::new("ping_webhook_endpoint", TAG, "What the endpoint responded.").text(
-        "Ping a webhook endpoint",
-        "Sends an event of the type `endpoint.ping` without rows, once, even to a disabled endpoint. A repeated \
-         request sends none; two at once with one key may send two.",
-    );
-    vec![
-        Path::for_operators(RouteMethod::Get, ENDPOINTS, list_endpoints)
-            .described(list.query::<EndpointsQuery>().json::<EndpointList>()),
-        Path::for_operators(RouteMethod::Post, ENDPOINTS, create_endpoint).described(
-            create
-                .body::<NewEndpointBody>()
-                .json::<NewEndpointItem>()
-                .status(201)
-                .error(404, "The user does not exist.")
-                .error(409, "There are 20 endpoints already (`conflict`), or the key was sent with another request."),
-        ),
-        Path::for_operators(RouteMethod::Get, ENDPOINT, show_endpoint).described(show.json::<EndpointItem>()),
-        Path::for_operators(RouteMethod::Patch, ENDPOINT, change_endpoint)
-            .described(change.body::<EndpointChangeBody>().json::<EndpointItem>()),
-        Path::for_operators(RouteMethod::Delete, ENDPOINT, remove_endpoint).described(remove.status(204)),
-        Path::for_operators(RouteMethod::Post, "/admin/v1/webhook-endpoints/{id}/rotate-secret", rotate_secret)
-            .described(rotate.json::<NewSecretItem>().status(201)),
-        Path::for_operators(RouteMethod::Post, "/admin/v1/webhook-endpoints/{id}/ping", ping_endpoint).described(
-            ping.json::<PingItem>()
-                .error(409, "Nothing was sent, and the message says why (`conflict`), or as in other changes."),
-        ),
-    ]
-}
-
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
-struct EndpointsQuery {
+pub(crate) struct EndpointsQuery {
     /// Endpoints of one page, at most 200.
     #[param(inline, example = 50)]
     limit: Option<PageLimit>,
@@ -115,10 +44,10 @@ struct EndpointsQuery {
 }
 
 /// A webhook endpoint to create.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[schema(as = NewWebhookEndpoint, rename_all = "camelCase")]
 #[serde(rename_all = "camelCase")]
-struct NewEndpointBody {
+pub(crate) struct NewEndpointBody {
     /// Whose events it receives, unless `allUsers` is true.
     #[schema(value_type = Option<String>, nullable = false, format = "uuid")]
     #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
@@ -142,10 +71,10 @@ struct NewEndpointBody {
 }
 
 /// What to change of a webhook endpoint.
-#[derive(Deserialize, ToSchema)]
+#[derive(Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookEndpointChange, rename_all = "camelCase")]
-struct EndpointChangeBody {
+pub(crate) struct EndpointChangeBody {
     /// Where events are sent.
     #[schema(
         nullable = false,
@@ -166,7 +95,7 @@ struct EndpointChangeBody {
 }
 
 /// A URL that receives the events of a user, or of all users.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookEndpoint)]
 struct EndpointView {
@@ -202,7 +131,7 @@ struct EndpointView {
 }
 
 /// A created webhook endpoint.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = CreatedWebhookEndpoint)]
 struct NewEndpointView {
@@ -214,7 +143,7 @@ struct NewEndpointView {
 }
 
 /// A new signing secret.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = NewWebhookSecret)]
 struct NewSecretView {
@@ -230,7 +159,7 @@ struct NewSecretView {
 }
 
 /// What an endpoint responded to a ping.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Ping)]
 struct PingView {
@@ -249,35 +178,35 @@ struct PingView {
 }
 
 /// A webhook endpoint.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct EndpointItem {
     data: EndpointView,
 }
 
 /// A created webhook endpoint.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct NewEndpointItem {
     data: NewEndpointView,
 }
 
 /// A new signing secret.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct NewSecretItem {
     data: NewSecretView,
 }
 
 /// What an endpoint responded to a ping.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "documents the body")]
 struct PingItem {
     data: PingView,
 }
 
 /// A page of webhook endpoints.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct EndpointList {
     data: Vec<EndpointView>,
@@ -315,7 +244,17 @@ impl From<PingOutcome> for PingView {
     }
 }
 
-async fn list_endpoints(
+/// List webhook endpoints
+///
+/// Oldest first, of all users or of one.
+#[utoipa::path(
+    get, path = "/admin/v1/webhook-endpoints", tag = TAG,
+    params(EndpointsQuery),
+    responses(
+        (status = 200, description = "A page of webhook endpoints.", body = EndpointList),
+    ),
+)]
+pub(super) async fn list_webhook_endpoints(
     State(admin): State<Admin>,
     Query(query): Query<EndpointsQuery>,
 ) -> Result<Response, Problem> {
@@ -328,7 +267,30 @@ async fn list_endpoints(
     Ok(json_bytes(to_json(&EndpointList { data, next_cursor })?))
 }
 
-async fn create_endpoint(
+/// Create a webhook endpoint
+///
+/// For the events of a user or, with `allUsers`, of everyone, also of users who come later, each
+/// with the user's id and reference in `metadata`. The URL must use https, a public host name, and
+/// port 443 or a port from 1024 on. There can be 20 endpoints of a user, and 20 for all.
+#[utoipa::path(
+    post, path = "/admin/v1/webhook-endpoints", tag = TAG,
+    params(IdempotencyKey),
+    request_body = NewEndpointBody,
+    responses(
+        (
+            status = 201,
+            description = "The endpoint with its secret, not shown again.",
+            body = NewEndpointItem,
+        ),
+        (status = 404, description = "The user does not exist."),
+        (
+            status = 409,
+            description = "There are 20 endpoints already (`conflict`), or the key was sent \
+                           with another request.",
+        ),
+    ),
+)]
+pub(super) async fn create_webhook_endpoint(
     State(admin): State<Admin>,
     operator: Operator,
     idempotency: IdempotencyKey,
@@ -390,7 +352,15 @@ async fn create_endpoint(
     commit(change, &action, StatusCode::CREATED, &Item { data }).await
 }
 
-async fn show_endpoint(
+/// Get a webhook endpoint
+///
+/// Without its secret.
+#[utoipa::path(
+    get, path = "/admin/v1/webhook-endpoints/{id}", tag = TAG,
+    params(PathId<EndpointId>),
+    responses((status = 200, description = "The endpoint.", body = EndpointItem)),
+)]
+pub(super) async fn get_webhook_endpoint(
     State(admin): State<Admin>,
     PathId(id): PathId<EndpointId>,
 ) -> Result<Response, Problem> {
@@ -400,7 +370,18 @@ async fn show_endpoint(
     })?))
 }
 
-async fn change_endpoint(
+/// Change a webhook endpoint
+///
+/// Omitted fields keep their value. The next attempt of each pending delivery uses the new ones.
+/// Once the endpoint is disabled, pending deliveries fail; those of an endpoint for all users when
+/// their next attempt is due. After it is enabled again, they can be recovered.
+#[utoipa::path(
+    patch, path = "/admin/v1/webhook-endpoints/{id}", tag = TAG,
+    params(PathId<EndpointId>),
+    request_body = EndpointChangeBody,
+    responses((status = 200, description = "The endpoint.", body = EndpointItem)),
+)]
+pub(super) async fn update_webhook_endpoint(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<EndpointId>,
@@ -491,7 +472,15 @@ fn check_events(owner: UserId, events: Option<&EventNames>) -> Result<(), Proble
     }
 }
 
-async fn remove_endpoint(
+/// Remove a webhook endpoint
+///
+/// With its secret and its deliveries. Pending ones are cancelled.
+#[utoipa::path(
+    delete, path = "/admin/v1/webhook-endpoints/{id}", tag = TAG,
+    params(PathId<EndpointId>),
+    responses((status = 204, description = "The endpoint is removed.")),
+)]
+pub(super) async fn remove_webhook_endpoint(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<EndpointId>,
@@ -514,7 +503,17 @@ async fn remove_endpoint(
     commit_empty(change, &action).await
 }
 
-async fn rotate_secret(
+/// Rotate a webhook secret
+///
+/// For 24 hours, each event has two signatures and verifies with either secret.
+#[utoipa::path(
+    post, path = "/admin/v1/webhook-endpoints/{id}/rotate-secret", tag = TAG,
+    params(PathId<EndpointId>, IdempotencyKey),
+    responses(
+        (status = 201, description = "The new secret, not shown again.", body = NewSecretItem),
+    ),
+)]
+pub(super) async fn rotate_webhook_secret(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<EndpointId>,
@@ -554,7 +553,23 @@ async fn rotate_secret(
     commit(change, &action, StatusCode::CREATED, &Item { data }).await
 }
 
-async fn ping_endpoint(
+/// Ping a webhook endpoint
+///
+/// Sends an event of the type `endpoint.ping` without rows, once, even to a disabled endpoint. A
+/// repeated request sends none; two at once with one key may send two.
+#[utoipa::path(
+    post, path = "/admin/v1/webhook-endpoints/{id}/ping", tag = TAG,
+    params(PathId<EndpointId>, IdempotencyKey),
+    responses(
+        (status = 200, description = "What the endpoint responded.", body = PingItem),
+        (
+            status = 409,
+            description = "Nothing was sent, and the message says why (`conflict`), or as in \
+                           other changes.",
+        ),
+    ),
+)]
+pub(super) async fn ping_webhook_endpoint(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<EndpointId>,

@@ -2,30 +2,24 @@
 //! the loop that accepts connections for every listener.
 
 pub mod docs;
-pub mod front;
+pub mod http;
 pub mod serve;
 pub mod v1;
 
 use docs::Document;
-use front::Mount;
-use front::operation::PathDocs;
+use http::{DocumentedRoutes, Interface, UnknownPath, WireStyle};
 
 pub use v1::{ApiSettings, V1State};
 
-/// The JSON API. `document` describes its paths, and those that other crates add to it.
-pub fn mount(state: &V1State, document: fn() -> &'static Document) -> Mount {
-    let docs = docs::paths(document, state.public_url(), &docs::V1_PATHS);
-    Mount::new("/v1")
-        .guarded()
-        .add(state, v1::paths())
+/// The JSON API. `document` describes its routes, and those that other crates add to it.
+pub fn interface(state: &V1State, document: fn() -> &'static Document) -> Interface {
+    let docs = docs::routes(document, state.public_url(), &docs::V1_PATHS);
+    Interface::new(state.access(), "/v1", WireStyle::JSON, UnknownPath::Users)
+        .add(state, v1::routes())
         .add(&(), docs)
 }
 
-/// The descriptions of the JSON API's own paths.
-#[must_use]
-pub fn documented() -> Vec<PathDocs> {
-    v1::paths()
-        .into_iter()
-        .filter_map(front::Path::into_docs)
-        .collect()
+/// The documentation of the JSON API's own routes.
+pub fn documented() -> impl Iterator<Item = DocumentedRoutes> {
+    v1::routes().documented()
 }

@@ -3,14 +3,12 @@
 use std::sync::LazyLock;
 
 use bellbird_api::docs::Document;
+use bellbird_interop::export;
 
 #[must_use]
 pub fn document() -> &'static Document {
     static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
-        let paths = bellbird_api::documented()
-            .into_iter()
-            .chain(bellbird_interop::export::documented());
-        Document::new(paths.collect())
+        Document::new(bellbird_api::documented().chain(export::routes().documented()))
     });
     &DOCUMENT
 }

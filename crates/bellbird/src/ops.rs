@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use bellbird_api::front::problem::ErrorBody;
+use bellbird_api::http::problem::ErrorBody;
 use bellbird_storage::Storage;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;

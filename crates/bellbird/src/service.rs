@@ -202,11 +202,7 @@ impl Service {
         let router = wiring::api_router(&api, &interop, is_shared.then_some(&admin));
         let console =
             bellbird_console::router(api.access().clone(), router.clone(), settings.pages, site);
-        let admin = bellbird_api::front::router(
-            api.access().clone(),
-            bellbird_admin::mount(&admin),
-            Vec::new(),
-        );
+        let admin = bellbird_api::http::listener(bellbird_admin::interface(&admin), Vec::new());
         let served = [
             (listeners.api, router),
             (listeners.console, console),

@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow, bail};
 use axum::Router;
 use bellbird_admin::Admin;
 use bellbird_api::V1State;
-use bellbird_api::front::Access;
+use bellbird_api::http::ApiContext;
 use bellbird_connections::Connections;
 use bellbird_console::Mailer;
 use bellbird_domain::{Clock, ConnectionId, UserId};
@@ -443,7 +443,7 @@ impl Parts {
             wiring.connections(Some(&urls.public_console)),
         );
         let (access, store) = (settings.access.clone(), store.clone());
-        let access = Access::new(
+        let access = ApiContext::new(
             (*storage).clone(),
             reads.clone(),
             connections.clone(),
@@ -523,13 +523,12 @@ pub fn stop_on_signal(stop_timeout: Duration) -> anyhow::Result<CancellationToke
 }
 
 /// The router of the API listener: the API with its files, the other interfaces to the same reads,
-/// and the operator's API if it is served there. That one comes last, so that it delays no search
-/// of another path.
+/// and the operator's API if it is served there.
 pub fn api_router(api: &V1State, interop: &Interop, admin: Option<&Admin>) -> Router {
-    let v1 = bellbird_api::mount(api, crate::openapi::document)
-        .add(interop, bellbird_interop::export::paths());
-    let mounts = bellbird_interop::mounts(interop)
+    let v1 = bellbird_api::interface(api, crate::openapi::document)
+        .add(interop, bellbird_interop::export::routes());
+    let others = bellbird_interop::interfaces(interop)
         .into_iter()
-        .chain(admin.map(bellbird_admin::mount));
-    bellbird_api::front::router(api.access().clone(), v1, mounts.collect())
+        .chain(admin.map(bellbird_admin::interface));
+    bellbird_api::http::listener(v1, others.collect())
 }

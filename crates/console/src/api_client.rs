@@ -5,7 +5,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use bellbird_api::front::SignedInCaller;
+use bellbird_api::http::SignedInCaller;
 use bellbird_domain::Caller;
 use bytes::Bytes;
 use http::{StatusCode, Version};

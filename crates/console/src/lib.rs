@@ -58,7 +58,7 @@ use axum::http::HeaderMap;
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
-use bellbird_api::front::Access;
+use bellbird_api::http::ApiContext;
 use http::StatusCode;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -76,7 +76,7 @@ pub use crate::sign_in_link::create_sign_in_link;
 const PURGE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// `api` is the router of the API listener, by which the pages read. Call it inside of a runtime.
-pub fn router(access: Access, api: Router, settings: ConsoleSettings, site: Site) -> Router {
+pub fn router(access: ApiContext, api: Router, settings: ConsoleSettings, site: Site) -> Router {
     let console = Console::new(
         access,
         ApiClient::new(api),

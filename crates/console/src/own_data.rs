@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use bellbird_api::front::ResponseTimeout;
+use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::UserId;
 use bellbird_limits::Permit;
 use bellbird_storage::{LEFT_OUT, OWN_TABLES, OwnPosition, StorageError, camel_case};

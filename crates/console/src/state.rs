@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::extract::ConnectInfo;
-use bellbird_api::front::Access;
+use bellbird_api::http::ApiContext;
 use bellbird_connections::{Connections, provider_names};
 use bellbird_domain::{Clock, KeyId, UserId};
 use bellbird_limits::client_address::{client_address, rate_limit_key};
@@ -48,7 +48,7 @@ pub(crate) struct Console {
 
 pub(crate) struct Inner {
     /// The services, which are the API's.
-    pub(crate) access: Access,
+    pub(crate) access: ApiContext,
     pub(crate) api: ApiClient,
     pub(crate) connections: Connections,
     pub(crate) settings: ConsoleSettings,
@@ -88,7 +88,7 @@ pub(crate) struct EventPermits {
 impl Console {
     /// `events_max` limits the provider events in progress: see [`PROVIDER_EVENTS_CONCURRENT_MAX`].
     pub(crate) fn new(
-        access: Access,
+        access: ApiContext,
         api: ApiClient,
         settings: ConsoleSettings,
         site: Site,

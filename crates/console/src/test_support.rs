@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use bellbird_api::front::{Access, AccessSettings};
+use bellbird_api::http::{AccessSettings, ApiContext};
 use bellbird_connections::Connections;
 use bellbird_domain::Clock;
 use bellbird_domain::{Plan, UserId};
@@ -24,7 +24,7 @@ use crate::state::Console;
 
 /// A console with one user and two links, without providers.
 pub(crate) struct TestConsole {
-    pub(crate) access: Access,
+    pub(crate) access: ApiContext,
     pub(crate) user: UserId,
     pub(crate) _folder: TempDir,
 }
@@ -41,7 +41,7 @@ pub(crate) fn settings() -> ConsoleSettings {
     }
 }
 
-fn access(storage: Storage, connections: Connections) -> Access {
+fn access(storage: Storage, connections: Connections) -> ApiContext {
     let clock = Clock::manual("2026-11-20T09:24:00Z".parse().unwrap());
     let limits = Limits {
         deadline: Duration::from_secs(30),
@@ -65,7 +65,7 @@ fn access(storage: Storage, connections: Connections) -> Access {
         trusted_proxies: Vec::new(),
         cors_origins: Vec::new(),
     };
-    Access::new(storage, reads, connections, clock, settings, None)
+    ApiContext::new(storage, reads, connections, clock, settings, None)
 }
 
 impl TestConsole {

@@ -10,7 +10,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::response::Response;
 use axum::routing::get;
-use bellbird_api::front::ResponseTimeout;
+use bellbird_api::serve::ResponseTimeout;
 use bellbird_domain::ConnectionId;
 use bellbird_storage::{LEFT_OUT, OWN_TABLES, camel_case};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};

@@ -10,7 +10,7 @@ pub mod simplefin;
 use std::sync::Arc;
 
 use axum::extract::FromRef;
-use bellbird_api::front::{Access, Guarded, Mount};
+use bellbird_api::http::{ApiContext, Interface, UserState};
 use bellbird_domain::ConnectionId;
 
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +22,7 @@ pub struct InteropSettings {
 /// The state shared by the handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct Interop {
-    access: Access,
+    access: ApiContext,
     settings: InteropSettings,
     /// The public URL of the API, without a trailing slash.
     public_url: Arc<str>,
@@ -31,7 +31,7 @@ pub struct Interop {
 
 impl Interop {
     #[must_use]
-    pub fn new(access: Access, settings: InteropSettings, public_url: String) -> Self {
+    pub fn new(access: ApiContext, settings: InteropSettings, public_url: String) -> Self {
         Self {
             access,
             settings,
@@ -52,14 +52,17 @@ impl Interop {
     }
 }
 
-impl FromRef<Guarded<Self>> for Interop {
-    fn from_ref(guarded: &Guarded<Self>) -> Self {
-        guarded.state().clone()
+impl FromRef<UserState<Self>> for Interop {
+    fn from_ref(state: &UserState<Self>) -> Self {
+        state.state().clone()
     }
 }
 
-/// The interfaces with a prefix of their own. Files are paths of `/v1`: see [`export::paths`].
+/// The interfaces with a prefix of their own. Files are paths of `/v1`: see [`export::routes`].
 #[must_use]
-pub fn mounts(interop: &Interop) -> Vec<Mount> {
-    vec![simplefin::mount(interop.clone()), mcp::mount(interop)]
+pub fn interfaces(interop: &Interop) -> Vec<Interface> {
+    vec![
+        simplefin::interface(interop.clone()),
+        mcp::interface(interop),
+    ]
 }

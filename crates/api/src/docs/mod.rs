@@ -1,5 +1,5 @@
-//! The OpenAPI 3.1 document and its reference page. Each path is described beside its handler. This
-//! module adds the rest from `document.yaml`: headers, and the errors that paths have in common.
+//! The OpenAPI 3.1 document and its reference page. Each operation is described at its handler, by
+//! `#[utoipa::path]`. This module adds what all operations share, and `document.yaml` the rest.
 
 mod page;
 mod webhooks;
@@ -7,27 +7,31 @@ mod webhooks;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use bellbird_connections::provider_names;
+use axum::routing::get;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::PartialSchema;
+use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
+use utoipa::openapi::{
+    Components, Content, OpenApi, Ref, RefOr, Response as ResponseDocs, SecurityRequirement,
+};
 
-use crate::front::operation::{Operation, PathDocs};
-use crate::front::problem::{ErrorBody, ErrorObject, Problem};
-use crate::front::{Path, RouteMethod};
-use crate::v1::deprecation::SUNSET_DATE;
+use crate::http::problem::{ErrorBody, ErrorObject};
+use crate::http::{DocumentedRoutes, Routes};
 
-/// The OpenAPI document of the API listener.
+/// The OpenAPI document of an interface.
 pub struct Document {
     value: Value,
     json: OnceLock<Bytes>,
     yaml: OnceLock<Bytes>,
-    paths: Vec<&'static str>,
+    /// In the order of the reference page.
+    paths: Vec<String>,
 }
 
 /// Where a document and its page are.
@@ -38,86 +42,106 @@ pub struct DocsPaths {
     pub page: [&'static str; 4],
     /// The folder of the page, which its links leave out.
     pub folder: &'static str,
+    /// How the clients make each call, as YAML.
+    pub samples: &'static str,
 }
 
 pub(crate) const V1_PATHS: DocsPaths = DocsPaths {
     document: ["/openapi.json", "/openapi.yaml"],
     page: ["/docs", "/docs/page.js", "/docs/page.css", "/docs/logo.svg"],
     folder: "",
+    samples: include_str!("samples.yaml"),
 };
 
-/// The paths of the document and the page. All are made when they are first asked for: most
+/// The routes of the document and the page. All are made when they are first asked for: most
 /// services never are, and together they would take half of the time of a start. `public_url`
 /// begins the URLs of the page's `curl` lines.
 #[must_use]
-pub fn paths(
+pub fn routes(
     document: fn() -> &'static Document,
     public_url: &str,
     docs: &'static DocsPaths,
-) -> Vec<Path<()>> {
+) -> Routes<()> {
     let public_url = public_url.to_owned();
     let [json, yaml] = docs.document;
     let [page, script, style, logo] = docs.page;
-    vec![
-        Path::open(json, async move || {
-            serve(document().json_bytes(), "application/json")
-        }),
-        Path::open(yaml, async move || {
-            serve(document().yaml_bytes(), "application/yaml")
-        }),
-        file(page, move || {
-            page::File::page(document(), &public_url, docs)
-        }),
-        file(script, page::File::script),
-        file(style, page::File::style),
-        file(logo, page::File::logo),
-    ]
+    let router = Router::new()
+        .route(
+            json,
+            get(async move || serve(document().json_bytes(), "application/json")),
+        )
+        .route(
+            yaml,
+            get(async move || serve(document().yaml_bytes(), "application/yaml")),
+        );
+    let router = file(router, page, move || {
+        page::File::page(document(), &public_url, docs)
+    });
+    let router = file(router, script, page::File::script);
+    let router = file(router, style, page::File::style);
+    Routes::new().open(file(router, logo, page::File::logo))
 }
 
-fn file(path: &'static str, make: impl Fn() -> page::File + Send + Sync + 'static) -> Path<()> {
+fn file(
+    router: Router,
+    path: &str,
+    make: impl Fn() -> page::File + Send + Sync + 'static,
+) -> Router {
     let file = Arc::new((OnceLock::new(), make));
-    Path::open(path, async move |headers: HeaderMap| {
+    let serve = async move |headers: HeaderMap| {
         let (made, make) = &*file;
         made.get_or_init(make).response(&headers)
-    })
+    };
+    router.route(path, get(serve))
 }
 
 impl Document {
-    /// The document of the API. `described` are the paths in the order of the reference page.
+    /// The document of the API, with the routes in the order of the reference page.
     #[must_use]
-    pub fn new(described: Vec<PathDocs>) -> Self {
-        Self::with(
-            include_str!("document.yaml"),
-            described,
-            |document, components| {
-                webhooks::describe(document);
-                complete_components(&mut document["components"], components);
-            },
-        )
+    pub fn new(routes: impl Iterator<Item = DocumentedRoutes>) -> Self {
+        Self::with(include_str!("document.yaml"), routes, webhooks::describe)
     }
 
     /// The document of the operator's API. `template` has the parts that no code has.
     #[must_use]
-    pub fn for_operators(template: &str, described: Vec<PathDocs>) -> Self {
-        Self::with(template, described, |document, components| {
-            let document = &mut document["components"];
-            add_components(document, components);
-            inline_flattened(&mut document["schemas"]);
-            document["headers"]["Bellbird-Error"]["schema"]["examples"] =
-                json!(Problem::OPERATOR_CODES);
+    pub fn for_operators(template: &str, routes: impl Iterator<Item = DocumentedRoutes>) -> Self {
+        Self::with(template, routes, |document| {
+            inline_flattened(&mut document["components"]["schemas"]);
         })
     }
 
     fn with(
         template: &str,
-        described: Vec<PathDocs>,
-        complete: impl FnOnce(&mut Value, &mut Map<String, Value>),
+        routes: impl Iterator<Item = DocumentedRoutes>,
+        complete: impl FnOnce(&mut Value),
     ) -> Self {
-        let mut paths: Vec<_> = described.iter().map(|described| described.path).collect();
-        paths.dedup();
-        let mut parts: Parts = yaml_serde::from_str(template).unwrap_or_default();
-        let mut value = build(described, &mut parts);
-        complete(&mut value, &mut parts.components);
+        let Template {
+            mut document,
+            shared,
+        } = yaml_serde::from_str(template).unwrap_or_default();
+        for DocumentedRoutes {
+            mut openapi,
+            needs_key,
+        } in routes
+        {
+            for item in openapi.paths.paths.values_mut() {
+                for operation in operations(item) {
+                    shared.complete(operation, needs_key);
+                }
+            }
+            document.merge(openapi);
+        }
+        let components = document.components.get_or_insert_with(Components::new);
+        for (name, schema) in [
+            ("ErrorBody", ErrorBody::schema()),
+            ("Error", ErrorObject::schema()),
+        ] {
+            components.schemas.insert(name.to_owned(), schema);
+        }
+        let paths = document.paths.paths.keys().cloned().collect();
+        let mut value = serde_json::to_value(&document).unwrap_or_default();
+        complete_enums(&mut value["components"]["schemas"]);
+        complete(&mut value);
         Self {
             value,
             json: OnceLock::new(),
@@ -173,37 +197,167 @@ fn serve(body: &Bytes, content_type: &'static str) -> Response {
     response
 }
 
-/// The parts of the document that no code has.
+/// What the document has beside operations and schemas.
 #[derive(Default, Deserialize)]
-struct Parts {
-    document: Value,
-    components: Map<String, Value>,
+struct Template {
+    document: OpenApi,
+    #[serde(flatten)]
+    shared: SharedErrors,
+}
+
+/// Descriptions by status.
+#[derive(Default, Deserialize)]
+struct SharedErrors {
+    /// Of every operation.
     errors: BTreeMap<String, String>,
+    /// Of those that need a key.
     guarded_errors: BTreeMap<String, String>,
 }
 
-fn build(described: Vec<PathDocs>, parts: &mut Parts) -> Value {
-    let mut document = parts.document.take();
-    let (mut paths, mut schemas) = (json!({}), Map::new());
-    for mut described in described {
-        schemas.extend(
-            described
-                .operation
-                .schemas
-                .drain(..)
-                .map(|(name, schema)| (name, json!(schema))),
-        );
-        let (path, method) = (described.path, described.method.key());
-        paths[path][method] = operation(described, parts);
-    }
-    document["paths"] = paths;
-    document["components"]["schemas"] = schemas.into();
-    complete_enums(&mut document["components"]["schemas"]);
-    document
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let PathItem {
+        get,
+        post,
+        patch,
+        delete,
+        ..
+    } = item;
+    [get, post, patch, delete].into_iter().flatten()
 }
 
-/// utoipa describes an inlined enum as if it were an object too, and drops its example.
+impl SharedErrors {
+    /// Adds the errors that an operation can have because of what it takes, unless it describes
+    /// them itself, and the headers of its responses.
+    fn complete(&self, operation: &mut Operation, needs_key: bool) {
+        join_lines(&mut operation.description);
+        let takes = |place: ParameterIn| {
+            let parameters = operation.parameters.iter().flatten();
+            parameters
+                .filter_map(parameter)
+                .any(|one| one.parameter_in == place)
+        };
+        let of_parts = [
+            (
+                takes(ParameterIn::Path),
+                "404",
+                "What the id names does not exist.",
+            ),
+            (
+                takes(ParameterIn::Header),
+                "409",
+                "The Idempotency-Key was sent with another request.",
+            ),
+            (
+                operation.request_body.is_some(),
+                "413",
+                "The body is larger than 16 KiB.",
+            ),
+        ];
+        let of_parts = of_parts.into_iter().filter(|(applies, ..)| *applies);
+        let of_parts = of_parts.map(|(_, status, description)| (status, description));
+        let guarded = self.guarded_errors.iter().filter(|_| needs_key);
+        let shared = guarded.chain(&self.errors);
+        let shared = shared.map(|(status, description)| (status.as_str(), description.as_str()));
+        let responses = &mut operation.responses.responses;
+        for (status, description) in of_parts.chain(shared) {
+            let response = || ResponseDocs::new(description).into();
+            responses.entry(status.to_owned()).or_insert_with(response);
+        }
+        for (status, response) in responses {
+            if let RefOr::T(response) = response {
+                complete_response(status, response, needs_key);
+            }
+        }
+        for parameter in operation.parameters.iter_mut().flatten() {
+            if let RefOr::T(parameter) = parameter {
+                join_lines(&mut parameter.description);
+            }
+        }
+        // No body is an object without fields.
+        if let Some(RefOr::T(body)) = &mut operation.request_body {
+            body.required = None;
+        }
+        if !needs_key {
+            operation.security = Some(vec![SecurityRequirement::default()]);
+        }
+    }
+}
+
+fn parameter(
+    parameter: &RefOr<utoipa::openapi::path::Parameter>,
+) -> Option<&utoipa::openapi::path::Parameter> {
+    match parameter {
+        RefOr::T(parameter) => Some(parameter),
+        RefOr::Ref(_) => None,
+    }
+}
+
+/// Refers to the headers of a response, and gives an error its body.
+fn complete_response(status: &str, response: &mut ResponseDocs, needs_key: bool) {
+    let is_error = !status.starts_with('2');
+    // These are sent before the key is known, so there is no limit to show.
+    let is_limited = needs_key && !matches!(status, "401" | "414" | "431");
+    let mut names: Vec<String> = response.headers.keys().cloned().collect();
+    let mut add = |applies: bool, headers: &[&str]| {
+        names.extend(
+            headers
+                .iter()
+                .filter(|_| applies)
+                .map(|&name| name.to_owned()),
+        );
+    };
+    add(true, &["X-Request-Id", "Cache-Control"]);
+    add(
+        is_limited,
+        &[
+            "X-RateLimit-Limit",
+            "X-RateLimit-Remaining",
+            "X-RateLimit-Reset",
+        ],
+    );
+    add(is_error, &["Bellbird-Error"]);
+    add(status == "401", &["WWW-Authenticate"]);
+    add(status == "405", &["Allow"]);
+    add(matches!(status, "429" | "503"), &["Retry-After"]);
+    let header = |name: String| {
+        let target = Ref::new(format!("#/components/headers/{name}"));
+        (name, RefOr::Ref(target))
+    };
+    response.headers = names.into_iter().map(header).collect();
+    if is_error {
+        let body = Content::new(Some(Ref::from_schema_name("ErrorBody")));
+        response.content = [("application/json".to_owned(), body.into())]
+            .into_iter()
+            .collect();
+    }
+}
+
+/// A paragraph is one line, not those of its doc comment.
+fn join_lines(text: &mut Option<String>) {
+    if let Some(text) = text {
+        let paragraphs: Vec<_> = text
+            .split("\n\n")
+            .map(|paragraph| paragraph.replace('\n', " "))
+            .collect();
+        *text = paragraphs.join("\n\n");
+    }
+}
+
+/// utoipa describes an inlined enum as if it were an object too, or null apart from it, and drops
+/// its example.
 fn complete_enums(schema: &mut Value) {
+    if let Some([null, words]) = schema["oneOf"].as_array().map(Vec::as_slice)
+        && null["type"] == "null"
+        && let Some(values) = words["enum"].as_array()
+    {
+        let values: Vec<_> = values.iter().chain([&Value::Null]).cloned().collect();
+        let nullable = json!([words["type"], "null"]);
+        if let Some(schema) = schema.as_object_mut() {
+            schema.remove("oneOf");
+            schema.insert("type".to_owned(), nullable);
+            schema.insert("enum".to_owned(), values.into());
+        }
+    }
     if let Some([words, described]) = schema["allOf"].as_array().map(Vec::as_slice)
         && words["enum"].is_array()
     {
@@ -219,16 +373,6 @@ fn complete_enums(schema: &mut Value) {
         Value::Object(members) => members.values_mut().for_each(complete_enums),
         _ => {}
     }
-}
-
-fn add_components(components: &mut Value, parts: &mut Map<String, Value>) {
-    if let Some(components) = components.as_object_mut() {
-        components.append(parts);
-    }
-    components["schemas"]["ErrorBody"] =
-        serde_json::to_value(ErrorBody::schema()).unwrap_or_default();
-    components["schemas"]["Error"] =
-        serde_json::to_value(ErrorObject::schema()).unwrap_or_default();
 }
 
 /// Writes the members of flattened structs into their schemas, where the reference page reads them.
@@ -258,182 +402,42 @@ fn inline_flattened(schemas: &mut Value) {
     }
 }
 
-fn complete_components(components: &mut Value, parts: &mut Map<String, Value>) {
-    add_components(components, parts);
-    components["headers"]["Sunset"]["example"] = SUNSET_DATE.into();
-    components["headers"]["Bellbird-Error"]["schema"]["examples"] = json!(Problem::CODES);
-    let statuses = json!(["active", "invalidated", "pending_mfa", "revoked"]);
-    for (schema, member, values) in [
-        ("Connection", "status", statuses.clone()),
-        ("EventConnection", "status", statuses),
-        ("EventConnection", "provider", provider_names().collect()),
-        (
-            "EventConnection",
-            "previous_status",
-            json!(["active", "invalidated", "pending_mfa", "revoked", null]),
-        ),
-        ("EventTrade", "type", json!(bellbird_domain::TradeType::ALL)),
-        ("Transaction", "status", json!(["posted"])),
-        ("Transaction", "direction", json!(["credit", "debit"])),
-        ("Category", "key", categories(false)),
-        ("Transaction", "category", categories(true)),
-        ("EventTransaction", "category", categories(true)),
-    ] {
-        components["schemas"][schema]["properties"][member]["enum"] = values;
-    }
-}
+#[cfg(test)]
+mod tests {
+    use bellbird_connections::provider_names;
+    use bellbird_domain::{Category, ConnectionStatus, TradeType};
 
-fn categories(nullable: bool) -> Value {
-    let keys = bellbird_domain::Category::ALL
-        .iter()
-        .map(|category| json!(category.key()));
-    keys.chain(nullable.then_some(Value::Null)).collect()
-}
+    use super::*;
+    use crate::http::Problem;
+    use crate::v1;
+    use crate::v1::deprecation::SUNSET_DATE;
 
-fn operation(described: PathDocs, parts: &Parts) -> Value {
-    let PathDocs {
-        path,
-        needs_key,
-        parameter,
-        operation:
-            Operation {
-                parameters,
-                content,
-                headers,
-                errors,
-                ..
-            },
-        ..
-    } = &described;
-    let in_path = parameter.iter().map(|(name, values)| {
-        json!({
-            "name": name, "in": "path", "required": true, "description": format!("The {name}."),
-            "schema": {"type": "string", "enum": values}, "example": values.first(),
-        })
-    });
-    let ids = [("id", "The id."), ("eventId", "The id of the event.")];
-    let ids = ids.into_iter().filter(|(name, _)| path.contains(&format!("{{{name}}}"))).map(|(name, description)| {
-        json!({
-            "name": name, "in": "path", "required": true, "description": description,
-            "schema": {"type": "string", "format": "uuid"}, "example": "0191e7a0-7c3b-7def-8000-00aabbccddee",
-        })
-    });
-    let has_id = path.contains("{id}");
-    let is_repeatable = described.method == RouteMethod::Post;
-    let repeated = is_repeatable.then(|| {
-        json!({
-            "name": "Idempotency-Key", "in": "header", "required": false, "schema": {"type": "string"},
-            "description": "1 to 255 characters of ASCII, new for each change. A repeated request with it gets the \
-                response of the first one, with the header `Idempotent-Replayed: true`.",
-            "example": "3f1c9a52-5a0e-4a53-9d8c-0d5f6c1c2b7e",
-        })
-    });
-    let in_path = in_path.chain(ids);
-    let parameters: Vec<Value> = in_path
-        .chain(repeated)
-        .chain(parameters.iter().cloned())
-        .collect();
-    let mut descriptions = parts.errors.clone();
-    if *needs_key {
-        descriptions.extend(parts.guarded_errors.clone());
-    }
-    if described.operation.is_for_every_plan {
-        descriptions.remove("403");
-    }
-    if described.operation.body.is_some() {
-        descriptions.insert(
-            "413".to_owned(),
-            "The body is larger than 16 KiB.".to_owned(),
+    /// What the templates repeat, because no type of the document has it.
+    #[test]
+    fn templates_say_what_the_code_says() {
+        let document = Document::new(v1::routes().documented());
+        let components = &document.value()["components"];
+        let headers = &components["headers"];
+        assert_eq!(headers["Sunset"]["example"], SUNSET_DATE);
+        assert_eq!(
+            headers["Bellbird-Error"]["schema"]["examples"],
+            json!(Problem::CODES)
         );
-    }
-    if has_id {
-        descriptions.insert(
-            "404".to_owned(),
-            "What the id names does not exist.".to_owned(),
-        );
-    }
-    if is_repeatable {
-        descriptions.insert(
-            "409".to_owned(),
-            "The Idempotency-Key was sent with another request.".to_owned(),
-        );
-    }
-    descriptions.extend(
-        errors
+        let words = |schema: &str, field: &str| {
+            components["schemas"][schema]["properties"][field]["enum"].clone()
+        };
+        let shown = ConnectionStatus::ALL
             .iter()
-            .map(|(status, description)| (status.to_string(), (*description).to_owned())),
-    );
-    let mut responses = Map::new();
-    let mut success = json!({
-        "description": described.operation.success,
-        "headers": header_references(*needs_key, headers.iter().copied()),
-    });
-    if !content.is_empty() {
-        success["content"] = content.clone().into();
+            .filter(|one| **one != ConnectionStatus::Deleting);
+        let mut statuses: Vec<Value> = shown.map(|status| json!(status)).collect();
+        assert_eq!(words("EventConnection", "status"), json!(statuses));
+        statuses.push(Value::Null);
+        assert_eq!(words("EventConnection", "previous_status"), json!(statuses));
+        let providers: Vec<_> = provider_names().collect();
+        assert_eq!(words("EventConnection", "provider"), json!(providers));
+        assert_eq!(words("EventTrade", "type"), json!(TradeType::ALL));
+        let keys = Category::ALL.iter().map(|category| json!(category.key()));
+        let categories: Vec<_> = keys.chain([Value::Null]).collect();
+        assert_eq!(words("EventTransaction", "category"), json!(categories));
     }
-    responses.insert(described.operation.status.to_string(), success);
-    if let Some((status, description, schema)) = &described.operation.also {
-        let headers = header_references(*needs_key, [].into_iter());
-        let content = json!({"application/json": {"schema": schema}});
-        let also = json!({"description": description, "headers": headers, "content": content});
-        responses.insert(status.to_string(), also);
-    }
-    for (status, description) in descriptions {
-        let response = error_response(&status, &description, *needs_key);
-        responses.insert(status, response);
-    }
-    let mut operation = json!({
-        "tags": [described.operation.tag],
-        "summary": described.operation.summary,
-        "description": described.operation.description,
-        "operationId": described.operation.id,
-        "responses": responses,
-    });
-    if !parameters.is_empty() {
-        operation["parameters"] = parameters.into();
-    }
-    if let Some(body) = &described.operation.body {
-        operation["requestBody"] = body.clone();
-    }
-    if !needs_key {
-        operation["security"] = json!([{}]);
-    }
-    operation
-}
-
-fn error_response(status: &str, description: &str, guarded: bool) -> Value {
-    let specific: &[&str] = match status {
-        "401" => &["WWW-Authenticate"],
-        "405" => &["Allow"],
-        "429" | "503" => &["Retry-After"],
-        _ => &[],
-    };
-    // These are sent before the key is known, so there is no limit to show.
-    let limited = guarded && !matches!(status, "401" | "414" | "431");
-    json!({
-        "description": description,
-        "headers": header_references(limited, ["Bellbird-Error"].into_iter().chain(specific.iter().copied())),
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorBody"}}},
-    })
-}
-
-fn header_references<'h>(limited: bool, specific: impl Iterator<Item = &'h str>) -> Value {
-    let limits = [
-        "X-RateLimit-Limit",
-        "X-RateLimit-Remaining",
-        "X-RateLimit-Reset",
-    ];
-    let limits = limits.into_iter().filter(|_| limited);
-    let names = ["X-Request-Id", "Cache-Control"]
-        .into_iter()
-        .chain(limits)
-        .chain(specific);
-    names
-        .map(|name| {
-            (
-                name.to_owned(),
-                json!({"$ref": format!("#/components/headers/{name}")}),
-            )
-        })
-        .collect()
 }

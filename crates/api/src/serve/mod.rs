@@ -7,6 +7,7 @@
 
 mod slots;
 
+use std::convert::Infallible;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use bellbird_limits::client_address::Network;
+use http::StatusCode;
+use http::header::ALLOW;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -56,6 +59,12 @@ const OPEN_FILES: u64 = 8_192;
 const TOO_MANY_CONNECTIONS: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\n\
     content-length: 91\r\nretry-after: 1\r\nconnection: close\r\n\r\n\
     {\"error\":{\"message\":\"Too many connections from this address: close some, then try again\"}}\n";
+
+/// How long a response may take, from its head to its end. The listener closes the connection then,
+/// because a client that takes a few bytes now and then would hold what the response holds forever.
+/// An extension of a response.
+#[derive(Debug, Clone, Copy)]
+pub struct ResponseTimeout(pub Duration);
 
 /// A bound socket. The system queues connections until [`serve`] accepts them.
 #[derive(Debug)]
@@ -210,9 +219,13 @@ async fn serve_connection(
         slot.set_busy();
         let response = router.clone().call(request);
         async {
-            let response = response.await;
+            let Ok(mut response) = response.await;
+            // Axum names the methods of a path in the response to a wrong one, also without a key.
+            if response.status() != StatusCode::METHOD_NOT_ALLOWED {
+                response.headers_mut().remove(ALLOW);
+            }
             slot.set_idle(Instant::now());
-            Ok::<_, std::convert::Infallible>(slot.watch(response?))
+            Ok::<_, Infallible>(slot.watch(response))
         }
     });
     if let Err(error) = watcher

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::front::ResponseTimeout;
+use crate::serve::ResponseTimeout;
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use bellbird_limits::client_address::{Network, rate_limit_key};

@@ -7,32 +7,31 @@ use bellbird_domain::{
     Account, AccountId, AccountType, ConnectionId, Currency, Page, UserId, page,
 };
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
-use crate::front::json::{json_bytes, to_json};
-use crate::front::parameters::{self, ConnectionParam, Id, Limit, Offset};
-use crate::front::{Authorized, Operation, Path, Problem, Query};
+use crate::http::documented::PlanErrors;
+use crate::http::json::{json_bytes, to_json};
+use crate::http::parameters::{self, ConnectionParam, Id, Limit, Offset};
+use crate::http::{Authorized, Problem, Query};
 use crate::v1::metadata_cache::MetadataList;
 use crate::v1::pagination::Pagination;
 use crate::v1::state::V1State;
 
 type AccountsLimit = Limit<{ page::ACCOUNTS.default }, { page::ACCOUNTS.max }>;
 
-pub(super) fn path() -> Path<V1State> {
-    Path::get("/v1/accounts", |state: &V1State| &state.access.quotas().metadata, list_accounts).described(
-        Operation::new("list_accounts", "Connections and accounts", "A window of the accounts.")
-            .text(
-                "List accounts",
-                "The accounts of all connections, or of one, sorted by name (by code point), then by id. \
-                 `pagination.total` is exact.",
-            )
-            .query::<AccountsQuery>()
-            .json::<AccountList<'static>>()
-            .error(404, "The connection does not exist."),
-    )
-}
-
-async fn list_accounts(
+/// List accounts
+///
+/// The accounts of all connections, or of one, sorted by name (by code point), then by id.
+/// `pagination.total` is exact.
+#[utoipa::path(
+    get, path = "/v1/accounts", tag = "Connections and accounts",
+    params(AccountsQuery),
+    responses(
+        (status = 200, description = "A window of the accounts.", body = AccountList),
+        (status = 404, description = "The connection does not exist."),
+        PlanErrors,
+    ),
+)]
+pub(super) async fn list_accounts(
     State(state): State<V1State>,
     Authorized { caller, now, .. }: Authorized,
     Query(query): Query<AccountsQuery>,
@@ -85,7 +84,7 @@ async fn list_of_connection(
     Ok(json_bytes(to_json(&AccountList { data, pagination })?))
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query, rename_all = "camelCase")]
 pub(super) struct AccountsQuery {
@@ -102,7 +101,7 @@ pub(super) struct AccountsQuery {
 }
 
 /// One account of a connection.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Account)]
 pub struct AccountView<'a> {
@@ -151,7 +150,7 @@ impl<'a> From<&'a Account> for AccountView<'a> {
 }
 
 /// A window of the accounts, sorted by name.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = AccountList)]
 pub struct AccountList<'a> {
     /// The accounts in the window.

@@ -8,12 +8,12 @@ use axum::response::Response;
 use bellbird_domain::{Account, AccountId, Balance, Caller, Currency, Decimal};
 use bellbird_reads::ReadError;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
-use crate::front::json::to_json;
-use crate::front::parameters::AccountIds;
-use crate::front::problem::problem_from_read;
-use crate::front::{Authorized, Operation, Path, Problem, Query};
+use crate::http::documented::PlanErrors;
+use crate::http::json::to_json;
+use crate::http::parameters::AccountIds;
+use crate::http::problem::problem_from_read;
+use crate::http::{Authorized, Problem, Query};
 use crate::v1::cache::{BalancesKey, CachedBalances};
 use crate::v1::live::{CacheStatus, JsonText, LiveBody, LiveOutcome};
 use crate::v1::state::V1State;
@@ -21,27 +21,35 @@ use crate::v1::state::V1State;
 /// Does not reveal which id was not found, nor whether it exists for another user.
 const REQUESTED: &str = "One or more accounts";
 
-pub(super) fn path() -> Path<V1State> {
-    Path::get("/v1/balances", |state: &V1State| &state.access.quotas().balances, list_balances).described(
-        Operation::new("list_balances", "Balances", "One balance for each requested account.")
-            .text(
-                "Read balances",
-                "Read live from all providers concurrently. The response is cached for five minutes for each key and \
-                 set of accounts (`X-Cache: HIT`, with its `Age` in seconds). A response in which an account failed is \
-                 not cached (`X-Cache: BYPASS`). If the provider failed for an account, all three values of that \
-                 account are null, and `error` says why. If every account failed for a transient reason, the response \
-                 is 503.",
-            )
-            .query::<BalancesQuery>()
-            .json::<BalanceList<'static>>()
-            .headers(&["X-Cache", "Age"])
-            .error(400, "`accountIds` is missing, empty, repeated, or has more than 100 ids.")
-            .error(404, "At least one id is not an account of this user. The response does not say which one.")
-            .error(503, "Every account's provider is temporarily unavailable."),
-    )
-}
-
-async fn list_balances(
+/// Read balances
+///
+/// Read live from all providers concurrently. The response is cached for five minutes for each key
+/// and set of accounts (`X-Cache: HIT`, with its `Age` in seconds). A response in which an account
+/// failed is not cached (`X-Cache: BYPASS`). If the provider failed for an account, all three
+/// values of that account are null, and `error` says why. If every account failed for a transient
+/// reason, the response is 503.
+#[utoipa::path(
+    get, path = "/v1/balances", tag = "Balances",
+    params(BalancesQuery),
+    responses(
+        (
+            status = 200, description = "One balance for each requested account.",
+            body = BalanceList, headers(("X-Cache"), ("Age")),
+        ),
+        (
+            status = 400,
+            description = "`accountIds` is missing, empty, repeated, or has more than 100 ids.",
+        ),
+        PlanErrors,
+        (
+            status = 404,
+            description = "At least one id is not an account of this user. The response does not \
+                           say which one.",
+        ),
+        (status = 503, description = "Every account's provider is temporarily unavailable."),
+    ),
+)]
+pub(super) async fn list_balances(
     State(state): State<V1State>,
     Authorized { caller, now, .. }: Authorized,
     Query(query): Query<BalancesQuery>,
@@ -124,7 +132,7 @@ impl V1State {
     }
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(super) struct BalancesQuery {
@@ -135,7 +143,7 @@ pub(super) struct BalancesQuery {
 }
 
 /// The balance of one account. All three values are null if the read failed for this account.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Balance)]
 pub struct BalanceView<'a> {
@@ -180,7 +188,7 @@ impl<'a> BalanceView<'a> {
 }
 
 /// One entry for each requested account, in no particular order.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = BalanceList)]
 pub struct BalanceList<'a> {
     /// The balances.

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::front::Problem;
+use crate::http::Problem;
 use crate::v1::live::{CacheStatus, JsonText, LiveBody};
 
 /// Limit of each cache, in bytes.

@@ -6,11 +6,10 @@ use axum::response::Response;
 use bellbird_domain::Category;
 use bytes::Bytes;
 use serde::Serialize;
-use utoipa::ToSchema;
 
-use crate::front::json::json_bytes;
-use crate::front::{NoParams, Operation, Path, Query};
-use crate::v1::state::V1State;
+use crate::http::documented::PlanErrors;
+use crate::http::json::json_bytes;
+use crate::http::{NoParams, Query};
 
 static BODY: LazyLock<Bytes> = LazyLock::new(|| {
     let list = CategoryList {
@@ -19,27 +18,23 @@ static BODY: LazyLock<Bytes> = LazyLock::new(|| {
     serde_json::to_vec(&list).unwrap_or_default().into()
 });
 
-pub(super) fn path() -> Path<V1State> {
-    Path::get("/v1/categories", |state: &V1State| &state.access.quotas().metadata, list_categories).described(
-        Operation::new("list_categories", "Transactions", "The categories.")
-            .text(
-                "List transaction categories",
-                "All sixteen categories. Which of them occur depends on the provider and the account.",
-            )
-            .json::<CategoryList>(),
-    )
-}
-
-async fn list_categories(Query(NoParams {}): Query<NoParams>) -> Response {
+/// List transaction categories
+///
+/// All sixteen categories. Which of them occur depends on the provider and the account.
+#[utoipa::path(
+    get, path = "/v1/categories", tag = "Transactions",
+    responses((status = 200, description = "The categories.", body = CategoryList), PlanErrors),
+)]
+pub(super) async fn list_categories(Query(NoParams {}): Query<NoParams>) -> Response {
     json_bytes(BODY.clone())
 }
 
 /// A transaction category.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Category)]
 pub struct CategoryView {
     /// The code used in a transaction's `category`.
-    #[schema(example = "FOOD_AND_DRINK")]
+    #[schema(inline, value_type = Category, example = "FOOD_AND_DRINK")]
     key: &'static str,
     /// Display name of the category.
     #[schema(example = "Food & Drink")]
@@ -56,7 +51,7 @@ impl From<&Category> for CategoryView {
 }
 
 /// All sixteen categories.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = CategoryList)]
 pub struct CategoryList {
     /// The categories, sorted by key.

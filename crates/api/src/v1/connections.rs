@@ -2,28 +2,26 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use bellbird_domain::connection::schema_of;
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus};
 use jiff::Timestamp;
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
 
-use crate::front::json::{json_bytes, to_json};
-use crate::front::{Authorized, NoParams, Operation, Path, Problem, ProviderSchema, Query};
+use crate::http::documented::{PlanErrors, ProviderSchema};
+use crate::http::json::{json_bytes, to_json};
+use crate::http::{Authorized, NoParams, Problem, Query};
 use crate::v1::metadata_cache::MetadataList;
 use crate::v1::state::V1State;
 
-pub(super) fn path() -> Path<V1State> {
-    Path::get("/v1/connections", |state: &V1State| &state.access.quotas().metadata, list_connections).described(
-        Operation::new("list_connections", "Connections and accounts", "The connections.")
-            .text(
-                "List connections",
-                "All connections of the user, newest first. Connections that are being removed are not shown.",
-            )
-            .json::<ConnectionList<'static>>(),
-    )
-}
-
-async fn list_connections(
+/// List connections
+///
+/// All connections of the user, newest first. Connections that are being removed are not shown.
+#[utoipa::path(
+    get, path = "/v1/connections", tag = "Connections and accounts",
+    responses((status = 200, description = "The connections.", body = ConnectionList), PlanErrors),
+)]
+pub(super) async fn list_connections(
     State(state): State<V1State>,
     Authorized { caller, now, .. }: Authorized,
     Query(NoParams {}): Query<NoParams>,
@@ -46,7 +44,7 @@ async fn list_connections(
 }
 
 /// A link between the user and one institution through one provider.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Connection)]
 pub struct ConnectionView<'a> {
@@ -71,7 +69,7 @@ pub struct ConnectionView<'a> {
     pub institution_logo: Option<&'a str>,
     /// `active`: readable. `invalidated`: credentials or consent expired, the user must reconnect.
     /// `pending_mfa`: the institution is waiting for the user. `revoked`: consent was withdrawn.
-    #[schema(value_type = String, example = "active")]
+    #[schema(inline, value_type = StatusSchema, example = "active")]
     pub status: ConnectionStatus,
     /// When the user's consent ends unless they renew it, or when it ended, RFC 3339 in UTC. Null
     /// if the provider does not say.
@@ -102,8 +100,22 @@ impl<'a> From<&'a Connection> for ConnectionView<'a> {
     }
 }
 
+/// The statuses that a user sees. A connection that is being removed is not shown.
+struct StatusSchema;
+
+impl utoipa::PartialSchema for StatusSchema {
+    fn schema() -> RefOr<Schema> {
+        let shown = ConnectionStatus::ALL
+            .iter()
+            .filter(|one| **one != ConnectionStatus::Deleting);
+        schema_of(shown.map(|status| status.as_str()))
+    }
+}
+
+impl utoipa::ToSchema for StatusSchema {}
+
 /// All connections, newest first.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = ConnectionList)]
 pub struct ConnectionList<'a> {
     /// The connections.

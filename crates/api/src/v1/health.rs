@@ -4,38 +4,28 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use serde::Serialize;
-use utoipa::ToSchema;
 
-use crate::front::json::json_bytes;
-use crate::front::{Operation, Path, Problem};
+use crate::http::Problem;
+use crate::http::json::json_bytes;
 use crate::v1::state::V1State;
 
-pub(super) fn path() -> Path<V1State> {
-    Path::open("/health", health).described(
-        Operation::new("health", "Service", "The service runs.")
-            .text(
-                "Whether the service runs",
-                "Needs no key, and uses neither the database nor a provider.",
-            )
-            .json::<Health>(),
-    )
-}
-
-pub(super) fn ready_path() -> Path<V1State> {
-    Path::open("/health/ready", ready).described(
-        Operation::new("ready", "Service", "The service can respond to requests.")
-            .text(
-                "Whether the service is ready",
-                "For monitors and load balancers. Needs no key and costs no query: the service writes to its database \
-                 every five seconds, and is not ready once it could not for 15. Only the operator's `/ready` gives the \
-                 reason.",
-            )
-            .error(503, "The service cannot use its database, or its clock is wrong (with `Retry-After`).")
-            .json::<Health>(),
-    )
-}
-
-async fn ready(State(state): State<V1State>) -> Result<Response, Problem> {
+/// Whether the service is ready
+///
+/// For monitors and load balancers. Needs no key and costs no query: the service writes to its
+/// database every five seconds, and is not ready once it could not for 15. Only the operator's
+/// `/ready` gives the reason.
+#[utoipa::path(
+    get, path = "/health/ready", tag = "Service",
+    responses(
+        (status = 200, description = "The service can respond to requests.", body = Health),
+        (
+            status = 503,
+            description = "The service cannot use its database, or its clock is wrong (with \
+                           `Retry-After`).",
+        ),
+    ),
+)]
+pub(super) async fn ready(State(state): State<V1State>) -> Result<Response, Problem> {
     if state.access.is_ready() {
         Ok(health().await)
     } else {
@@ -43,12 +33,19 @@ async fn ready(State(state): State<V1State>) -> Result<Response, Problem> {
     }
 }
 
-async fn health() -> Response {
+/// Whether the service runs
+///
+/// Needs no key, and uses neither the database nor a provider.
+#[utoipa::path(
+    get, path = "/health", tag = "Service",
+    responses((status = 200, description = "The service runs.", body = Health)),
+)]
+pub(super) async fn health() -> Response {
     json_bytes(Bytes::from_static(br#"{"status":"ok"}"#))
 }
 
 /// The state of the service.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 pub struct Health {
     /// Always `ok`.
     #[schema(example = "ok")]

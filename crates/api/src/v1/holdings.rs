@@ -8,37 +8,38 @@ use bellbird_domain::{AccountId, Caller, Decimal, Holding};
 use bellbird_reads::{ConnectionContext, SelectedAccounts};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
-use crate::front::extract::ConnectionQuery;
-use crate::front::json::write_json;
-use crate::front::parameters::{AccountParam, ConnectionParam};
-use crate::front::{Authorized, BrokerageConnection, LivePermit, Operation, Path, Problem};
+use crate::http::documented::BrokerageErrors;
+use crate::http::extract::ConnectionQuery;
+use crate::http::json::write_json;
+use crate::http::parameters::{AccountParam, ConnectionParam};
+use crate::http::{Authorized, BrokerageConnection, LivePermit, Problem};
 use crate::v1::cache::{AccountHoldings, HoldingsKey};
 use crate::v1::live::{CacheStatus, JsonText, LiveBody, LiveOutcome};
 use crate::v1::state::V1State;
 
-pub(super) fn path() -> Path<V1State> {
-    Path::get("/v1/holdings", |state: &V1State| &state.access.quotas().brokerage, list_holdings).described(
-        Operation::new("list_holdings", "Holdings and trades", "All positions.")
-            .text(
-                "Read holdings",
-                "The current positions of a brokerage connection, read live from the broker's data provider. All \
-                 accounts of the connection are read together and cached for ten minutes for each key and connection \
-                 (`X-Cache: HIT`, with its `Age` in seconds). `accountId` filters them. Needs the Professional \
-                 plan.\n\n\
-                 `marketValue` and `unrealizedPnl` are calculated exactly from the other values (and the contract \
-                 multiplier, for options and futures), without trailing zeros. They are null if one of those values \
-                 is missing.",
-            )
-            .query::<HoldingsQuery>()
-            .json::<HoldingList<'static>>()
-            .headers(&["X-Cache", "Age"])
-            .brokerage_errors(),
-    )
-}
-
-async fn list_holdings(
+/// Read holdings
+///
+/// The current positions of a brokerage connection, read live from the broker's data provider. All
+/// accounts of the connection are read together and cached for ten minutes for each key and
+/// connection (`X-Cache: HIT`, with its `Age` in seconds). `accountId` filters them. Needs the
+/// Professional plan.
+///
+/// `marketValue` and `unrealizedPnl` are calculated exactly from the other values (and the contract
+/// multiplier, for options and futures), without trailing zeros. They are null if one of those
+/// values is missing.
+#[utoipa::path(
+    get, path = "/v1/holdings", tag = "Holdings and trades",
+    params(HoldingsQuery),
+    responses(
+        (
+            status = 200, description = "All positions.", body = HoldingList,
+            headers(("X-Cache"), ("Age")),
+        ),
+        BrokerageErrors,
+    ),
+)]
+pub(super) async fn list_holdings(
     State(state): State<V1State>,
     Authorized {
         caller,
@@ -158,10 +159,10 @@ impl ConnectionQuery for HoldingsQuery {
     }
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
-struct HoldingsQuery {
+pub(super) struct HoldingsQuery {
     /// The connection to read: an `id` from `/v1/connections`.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     connection_id: ConnectionParam,
@@ -172,7 +173,7 @@ struct HoldingsQuery {
 }
 
 /// A position of a brokerage account. Only `symbol`, `currency` and `quantity` always have a value.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Holding)]
 pub struct HoldingView<'a> {
@@ -252,7 +253,7 @@ impl<'a> HoldingView<'a> {
 }
 
 /// All positions, account by account.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[schema(as = HoldingList)]
 pub struct HoldingList<'a> {
     /// The holdings.

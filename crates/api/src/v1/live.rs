@@ -13,9 +13,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::front::json::json_bytes;
-use crate::front::log;
-use crate::front::problem::Problem;
+use crate::http::json::json_bytes;
+use crate::http::log;
+use crate::http::problem::Problem;
 
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
 const X_SERVICE_TRUNCATED: HeaderName = HeaderName::from_static("x-service-truncated");

@@ -6,27 +6,19 @@ use bellbird_domain::{Caller, KeyId, Plan, UserId};
 use bellbird_storage::KeyRecord;
 use jiff::Timestamp;
 use serde::Serialize;
-use utoipa::ToSchema;
 
-use crate::front::json::{json_bytes, to_json};
-use crate::front::{Access, Authorized, NoParams, Operation, Path, Problem, Query};
+use crate::http::json::{json_bytes, to_json};
+use crate::http::{ApiContext, Authorized, NoParams, Problem, Query};
 use crate::v1::state::V1State;
 
-pub(super) fn path() -> Path<V1State> {
-    Path::get("/v1/me", |state: &V1State| &state.access.quotas().every_plan, show_me)
-        .described(
-            Operation::new("show_me", "Service", "The key's user, the key and its limits.")
-                .text(
-                    "Show the key's user and limits",
-                    "Works with every plan, also with one that has no API access. Counts as a request for metadata.",
-                )
-                .json::<Me>()
-                .for_every_plan(),
-        )
-        .with_codes()
-}
-
-async fn show_me(
+/// Show the key's user and limits
+///
+/// Works with every plan, also with one that has no API access. Counts as a request for metadata.
+#[utoipa::path(
+    get, path = "/v1/me", tag = "Service",
+    responses((status = 200, description = "The key's user, the key and its limits.", body = Me)),
+)]
+pub(super) async fn show_me(
     State(state): State<V1State>,
     Authorized { caller, .. }: Authorized,
     Query(NoParams {}): Query<NoParams>,
@@ -52,7 +44,7 @@ fn zone(caller: &Caller) -> String {
     caller.timezone.iana_name().unwrap_or("UTC").to_owned()
 }
 
-fn limits(access: &Access) -> LimitsView {
+fn limits(access: &ApiContext) -> LimitsView {
     let quotas = access.quotas();
     let settings = &access.inner.settings;
     let limit = |number: u32| (number > 0).then_some(number);
@@ -66,14 +58,14 @@ fn limits(access: &Access) -> LimitsView {
 }
 
 /// The key's user, the key and its limits.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 pub struct Me {
     /// Who calls.
     data: MeView,
 }
 
 /// Who calls.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = MeData)]
 struct MeView {
@@ -94,7 +86,7 @@ struct MeView {
 }
 
 /// An API key.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Key)]
 struct KeyView {
@@ -136,7 +128,7 @@ impl From<KeyRecord> for KeyView {
 }
 
 /// Null where there is no limit.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Limits)]
 struct LimitsView {

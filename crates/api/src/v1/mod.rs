@@ -1,5 +1,4 @@
-//! The paths of `/v1`. A resource is one file: its path with handler and description, its query
-//! parameters, its body.
+//! The routes of `/v1`. A resource is one file: its documented handler, query parameters and body.
 
 mod accounts;
 mod balances;
@@ -18,7 +17,10 @@ mod state;
 mod trades;
 mod transactions;
 
-use crate::front::Path;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::http::Routes;
 
 pub use accounts::{AccountList, AccountView};
 pub use balances::{BalanceList, BalanceView};
@@ -36,22 +38,35 @@ pub use trades::{TradeList, TradeView};
 pub use transactions::TransactionsBody;
 pub use transactions::{TransactionList, TransactionView};
 
-/// All paths, in the order of the reference page.
-pub(crate) fn paths() -> Vec<Path<V1State>> {
-    vec![
-        health::path(),
-        health::ready_path(),
-        connections::path(),
-        accounts::path(),
-        balances::path(),
-        categories::path(),
-        transactions::path(),
-        changes::transactions_path(),
-        holdings::path(),
-        trades::path(),
-        changes::trades_path(),
-        me::path(),
-    ]
+/// All routes, by what they cost, in the order of the reference page.
+pub(crate) fn routes() -> Routes<V1State> {
+    let open = OpenApiRouter::default()
+        .routes(routes!(health::health))
+        .routes(routes!(health::ready));
+    let metadata = OpenApiRouter::default()
+        .routes(routes!(connections::list_connections))
+        .routes(routes!(accounts::list_accounts))
+        .routes(routes!(categories::list_categories));
+    let balances = OpenApiRouter::default().routes(routes!(balances::list_balances));
+    let live = OpenApiRouter::default().routes(routes!(transactions::list_transactions));
+    let changes = OpenApiRouter::default().routes(routes!(changes::list_transaction_changes));
+    let brokerage = OpenApiRouter::default()
+        .routes(routes!(holdings::list_holdings))
+        .routes(routes!(trades::list_trades));
+    let brokerage_changes = OpenApiRouter::default().routes(routes!(changes::list_trade_changes));
+    let every_plan = OpenApiRouter::default().routes(routes!(me::show_me));
+    Routes::new()
+        .open(open)
+        .users(|state| &state.access.quotas().metadata, metadata)
+        .users(|state| &state.access.quotas().balances, balances)
+        .users(|state| &state.access.quotas().live, live)
+        .users_with_codes(|state| &state.access.quotas().metadata, changes)
+        .users(|state| &state.access.quotas().brokerage, brokerage)
+        .users_with_codes(
+            |state| &state.access.quotas().brokerage_metadata,
+            brokerage_changes,
+        )
+        .users_with_codes(|state| &state.access.quotas().every_plan, every_plan)
 }
 
 #[cfg(test)]
@@ -60,7 +75,7 @@ mod tests {
     use utoipa::IntoParams;
 
     use super::*;
-    use crate::front::parameters::ACCOUNT_IDS_MAX;
+    use crate::http::parameters::ACCOUNT_IDS_MAX;
 
     fn description<T: IntoParams>(name: &str) -> String {
         let parameters = T::into_params(|| None);

@@ -4,10 +4,9 @@
 use bellbird_domain::Page;
 use bellbird_reads::window::WindowTotals;
 use serde::Serialize;
-use utoipa::ToSchema;
 
 /// The position of this window in the list.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pagination {
     /// Number of items in the list. For transactions it is exact when `hasMore` is false, and a
@@ -50,7 +49,7 @@ impl Pagination {
 }
 
 /// The position of this window in the list of trades.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TradesPagination {
     /// -1 while `hasMore` is true; the number of trades in the list when it is false.

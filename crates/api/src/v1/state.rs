@@ -9,7 +9,7 @@ use bellbird_limits::Expiring;
 use bellbird_reads::WindowKey;
 use http::HeaderValue;
 
-use crate::front::{Access, Guarded};
+use crate::http::{ApiContext, UserState};
 use crate::v1::cache::{
     AccountHoldings, BalancesKey, CachedBalances, CachedHoldings, CachedTrades, HoldingsKey,
     ResponseCache, holdings_bytes,
@@ -33,7 +33,7 @@ pub struct ApiSettings {
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct V1State {
-    pub(crate) access: Access,
+    pub(crate) access: ApiContext,
     pub(crate) inner: Arc<Inner>,
 }
 
@@ -56,16 +56,16 @@ pub(crate) struct Inner {
     pub(crate) sync_flights: LiveFlights<ConnectionId, ()>,
 }
 
-impl FromRef<Guarded<Self>> for V1State {
-    fn from_ref(guarded: &Guarded<Self>) -> Self {
-        guarded.state().clone()
+impl FromRef<UserState<Self>> for V1State {
+    fn from_ref(state: &UserState<Self>) -> Self {
+        state.state().clone()
     }
 }
 
 impl V1State {
     /// `public_url` is that of the API, without a trailing slash.
     #[must_use]
-    pub fn new(access: Access, settings: &ApiSettings, public_url: String) -> Self {
+    pub fn new(access: ApiContext, settings: &ApiSettings, public_url: String) -> Self {
         let bytes_of = |key: &BalancesKey, value: &CachedBalances| {
             key.account_ids.len() * 16 + value.body.json.0.len() + 200
         };
@@ -113,7 +113,7 @@ impl V1State {
 
     /// What all interfaces of the listener share.
     #[must_use]
-    pub fn access(&self) -> &Access {
+    pub fn access(&self) -> &ApiContext {
         &self.access
     }
 

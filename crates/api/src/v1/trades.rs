@@ -8,12 +8,12 @@ use bellbird_domain::trade::TradeId;
 use bellbird_domain::{AccountId, Caller, DateFilter, Decimal, Trade, TradeType, page};
 use bellbird_reads::{ConnectionContext, QueryKey, WindowKey};
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
-use crate::front::extract::{ConnectionQuery, Selected};
-use crate::front::json::write_json;
-use crate::front::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit, Offset};
-use crate::front::{Authorized, BrokerageConnection, LivePermit, Operation, Path, Problem};
+use crate::http::documented::BrokerageErrors;
+use crate::http::extract::{ConnectionQuery, Selected};
+use crate::http::json::write_json;
+use crate::http::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit, Offset};
+use crate::http::{Authorized, BrokerageConnection, LivePermit, Problem};
 use crate::v1::cache::CachedTrades;
 use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome};
 use crate::v1::pagination::TradesPagination;
@@ -21,28 +21,30 @@ use crate::v1::state::V1State;
 
 type TradesLimit = Limit<{ page::TRADES.default }, { page::TRADES.max }>;
 
-pub(super) fn path() -> Path<V1State> {
-    Path::get("/v1/trades", |state: &V1State| &state.access.quotas().brokerage, list_trades).described(
-        Operation::new("list_trades", "Holdings and trades", "A window of the trades.")
-            .text(
-                "Read trades",
-                "Trades and other account activity of a brokerage connection, read live from the broker's data \
-                 provider, newest first by `tradeDate`. To continue while `hasMore` is true, request `offset + limit` \
-                 with the other parameters unchanged. Each window is cached for ten minutes for each key and query \
-                 (`X-Cache: HIT`, with its `Age` in seconds). Needs the Professional plan.\n\n\
-                 `total` is -1 while `hasMore` is true, and exact when it is false. `X-Service-Truncated: true` means \
-                 that more than about 5,000 rows follow the offset; continue with the next window. Without `from` and \
-                 `to`, the broker determines the range.\n\n\
-                 A trade's `id` is not unique: two identical fills have the same id.",
-            )
-            .query::<TradesQuery>()
-            .json::<TradeList<'static>>()
-            .headers(&["X-Cache", "Age", "X-Service-Truncated"])
-            .brokerage_errors(),
-    )
-}
-
-async fn list_trades(
+/// Read trades
+///
+/// Trades and other account activity of a brokerage connection, read live from the broker's data
+/// provider, newest first by `tradeDate`. To continue while `hasMore` is true, request `offset +
+/// limit` with the other parameters unchanged. Each window is cached for ten minutes for each key
+/// and query (`X-Cache: HIT`, with its `Age` in seconds). Needs the Professional plan.
+///
+/// `total` is -1 while `hasMore` is true, and exact when it is false. `X-Service-Truncated: true`
+/// means that more than about 5,000 rows follow the offset; continue with the next window. Without
+/// `from` and `to`, the broker determines the range.
+///
+/// A trade's `id` is not unique: two identical fills have the same id.
+#[utoipa::path(
+    get, path = "/v1/trades", tag = "Holdings and trades",
+    params(TradesQuery),
+    responses(
+        (
+            status = 200, description = "A window of the trades.", body = TradeList,
+            headers(("X-Cache"), ("Age"), ("X-Service-Truncated")),
+        ),
+        BrokerageErrors,
+    ),
+)]
+pub(super) async fn list_trades(
     State(state): State<V1State>,
     Authorized {
         caller,
@@ -134,7 +136,7 @@ impl ConnectionQuery for TradesQuery {
     }
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(super) struct TradesQuery {
@@ -165,7 +167,7 @@ pub(super) struct TradesQuery {
 }
 
 /// A row of a brokerage account's activity: a fill, a dividend, a fee, a transfer and so on.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Trade)]
 pub struct TradeView<'a> {
@@ -244,7 +246,7 @@ impl<'a> TradeView<'a> {
 }
 
 /// A window of the trades, newest first.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[schema(as = TradeList)]
 pub struct TradeList<'a> {
     /// The trades in the window.

@@ -12,13 +12,13 @@ use http::HeaderValue;
 use http::header::LINK;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use crate::front::extract::{ConnectionQuery, Selected};
-use crate::front::json::{write_json, write_string};
-use crate::front::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit, Offset};
-use crate::front::{Authorized, BankingConnection, LivePermit, Operation, Path, Problem};
+use crate::http::documented::ProviderErrors;
+use crate::http::extract::{ConnectionQuery, Selected};
+use crate::http::json::{write_json, write_string};
+use crate::http::parameters::{self, AccountParam, ConnectionParam, DateBound, Limit, Offset};
+use crate::http::{Authorized, BankingConnection, LivePermit, Problem};
 use crate::v1::deprecation::{DEPRECATION, SUNSET, SUNSET_DATE};
 use crate::v1::live::{CacheStatus, LiveBody, LiveOutcome};
 use crate::v1::pagination::Pagination;
@@ -29,32 +29,35 @@ type TransactionsLimit = Limit<{ page::TRANSACTIONS.default }, { page::TRANSACTI
 /// Typical size of a row as JSON. The buffer grows if rows are larger.
 const ROW_BYTES: usize = 450;
 
-pub(super) fn path() -> Path<V1State> {
-    Path::get("/v1/transactions", |state: &V1State| &state.access.quotas().live, list_transactions).described(
-        Operation::new("list_transactions", "Transactions", "A window of the transactions.")
-            .text(
-                "Read transactions",
-                "Posted transactions, read live from the provider, newest first; never cached. To continue while \
-                 `hasMore` is true, request `offset + limit` with the other parameters unchanged. Every window but the \
-                 last is full, and windows never overlap, even if new transactions are posted meanwhile. A request \
-                 with `offset` 0 starts again from the newest.\n\n\
-                 Counting stops about 5,000 rows after the offset. Then `X-Service-Truncated: true` is set, `hasMore` \
-                 is true and `total` is a lower bound. Omitting `accountId` is deprecated: such responses have the \
-                 headers `Deprecation`, `Sunset` and `Link`.",
-            )
-            .query::<TransactionsQuery>()
-            .json::<TransactionList<'static>>()
-            .headers(&["X-Cache", "X-Service-Truncated", "Deprecation", "Sunset", "Link"])
-            .error(
-                400,
-                "A parameter is missing or invalid (one `details` entry each), or the connection is not a banking \
-                 connection.",
-            )
-            .provider_errors(),
-    )
-}
-
-async fn list_transactions(
+/// Read transactions
+///
+/// Posted transactions, read live from the provider, newest first; never cached. To continue while
+/// `hasMore` is true, request `offset + limit` with the other parameters unchanged. Every window
+/// but the last is full, and windows never overlap, even if new transactions are posted meanwhile.
+/// A request with `offset` 0 starts again from the newest.
+///
+/// Counting stops about 5,000 rows after the offset. Then `X-Service-Truncated: true` is set,
+/// `hasMore` is true and `total` is a lower bound. Omitting `accountId` is deprecated: such
+/// responses have the headers `Deprecation`, `Sunset` and `Link`.
+#[utoipa::path(
+    get, path = "/v1/transactions", tag = "Transactions",
+    params(TransactionsQuery),
+    responses(
+        (
+            status = 200, description = "A window of the transactions.", body = TransactionList,
+            headers(
+                ("X-Cache"), ("X-Service-Truncated"), ("Deprecation"), ("Sunset"), ("Link"),
+            ),
+        ),
+        (
+            status = 400,
+            description = "A parameter is missing or invalid (one `details` entry each), or the \
+                           connection is not a banking connection.",
+        ),
+        ProviderErrors,
+    ),
+)]
+pub(super) async fn list_transactions(
     State(state): State<V1State>,
     Authorized { caller, permit, .. }: Authorized,
     BankingConnection(bank): BankingConnection<TransactionsQuery>,
@@ -166,7 +169,7 @@ impl TransactionsBody {
     }
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(super) struct TransactionsQuery {
@@ -197,7 +200,7 @@ pub(super) struct TransactionsQuery {
 }
 
 /// A posted bank transaction. Pending transactions are never returned.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Transaction)]
 pub struct TransactionView<'a> {
@@ -211,7 +214,7 @@ pub struct TransactionView<'a> {
     #[schema(example = "Everyday Account")]
     account_name: &'a str,
     /// Always `posted`.
-    #[schema(example = "posted")]
+    #[schema(inline, value_type = Status, example = "posted")]
     status: &'static str,
     /// The day of posting in the user's timezone (default `Australia/Sydney`).
     #[schema(value_type = String, format = "date", example = "2026-11-20")]
@@ -231,10 +234,10 @@ pub struct TransactionView<'a> {
     #[schema(value_type = String, pattern = "^[A-Z]{3}$", example = "AUD")]
     currency: Currency,
     /// `credit` or `debit`, by the sign of `amount`; zero is `credit`.
-    #[schema(example = "debit")]
+    #[schema(inline, value_type = Direction, example = "debit")]
     direction: &'static str,
     /// A key from `/v1/categories`, if the provider reports a category.
-    #[schema(required = true, example = "TRANSPORTATION")]
+    #[schema(inline, value_type = Option<Category>, required = true, example = "TRANSPORTATION")]
     category: Option<&'static str>,
     /// Name of the merchant, if the provider knows it.
     #[schema(required = true, example = "Transport for NSW")]
@@ -304,8 +307,23 @@ fn write_member(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
     }
 }
 
+#[derive(utoipa::ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "documents the word")]
+enum Status {
+    Posted,
+}
+
+#[derive(utoipa::ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "documents the words of `Transaction::direction`")]
+enum Direction {
+    Credit,
+    Debit,
+}
+
 /// A window of the transactions, newest first.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[schema(as = TransactionList)]
 pub struct TransactionList<'a> {
     /// The transactions in the window.

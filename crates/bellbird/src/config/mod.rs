@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bellbird_api::ApiSettings;
-use bellbird_api::front::AccessSettings;
+use bellbird_api::http::AccessSettings;
 use bellbird_connections::{ProviderSyncs, ReturnOrigin, SyncSettings, SyncsByProvider};
 use bellbird_console::{ConsoleSettings, OidcSettings};
 use bellbird_interop::InteropSettings;

@@ -1,7 +1,7 @@
 //! Money in and out of the last six months, by month and by category: sums made while the rows pass
 //! by. The sums are kept as long as balances, and no row is.
 
-use bellbird_api::front::Problem;
+use bellbird_api::http::Problem;
 use bellbird_domain::{Bound, Caller, Category, ConnectionCategory, DateFilter, Transaction};
 use bellbird_reads::summary::{GroupBy, GroupTotals, Summary};
 use bellbird_reads::{SelectError, SelectedAccounts, Selection, Transactions};
@@ -72,7 +72,7 @@ async fn read(console: &Console, caller: &Caller, now: Timestamp) -> Result<Mone
         .await
         .map_err(|error| match error {
             SelectError::Connection(error) | SelectError::Account(error) => {
-                bellbird_api::front::problem::problem_for_category(
+                bellbird_api::http::problem::problem_for_category(
                     &error,
                     "Connection",
                     ConnectionCategory::Banking,

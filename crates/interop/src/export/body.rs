@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use bellbird_api::front::problem::problem_for_category;
-use bellbird_api::front::{Access, Authorized, LivePermit, Problem, QuotaClass, Route};
+use axum::extract::MatchedPath;
+use bellbird_api::http::problem::problem_for_category;
+use bellbird_api::http::{ApiContext, Authorized, LivePermit, Problem, QuotaClass};
 use bellbird_domain::{Caller, ConnectionCategory};
 use bytes::Bytes;
 use futures_util::stream;
@@ -38,8 +39,8 @@ pub(crate) struct CutOff;
 
 /// A file that is being sent.
 pub(crate) struct FileBody {
-    access: Access,
-    route: Arc<Route>,
+    access: ApiContext,
+    route: MatchedPath,
     quota: QuotaClass,
     /// Renewed with each page, because a file may be sent for longer than a permit lasts.
     permit: LivePermit,
@@ -63,14 +64,14 @@ pub(crate) struct FileBody {
 impl FileBody {
     /// Reads the first page. Its failure is an error of the request, as that of `/v1`.
     pub(crate) async fn begin(
-        access: Access,
+        access: ApiContext,
+        route: MatchedPath,
         authorized: Authorized,
         mut export: Export,
     ) -> Result<Self, Problem> {
         let Authorized {
             caller,
             permit,
-            route,
             quota,
             ..
         } = authorized;
@@ -210,7 +211,7 @@ impl FileBody {
         let read_last = self.export.context().map(|context| context.connection.id);
         let connection_id = read_last.or_else(|| self.export.next_connection());
         tracing::warn!(
-            route = self.route.path(),
+            route = self.route.as_str(),
             key_id = %self.caller.key_id,
             connection_id = connection_id.map(tracing::field::display),
             reason,
@@ -223,7 +224,7 @@ impl FileBody {
 
     fn end(&mut self, end: &'static str) {
         tracing::info!(
-            route = self.route.path(),
+            route = self.route.as_str(),
             key_id = %self.caller.key_id,
             end,
             left_out = self.export.left_out().len(),
@@ -237,7 +238,7 @@ impl FileBody {
 
     fn count(&mut self, end: &'static str) {
         self.is_ended = true;
-        metrics::counter!("bellbird_exports_total", "route" => self.route.path().to_owned(), "end" => end).increment(1);
+        metrics::counter!("bellbird_exports_total", "route" => self.route.as_str().to_owned(), "end" => end).increment(1);
     }
 }
 
@@ -251,7 +252,7 @@ impl Drop for FileBody {
     }
 }
 
-async fn problem_of(access: &Access, caller: &Caller, error: ExportError) -> Problem {
+async fn problem_of(access: &ApiContext, caller: &Caller, error: ExportError) -> Problem {
     match error {
         ExportError::Open {
             connection_id,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
-use bellbird_api::front::problem::problem_from_read;
+use bellbird_api::http::problem::problem_from_read;
 use bellbird_domain::date::day_of;
 use bellbird_domain::{
     Account, AccountId, Balance, Bound, Caller, ConnectionId, ConnectionStatus, DateFilter,

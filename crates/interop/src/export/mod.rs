@@ -11,4 +11,4 @@ mod routes;
 pub use file::{Export, ExportError, OpenError, Retries};
 pub use names::FileName;
 pub use request::{FileRequest, Resource};
-pub use routes::{documented, paths};
+pub use routes::routes;

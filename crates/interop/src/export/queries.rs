@@ -1,17 +1,16 @@
 //! The parameters of a file. The OpenAPI document describes them from the same structs.
 
-use bellbird_api::front::Problem;
-use bellbird_api::front::parameters::{AccountParam, ConnectionParam, DateBound};
+use bellbird_api::http::Problem;
+use bellbird_api::http::parameters::{AccountParam, ConnectionParam, DateBound};
 use bellbird_domain::DateFilter;
 use serde::{Deserialize, Deserializer, de};
-use utoipa::IntoParams;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 
 use super::formats::{Format, Layout, Options};
 
 /// The parameters of a file of transactions. Other files have some of them.
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(super) struct FileQuery {
@@ -45,7 +44,7 @@ pub(super) struct FileQuery {
     partial: Option<Flag>,
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(super) struct TradesFileQuery {
@@ -75,7 +74,7 @@ pub(super) struct TradesFileQuery {
     partial: Option<Flag>,
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(super) struct HoldingsFileQuery {

@@ -1,24 +1,31 @@
 //! `GET /v1/export/...`: paths, parameters and headers of files. What goes into a file is in
 //! `file.rs`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, MatchedPath, State};
 use axum::response::Response;
-use bellbird_api::front::log::add_provider_calls;
-use bellbird_api::front::operation::PathDocs;
-use bellbird_api::front::parameters::Id;
-use bellbird_api::front::problem::problem_for_category;
-use bellbird_api::front::{
-    Authorized, Operation, Path, Problem, Query, QuotaClass, ResponseTimeout,
-};
+use bellbird_api::http::documented::{ProfessionalErrors, ProviderErrors};
+use bellbird_api::http::log::add_provider_calls;
+use bellbird_api::http::parameters::Id;
+use bellbird_api::http::problem::problem_for_category;
+use bellbird_api::http::{Authorized, Problem, Query, Routes, UserState};
+use bellbird_api::serve::ResponseTimeout;
 use bellbird_reads::ReadError;
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, TRAILER, X_CONTENT_TYPE_OPTIONS};
+use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Version};
-use serde::de::DeserializeOwned;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ComponentsBuilder, ObjectBuilder, Type};
+use utoipa::openapi::{
+    Content, Header, OpenApiBuilder, RefOr, Required, Response as ResponseDocs, ResponseBuilder,
+};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+use utoipa_axum::routes;
 
 use super::body::{CutOff, FileBody, ROWS_TRAILER, problem_of_format};
 use super::file::{Export, OpenError};
@@ -33,125 +40,143 @@ const FILE_TIMEOUT: Duration = Duration::from_secs(3_600);
 /// A connection that the file lacks, and why. One line for each.
 const LEFT_OUT: HeaderName = HeaderName::from_static("bellbird-left-out");
 
-/// The paths of files. Log and metrics name each format.
+/// The routes of files. Each format has one, so that log and metrics name it.
 #[must_use]
-pub fn paths() -> Vec<Path<Interop>> {
-    vec![transactions(), trades(), holdings()]
-}
-
-/// The descriptions of the paths for the OpenAPI document.
-#[must_use]
-pub fn documented() -> Vec<PathDocs> {
-    paths().into_iter().filter_map(Path::into_docs).collect()
-}
-
-fn live(interop: &Interop) -> &QuotaClass {
-    &interop.access.quotas().live
-}
-
-fn brokerage(interop: &Interop) -> &QuotaClass {
-    &interop.access.quotas().brokerage
-}
-
-fn transactions() -> Path<Interop> {
-    let operation = operation("export_transactions", Resource::Transactions)
-        .text(
-            "Export transactions",
-            "The rows of `/v1/transactions` as a file, read live from the provider while it is sent, newest first. \
-             With `accountId` it has one account, with `connectionId` all accounts of that connection, and with \
-             neither all bank accounts of the user. `ofx`, `qif` and the layout `ynab` hold one account, so they need \
-             `accountId`. Every `csv` but that layout ends its lines with the account's `institutionName` and \
-             `accountNumber`, as `/v1/accounts` has them.\n\n\
-             A file that cannot be completed is broken off: the transfer fails, and what was received is not a whole \
-             file. A failure before the first byte is the usual error. With `partial=true`, a file of several \
-             connections leaves out those that cannot be read when it begins, unless that is all of them, and names \
-             each in `Bellbird-Left-Out`. The last line of a `jsonl` then has the member `leftOut` only, a list of \
-             them. One request is one of the concurrent requests of the key until the file ends. `HEAD` calls no \
-             provider. Needs HTTP/1.1.",
+pub fn routes() -> Routes<Interop> {
+    let live = files(routes!(export_transactions), Resource::Transactions);
+    let trades = files(routes!(export_trades), Resource::Trades);
+    let holdings = files(routes!(export_holdings), Resource::Holdings);
+    Routes::new()
+        .users(|interop: &Interop| &interop.access.quotas().live, live)
+        .users(
+            |interop| &interop.access.quotas().brokerage,
+            trades.merge(holdings),
         )
-        .query::<FileQuery>()
-        .error(
-            400,
-            "A parameter is invalid (one `details` entry each), `accountId` is missing for a format of one account, \
-             the format cannot hold the rows, the connection is not a banking connection, or the request is not \
-             HTTP/1.1.",
-        );
-    path::<FileQuery>(
-        "/v1/export/transactions.{format}",
-        live,
-        Resource::Transactions,
-        operation,
-    )
 }
 
-fn trades() -> Path<Interop> {
-    let operation = operation("export_trades", Resource::Trades)
-        .text(
-            "Export trades",
-            "The rows of `/v1/trades` as a file, account after account, each newest first. Without `connectionId` and \
-             `accountId` it has all brokerage accounts of the user. Otherwise as the export of transactions. Needs \
-             the Professional plan.",
-        )
-        .query::<TradesFileQuery>()
-        .error(400, BROKERAGE_FILE)
-        .professional_errors();
-    path::<TradesFileQuery>(
-        "/v1/export/trades.{format}",
-        brokerage,
-        Resource::Trades,
-        operation,
-    )
+fn files(
+    (schemas, paths, handler): UtoipaMethodRouter<UserState<Interop>>,
+    resource: Resource,
+) -> OpenApiRouter<UserState<Interop>> {
+    let components = ComponentsBuilder::new().schemas_from_iter(schemas).build();
+    let document = OpenApiBuilder::new()
+        .paths(paths)
+        .components(Some(components));
+    let router = OpenApiRouter::with_openapi(document.build());
+    resource.formats().fold(router, |router, format| {
+        let path = format!("/v1/export/{}.{}", resource.as_str(), format.as_str());
+        router.route(&path, handler.clone())
+    })
 }
 
-fn holdings() -> Path<Interop> {
-    let operation = operation("export_holdings", Resource::Holdings)
-        .text(
-            "Export holdings",
-            "The rows of `/v1/holdings` as a file, read live and not from the cache. Without `connectionId` and \
-             `accountId` it has all brokerage accounts of the user. Otherwise as the export of transactions. Needs \
-             the Professional plan.",
-        )
-        .query::<HoldingsFileQuery>()
-        .error(400, BROKERAGE_FILE)
-        .professional_errors();
-    path::<HoldingsFileQuery>(
-        "/v1/export/holdings.{format}",
-        brokerage,
+/// Export transactions
+///
+/// The rows of `/v1/transactions` as a file, read live from the provider while it is sent, newest
+/// first. With `accountId` it has one account, with `connectionId` all accounts of that connection,
+/// and with neither all bank accounts of the user. `ofx`, `qif` and the layout `ynab` hold one
+/// account, so they need `accountId`. Every `csv` but that layout ends its lines with the account's
+/// `institutionName` and `accountNumber`, as `/v1/accounts` has them.
+///
+/// A file that cannot be completed is broken off: the transfer fails, and what was received is not a
+/// whole file. A failure before the first byte is the usual error. With `partial=true`, a file of
+/// several connections leaves out those that cannot be read when it begins, unless that is all of
+/// them, and names each in `Bellbird-Left-Out`. The last line of a `jsonl` then has the member
+/// `leftOut` only, a list of them. One request is one of the concurrent requests of the key until
+/// the file ends. `HEAD` calls no provider. Needs HTTP/1.1.
+#[utoipa::path(
+    get, path = "/v1/export/transactions.{format}", tag = "Files",
+    params(TransactionsFile, FileQuery),
+    responses(
+        TransactionsFile,
+        (
+            status = 400,
+            description = "A parameter is invalid (one `details` entry each), `accountId` is \
+                           missing for a format of one account, the format cannot hold the rows, \
+                           the connection is not a banking connection, or the request is not \
+                           HTTP/1.1.",
+        ),
+        ProviderErrors,
+    ),
+)]
+async fn export_transactions(
+    State(interop): State<Interop>,
+    authorized: Authorized,
+    request: FileHead,
+    Query(query): Query<FileQuery>,
+) -> Result<Response, Problem> {
+    export(interop, authorized, request, Resource::Transactions, query).await
+}
+
+/// Export trades
+///
+/// The rows of `/v1/trades` as a file, account after account, each newest first. Without
+/// `connectionId` and `accountId` it has all brokerage accounts of the user. Otherwise as the export
+/// of transactions. Needs the Professional plan.
+#[utoipa::path(
+    get, path = "/v1/export/trades.{format}", tag = "Files",
+    params(TableFile, TradesFileQuery),
+    responses(
+        TableFile,
+        (status = 400, description = BROKERAGE_FILE),
+        ProviderErrors,
+        ProfessionalErrors,
+    ),
+)]
+async fn export_trades(
+    State(interop): State<Interop>,
+    authorized: Authorized,
+    request: FileHead,
+    Query(query): Query<TradesFileQuery>,
+) -> Result<Response, Problem> {
+    export(interop, authorized, request, Resource::Trades, query.into()).await
+}
+
+/// Export holdings
+///
+/// The rows of `/v1/holdings` as a file, read live and not from the cache. Without `connectionId`
+/// and `accountId` it has all brokerage accounts of the user. Otherwise as the export of
+/// transactions. Needs the Professional plan.
+#[utoipa::path(
+    get, path = "/v1/export/holdings.{format}", tag = "Files",
+    params(TableFile, HoldingsFileQuery),
+    responses(
+        TableFile,
+        (status = 400, description = BROKERAGE_FILE),
+        ProviderErrors,
+        ProfessionalErrors,
+    ),
+)]
+async fn export_holdings(
+    State(interop): State<Interop>,
+    authorized: Authorized,
+    request: FileHead,
+    Query(query): Query<HoldingsFileQuery>,
+) -> Result<Response, Problem> {
+    export(
+        interop,
+        authorized,
+        request,
         Resource::Holdings,
-        operation,
+        query.into(),
     )
+    .await
 }
 
 const BROKERAGE_FILE: &str = "A parameter is invalid (one `details` entry each), the connection is not a brokerage \
     connection, or the request is not HTTP/1.1.";
 
-/// What the files of all resources have in common.
-fn operation(id: &'static str, resource: Resource) -> Operation {
-    let operation = Operation::new(id, "Files", "The file.")
-        .headers(&["Content-Disposition", "Bellbird-Left-Out"])
-        .provider_errors();
-    resource.formats().fold(operation, |operation, format| {
-        operation.text_file(media_type(format))
-    })
+/// What the head of a request says about the file.
+struct FileHead {
+    format: Format,
+    route: MatchedPath,
+    is_head: bool,
 }
 
-/// The content type without its parameters.
-fn media_type(format: Format) -> &'static str {
-    format.content_type().split(';').next().unwrap_or_default()
-}
+impl<S: Send + Sync> FromRequestParts<S> for FileHead {
+    type Rejection = Problem;
 
-fn path<Q: Into<FileQuery> + DeserializeOwned + Send + 'static>(
-    path: &'static str,
-    quota: fn(&Interop) -> &QuotaClass,
-    resource: Resource,
-    operation: Operation,
-) -> Path<Interop> {
-    let handler = async move |State(interop): State<Interop>,
-                              authorized: Authorized,
-                              version: Version,
-                              method: Method,
-                              Query(query): Query<Q>| {
-        if version < Version::HTTP_11 {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        if parts.version < Version::HTTP_11 {
             // Such a response ends where the connection ends, so a file that was cut off would seem
             // whole.
             let message =
@@ -161,27 +186,86 @@ fn path<Q: Into<FileQuery> + DeserializeOwned + Send + 'static>(
                 details: Vec::new(),
             });
         }
-        export(interop, authorized, method, resource, query.into()).await
-    };
-    let formats = resource.formats().map(Format::as_str).collect();
-    Path::get(path, quota, handler)
-        .with_values("format", formats)
-        .described(operation)
+        let route = parts.extensions.get::<MatchedPath>().cloned();
+        let route = route.ok_or(Problem::NoSuchPath)?;
+        let format = route.as_str().rsplit_once('.');
+        let format = format.and_then(|(_, format)| Format::from_name(format));
+        Ok(Self {
+            format: format.ok_or(Problem::NoSuchPath)?,
+            route,
+            is_head: parts.method == Method::HEAD,
+        })
+    }
+}
+
+/// Describes a file of transactions, and its format in the path.
+struct TransactionsFile;
+
+/// Describes a file of trades or holdings.
+struct TableFile;
+
+macro_rules! describe_files {
+    ($($file:ident: $resource:expr;)*) => {$(
+        impl utoipa::IntoParams for $file {
+            fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+                vec![format_parameter($resource)]
+            }
+        }
+
+        impl utoipa::IntoResponses for $file {
+            fn responses() -> BTreeMap<String, RefOr<ResponseDocs>> {
+                file_response($resource)
+            }
+        }
+    )*};
+}
+
+describe_files! {
+    TransactionsFile: Resource::Transactions;
+    TableFile: Resource::Trades;
+}
+
+fn format_parameter(resource: Resource) -> Parameter {
+    let formats: Vec<_> = resource.formats().map(Format::as_str).collect();
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    ParameterBuilder::new()
+        .name("format")
+        .parameter_in(ParameterIn::Path)
+        .required(Required::True)
+        .description(Some("The format."))
+        .example(formats.first().map(|format| (*format).into()))
+        .schema(Some(text.enum_values(Some(formats))))
+        .build()
+}
+
+fn file_response(resource: Resource) -> BTreeMap<String, RefOr<ResponseDocs>> {
+    let text = || Content::new(Some(ObjectBuilder::new().schema_type(Type::String)));
+    let file = ResponseBuilder::new()
+        .description("The file.")
+        .header("Content-Disposition", Header::default())
+        .header("Bellbird-Left-Out", Header::default());
+    let file = resource.formats().fold(file, |file, format| {
+        file.content(media_type(format), text())
+    });
+    [("200".to_owned(), file.into())].into()
+}
+
+/// The content type without its parameters.
+fn media_type(format: Format) -> &'static str {
+    format.content_type().split(';').next().unwrap_or_default()
 }
 
 async fn export(
     Interop { access, .. }: Interop,
     authorized: Authorized,
-    method: Method,
+    FileHead {
+        format,
+        route,
+        is_head,
+    }: FileHead,
     resource: Resource,
     query: FileQuery,
 ) -> Result<Response, Problem> {
-    let format = authorized
-        .route
-        .path()
-        .rsplit_once('.')
-        .and_then(|(_, format)| Format::from_name(format));
-    let format = format.ok_or(Problem::NoSuchPath)?;
     let request = FileRequest {
         resource,
         format,
@@ -231,11 +315,11 @@ async fn export(
     })?;
     let name = export.name().content_disposition();
     let mut left_out = Vec::new();
-    let mut response = if method == Method::HEAD {
+    let mut response = if is_head {
         // As without a known length.
         Response::new(Body::from_stream(stream::empty::<Result<Bytes, CutOff>>()))
     } else {
-        let file = FileBody::begin(access, authorized, export).await?;
+        let file = FileBody::begin(access, route, authorized, export).await?;
         add_provider_calls(file.provider_calls());
         left_out.extend_from_slice(file.left_out());
         Response::new(file.into_body())

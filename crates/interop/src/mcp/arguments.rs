@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use bellbird_api::front::parameters::{self, Fault, RawParams};
+use bellbird_api::http::parameters::{self, Fault, RawParams};
 use bellbird_domain::{AccountId, Bound, Category, DateFilter, Decimal, Direction};
 use bellbird_reads::TransactionFilter;
 use bellbird_reads::summary::GroupBy;

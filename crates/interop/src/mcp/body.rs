@@ -1,7 +1,7 @@
 //! Reads the body of a request.
 
 use axum::body::Body;
-use bellbird_api::front::body::{self, BodyError};
+use bellbird_api::http::body::{self, BodyError};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 

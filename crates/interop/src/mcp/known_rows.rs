@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bellbird_api::front::{Access, Problem};
+use bellbird_api::http::{ApiContext, Problem};
 use bellbird_connections::RowHasher;
 use bellbird_domain::{Caller, ConnectionId, Digest, Fingerprint, Transaction, UtcDay};
 use jiff::{SignedDuration, Timestamp};
@@ -29,7 +29,7 @@ impl KnownRows {
     /// no sync may know the rows' ids yet, and all rows would be new. If that fails, the read of
     /// the rows says why. A sync that takes longer than `deadline` goes on.
     pub(super) async fn before(
-        access: &Access,
+        access: &ApiContext,
         caller: &Caller,
         connection: ConnectionId,
         before: Timestamp,

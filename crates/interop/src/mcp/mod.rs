@@ -15,12 +15,16 @@ pub mod rpc;
 mod texts;
 mod tools;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use bellbird_api::front::log::add_provider_calls;
-use bellbird_api::front::problem::json_response;
-use bellbird_api::front::{Authorized, Mount, Path, Problem};
+use axum::routing::post;
+use bellbird_api::http::log::add_provider_calls;
+use bellbird_api::http::problem::json_response;
+use bellbird_api::http::{
+    Authorized, Interface, Problem, Routes, UnknownPath, UserState, WireStyle,
+};
 use bellbird_domain::Caller;
 use http::header::{CONTENT_TYPE, ORIGIN};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -41,16 +45,19 @@ const CACHE_HINTS: &str = r#","ttlMs":3600000,"cacheScope":"public""#;
 /// What a page sends with a message.
 const CORS_HEADERS: [&str; 3] = ["mcp-protocol-version", "mcp-method", "mcp-name"];
 
-pub(crate) fn mount(interop: &Interop) -> Mount {
-    let path = Path::post(
-        "/mcp",
+const STYLE: WireStyle = WireStyle {
+    error: error_response,
+    cors_headers: Some(&CORS_HEADERS),
+    ..WireStyle::JSON
+};
+
+pub(crate) fn interface(interop: &Interop) -> Interface {
+    let router: Router<UserState<Interop>> = Router::new().route("/mcp", post(handle_message));
+    let routes = Routes::new().users(
         |interop: &Interop| &interop.access.quotas().metadata,
-        handle_message,
+        router,
     );
-    Mount::new("/mcp")
-        .with_errors(error_response)
-        .with_cors_headers(&CORS_HEADERS)
-        .add(interop, vec![path])
+    Interface::new(&interop.access, "/mcp", STYLE, UnknownPath::Public).add(interop, routes)
 }
 
 /// An error before the message was read, so it has no id.

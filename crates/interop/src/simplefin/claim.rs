@@ -3,9 +3,10 @@
 //! The access URL has a new API key as its password. Headers and body are ignored: some clients
 //! send empty credentials.
 
-use axum::extract::{Request, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use axum::response::Response;
-use bellbird_api::front::Problem;
+use bellbird_api::http::Problem;
 use bellbird_domain::{ApiKey, SetupToken};
 use bellbird_storage::SetupTokenClaim;
 use http::StatusCode;
@@ -17,13 +18,12 @@ const USER_NAME: &str = "bellbird";
 
 pub(super) async fn claim(
     State(server): State<SimpleFin>,
-    request: Request,
+    token: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
-    let (head, _) = request.into_parts();
     let access = &server.interop.access;
     let now = access.clock().now();
-    let token = head.uri.path().rsplit('/').next().unwrap_or_default();
-    let token = SetupToken::parse(token).map_err(|_| Problem::Unauthorized)?;
+    let Path(token) = token.map_err(|_| Problem::Unauthorized)?;
+    let token = SetupToken::parse(&token).map_err(|_| Problem::Unauthorized)?;
     let key = bellbird_storage::new_key();
     match access
         .look_up_unproven(access.storage().setup_tokens().claim(&token, &key, now))

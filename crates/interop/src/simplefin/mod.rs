@@ -14,12 +14,16 @@ mod view;
 
 use std::sync::{Arc, LazyLock};
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::FromRef;
 use axum::response::Response;
+use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellbird_api::front::{Guarded, Mount, Path, Problem, QuotaClass, authorization};
+use bellbird_api::http::{
+    Interface, Problem, QuotaClass, Routes, UnknownPath, UserState, WireStyle, authorization,
+};
 use bellbird_domain::{ApiKey, SetupToken};
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -52,39 +56,40 @@ struct Inner {
     json_room: Arc<Semaphore>,
 }
 
-pub(crate) fn mount(interop: Interop) -> Mount {
+const STYLE: WireStyle = WireStyle {
+    key: basic_key,
+    error: error_response,
+    ..WireStyle::JSON
+};
+
+pub(crate) fn interface(interop: Interop) -> Interface {
+    let context = interop.access.clone();
     let calls = interop.settings.simplefin_per_minute;
-    let quota = QuotaClass::per_minute("simplefin", calls, interop.access.shared_store());
+    let quota = QuotaClass::per_minute("simplefin", calls, context.shared_store());
     let inner = Inner {
         root_url: format!("{}{ROOT_PATH}", interop.public_url),
         quota: quota.with_permit(),
         json_room: Arc::new(Semaphore::new(JSON_BYTES_MAX)),
     };
-    let paths = vec![
-        Path::open("/simplefin/info", info),
-        Path::open("/simplefin/create", create),
-        Path::open_post("/simplefin/claim/{token}", claim::claim),
-        Path::get(
-            "/simplefin/accounts",
-            |server: &SimpleFin| &server.inner.quota,
-            accounts::list_accounts,
-        ),
-    ];
-    Mount::new(ROOT_PATH)
-        .with_key(basic_key)
-        .with_errors(error_response)
-        .add(
-            &SimpleFin {
-                interop,
-                inner: Arc::new(inner),
-            },
-            paths,
-        )
+    let server = SimpleFin {
+        interop,
+        inner: Arc::new(inner),
+    };
+    let open: Router<SimpleFin> = Router::new()
+        .route("/simplefin/info", get(info))
+        .route("/simplefin/create", get(create))
+        .route("/simplefin/claim/{token}", post(claim::claim));
+    let accounts: Router<UserState<SimpleFin>> =
+        Router::new().route("/simplefin/accounts", get(accounts::list_accounts));
+    let routes = Routes::new()
+        .open(open)
+        .users(|server: &SimpleFin| &server.inner.quota, accounts);
+    Interface::new(&context, ROOT_PATH, STYLE, UnknownPath::Public).add(&server, routes)
 }
 
-impl FromRef<Guarded<Self>> for SimpleFin {
-    fn from_ref(guarded: &Guarded<Self>) -> Self {
-        guarded.state().clone()
+impl FromRef<UserState<Self>> for SimpleFin {
+    fn from_ref(state: &UserState<Self>) -> Self {
+        state.state().clone()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use bellbird_api::front::Problem;
-use bellbird_api::front::parameters::{self, Id, RawParams};
+use bellbird_api::http::Problem;
+use bellbird_api::http::parameters::{self, Id, RawParams};
 use bellbird_domain::AccountId;
 use serde::{Deserialize, Deserializer, de};
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::vec;
 
-use bellbird_api::front::problem::problem_for_category;
-use bellbird_api::front::{LivePermit, Problem};
+use bellbird_api::http::problem::problem_for_category;
+use bellbird_api::http::{LivePermit, Problem};
 use bellbird_domain::{
     Account, AccountId, Balance, Caller, ConnectionCategory, DateFilter, Holding, Plan,
 };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::ops::Range;
 
-use bellbird_api::front::json::{write_json, write_string};
+use bellbird_api::http::json::{write_json, write_string};
 use bellbird_domain::holding::{Multiplier, value_position};
 use bellbird_domain::{
     Account, AccountId, AccountType, Category, Connection, ConnectionId, Decimal, Holding,

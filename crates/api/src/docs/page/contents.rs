@@ -1,6 +1,9 @@
 //! What the page shows, read from the OpenAPI document.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::schema::{self, Member};
@@ -59,12 +62,20 @@ struct Operation {
     url: String,
     /// Whether the page sends it. A change is only shown.
     is_read: bool,
+    sample: Option<Sample>,
     /// The body of the request.
     request: Option<Body>,
     success: Response,
     /// None if the response is a file.
     body: Option<Body>,
     errors: Vec<Response>,
+}
+
+/// How the clients make a call.
+#[derive(Clone, Deserialize)]
+struct Sample {
+    typescript: String,
+    python: String,
 }
 
 struct Parameter {
@@ -101,11 +112,12 @@ struct Header {
 impl Contents {
     pub(super) fn new(
         document: &Value,
-        paths: &[&str],
+        paths: &[String],
         public_url: &str,
         docs: &DocsPaths,
     ) -> Self {
         let groups = document["tags"].as_array().into_iter().flatten();
+        let samples = yaml_serde::from_str(docs.samples).unwrap_or_default();
         let headers = document["components"]["headers"]
             .as_object()
             .into_iter()
@@ -118,7 +130,7 @@ impl Contents {
             version: string(&document["info"]["version"]),
             introduction: text(&document["info"]["description"]),
             groups: groups
-                .map(|tag| Group::new(document, paths, tag, (public_url, docs.folder)))
+                .map(|tag| Group::new(document, paths, tag, (public_url, docs.folder, &samples)))
                 .collect(),
             errors: Body::new(document, &document["components"]["schemas"]["ErrorBody"]),
             headers: headers
@@ -127,6 +139,9 @@ impl Contents {
         }
     }
 }
+
+/// The start of URLs, the folder of the page, and the samples by operation.
+type Places<'p> = (&'p str, &'p str, &'p BTreeMap<String, Sample>);
 
 /// The document's title says what the API is about, which a reader of the page knows.
 fn heading(title: &str) -> String {
@@ -137,11 +152,11 @@ fn heading(title: &str) -> String {
 }
 
 impl Group {
-    fn new(document: &Value, paths: &[&str], tag: &Value, places: (&str, &str)) -> Self {
+    fn new(document: &Value, paths: &[String], tag: &Value, places: Places<'_>) -> Self {
         let name = string(&tag["name"]);
         let methods = ["get", "post", "patch", "delete"];
         let all = paths.iter().flat_map(|path| {
-            methods.map(|method| ((*path, method), &document["paths"][path][method]))
+            methods.map(|method| ((path.as_str(), method), &document["paths"][path][method]))
         });
         let operations = all.filter(|(_, operation)| operation["tags"][0] == tag["name"]);
         let events = webhooks::types().map(|name| (name, &document["webhooks"][name]["post"]));
@@ -202,7 +217,7 @@ impl Operation {
         document: &Value,
         (path, method): (&str, &str),
         operation: &Value,
-        (public_url, folder): (&str, &str),
+        (public_url, folder, samples): Places<'_>,
     ) -> Self {
         let parameters = operation["parameters"].as_array().into_iter().flatten();
         let parameters: Vec<_> = parameters.map(Parameter::new).collect();
@@ -245,6 +260,10 @@ impl Operation {
             path: path.to_owned(),
             link: path.trim_start_matches(folder).to_owned(),
             is_read: method == "get",
+            sample: operation["operationId"]
+                .as_str()
+                .and_then(|id| samples.get(id))
+                .cloned(),
             request: request.map(|content| Body::new(document, &content["schema"])),
             description: text(&operation["description"]),
             needs_key: operation.get("security").is_none(),
@@ -344,4 +363,36 @@ fn string(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a client has the method that a sample calls.
+    fn has_method(source: &str, sample: &str, declared: impl Fn(&str) -> Vec<String>) -> bool {
+        let calls = sample.split('.').skip(1).map(|call| call.split('(').next());
+        let method = calls.flatten().next().unwrap_or_default();
+        declared(method)
+            .iter()
+            .any(|declaration| source.contains(declaration))
+    }
+
+    #[test]
+    fn clients_have_the_methods_of_samples() {
+        let samples: BTreeMap<String, Sample> =
+            yaml_serde::from_str(crate::docs::V1_PATHS.samples).unwrap();
+        assert_eq!(samples.len(), 10);
+        for (operation, Sample { typescript, python }) in samples {
+            let client = include_str!("../../../../../clients/typescript/src/client.ts");
+            let declared = |name: &str| vec![format!("  {name}("), format!("  async {name}(")];
+            assert!(has_method(client, &typescript, declared), "{operation}");
+            let client =
+                include_str!("../../../../../clients/python/src/bellbird_client/client.py");
+            assert!(
+                has_method(client, &python, |name| vec![format!("def {name}(")]),
+                "{operation}"
+            );
+        }
+    }
 }

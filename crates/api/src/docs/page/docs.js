@@ -100,6 +100,35 @@ for (const form of document.forms) {
   });
 }
 
+// Copies a request. Browsers offer the clipboard to pages of a secure origin only.
+for (const text of navigator.clipboard ? document.querySelectorAll('pre.copy') : []) {
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.className = 'copy-button';
+  button.textContent = 'Copy';
+  button.addEventListener('click', async () => {
+    await navigator.clipboard.writeText(text.textContent);
+    button.textContent = 'Copied';
+    setTimeout(() => { button.textContent = 'Copy'; }, 2000);
+  });
+  text.after(button);
+}
+
+// Shows the operations and events that contain every word.
+const search = document.getElementById('search');
+search.parentElement.hidden = false;
+search.addEventListener('input', () => {
+  const words = search.value.toLowerCase().split(/\s+/);
+  let found = 0;
+  for (const card of document.querySelectorAll('.card')) {
+    const text = card.textContent.toLowerCase();
+    card.hidden = !words.every(word => text.includes(word));
+    found += card.hidden ? 0 : 1;
+    for (const link of document.querySelectorAll(`nav a[href="#${card.id}"]`)) link.parentElement.hidden = card.hidden;
+  }
+  search.parentElement.querySelector('[role=status]').textContent = search.value && `${found} found`;
+});
+
 const menu = document.querySelector('nav details');
 menu.addEventListener('click', event => {
   if (event.target.closest('a')) menu.open = false;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::front::Problem;
+use crate::http::Problem;
 
 /// Longest cursor, in characters, none of which a URL has to encode. Proxies such as nginx take
 /// request lines of 8 KiB.

@@ -13,9 +13,9 @@ use jiff::civil::Date;
 use serde::Serialize;
 
 use super::views::{TradeChange, TransactionChange};
-use crate::front::QuotaClass;
-use crate::front::json::write_json;
-use crate::front::quota::Quotas;
+use crate::http::QuotaClass;
+use crate::http::json::write_json;
+use crate::http::quota::Quotas;
 use crate::v1::trades::TradeView;
 use crate::v1::transactions::TransactionView;
 

@@ -25,12 +25,11 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use tokio::time::timeout_at;
 
-use crate::front::extract::Selected;
-use crate::front::json::json_bytes;
-use crate::front::problem::problem_for_category;
-use crate::front::{
-    Authorized, BankingConnection, BrokerageConnection, LivePermit, Operation, Path, Problem, log,
-};
+use crate::http::documented::{BrokerageErrors, ProviderErrors};
+use crate::http::extract::Selected;
+use crate::http::json::json_bytes;
+use crate::http::problem::problem_for_category;
+use crate::http::{Authorized, BankingConnection, BrokerageConnection, LivePermit, Problem, log};
 use crate::v1::state::V1State;
 use cursor::{ChangesCursor, ClientMark, Paging};
 use kind::ChangeKind;
@@ -41,58 +40,37 @@ pub use views::{TradeChanges, TransactionChanges};
 /// `Retry-After` while a sync takes longer than a request may.
 const SYNC_RETRY_AFTER_SECONDS: u64 = 10;
 
-const TEXT: &str = "What has changed since `cursor`, as a list of `upsert` and `remove` to apply in its order. Without \
-    a cursor, the first copy: all rows since `from`. Repeat with the new cursor at once while `hasMore` is true, and \
-    later to follow. A change may come twice, and none is left out.\n\n\
-    `key` names a row for as long as the connection lives, also after a renewed consent has given the row another \
-    `id`. Rows are compared from `watchedFrom` on: changes of earlier days are not found. A row is removed when the \
-    provider has left it out for a day, or said so.\n\n\
-    The connection is synced first if its last sync is older than a minute. A request that finds no change is a \
-    request for metadata; any other, and one that syncs, counts as a live request too.";
-
-pub(super) fn transactions_path() -> Path<V1State> {
-    Path::get("/v1/transactions/changes", |state: &V1State| &state.access.quotas().metadata, transaction_changes)
-        .described(
-            Operation::new("list_transaction_changes", "Transactions", "A page of changes.")
-                .text("Follow changes of transactions", TEXT)
-                .query::<ChangesQuery>()
-                .json::<TransactionChanges<'static>>()
-                .error(
-                    400,
-                    "A parameter is missing or invalid, the connection is not a banking connection, or the cursor is \
-                     of another connection, account or user (`invalid_cursor`).",
-                )
-                .error(410, CURSOR_EXPIRED)
-                .provider_errors(),
-        )
-        .with_codes()
-}
-
-pub(super) fn trades_path() -> Path<V1State> {
-    Path::get(
-        "/v1/trades/changes",
-        |state: &V1State| &state.access.quotas().brokerage_metadata,
-        trade_changes,
-    )
-    .described(
-        Operation::new(
-            "list_trade_changes",
-            "Holdings and trades",
-            "A page of changes.",
-        )
-        .text("Follow changes of trades", TEXT)
-        .query::<ChangesQuery>()
-        .json::<TradeChanges<'static>>()
-        .brokerage_errors()
-        .error(410, CURSOR_EXPIRED),
-    )
-    .with_codes()
-}
-
 const CURSOR_EXPIRED: &str = "Changes after the cursor are no longer known (`cursor_expired`): begin again without a \
     cursor, and remove the rows from `watchedFrom` on that do not come.";
 
-async fn transaction_changes(
+/// Follow changes of transactions
+///
+/// What has changed since `cursor`, as a list of `upsert` and `remove` to apply in its order.
+/// Without a cursor, the first copy: all rows since `from`. Repeat with the new cursor at once
+/// while `hasMore` is true, and later to follow. A change may come twice, and none is left out.
+///
+/// `key` names a row for as long as the connection lives, also after a renewed consent has given
+/// the row another `id`. Rows are compared from `watchedFrom` on: changes of earlier days are not
+/// found. A row is removed when the provider has left it out for a day, or said so.
+///
+/// The connection is synced first if its last sync is older than a minute. A request that finds no
+/// change is a request for metadata; any other, and one that syncs, counts as a live request too.
+#[utoipa::path(
+    get, path = "/v1/transactions/changes", tag = "Transactions",
+    params(ChangesQuery),
+    responses(
+        (status = 200, description = "A page of changes.", body = TransactionChanges),
+        (
+            status = 400,
+            description = "A parameter is missing or invalid, the connection is not a banking \
+                           connection, or the cursor is of another connection, account or user \
+                           (`invalid_cursor`).",
+        ),
+        ProviderErrors,
+        (status = 410, description = CURSOR_EXPIRED),
+    ),
+)]
+pub(super) async fn list_transaction_changes(
     State(state): State<V1State>,
     Authorized { caller, now, .. }: Authorized,
     BankingConnection(bank): BankingConnection<ChangesQuery>,
@@ -101,7 +79,28 @@ async fn transaction_changes(
     request.respond().await
 }
 
-async fn trade_changes(
+/// Follow changes of trades
+///
+/// What has changed since `cursor`, as a list of `upsert` and `remove` to apply in its order.
+/// Without a cursor, the first copy: all rows since `from`. Repeat with the new cursor at once
+/// while `hasMore` is true, and later to follow. A change may come twice, and none is left out.
+///
+/// `key` names a row for as long as the connection lives, also after a renewed consent has given
+/// the row another `id`. Rows are compared from `watchedFrom` on: changes of earlier days are not
+/// found. A row is removed when the provider has left it out for a day, or said so.
+///
+/// The connection is synced first if its last sync is older than a minute. A request that finds no
+/// change is a request for metadata; any other, and one that syncs, counts as a live request too.
+#[utoipa::path(
+    get, path = "/v1/trades/changes", tag = "Holdings and trades",
+    params(ChangesQuery),
+    responses(
+        (status = 200, description = "A page of changes.", body = TradeChanges),
+        BrokerageErrors,
+        (status = 410, description = CURSOR_EXPIRED),
+    ),
+)]
+pub(super) async fn list_trade_changes(
     State(state): State<V1State>,
     Authorized { caller, now, .. }: Authorized,
     BrokerageConnection(broker): BrokerageConnection<ChangesQuery>,

@@ -21,9 +21,9 @@ use tokio::time::Instant;
 use super::Changes;
 use super::cursor::{ChangesCursor, ClientMark, PENDING_MAX, Paging};
 use super::kind::ChangeKind;
-use crate::front::json::write_json;
-use crate::front::problem::problem_for_category;
-use crate::front::{Problem, parameters};
+use crate::http::json::write_json;
+use crate::http::problem::problem_for_category;
+use crate::http::{Problem, parameters};
 
 /// Rows that the last sync lacked and that a cursor has room for.
 const ABSENT_MAX: usize = PENDING_MAX / 2;

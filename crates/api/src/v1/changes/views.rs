@@ -3,10 +3,9 @@
 use bellbird_domain::AccountId;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
-use crate::front::extract::ConnectionQuery;
-use crate::front::parameters::{AccountParam, ConnectionParam, DateBound, Limit};
+use crate::http::extract::ConnectionQuery;
+use crate::http::parameters::{AccountParam, ConnectionParam, DateBound, Limit};
 use crate::v1::trades::TradeView;
 use crate::v1::transactions::TransactionView;
 
@@ -21,10 +20,10 @@ impl ConnectionQuery for ChangesQuery {
     }
 }
 
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
-pub(super) struct ChangesQuery {
+pub(crate) struct ChangesQuery {
     /// The connection to follow: an `id` from `/v1/connections`.
     #[param(inline, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub(super) connection_id: ConnectionParam,
@@ -46,7 +45,7 @@ pub(super) struct ChangesQuery {
 }
 
 /// A page of changes.
-#[derive(ToSchema, Serialize)]
+#[derive(utoipa::ToSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = TransactionChangesPage)]
 pub struct TransactionChanges<'a> {
@@ -65,7 +64,7 @@ pub struct TransactionChanges<'a> {
 }
 
 /// A page of changes.
-#[derive(ToSchema, Serialize)]
+#[derive(utoipa::ToSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = TradeChangesPage)]
 pub struct TradeChanges<'a> {
@@ -84,7 +83,7 @@ pub struct TradeChanges<'a> {
 }
 
 /// A change of a transaction.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(tag = "op", rename_all = "lowercase")]
 #[schema(as = TransactionChange)]
 pub(super) enum TransactionChange<'a> {
@@ -115,7 +114,7 @@ pub(super) enum TransactionChange<'a> {
 }
 
 /// A change of a trade.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[serde(tag = "op", rename_all = "lowercase")]
 #[schema(as = TradeChange)]
 pub(super) enum TradeChange<'a> {

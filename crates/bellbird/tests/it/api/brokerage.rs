@@ -543,7 +543,7 @@ async fn category_error_precedes_account_error() {
             .method_as(Method::POST, &mia.key, &format!("/v1/{resource}"))
             .await;
         answer.error(405);
-        assert_eq!(answer.header("allow"), Some("GET, HEAD"));
+        assert_eq!(answer.header("allow"), Some("GET,HEAD"));
     }
     let answer = app
         .get_as(

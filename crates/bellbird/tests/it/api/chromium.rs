@@ -15,7 +15,7 @@ const SEND: &str = "async (id, fields) => { \
         observer.disconnect(); \
         resolve(); \
     }).observe(status, {childList: true})); \
-    form.querySelector('button').click(); \
+    form.querySelector('button.strong').click(); \
     await answered; \
     return {status: status.textContent, body: form.querySelector('.result pre').textContent, \
         headers: form.querySelector('.result dl').innerText, visible: !form.querySelector('.result').hidden}; }";
@@ -128,6 +128,20 @@ async fn keyboard_skips_the_menu_and_sends_calls() {
     browser.wait_for(
         "document.querySelector('#list_accounts [role=status]').textContent.startsWith('401')",
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn search_shows_what_contains_every_word() {
+    let app = App::start(Setup::default()).await;
+    let mut browser = open(&app);
+    browser.write("#search", "Holdings positions");
+    browser.wait_for("document.querySelector('#list_connections').hidden");
+    assert_eq!(
+        browser.evaluate("document.querySelector('#list_holdings').hidden"),
+        false
+    );
+    browser.write("#search", "List connections");
+    browser.wait_for("!document.querySelector('#list_connections').hidden");
 }
 
 #[tokio::test(flavor = "multi_thread")]

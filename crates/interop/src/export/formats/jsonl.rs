@@ -1,6 +1,6 @@
 //! JSON Lines: one object of `/v1` a line.
 
-use bellbird_api::front::json::write_json;
+use bellbird_api::http::json::write_json;
 use bellbird_api::v1::TransactionView;
 use bellbird_domain::Transaction;
 use jiff::civil::Date;

@@ -1,6 +1,6 @@
 //! Trades and holdings, as CSV or as JSON Lines.
 
-use bellbird_api::front::json::write_json;
+use bellbird_api::http::json::write_json;
 use bellbird_api::v1::{HoldingView, TradeView};
 use bellbird_domain::{Account, Decimal, Holding, Trade};
 use uuid::Uuid;

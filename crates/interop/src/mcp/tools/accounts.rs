@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use bellbird_api::front::Problem;
-use bellbird_api::front::problem::problem_from_read;
+use bellbird_api::http::Problem;
+use bellbird_api::http::problem::problem_from_read;
 use bellbird_domain::{
     Account, AccountId, AccountType, Balance, Connection, ConnectionCategory, ConnectionId,
     ConnectionStatus, Currency, Decimal,

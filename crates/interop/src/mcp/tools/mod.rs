@@ -12,9 +12,9 @@ mod transactions;
 
 use std::collections::BTreeMap;
 
-use bellbird_api::front::problem::problem_from_read;
-use bellbird_api::front::quota::Quotas;
-use bellbird_api::front::{LivePermit, Problem, QuotaClass};
+use bellbird_api::http::problem::problem_from_read;
+use bellbird_api::http::quota::Quotas;
+use bellbird_api::http::{LivePermit, Problem, QuotaClass};
 use bellbird_domain::date::DEFAULT_RANGE;
 use bellbird_domain::{AccountId, Caller, ConnectionCategory};
 use bellbird_reads::{

@@ -1,14 +1,14 @@
 //! Counts how often each key is used on each route, in memory for a minute.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
+use axum::extract::MatchedPath;
 use bellbird_domain::{Caller, KeyId, UserId};
 use bellbird_storage::{KeyReadCount, Storage, StorageError};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::front::route::Route;
+use crate::http::route_metrics::UNKNOWN_ROUTE;
 
 /// Counts in one transaction.
 const BATCH_SIZE: usize = 500;
@@ -20,18 +20,19 @@ pub(crate) struct KeyReads {
 }
 
 /// A key is used on few routes, so a list of them is as fast as a map.
-type Counts = HashMap<(UserId, KeyId), Vec<(Arc<Route>, u64)>>;
+type Counts = HashMap<(UserId, KeyId), Vec<(Option<MatchedPath>, u64)>>;
 
 impl KeyReads {
-    pub(crate) fn count(&self, caller: &Caller, route: &Arc<Route>) {
+    /// `None` counts a path that does not exist.
+    pub(crate) fn count(&self, caller: &Caller, route: Option<&MatchedPath>) {
         let mut counts = self.counts.lock();
         let routes = counts.entry((caller.user_id, caller.key_id)).or_default();
-        match routes
-            .iter_mut()
-            .find(|(counted, _)| Arc::ptr_eq(counted, route))
-        {
+        let is_same = |counted: &Option<MatchedPath>| {
+            counted.as_ref().map(MatchedPath::as_str) == route.map(MatchedPath::as_str)
+        };
+        match routes.iter_mut().find(|(counted, _)| is_same(counted)) {
             Some((_, requests)) => *requests = requests.saturating_add(1),
-            None => routes.push((Arc::clone(route), 1)),
+            None => routes.push((route.cloned(), 1)),
         }
     }
 
@@ -48,7 +49,7 @@ impl KeyReads {
                 counts.push(KeyReadCount {
                     user_id,
                     key_id,
-                    route: route.path(),
+                    route: route.as_ref().map_or(UNKNOWN_ROUTE, MatchedPath::as_str),
                     requests: *requests,
                 });
             }

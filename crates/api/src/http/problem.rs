@@ -1,5 +1,5 @@
 //! The failures of handlers, each with its status, `Retry-After` and message, and the error object
-//! of `/v1`. Other interfaces word a [`Problem`] in their own form (`Mount::with_errors`).
+//! of `/v1`. Other interfaces word a [`Problem`] in their own form ([`WireStyle`]).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,11 +8,12 @@ use axum::response::{IntoResponse, Response};
 use bellbird_domain::{ConnectionCategory, ConnectionId, ConnectionStatus};
 use bellbird_reads::ReadError;
 use bellbird_storage::{Chain, StorageError};
-use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
-use utoipa::ToSchema;
 
+/// [`Problem::code`].
+const BELLBIRD_ERROR: HeaderName = HeaderName::from_static("bellbird-error");
 /// `Retry-After` if the provider sends none.
 const READ_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// `Retry-After` if only the operator can help.
@@ -21,14 +22,14 @@ const OPERATOR_RETRY_AFTER_SECONDS: u64 = 60;
 const STORAGE_RETRY_AFTER_SECONDS: u64 = 2;
 
 /// The body of every response that is not a success.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 pub struct ErrorBody {
     /// What happened, and what to do about it.
     pub error: ErrorObject,
 }
 
 /// What happened, and what to do about it.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Error)]
 pub struct ErrorObject {
     /// A sentence for humans. Its wording may change.
@@ -325,8 +326,7 @@ impl Problem {
     }
 }
 
-/// The access log writes the problem in the form of the interface, so that handlers and extractors
-/// of all interfaces fail with a [`Problem`].
+/// Only the interface knows the form of its errors, so [`write_problem`] writes the body.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = Response::default();
@@ -334,6 +334,20 @@ impl IntoResponse for Problem {
         response.extensions_mut().insert(self);
         response
     }
+}
+
+/// Writes the error of a response as its interface does. The headers that layers have set stay.
+pub(crate) fn write_problem(mut response: Response, write: fn(Problem) -> Response) -> Response {
+    let Some(problem) = response.extensions_mut().remove::<Problem>() else {
+        return response;
+    };
+    let code = HeaderValue::from_static(problem.code());
+    let mut written = write(problem);
+    written.headers_mut().insert(BELLBIRD_ERROR, code);
+    written
+        .headers_mut()
+        .extend(std::mem::take(response.headers_mut()));
+    written
 }
 
 /// The error of `/v1`.

@@ -1,15 +1,13 @@
-//! The outermost layer. It assigns the request id, opens the request's span, limits the size of URL
-//! and headers, and writes one log line and two metrics for each request.
+//! The layer that assigns the request id, opens the request's span, limits the size of URL and
+//! headers, and writes one log line and two metrics for each request.
 
 use std::cell::Cell;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use bellbird_limits::client_address::Network;
 use http::header::{CACHE_CONTROL, HeaderName};
 use http::{HeaderValue, Method};
 use opentelemetry::trace::TraceId;
@@ -17,10 +15,10 @@ use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
-use crate::front::mount::Mounts;
-use crate::front::problem::{Problem, json_response_with_code};
-use crate::front::route::Route;
-use crate::front::trace;
+use crate::http::context::ApiContext;
+use crate::http::problem::Problem;
+use crate::http::route_metrics::UNKNOWN_ROUTE;
+use crate::http::trace;
 
 /// Limit of path and query together.
 const URI_BYTES_MAX: usize = 16 * 1024;
@@ -31,8 +29,6 @@ const HEADERS_BYTES_MAX: usize = 64 * 1024;
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// [`Problem::code`].
-const BELLBIRD_ERROR: HeaderName = HeaderName::from_static("bellbird-error");
 
 tokio::task_local! {
     static FACTS: Facts;
@@ -84,51 +80,35 @@ pub(crate) async fn recorded(id: Uuid, work: impl Future<Output = ()>) -> (u32, 
     (facts.provider_calls.get(), facts.read_by.get())
 }
 
-/// What the layer knows.
-pub(crate) struct AccessLog {
-    pub(crate) mounts: Mounts,
-    /// Whose `traceparent` is believed.
-    pub(crate) trusted_proxies: Vec<Network>,
-}
-
+/// The layer of every route.
 pub(crate) async fn access_log(
-    State(state): State<Arc<AccessLog>>,
-    mut request: Request,
+    State(context): State<ApiContext>,
+    request: Request,
     next: Next,
 ) -> Response {
-    let endpoint = Arc::clone(state.mounts.find(request.uri().path(), request.method()));
     let facts = Facts {
         id: Uuid::new_v4(),
         ..Facts::default()
     };
-    let id = facts.id.hyphenated().to_string();
-    let (route, form) = (Arc::clone(&endpoint.route), endpoint.form);
-    let endpoint_has_codes = route.has_codes;
     let mut request_log = RequestLog {
-        id,
+        context,
+        id: facts.id.hyphenated().to_string(),
         method: known_method(request.method()),
-        route,
+        route: request.extensions().get::<MatchedPath>().cloned(),
         started: Instant::now(),
         responded: false,
         span: Span::none(),
         trace_id: None,
     };
-    let (response, facts) = match oversized(&request) {
+    let (mut response, facts) = match oversized(&request) {
         Some(problem) => (problem.into_response(), facts),
         None => {
-            request.extensions_mut().insert(endpoint);
-            request_log.begin_span(&request, &state.trusted_proxies);
+            request_log.begin_span(&request);
             let mut work = pin!(FACTS.scope(facts, next.run(request)));
             let response = work.as_mut().instrument(request_log.span.clone()).await;
             (response, work.take_value().unwrap_or_default())
         }
     };
-    let write = if endpoint_has_codes {
-        json_response_with_code
-    } else {
-        form.error
-    };
-    let mut response = written_problem(response, write);
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&request_log.id) {
         headers.insert(X_REQUEST_ID, value);
@@ -140,26 +120,14 @@ pub(crate) async fn access_log(
     response
 }
 
-/// Writes an error as the interface does. The headers that layers have set stay.
-fn written_problem(mut response: Response, write: fn(Problem) -> Response) -> Response {
-    let Some(problem) = response.extensions_mut().remove::<Problem>() else {
-        return response;
-    };
-    let code = HeaderValue::from_static(problem.code());
-    let mut written = write(problem);
-    written.headers_mut().insert(BELLBIRD_ERROR, code);
-    written
-        .headers_mut()
-        .extend(std::mem::take(response.headers_mut()));
-    written
-}
-
 /// A request in progress. Dropping it without a response means that the client disconnected, which
 /// is logged too.
 struct RequestLog {
+    context: ApiContext,
     id: String,
     method: &'static str,
-    route: Arc<Route>,
+    /// None for a path that does not exist.
+    route: Option<MatchedPath>,
     started: Instant,
     responded: bool,
     span: Span,
@@ -167,18 +135,24 @@ struct RequestLog {
 }
 
 impl RequestLog {
+    fn route(&self) -> &str {
+        self.route
+            .as_ref()
+            .map_or(UNKNOWN_ROUTE, MatchedPath::as_str)
+    }
+
     /// The span of all lines that the request causes, also in background tasks. It is on at every
     /// log level, and holds no text chosen by the client.
-    fn begin_span(&mut self, request: &Request, trusted_proxies: &[Network]) {
+    fn begin_span(&mut self, request: &Request) {
         self.span = tracing::error_span!(
             "request",
             request_id = self.id,
             method = self.method,
-            route = self.route.path(),
+            route = self.route(),
             key_id = Empty,
             trace_id = Empty
         );
-        self.trace_id = trace::join(&self.span, request, trusted_proxies);
+        self.trace_id = trace::join(&self.span, request, self.context.trusted_proxies());
         if let Some(trace_id) = self.trace_id {
             self.span
                 .record("trace_id", tracing::field::display(trace_id));
@@ -190,14 +164,13 @@ impl RequestLog {
     fn emit(&mut self, status: u16, facts: &Facts) {
         self.responded = true;
         let elapsed = self.started.elapsed();
-        let metrics = self.route.metrics();
-        metrics.requests[usize::from(status / 100).clamp(1, 5) - 1].increment(1);
-        metrics.seconds.record(elapsed);
+        let metrics = &self.context.inner.route_metrics;
+        metrics.record(self.route(), status, elapsed);
         tracing::info!(
             target: "bellbird::access",
             request_id = self.id,
             method = self.method,
-            route = self.route.path(),
+            route = self.route(),
             status,
             duration_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             provider_calls = facts.provider_calls.get(),

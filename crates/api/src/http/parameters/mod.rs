@@ -20,7 +20,7 @@ use serde::de::{
 };
 use serde_json::{Map, Value as Json};
 
-use crate::front::problem::Problem;
+use crate::http::problem::Problem;
 
 /// Maximum number of account ids in one request.
 pub const ACCOUNT_IDS_MAX: usize = 100;

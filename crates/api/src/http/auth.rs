@@ -17,8 +17,8 @@ use tokio::time::timeout;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::front::access::Access;
-use crate::front::problem::Problem;
+use crate::http::context::ApiContext;
+use crate::http::problem::Problem;
 
 /// One write a minute for each key, not one for each request. The last-used time is exact to a
 /// minute.
@@ -35,7 +35,7 @@ const LOOKUP_WAIT_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct SignedInCaller(pub Caller);
 
-impl Access {
+impl ApiContext {
     pub(crate) async fn authenticate(
         &self,
         request: &Parts,

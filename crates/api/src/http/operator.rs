@@ -1,14 +1,13 @@
 //! What handlers for operators extract: the operator, the id in the path, the query, and a JSON
 //! body.
 //!
-//! These exist for the state [`ForOperators`] only, which nothing but the guard makes, after it has
+//! These exist for the state [`OperatorState`] only, which nothing but the guard makes, after it has
 //! checked the key of an operator.
 
 use std::str::FromStr;
-use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use bellbird_domain::{ConnectionId, EndpointId, EventId, KeyId, OperatorKeyId, UserId};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -16,10 +15,9 @@ use http::request::Parts;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
-use crate::front::body::{self, BodyError};
-use crate::front::parameters::{self, Members, RawParams};
-use crate::front::problem::Problem;
-use crate::front::route::Route;
+use crate::http::body::{self, BodyError};
+use crate::http::parameters::{self, Members, RawParams};
+use crate::http::problem::Problem;
 
 /// The members of a body are short.
 const BODY_BYTES_MAX: usize = 16 * 1024;
@@ -31,31 +29,29 @@ pub struct Operator {
     pub key_id: OperatorKeyId,
     /// The time at which the guard received the request.
     pub now: Timestamp,
-    pub(crate) route: Arc<Route>,
 }
 
-/// The state of a handler for operators.
+/// The state of handlers for operators. Only [`Interface::add`](crate::http::Interface::add) makes
+/// one, for routes behind the guard.
 #[derive(Clone)]
-pub struct ForOperators<S> {
-    state: S,
-    operator: Operator,
-}
+pub struct OperatorState<S>(S);
 
-impl<S> ForOperators<S> {
-    pub(crate) fn new(state: S, operator: Operator) -> Self {
-        Self { state, operator }
+impl<S> OperatorState<S> {
+    pub(crate) fn new(state: S) -> Self {
+        Self(state)
     }
 
     pub fn state(&self) -> &S {
-        &self.state
+        &self.0
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<ForOperators<S>> for Operator {
+impl<S: Send + Sync> FromRequestParts<OperatorState<S>> for Operator {
     type Rejection = Problem;
 
-    async fn from_request_parts(_: &mut Parts, state: &ForOperators<S>) -> Result<Self, Problem> {
-        Ok(state.operator.clone())
+    async fn from_request_parts(parts: &mut Parts, _: &OperatorState<S>) -> Result<Self, Problem> {
+        let operator = parts.extensions.get::<Self>().cloned();
+        operator.ok_or(Problem::Internal)
     }
 }
 
@@ -85,40 +81,44 @@ impl Resource for EventId {
     const NOUN: &'static str = "Event";
 }
 
-/// The id in the path. Text that is not an id is treated as an unknown id.
+/// The id in the path, as `{id}`. Text that is not an id is treated as an unknown id.
 pub struct PathId<T>(pub T);
 
-impl<S: Send + Sync, T: Resource> FromRequestParts<ForOperators<S>> for PathId<T> {
+impl<S: Send + Sync, T: Resource> FromRequestParts<OperatorState<S>> for PathId<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(
         parts: &mut Parts,
-        state: &ForOperators<S>,
+        state: &OperatorState<S>,
     ) -> Result<Self, Problem> {
-        let mut ids = state.operator.route.parameters(parts.uri.path());
-        next_id(&mut ids).map(Self)
+        let Path(id) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|_| Problem::NotFound(T::NOUN))?;
+        parse_id(&id).map(Self)
     }
 }
 
 /// The two ids in the path, as [`PathId`].
 pub struct PathIds<T, U>(pub T, pub U);
 
-impl<S: Send + Sync, T: Resource, U: Resource> FromRequestParts<ForOperators<S>> for PathIds<T, U> {
+impl<S: Send + Sync, T: Resource, U: Resource> FromRequestParts<OperatorState<S>>
+    for PathIds<T, U>
+{
     type Rejection = Problem;
 
     async fn from_request_parts(
         parts: &mut Parts,
-        state: &ForOperators<S>,
+        state: &OperatorState<S>,
     ) -> Result<Self, Problem> {
-        let mut ids = state.operator.route.parameters(parts.uri.path());
-        Ok(Self(next_id(&mut ids)?, next_id(&mut ids)?))
+        let Path((id, inner)) = Path::<(String, String)>::from_request_parts(parts, state)
+            .await
+            .map_err(|_| Problem::NotFound(T::NOUN))?;
+        Ok(Self(parse_id(&id)?, parse_id(&inner)?))
     }
 }
 
-fn next_id<'p, T: Resource>(ids: &mut impl Iterator<Item = &'p str>) -> Result<T, Problem> {
-    ids.next()
-        .and_then(|id| id.parse().ok())
-        .ok_or(Problem::NotFound(T::NOUN))
+fn parse_id<T: Resource>(id: &str) -> Result<T, Problem> {
+    id.parse().map_err(|_| Problem::NotFound(T::NOUN))
 }
 
 /// A body of JSON. No body is an object without members. Unknown and repeated members are rejected,
@@ -129,10 +129,10 @@ pub struct JsonBody<T> {
     pub digest: [u8; 32],
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<ForOperators<S>> for JsonBody<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<OperatorState<S>> for JsonBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &ForOperators<S>) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _: &OperatorState<S>) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
         let body = body::read(&head.headers, body, BODY_BYTES_MAX)
             .await

@@ -8,7 +8,7 @@ use bellbird_limits::gcra::{self, Decision};
 use bellbird_limits::{Admission, InFlight, Permit, RateLimiter, SharedStore, admit};
 use jiff::Timestamp;
 
-use crate::front::problem::Problem;
+use crate::http::problem::Problem;
 
 /// A permit for one concurrent live request of an API key, if the path needs one. The provider read
 /// holds it too, so a client that disconnects cannot start another read before its first one has

@@ -6,7 +6,7 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{RefOr, Schema};
 
-use crate::front::parameters::{AccountIds, DateBound, Id, Limit, Offset};
+use crate::http::parameters::{AccountIds, DateBound, Id, Limit, Offset};
 
 /// There is no `maximum`, because larger values are accepted and clamped.
 impl<const DEFAULT: u32, const MAX: u32> utoipa::PartialSchema for Limit<DEFAULT, MAX> {

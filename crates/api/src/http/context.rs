@@ -14,9 +14,10 @@ use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::front::key_reads::KeyReads;
-use crate::front::problem::{Problem, problem_for_category};
-use crate::front::quota::{LivePermit, QuotaClass, Quotas};
+use crate::http::key_reads::KeyReads;
+use crate::http::problem::{Problem, problem_for_category};
+use crate::http::quota::{LivePermit, QuotaClass, Quotas};
+use crate::http::route_metrics::RouteMetrics;
 
 /// How long a key counts as known after its first request. Whether it still works is read for each
 /// request.
@@ -52,7 +53,7 @@ pub struct AccessSettings {
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Access {
+pub struct ApiContext {
     pub(crate) inner: Arc<Inner>,
 }
 
@@ -73,9 +74,10 @@ pub(crate) struct Inner {
     pub(crate) last_used_writes: InFlight<Uuid>,
     pub(crate) operator_limit: Option<RateLimiter<OperatorKeyId>>,
     pub(crate) key_reads: KeyReads,
+    pub(crate) route_metrics: RouteMetrics,
 }
 
-impl Access {
+impl ApiContext {
     /// Instances with one `shared_store` share limits and cached responses. Without it, each has
     /// its own.
     #[must_use]
@@ -106,6 +108,7 @@ impl Access {
             last_used_writes: InFlight::new(1),
             operator_limit: operator_limit.map(|limit| limit.shared(store, "operator")),
             key_reads: KeyReads::default(),
+            route_metrics: RouteMetrics::default(),
             storage,
             reads,
             connections,
@@ -162,12 +165,12 @@ impl Access {
             .await
     }
 
-    /// Origins whose pages may call from a browser.
-    #[must_use]
+    /// Whose `traceparent` is believed.
     pub(crate) fn trusted_proxies(&self) -> &[Network] {
         &self.inner.settings.trusted_proxies
     }
 
+    /// Origins whose pages may call from a browser.
     #[must_use]
     pub fn cors_origins(&self) -> &[String] {
         &self.inner.settings.cors_origins

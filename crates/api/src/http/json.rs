@@ -7,7 +7,7 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use serde::Serialize;
 
-use crate::front::problem::Problem;
+use crate::http::problem::Problem;
 
 /// A response whose body is serialized already.
 pub fn json_bytes(body: Bytes) -> Response {

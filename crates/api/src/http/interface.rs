@@ -1,0 +1,305 @@
+//! An interface: routes below a prefix that share the way of sending the key and the form of
+//! errors, and the listener that serves several.
+//!
+//! Axum finds the route. The layers that all routes share, which are given below, run after that,
+//! so that they know its [`MatchedPath`](axum::extract::MatchedPath).
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse as _, Response};
+use bellbird_domain::ApiKey;
+use http::HeaderMap;
+use tower::ServiceExt as _;
+use tower::util::{MapResponseLayer, option_layer};
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::http::auth::bearer_key;
+use crate::http::context::ApiContext;
+use crate::http::cors;
+use crate::http::extract::UserState;
+use crate::http::guard::{Gate, Guard, guard};
+use crate::http::log::access_log;
+use crate::http::operator::OperatorState;
+use crate::http::problem::{Problem, json_response, json_response_with_code, write_problem};
+use crate::http::quota::QuotaClass;
+
+/// How an interface reads keys and writes errors, and which pages in a browser may call it.
+#[derive(Clone, Copy)]
+pub struct WireStyle {
+    pub key: fn(&HeaderMap) -> Option<ApiKey>,
+    pub error: fn(Problem) -> Response,
+    /// Request headers that pages may send beside the usual ones. `None`: no page can call.
+    pub cors_headers: Option<&'static [&'static str]>,
+}
+
+impl WireStyle {
+    /// Keys in `Authorization: Bearer`, and errors in the JSON of `/v1`.
+    pub const JSON: Self = Self {
+        key: bearer_key,
+        error: json_response,
+        cors_headers: Some(&[]),
+    };
+}
+
+/// Routes whose handlers share the state `S`, in groups by whom they let in.
+pub struct Routes<S> {
+    groups: Vec<Group<S>>,
+}
+
+enum Group<S> {
+    Open(OpenApiRouter<S>),
+    Users {
+        routes: OpenApiRouter<UserState<S>>,
+        quota: fn(&S) -> &QuotaClass,
+        has_codes: bool,
+    },
+    Operators(OpenApiRouter<OperatorState<S>>),
+}
+
+/// The documentation of a group of routes.
+pub struct DocumentedRoutes {
+    pub(crate) openapi: OpenApi,
+    pub(crate) needs_key: bool,
+}
+
+impl<S: Clone + Send + Sync + 'static> Routes<S> {
+    #[must_use]
+    pub fn new() -> Self {
+        Self { groups: Vec::new() }
+    }
+
+    fn with(mut self, group: Group<S>) -> Self {
+        self.groups.push(group);
+        self
+    }
+
+    /// For everybody: no key, no limit.
+    #[must_use]
+    pub fn open(self, routes: impl Into<OpenApiRouter<S>>) -> Self {
+        self.with(Group::Open(routes.into()))
+    }
+
+    /// For users with a key, within a quota class.
+    #[must_use]
+    pub fn users(
+        self,
+        quota: fn(&S) -> &QuotaClass,
+        routes: impl Into<OpenApiRouter<UserState<S>>>,
+    ) -> Self {
+        self.with(Group::Users {
+            routes: routes.into(),
+            quota,
+            has_codes: false,
+        })
+    }
+
+    /// As [`Self::users`]. The body of an error has the word of the header `Bellbird-Error` as its
+    /// code.
+    #[must_use]
+    pub fn users_with_codes(
+        self,
+        quota: fn(&S) -> &QuotaClass,
+        routes: impl Into<OpenApiRouter<UserState<S>>>,
+    ) -> Self {
+        self.with(Group::Users {
+            routes: routes.into(),
+            quota,
+            has_codes: true,
+        })
+    }
+
+    /// For operators, within the rate limit of their key.
+    #[must_use]
+    pub fn operators(self, routes: impl Into<OpenApiRouter<OperatorState<S>>>) -> Self {
+        self.with(Group::Operators(routes.into()))
+    }
+
+    /// What the handlers' `#[utoipa::path]` say.
+    pub fn documented(self) -> impl Iterator<Item = DocumentedRoutes> {
+        self.groups.into_iter().map(|group| match group {
+            Group::Open(routes) => DocumentedRoutes {
+                openapi: routes.into_openapi(),
+                needs_key: false,
+            },
+            Group::Users { routes, .. } => DocumentedRoutes {
+                openapi: routes.into_openapi(),
+                needs_key: true,
+            },
+            Group::Operators(routes) => DocumentedRoutes {
+                openapi: routes.into_openapi(),
+                needs_key: true,
+            },
+        })
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> Default for Routes<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Who gets 404 for paths below the prefix that do not exist. Everybody else gets 401.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnknownPath {
+    Public,
+    Users,
+    Operators,
+}
+
+/// A prefix with its routes.
+pub struct Interface {
+    prefix: &'static str,
+    context: ApiContext,
+    style: WireStyle,
+    unknown_path: UnknownPath,
+    routes: Router,
+}
+
+impl Interface {
+    #[must_use]
+    pub fn new(
+        context: &ApiContext,
+        prefix: &'static str,
+        style: WireStyle,
+        unknown_path: UnknownPath,
+    ) -> Self {
+        Self {
+            prefix,
+            context: context.clone(),
+            style,
+            unknown_path,
+            routes: Router::new(),
+        }
+    }
+
+    /// Adds routes whose handlers share a state.
+    #[must_use]
+    pub fn add<S: Clone + Send + Sync + 'static>(mut self, state: &S, routes: Routes<S>) -> Self {
+        for group in routes.groups {
+            let (routes, style) = match group {
+                Group::Open(routes) => {
+                    let routes = self.with_405(Router::from(routes), UnknownPath::Public);
+                    (routes.with_state(state.clone()), self.style)
+                }
+                Group::Users {
+                    routes,
+                    quota,
+                    has_codes,
+                } => {
+                    let gate = Gate::Users(self.style.key, quota(state).clone());
+                    let guard = from_fn_with_state(self.guard(gate), guard);
+                    let routes = Router::from(routes).route_layer(guard);
+                    let routes = self.with_405(routes, UnknownPath::Users);
+                    let state = UserState::new(state.clone(), self.context.clone());
+                    let style = match has_codes {
+                        true => WireStyle {
+                            error: json_response_with_code,
+                            ..self.style
+                        },
+                        false => self.style,
+                    };
+                    (routes.with_state(state), style)
+                }
+                Group::Operators(routes) => {
+                    let guard = from_fn_with_state(self.guard(Gate::Operators), guard);
+                    let routes = Router::from(routes).route_layer(guard);
+                    let routes = self.with_405(routes, UnknownPath::Operators);
+                    (
+                        routes.with_state(OperatorState::new(state.clone())),
+                        self.style,
+                    )
+                }
+            };
+            self.routes = self
+                .routes
+                .merge(shared_layers(routes, &self.context, style));
+        }
+        self
+    }
+
+    fn guard(&self, gate: Gate) -> Arc<Guard> {
+        let context = self.context.clone();
+        Arc::new(Guard { context, gate })
+    }
+
+    /// Rejects other methods of the routes than theirs. Axum adds the header `Allow`.
+    fn with_405<S: Clone + Send + Sync + 'static>(
+        &self,
+        routes: Router<S>,
+        known_to: UnknownPath,
+    ) -> Router<S> {
+        let guard = self.rejecting_guard(known_to);
+        routes.method_not_allowed_fallback(move |request: Request| {
+            reject(guard.clone(), request, Problem::MethodNotAllowed)
+        })
+    }
+
+    /// Rejects paths that do not exist.
+    fn unknown_paths(&self, known_to: UnknownPath) -> Router {
+        let guard = self.rejecting_guard(known_to);
+        let unknown = Router::new()
+            .fallback(move |request: Request| reject(guard.clone(), request, Problem::NoSuchPath));
+        shared_layers(unknown, &self.context, self.style)
+    }
+
+    fn rejecting_guard(&self, known_to: UnknownPath) -> Option<Arc<Guard>> {
+        let metadata = || self.context.quotas().metadata.clone();
+        match known_to {
+            UnknownPath::Public => None,
+            UnknownPath::Users => Some(self.guard(Gate::Users(self.style.key, metadata()))),
+            UnknownPath::Operators => Some(self.guard(Gate::Operators)),
+        }
+    }
+}
+
+async fn reject(guard: Option<Arc<Guard>>, request: Request, problem: Problem) -> Response {
+    match guard {
+        Some(guard) => guard.reject(request, problem).await,
+        None => problem.into_response(),
+    }
+}
+
+/// The layers of every route, outermost first. One call, because each one would box every request
+/// and response once more.
+fn shared_layers(routes: Router, context: &ApiContext, style: WireStyle) -> Router {
+    let cors = style
+        .cors_headers
+        .and_then(|headers| cors::layer(context.cors_origins(), headers));
+    routes.layer((
+        MapResponseLayer::new(move |response| write_problem(response, style.error)),
+        from_fn_with_state(context.clone(), access_log),
+        option_layer(cors),
+        CatchPanicLayer::custom(|_| Problem::Internal.into_response()),
+    ))
+}
+
+/// The router of a listener. `first` words the errors of paths that no prefix begins.
+#[must_use]
+pub fn listener(first: Interface, others: Vec<Interface>) -> Router {
+    let elsewhere = first.unknown_paths(UnknownPath::Public);
+    let (mut router, mut unknown) = (Router::new(), Vec::new());
+    for interface in [first].into_iter().chain(others) {
+        let unknown_paths = interface.unknown_paths(interface.unknown_path);
+        unknown.push((interface.prefix, unknown_paths));
+        router = router.merge(interface.routes);
+    }
+    let unknown = Arc::new(unknown);
+    router.fallback(move |request: Request| {
+        let path = request.uri().path();
+        let below = unknown.iter().find(|(prefix, _)| is_below(path, prefix));
+        let fallback = below.map_or(&elsewhere, |(_, fallback)| fallback);
+        fallback.clone().oneshot(request)
+    })
+}
+
+/// Whether a path is a prefix or begins with it and a slash.
+fn is_below(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
