@@ -98,7 +98,7 @@ struct SessionView {
 }
 
 /// A connection of a link session.
-#[derive(ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[schema(as = LinkedConnection)]
 #[expect(
     dead_code,
