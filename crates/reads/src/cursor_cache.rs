@@ -4,15 +4,15 @@
 //! many queries pushes out its own indexes before those of others. A query whose index is lost is
 //! read from its first row again.
 //!
-//! Instances that share a store continue each other's walks: a walk begins with a window at offset
-//! 0, and what each request learned is there for the next one.
+//! Instances that share a store continue each other's indexes. A window at offset 0 begins a new
+//! generation of its query's index, and what each request learned is there for the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::{AccountId, ConnectionId, DateFilter, KeyId, Page};
 use bellbird_limits::Expiring;
-use bellbird_limits::store::{SharedStore, Walk};
+use bellbird_limits::store::{Generation, SharedStore};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -51,19 +51,19 @@ pub(crate) trait CachedIndex {
     /// Approximate size in memory.
     fn bytes(&self) -> usize;
 
-    /// Adds what another instance has learned in the same walk.
+    /// Adds what another instance has learned in the same generation.
     fn absorb(&mut self, other: Self);
 }
 
-/// The windows of one query since the last one at offset 0.
+/// What the windows of a query have learned since the last one at offset 0.
 pub(crate) struct QueryIndex<I> {
-    id: Walk,
+    generation: Generation,
     pub(crate) index: Mutex<I>,
 }
 
 struct Entry<I> {
     query: QueryKey,
-    walk: Arc<QueryIndex<I>>,
+    cached: Arc<QueryIndex<I>>,
     used_at: Timestamp,
     /// As last measured.
     bytes: usize,
@@ -108,8 +108,8 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
         }
     }
 
-    /// The walk that the window continues, here or at another instance. A new one for a window at
-    /// offset 0, and if there is none that `serves`.
+    /// The index that the window continues, from here or from another instance. A new one for a
+    /// window at offset 0, and if there is none that `serves`.
     pub(crate) async fn find_or_insert(
         &self,
         WindowKey { query, page }: WindowKey,
@@ -122,17 +122,19 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
                 .find_shared(&query)
                 .await
                 .filter(|(_, index)| serves(index));
-            let own = self
+            let local = self
                 .find(&query, now)
-                .filter(|walk| serves(&walk.index.lock()));
-            match (own, shared) {
-                (Some(walk), Some((id, index))) if walk.id == id => {
-                    walk.index.lock().absorb(index);
-                    return walk;
+                .filter(|cached| serves(&cached.index.lock()));
+            match (local, shared) {
+                (Some(cached), Some((generation, index))) if cached.generation == generation => {
+                    cached.index.lock().absorb(index);
+                    return cached;
                 }
-                // Another instance has begun the latest walk.
-                (_, Some((id, index))) => return self.insert(query, id, index, now),
-                (Some(walk), None) => return walk,
+                // Another instance has begun the latest generation.
+                (_, Some((generation, index))) => {
+                    return self.insert(query, generation, index, now);
+                }
+                (Some(cached), None) => return cached,
                 (None, None) => {}
             }
         }
@@ -143,28 +145,34 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
     pub(crate) async fn store(
         &self,
         WindowKey { query, page }: WindowKey,
-        walk: &QueryIndex<I>,
+        cached: &QueryIndex<I>,
         now: Timestamp,
     ) {
         self.measure(&query, now);
         let Some((store, kind)) = &self.shared else {
             return;
         };
-        let value = serde_json::to_vec(&*walk.index.lock());
+        let value = serde_json::to_vec(&*cached.index.lock());
         if let (Ok(name), Ok(value)) = (serde_json::to_vec(&query), value) {
             store
-                .put(kind, &name, (walk.id, page.offset == 0), &value, TTL)
+                .put(
+                    kind,
+                    &name,
+                    (cached.generation, page.offset == 0),
+                    &value,
+                    TTL,
+                )
                 .await;
         }
     }
 
-    async fn find_shared(&self, query: &QueryKey) -> Option<(Walk, I)> {
+    async fn find_shared(&self, query: &QueryKey) -> Option<(Generation, I)> {
         let (store, kind) = self.shared.as_ref()?;
-        let (walk, value) = store.get(kind, &serde_json::to_vec(query).ok()?).await?;
-        Some((walk, serde_json::from_slice(&value).ok()?))
+        let (generation, value) = store.get(kind, &serde_json::to_vec(query).ok()?).await?;
+        Some((generation, serde_json::from_slice(&value).ok()?))
     }
 
-    /// The walk of a query, if it was used recently.
+    /// The index of a query, if it was used recently.
     fn find(&self, query: &QueryKey, now: Timestamp) -> Option<Arc<QueryIndex<I>>> {
         let indexes = self.indexes.renew(&query.key_id, now)?;
         let mut indexes = indexes.lock();
@@ -174,19 +182,25 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
         {
             return None;
         }
-        let walk = Arc::clone(&entry.walk);
+        let cached = Arc::clone(&entry.cached);
         indexes.push(Entry {
             used_at: now,
             ..entry
         });
-        Some(walk)
+        Some(cached)
     }
 
-    /// Replaces the walk of a query.
-    fn insert(&self, query: QueryKey, id: Walk, index: I, now: Timestamp) -> Arc<QueryIndex<I>> {
+    /// Replaces the index of a query.
+    fn insert(
+        &self,
+        query: QueryKey,
+        generation: Generation,
+        index: I,
+        now: Timestamp,
+    ) -> Arc<QueryIndex<I>> {
         let bytes = index.bytes();
-        let walk = Arc::new(QueryIndex {
-            id,
+        let cached = Arc::new(QueryIndex {
+            generation,
             index: Mutex::new(index),
         });
         let new = || Arc::new(Mutex::new(KeyIndexes(Vec::new())));
@@ -195,11 +209,11 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
         indexes.take(&query);
         indexes.push(Entry {
             query,
-            walk: Arc::clone(&walk),
+            cached: Arc::clone(&cached),
             used_at: now,
             bytes,
         });
-        walk
+        cached
     }
 
     /// Measures the index of a query again, which has grown.
@@ -212,7 +226,7 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
             let Some(entry) = indexes.take(query) else {
                 return;
             };
-            let bytes = entry.walk.index.lock().bytes();
+            let bytes = entry.cached.index.lock().bytes();
             indexes.push(Entry { bytes, ..entry });
         }
         // Weighs the indexes of the key.
@@ -245,7 +259,7 @@ mod tests {
     use super::*;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
-    const WALK: Walk = [1; 16];
+    const GENERATION: Generation = [1; 16];
 
     /// An index of so many bytes.
     #[derive(Serialize, serde::Deserialize)]
@@ -275,12 +289,12 @@ mod tests {
     fn many_queries_of_one_key_leave_the_indexes_of_others() {
         let indexes = CursorCache::new(None, "sized");
         let mine = query(KeyId::new(), 0);
-        indexes.insert(mine, WALK, Sized(1_000), NOW);
+        indexes.insert(mine, GENERATION, Sized(1_000), NOW);
         let other = KeyId::new();
         let queries: Vec<QueryKey> = (0..10_000).map(|number| query(other, number)).collect();
         for query in &queries {
             indexes
-                .insert(*query, WALK, Sized(1_000), NOW)
+                .insert(*query, GENERATION, Sized(1_000), NOW)
                 .index
                 .lock()
                 .0 = 100_000;
@@ -303,7 +317,11 @@ mod tests {
         let indexes = CursorCache::new(None, "sized");
         for number in 0..200 {
             let query = query(KeyId::new(), number);
-            indexes.insert(query, WALK, Sized(300), NOW).index.lock().0 = 1024 * 1024;
+            indexes
+                .insert(query, GENERATION, Sized(300), NOW)
+                .index
+                .lock()
+                .0 = 1024 * 1024;
             indexes.measure(&query, NOW);
         }
         let bytes = indexes.bytes();
@@ -315,9 +333,9 @@ mod tests {
         let indexes = CursorCache::new(None, "sized");
         let key_id = KeyId::new();
         let (one, two) = (query(key_id, 1), query(key_id, 2));
-        indexes.insert(one, WALK, Sized(1), NOW);
+        indexes.insert(one, GENERATION, Sized(1), NOW);
         let at = |second| Timestamp::from_second(second).unwrap();
-        indexes.insert(two, WALK, Sized(2), at(599));
+        indexes.insert(two, GENERATION, Sized(2), at(599));
         assert!(indexes.find(&one, at(599)).is_some());
         assert!(indexes.find(&one, at(1_198)).is_some());
         assert!(

@@ -70,7 +70,7 @@ struct Inner {
 }
 
 impl Reads {
-    /// Instances that share a `store` continue each other's walks.
+    /// Instances that share a `store` continue each other's windows.
     #[must_use]
     pub fn new(
         storage: Storage,

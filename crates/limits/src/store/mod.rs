@@ -1,9 +1,9 @@
 //! What all instances share, in a Valkey or Redis server.
 //!
 //! The server holds nothing that may not be lost at any moment: buckets of rate limits, permits
-//! that end by themselves, counts of calls to providers, sealed values. What an instance knows of a bucket
-//! goes along with each call, so a server that was emptied is corrected by its callers. While the
-//! server is down, each instance goes on alone, from what it knows.
+//! that end by themselves, counts of calls to providers, sealed values. What an instance knows of a
+//! bucket goes along with each call, so a server that was emptied is corrected by its callers.
+//! While the server is down, each instance goes on alone, from what it knows.
 
 pub(crate) mod calls;
 mod connection;
@@ -25,7 +25,7 @@ use crate::gcra::{self, Decision, Limit};
 use connection::{CONNECT_TIMEOUT, Connection};
 use permits::PERMIT_LASTS;
 pub(crate) use permits::SharedPermit;
-pub use values::Walk;
+pub use values::Generation;
 
 /// What a request waits for the server, which responds within a millisecond. One that is late is as
 /// good as down.

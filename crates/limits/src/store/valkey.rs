@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{SharedStore, StoreSettings, Walk};
+use super::{Generation, SharedStore, StoreSettings};
 use crate::{
     Admission, CallBudgets, CallKind, CallWindow, InFlight, Permit, RateLimiter, admit, gcra,
 };
@@ -658,12 +658,12 @@ async fn value_is_there_for_other_instances_and_sealed() {
     let server = Server::start();
     let (one, two) = (server.store(), server.store());
     let (first, second) = ([1; 16], [2; 16]);
-    let put = async |store: &SharedStore, walk: Walk, begins: bool, value: &str| {
+    let put = async |store: &SharedStore, generation: Generation, begins: bool, value: &str| {
         store
             .put(
                 "test",
                 b"name",
-                (walk, begins),
+                (generation, begins),
                 value.as_bytes(),
                 Duration::from_secs(60),
             )
@@ -676,7 +676,7 @@ async fn value_is_there_for_other_instances_and_sealed() {
     put(&two, first, false, "planted-2").await;
     assert_eq!(get(&one).await, Some((first, b"planted-2".to_vec())));
     put(&one, second, true, "planted-3").await;
-    put(&two, first, false, "late, of the older walk").await;
+    put(&two, first, false, "late, of the older generation").await;
     assert_eq!(get(&two).await, Some((second, b"planted-3".to_vec())));
     let large = vec![b'x'; 256 * 1024];
     one.put(

@@ -10,13 +10,13 @@ use super::{SharedStore, name as name_of};
 
 /// Larger values are not shared.
 const BYTES_MAX: usize = 256 * 1024;
-const WALK_BYTES: usize = 16;
+const GENERATION_BYTES: usize = 16;
 const SALT_BYTES: usize = 16;
 
-/// Random, one for each value that is made afresh. Whoever changes a value keeps its walk.
-pub type Walk = [u8; WALK_BYTES];
+/// Random, one for each value that is made afresh. Whoever changes a value keeps its generation.
+pub type Generation = [u8; GENERATION_BYTES];
 
-/// What a value is in the server: the walk, a salt, and the sealed value.
+/// What a value is in the server: the generation, a salt, and the sealed value.
 pub(super) struct Name {
     pub(super) key: String,
     /// What the values are sealed for.
@@ -24,9 +24,9 @@ pub(super) struct Name {
 }
 
 impl SharedStore {
-    /// The value of this name and the walk that it belongs to. None if there is none, if it is not
-    /// of this installation, and while the server is down.
-    pub async fn get(&self, kind: &str, name: &[u8]) -> Option<(Walk, Vec<u8>)> {
+    /// The value of this name and the generation that it belongs to. None if there is none, if it
+    /// is not of this installation, and while the server is down.
+    pub async fn get(&self, kind: &str, name: &[u8]) -> Option<(Generation, Vec<u8>)> {
         let name = self.name(kind, name);
         let mut connection = self.inner.connection.clone();
         let mut command = redis::cmd("GETRANGE");
@@ -38,19 +38,19 @@ impl SharedStore {
         self.open_value(&name, sealed)
     }
 
-    /// Stores a value for a time, unless one of another walk is there and this one does not `begin`
-    /// a walk. So a late request of an older walk does not overwrite a newer one.
+    /// Stores a value for a time, unless one of another generation is there and this one does not
+    /// begin a generation. So a late request of an older generation does not overwrite a newer one.
     pub async fn put(
         &self,
         kind: &str,
         name: &[u8],
-        (walk, begins): (Walk, bool),
+        (generation, begins): (Generation, bool),
         value: &[u8],
         ttl: Duration,
     ) {
         let name = self.name(kind, name);
         let Some(sealed) = self
-            .seal_value(&name, walk, value)
+            .seal_value(&name, generation, value)
             .filter(|sealed| sealed.len() <= BYTES_MAX)
         else {
             return;
@@ -83,25 +83,25 @@ impl SharedStore {
             .map(LessSafeKey::new)
     }
 
-    fn seal_value(&self, name: &Name, walk: Walk, value: &[u8]) -> Option<Vec<u8>> {
+    fn seal_value(&self, name: &Name, generation: Generation, value: &[u8]) -> Option<Vec<u8>> {
         let mut salt = [0; SALT_BYTES];
         aws_lc_rs::rand::fill(&mut salt).ok()?;
         let mut sealed = value.to_vec();
         let nonce = Nonce::assume_unique_for_key([0; 12]);
         self.key_of(name, &salt)?
-            .seal_in_place_append_tag(nonce, Aad::from(walk), &mut sealed)
+            .seal_in_place_append_tag(nonce, Aad::from(generation), &mut sealed)
             .ok()?;
-        Some([&walk[..], &salt, &sealed].concat())
+        Some([&generation[..], &salt, &sealed].concat())
     }
 
-    fn open_value(&self, name: &Name, mut sealed: Vec<u8>) -> Option<(Walk, Vec<u8>)> {
-        let (walk, rest) = sealed.split_first_chunk_mut::<WALK_BYTES>()?;
+    fn open_value(&self, name: &Name, mut sealed: Vec<u8>) -> Option<(Generation, Vec<u8>)> {
+        let (generation, rest) = sealed.split_first_chunk_mut::<GENERATION_BYTES>()?;
         let (salt, rest) = rest.split_first_chunk_mut::<SALT_BYTES>()?;
         let nonce = Nonce::assume_unique_for_key([0; 12]);
         let value = self
             .key_of(name, salt)?
-            .open_in_place(nonce, Aad::from(*walk), rest)
+            .open_in_place(nonce, Aad::from(*generation), rest)
             .ok()?;
-        Some((*walk, value.to_vec()))
+        Some((*generation, value.to_vec()))
     }
 }

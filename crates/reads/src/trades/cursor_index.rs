@@ -81,7 +81,7 @@ impl CachedIndex for TradeCursorIndex {
     }
 
     fn absorb(&mut self, other: Self) {
-        // The other one is of the last request of the walk.
+        // The other one is of the last request.
         self.set_totals(&other.totals);
         for (row, numbers) in other.numbers.into_iter() {
             self.learn(row, numbers, false);

@@ -136,6 +136,16 @@ impl Client {
         limit: u32,
         offset: u64,
     ) -> (Vec<String>, WindowTotals) {
+        let found = self.try_window(span, limit, offset).await;
+        found.expect("the window is read")
+    }
+
+    async fn try_window(
+        &self,
+        span: DateFilter,
+        limit: u32,
+        offset: u64,
+    ) -> Result<(Vec<String>, WindowTotals), ReadError> {
         let query = QueryKey {
             key_id: self.key_id,
             connection_id: self.context.connection.id,
@@ -149,15 +159,14 @@ impl Client {
         let reads = &self.world.reads;
         let found = reads
             .trades(&call, &self.world.caller, &self.context, key, write)
-            .await
-            .expect("the window is read");
+            .await?;
         let text = String::from_utf8(found.rows).expect("text");
         assert!(
             text.is_empty() || text.split(',').all(|row| row.len() > 4),
             "broken row: {text}"
         );
         let rows = text.split(',').filter(|row| !row.is_empty());
-        (rows.map(str::to_owned).collect(), found.totals)
+        Ok((rows.map(str::to_owned).collect(), found.totals))
     }
 }
 
@@ -423,6 +432,56 @@ async fn row_that_vanishes_between_windows_loses_no_other() {
         assert!(all.len() <= 1_000 + vanish.len(), "{}", all.len());
         assert!(client.simulated.take_calls() <= accounts * (6 + vanish.len()));
     }
+}
+
+/// A client whose provider takes a second for each page of a hundred rows.
+fn slow_client() -> Client {
+    let mut broker = Broker::new(vec![one(1_000)]);
+    broker.simulated = broker.simulated.with_delay(Duration::from_secs(1));
+    broker.simulated.rows_max = 100;
+    broker.client()
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_that_changes_between_the_pages_of_a_window_is_read_again() {
+    for is_posted in [true, false] {
+        let client = slow_client();
+        let change = async {
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+            if is_posted {
+                client
+                    .simulated
+                    .post(Row::new("0", "newest", FROM + DAY * 950));
+            } else {
+                client.simulated.rows.lock().remove(50);
+            }
+        };
+        let (window, ()) = tokio::join!(client.window(DateFilter::default(), 200, 0), change);
+        assert_eq!(window.0, client.listed()[..200], "{is_posted}");
+        let (rows, _) = client.window(DateFilter::default(), 200, 200).await;
+        assert_eq!(rows, client.listed()[200..400], "{is_posted}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_that_keeps_changing_fails() {
+    let client = slow_client();
+    let changes = async {
+        for number in 0..100 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let second = FROM + DAY * 950 + number;
+            client.simulated.post(Row::new("0", number, second));
+        }
+    };
+    let (window, ()) = tokio::join!(client.try_window(DateFilter::default(), 200, 0), changes);
+    assert!(matches!(
+        window,
+        Err(ReadError::Unavailable {
+            is_transient: true,
+            ..
+        })
+    ));
+    assert_eq!(client.simulated.take_calls(), 2 * READS_MAX);
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {

@@ -283,7 +283,7 @@ mod tests {
         };
         assert!(cursor.miss(vec![row(1), row(2)]));
         cursor.keep_missed();
-        // The next walk finds the first one, and misses the second one again, and another.
+        // The next page finds the first one, and misses the second one again, and another.
         assert!(cursor.miss(vec![row(2), row(3)]));
         let text = serde_json::to_string(&cursor).unwrap();
         assert!(
