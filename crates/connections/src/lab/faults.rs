@@ -181,11 +181,11 @@ impl Fault {
                 ),
                 (
                     "INSERT INTO webhook_deliveries",
-                    "p.user_id IN ($1, '00000000-0000-0000-0000-000000000000')",
-                    "1 = 1",
+                    "p.user_id IN (:user, '00000000-0000-0000-0000-000000000000')",
+                    "(p.user_id = :user OR 1 = 1)",
                 ),
                 (
-                    "d.next_attempt_at FROM webhook_deliveries d",
+                    "d.next_attempt_at, d.is_requested",
                     "e.user_id = $1 AND e.id",
                     "e.id",
                 ),
