@@ -258,7 +258,7 @@ pub(crate) fn refused(console: &Console, refusal: Refusal) -> Response {
         Refusal::Connections(error) => connections_error(console, &error),
         other => {
             let notice = Notice::new(Tone::Attention, "That did not work")
-                .with(format!("{other}."))
+                .with(&format!("{other}."))
                 .with_retry_link();
             page(console, StatusCode::CONFLICT, &notice)
         }

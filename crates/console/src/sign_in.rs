@@ -5,7 +5,7 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{KeyId, TimestampExt as _};
+use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _};
 use bellbird_management::Refusal;
 use bellbird_management::sign_in as management;
 use bellbird_storage::{BegunSession, NewSession, Storage, StorageError};
@@ -263,7 +263,7 @@ async fn has_programs_of_others(
         return Ok(false);
     }
     let keys = storage.keys().list(begun.user_id).await?;
-    let has_key = keys.iter().any(|key| keys_page::works(key, now));
+    let has_key = keys.iter().any(|key| key.status(now) == KeyStatus::Active);
     Ok(has_key || !storage.endpoints().list(begun.user_id).await?.is_empty())
 }
 
