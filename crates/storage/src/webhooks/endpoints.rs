@@ -55,7 +55,7 @@ statements! {
     /// candidates come from two indexes of few rows, so that no healthy endpoint is read.
     LIST_TROUBLED = select_endpoints!(
         "WHERE e.id > $1 AND e.id IN (SELECT d.id FROM webhook_endpoints d WHERE d.status = 'disabled'
-                UNION SELECT f.endpoint_id FROM webhook_queues f
+                UNION ALL SELECT f.endpoint_id FROM webhook_queues f
                 WHERE f.failing_since IS NOT NULL AND f.endpoint_id > $1)
             AND (e.status = 'disabled' OR EXISTS (SELECT 1 FROM webhook_queues q
                 WHERE q.endpoint_id = e.id AND q.failing_since >= e.enabled_at)) ORDER BY e.id LIMIT $2"

@@ -102,7 +102,7 @@ fn postgres_that_rejects_is_quoted() {
             "{text}"
         );
         let (_, name) = url.rsplit_once('/').unwrap();
-        let role = format!("full_{name}");
+        let role = format!("full_{}", name.trim_end_matches('?'));
         db.raw(&format!("DROP ROLE IF EXISTS {role}")).await;
         db.raw(&format!("CREATE ROLE {role} LOGIN CONNECTION LIMIT 0"))
             .await;
