@@ -29,16 +29,6 @@ macro_rules! categories {
                 match key { $($key => Some(Self::$name),)* _ => None }
             }
         }
-
-        #[cfg(feature = "openapi")]
-        impl utoipa::PartialSchema for Category {
-            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-                crate::connection::schema_of(Self::ALL.iter().map(|one| one.key()))
-            }
-        }
-
-        #[cfg(feature = "openapi")]
-        impl utoipa::ToSchema for Category {}
     };
 }
 

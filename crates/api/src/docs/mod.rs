@@ -343,21 +343,8 @@ fn join_lines(text: &mut Option<String>) {
     }
 }
 
-/// utoipa describes an inlined enum as if it were an object too, or null apart from it, and drops
-/// its example.
+/// utoipa describes an inlined enum as if it were an object too, and drops its example.
 fn complete_enums(schema: &mut Value) {
-    if let Some([null, words]) = schema["oneOf"].as_array().map(Vec::as_slice)
-        && null["type"] == "null"
-        && let Some(values) = words["enum"].as_array()
-    {
-        let values: Vec<_> = values.iter().chain([&Value::Null]).cloned().collect();
-        let nullable = json!([words["type"], "null"]);
-        if let Some(schema) = schema.as_object_mut() {
-            schema.remove("oneOf");
-            schema.insert("type".to_owned(), nullable);
-            schema.insert("enum".to_owned(), values.into());
-        }
-    }
     if let Some([words, described]) = schema["allOf"].as_array().map(Vec::as_slice)
         && words["enum"].is_array()
     {

@@ -6,6 +6,8 @@ use axum::response::Response;
 use bellbird_domain::Category;
 use bytes::Bytes;
 use serde::Serialize;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
 
 use crate::http::documented::PlanErrors;
 use crate::http::json::json_bytes;
@@ -29,12 +31,27 @@ pub(super) async fn list_categories(Query(NoParams {}): Query<NoParams>) -> Resp
     json_bytes(BODY.clone())
 }
 
+struct CategoryKey;
+
+impl utoipa::PartialSchema for CategoryKey {
+    fn schema() -> RefOr<Schema> {
+        let keys = Category::ALL.iter().map(|category| category.key());
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .enum_values(Some(keys))
+            .example(Some("FOOD_AND_DRINK".into()))
+            .into()
+    }
+}
+
+impl utoipa::ToSchema for CategoryKey {}
+
 /// A transaction category.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Category)]
 pub struct CategoryView {
     /// The code used in a transaction's `category`.
-    #[schema(inline, value_type = Category, example = "FOOD_AND_DRINK")]
+    #[schema(inline, value_type = CategoryKey)]
     key: &'static str,
     /// Display name of the category.
     #[schema(example = "Food & Drink")]

@@ -12,6 +12,9 @@ use http::HeaderValue;
 use http::header::LINK;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::{RefOr, Schema};
 use uuid::Uuid;
 
 use crate::http::documented::ProviderErrors;
@@ -237,7 +240,7 @@ pub struct TransactionView<'a> {
     #[schema(inline, value_type = Direction, example = "debit")]
     direction: &'static str,
     /// A key from `/v1/categories`, if the provider reports a category.
-    #[schema(inline, value_type = Option<Category>, required = true, example = "TRANSPORTATION")]
+    #[schema(inline, value_type = CategoryKey, required = true)]
     category: Option<&'static str>,
     /// Name of the merchant, if the provider knows it.
     #[schema(required = true, example = "Transport for NSW")]
@@ -315,12 +318,30 @@ enum Status {
 }
 
 #[derive(utoipa::ToSchema)]
-#[schema(rename_all = "lowercase")]
+#[schema(rename_all = "lowercase", example = "debit")]
 #[expect(dead_code, reason = "documents the words of `Transaction::direction`")]
 enum Direction {
     Credit,
     Debit,
 }
+
+/// The key of a category, or null.
+struct CategoryKey;
+
+impl utoipa::PartialSchema for CategoryKey {
+    fn schema() -> RefOr<Schema> {
+        let keys = Category::ALL
+            .iter()
+            .map(|category| Value::from(category.key()));
+        ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+            .enum_values(Some(keys.chain([Value::Null])))
+            .example(Some("TRANSPORTATION".into()))
+            .into()
+    }
+}
+
+impl utoipa::ToSchema for CategoryKey {}
 
 /// A window of the transactions, newest first.
 #[derive(utoipa::ToSchema)]
