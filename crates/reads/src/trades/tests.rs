@@ -468,7 +468,7 @@ async fn list_that_keeps_changing_fails() {
     let client = slow_client();
     let changes = async {
         for number in 0..100 {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_millis(700)).await;
             let second = FROM + DAY * 950 + number;
             client.simulated.post(Row::new("0", number, second));
         }
@@ -481,7 +481,8 @@ async fn list_that_keeps_changing_fails() {
             ..
         })
     ));
-    assert_eq!(client.simulated.take_calls(), 2 * READS_MAX);
+    let calls = client.simulated.take_calls();
+    assert!(calls <= 3 * READS_MAX, "{calls} calls");
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
