@@ -5,7 +5,7 @@ use axum::response::Response;
 use bellbird_api::http::json::{json_bytes, to_json};
 use bellbird_api::http::{Problem, Query};
 use bellbird_domain::{ActorKind, UserId};
-use bellbird_storage::OperatorAuditRow;
+use bellbird_storage::AuditRow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -34,7 +34,7 @@ pub(crate) struct AuditQuery {
 #[schema(as = AuditRow, rename_all = "camelCase")]
 #[expect(
     dead_code,
-    reason = "documents what `bellbird_storage::OperatorAuditRow` is serialized to"
+    reason = "documents what `bellbird_storage::AuditRow` is serialized to"
 )]
 struct AuditView {
     #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
@@ -82,7 +82,7 @@ struct ActorView {
 #[serde(rename_all = "camelCase")]
 struct AuditList {
     #[schema(value_type = Vec<AuditView>)]
-    data: Vec<OperatorAuditRow>,
+    data: Vec<AuditRow>,
     /// The `cursor` of the next page. Null: this is the last one.
     #[schema(required = true)]
     next_cursor: Option<String>,

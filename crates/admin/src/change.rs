@@ -2,14 +2,17 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Body;
-use axum::extract::FromRequestParts;
-use axum::response::Response;
-use bellbird_api::http::{Operator, OperatorState, Problem};
-use bellbird_storage::{BegunChange, Idempotency, OperatorAction, OperatorChange, StoredResponse};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::response::{IntoResponse, Response};
+use bellbird_api::http::{JsonBody, Operator, OperatorState, Problem};
+use bellbird_domain::Actor;
+use bellbird_management::{ManagementChange, Refusal};
+use bellbird_storage::{Idempotency, IdempotentStart, StorageError, StoredResponse};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode};
 use secrecy::ExposeSecret as _;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::openapi::Required;
@@ -69,80 +72,115 @@ impl<S: Send + Sync> FromRequestParts<OperatorState<S>> for IdempotencyKey {
 #[derive(Deserialize)]
 pub(crate) struct NoMembers {}
 
-/// A change in progress, or the response that a repeated request got before.
-pub(crate) enum Begun<'a> {
-    Change(OperatorChange<'a>),
-    Repeated(Response),
+/// A request to change something that repeating makes twice, with its body.
+pub(crate) struct ChangeRequest<B> {
+    pub(crate) body: B,
+    pub(crate) operator: Operator,
+    admin: Admin,
+    idempotency: Option<Idempotency>,
 }
 
-impl Admin {
-    /// Begins a change that repeating makes twice. `request_digest` is that of the body.
-    pub(crate) async fn begin(
-        &self,
-        operator: &Operator,
-        key: &IdempotencyKey,
-        request_digest: [u8; 32],
-    ) -> Result<Begun<'_>, Problem> {
-        let idempotency = key.0.map(|key_hash| Idempotency {
-            key_hash,
-            request_digest,
-        });
-        match self
-            .storage()
-            .begin_change(operator.key_id, idempotency, operator.now)
-            .await?
-        {
-            BegunChange::New(change) => Ok(Begun::Change(change)),
-            BegunChange::Repeated(response) => {
-                let mut response = respond(&response)?;
+impl<B: DeserializeOwned> FromRequest<OperatorState<Admin>> for ChangeRequest<B> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &OperatorState<Admin>) -> Result<Self, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let operator = Operator::from_request_parts(&mut parts, state).await?;
+        let IdempotencyKey(key) = IdempotencyKey::from_request_parts(&mut parts, state).await?;
+        let body = JsonBody::from_request(Request::from_parts(parts, body), state).await?;
+        let request_digest = body.digest;
+        Ok(Self {
+            body: body.value,
+            operator,
+            admin: state.state().clone(),
+            idempotency: key.map(|key_hash| Idempotency {
+                key_hash,
+                request_digest,
+            }),
+        })
+    }
+}
+
+impl<B> ChangeRequest<B> {
+    /// Begins the change. If the request is repeated, this fails with the response that the first
+    /// one got.
+    pub(crate) async fn begin(&self) -> Result<ManagementChange<'_>, Rejection> {
+        let (storage, now) = (self.admin.storage(), self.operator.now);
+        let Some(idempotency) = self.idempotency else {
+            return Ok(self.admin.begin(&self.operator).await?);
+        };
+        let begun = storage
+            .begin_repeatable_change(self.operator.key_id, idempotency, now)
+            .await?;
+        match begun {
+            IdempotentStart::New(change) => Ok(change),
+            IdempotentStart::Repeated(stored) => {
+                let mut response = respond(&stored)?;
                 response
                     .headers_mut()
                     .insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
-                Ok(Begun::Repeated(response))
+                Err(Rejection::Replayed(Box::new(response)))
             }
-            BegunChange::KeyInUse => Err(Problem::IdempotencyConflict),
+            IdempotentStart::KeyInUse => Err(Problem::IdempotencyConflict.into()),
         }
     }
+}
 
+impl Admin {
     /// Begins a change that repeating does not make twice.
-    pub(crate) async fn begin_idempotent(
-        &self,
-        operator: &Operator,
-    ) -> Result<OperatorChange<'_>, Problem> {
-        match self
-            .storage()
-            .begin_change(operator.key_id, None, operator.now)
-            .await?
-        {
-            BegunChange::New(change) => Ok(change),
-            BegunChange::Repeated(_) | BegunChange::KeyInUse => Err(Problem::Internal),
+    pub(crate) async fn begin(&self, operator: &Operator) -> Result<ManagementChange<'_>, Problem> {
+        let actor = Actor::operator_key(operator.key_id);
+        Ok(self.storage().begin_change(actor, operator.now).await?)
+    }
+}
+
+/// Why a change is not made.
+pub(crate) enum Rejection {
+    Problem(Problem),
+    /// It was made before, and this is its response.
+    Replayed(Box<Response>),
+}
+
+impl IntoResponse for Rejection {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Problem(problem) => problem.into_response(),
+            Self::Replayed(response) => *response,
         }
+    }
+}
+
+impl From<Problem> for Rejection {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl From<Refusal> for Rejection {
+    fn from(refusal: Refusal) -> Self {
+        Self::Problem(problem(refusal))
+    }
+}
+
+impl From<StorageError> for Rejection {
+    fn from(error: StorageError) -> Self {
+        Self::Problem(error.into())
     }
 }
 
 /// Commits a change, and responds with its result.
 pub(crate) async fn commit(
-    change: OperatorChange<'_>,
-    action: &OperatorAction<'_>,
+    change: ManagementChange<'_>,
     status: StatusCode,
     body: &impl Serialize,
-) -> Result<Response, Problem> {
+) -> Result<Response, Rejection> {
     let body = serde_json::to_string(body).map_err(|_| Problem::Internal)?;
     let response = StoredResponse {
         status: status.as_u16(),
         body: body.into(),
     };
-    change.commit(action, &response).await.map_err(problem)?;
-    respond(&response)
-}
-
-/// Commits a change without a result.
-pub(crate) async fn commit_empty(
-    change: OperatorChange<'_>,
-    action: &OperatorAction<'_>,
-) -> Result<StatusCode, Problem> {
-    change.commit_alone(action).await.map_err(problem)?;
-    Ok(StatusCode::NO_CONTENT)
+    change.commit_with(&response).await?;
+    Ok(respond(&response)?)
 }
 
 fn respond(stored: &StoredResponse) -> Result<Response, Problem> {

@@ -5,17 +5,18 @@ use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::http::documented::ProviderSchema;
 use bellbird_api::http::json::{json_bytes, to_json};
-use bellbird_api::http::{JsonBody, Operator, PathId, Problem, Query};
+use bellbird_api::http::{Operator, PathId, Problem, Query};
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
-use bellbird_storage::{OperatorAction, Storage};
+use bellbird_management::connections::{self, ConnectionDetails};
+use bellbird_storage::{PendingRemoval, Storage, SyncState};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Begun, IdempotencyKey, NoMembers, commit};
+use crate::change::{ChangeRequest, IdempotencyKey, NoMembers, Rejection, commit};
 use crate::inputs::UserIdText;
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
-use crate::state::{Admin, problem};
+use crate::state::Admin;
 
 const TAG: &str = "Connections";
 
@@ -147,6 +148,26 @@ impl From<Connection> for ConnectionView {
     }
 }
 
+impl From<ConnectionDetails> for DetailsView {
+    fn from(details: ConnectionDetails) -> Self {
+        let sync = |sync: SyncState| SyncView {
+            synced_at: sync.synced_at,
+            next_at: sync.next_at,
+            last_error: sync.last_error,
+        };
+        let removal = |removal: PendingRemoval| RemovalView {
+            next_attempt_at: removal.next_attempt_at,
+            attempts: removal.attempts,
+            last_error: removal.last_error,
+        };
+        Self {
+            connection: details.connection.into(),
+            sync: details.sync.map(sync),
+            removal: details.removal.map(removal),
+        }
+    }
+}
+
 /// List connections
 ///
 /// Oldest first, of all users or of one, also those that are being removed.
@@ -181,8 +202,9 @@ pub(super) async fn get_connection(
     PathId(id): PathId<ConnectionId>,
 ) -> Result<Response, Problem> {
     let connection = find(admin.storage(), id).await?;
+    let details = connections::details(admin.storage(), connection).await?;
     Ok(json_bytes(to_json(&Item {
-        data: details(admin.storage(), connection).await?,
+        data: DetailsView::from(details),
     })?))
 }
 
@@ -204,51 +226,25 @@ pub(super) async fn get_connection(
 )]
 pub(super) async fn sync_connection(
     State(admin): State<Admin>,
-    operator: Operator,
     PathId(id): PathId<ConnectionId>,
-    idempotency: IdempotencyKey,
-    body: JsonBody<NoMembers>,
-) -> Result<Response, Problem> {
-    let NoMembers {} = body.value;
+    request: ChangeRequest<NoMembers>,
+) -> Result<Response, Rejection> {
+    let NoMembers {} = request.body;
     // Read before the change begins, and judged after it, because a repeated request gets its
     // response anyway.
-    let connection = find_to_sync(&admin, id).await;
-    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
-        Begun::Change(change) => change,
-        Begun::Repeated(response) => return Ok(response),
+    let found = find_details(&admin, id).await;
+    let mut change = request.begin().await?;
+    let details = found?;
+    let connection = details.connection.clone();
+    connections::require_syncable(admin.access.connections(), &connection)?;
+    connections::request_sync(&mut change, &connection).await?;
+    let shown = Item {
+        data: DetailsView::from(details),
     };
-    let shown = connection?;
-    let (user_id, provider) = (
-        shown.data.connection.user_id,
-        shown.data.connection.provider.clone(),
-    );
-    change.request_sync(user_id, id).await.map_err(problem)?;
-    let subject = id.to_string();
-    let action = OperatorAction {
-        name: "connection.sync",
-        user_id,
-        subject: Some(&subject),
-    };
-    let response = commit(change, &action, StatusCode::ACCEPTED, &shown).await?;
-    admin.access.connections().syncs().wake(&provider);
+    let response = commit(change, StatusCode::ACCEPTED, &shown).await?;
+    let syncs = admin.access.connections().syncs();
+    syncs.wake(&connection.provider);
     Ok(response)
-}
-
-async fn find_to_sync(admin: &Admin, id: ConnectionId) -> Result<Item<DetailsView>, Problem> {
-    let connection = find(admin.storage(), id).await?;
-    if connection.status == ConnectionStatus::Deleting {
-        return Err(Problem::Conflict(
-            "The connection is being removed and cannot be synced".into(),
-        ));
-    }
-    if !admin.access.connections().syncs().are_enabled() {
-        return Err(Problem::Conflict(
-            "Syncs are off: set sync.enabled, or run `bellbird connection sync`".into(),
-        ));
-    }
-    Ok(Item {
-        data: details(admin.storage(), connection).await?,
-    })
 }
 
 /// Remove a connection
@@ -271,23 +267,13 @@ pub(super) async fn remove_connection(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<ConnectionId>,
-) -> Result<Response, Problem> {
+) -> Result<Response, Rejection> {
     let connection = find(admin.storage(), id).await?;
-    let user_id = connection.user_id;
-    let mut change = admin.begin_idempotent(&operator).await?;
-    if change.hide_connection(user_id, id).await.map_err(problem)? {
-        let subject = id.to_string();
-        let action = OperatorAction {
-            name: "connection.remove",
-            user_id,
-            subject: Some(&subject),
-        };
-        change.commit_alone(&action).await.map_err(problem)?;
-        admin
-            .access
-            .connections()
-            .removals()
-            .wake(&connection.provider);
+    let mut change = admin.begin(&operator).await?;
+    if connections::remove(&mut change, &connection).await? {
+        change.commit().await?;
+        let removals = admin.access.connections().removals();
+        removals.wake(&connection.provider);
     } else {
         drop(change);
     }
@@ -295,8 +281,9 @@ pub(super) async fn remove_connection(
         status: ConnectionStatus::Deleting,
         ..connection
     };
+    let details = connections::details(admin.storage(), connection).await?;
     let mut response = json_bytes(to_json(&Item {
-        data: details(admin.storage(), connection).await?,
+        data: DetailsView::from(details),
     })?);
     *response.status_mut() = StatusCode::ACCEPTED;
     Ok(response)
@@ -310,33 +297,7 @@ async fn find(storage: &Storage, id: ConnectionId) -> Result<Connection, Problem
         .ok_or(Problem::NotFound("Connection"))
 }
 
-async fn details(storage: &Storage, connection: Connection) -> Result<DetailsView, Problem> {
-    let (mut sync, mut removal) = (None, None);
-    if connection.status == ConnectionStatus::Deleting {
-        let pending = storage
-            .removals()
-            .find(connection.user_id, connection.id)
-            .await?;
-        removal = pending.map(|one| RemovalView {
-            next_attempt_at: one.next_attempt_at,
-            attempts: one.attempts,
-            last_error: one.last_error,
-        });
-    } else if let Some(state) = storage
-        .syncs()
-        .find(connection.user_id, connection.id)
-        .await?
-    {
-        let (synced_at, next_at, last_error) = (state.synced_at, state.next_at, state.last_error);
-        sync = Some(SyncView {
-            synced_at,
-            next_at,
-            last_error,
-        });
-    }
-    Ok(DetailsView {
-        connection: connection.into(),
-        sync,
-        removal,
-    })
+async fn find_details(admin: &Admin, id: ConnectionId) -> Result<ConnectionDetails, Problem> {
+    let connection = find(admin.storage(), id).await?;
+    Ok(connections::details(admin.storage(), connection).await?)
 }

@@ -3,24 +3,19 @@
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::http::json::{json_bytes, to_json};
-use bellbird_api::http::{JsonBody, Operator, PathId, PathIds, Problem, Query, Resource as _};
-use bellbird_domain::{
-    DeliveryState, EndpointId, EndpointStatus, EventId, EventType, SyncRunId, UserId,
-};
-use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, OperatorAction};
-use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
+use bellbird_api::http::{PathId, PathIds, Problem, Query, Resource as _};
+use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
+use bellbird_management::{Refusal, deliveries};
+use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Begun, IdempotencyKey, commit};
+use crate::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
 use crate::inputs::{DeliveryStateName, Time, UserIdText};
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
-use crate::state::{Admin, invalid_member, invalid_parameter, problem};
-use crate::users;
+use crate::state::{Admin, invalid_parameter, problem};
 use crate::webhook_endpoints::{TAG, find};
-
-const DISABLED: &str = "The endpoint is disabled: enable it first";
 
 /// The id of an event in a path.
 #[derive(utoipa::IntoParams)]
@@ -241,21 +236,13 @@ struct DeliveryList {
     next_cursor: Option<String>,
 }
 
-/// Whose events a request is about. `invalid` is the error of the place where it is given.
-fn event_user(
-    endpoint: &Endpoint,
-    given: Option<UserId>,
-    invalid: fn(&str, &str) -> Problem,
-) -> Result<UserId, Problem> {
-    match (endpoint.user_id, given) {
-        (UserId::INSTALLATION, None) => Err(invalid(
-            "userId",
-            "Must name the user, because the endpoint is for all users",
-        )),
-        (UserId::INSTALLATION, Some(user)) => Ok(user),
-        (owner, Some(user)) if user != owner => Err(Problem::NotFound(EventId::NOUN)),
-        (owner, _) => Ok(owner),
-    }
+/// Whose event the query is about.
+fn user_of_query(endpoint: &Endpoint, given: Option<UserIdText>) -> Result<UserId, Problem> {
+    let found = deliveries::user_of_event(endpoint, given.map(|user| user.0));
+    found.map_err(|refusal| match refusal {
+        Refusal::UserRequired => invalid_parameter("userId", &refusal.to_string()),
+        other => problem(other),
+    })
 }
 
 /// List the deliveries of a webhook endpoint
@@ -277,7 +264,7 @@ pub(super) async fn list_deliveries(
         .cursor
         .map(|Cursor(DeliveryPosition(at, event))| (at, event));
     let user = match query.user_id {
-        Some(UserIdText(given)) => event_user(&endpoint, Some(given), invalid_parameter)?,
+        Some(_) => user_of_query(&endpoint, query.user_id)?,
         None => endpoint.user_id,
     };
     let state = query.state.map(|state| state.0);
@@ -305,11 +292,7 @@ pub(super) async fn get_delivery(
     Query(query): Query<DeliveryQuery>,
 ) -> Result<Response, Problem> {
     let endpoint = find(admin.storage(), id).await?;
-    let user = event_user(
-        &endpoint,
-        query.user_id.map(|user| user.0),
-        invalid_parameter,
-    )?;
+    let user = user_of_query(&endpoint, query.user_id)?;
     let deliveries = admin.storage().deliveries();
     let delivery = deliveries
         .find(user, id, event)
@@ -343,52 +326,18 @@ pub(super) async fn get_delivery(
     ),
 )]
 pub(super) async fn redeliver(
-    State(admin): State<Admin>,
-    operator: Operator,
     PathIds(id, event_id): PathIds<EndpointId, EventId>,
-    idempotency: IdempotencyKey,
-    body: JsonBody<RedeliveryBody>,
-) -> Result<Response, Problem> {
-    // Read before the change begins, and judged after it, because a repeated request gets its
-    // response anyway.
-    let endpoint = find(admin.storage(), id).await;
-    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
-        Begun::Change(change) => change,
-        Begun::Repeated(response) => return Ok(response),
-    };
-    let user_id = event_user(
-        &endpoint?,
-        body.value.user_id.map(|user| user.0),
-        invalid_member,
-    )?;
-    if !change
-        .redeliver((user_id, id), event_id)
-        .await
-        .map_err(problem)?
-    {
-        drop(change);
-        return Err(match why_not_redelivered(admin.storage(), (user_id, id), event_id).await? {
-            NotRedelivered::UnknownEndpoint => Problem::NotFound(EndpointId::NOUN),
-            NotRedelivered::UnknownEvent => Problem::NotFound(EventId::NOUN),
-            NotRedelivered::Ping => Problem::Conflict("A ping cannot be redelivered: send another".into()),
-            NotRedelivered::Disabled => Problem::Conflict(DISABLED.into()),
-            NotRedelivered::Waiting => Problem::Conflict(
-                "The event waits for an earlier event of the same sync: redeliver that one instead".into(),
-            ),
-        });
-    }
-    let subject = event_id.to_string();
-    let action = OperatorAction {
-        name: "delivery.redeliver",
-        user_id,
-        subject: Some(&subject),
-    };
+    request: ChangeRequest<RedeliveryBody>,
+) -> Result<Response, Rejection> {
+    let user = request.body.user_id.as_ref().map(|user| user.0);
+    let mut change = request.begin().await?;
+    deliveries::redeliver(&mut change, id, user, event_id).await?;
     let data = RedeliveryView {
         event_id,
         endpoint_id: id,
         state: DeliveryState::Pending,
     };
-    commit(change, &action, StatusCode::ACCEPTED, &Item { data }).await
+    commit(change, StatusCode::ACCEPTED, &Item { data }).await
 }
 
 /// Deliver all failed events again
@@ -411,83 +360,36 @@ pub(super) async fn redeliver(
 )]
 pub(super) async fn recover(
     State(admin): State<Admin>,
-    operator: Operator,
     PathId(id): PathId<EndpointId>,
-    idempotency: IdempotencyKey,
-    body: JsonBody<RecoveryBody>,
-) -> Result<Response, Problem> {
-    let found = find_to_recover(&admin, id, body.value.user_id.as_ref()).await;
-    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
-        Begun::Change(change) => change,
-        Begun::Repeated(response) => return Ok(response),
+    request: ChangeRequest<RecoveryBody>,
+) -> Result<Response, Rejection> {
+    let RecoveryBody { user_id, since } = &request.body;
+    let (storage, since) = (admin.storage(), since.0);
+    // Read before the change begins, and judged after it, because a repeated request gets its
+    // response anyway.
+    let endpoint = find(storage, id).await;
+    let user = match &endpoint {
+        Ok(endpoint) => {
+            let given = user_id.as_ref().map(|user| user.0);
+            deliveries::user_to_recover(storage, endpoint, given).await
+        }
+        Err(_) => Ok(UserId::INSTALLATION),
     };
-    let (user_id, since) = (found?, body.value.since.0);
-    let recovered = if user_id == UserId::INSTALLATION {
-        // A transaction for each user. What was recovered is not failed any more, so a repetition
-        // finds the rest.
+    let mut change = request.begin().await?;
+    let (endpoint, user) = (endpoint?, user?);
+    let recovered = if user == UserId::INSTALLATION {
         drop(change);
-        let recovered = admin
-            .storage()
-            .deliveries()
-            .recover(user_id, id, since, operator.now)
-            .await?;
-        change = match admin.begin(&operator, &idempotency, body.digest).await? {
-            Begun::Change(change) => change,
-            Begun::Repeated(response) => return Ok(response),
-        };
+        let now = request.operator.now;
+        let recovered = deliveries::recover_all(storage, &endpoint, since, now).await?;
+        change = request.begin().await?;
+        deliveries::record_recovery(&mut change, &endpoint, user).await?;
         recovered
     } else {
-        // None: the endpoint was disabled meanwhile, or had no event of this user yet.
-        change
-            .recover((user_id, id), since)
-            .await
-            .map_err(problem)?
-            .unwrap_or(0)
+        deliveries::recover(&mut change, &endpoint, user, since).await?
     };
-    let subject = id.to_string();
-    let action = OperatorAction {
-        name: "delivery.recover",
-        user_id,
-        subject: Some(&subject),
+    let data = RecoveryView {
+        endpoint_id: id,
+        recovered,
     };
-    commit(
-        change,
-        &action,
-        StatusCode::ACCEPTED,
-        &Item {
-            data: RecoveryView {
-                endpoint_id: id,
-                recovered,
-            },
-        },
-    )
-    .await
-}
-
-/// Whose events are recovered, at an enabled endpoint.
-async fn find_to_recover(
-    admin: &Admin,
-    id: EndpointId,
-    given: Option<&UserIdText>,
-) -> Result<UserId, Problem> {
-    let endpoint = find(admin.storage(), id).await?;
-    let user = match given {
-        Some(given) => event_user(&endpoint, Some(given.0), invalid_member)?,
-        None => endpoint.user_id,
-    };
-    // Events that are not delivered outlive their user.
-    if given.is_some()
-        && admin
-            .storage()
-            .deliveries()
-            .list(user, id, None, 1)
-            .await?
-            .is_empty()
-    {
-        users::find(admin.storage(), user).await?;
-    }
-    match endpoint.status {
-        EndpointStatus::Enabled => Ok(user),
-        EndpointStatus::Disabled => Err(Problem::Conflict(DISABLED.into())),
-    }
+    commit(change, StatusCode::ACCEPTED, &Item { data }).await
 }

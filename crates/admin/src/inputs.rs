@@ -1,48 +1,17 @@
-//! The values that operators give, by API and by command: their form, and what is expected.
+//! The values in bodies and queries: their form, and what is expected.
 
 use std::fmt;
 use std::str::FromStr;
 
 use bellbird_api::http::parameters::parse_text;
 use bellbird_domain::connection::schema_of;
-use bellbird_domain::user::{find_timezone, parse_email};
 use bellbird_domain::{ApiVersion, ConnectionId, DeliveryState, EventType, Plan, UserId};
+use bellbird_management::values;
 use bellbird_webhooks::endpoint::in_order;
 use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
-
-/// Checks the form of an e-mail address; whether it exists is unknown. The error completes "must
-/// be".
-pub fn email(text: &str) -> Result<String, &'static str> {
-    parse_email(text).map_err(|_| "an e-mail address such as me@example.com")
-}
-
-/// Finds an IANA timezone. The error completes "must be".
-pub fn timezone(text: &str) -> Result<String, &'static str> {
-    find_timezone(text)
-        .map(|zone| zone.iana_name().unwrap_or(text).to_owned())
-        .map_err(|_| "an IANA timezone such as Australia/Sydney")
-}
-
-/// Checks the name of a key. The error completes "must be".
-pub fn key_name(text: &str) -> Result<String, &'static str> {
-    one_line(text, 100).ok_or("1 to 100 characters on one line")
-}
-
-/// Checks the operator's own name of a user. The error completes "must be".
-pub fn reference(text: &str) -> Result<String, &'static str> {
-    one_line(text, 200).ok_or("1 to 200 characters on one line")
-}
-
-fn one_line(text: &str, chars_max: usize) -> Option<String> {
-    let text = text.trim();
-    let fits = !text.is_empty()
-        && text.chars().count() <= chars_max
-        && !text.chars().any(char::is_control);
-    fits.then(|| text.to_owned())
-}
 
 /// Declares a member of a body or a query that is checked text.
 macro_rules! checked {
@@ -67,10 +36,10 @@ macro_rules! checked {
 }
 
 checked! {
-    EmailText: String = email;
-    TimezoneText: String = timezone;
-    KeyName: String = key_name;
-    ReferenceText: String = reference;
+    EmailText: String = values::email;
+    TimezoneText: String = values::timezone;
+    KeyName: values::KeyName = values::KeyName::from_str;
+    ReferenceText: String = values::reference;
     PlanName: Plan = plan;
     Time: Timestamp = time;
     UserIdText: UserId = id;
@@ -201,36 +170,3 @@ impl utoipa::PartialSchema for Seconds {
 }
 
 impl utoipa::ToSchema for Seconds {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn email_is_trimmed_and_checked() {
-        assert_eq!(email(" Me@Example.com "), Ok("Me@Example.com".to_owned()));
-        let long = format!("{}@x", "a".repeat(253));
-        for wrong in [
-            "",
-            "me",
-            "@x",
-            "me@",
-            "a@b@c",
-            "a b@c",
-            "a@b\n.c",
-            "a\"<b>@c",
-            "a\u{202e}@c",
-            &long,
-        ] {
-            assert!(email(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn reference_is_one_line_of_bounded_length() {
-        assert_eq!(reference(" customer 17 "), Ok("customer 17".to_owned()));
-        for wrong in ["", "  ", "a\nb", "a\0", &"x".repeat(201)] {
-            assert!(reference(wrong).is_err(), "{wrong:?}");
-        }
-    }
-}

@@ -3,22 +3,21 @@
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::http::json::{json_bytes, to_json};
-use bellbird_api::http::{JsonBody, Operator, PathId, Problem};
-use bellbird_domain::{ApiKey, KeyId, UserId};
-use bellbird_storage::{KeyRecord, OperatorAction};
+use bellbird_api::http::{Operator, PathId, Problem};
+use bellbird_domain::{KeyId, UserId};
+use bellbird_management::keys::{self, CreatedKey, NewKey};
+use bellbird_storage::KeyRecord;
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Begun, IdempotencyKey, commit, commit_empty};
+use crate::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
 use crate::inputs::{KeyName, Seconds, Time};
 use crate::list::Item;
-use crate::state::{Admin, invalid_member, problem};
+use crate::state::Admin;
 use crate::users;
 
 const TAG: &str = "API keys";
-const DEFAULT_NAME: &str = "default";
-const DEFAULT_GRACE: SignedDuration = SignedDuration::from_hours(24);
 
 /// A key to create.
 #[derive(Deserialize, utoipa::ToSchema)]
@@ -119,11 +118,11 @@ impl From<KeyRecord> for KeyView {
     }
 }
 
-fn shown_once(key: &ApiKey, record: KeyRecord) -> Item<NewKeyView> {
+fn shown_once(created: CreatedKey) -> Item<NewKeyView> {
     Item {
         data: NewKeyView {
-            record: record.into(),
-            key: key.expose().to_owned(),
+            record: created.record.into(),
+            key: created.key.expose().to_owned(),
         },
     }
 }
@@ -167,43 +166,18 @@ pub(super) async fn list_keys(
     ),
 )]
 pub(super) async fn create_key(
-    State(admin): State<Admin>,
-    operator: Operator,
     PathId(user_id): PathId<UserId>,
-    idempotency: IdempotencyKey,
-    body: JsonBody<NewKeyBody>,
-) -> Result<Response, Problem> {
-    let name = body
-        .value
-        .name
-        .as_ref()
-        .map_or(DEFAULT_NAME, |name| &name.0);
-    let expires_at = body.value.expires_at.as_ref().map(|at| at.0);
-    let key = bellbird_storage::new_key();
-    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
-        Begun::Change(change) => change,
-        Begun::Repeated(response) => return Ok(response),
-    };
-    if expires_at.is_some_and(|at| at <= operator.now) {
-        return Err(invalid_member("expiresAt", "Must be in the future"));
-    }
-    let record = change
-        .insert_key(user_id, &key, name, expires_at)
-        .await
-        .map_err(problem)?;
-    let id = record.id.to_string();
-    let action = OperatorAction {
-        name: "key.create",
+    request: ChangeRequest<NewKeyBody>,
+) -> Result<Response, Rejection> {
+    let NewKeyBody { name, expires_at } = &request.body;
+    let mut change = request.begin().await?;
+    let new = NewKey {
         user_id,
-        subject: Some(&id),
+        name: name.as_ref().map(|name| &name.0),
+        expires_at: expires_at.as_ref().map(|at| at.0),
     };
-    commit(
-        change,
-        &action,
-        StatusCode::CREATED,
-        &shown_once(&key, record),
-    )
-    .await
+    let created = keys::create(&mut change, new).await?;
+    commit(change, StatusCode::CREATED, &shown_once(created)).await
 }
 
 /// Rotate an API key
@@ -224,48 +198,16 @@ pub(super) async fn create_key(
     ),
 )]
 pub(super) async fn rotate_key(
-    State(admin): State<Admin>,
-    operator: Operator,
     PathId(id): PathId<KeyId>,
-    idempotency: IdempotencyKey,
-    body: JsonBody<RotationBody>,
-) -> Result<Response, Problem> {
-    let grace = body.value.grace_seconds.map_or(DEFAULT_GRACE, |seconds| {
-        SignedDuration::from_secs(seconds.0)
+    request: ChangeRequest<RotationBody>,
+) -> Result<Response, Rejection> {
+    let grace = request.body.grace_seconds;
+    let grace = grace.map_or(keys::DEFAULT_GRACE, |Seconds(grace)| {
+        SignedDuration::from_secs(grace)
     });
-    let ends_at = operator
-        .now
-        .saturating_add(grace)
-        .map_err(|_| Problem::Internal)?;
-    let old = admin.storage().keys().find(id).await?;
-    let key = bellbird_storage::new_key();
-    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
-        Begun::Change(change) => change,
-        Begun::Repeated(response) => return Ok(response),
-    };
-    let old = old.ok_or(Problem::NotFound("Key"))?;
-    if old.revoked_at.is_some() || old.expires_at.is_some_and(|at| at <= operator.now) {
-        return Err(Problem::Conflict(
-            "The key is revoked or expired: create a new one".into(),
-        ));
-    }
-    let (record, _) = change
-        .rotate_key(&old, &key, ends_at)
-        .await
-        .map_err(problem)?;
-    let subject = id.to_string();
-    let action = OperatorAction {
-        name: "key.rotate",
-        user_id: old.user_id,
-        subject: Some(&subject),
-    };
-    commit(
-        change,
-        &action,
-        StatusCode::CREATED,
-        &shown_once(&key, record),
-    )
-    .await
+    let mut change = request.begin().await?;
+    let rotated = keys::rotate(&mut change, id, grace).await?;
+    commit(change, StatusCode::CREATED, &shown_once(rotated.new)).await
 }
 
 /// Revoke an API key
@@ -280,14 +222,9 @@ pub(super) async fn revoke_key(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<KeyId>,
-) -> Result<StatusCode, Problem> {
-    let mut change = admin.begin_idempotent(&operator).await?;
-    let record = change.revoke_key(id).await.map_err(problem)?;
-    let subject = id.to_string();
-    let action = OperatorAction {
-        name: "key.revoke",
-        user_id: record.user_id,
-        subject: Some(&subject),
-    };
-    commit_empty(change, &action).await
+) -> Result<StatusCode, Rejection> {
+    let mut change = admin.begin(&operator).await?;
+    keys::revoke(&mut change, id).await?;
+    change.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -9,7 +9,7 @@ mod audit;
 mod change;
 mod connections;
 mod deliveries;
-pub mod inputs;
+mod inputs;
 mod keys;
 mod link_sessions;
 mod list;
@@ -27,7 +27,6 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use state::Admin;
-pub use users::has_connections;
 
 /// Pages in a browser cannot call it.
 const STYLE: WireStyle = WireStyle {

@@ -6,17 +6,17 @@ use axum::extract::State;
 use axum::response::Response;
 use bellbird_api::http::documented::ProviderSchema;
 use bellbird_api::http::json::{json_bytes, to_json};
-use bellbird_api::http::{JsonBody, Operator, PathId, Problem, Resource};
-use bellbird_connections::{ConnectionsError, LinkStatus, LinkTarget, NewLinkSession};
+use bellbird_api::http::{PathId, Problem, Resource};
+use bellbird_connections::{LinkStatus, LinkTarget, NewLinkSession};
 use bellbird_domain::{ConnectionCategory, ConnectionId, UserId};
-use bellbird_storage::OperatorAction;
+use bellbird_management::{Refusal, links};
 use http::StatusCode;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::change::{Begun, IdempotencyKey, commit};
+use crate::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
 use crate::inputs::{ConnectionIdText, UserIdText};
 use crate::list::Item;
 use crate::state::{Admin, invalid_member, problem};
@@ -173,87 +173,46 @@ impl Resource for LinkSessionId {
 )]
 pub(super) async fn create_link_session(
     State(admin): State<Admin>,
-    operator: Operator,
-    idempotency: IdempotencyKey,
-    body: JsonBody<NewSessionBody>,
-) -> Result<Response, Problem> {
-    let NewSessionBody {
-        user_id,
-        provider,
-        connection_id,
-        return_url,
-        state,
-    } = &body.value;
-    let user_id = user_id.0;
+    request: ChangeRequest<NewSessionBody>,
+) -> Result<Response, Rejection> {
+    let body = &request.body;
     let links = admin.access.connections().links();
-    let to = match (connection_id, provider) {
+    let providers = links.providers();
+    let names = || providers.iter().map(|provider| provider.name);
+    let to = match (&body.connection_id, &body.provider) {
         (None, None) => LinkTarget::UserChoice,
-        (None, Some(name)) => {
-            let providers: Vec<&str> = links
-                .providers()
-                .iter()
-                .map(|provider| provider.name)
-                .collect();
-            if !providers.contains(&name.as_str()) {
-                let expected = format!(
-                    "Must be a provider that can be linked here: {}",
-                    providers.join(", ")
-                );
-                return Err(invalid_member("provider", &expected));
-            }
-            LinkTarget::Provider(name)
+        (None, Some(name)) if names().any(|one| one == name) => LinkTarget::Provider(name),
+        (None, Some(_)) => {
+            let names = names().collect::<Vec<_>>().join(", ");
+            let expected = format!("Must be a provider that can be linked here: {names}");
+            return Err(invalid_member("provider", &expected).into());
         }
         (Some(id), None) => LinkTarget::Connection(id.0),
         (Some(_), Some(_)) => {
-            return Err(invalid_member(
-                "provider",
-                "Must be absent with connectionId",
-            ));
+            return Err(invalid_member("provider", "Must be absent with connectionId").into());
         }
     };
-    if state.is_some() && return_url.is_none() {
-        return Err(invalid_member(
-            "state",
-            "Must be absent without returnUrl, which returns it",
-        ));
+    if body.state.is_some() && body.return_url.is_none() {
+        let fault = "Must be absent without returnUrl, which returns it";
+        return Err(invalid_member("state", fault).into());
     }
     let session = NewLinkSession {
-        return_url: return_url.as_deref(),
-        state: state.as_deref(),
+        return_url: body.return_url.as_deref(),
+        state: body.state.as_deref(),
     };
     // Checked before the change begins, and judged after it, because a repeated request gets its
     // response anyway.
-    let prepared = links.prepare_link_session(user_id, to, session).await;
-    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
-        Begun::Change(change) => change,
-        Begun::Repeated(response) => return Ok(response),
+    let prepared = links
+        .prepare_link_session(body.user_id.0, to, session)
+        .await;
+    let mut change = request.begin().await?;
+    let created = links::create(&mut change, prepared.map_err(Refusal::from)?).await?;
+    let data = NewSessionView {
+        id: created.id,
+        url: created.url.expose_secret().to_owned(),
+        expires_at: created.expires_at,
     };
-    let prepared = prepared.map_err(link_problem)?;
-    let id = change
-        .insert_link(&prepared.new_link())
-        .await
-        .map_err(problem)?;
-    let created = prepared.into_created(id);
-    let subject = id.to_string();
-    let action = OperatorAction {
-        name: "link_session.create",
-        user_id,
-        subject: Some(&subject),
-    };
-    let (url, expires_at) = (created.url.expose_secret().to_owned(), created.expires_at);
-    commit(
-        change,
-        &action,
-        StatusCode::CREATED,
-        &Item {
-            data: NewSessionView {
-                id,
-                url,
-                expires_at,
-            },
-        },
-    )
-    .await
+    commit(change, StatusCode::CREATED, &Item { data }).await
 }
 
 /// Get a link session
@@ -270,36 +229,9 @@ pub(super) async fn get_link_session(
     State(admin): State<Admin>,
     PathId(LinkSessionId(id)): PathId<LinkSessionId>,
 ) -> Result<Response, Problem> {
-    let found = admin
-        .access
-        .connections()
-        .links()
-        .find_link_session(id)
-        .await
-        .map_err(link_problem)?;
+    let links = admin.access.connections().links();
+    let found = links.find_link_session(id).await;
+    let found = found.map_err(|error| problem(error.into()))?;
     let session = found.ok_or(Problem::NotFound(LinkSessionId::NOUN))?;
     Ok(json_bytes(to_json(&Item { data: session })?))
-}
-
-fn link_problem(error: ConnectionsError) -> Problem {
-    match &error {
-        ConnectionsError::NotFound => Problem::NotFound("Connection"),
-        ConnectionsError::ReturnUrl(reason) => {
-            invalid_member("returnUrl", &format!("The return URL {reason}"))
-        }
-        ConnectionsError::InvalidState => invalid_member(
-            "state",
-            "Must be at most 500 characters, and none of them a control character",
-        ),
-        ConnectionsError::TooManySessions
-        | ConnectionsError::NoLinkableProvider
-        | ConnectionsError::NoConsoleUrl
-        | ConnectionsError::NotInPlan { .. }
-        | ConnectionsError::NotConfigured(_)
-        | ConnectionsError::NoConsentPage(_) => Problem::Conflict(error.to_string().into()),
-        _ => match error {
-            ConnectionsError::Storage(error) => problem(error),
-            _ => Problem::Internal,
-        },
-    }
 }

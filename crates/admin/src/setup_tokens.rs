@@ -2,23 +2,21 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::http::{JsonBody, Operator, PathId, Problem};
+use bellbird_api::http::{Operator, PathId};
 use bellbird_domain::UserId;
-use bellbird_interop::simplefin::{SETUP_TOKEN_LIFETIME, setup_token_text};
-use bellbird_storage::{NewSetupToken, OperatorAction};
+use bellbird_interop::simplefin::setup_token_text;
+use bellbird_management::setup_tokens;
 use http::StatusCode;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Begun, IdempotencyKey, commit, commit_empty};
+use crate::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
 use crate::inputs::KeyName;
 use crate::list::Item;
-use crate::state::{Admin, problem};
-use crate::users;
+use crate::state::Admin;
 
 const TAG: &str = "Setup tokens";
-const DEFAULT_NAME: &str = "SimpleFIN";
 
 /// A setup token to create.
 #[derive(Deserialize, utoipa::ToSchema)]
@@ -66,56 +64,18 @@ struct TokenItem {
 )]
 pub(super) async fn create_setup_token(
     State(admin): State<Admin>,
-    operator: Operator,
     PathId(user_id): PathId<UserId>,
-    idempotency: IdempotencyKey,
-    body: JsonBody<NewTokenBody>,
-) -> Result<Response, Problem> {
-    let name = body
-        .value
-        .name
-        .as_ref()
-        .map_or(DEFAULT_NAME, |name| &name.0);
-    let token = bellbird_storage::new_setup_token();
-    let expires_at = operator
-        .now
-        .saturating_add(SETUP_TOKEN_LIFETIME)
-        .map_err(|_| Problem::Internal)?;
-    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
-        Begun::Change(change) => change,
-        Begun::Repeated(response) => return Ok(response),
+    request: ChangeRequest<NewTokenBody>,
+) -> Result<Response, Rejection> {
+    let name = request.body.name.as_ref().map(|name| &name.0);
+    let mut change = request.begin().await?;
+    let created = setup_tokens::create(&mut change, user_id, name).await?;
+    let token = setup_token_text(&admin.api_url, &created.token);
+    let data = TokenView {
+        token: token.expose_secret().to_owned(),
+        expires_at: created.expires_at,
     };
-    let new = NewSetupToken {
-        user_id,
-        token: &token,
-        name,
-        expires_at,
-    };
-    let id = change
-        .insert_setup_token(&new)
-        .await
-        .map_err(problem)?
-        .to_string();
-    let text = setup_token_text(&admin.api_url, &token)
-        .expose_secret()
-        .to_owned();
-    let action = OperatorAction {
-        name: "setup_token.create",
-        user_id,
-        subject: Some(&id),
-    };
-    commit(
-        change,
-        &action,
-        StatusCode::CREATED,
-        &Item {
-            data: TokenView {
-                token: text,
-                expires_at,
-            },
-        },
-    )
-    .await
+    commit(change, StatusCode::CREATED, &Item { data }).await
 }
 
 /// Revoke a user's setup tokens
@@ -130,17 +90,9 @@ pub(super) async fn revoke_setup_tokens(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(user_id): PathId<UserId>,
-) -> Result<StatusCode, Problem> {
-    users::find(admin.storage(), user_id).await?;
-    let mut change = admin.begin_idempotent(&operator).await?;
-    change.revoke_setup_tokens(user_id).await.map_err(problem)?;
-    commit_empty(
-        change,
-        &OperatorAction {
-            name: "setup_token.revoke",
-            user_id,
-            subject: None,
-        },
-    )
-    .await
+) -> Result<StatusCode, Rejection> {
+    let mut change = admin.begin(&operator).await?;
+    setup_tokens::revoke(&mut change, user_id).await?;
+    change.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 use bellbird_api::http::{ApiContext, OperatorState, Problem};
-use bellbird_storage::{Storage, StorageError};
-use bellbird_webhooks::Webhooks;
+use bellbird_connections::ConnectionsError;
+use bellbird_management::Refusal;
+use bellbird_storage::Storage;
+use bellbird_webhooks::endpoint::EndpointUrlError;
+use bellbird_webhooks::{PingError, Webhooks};
 
 /// The state of the handlers. Cheap to clone.
 #[derive(Clone)]
@@ -59,15 +62,47 @@ pub(crate) fn invalid_parameter(name: &str, fault: &str) -> Problem {
     }
 }
 
-/// The error of a change. What is missing was removed meanwhile, or never existed.
-pub(crate) fn problem(error: StorageError) -> Problem {
-    match error {
-        StorageError::NotFound("user") => Problem::NotFound("User"),
-        StorageError::NotFound("key") => Problem::NotFound("Key"),
-        StorageError::NotFound("connection") => Problem::NotFound("Connection"),
-        StorageError::Conflict(what) => {
-            Problem::Conflict(format!("There is {what} already").into())
+/// The error of an operation.
+pub(crate) fn problem(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::NotFound(noun) => Problem::NotFound(noun),
+        Refusal::Invalid { field, fault } => invalid_member(field, &fault),
+        Refusal::ForAllUsersOnly(_) => invalid_member("events", &refusal.to_string()),
+        Refusal::UserRequired => invalid_member("userId", &refusal.to_string()),
+        Refusal::Url(EndpointUrlError::Resolver(_)) => Problem::Internal,
+        Refusal::Url(error) => invalid_member("url", &error.to_string()),
+        Refusal::Ping(PingError::Secret) => {
+            Problem::Conflict("The endpoint's secret is broken: rotate it first".into())
         }
-        other => other.into(),
+        Refusal::Ping(PingError::Target(error)) => {
+            Problem::Conflict(format!("The endpoint's URL is not allowed: {error}").into())
+        }
+        Refusal::Ping(PingError::NotFound) => Problem::NotFound("Webhook endpoint"),
+        Refusal::Ping(PingError::Storage(error)) | Refusal::Storage(error) => error.into(),
+        Refusal::Connections(error) => link_problem(error),
+        other => Problem::Conflict(other.to_string().into()),
+    }
+}
+
+fn link_problem(error: ConnectionsError) -> Problem {
+    match &error {
+        ConnectionsError::NotFound => Problem::NotFound("Connection"),
+        ConnectionsError::ReturnUrl(reason) => {
+            invalid_member("returnUrl", &format!("The return URL {reason}"))
+        }
+        ConnectionsError::InvalidState => invalid_member(
+            "state",
+            "Must be at most 500 characters, and none of them a control character",
+        ),
+        ConnectionsError::TooManySessions
+        | ConnectionsError::NoLinkableProvider
+        | ConnectionsError::NoConsoleUrl
+        | ConnectionsError::NotInPlan { .. }
+        | ConnectionsError::NotConfigured(_)
+        | ConnectionsError::NoConsentPage(_) => Problem::Conflict(error.to_string().into()),
+        _ => match error {
+            ConnectionsError::Storage(error) => error.into(),
+            _ => Problem::Internal,
+        },
     }
 }

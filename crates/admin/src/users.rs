@@ -6,13 +6,13 @@ use bellbird_api::http::json::{json_bytes, to_json};
 use bellbird_api::http::{JsonBody, Operator, PathId, Problem, Query};
 use bellbird_connections::ConnectionsError;
 use bellbird_domain::{Plan, User, UserId};
-use bellbird_storage::{NewUser, OperatorAction, Storage, StorageError, UserChange};
+use bellbird_management::{Refusal, users, values};
+use bellbird_storage::{NewUser, Storage, UserChange};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Begun, IdempotencyKey, commit, commit_empty};
-use crate::inputs;
+use crate::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
 use crate::inputs::{EmailText, PlanName, ReferenceText, RemoveText, TimezoneText};
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
 use crate::state::{Admin, problem};
@@ -182,14 +182,14 @@ pub(super) async fn list_users(
         }
         (Some(email), reference) => {
             // What is not an e-mail address is nobody's.
-            let user = match inputs::email(email) {
+            let user = match values::email(email) {
                 Ok(email) => users.find_by_email(&email).await?,
                 Err(_) => None,
             };
             let is_meant = |user: &User| reference.is_none() || user.reference == *reference;
             user.filter(is_meant).into_iter().collect()
         }
-        (None, Some(reference)) => match inputs::reference(reference) {
+        (None, Some(reference)) => match values::reference(reference) {
             Ok(reference) => users
                 .find_by_reference(&reference)
                 .await?
@@ -216,18 +216,15 @@ pub(super) async fn list_users(
     ),
 )]
 pub(super) async fn create_user(
-    State(admin): State<Admin>,
-    operator: Operator,
-    key: IdempotencyKey,
-    body: JsonBody<NewUserBody>,
-) -> Result<Response, Problem> {
+    request: ChangeRequest<NewUserBody>,
+) -> Result<Response, Rejection> {
     let NewUserBody {
         email,
         reference,
         plan,
         timezone,
         console_sign_in,
-    } = &body.value;
+    } = &request.body;
     let new = NewUser {
         email: &email.0,
         plan: plan.as_ref().map_or(Plan::Professional, |plan| plan.0),
@@ -235,25 +232,10 @@ pub(super) async fn create_user(
         reference: reference.as_ref().map(|reference| reference.0.as_str()),
         console_sign_in: console_sign_in.unwrap_or(false),
     };
-    let mut change = match admin.begin(&operator, &key, body.digest).await? {
-        Begun::Change(change) => change,
-        Begun::Repeated(response) => return Ok(response),
-    };
-    let user = change.insert_user(&new).await.map_err(problem)?;
-    let action = OperatorAction {
-        name: "user.create",
-        user_id: user.id,
-        subject: None,
-    };
-    commit(
-        change,
-        &action,
-        StatusCode::CREATED,
-        &Item {
-            data: UserView::from(user),
-        },
-    )
-    .await
+    let mut change = request.begin().await?;
+    let user = users::create(&mut change, &new).await?;
+    let data = UserView::from(user);
+    commit(change, StatusCode::CREATED, &Item { data }).await
 }
 
 /// Get a user
@@ -290,7 +272,7 @@ pub(super) async fn update_user(
     operator: Operator,
     PathId(id): PathId<UserId>,
     body: JsonBody<UserChangeBody>,
-) -> Result<Response, Problem> {
+) -> Result<Response, Rejection> {
     let UserChangeBody {
         email,
         reference,
@@ -311,25 +293,10 @@ pub(super) async fn update_user(
         is_operator: None,
         console_sign_in: *console_sign_in,
     };
-    let mut change = admin.begin_idempotent(&operator).await?;
-    let user = change
-        .update_user(id, &user_change)
-        .await
-        .map_err(problem)?;
-    let action = OperatorAction {
-        name: "user.update",
-        user_id: id,
-        subject: None,
-    };
-    commit(
-        change,
-        &action,
-        StatusCode::OK,
-        &Item {
-            data: UserView::from(user),
-        },
-    )
-    .await
+    let mut change = admin.begin(&operator).await?;
+    let user = users::update(&mut change, id, &user_change).await?;
+    let data = UserView::from(user);
+    commit(change, StatusCode::OK, &Item { data }).await
 }
 
 /// Remove a user
@@ -361,35 +328,18 @@ pub(super) async fn remove_user(
     operator: Operator,
     PathId(id): PathId<UserId>,
     Query(query): Query<RemovalQuery>,
-) -> Result<Response, Problem> {
-    const STILL_CONNECTED: &str = "The user still has connections: repeat this request with ?connections=remove to remove them too";
+) -> Result<Response, Rejection> {
     let user = find(admin.storage(), id).await?;
     if let Some(RemoveText(())) = query.connections {
         return begin_removal(&admin, &operator, user).await;
     }
-    if has_connections(admin.storage(), id).await? {
-        return Err(Problem::Conflict(STILL_CONNECTED.into()));
-    }
-    let links = admin.access.connections().links();
-    // Before the change, because it must not wait for a provider, and after it no registration
-    // would be known. A removal that ends here has no row in the audit until it is repeated, which
-    // is how it is completed.
-    links
-        .unregister_provider_users(id, false)
+    users::prepare_removal(admin.storage(), admin.access.connections(), id, false)
         .await
         .map_err(removal_problem)?;
-    let mut change = admin.begin_idempotent(&operator).await?;
-    change.delete_user(id).await.map_err(|error| match error {
-        // A connection was made meanwhile.
-        StorageError::Conflict(_) => Problem::Conflict(STILL_CONNECTED.into()),
-        other => problem(other),
-    })?;
-    let action = OperatorAction {
-        name: "user.remove",
-        user_id: id,
-        subject: None,
-    };
-    Ok(commit_empty(change, &action).await?.into_response())
+    let mut change = admin.begin(&operator).await?;
+    users::remove(&mut change, id).await?;
+    change.commit().await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Removes a user with their connections, in the background. A repeated request changes nothing.
@@ -397,33 +347,17 @@ async fn begin_removal(
     admin: &Admin,
     operator: &Operator,
     user: User,
-) -> Result<Response, Problem> {
-    let mut change = admin.begin_idempotent(operator).await?;
-    if change.begin_user_removal(user.id).await.map_err(problem)? {
-        let action = OperatorAction {
-            name: "user.remove",
-            user_id: user.id,
-            subject: None,
-        };
-        change.commit_alone(&action).await.map_err(problem)?;
+) -> Result<Response, Rejection> {
+    let mut change = admin.begin(operator).await?;
+    if users::begin_removal(&mut change, user.id).await? {
+        change.commit().await?;
         admin.access.connections().user_removals().wake();
-    } else {
-        drop(change);
     }
     let mut response = json_bytes(to_json(&Item {
         data: UserView::from(user),
     })?);
     *response.status_mut() = StatusCode::ACCEPTED;
     Ok(response)
-}
-
-/// Whether a user cannot be removed yet: connections count until their consents are withdrawn.
-pub async fn has_connections(storage: &Storage, id: UserId) -> Result<bool, StorageError> {
-    Ok(!storage
-        .connections()
-        .list_after(None, Some(id), 1)
-        .await?
-        .is_empty())
 }
 
 pub(crate) async fn find(storage: &Storage, id: UserId) -> Result<User, Problem> {
@@ -434,15 +368,18 @@ pub(crate) async fn find(storage: &Storage, id: UserId) -> Result<User, Problem>
         .ok_or(Problem::NotFound("User"))
 }
 
-fn removal_problem(error: ConnectionsError) -> Problem {
-    match error {
-        ConnectionsError::NotFound => Problem::NotFound("User"),
-        ConnectionsError::Storage(error) => error.into(),
-        error if error.is_transient() => Problem::unavailable(PROVIDER_RETRY_AFTER),
-        _ => Problem::Conflict(
+/// The error of a provider that is asked to forget the user.
+fn removal_problem(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::Connections(ConnectionsError::NotFound) => Problem::NotFound("User"),
+        Refusal::Connections(error) if error.is_transient() => {
+            Problem::unavailable(PROVIDER_RETRY_AFTER)
+        }
+        Refusal::Connections(_) => Problem::Conflict(
             "The user is registered at a provider that rejects the removal: see its message with `bellbird user \
              remove`, or remove the user only here with `--local-only`"
                 .into(),
         ),
+        other => problem(other),
     }
 }

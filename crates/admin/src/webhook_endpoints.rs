@@ -6,27 +6,22 @@ use axum::response::Response;
 use bellbird_api::http::json::{json_bytes, to_json};
 use bellbird_api::http::{JsonBody, Operator, PathId, Problem, Query, Resource as _};
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventId, EventType, UserId};
-use bellbird_storage::{
-    Endpoint, EndpointChange, NewEndpoint, OperatorAction, Storage, StorageError,
-};
-use bellbird_webhooks::delivery::sign::new_secret;
-use bellbird_webhooks::endpoint::{
-    ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, OLD_SECRET_LIFE, defaults_for, event_types_for,
-};
-use bellbird_webhooks::{PingError, PingOutcome};
+use bellbird_management::endpoints::{self, EndpointChange, NewEndpoint};
+use bellbird_management::{Refusal, endpoints::require_events_of};
+use bellbird_storage::{Endpoint, Storage};
+use bellbird_webhooks::PingOutcome;
+use bellbird_webhooks::endpoint::EndpointUrl;
 use http::StatusCode;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Begun, IdempotencyKey, NoMembers, commit, commit_empty};
+use crate::change::{ChangeRequest, IdempotencyKey, NoMembers, Rejection, commit};
 use crate::inputs::{ApiVersionName, EventNames, EventTypeSchema, UserIdText};
 use crate::list::{Cursor, Item, PageLimit, cut, page_size};
-use crate::state::{Admin, invalid_member, problem};
+use crate::state::{Admin, invalid_member};
 
 pub(crate) const TAG: &str = "Webhook endpoints";
-/// Disabled reason of an endpoint that this API disabled.
-const BY_OPERATOR: &str = "by operator";
 
 #[derive(Deserialize, utoipa::IntoParams)]
 #[serde(rename_all = "camelCase")]
@@ -292,64 +287,38 @@ pub(super) async fn list_webhook_endpoints(
 )]
 pub(super) async fn create_webhook_endpoint(
     State(admin): State<Admin>,
-    operator: Operator,
-    idempotency: IdempotencyKey,
-    body: JsonBody<NewEndpointBody>,
-) -> Result<Response, Problem> {
-    let NewEndpointBody {
-        user_id,
-        all_users,
-        url,
-        events,
-        api_version,
-    } = &body.value;
-    let user_id = match (user_id, all_users.unwrap_or(false)) {
-        (Some(UserIdText(UserId::INSTALLATION)), _) => return Err(Problem::NotFound("User")),
+    request: ChangeRequest<NewEndpointBody>,
+) -> Result<Response, Rejection> {
+    let body = &request.body;
+    let user_id = match (&body.user_id, body.all_users.unwrap_or(false)) {
+        (Some(UserIdText(UserId::INSTALLATION)), _) => {
+            return Err(Problem::NotFound("User").into());
+        }
         (Some(user), false) => user.0,
         (None, true) => UserId::INSTALLATION,
         (Some(_), true) | (None, false) => {
-            return Err(invalid_member(
-                "userId",
-                "Must be the id of a user, or absent and `allUsers` true",
-            ));
+            let fault = "Must be the id of a user, or absent and `allUsers` true";
+            return Err(invalid_member("userId", fault).into());
         }
     };
-    check_events(user_id, events.as_ref())?;
-    let (default_events, default_version) = defaults_for(user_id);
-    let secret = new_secret();
+    let events = body.events.as_ref().map(|events| &*events.0);
+    require_events_of(user_id, events)?;
     // Checked before the change begins, and judged after it, because a repeated request gets its
     // response anyway.
-    let checked = EndpointUrl::check(url, admin.webhooks.rules()).await;
-    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
-        Begun::Change(change) => change,
-        Begun::Repeated(response) => return Ok(response),
-    };
+    let checked = EndpointUrl::check(&body.url, admin.webhooks.rules()).await;
+    let mut change = request.begin().await?;
     let new = NewEndpoint {
         user_id,
-        url: &checked.map_err(url_problem)?.url,
-        event_types: events.as_ref().map_or(default_events, |events| &events.0),
-        api_version: api_version
-            .as_ref()
-            .map_or(default_version, |version| version.0),
-        secret: &secret,
+        url: &checked.map_err(Refusal::from)?,
+        events,
+        api_version: body.api_version.as_ref().map(|version| version.0),
     };
-    let endpoint = change.insert_endpoint(&new, ENDPOINTS_MAX).await.map_err(|error| match error {
-        StorageError::Conflict(_) => Problem::Conflict(
-            format!("There are {ENDPOINTS_MAX} endpoints already, which is the limit: remove one first").into(),
-        ),
-        other => problem(other),
-    })?;
-    let subject = endpoint.id.to_string();
-    let action = OperatorAction {
-        name: "webhook_endpoint.create",
-        user_id,
-        subject: Some(&subject),
-    };
+    let created = endpoints::create(&mut change, new).await?;
     let data = NewEndpointView {
-        endpoint: endpoint.into(),
-        secret: secret.expose_secret().to_owned(),
+        endpoint: created.endpoint.into(),
+        secret: created.secret.expose_secret().to_owned(),
     };
-    commit(change, &action, StatusCode::CREATED, &Item { data }).await
+    commit(change, StatusCode::CREATED, &Item { data }).await
 }
 
 /// Get a webhook endpoint
@@ -386,90 +355,33 @@ pub(super) async fn update_webhook_endpoint(
     operator: Operator,
     PathId(id): PathId<EndpointId>,
     body: JsonBody<EndpointChangeBody>,
-) -> Result<Response, Problem> {
+) -> Result<Response, Rejection> {
     let EndpointChangeBody {
         url,
         events,
         api_version,
         enabled,
     } = &body.value;
-    let user_id = find(admin.storage(), id).await?.user_id;
-    check_events(user_id, events.as_ref())?;
+    let events = events.as_ref().map(|events| &*events.0);
+    require_events_of(find(admin.storage(), id).await?.user_id, events)?;
     let url = match url {
         Some(url) => Some(
             EndpointUrl::check(url, admin.webhooks.rules())
                 .await
-                .map_err(url_problem)?
-                .url,
+                .map_err(Refusal::from)?,
         ),
         None => None,
     };
-    let endpoint_change = EndpointChange {
-        url: url.as_deref(),
-        event_types: events.as_ref().map(|events| &*events.0),
+    let to = EndpointChange {
+        url: url.as_ref(),
+        events,
         api_version: api_version.as_ref().map(|version| version.0),
+        enabled: *enabled,
     };
-    let mut change = admin.begin_idempotent(&operator).await?;
-    change
-        .update_endpoint((user_id, id), &endpoint_change)
-        .await
-        .map_err(problem)?;
-    let current = change
-        .find_endpoint(id)
-        .await
-        .map_err(problem)?
-        .ok_or(Problem::NotFound(EndpointId::NOUN))?;
-    match (enabled, current.status) {
-        (Some(true), _) => {
-            change
-                .enable_endpoint((user_id, id))
-                .await
-                .map_err(problem)?;
-        }
-        (Some(false), EndpointStatus::Enabled) => {
-            change
-                .disable_endpoint((user_id, id), BY_OPERATOR)
-                .await
-                .map_err(problem)?;
-        }
-        (Some(false), EndpointStatus::Disabled) | (None, _) => {}
-    }
-    let endpoint = change
-        .find_endpoint(id)
-        .await
-        .map_err(problem)?
-        .ok_or(Problem::NotFound(EndpointId::NOUN))?;
-    let subject = id.to_string();
-    let action = OperatorAction {
-        name: "webhook_endpoint.update",
-        user_id,
-        subject: Some(&subject),
-    };
-    commit(
-        change,
-        &action,
-        StatusCode::OK,
-        &Item {
-            data: EndpointView::from(endpoint),
-        },
-    )
-    .await
-}
-
-/// Rejects event types that are for endpoints of all users only.
-fn check_events(owner: UserId, events: Option<&EventNames>) -> Result<(), Problem> {
-    let is_wrong = |event: &&EventType| !event_types_for(owner).contains(event);
-    match events
-        .into_iter()
-        .flat_map(|events| &events.0)
-        .find(is_wrong)
-    {
-        None => Ok(()),
-        Some(event) => Err(invalid_member(
-            "events",
-            &format!("`{event}` goes to endpoints with `allUsers` only: leave it out"),
-        )),
-    }
+    let mut change = admin.begin(&operator).await?;
+    let endpoint = endpoints::update(&mut change, id, to).await?;
+    let data = EndpointView::from(endpoint);
+    commit(change, StatusCode::OK, &Item { data }).await
 }
 
 /// Remove a webhook endpoint
@@ -484,23 +396,11 @@ pub(super) async fn remove_webhook_endpoint(
     State(admin): State<Admin>,
     operator: Operator,
     PathId(id): PathId<EndpointId>,
-) -> Result<StatusCode, Problem> {
-    let user_id = find(admin.storage(), id).await?.user_id;
-    let mut change = admin.begin_idempotent(&operator).await?;
-    if !change
-        .delete_endpoint((user_id, id))
-        .await
-        .map_err(problem)?
-    {
-        return Err(Problem::NotFound(EndpointId::NOUN));
-    }
-    let subject = id.to_string();
-    let action = OperatorAction {
-        name: "webhook_endpoint.remove",
-        user_id,
-        subject: Some(&subject),
-    };
-    commit_empty(change, &action).await
+) -> Result<StatusCode, Rejection> {
+    let mut change = admin.begin(&operator).await?;
+    endpoints::remove(&mut change, id).await?;
+    change.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Rotate a webhook secret
@@ -514,43 +414,18 @@ pub(super) async fn remove_webhook_endpoint(
     ),
 )]
 pub(super) async fn rotate_webhook_secret(
-    State(admin): State<Admin>,
-    operator: Operator,
     PathId(id): PathId<EndpointId>,
-    idempotency: IdempotencyKey,
-    body: JsonBody<NoMembers>,
-) -> Result<Response, Problem> {
-    let NoMembers {} = body.value;
-    let secret = new_secret();
-    let old_until = operator
-        .now
-        .saturating_add(OLD_SECRET_LIFE)
-        .map_err(|_| Problem::Internal)?;
-    let endpoint = find(admin.storage(), id).await;
-    let mut change = match admin.begin(&operator, &idempotency, body.digest).await? {
-        Begun::Change(change) => change,
-        Begun::Repeated(response) => return Ok(response),
-    };
-    let user_id = endpoint?.user_id;
-    let rotation = change
-        .rotate_endpoint_secret((user_id, id), &secret, old_until)
-        .await
-        .map_err(problem)?;
-    let old_secret_expires_at = rotation
-        .ok_or(Problem::NotFound(EndpointId::NOUN))?
-        .old_expires_at;
-    let subject = id.to_string();
-    let action = OperatorAction {
-        name: "webhook_endpoint.rotate_secret",
-        user_id,
-        subject: Some(&subject),
-    };
+    request: ChangeRequest<NoMembers>,
+) -> Result<Response, Rejection> {
+    let NoMembers {} = request.body;
+    let mut change = request.begin().await?;
+    let rotated = endpoints::rotate_secret(&mut change, id).await?;
     let data = NewSecretView {
         id,
-        secret: secret.expose_secret().to_owned(),
-        old_secret_expires_at,
+        secret: rotated.secret.expose_secret().to_owned(),
+        old_secret_expires_at: rotated.old_expires_at,
     };
-    commit(change, &action, StatusCode::CREATED, &Item { data }).await
+    commit(change, StatusCode::CREATED, &Item { data }).await
 }
 
 /// Ping a webhook endpoint
@@ -571,52 +446,19 @@ pub(super) async fn rotate_webhook_secret(
 )]
 pub(super) async fn ping_webhook_endpoint(
     State(admin): State<Admin>,
-    operator: Operator,
     PathId(id): PathId<EndpointId>,
-    idempotency: IdempotencyKey,
-    body: JsonBody<NoMembers>,
-) -> Result<Response, Problem> {
-    let NoMembers {} = body.value;
+    request: ChangeRequest<NoMembers>,
+) -> Result<Response, Rejection> {
+    let NoMembers {} = request.body;
     // A change holds SQLite's one writer, so none is open while the endpoint responds. Dropping
     // this one forgets the key until the ping is recorded.
-    match admin.begin(&operator, &idempotency, body.digest).await? {
-        Begun::Change(change) => drop(change),
-        Begun::Repeated(response) => return Ok(response),
-    }
+    drop(request.begin().await?);
     let endpoint = find(admin.storage(), id).await?;
-    let pinged = admin
-        .webhooks
-        .ping(&endpoint)
-        .await
-        .map_err(|error| match error {
-            PingError::NotFound => Problem::NotFound(EndpointId::NOUN),
-            PingError::Secret => {
-                Problem::Conflict("The endpoint's secret is broken: rotate it first".into())
-            }
-            PingError::Target(error) => {
-                Problem::Conflict(format!("The endpoint's URL is not allowed: {error}").into())
-            }
-            PingError::Storage(error) => problem(error),
-        })?;
-    let change = match admin.begin(&operator, &idempotency, body.digest).await? {
-        Begun::Change(change) => change,
-        Begun::Repeated(response) => return Ok(response),
-    };
-    let (user_id, subject) = (endpoint.user_id, id.to_string());
-    let action = OperatorAction {
-        name: "webhook_endpoint.ping",
-        user_id,
-        subject: Some(&subject),
-    };
-    commit(
-        change,
-        &action,
-        StatusCode::OK,
-        &Item {
-            data: PingView::from(pinged),
-        },
-    )
-    .await
+    let pinged = admin.webhooks.ping(&endpoint).await;
+    let data = PingView::from(pinged.map_err(Refusal::from)?);
+    let mut change = request.begin().await?;
+    endpoints::record_ping(&mut change, &endpoint).await?;
+    commit(change, StatusCode::OK, &Item { data }).await
 }
 
 pub(crate) async fn find(storage: &Storage, id: EndpointId) -> Result<Endpoint, Problem> {
@@ -625,13 +467,4 @@ pub(crate) async fn find(storage: &Storage, id: EndpointId) -> Result<Endpoint, 
         .find_any(id)
         .await?
         .ok_or(Problem::NotFound(EndpointId::NOUN))
-}
-
-fn url_problem(error: EndpointUrlError) -> Problem {
-    match error {
-        EndpointUrlError::Target(_) | EndpointUrlError::PrivateAddress => {
-            invalid_member("url", &error.to_string())
-        }
-        EndpointUrlError::Resolver(_) => Problem::Internal,
-    }
 }

@@ -4,9 +4,10 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_connections::{ConnectionsError, LinkTarget, LinkableProvider, LinkedConnection};
+use bellbird_connections::{LinkTarget, LinkableProvider, LinkedConnection};
 use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus, Plan};
-use bellbird_storage::{AuditRow, OwnAction, StorageError, SyncState};
+use bellbird_management::{Refusal, links};
+use bellbird_storage::{ConnectionAuditRow, StorageError, SyncState};
 use http::header::REFRESH;
 use http::{HeaderMap, StatusCode};
 use jiff::{SignedDuration, Timestamp};
@@ -173,7 +174,7 @@ fn row(
     }
 }
 
-fn history_row(change: &AuditRow, zone: &LocalTime) -> HistoryRow {
+fn history_row(change: &ConnectionAuditRow, zone: &LocalTime) -> HistoryRow {
     let text = match (change.from, change.to, change.cause.as_str()) {
         (None, ..) => "Linked",
         (_, _, "reconnected") => "You renewed your consent",
@@ -226,7 +227,7 @@ pub(crate) async fn change(
                 .to_owned();
             submit(&console, &headers, token, submitted).await
         }
-        Err(error) => error_page::connections_error(&console, &error),
+        Err(refusal) => error_page::refused(&console, refusal),
     }
 }
 
@@ -235,7 +236,7 @@ async fn create_link(
     console: &Console,
     session: &Session,
     to: LinkTarget<'_>,
-) -> Result<SecretString, ConnectionsError> {
+) -> Result<SecretString, Refusal> {
     let prepared = console
         .inner
         .connections
@@ -243,19 +244,9 @@ async fn create_link(
         .prepare_own_link(session.user(), session.id(), to)
         .await?;
     let mut change = session.begin(console).await?;
-    let id = change.insert_link(&prepared.new_link()).await?;
-    let subject = id.to_string();
-    session
-        .commit(
-            change,
-            &OwnAction {
-                name: "link.create",
-                subject: Some(&subject),
-                detail: "",
-            },
-        )
-        .await?;
-    Ok(prepared.into_created(id).url)
+    let created = links::create(&mut change, prepared).await?;
+    session.commit(change).await?;
+    Ok(created.url)
 }
 
 async fn sync_now(console: &Console, session: &Session, id: ConnectionId) -> Response {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use axum::response::{IntoResponse, Response};
 use bellbird_connections::{AppReturn, ConnectionsError};
+use bellbird_management::Refusal;
 use bellbird_storage::{Chain, StorageError};
 use http::header::{ACCEPT, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -247,6 +248,21 @@ pub(crate) fn storage_error(console: &Console, error: &StorageError) -> Response
         page(console, StatusCode::SERVICE_UNAVAILABLE, &notice),
         STORAGE_RETRY_AFTER_SECONDS,
     )
+}
+
+/// An operation of management that changed nothing.
+pub(crate) fn refused(console: &Console, refusal: Refusal) -> Response {
+    match refusal {
+        Refusal::Storage(error) => storage_error(console, &error),
+        Refusal::TooMany(text) => storage_error(console, &StorageError::TooMany(text)),
+        Refusal::Connections(error) => connections_error(console, &error),
+        other => {
+            let notice = Notice::new(Tone::Attention, "That did not work")
+                .with(&format!("{other}."))
+                .with_retry_link();
+            page(console, StatusCode::CONFLICT, &notice)
+        }
+    }
 }
 
 pub(crate) fn internal_error(console: &Console) -> Response {

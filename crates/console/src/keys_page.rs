@@ -4,10 +4,13 @@
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{ApiKey, KeyId, TimestampExt as _, UserId};
-use bellbird_storage::{KeyReadCount, KeyRecord, OwnAction, StorageError};
+use bellbird_domain::{ApiKey, KeyId, KeyStatus, UserId};
+use bellbird_management::Refusal;
+use bellbird_management::keys::{self, NewKey};
+use bellbird_management::values::KeyName;
+use bellbird_storage::{KeyReadCount, KeyRecord, StorageError};
 use http::StatusCode;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::error_page;
 use crate::pages::names::sanitized;
@@ -16,10 +19,6 @@ use crate::plan;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
-/// How long the old key works after a rotation, so that its program can be changed.
-const ROTATION_GRACE: SignedDuration = SignedDuration::from_hours(24);
-/// As commands accept.
-const NAME_CHARS_MAX: usize = 100;
 /// What a user sees at first who is signed in for the first time, if others have made keys or
 /// endpoints.
 pub(crate) const FIRST_SIGN_IN: &str = "/keys?first";
@@ -110,7 +109,7 @@ pub(crate) async fn rows(
     let mut keys = console.storage().keys().list(user).await?;
     keys.sort_by_key(|key| {
         (
-            !works(key, session.now),
+            key.status(session.now) != KeyStatus::Active,
             std::cmp::Reverse((key.created_at, key.id)),
         )
     });
@@ -124,10 +123,6 @@ pub(crate) async fn rows(
         .iter()
         .map(|key| row(key, &counts, session.now, &zone))
         .collect())
-}
-
-pub(crate) fn works(key: &KeyRecord, now: Timestamp) -> bool {
-    key.revoked_at.is_none() && key.expires_at.is_none_or(|at| at > now)
 }
 
 fn row(
@@ -152,7 +147,7 @@ fn row(
         expires: key
             .expires_at
             .map(|at| format!("{}, {}", zone.day(at), zone.time(at))),
-        works: works(key, now),
+        works: key.status(now) == KeyStatus::Active,
         requests: routes.iter().map(|count| count.requests).sum(),
         routes,
     }
@@ -166,48 +161,31 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
     {
         return refused;
     }
-    if let Some(name) = form.field("name") {
-        let name = name.trim();
-        if name.is_empty()
-            || name.chars().count() > NAME_CHARS_MAX
-            || name.chars().any(char::is_control)
-        {
-            return page(
-                &console,
-                session,
-                None,
-                Some("Give the key a name of up to 100 characters."),
-            )
-            .await;
-        }
-        return match create_key(&console, session, name).await {
-            Ok(key) => page(&console, session, Some(&key), None).await,
-            Err(StorageError::TooMany(text)) => page(&console, session, None, Some(text)).await,
-            Err(error) => error_page::storage_error(&console, &error),
-        };
-    }
     let changed = match (
+        form.field("name"),
         form.parsed::<KeyId>("rotate"),
         form.parsed::<KeyId>("revoke"),
     ) {
-        (Some(id), None) => rotate(&console, session, id).await.map(Some),
-        (None, Some(id)) => revoke(&console, session, id).await.map(|()| None),
+        (Some(name), ..) => match name.parse() {
+            Ok(name) => create_key(&console, session, &name).await.map(Some),
+            Err(_) => {
+                let text = "Give the key a name of up to 100 characters.";
+                return page(&console, session, None, Some(text)).await;
+            }
+        },
+        (None, Some(id), None) => rotate(&console, session, id).await.map(Some),
+        (None, None, Some(id)) => revoke(&console, session, id).await.map(|()| None),
         _ => return error_page::invalid_form(&console),
     };
     match changed {
         Ok(Some(key)) => page(&console, session, Some(&key), None).await,
         Ok(None) => Redirect::to(&console.path("/keys")).into_response(),
-        Err(StorageError::NotFound(_)) => {
-            page(
-                &console,
-                session,
-                None,
-                Some("This key does not work any more."),
-            )
-            .await
+        Err(Refusal::NotFound(_) | Refusal::KeyEnded) => {
+            let text = "This key does not work any more.";
+            page(&console, session, None, Some(text)).await
         }
-        Err(StorageError::TooMany(text)) => page(&console, session, None, Some(text)).await,
-        Err(error) => error_page::storage_error(&console, &error),
+        Err(Refusal::TooMany(text)) => page(&console, session, None, Some(text)).await,
+        Err(refusal) => error_page::refused(&console, refusal),
     }
 }
 
@@ -215,74 +193,28 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
 pub(crate) async fn create_key(
     console: &Console,
     session: &Session,
-    name: &str,
-) -> Result<ApiKey, StorageError> {
-    let key = bellbird_storage::new_key();
+    name: &KeyName,
+) -> Result<ApiKey, Refusal> {
     let mut change = session.begin(console).await?;
-    let id = change
-        .insert_key(session.user(), &key, name, None)
-        .await?
-        .id
-        .to_string();
-    session
-        .commit(
-            change,
-            &OwnAction {
-                name: "key.create",
-                subject: Some(&id),
-                detail: name,
-            },
-        )
-        .await?;
-    Ok(key)
+    let new = NewKey {
+        user_id: session.user(),
+        name: Some(name),
+        expires_at: None,
+    };
+    let created = keys::create(&mut change, new).await?;
+    session.commit(change).await?;
+    Ok(created.key)
 }
 
-async fn rotate(console: &Console, session: &Session, id: KeyId) -> Result<ApiKey, StorageError> {
-    let old = own_key(console, session, id).await?;
-    let new = bellbird_storage::new_key();
-    let ends_at = session.now.plus(ROTATION_GRACE);
+async fn rotate(console: &Console, session: &Session, id: KeyId) -> Result<ApiKey, Refusal> {
     let mut change = session.begin(console).await?;
-    change.rotate_key(&old, &new, ends_at).await?;
-    let id = old.id.to_string();
-    session
-        .commit(
-            change,
-            &OwnAction {
-                name: "key.rotate",
-                subject: Some(&id),
-                detail: &old.name,
-            },
-        )
-        .await?;
-    Ok(new)
+    let rotated = keys::rotate(&mut change, id, keys::DEFAULT_GRACE).await?;
+    session.commit(change).await?;
+    Ok(rotated.new.key)
 }
 
-async fn revoke(console: &Console, session: &Session, id: KeyId) -> Result<(), StorageError> {
-    let key = own_key(console, session, id).await?;
+async fn revoke(console: &Console, session: &Session, id: KeyId) -> Result<(), Refusal> {
     let mut change = session.begin(console).await?;
-    change.revoke_key(key.id).await?;
-    let id = key.id.to_string();
-    session
-        .commit(
-            change,
-            &OwnAction {
-                name: "key.revoke",
-                subject: Some(&id),
-                detail: &key.name,
-            },
-        )
-        .await
-}
-
-/// A key of this user that works. Another user's looks like a missing one.
-async fn own_key(
-    console: &Console,
-    session: &Session,
-    id: KeyId,
-) -> Result<KeyRecord, StorageError> {
-    let keys = console.storage().keys().list(session.user()).await?;
-    let key = keys
-        .into_iter()
-        .find(|key| key.id == id && works(key, session.now));
-    key.ok_or(StorageError::NotFound("key"))
+    keys::revoke(&mut change, id).await?;
+    session.commit(change).await
 }

@@ -5,7 +5,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_connections::{ConnectionsError, Removal};
-use bellbird_storage::{OwnAction, StorageError};
+use bellbird_management::{Refusal, users};
 use futures_util::StreamExt as _;
 use http::StatusCode;
 
@@ -75,12 +75,12 @@ pub(crate) async fn leave(State(console): State<Console>, form: OwnForm) -> Resp
             )
         }
         Ok(false) => page(&console, session, Some(STILL_CONNECTED)).await,
-        Err(error) => error_page::connections_error(&console, &error),
+        Err(refusal) => error_page::refused(&console, refusal),
     }
 }
 
 /// Returns false if a consent is not withdrawn yet.
-async fn delete(console: &Console, session: &Session) -> Result<bool, ConnectionsError> {
+async fn delete(console: &Console, session: &Session) -> Result<bool, Refusal> {
     let (storage, user) = (console.storage(), session.user());
     let connections = storage
         .connections()
@@ -94,35 +94,22 @@ async fn delete(console: &Console, session: &Session) -> Result<bool, Connection
         is_removed &= match removed {
             Ok(removal) => removal == Removal::Done,
             Err(ConnectionsError::NotFound) => true,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
     }
     if !is_removed {
         return Ok(false);
     }
-    console
-        .inner
-        .connections
-        .links()
-        .unregister_provider_users(user, false)
-        .await?;
-    let mut change = session.begin(console).await?;
-    match change.delete_user(user).await {
-        Ok(()) => {
-            session
-                .commit(
-                    change,
-                    &OwnAction {
-                        name: "user.remove",
-                        subject: None,
-                        detail: "",
-                    },
-                )
-                .await?;
-            Ok(true)
-        }
+    match users::prepare_removal(storage, &console.inner.connections, user, false).await {
         // A connection was made meanwhile.
-        Err(StorageError::Conflict(_)) => Ok(false),
-        Err(error) => Err(error.into()),
+        Err(Refusal::StillConnected) => return Ok(false),
+        other => other?,
     }
+    let mut change = session.begin(console).await?;
+    match users::remove(&mut change, user).await {
+        Err(Refusal::StillConnected) => return Ok(false),
+        other => other?,
+    }
+    session.commit(change).await?;
+    Ok(true)
 }

@@ -41,7 +41,6 @@ mod session;
 mod settings;
 mod settings_page;
 mod sign_in;
-mod sign_in_link;
 mod state;
 #[cfg(test)]
 mod test_support;
@@ -70,7 +69,6 @@ use crate::state::{Console, Inner, PROVIDER_EVENTS_CONCURRENT_MAX};
 pub use crate::emails::{EmailSettings, Mailer, SendError};
 pub use crate::oidc::check_identity_provider;
 pub use crate::settings::{ConsoleSettings, Demo, OidcSettings, Site};
-pub use crate::sign_in_link::create_sign_in_link;
 
 /// How long sums stay in memory at most after they have expired.
 const PURGE_INTERVAL: Duration = Duration::from_secs(60);

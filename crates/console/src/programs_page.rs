@@ -4,9 +4,10 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_domain::{ApiKey, ConnectionCategory, TimestampExt as _};
-use bellbird_interop::simplefin::{SETUP_TOKEN_LIFETIME, setup_token_text};
-use bellbird_storage::{NewSetupToken, OwnAction, StorageError};
+use bellbird_domain::ConnectionCategory;
+use bellbird_interop::simplefin::setup_token_text;
+use bellbird_management::values::KeyName;
+use bellbird_management::{Refusal, setup_tokens};
 use http::StatusCode;
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -179,7 +180,7 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
                 )
                 .await
             }
-            Err(error) => error_page::storage_error(&console, &error),
+            Err(refusal) => error_page::refused(&console, refusal),
         };
     }
     if let Some(refused) = plan::refuse_form(&console, session) {
@@ -189,60 +190,39 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
     let Some(program) = PROGRAMS.iter().find(|program| program.name == name) else {
         return error_page::invalid_form(&console);
     };
+    let Ok(name) = program.name.parse() else {
+        return error_page::invalid_form(&console);
+    };
     let made = if program.takes_token() {
-        create_token(&console, session, program.name).await
+        create_token(&console, session, &name).await
     } else {
-        create_key(&console, session, program.name)
-            .await
-            .map(|key: ApiKey| key.expose().into())
+        let key = create_key(&console, session, &name).await;
+        key.map(|key| key.expose().into())
     };
     match made {
         Ok(secret) => page(&console, session, Some(Made { program, secret }), None).await,
-        Err(StorageError::TooMany(text)) => page(&console, session, None, Some(text)).await,
-        Err(error) => error_page::storage_error(&console, &error),
+        Err(Refusal::TooMany(text)) => page(&console, session, None, Some(text)).await,
+        Err(refusal) => error_page::refused(&console, refusal),
     }
 }
 
-async fn revoke_tokens(console: &Console, session: &Session) -> Result<u64, StorageError> {
+async fn revoke_tokens(console: &Console, session: &Session) -> Result<u64, Refusal> {
     let mut change = session.begin(console).await?;
-    let revoked = change.revoke_setup_tokens(session.user()).await?;
-    session
-        .commit(
-            change,
-            &OwnAction {
-                name: "setup_token.revoke_all",
-                subject: None,
-                detail: "",
-            },
-        )
-        .await?;
+    let revoked = setup_tokens::revoke(&mut change, session.user()).await?;
+    session.commit(change).await?;
     Ok(revoked)
 }
 
 async fn create_token(
     console: &Console,
     session: &Session,
-    name: &str,
-) -> Result<SecretString, StorageError> {
-    let token = bellbird_storage::new_setup_token();
-    let expires_at = session.now.plus(SETUP_TOKEN_LIFETIME);
-    let new = NewSetupToken {
-        user_id: session.user(),
-        token: &token,
-        name,
-        expires_at,
-    };
+    name: &KeyName,
+) -> Result<SecretString, Refusal> {
     let mut change = session.begin(console).await?;
-    let id = change.insert_setup_token(&new).await?.to_string();
-    session
-        .commit(
-            change,
-            &OwnAction {
-                name: "setup_token.create",
-                subject: Some(&id),
-                detail: name,
-            },
-        )
-        .await?;
-    Ok(setup_token_text(&console.inner.site.api_url, &token))
+    let created = setup_tokens::create(&mut change, session.user(), Some(name)).await?;
+    session.commit(change).await?;
+    Ok(setup_token_text(
+        &console.inner.site.api_url,
+        &created.token,
+    ))
 }

@@ -6,9 +6,10 @@
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequestParts, Request};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{Caller, UserId};
+use bellbird_domain::{Actor, Caller, UserId};
 use bellbird_limits::{RateLimiter, gcra};
-use bellbird_storage::{OperatorChange, OwnAction, SignedIn, StorageError};
+use bellbird_management::{ManagementChange, Refusal};
+use bellbird_storage::{SignedIn, StorageError};
 use http::HeaderMap;
 use http::request::Parts;
 use jiff::Timestamp;
@@ -43,26 +44,31 @@ impl Session {
     pub(crate) async fn begin<'c>(
         &self,
         console: &'c Console,
-    ) -> Result<OperatorChange<'c>, StorageError> {
+    ) -> Result<ManagementChange<'c>, StorageError> {
         console
             .storage()
             .begin_own_change(self.user(), self.id(), self.now)
             .await
     }
 
-    /// Commits a change with its row in the user's audit, and logs it.
-    pub(crate) async fn commit(
+    /// Begins a change by the user as an operator.
+    pub(crate) async fn begin_as_operator<'c>(
         &self,
-        change: OperatorChange<'_>,
-        action: &OwnAction<'_>,
-    ) -> Result<(), StorageError> {
-        change.commit_own(self.user(), action).await?;
-        let OwnAction {
-            name,
-            subject,
-            detail: _,
-        } = *action;
-        tracing::info!(user_id = %self.user(), session_id = %self.id(), action = name, subject, "console change made");
+        console: &'c Console,
+    ) -> Result<ManagementChange<'c>, StorageError> {
+        let actor = Actor::operator(self.user());
+        console.storage().begin_change(actor, self.now).await
+    }
+
+    /// Commits a change by the user, and logs it.
+    pub(crate) async fn commit(&self, change: ManagementChange<'_>) -> Result<(), Refusal> {
+        let action = change
+            .action()
+            .map(|(name, subject)| (name, subject.map(str::to_owned)));
+        change.commit().await?;
+        if let Some((action, subject)) = action {
+            tracing::info!(user_id = %self.user(), session_id = %self.id(), action, subject, "console change made");
+        }
         Ok(())
     }
 

@@ -7,7 +7,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::user::find_timezone;
 use bellbird_domain::{ActorKind, EmailKind};
-use bellbird_storage::{OperatorAuditRow, OwnAction, SessionRecord, StorageError, UserChange};
+use bellbird_management::{Refusal, sign_in, users};
+use bellbird_storage::{AuditRow, SessionRecord, StorageError, UserChange};
 use http::StatusCode;
 use uuid::Uuid;
 
@@ -35,7 +36,7 @@ struct SettingsPage<'a> {
     sessions: Vec<SessionRow>,
     /// Empty: this service sends none.
     emails: Vec<EmailSwitch>,
-    audit: Vec<AuditRow>,
+    audit: Vec<ActivityRow>,
     problem: Option<&'static str>,
 }
 
@@ -48,7 +49,7 @@ struct SessionRow {
 }
 
 /// What happened to the user's access.
-struct AuditRow {
+struct ActivityRow {
     text: String,
     /// The name of a key, the URL of an endpoint.
     detail: Option<String>,
@@ -126,18 +127,14 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
     )
 }
 
-fn audit_rows(
-    rows: &[OperatorAuditRow],
-    sessions: &[SessionRecord],
-    zone: &LocalTime,
-) -> Vec<AuditRow> {
+fn audit_rows(rows: &[AuditRow], sessions: &[SessionRecord], zone: &LocalTime) -> Vec<ActivityRow> {
     let begun = rows.iter().filter(|row| row.action == "session.create");
     let begun = begun.filter_map(|row| Some((row.actor.id.clone(), row.detail.as_deref()?)));
     let open = sessions
         .iter()
         .map(|session| (session.id.to_string(), session.browser.as_str()));
     let browsers: HashMap<String, &str> = begun.chain(open).collect();
-    let row = |row: &OperatorAuditRow| {
+    let row = |row: &AuditRow| {
         let by = match (row.actor.kind, browsers.get(&row.actor.id)) {
             (ActorKind::User, Some(browser)) => format!("in {browser}"),
             (ActorKind::User, None) => "in a browser of before".to_owned(),
@@ -145,7 +142,7 @@ fn audit_rows(
                 "by an operator".to_owned()
             }
         };
-        AuditRow {
+        ActivityRow {
             text: action_text(&row.action),
             detail: row
                 .detail
@@ -172,13 +169,15 @@ fn action_text(action: &str) -> String {
         "key.rotate" => "Key replaced",
         "key.revoke" => "Key revoked",
         "setup_token.create" => "Setup token made",
-        "setup_token.revoke" | "setup_token.revoke_all" => "Unused setup tokens made void",
+        "setup_token.revoke" => "Unused setup tokens made void",
         "webhook_endpoint.create" => "Endpoint made",
         "webhook_endpoint.update" => "Endpoint changed",
         "webhook_endpoint.rotate_secret" => "Secret of an endpoint replaced",
         "webhook_endpoint.enable" => "Endpoint enabled",
         "webhook_endpoint.disable" => "Endpoint disabled",
         "webhook_endpoint.remove" => "Endpoint deleted",
+        "delivery.redeliver" => "Webhook event sent again",
+        "delivery.recover" => "Failed webhook events sent again",
         "user.create" => "User made",
         "user.update" => "User changed",
         "operator.add" => "Made an operator",
@@ -232,63 +231,38 @@ pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Res
             .emails()
             .set_off(session.user(), &off)
             .await
+            .map_err(Refusal::from)
     } else if form.field("end-others").is_some() {
         end_others(&console, session).await
     } else if let Some(id) = form.parsed::<Uuid>("end") {
         match end_session(&console, session, id).await {
-            Ok(true) if id == session.id() => return signed_out(&console),
-            Ok(true) => Ok(()),
-            Ok(false) => Err(StorageError::NotFound("session")),
-            Err(error) => Err(error),
+            Ok(()) if id == session.id() => return signed_out(&console),
+            other => other,
         }
     } else {
         return error_page::invalid_form(&console);
     };
     match changed {
         Ok(()) => Redirect::to(&console.path("/settings")).into_response(),
-        Err(StorageError::NotFound(_)) => {
+        Err(Refusal::NotFound(_)) => {
             page(&console, session, Some("This session has ended already.")).await
         }
-        Err(error) => error_page::storage_error(&console, &error),
+        Err(refusal) => error_page::refused(&console, refusal),
     }
 }
 
-async fn set_timezone(
-    console: &Console,
-    session: &Session,
-    name: &str,
-) -> Result<(), StorageError> {
+async fn set_timezone(console: &Console, session: &Session, name: &str) -> Result<(), Refusal> {
     let mut change = session.begin(console).await?;
     let zone = UserChange {
         timezone: Some(Some(name)),
         ..UserChange::default()
     };
-    change.update_user(session.user(), &zone).await?;
-    session
-        .commit(
-            change,
-            &OwnAction {
-                name: "user.update",
-                subject: None,
-                detail: name,
-            },
-        )
-        .await
+    users::update(&mut change, session.user(), &zone).await?;
+    session.commit(change).await
 }
 
-async fn end_others(console: &Console, session: &Session) -> Result<(), StorageError> {
+async fn end_others(console: &Console, session: &Session) -> Result<(), Refusal> {
     let mut change = session.begin(console).await?;
-    change
-        .revoke_other_sessions(session.user(), session.id())
-        .await?;
-    session
-        .commit(
-            change,
-            &OwnAction {
-                name: "session.revoke_others",
-                subject: None,
-                detail: "",
-            },
-        )
-        .await
+    sign_in::end_other_sessions(&mut change, session.user(), session.id()).await?;
+    session.commit(change).await
 }

@@ -5,8 +5,10 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{KeyId, TimestampExt as _};
-use bellbird_storage::{BegunSession, NewSession, OwnAction, Storage, StorageError};
+use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _};
+use bellbird_management::Refusal;
+use bellbird_management::sign_in as management;
+use bellbird_storage::{BegunSession, NewSession, Storage, StorageError};
 use http::header::{HeaderName, SET_COOKIE, USER_AGENT};
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
@@ -21,7 +23,6 @@ use crate::local::is_from_here;
 use crate::pages::{Notice, SignIn, Tone, page_response};
 use crate::prefetch::is_prefetch;
 use crate::session::{GuestForm, OwnForm, Session};
-use crate::sign_in_link::create_sign_in_link;
 use crate::state::Console;
 
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
@@ -99,13 +100,13 @@ pub(crate) async fn sign_in_to_demo(
         return error_page::cross_site_form(&console);
     }
     let now = console.inner.access.clock().now();
-    let url = create_sign_in_link(console.storage(), demo.user, "", now).await;
-    match url
-        .as_ref()
-        .map(|url| url.expose_secret().trim_start_matches("/sign-in/"))
-    {
-        Ok(token) => sign_in(&console, &form.headers, token, now).await,
-        Err(error) => error_page::storage_error(&console, error),
+    let url = management::create_asked_link(console.storage(), demo.user, None, "", now).await;
+    match url {
+        Ok(url) => {
+            let token = url.expose_secret().trim_start_matches("/sign-in/");
+            sign_in(&console, &form.headers, token, now).await
+        }
+        Err(refusal) => error_page::refused(&console, refusal),
     }
 }
 
@@ -262,7 +263,7 @@ async fn has_programs_of_others(
         return Ok(false);
     }
     let keys = storage.keys().list(begun.user_id).await?;
-    let has_key = keys.iter().any(|key| keys_page::works(key, now));
+    let has_key = keys.iter().any(|key| key.status(now) == KeyStatus::Active);
     Ok(has_key || !storage.endpoints().list(begun.user_id).await?.is_empty())
 }
 
@@ -278,34 +279,23 @@ pub(crate) fn browser_name_of(headers: &HeaderMap) -> String {
 /// `POST /sign-out`
 pub(crate) async fn sign_out(State(console): State<Console>, form: OwnForm) -> Response {
     match end_session(&console, &form.session, form.session.id()).await {
-        Ok(_) => signed_out(&console),
-        Err(error) => error_page::storage_error(&console, &error),
+        // It may have ended already.
+        Ok(()) | Err(Refusal::NotFound(_)) => signed_out(&console),
+        Err(refusal) => error_page::refused(&console, refusal),
     }
 }
 
-/// Ends a session of the user, with its links. Returns whether there was one.
+/// Ends a session of the user, with its links.
 pub(crate) async fn end_session(
     console: &Console,
     session: &Session,
     ended: Uuid,
-) -> Result<bool, StorageError> {
+) -> Result<(), Refusal> {
     let mut change = session.begin(console).await?;
-    if !change.revoke_session(session.user(), ended).await? {
-        return Ok(false);
-    }
-    let subject = ended.to_string();
-    session
-        .commit(
-            change,
-            &OwnAction {
-                name: "session.revoke",
-                subject: Some(&subject),
-                detail: "",
-            },
-        )
-        .await?;
+    management::end_session(&mut change, session.user(), ended).await?;
+    session.commit(change).await?;
     console.inner.money_cache.remove(&KeyId::from(ended));
-    Ok(true)
+    Ok(())
 }
 
 /// Takes the cookies from the browser, but the one that knows it again, and what it has kept of the

@@ -17,7 +17,6 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use secrecy::ExposeSecret as _;
 use tower::ServiceExt as _;
 
-use crate::create_sign_in_link;
 use crate::settings::{Demo, Site};
 use crate::state::PROVIDER_EVENTS_CONCURRENT_MAX;
 use crate::test_support::{TestConsole, pending_body, settings};
@@ -519,9 +518,10 @@ async fn concurrent_provider_events_are_bounded() {
 /// The cookie of a browser in which the user is signed in.
 async fn sign_in(console: &TestConsole, router: &Router) -> String {
     let (storage, now) = (console.access.storage(), console.access.clock().now());
-    let link = create_sign_in_link(storage, console.user, "", now)
-        .await
-        .unwrap();
+    let link =
+        bellbird_management::sign_in::create_asked_link(storage, console.user, None, "", now)
+            .await
+            .unwrap();
     let signed_in = router
         .clone()
         .oneshot(request("POST", link.expose_secret(), &OWN, ""))

@@ -3,6 +3,10 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
+
+use crate::connection::string_enum;
+
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /// 62 to the power of 30 is about 178 bits.
 pub(crate) const RANDOM_CHARACTERS: usize = 32;
@@ -15,6 +19,33 @@ const SHOWN_CHARACTERS: usize = 7;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a key of this kind")]
 pub struct KeyError;
+
+string_enum! {
+    /// Whether a key works.
+    KeyStatus {
+        Active "active",
+        Expired "expired",
+        Revoked "revoked",
+    }
+}
+
+impl KeyStatus {
+    /// Of a key that works before `expires_at`, and until it is revoked.
+    #[must_use]
+    pub fn of(
+        revoked_at: Option<Timestamp>,
+        expires_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Self {
+        if revoked_at.is_some() {
+            Self::Revoked
+        } else if expires_at.is_some_and(|at| at <= now) {
+            Self::Expired
+        } else {
+            Self::Active
+        }
+    }
+}
 
 macro_rules! key {
     ($(#[$doc:meta])* $name:ident $prefix:literal) => {

@@ -50,7 +50,7 @@ pub use holding::Holding;
 pub use id::{
     AccountId, ConnectionId, EndpointId, EventId, KeyId, OperatorKeyId, SyncRunId, UserId,
 };
-pub use key::{ApiKey, OperatorKey};
+pub use key::{ApiKey, KeyStatus, OperatorKey};
 pub use linking::{Confirmation, LinkOutcome, LinkPhase, LinkStatus};
 pub use minor_units::MinorUnits;
 pub use page::{Page, PageLimits};

@@ -30,8 +30,8 @@ mod instances;
 mod jobs;
 mod linking;
 mod locks;
+mod management;
 mod migrate;
-mod operators;
 mod renewals;
 mod secrets;
 #[cfg(feature = "test-support")]
@@ -52,13 +52,14 @@ use uuid::Uuid;
 pub use backups::access::AccessCut;
 pub use backups::copy::{BackupContents, StagedBackup};
 pub use connections::accounts::NewAccount;
-pub use connections::audit::AuditRow;
+pub use connections::audit::ConnectionAuditRow;
 pub use connections::imports::NewConnection;
 pub use connections::overview::{BrokenConnection, ConnectionCount, EndingConsent};
 pub use connections::removals::PendingRemoval;
 pub use connections::syncs::{
     DegradedConnection, FinishedSync, Followers, SyncState, UnreadRange, UnreadableRows,
 };
+pub use db::Tx;
 pub use db::postgres::PostgresOptions;
 pub use db::service_lock::ServiceLock;
 #[cfg(feature = "test-support")]
@@ -72,10 +73,10 @@ pub use linking::consent_sessions::{ConsentSession, NewConsentSession, OtherCons
 pub use linking::links::{Link, NewLink, NewLinkSession};
 pub use linking::provider_events::AffectedRef;
 pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
-pub use operators::audit::{OperatorAction, OperatorAuditRow, OwnAction};
-pub use operators::changes::{BegunChange, OperatorChange};
-pub use operators::keys::{FoundOperatorKey, OperatorKeyRecord};
-pub use operators::requests::{Idempotency, StoredResponse};
+pub use management::audit::{AuditAction, AuditRow};
+pub use management::changes::{IdempotentStart, ManagementChange};
+pub use management::operator_keys::{FoundOperatorKey, OperatorKeyRecord};
+pub use management::requests::{Idempotency, StoredResponse};
 use renewals::Renewals;
 pub use secrets::random::{new_key, new_operator_key, new_setup_token, new_token, random_bytes};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
@@ -104,6 +105,15 @@ pub use webhooks::endpoints::{
 };
 pub use webhooks::redeliveries::PingResult;
 pub use webhooks::webhook_events::{EventConnection, NewWebhookEvent, WebhookEvent, removed_bytes};
+
+/// The writes of management. Each takes the transaction of a [`ManagementChange`].
+pub mod writes {
+    pub use crate::connections::{removals, syncs};
+    pub use crate::linking::links;
+    pub use crate::management::operator_keys;
+    pub use crate::users::{identities, keys, removal, sessions, setup_tokens, user};
+    pub use crate::webhooks::{delivery_log, endpoints, redeliveries};
+}
 
 use db::file_user;
 use db::postgres::Postgres;

@@ -1,12 +1,8 @@
-//! What the command line and the operator's API have in common: how an endpoint is checked before
-//! it is stored, and why an event is not delivered again.
+//! How an endpoint is checked before it is stored.
 
 use std::time::Duration;
 
-use bellbird_domain::{
-    ApiVersion, DeliveryState, EndpointId, EndpointStatus, EventId, EventType, UserId,
-};
-use bellbird_storage::{Storage, StorageError};
+use bellbird_domain::{ApiVersion, EventType, UserId};
 use jiff::SignedDuration;
 
 use crate::target::resolver::{ResolveError, Resolver};
@@ -106,39 +102,6 @@ pub fn in_order(events: &[EventType]) -> Vec<EventType> {
         .copied()
         .filter(|event| events.contains(event))
         .collect()
-}
-
-/// Why an event was not made due again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotRedelivered {
-    UnknownEndpoint,
-    /// There is no delivery of such an event, or its connection is being removed.
-    UnknownEvent,
-    Ping,
-    Disabled,
-    /// It waits for an earlier event of the same sync.
-    Waiting,
-}
-
-/// Finds why `storage.deliveries().redeliver` has returned false.
-pub async fn why_not_redelivered(
-    storage: &Storage,
-    (user, endpoint): (UserId, EndpointId),
-    event: EventId,
-) -> Result<NotRedelivered, StorageError> {
-    // It may have been disabled or removed meanwhile.
-    let Some(found) = storage.endpoints().find_any(endpoint).await? else {
-        return Ok(NotRedelivered::UnknownEndpoint);
-    };
-    let Some(delivery) = storage.deliveries().find(user, endpoint, event).await? else {
-        return Ok(NotRedelivered::UnknownEvent);
-    };
-    Ok(match (delivery.event_type, found.status, delivery.state) {
-        (EventType::Ping, ..) => NotRedelivered::Ping,
-        (_, EndpointStatus::Disabled, _) => NotRedelivered::Disabled,
-        (_, EndpointStatus::Enabled, DeliveryState::Waiting) => NotRedelivered::Waiting,
-        (_, EndpointStatus::Enabled, _) => NotRedelivered::UnknownEvent,
-    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Who runs a command, for the audit. A command changes something with its row in the audit, in one
-//! transaction where the storage has one for it.
+//! Who runs a command, for the audit.
 
-use bellbird_domain::{Actor, UserId};
-use bellbird_storage::{OperatorAction, OperatorChange, Storage, StorageError};
+use bellbird_domain::Actor;
+use bellbird_management::ManagementChange;
+use bellbird_storage::{AuditAction, Storage, StorageError};
 use jiff::Timestamp;
 
 /// The Unix user of this process.
@@ -18,41 +18,16 @@ pub(super) fn of_command() -> Actor {
 }
 
 /// Begins a change by this command.
-pub(super) async fn begin_change(
-    storage: &Storage,
-    now: Timestamp,
-) -> Result<OperatorChange<'_>, StorageError> {
-    storage.begin_change_by(of_command(), now).await
-}
-
-/// Commits a change of a user by this command.
-pub(super) async fn commit(
-    change: OperatorChange<'_>,
-    name: &'static str,
-    user_id: UserId,
-    subject: Option<String>,
-) -> Result<(), StorageError> {
-    change
-        .commit_alone(&OperatorAction {
-            name,
-            user_id,
-            subject: subject.as_deref(),
-        })
-        .await
+pub(super) async fn begin_change(storage: &Storage) -> Result<ManagementChange<'_>, StorageError> {
+    storage.begin_change(of_command(), Timestamp::now()).await
 }
 
 /// Records what this command did in several transactions, or is about to do.
 pub(super) async fn record(
     storage: &Storage,
-    name: &'static str,
-    user_id: UserId,
-    subject: Option<String>,
+    action: &AuditAction<'_>,
 ) -> Result<(), StorageError> {
-    commit(
-        begin_change(storage, Timestamp::now()).await?,
-        name,
-        user_id,
-        subject,
-    )
-    .await
+    let mut change = begin_change(storage).await?;
+    change.record(action).await?;
+    change.commit().await
 }

@@ -9,8 +9,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use bellbird_admin::inputs;
 use bellbird_domain::{AccountId, Bound, ConnectionId, EndpointId, EventId, OperatorKeyId};
+use bellbird_management::values::{self, KeyName};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use secrecy::SecretString;
@@ -203,19 +203,19 @@ pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn email(text: &str) -> Result<String, String> {
-    inputs::email(text).map_err(must_be)
+    values::email(text).map_err(must_be)
 }
 
 pub(super) fn timezone(text: &str) -> Result<String, String> {
-    inputs::timezone(text).map_err(must_be)
+    values::timezone(text).map_err(must_be)
 }
 
-pub(super) fn key_name(text: &str) -> Result<String, String> {
-    inputs::key_name(text).map_err(must_be)
+pub(super) fn key_name(text: &str) -> Result<KeyName, String> {
+    text.parse().map_err(must_be)
 }
 
 pub(super) fn reference(text: &str) -> Result<String, String> {
-    inputs::reference(text).map_err(must_be)
+    values::reference(text).map_err(must_be)
 }
 
 fn must_be(expected: &str) -> String {

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context as _, bail};
-use bellbird_domain::UserId;
-use bellbird_storage::{SealedSecrets, Storage};
+use bellbird_storage::{AuditAction, SealedSecrets, Storage};
 use clap::Args;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -96,7 +95,7 @@ async fn back_up(settings: &Settings, storage: &Storage, args: &BackupArgs) -> a
         );
     }
     let contents = storage.back_up(&path).await?;
-    actor::record(storage, "database.backup", UserId::INSTALLATION, None).await?;
+    actor::record(storage, &AuditAction::of_installation("database.backup")).await?;
     let deleted = match args.keep {
         Some(keep) => {
             delete_older(&args.path, keep.into()).context("an older backup could not be deleted")?

@@ -2,10 +2,9 @@
 //! sends a test e-mail.
 
 use anyhow::Context as _;
-use bellbird_console::{Mailer, create_sign_in_link};
-use bellbird_storage::StorageError;
+use bellbird_console::Mailer;
+use bellbird_management::sign_in;
 use clap::{Args, Subcommand};
-use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
@@ -86,13 +85,9 @@ async fn login(settings: &Settings, args: &LoginArgs) -> anyhow::Result<()> {
         "the link needs the URL of the console: set console.public_url, or start the service first",
     )?;
     let user = find_user(&storage, &args.user).await?;
-    let url = create_sign_in_link(&storage, user.id, &console_url, Timestamp::now())
-        .await
-        .map_err(|error| match error {
-            StorageError::Conflict(why) => anyhow::anyhow!("{why}"),
-            error => error.into(),
-        })?;
-    actor::record(&storage, "sign_in_link.create", user.id, None).await?;
+    let mut change = actor::begin_change(&storage).await?;
+    let url = sign_in::create_link(&mut change, user.id, &console_url).await?;
+    change.commit().await?;
     storage.close().await;
     let advice = format!(
         "Open this link in a browser within ten minutes, while the service is running. It signs in {}.",
@@ -109,9 +104,9 @@ async fn login(settings: &Settings, args: &LoginArgs) -> anyhow::Result<()> {
 async fn forget_identity(settings: &Settings, args: &ForgetIdentityArgs) -> anyhow::Result<()> {
     let storage = wiring::open_storage(settings).await?;
     let user = find_user(&storage, &args.user).await?;
-    let mut change = actor::begin_change(&storage, Timestamp::now()).await?;
-    let forgotten = change.forget_identities(user.id).await?;
-    actor::commit(change, "identity.forget", user.id, None).await?;
+    let mut change = actor::begin_change(&storage).await?;
+    let forgotten = sign_in::forget_identities(&mut change, user.id).await?;
+    change.commit().await?;
     storage.close().await;
     output::print(
         args.format,

@@ -6,19 +6,18 @@ use anyhow::{Context as _, anyhow};
 use bellbird_connections::{Connections, LinkTarget};
 use bellbird_console::Demo;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
-use bellbird_domain::{
-    AccountType, ApiKey, ApiVersion, Clock, ConnectionCategory, Plan, User, UserId,
-};
+use bellbird_domain::{AccountType, ApiKey, Clock, ConnectionCategory, Plan, User, UserId};
+use bellbird_management::keys::{self, NewKey};
+use bellbird_management::users;
 use bellbird_sandbox::Description;
 use bellbird_storage::{NewUser, Storage, UserChange};
-use bellbird_webhooks::endpoint::DEFAULT_EVENTS;
 use clap::Args;
-use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::actor;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::sandbox::{DataArgs, sandbox_settings};
@@ -93,7 +92,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let webhook = match &args.webhook {
         Some(url) => {
             settings.webhooks.rules.allow_loopback = true;
-            Some(checked_url(&settings, url).await?.url)
+            Some(checked_url(&settings, url).await?)
         }
         None => None,
     };
@@ -124,9 +123,9 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
         Some(url) => {
             let user = Some(&people[0].user);
             Some(
-                webhook::insert(&storage, user, url, DEFAULT_EVENTS, ApiVersion::DEFAULT)
+                webhook::insert(&storage, user, url, None, None)
                     .await?
-                    .1,
+                    .secret,
             )
         }
         None => None,
@@ -144,7 +143,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
         .await?;
     let api_url = &service.urls.public_api;
     let (token, _) =
-        simplefin::create_setup_token(&storage, people[0].user.id, "SimpleFIN", api_url).await?;
+        simplefin::create_setup_token(&storage, people[0].user.id, None, api_url).await?;
     let view = DemoView {
         urls: &service.urls,
         api_key: people[0].key.expose(),
@@ -267,8 +266,9 @@ async fn import(
 }
 
 async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Result<Person> {
-    let now = Timestamp::now();
-    let user = match storage.users().find_by_email(email).await? {
+    let found = storage.users().find_by_email(email).await?;
+    let mut change = actor::begin_change(storage).await?;
+    let user = match found {
         Some(user) => user,
         None => {
             let timezone = Some(DEFAULT_TIMEZONE);
@@ -279,19 +279,22 @@ async fn add_person(storage: &Storage, email: &str, plan: Plan) -> anyhow::Resul
                 reference: None,
                 console_sign_in: true,
             };
-            storage.users().insert(&new, now).await?
+            users::create(&mut change, &new).await?
         }
     };
     let operator = UserChange {
         is_operator: Some(email == PROFESSIONAL),
         ..UserChange::default()
     };
-    let user = storage.users().update(user.id, &operator).await?;
-    let key = bellbird_storage::new_key();
-    storage
-        .keys()
-        .insert(user.id, &key, "demo", None, now)
-        .await?;
+    let user = users::update(&mut change, user.id, &operator).await?;
+    let name = "demo".parse().map_err(anyhow::Error::msg)?;
+    let new = NewKey {
+        user_id: user.id,
+        name: Some(&name),
+        expires_at: None,
+    };
+    let key = keys::create(&mut change, new).await?.key;
+    change.commit().await?;
     Ok(Person { user, key })
 }
 

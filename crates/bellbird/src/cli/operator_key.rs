@@ -3,15 +3,17 @@
 
 use std::time::Duration;
 
-use bellbird_domain::{ActorKind, OperatorKeyId, UserId};
-use bellbird_storage::{OperatorAuditRow, OperatorKeyRecord, Storage, StorageError};
+use bellbird_domain::{ActorKind, KeyStatus, OperatorKeyId};
+use bellbird_management::values::KeyName;
+use bellbird_management::{Refusal, operator_keys};
+use bellbird_storage::{AuditRow, OperatorKeyRecord, Storage};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::actor;
 use super::arguments::{self, SettingArgs};
-use super::key::{after, status};
+use super::key::after;
 use super::output::{self, JsonFlag};
 use super::user::UserFilter;
 use crate::failure::Failure;
@@ -40,7 +42,7 @@ pub(super) enum OperatorKeyCommand {
 pub(super) struct CreateArgs {
     /// Name of the key, to recognise it in lists
     #[arg(long, value_parser = arguments::key_name)]
-    name: String,
+    name: KeyName,
 
     /// Lifetime of the key, such as 30s, 15m, 24h or 90d; by default it does not expire
     #[arg(long, value_name = "DURATION", value_parser = arguments::positive_duration)]
@@ -94,7 +96,7 @@ struct NewKeyView<'a> {
 /// A key in a list, as `--json` prints it.
 #[derive(Serialize)]
 struct KeyView {
-    status: &'static str,
+    status: KeyStatus,
     #[serde(flatten)]
     record: OperatorKeyRecord,
 }
@@ -102,7 +104,7 @@ struct KeyView {
 impl KeyView {
     fn new(record: OperatorKeyRecord, now: Timestamp) -> Self {
         Self {
-            status: status(record.revoked_at, record.expires_at, now),
+            status: record.status(now),
             record,
         }
     }
@@ -122,7 +124,7 @@ impl KeyView {
         [
             name.clone(),
             format!("{prefix}..."),
-            self.status.to_owned(),
+            self.status.to_string(),
             created,
             used,
             expires,
@@ -144,19 +146,11 @@ pub(super) async fn run(settings: &SettingArgs, command: OperatorKeyCommand) -> 
 }
 
 async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
-    let (key, now) = (bellbird_storage::new_operator_key(), Timestamp::now());
+    let mut change = actor::begin_change(storage).await?;
+    let now = change.now();
     let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
-    let mut change = actor::begin_change(storage, now).await?;
-    let record = change
-        .insert_operator_key(&key, &args.name, expires_at)
-        .await?;
-    actor::commit(
-        change,
-        "operator_key.create",
-        UserId::INSTALLATION,
-        Some(record.id.to_string()),
-    )
-    .await?;
+    let created = operator_keys::create(&mut change, &args.name, expires_at).await?;
+    change.commit().await?;
     let OperatorKeyRecord {
         id,
         name,
@@ -164,10 +158,10 @@ async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
         created_at,
         expires_at,
         ..
-    } = &record;
+    } = &created.record;
     let view = NewKeyView {
         id: *id,
-        key: key.expose(),
+        key: created.key.expose(),
         name,
         prefix,
         created_at: *created_at,
@@ -208,10 +202,10 @@ async fn list(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
 }
 
 async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
-    let now = Timestamp::now();
-    let mut change = actor::begin_change(storage, now).await?;
-    let record = match change.revoke_operator_key(args.id).await {
-        Err(StorageError::NotFound(_)) => {
+    let mut change = actor::begin_change(storage).await?;
+    let now = change.now();
+    let record = match operator_keys::revoke(&mut change, args.id).await {
+        Err(Refusal::NotFound(_)) => {
             let id = args.id;
             let text = format!(
                 "there is no operator key {id}: `bellbird operator-key list` shows the ids"
@@ -220,13 +214,7 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
         }
         other => other?,
     };
-    actor::commit(
-        change,
-        "operator_key.revoke",
-        UserId::INSTALLATION,
-        Some(record.id.to_string()),
-    )
-    .await?;
+    change.commit().await?;
     let view = KeyView::new(record, now);
     output::print(args.format, &view, |view| {
         format!("Revoked the operator key {}.", view.record.name)
@@ -247,7 +235,7 @@ async fn audit(storage: &Storage, args: &AuditArgs) -> anyhow::Result<()> {
     })
 }
 
-fn audit_row(row: &OperatorAuditRow) -> [String; 5] {
+fn audit_row(row: &AuditRow) -> [String; 5] {
     [
         output::format_instant(Some(row.at)),
         row.action.clone(),

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use bellbird_domain::UserId;
 use bellbird_storage::{
-    INSTANCE_TIMEOUT, Instance, Leftovers, ResealCounts, SealError, SealedSecrets, Storage,
-    UnopenableSecret,
+    AuditAction, INSTANCE_TIMEOUT, Instance, Leftovers, ResealCounts, SealError, SealedSecrets,
+    Storage, UnopenableSecret,
 };
 use clap::Subcommand;
 use serde::Serialize;
@@ -73,13 +72,8 @@ pub(super) async fn run(
 async fn rotate(storage: &Storage, format: JsonFlag) -> anyhow::Result<ExitCode> {
     let current = storage.secrets().sealing_key_id();
     require_key_everywhere(&instances::running(storage).await?, current)?;
-    actor::record(
-        storage,
-        "secrets.rotate",
-        UserId::INSTALLATION,
-        Some(current.to_owned()),
-    )
-    .await?;
+    let action = AuditAction::of_installation("secrets.rotate").about(current);
+    actor::record(storage, &action).await?;
     let mut counts = reseal_all(storage).await?;
     let mut found = storage.secrets().sealed().await?;
     for _ in 1..PASSES_MAX {

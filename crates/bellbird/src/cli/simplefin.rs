@@ -2,8 +2,10 @@
 
 use anyhow::Context as _;
 use bellbird_domain::UserId;
-use bellbird_interop::simplefin::{SETUP_TOKEN_LIFETIME, setup_token_text};
-use bellbird_storage::{NewSetupToken, Storage};
+use bellbird_interop::simplefin::setup_token_text;
+use bellbird_management::setup_tokens;
+use bellbird_management::values::KeyName;
+use bellbird_storage::Storage;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -55,7 +57,7 @@ pub(super) struct TokenArgs {
 
     /// Name of the API key that the claim creates
     #[arg(long, default_value = "SimpleFIN", value_parser = arguments::key_name)]
-    name: String,
+    name: KeyName,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -74,9 +76,9 @@ pub(super) async fn run(settings: &SettingArgs, command: SimplefinCommand) -> an
 
 async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
-    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
-    let revoked = change.revoke_setup_tokens(user.id).await?;
-    actor::commit(change, "setup_token.revoke", user.id, None).await?;
+    let mut change = actor::begin_change(storage).await?;
+    let revoked = setup_tokens::revoke(&mut change, user.id).await?;
+    change.commit().await?;
     output::print(
         args.format,
         &json!({"revoked": revoked}),
@@ -93,7 +95,8 @@ async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
 async fn token(settings: &Settings, storage: &Storage, args: &TokenArgs) -> anyhow::Result<()> {
     let api_url = api_url(settings, storage).await?;
     let user = find_user(storage, &args.user).await?;
-    let (token, expires_at) = create_setup_token(storage, user.id, &args.name, &api_url).await?;
+    let (token, expires_at) =
+        create_setup_token(storage, user.id, Some(&args.name), &api_url).await?;
     let token = token.expose_secret();
     let advice = format!(
         "Paste this token into the program within an hour, while the service is running. It gives the program access \
@@ -125,20 +128,14 @@ async fn api_url(settings: &Settings, storage: &Storage) -> anyhow::Result<Strin
 pub(super) async fn create_setup_token(
     storage: &Storage,
     user_id: UserId,
-    name: &str,
+    name: Option<&KeyName>,
     api_url: &str,
 ) -> anyhow::Result<(SecretString, Timestamp)> {
-    let (token, now) = (bellbird_storage::new_setup_token(), Timestamp::now());
-    let expires_at = now.checked_add(SETUP_TOKEN_LIFETIME)?;
-    let mut change = actor::begin_change(storage, now).await?;
-    let id = change
-        .insert_setup_token(&NewSetupToken {
-            user_id,
-            token: &token,
-            name,
-            expires_at,
-        })
-        .await?;
-    actor::commit(change, "setup_token.create", user_id, Some(id.to_string())).await?;
-    Ok((setup_token_text(api_url, &token), expires_at))
+    let mut change = actor::begin_change(storage).await?;
+    let created = setup_tokens::create(&mut change, user_id, name).await?;
+    change.commit().await?;
+    Ok((
+        setup_token_text(api_url, &created.token),
+        created.expires_at,
+    ))
 }

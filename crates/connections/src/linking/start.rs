@@ -144,7 +144,8 @@ impl<'c> Links<'c> {
         Ok(link.into_created(id))
     }
 
-    pub(crate) async fn prepare_link<'a>(
+    /// Checks a link for a user, for a caller who stores it in a transaction of its own.
+    pub async fn prepare_link<'a>(
         self,
         user_id: UserId,
         to: LinkTarget<'_>,

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use bellbird_domain::{Clock, UserId};
 use bellbird_limits::gcra::Limit;
 use bellbird_limits::{RateLimiter, SharedStore};
+use bellbird_management::sign_in::create_asked_link;
 use bellbird_storage::Storage;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::{Semaphore, mpsc};
 use tracing::{Instrument as _, Span};
 
 use super::{Mailer, SignInEmail};
-use crate::sign_in_link::insert_link;
 
 /// Of one user: five at once, and one each 96 minutes. So at most 5 an hour and 20 a day fill a
 /// mailbox.
@@ -108,7 +108,7 @@ impl Sender {
             return Err("60 were sent within a minute".to_owned());
         }
         let browser = Some(link.browser.expose_secret());
-        let url = insert_link(
+        let url = create_asked_link(
             &self.storage,
             user.id,
             browser,

@@ -7,7 +7,7 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use bellbird_domain::{ActorKind, UserId};
-use bellbird_storage::{OperatorAuditRow, StorageError};
+use bellbird_storage::{AuditRow, StorageError};
 use http::{StatusCode, Uri};
 use serde::Deserialize;
 use uuid::Uuid;
@@ -22,14 +22,14 @@ use crate::state::Console;
 #[template(path = "operator_audit.html")]
 struct AuditPage<'a> {
     frame: &'a SignedInFrame<'a>,
-    rows: Vec<AuditRow>,
+    rows: Vec<ShownRow>,
     /// The last row of this page, if there are older ones.
     next: Option<Uuid>,
     /// The only user whose rows are shown.
     user: Option<UserId>,
 }
 
-struct AuditRow {
+struct ShownRow {
     at: String,
     action: String,
     /// None: it was about an endpoint for all users.
@@ -77,7 +77,7 @@ pub(super) async fn show(State(console): State<Console>, operator: Operator, uri
 }
 
 /// The user who made a change on these pages.
-fn operator_of(row: &OperatorAuditRow) -> Option<UserId> {
+fn operator_of(row: &AuditRow) -> Option<UserId> {
     row.actor
         .id
         .parse()
@@ -90,7 +90,7 @@ async fn load(
     before: Option<Uuid>,
     user: Option<UserId>,
     zone: &LocalTime,
-) -> Result<(Vec<AuditRow>, Option<Uuid>), StorageError> {
+) -> Result<(Vec<ShownRow>, Option<Uuid>), StorageError> {
     let storage = console.storage();
     let mut found = storage
         .audit()
@@ -117,7 +117,7 @@ async fn load(
         .iter()
         .map(|key| (key.id.to_string(), sanitized(&key.name)))
         .collect();
-    let by = |row: &OperatorAuditRow| {
+    let by = |row: &AuditRow| {
         let id = &row.actor.id;
         match row.actor.kind {
             ActorKind::Operator => {
@@ -129,7 +129,7 @@ async fn load(
             ActorKind::User => format!("the user, in the session {id}"),
         }
     };
-    let rows = found.iter().map(|row| AuditRow {
+    let rows = found.iter().map(|row| ShownRow {
         at: zone.at(row.at),
         action: row.action.clone(),
         user: row.user_id.map(|id| Whom {

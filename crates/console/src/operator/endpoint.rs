@@ -4,8 +4,9 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{Actor, DeliveryState, EndpointId, EventId, UserId};
-use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint, OperatorAction, StorageError};
+use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
+use bellbird_management::{Refusal, deliveries, endpoints};
+use bellbird_storage::{DeliveryPosition, DeliveryRecord, Endpoint, StorageError};
 use http::{HeaderMap, StatusCode};
 
 use super::deliveries::{EndpointRow, email_of};
@@ -157,74 +158,43 @@ pub(super) async fn change(
     ) {
         (Some(event), Some(user), None) => {
             // Only an endpoint of the installation has events of several users.
-            let user = if owner == UserId::INSTALLATION {
-                user
-            } else {
-                owner
-            };
-            redeliver(&console, session, (user, id), event).await
+            let user = (owner == UserId::INSTALLATION).then_some(user);
+            redeliver(&console, session, id, user, event).await
         }
-        (None, None, Some(_)) => enable(&console, session, (owner, id)).await,
+        (None, None, Some(_)) => enable(&console, session, id).await,
         _ => return error_page::invalid_form(&console),
     };
     match changed {
-        Ok(true) => {
+        Ok(()) => {
             Redirect::to(&console.path(&format!("/operator/deliveries/{id}"))).into_response()
         }
-        Ok(false) => {
-            page(
-                &console,
-                &headers,
-                session,
-                id,
-                &LogQuery::default(),
-                Some(NOT_SENT_AGAIN),
-            )
-            .await
+        Err(
+            Refusal::NotFound(_)
+            | Refusal::EndpointDisabled
+            | Refusal::EventWaits
+            | Refusal::PingRedelivered,
+        ) => {
+            let (query, problem) = (LogQuery::default(), Some(NOT_SENT_AGAIN));
+            page(&console, &headers, session, id, &query, problem).await
         }
-        Err(error) => error_page::storage_error(&console, &error),
+        Err(refusal) => error_page::refused(&console, refusal),
     }
 }
 
 async fn redeliver(
     console: &Console,
     session: &Session,
-    (user_id, endpoint): (UserId, EndpointId),
+    endpoint: EndpointId,
+    user: Option<UserId>,
     event: EventId,
-) -> Result<bool, StorageError> {
-    let mut change = console
-        .storage()
-        .begin_change_by(Actor::operator(session.user()), session.now)
-        .await?;
-    if !change.redeliver((user_id, endpoint), event).await? {
-        return Ok(false);
-    }
-    let subject = event.to_string();
-    let action = OperatorAction {
-        name: "delivery.redeliver",
-        user_id,
-        subject: Some(&subject),
-    };
-    change.commit_alone(&action).await?;
-    Ok(true)
+) -> Result<(), Refusal> {
+    let mut change = session.begin_as_operator(console).await?;
+    deliveries::redeliver(&mut change, endpoint, user, event).await?;
+    Ok(change.commit().await?)
 }
 
-async fn enable(
-    console: &Console,
-    session: &Session,
-    (owner, endpoint): (UserId, EndpointId),
-) -> Result<bool, StorageError> {
-    let mut change = console
-        .storage()
-        .begin_change_by(Actor::operator(session.user()), session.now)
-        .await?;
-    change.enable_endpoint((owner, endpoint)).await?;
-    let subject = endpoint.to_string();
-    let action = OperatorAction {
-        name: "webhook_endpoint.update",
-        user_id: owner,
-        subject: Some(&subject),
-    };
-    change.commit_alone(&action).await?;
-    Ok(true)
+async fn enable(console: &Console, session: &Session, endpoint: EndpointId) -> Result<(), Refusal> {
+    let mut change = session.begin_as_operator(console).await?;
+    endpoints::enable(&mut change, endpoint).await?;
+    Ok(change.commit().await?)
 }

@@ -2,9 +2,7 @@
 //! these addresses.
 //!
 //! They show users, connections and work, and neither accounts nor rows. What they change is an
-//! [`OperatorChange`], so it commits with its row in the audit.
-//!
-//! [`OperatorChange`]: bellbird_storage::OperatorChange
+//! operation of `bellbird_management`.
 
 mod audit;
 mod deliveries;

@@ -4,8 +4,9 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{Actor, Connection, ConnectionStatus, Plan, User, UserId};
-use bellbird_storage::{NO_CONSOLE_SIGN_IN, OperatorAction, StorageError, SyncState, UserChange};
+use bellbird_domain::{Connection, ConnectionStatus, Plan, User, UserId};
+use bellbird_management::{Refusal, sign_in, users};
+use bellbird_storage::{StorageError, SyncState, UserChange};
 use http::{HeaderMap, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -16,7 +17,6 @@ use crate::keys_page::{self, KeyRow};
 use crate::pages::names::{institution_name, sanitized};
 use crate::pages::{LocalTime, SignedInFrame, page_response};
 use crate::session::Session;
-use crate::sign_in_link::create_sign_in_link_in;
 use crate::state::Console;
 
 #[derive(Template)]
@@ -192,19 +192,18 @@ pub(super) async fn change(
     match changed {
         Ok(Some(link)) => page(&console, &headers, session, id, Shown::Link(&link)).await,
         Ok(None) => Redirect::to(&console.path(&format!("/operator/users/{id}"))).into_response(),
-        Err(StorageError::NotFound(_)) => error_page::not_found(&console, &headers),
-        Err(StorageError::Conflict(why)) => {
+        Err(Refusal::NotFound(_)) => error_page::not_found(&console, &headers),
+        Err(refusal @ (Refusal::MayNotSignIn | Refusal::TooManySignInLinks)) => {
             const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
             const MAY_NOT: &str =
                 "This user may not sign in, because nobody has verified the e-mail address.";
-            let problem = if why == NO_CONSOLE_SIGN_IN {
-                MAY_NOT
-            } else {
-                TOO_MANY
+            let problem = match refusal {
+                Refusal::MayNotSignIn => MAY_NOT,
+                _ => TOO_MANY,
             };
             page(&console, &headers, session, id, Shown::Problem(problem)).await
         }
-        Err(error) => error_page::storage_error(&console, &error),
+        Err(refusal) => error_page::refused(&console, refusal),
     }
 }
 
@@ -213,70 +212,29 @@ async fn set_plan(
     session: &Session,
     id: UserId,
     plan: Plan,
-) -> Result<(), StorageError> {
-    let mut change = console
-        .storage()
-        .begin_change_by(Actor::operator(session.user()), session.now)
-        .await?;
-    change
-        .update_user(
-            id,
-            &UserChange {
-                plan: Some(plan),
-                ..UserChange::default()
-            },
-        )
-        .await?;
-    change
-        .commit_alone(&OperatorAction {
-            name: "user.update",
-            user_id: id,
-            subject: None,
-        })
-        .await
+) -> Result<(), Refusal> {
+    let mut change = session.begin_as_operator(console).await?;
+    let to = UserChange {
+        plan: Some(plan),
+        ..UserChange::default()
+    };
+    users::update(&mut change, id, &to).await?;
+    Ok(change.commit().await?)
 }
 
 async fn create_link(
     console: &Console,
     session: &Session,
     id: UserId,
-) -> Result<SecretString, StorageError> {
-    let mut change = console
-        .storage()
-        .begin_change_by(Actor::operator(session.user()), session.now)
-        .await?;
-    let link = create_sign_in_link_in(
-        &mut change,
-        id,
-        &console.inner.site.console_url,
-        session.now,
-    )
-    .await?;
-    change
-        .commit_alone(&OperatorAction {
-            name: "sign_in_link.create",
-            user_id: id,
-            subject: None,
-        })
-        .await?;
+) -> Result<SecretString, Refusal> {
+    let mut change = session.begin_as_operator(console).await?;
+    let link = sign_in::create_link(&mut change, id, &console.inner.site.console_url).await?;
+    change.commit().await?;
     Ok(link)
 }
 
-async fn end_sessions(
-    console: &Console,
-    session: &Session,
-    id: UserId,
-) -> Result<(), StorageError> {
-    let mut change = console
-        .storage()
-        .begin_change_by(Actor::operator(session.user()), session.now)
-        .await?;
-    change.revoke_sessions(id).await?;
-    change
-        .commit_alone(&OperatorAction {
-            name: "session.revoke_all",
-            user_id: id,
-            subject: None,
-        })
-        .await
+async fn end_sessions(console: &Console, session: &Session, id: UserId) -> Result<(), Refusal> {
+    let mut change = session.begin_as_operator(console).await?;
+    sign_in::end_all_sessions(&mut change, id).await?;
+    Ok(change.commit().await?)
 }

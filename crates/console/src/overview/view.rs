@@ -2,6 +2,7 @@
 
 use askama::Template;
 use bellbird_domain::{Connection, ConnectionStatus, Currency, Decimal, EndpointStatus};
+use bellbird_management::endpoints::DISABLED_BY_USER;
 use bellbird_reads::summary::{Group, GroupTotals};
 use bellbird_storage::Endpoint;
 use jiff::civil::Date;
@@ -11,7 +12,6 @@ use crate::amounts::with_commas;
 use crate::pages::names::institution_name;
 use crate::pages::{SignedInFrame, why_disabled};
 use crate::session::Session;
-use crate::webhooks::BY_USER;
 
 /// Days before the end of a consent from which the page asks to renew it.
 const ENDING_WITHIN: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -73,7 +73,7 @@ impl Attention {
             }
         }
         let disabled = endpoints.iter().filter(|endpoint| {
-            let is_wanted = endpoint.disabled_reason.as_deref() == Some(BY_USER);
+            let is_wanted = endpoint.disabled_reason.as_deref() == Some(DISABLED_BY_USER);
             endpoint.status == EndpointStatus::Disabled && !is_wanted
         });
         let sentence = |endpoint: &Endpoint| {

@@ -70,25 +70,18 @@ impl EndpointFields {
         ))
     }
 
-    /// The URL in its normal form, or what is wrong. Which private names the operator's name
+    /// The URL, checked, or what is wrong. Which private names the operator's name
     /// servers know is nothing for users, so an unknown name and one with a private address get the
     /// same text.
-    pub(super) async fn check(&self) -> Result<String, String> {
+    pub(super) async fn check(&self) -> Result<EndpointUrl, String> {
         const NOT_PUBLIC: &str = "The host name has no public address, or is not known at this moment. Correct it, or \
             try again in a minute.";
         if self.events.is_empty() {
             return Err("Choose at least one kind of event.".to_owned());
         }
         match EndpointUrl::check(&self.url, self.rules).await {
-            Ok(EndpointUrl {
-                url,
-                unresolved: None,
-            }) => Ok(url),
-            Ok(EndpointUrl {
-                unresolved: Some(_),
-                ..
-            })
-            | Err(EndpointUrlError::PrivateAddress) => Err(NOT_PUBLIC.to_owned()),
+            Ok(checked) if checked.unresolved.is_none() => Ok(checked),
+            Ok(_) | Err(EndpointUrlError::PrivateAddress) => Err(NOT_PUBLIC.to_owned()),
             Err(EndpointUrlError::Resolver(error)) => {
                 tracing::error!(%error, "could not set up name resolution");
                 Err("The URL could not be checked. Try again in a moment.".to_owned())

@@ -8,16 +8,15 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, Query, State};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, EventType};
-use bellbird_storage::{
-    AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, EndpointChange, StorageError,
-};
-use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
+use bellbird_management::endpoints::{self, EndpointChange};
+use bellbird_management::{Refusal, deliveries};
+use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint, StorageError};
+use bellbird_webhooks::endpoint::EndpointUrl;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use jiff::SignedDuration;
 use serde::Deserialize;
 
-use super::commit;
 use super::endpoint::{EndpointFields, find_own};
 use crate::error_page;
 use crate::pages::{LocalTime, SignedInFrame, page_response, why_disabled};
@@ -319,7 +318,7 @@ pub(crate) async fn change(
             let path = format!("{}?{}", path(endpoint.id), query.at(query.before));
             Redirect::to(&console.path(path.trim_end_matches('?'))).into_response()
         }
-        Err(error) => error_page::storage_error(&console, &error),
+        Err(refusal) => error_page::refused(&console, refusal),
     }
 }
 
@@ -340,14 +339,9 @@ async fn update(
             return page(console, session, endpoint, &query, None, Some(fields)).await;
         }
     };
-    let changed = Endpoint {
-        url,
-        event_types: fields.events,
-        ..endpoint.clone()
-    };
-    match save(console, session, &changed).await {
+    match save(console, session, endpoint, &url, &fields).await {
         Ok(()) => Redirect::to(&console.path("/webhooks")).into_response(),
-        Err(error) => error_page::storage_error(console, &error),
+        Err(refusal) => error_page::refused(console, refusal),
     }
 }
 
@@ -355,16 +349,17 @@ async fn save(
     console: &Console,
     session: &Session,
     endpoint: &Endpoint,
-) -> Result<(), StorageError> {
-    let of = (session.user(), endpoint.id);
+    url: &EndpointUrl,
+    fields: &EndpointFields,
+) -> Result<(), Refusal> {
     let mut change = session.begin(console).await?;
     let to = EndpointChange {
-        url: Some(&endpoint.url),
-        event_types: Some(&endpoint.event_types),
-        api_version: None,
+        url: Some(url),
+        events: Some(&fields.events),
+        ..EndpointChange::default()
     };
-    change.update_endpoint(of, &to).await?;
-    commit(session, change, "webhook_endpoint.update", endpoint).await
+    endpoints::update(&mut change, endpoint.id, to).await?;
+    session.commit(change).await
 }
 
 /// None: the event is due. Otherwise why it is not.
@@ -373,24 +368,22 @@ async fn redeliver(
     session: &Session,
     endpoint: &Endpoint,
     event: EventId,
-) -> Result<Option<Done>, StorageError> {
-    let (storage, user) = (console.storage(), session.user());
-    if storage
-        .deliveries()
-        .redeliver(user, endpoint.id, event, session.now)
-        .await?
-    {
-        return Ok(None);
-    }
-    let why = match why_not_redelivered(storage, (user, endpoint.id), event).await? {
-        NotRedelivered::UnknownEndpoint | NotRedelivered::UnknownEvent => {
+) -> Result<Option<Done>, Refusal> {
+    let mut change = session.begin(console).await?;
+    let why = match deliveries::redeliver(&mut change, endpoint.id, None, event).await {
+        Ok(()) => {
+            session.commit(change).await?;
+            return Ok(None);
+        }
+        Err(Refusal::NotFound(_)) => {
             "This event cannot be sent again: it is not stored any more, or its connection is being removed."
         }
-        NotRedelivered::Ping => "A test event is not sent again. Send another one.",
-        NotRedelivered::Disabled => DISABLED,
-        NotRedelivered::Waiting => {
+        Err(Refusal::PingRedelivered) => "A test event is not sent again. Send another one.",
+        Err(Refusal::EndpointDisabled) => DISABLED,
+        Err(Refusal::EventWaits) => {
             "This event waits for an earlier one of the same sync. Send that one again."
         }
+        Err(other) => return Err(other),
     };
     Ok(Some(Done::conflict(why)))
 }
@@ -401,21 +394,18 @@ async fn recover(
     endpoint: &Endpoint,
     text: &str,
     hours: i64,
-) -> Result<Done, StorageError> {
-    let (storage, user) = (console.storage(), session.user());
+) -> Result<Done, Refusal> {
     if is_disabled(endpoint) {
         return Ok(Done::conflict(DISABLED));
     }
     let since = session.now - SignedDuration::from_hours(hours);
-    Ok(Done::ok(
-        match storage
-            .deliveries()
-            .recover(user, endpoint.id, since, session.now)
-            .await?
-        {
-            0 => format!("No event of {text} has failed."),
-            1 => "1 event is sent again.".to_owned(),
-            many => format!("{many} events are sent again."),
-        },
-    ))
+    let mut change = session.begin(console).await?;
+    let user = session.user();
+    let recovered = deliveries::recover(&mut change, endpoint, user, since).await?;
+    session.commit(change).await?;
+    Ok(Done::ok(match recovered {
+        0 => format!("No event of {text} has failed."),
+        1 => "1 event is sent again.".to_owned(),
+        many => format!("{many} events are sent again."),
+    }))
 }

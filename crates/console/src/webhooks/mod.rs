@@ -7,10 +7,11 @@ pub(crate) mod log;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, TimestampExt as _};
-use bellbird_storage::{Endpoint, NewEndpoint, OperatorChange, OwnAction, StorageError};
-use bellbird_webhooks::delivery::sign::new_secret;
-use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, OLD_SECRET_LIFE};
+use bellbird_domain::{EndpointId, EndpointStatus};
+use bellbird_management::Refusal;
+use bellbird_management::endpoints::{self, CreatedEndpoint, NewEndpoint};
+use bellbird_storage::{Endpoint, StorageError};
+use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrl};
 use bellbird_webhooks::{PingError, PingOutcome};
 use http::{HeaderMap, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -21,9 +22,6 @@ use crate::pages::{LocalTime, SignedInFrame, page_response, why_disabled};
 use crate::plan;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
-
-/// Disabled reason of an endpoint that its user disabled here.
-pub(crate) const BY_USER: &str = "by user";
 
 #[derive(Template)]
 #[template(path = "webhooks.html")]
@@ -171,8 +169,8 @@ pub(crate) async fn change(
     match act(&console, &form.session, action, id).await {
         Ok(Some(response)) => response,
         // Also if the endpoint was deleted meanwhile.
-        Ok(None) => error_page::not_found(&console, &headers),
-        Err(error) => error_page::storage_error(&console, &error),
+        Ok(None) | Err(Refusal::NotFound(_)) => error_page::not_found(&console, &headers),
+        Err(refusal) => error_page::refused(&console, refusal),
     }
 }
 
@@ -201,7 +199,7 @@ async fn check_new(
     console: &Console,
     session: &Session,
     fields: &EndpointFields,
-) -> Result<Result<String, String>, StorageError> {
+) -> Result<Result<EndpointUrl, String>, StorageError> {
     if console
         .storage()
         .endpoints()
@@ -224,19 +222,11 @@ async fn create(console: &Console, session: &Session, mut fields: EndpointFields
         }
         Err(error) => return error_page::storage_error(console, &error),
     };
-    let secret = new_secret();
-    let new = NewEndpoint {
-        user_id: session.user(),
-        url: &url,
-        event_types: &fields.events,
-        api_version: ApiVersion::DEFAULT,
-        secret: &secret,
-    };
-    match insert(console, session, &new).await {
-        Ok(()) => {
+    match insert(console, session, &url, &fields).await {
+        Ok(created) => {
             let done = Done::Secret {
-                url,
-                secret,
+                url: created.endpoint.url,
+                secret: created.secret,
                 kind: SecretKind::OfNewEndpoint,
             };
             page(
@@ -247,42 +237,30 @@ async fn create(console: &Console, session: &Session, mut fields: EndpointFields
             )
             .await
         }
-        Err(StorageError::Conflict(_)) => {
+        Err(Refusal::TooManyEndpoints) => {
             fields.problem = Some(too_many());
             page(console, session, None, &fields).await
         }
-        Err(error) => error_page::storage_error(console, &error),
+        Err(refusal) => error_page::refused(console, refusal),
     }
 }
 
 async fn insert(
     console: &Console,
     session: &Session,
-    new: &NewEndpoint<'_>,
-) -> Result<(), StorageError> {
+    url: &EndpointUrl,
+    fields: &EndpointFields,
+) -> Result<CreatedEndpoint, Refusal> {
     let mut change = session.begin(console).await?;
-    let endpoint = change.insert_endpoint(new, ENDPOINTS_MAX).await?;
-    commit(session, change, "webhook_endpoint.create", &endpoint).await
-}
-
-/// Commits a change of an endpoint.
-async fn commit(
-    session: &Session,
-    change: OperatorChange<'_>,
-    name: &'static str,
-    endpoint: &Endpoint,
-) -> Result<(), StorageError> {
-    let id = endpoint.id.to_string();
-    session
-        .commit(
-            change,
-            &OwnAction {
-                name,
-                subject: Some(&id),
-                detail: &endpoint.url,
-            },
-        )
-        .await
+    let new = NewEndpoint {
+        user_id: session.user(),
+        url,
+        events: Some(&fields.events),
+        api_version: None,
+    };
+    let created = endpoints::create(&mut change, new).await?;
+    session.commit(change).await?;
+    Ok(created)
 }
 
 /// None: the user has no such endpoint.
@@ -291,22 +269,22 @@ async fn act(
     session: &Session,
     action: Action,
     id: EndpointId,
-) -> Result<Option<Response>, StorageError> {
+) -> Result<Option<Response>, Refusal> {
     let Some(endpoint) = find_own(console, session, id).await? else {
         return Ok(None);
     };
     let done = match action {
         Action::Ping => ping(console, session, &endpoint).await?,
-        Action::Rotate => rotate(console, session, &endpoint).await?,
+        Action::Rotate => Some(rotate(console, session, &endpoint).await?),
         Action::Enable | Action::Disable | Action::Delete => {
-            let is_found = change_state(console, session, action, &endpoint).await?;
+            change_state(console, session, action, id).await?;
             // What was missed meanwhile can be sent again there.
             let next = if action == Action::Enable {
                 log::path(id)
             } else {
                 "/webhooks".to_owned()
             };
-            return Ok(is_found.then(|| Redirect::to(&console.path(&next)).into_response()));
+            return Ok(Some(Redirect::to(&console.path(&next)).into_response()));
         }
     };
     let Some(done) = done else { return Ok(None) };
@@ -321,56 +299,41 @@ async fn act(
     ))
 }
 
-/// Returns false if the endpoint was deleted meanwhile.
 async fn change_state(
     console: &Console,
     session: &Session,
     action: Action,
-    endpoint: &Endpoint,
-) -> Result<bool, StorageError> {
-    let of = (session.user(), endpoint.id);
+    id: EndpointId,
+) -> Result<(), Refusal> {
     let mut change = session.begin(console).await?;
-    let (name, is_found) = match action {
-        Action::Enable => ("webhook_endpoint.enable", change.enable_endpoint(of).await?),
-        Action::Delete => ("webhook_endpoint.remove", change.delete_endpoint(of).await?),
-        _ if endpoint.status == EndpointStatus::Disabled => return Ok(true),
-        _ => (
-            "webhook_endpoint.disable",
-            change.disable_endpoint(of, BY_USER).await?.is_some(),
-        ),
-    };
-    if is_found {
-        commit(session, change, name, endpoint).await?;
+    match action {
+        Action::Enable => endpoints::enable(&mut change, id).await?,
+        Action::Delete => endpoints::remove(&mut change, id).await?,
+        _ if endpoints::disable(&mut change, id).await?.is_none() => return Ok(()),
+        _ => {}
     }
-    Ok(is_found)
+    session.commit(change).await
 }
 
 async fn rotate(
     console: &Console,
     session: &Session,
     endpoint: &Endpoint,
-) -> Result<Option<Done>, StorageError> {
-    let (secret, old_until) = (new_secret(), session.now.plus(OLD_SECRET_LIFE));
+) -> Result<Done, Refusal> {
     let mut change = session.begin(console).await?;
-    if change
-        .rotate_endpoint_secret((session.user(), endpoint.id), &secret, old_until)
-        .await?
-        .is_none()
-    {
-        return Ok(None);
-    }
-    commit(session, change, "webhook_endpoint.rotate_secret", endpoint).await?;
+    let rotated = endpoints::rotate_secret(&mut change, endpoint.id).await?;
+    session.commit(change).await?;
     let is_broken = endpoint.disabled_reason.as_deref() == Some("secret broken");
     let kind = if is_broken {
         SecretKind::Replaced
     } else {
         SecretKind::Rotated
     };
-    Ok(Some(Done::Secret {
-        url: endpoint.url.clone(),
-        secret,
+    Ok(Done::Secret {
+        url: rotated.endpoint.url,
+        secret: rotated.secret,
         kind,
-    }))
+    })
 }
 
 async fn ping(

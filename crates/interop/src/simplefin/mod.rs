@@ -27,7 +27,6 @@ use bellbird_api::http::{
 use bellbird_domain::{ApiKey, SetupToken};
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use jiff::SignedDuration;
 use secrecy::SecretString;
 use tokio::sync::Semaphore;
 
@@ -99,9 +98,6 @@ fn basic_key(headers: &HeaderMap) -> Option<ApiKey> {
     let (_user, password) = str::from_utf8(&decoded).ok()?.split_once(':')?;
     ApiKey::parse(password).ok()
 }
-
-/// How long a setup token can be claimed.
-pub const SETUP_TOKEN_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
 /// The text of a setup token for a program, which decodes it and sends a POST to the URL in it.
 /// `api_url` is the API's public one.

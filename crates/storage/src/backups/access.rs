@@ -10,7 +10,7 @@ use crate::Backups;
 use crate::backups::origin::set_decided;
 use crate::db::{Sql, Tx, params, statements};
 use crate::error::Result;
-use crate::operators::audit::{self, OperatorAction};
+use crate::management::audit::{self, AuditAction};
 
 statements! {
     REVOKE_KEYS = "UPDATE api_keys SET revoked_at = $1
@@ -81,7 +81,7 @@ impl Backups<'_> {
         audit::insert(
             &mut tx,
             actor,
-            &OperatorAction::of_installation("database.keep_access"),
+            &AuditAction::of_installation("database.keep_access"),
             now,
         )
         .await?;
@@ -112,7 +112,7 @@ impl Backups<'_> {
         audit::insert(
             &mut tx,
             actor,
-            &OperatorAction::of_installation("database.cut_access"),
+            &AuditAction::of_installation("database.cut_access"),
             now,
         )
         .await?;

@@ -31,7 +31,7 @@ statements! {
 
 /// One status change of a connection. Serialized as commands print it with `--json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct AuditRow {
+pub struct ConnectionAuditRow {
     pub at: Timestamp,
     #[serde(skip)]
     pub connection_id: ConnectionId,
@@ -48,7 +48,7 @@ pub struct AuditRow {
 impl Connections<'_> {
     /// Lists the status changes of any user's connection, oldest first, even after its deletion.
     /// For the command line.
-    pub async fn list_audit(self, connection: ConnectionId) -> Result<Vec<AuditRow>> {
+    pub async fn list_audit(self, connection: ConnectionId) -> Result<Vec<ConnectionAuditRow>> {
         self.0.db.all(LIST, params![connection], audit_row).await
     }
 
@@ -58,7 +58,7 @@ impl Connections<'_> {
         user: UserId,
         connection: ConnectionId,
         limit: u32,
-    ) -> Result<Vec<AuditRow>> {
+    ) -> Result<Vec<ConnectionAuditRow>> {
         self.0
             .db
             .all(
@@ -122,8 +122,8 @@ pub(crate) async fn record(tx: &mut Tx, change: &StatusChange<'_>, now: Timestam
     .map(|_| ())
 }
 
-fn audit_row(row: &Row<'_>) -> Result<AuditRow> {
-    Ok(AuditRow {
+fn audit_row(row: &Row<'_>) -> Result<ConnectionAuditRow> {
+    Ok(ConnectionAuditRow {
         at: row.time(0)?,
         connection_id: row.id(1)?,
         user_id: row.id(2)?,

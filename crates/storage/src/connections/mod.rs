@@ -10,5 +10,5 @@ pub(crate) mod fingerprints;
 pub(crate) mod imports;
 pub(crate) mod overview;
 pub(crate) mod refreshes;
-pub(crate) mod removals;
-pub(crate) mod syncs;
+pub mod removals;
+pub mod syncs;

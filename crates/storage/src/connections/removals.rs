@@ -179,7 +179,7 @@ impl Removals<'_> {
 
 /// Hides a connection and adds its removal, which is due. Returns false, and is to be rolled back,
 /// if the user has no such connection, or it is hidden already.
-pub(crate) async fn hide(
+pub async fn hide(
     tx: &mut Tx,
     cause: &str,
     user: UserId,

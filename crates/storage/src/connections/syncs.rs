@@ -355,7 +355,7 @@ impl Syncs<'_> {
 }
 
 /// As `storage.syncs().request`.
-pub(crate) async fn request(
+pub async fn request(
     tx: &mut Tx,
     (user, connection): (UserId, ConnectionId),
     now: Timestamp,

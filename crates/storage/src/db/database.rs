@@ -51,8 +51,8 @@ impl Db {
     /// Begins a transaction for writing. Dropping it rolls back.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         match self {
-            Self::Sqlite(db) => db.begin("BEGIN IMMEDIATE").await.map(Tx::Sqlite),
-            Self::Postgres(db) => Box::pin(db.begin()).await.map(Tx::Postgres),
+            Self::Sqlite(db) => db.begin("BEGIN IMMEDIATE").await.map(Tx::sqlite),
+            Self::Postgres(db) => Box::pin(db.begin()).await.map(Tx::postgres),
         }
     }
 
@@ -60,10 +60,10 @@ impl Db {
     /// `lock_timeout` for each lock.
     pub(crate) async fn begin_migration(&self, lock_timeout: Duration) -> Result<Tx> {
         match self {
-            Self::Sqlite(db) => db.begin("BEGIN EXCLUSIVE").await.map(Tx::Sqlite),
+            Self::Sqlite(db) => db.begin("BEGIN EXCLUSIVE").await.map(Tx::sqlite),
             Self::Postgres(db) => Box::pin(db.begin_migration(lock_timeout))
                 .await
-                .map(Tx::Postgres),
+                .map(Tx::postgres),
         }
     }
 
@@ -138,21 +138,31 @@ impl Db {
 
 /// A transaction. SQLite runs one writing transaction at a time. PostgreSQL runs them at READ
 /// COMMITTED, and the lock on the user's row puts those of one user in order.
-pub(crate) enum Tx {
+pub struct Tx(OpenTx);
+
+enum OpenTx {
     Sqlite(SqliteTx),
     Postgres(Box<PooledClient>),
 }
 
 impl Tx {
+    fn sqlite(tx: SqliteTx) -> Self {
+        Self(OpenTx::Sqlite(tx))
+    }
+
+    fn postgres(tx: Box<PooledClient>) -> Self {
+        Self(OpenTx::Postgres(tx))
+    }
+
     pub(crate) async fn all<T>(
         &mut self,
         sql: Sql,
         params: &[Param<'_>],
         map: ReadRow<T>,
     ) -> Result<Vec<T>> {
-        match self {
-            Self::Sqlite(tx) => tx.all(sql, params, map),
-            Self::Postgres(tx) => Box::pin(tx.all(sql, params, map)).await,
+        match &mut self.0 {
+            OpenTx::Sqlite(tx) => tx.all(sql, params, map),
+            OpenTx::Postgres(tx) => Box::pin(tx.all(sql, params, map)).await,
         }
     }
 
@@ -167,9 +177,9 @@ impl Tx {
 
     /// Returns the number of rows it touched.
     pub(crate) async fn run(&mut self, sql: Sql, params: &[Param<'_>]) -> Result<u64> {
-        match self {
-            Self::Sqlite(tx) => tx.run(sql, params),
-            Self::Postgres(tx) => Box::pin(tx.run(sql, params)).await,
+        match &mut self.0 {
+            OpenTx::Sqlite(tx) => tx.run(sql, params),
+            OpenTx::Postgres(tx) => Box::pin(tx.run(sql, params)).await,
         }
     }
 
@@ -188,25 +198,25 @@ impl Tx {
 
     /// Runs several statements without parameters, on a thread that may block.
     pub(crate) async fn script(&mut self, text: String) -> Result<()> {
-        match self {
-            Self::Sqlite(tx) => tx.script(text).await,
-            Self::Postgres(tx) => Box::pin(tx.script(&text)).await,
+        match &mut self.0 {
+            OpenTx::Sqlite(tx) => tx.script(text).await,
+            OpenTx::Postgres(tx) => Box::pin(tx.script(&text)).await,
         }
     }
 
     pub(crate) async fn commit(self) -> Result<()> {
-        match self {
-            Self::Sqlite(tx) => tx.commit().await,
-            Self::Postgres(mut tx) => Box::pin(tx.commit()).await,
+        match self.0 {
+            OpenTx::Sqlite(tx) => tx.commit().await,
+            OpenTx::Postgres(mut tx) => Box::pin(tx.commit()).await,
         }
     }
 
     /// Rolls back when that is an expected outcome. After an error, dropping the transaction is
     /// enough.
     pub(crate) async fn rollback(self) {
-        match self {
-            Self::Sqlite(tx) => drop(tx),
-            Self::Postgres(mut tx) => Box::pin(tx.rollback()).await,
+        match self.0 {
+            OpenTx::Sqlite(tx) => drop(tx),
+            OpenTx::Postgres(mut tx) => Box::pin(tx.rollback()).await,
         }
     }
 }

@@ -22,6 +22,7 @@ pub(crate) mod statement;
 #[cfg(test)]
 pub(crate) mod step_gate;
 
-pub(crate) use database::{Db, Tx};
+pub(crate) use database::Db;
+pub use database::Tx;
 pub(crate) use row::{ReadRow, Row, as_stored};
 pub(crate) use statement::{Bound, Param, Sql, named, params, statements, strip_nul};

@@ -149,7 +149,7 @@ impl Links<'_> {
 }
 
 /// As `storage.links().insert`, in a transaction.
-pub(crate) async fn insert(tx: &mut Tx, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
+pub async fn insert(tx: &mut Tx, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
     lock_user(tx, link.user_id).await?;
     if tx
         .one(COUNT, params![link.user_id], |row| row.int(0))

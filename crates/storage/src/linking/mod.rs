@@ -3,6 +3,6 @@
 pub(crate) mod cleanup;
 pub(crate) mod consent_session_claims;
 pub(crate) mod consent_sessions;
-pub(crate) mod links;
+pub mod links;
 pub(crate) mod provider_events;
 pub(crate) mod provider_users;

@@ -17,9 +17,9 @@ use crate::error::Result;
 use crate::job_kinds::SYNC;
 use crate::tests::support::{TestDb, at, credentials, new_connection, setup_token};
 use crate::{
-    AttemptOutcome, BegunChange, ClaimedConsentSession, ClaimedEndpoint, ClaimedJob,
-    ClaimedProviderUser, FinishedAttempt, FinishedSync, Idempotency, NewConnection,
-    NewConsentSession, NewEndpoint, NewLink, NewSetupToken, NewWebhookEvent, OperatorAction,
+    AttemptOutcome, AuditAction, ClaimedConsentSession, ClaimedEndpoint, ClaimedJob,
+    ClaimedProviderUser, FinishedAttempt, FinishedSync, Idempotency, IdempotentStart,
+    NewConnection, NewConsentSession, NewEndpoint, NewLink, NewSetupToken, NewWebhookEvent,
     ProviderUserState, Sealer, Storage, StoredResponse, SyncState,
 };
 
@@ -412,27 +412,19 @@ pub(crate) async fn remembered_response(db: &Storage, user: UserId, body: &str) 
         key_hash: [7; 32],
         request_digest: [7; 32],
     };
-    let BegunChange::New(change) = db
-        .begin_change(operator, Some(idempotency), at(1))
+    let IdempotentStart::New(mut change) = db
+        .begin_repeatable_change(operator, idempotency, at(1))
         .await
         .unwrap()
     else {
         panic!("a new request")
     };
-    let action = OperatorAction {
-        name: "key.create",
-        user_id: user,
-        subject: None,
+    let action = AuditAction::of_user("key.create", user);
+    change.record(&action).await.unwrap();
+    let response = StoredResponse {
+        status: 201,
+        body: body.into(),
     };
-    change
-        .commit(
-            &action,
-            &StoredResponse {
-                status: 201,
-                body: body.into(),
-            },
-        )
-        .await
-        .unwrap();
+    change.commit_with(&response).await.unwrap();
     operator
 }

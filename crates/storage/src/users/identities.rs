@@ -126,7 +126,7 @@ impl Sessions<'_> {
 
 /// Deletes the identities of a user, so that the next one with the e-mail address is theirs.
 /// Returns how many.
-pub(crate) async fn forget(tx: &mut Tx, user: UserId) -> Result<u64> {
+pub async fn forget(tx: &mut Tx, user: UserId) -> Result<u64> {
     tx.run(DELETE, params![user]).await
 }
 

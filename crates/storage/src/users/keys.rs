@@ -3,7 +3,7 @@
 //! A key has 178 random bits, so guessing is hopeless and a fast hash is enough. A slow one would
 //! delay each request.
 
-use bellbird_domain::{ApiKey, KeyId, TimestampExt as _, UserId};
+use bellbird_domain::{ApiKey, KeyId, KeyStatus, TimestampExt as _, UserId};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -81,6 +81,14 @@ pub struct KeyRecord {
     /// The key of a rotation that takes its place.
     #[serde(skip)]
     pub replaced_by: Option<KeyId>,
+}
+
+impl KeyRecord {
+    /// Whether the key works.
+    #[must_use]
+    pub fn status(&self, now: Timestamp) -> KeyStatus {
+        KeyStatus::of(self.revoked_at, self.expires_at, now)
+    }
 }
 
 impl Keys<'_> {
@@ -212,8 +220,13 @@ impl Keys<'_> {
     }
 }
 
+/// As `storage.keys().find`, in a transaction.
+pub async fn find(tx: &mut Tx, id: KeyId) -> Result<Option<KeyRecord>> {
+    tx.one(FIND, params![id], record).await
+}
+
 /// As `storage.keys().insert`, in a transaction.
-pub(crate) async fn insert(
+pub async fn insert(
     tx: &mut Tx,
     user: UserId,
     key: &ApiKey,
@@ -260,7 +273,7 @@ async fn insert_as(
 }
 
 /// As `storage.keys().rotate`, in a transaction.
-pub(crate) async fn rotate(
+pub async fn rotate(
     tx: &mut Tx,
     old: &KeyRecord,
     new: &ApiKey,
@@ -284,7 +297,7 @@ pub(crate) async fn rotate(
 }
 
 /// As `storage.keys().revoke`, in a transaction.
-pub(crate) async fn revoke(tx: &mut Tx, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
+pub async fn revoke(tx: &mut Tx, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
     tx.one(REVOKE, params![id, now], record)
         .await?
         .ok_or(StorageError::NotFound("key"))

@@ -2,12 +2,12 @@
 
 pub(crate) mod caller_lookups;
 pub(crate) mod emails;
-pub(crate) mod identities;
+pub mod identities;
 pub(crate) mod key_reads;
-pub(crate) mod keys;
+pub mod keys;
 pub(crate) mod own_data;
-pub(crate) mod removal;
-pub(crate) mod sessions;
-pub(crate) mod setup_tokens;
+pub mod removal;
+pub mod sessions;
+pub mod setup_tokens;
 pub(crate) mod timezone;
-pub(crate) mod user;
+pub mod user;

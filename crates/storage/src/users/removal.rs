@@ -54,7 +54,7 @@ impl Users<'_> {
 
 /// Ends all access to a user's data, hides the connections, and adds the job that deletes the user.
 /// Returns false if that was done before.
-pub(crate) async fn begin(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<bool> {
+pub async fn begin(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<bool> {
     bump_revision(tx, id).await?;
     let job = JobKey::new(job_kinds::USER_REMOVAL, id, id);
     if jobs::request(tx, &job, now, SignedDuration::ZERO).await? {

@@ -9,7 +9,7 @@ use crate::db::{Param, Row, Tx, params, statements};
 use crate::digest::hash;
 use crate::error::Result;
 use crate::locks::lock_user;
-use crate::operators::audit;
+use crate::management::audit;
 use crate::users::caller_lookups::caller;
 use crate::{Sessions, StorageError};
 
@@ -284,7 +284,7 @@ impl Sessions<'_> {
 }
 
 /// As `storage.sessions().insert_link`, in a transaction.
-pub(crate) async fn insert_link(
+pub async fn insert_link(
     tx: &mut Tx,
     link: &NewSignInLink<'_>,
     links_max: i64,
@@ -325,19 +325,19 @@ pub(super) async fn may_sign_in(tx: &mut Tx, user: UserId) -> Result<bool> {
 }
 
 /// Ends a session of the user. Returns whether there was one.
-pub(crate) async fn revoke(tx: &mut Tx, user: UserId, id: Uuid) -> Result<bool> {
+pub async fn revoke(tx: &mut Tx, user: UserId, id: Uuid) -> Result<bool> {
     Ok(tx.run(REVOKE, params![user, Param::Id(id)]).await? > 0)
 }
 
 /// Ends all sessions of the user but one.
-pub(crate) async fn revoke_others(tx: &mut Tx, user: UserId, kept: Uuid) -> Result<()> {
+pub async fn revoke_others(tx: &mut Tx, user: UserId, kept: Uuid) -> Result<()> {
     tx.run(REVOKE_OTHERS, params![user, Param::Id(kept)])
         .await
         .map(|_| ())
 }
 
 /// Ends all sessions of a user.
-pub(crate) async fn revoke_all(tx: &mut Tx, user: UserId) -> Result<()> {
+pub async fn revoke_all(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.run(REVOKE_ALL, params![user]).await.map(|_| ())
 }
 

@@ -175,7 +175,7 @@ impl SetupTokens<'_> {
 }
 
 /// As `storage.setup_tokens().insert`, in a transaction.
-pub(crate) async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp) -> Result<Uuid> {
+pub async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp) -> Result<Uuid> {
     lock_user(tx, new.user_id).await?;
     let unclaimed = tx
         .one(COUNT_UNCLAIMED, params![new.user_id, now], |row| row.int(0))
@@ -199,7 +199,7 @@ pub(crate) async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp)
 }
 
 /// As `storage.setup_tokens().revoke_unclaimed`, in a transaction.
-pub(crate) async fn revoke_unclaimed(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64> {
+pub async fn revoke_unclaimed(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64> {
     tx.run(DELETE_UNCLAIMED, params![user, now]).await
 }
 

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::jobs;
 use crate::linking::{consent_sessions, links};
 use crate::locks::lock_user;
-use crate::operators::{audit, requests};
+use crate::management::{audit, requests};
 use crate::users::timezone::parse_timezone;
 use crate::webhooks::{endpoints, queues};
 use crate::{StorageError, Users};
@@ -190,7 +190,7 @@ impl Users<'_> {
 }
 
 /// As `storage.users().insert`, in a transaction.
-pub(crate) async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
+pub async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
     let id = UserId::new();
     let folded = fold(user.email);
     // Asked first, to name what is in use. The indexes reject what another transaction inserts
@@ -228,6 +228,11 @@ pub(crate) async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> R
     })
 }
 
+/// As `storage.users().find`, in a transaction.
+pub async fn find(tx: &mut Tx, id: UserId) -> Result<Option<User>> {
+    tx.one(FIND, params![id], user).await
+}
+
 /// As `storage.users().find_by_email`, in a transaction.
 pub(crate) async fn find_by_email(tx: &mut Tx, email: &str) -> Result<Option<User>> {
     tx.one(FIND_BY_EMAIL, params![fold(email).as_str()], user)
@@ -235,7 +240,7 @@ pub(crate) async fn find_by_email(tx: &mut Tx, email: &str) -> Result<Option<Use
 }
 
 /// As `storage.users().update`, in a transaction.
-pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<User> {
+pub async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<User> {
     lock_user(tx, id).await?;
     let before = tx
         .one(FIND, params![id], user)
@@ -295,7 +300,7 @@ pub(crate) async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> 
 }
 
 /// As `storage.users().delete`, in a transaction.
-pub(crate) async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
+pub async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
     lock_user(tx, id).await?;
     let reference = tx
         .one(FIND, params![id], user)

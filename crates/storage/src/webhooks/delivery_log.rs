@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::Deliveries;
-use crate::db::{Param, Row, params, statements};
+use crate::db::{Param, Row, Tx, params, statements};
 use crate::error::Result;
 
 /// The columns that [`delivery`] expects, in its order.
@@ -288,6 +288,15 @@ impl Deliveries<'_> {
             ..counted
         })
     }
+}
+
+/// As `storage.deliveries().find`, in a transaction.
+pub async fn find(
+    tx: &mut Tx,
+    (user, endpoint): (UserId, EndpointId),
+    event: EventId,
+) -> Result<Option<DeliveryRecord>> {
+    tx.one(FIND, params![user, endpoint, event], delivery).await
 }
 
 fn delivery(row: &Row<'_>) -> Result<DeliveryRecord> {

@@ -349,7 +349,7 @@ impl Endpoints<'_> {
 }
 
 /// As `storage.endpoints().insert`, in a transaction.
-pub(crate) async fn insert(
+pub async fn insert(
     tx: &mut Tx,
     secrets: Secrets<'_>,
     new: &NewEndpoint<'_>,
@@ -397,12 +397,12 @@ pub(crate) async fn insert(
 }
 
 /// As `storage.endpoints().find_any`, in a transaction.
-pub(crate) async fn find(tx: &mut Tx, id: EndpointId) -> Result<Option<Endpoint>> {
+pub async fn find(tx: &mut Tx, id: EndpointId) -> Result<Option<Endpoint>> {
     tx.one(FIND_ANY, params![id], endpoint).await
 }
 
 /// As `storage.endpoints().rotate_secret`, in a transaction. None if the user has no such endpoint.
-pub(crate) async fn rotate_secret(
+pub async fn rotate_secret(
     tx: &mut Tx,
     secrets: Secrets<'_>,
     (user, id): (UserId, EndpointId),
@@ -441,7 +441,7 @@ pub(crate) async fn rotate_secret(
 }
 
 /// As `storage.endpoints().update`, in a transaction.
-pub(crate) async fn update(
+pub async fn update(
     tx: &mut Tx,
     (user, id): (UserId, EndpointId),
     change: &EndpointChange<'_>,
@@ -467,16 +467,12 @@ pub(crate) async fn update(
 }
 
 /// As `storage.endpoints().enable`, in a transaction.
-pub(crate) async fn enable(
-    tx: &mut Tx,
-    (user, id): (UserId, EndpointId),
-    now: Timestamp,
-) -> Result<bool> {
+pub async fn enable(tx: &mut Tx, (user, id): (UserId, EndpointId), now: Timestamp) -> Result<bool> {
     Ok(tx.run(ENABLE, params![user, id, now]).await? > 0)
 }
 
 /// As `storage.endpoints().disable`, in a transaction.
-pub(crate) async fn disable(
+pub async fn disable(
     tx: &mut Tx,
     endpoint @ (user, _): (UserId, EndpointId),
     reason: &str,
@@ -503,10 +499,7 @@ pub(crate) async fn set_disabled(
 }
 
 /// As `storage.endpoints().delete`, in a transaction.
-pub(crate) async fn delete(
-    tx: &mut Tx,
-    endpoint @ (user, id): (UserId, EndpointId),
-) -> Result<bool> {
+pub async fn delete(tx: &mut Tx, endpoint @ (user, id): (UserId, EndpointId)) -> Result<bool> {
     if !lock_owner_if_exists(tx, user).await? || !is_of(tx, endpoint).await? {
         return Ok(false);
     }

@@ -1,8 +1,8 @@
 //! Webhook endpoints, webhook events and their deliveries.
 
 pub(crate) mod deliveries;
-pub(crate) mod delivery_log;
-pub(crate) mod endpoints;
+pub mod delivery_log;
+pub mod endpoints;
 pub(crate) mod queues;
-pub(crate) mod redeliveries;
+pub mod redeliveries;
 pub(crate) mod webhook_events;

@@ -246,7 +246,7 @@ impl Deliveries<'_> {
 
 /// As `storage.deliveries().redeliver`, in a transaction, which is to be rolled back if this
 /// returns false.
-pub(crate) async fn redeliver(
+pub async fn redeliver(
     tx: &mut Tx,
     (user, endpoint): (UserId, EndpointId),
     event: EventId,
@@ -269,7 +269,7 @@ pub(crate) async fn redeliver(
 
 /// As `storage.deliveries().recover`, in a transaction. None if there is no such endpoint, or it is
 /// disabled.
-pub(crate) async fn recover(
+pub async fn recover(
     tx: &mut Tx,
     (user, endpoint): (UserId, EndpointId),
     since: Timestamp,

@@ -105,25 +105,23 @@ pub(super) async fn run(
         }
     };
     let links = connections.links();
-    let (new_link, mut printed) = match args.return_url.as_deref() {
-        None => (links.create_link(user.id, to).await?, json!({})),
+    let prepared = match args.return_url.as_deref() {
+        None => links.prepare_link(user.id, to, None).await?,
         return_url => {
             let session = NewLinkSession {
                 return_url,
                 state: args.state.as_deref(),
             };
-            let new_link = links.create_link_session(user.id, to, session).await?;
-            let id = json!({"id": new_link.id});
-            (new_link, id)
+            links.prepare_link_session(user.id, to, session).await?
         }
     };
-    actor::record(
-        storage,
-        "link.create",
-        user.id,
-        Some(new_link.id.to_string()),
-    )
-    .await?;
+    let mut change = actor::begin_change(storage).await?;
+    let new_link = bellbird_management::links::create(&mut change, prepared).await?;
+    change.commit().await?;
+    let mut printed = match args.return_url {
+        None => json!({}),
+        Some(_) => json!({"id": new_link.id}),
+    };
     let url = new_link.url.expose_secret();
     (printed["url"], printed["expiresAt"]) = (json!(url), json!(new_link.expires_at));
     let mut advice = format!(

@@ -12,7 +12,9 @@ use bellbird_api::v1::{AccountView, ConnectionView};
 use bellbird_connections::Connections;
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus, UserId};
 use bellbird_providers::registry::PROVIDERS;
-use bellbird_storage::{AuditRow, PendingRemoval, Storage, SyncState, UnreadableRows};
+use bellbird_storage::{
+    AuditAction, ConnectionAuditRow, PendingRemoval, Storage, SyncState, UnreadableRows,
+};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -113,7 +115,7 @@ struct ShownConnection<'a> {
     connection: ConnectionView<'a>,
     sync: Option<&'a SyncState>,
     accounts: Vec<AccountView<'a>>,
-    history: &'a [AuditRow],
+    history: &'a [ConnectionAuditRow],
 }
 
 pub(super) async fn run(
@@ -179,13 +181,9 @@ async fn import(
         .import(user.id, &provider, &credentials)
         .await?;
     for connection in &imported.connections {
-        actor::record(
-            storage,
-            "connection.import",
-            user.id,
-            Some(connection.id.to_string()),
-        )
-        .await?;
+        let subject = connection.id.to_string();
+        let action = AuditAction::of_user("connection.import", user.id).about(&subject);
+        actor::record(storage, &action).await?;
     }
     for skipped in &imported.skipped {
         output::note(&format!(

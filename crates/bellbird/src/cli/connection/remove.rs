@@ -8,7 +8,6 @@ use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{Account, Connection, ConnectionId};
 use bellbird_storage::{PendingRemoval, Storage};
 use clap::Args;
-use jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::actor;
@@ -137,15 +136,9 @@ async fn remove(
 ) -> anyhow::Result<ExitCode> {
     // Hidden with its row in the audit, whatever becomes of the rest. A repeated command finds it
     // hidden.
-    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
-    if change.hide_connection(connection.user_id, args.id).await? {
-        actor::commit(
-            change,
-            "connection.remove",
-            connection.user_id,
-            Some(args.id.to_string()),
-        )
-        .await?;
+    let mut change = actor::begin_change(storage).await?;
+    if bellbird_management::connections::remove(&mut change, connection).await? {
+        change.commit().await?;
     } else {
         drop(change);
     }

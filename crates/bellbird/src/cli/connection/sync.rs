@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use bellbird_connections::{Connections, ConnectionsError, SyncReport};
 use bellbird_domain::{Connection, ConnectionId, ConnectionStatus};
-use bellbird_storage::Storage;
+use bellbird_storage::{AuditAction, Storage};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 use tokio::task::JoinSet;
@@ -87,13 +87,9 @@ pub(super) async fn run(
         .filter(|one| one.status != ConnectionStatus::Deleting)
         .collect();
     for one in &targets {
-        actor::record(
-            storage,
-            "connection.sync",
-            one.user_id,
-            Some(one.id.to_string()),
-        )
-        .await?;
+        let subject = one.id.to_string();
+        let action = AuditAction::of_user("connection.sync", one.user_id).about(&subject);
+        actor::record(storage, &action).await?;
     }
     let synced = sync_all(connections, &targets).await;
 

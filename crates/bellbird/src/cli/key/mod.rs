@@ -4,8 +4,11 @@ mod find;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use bellbird_domain::{ApiKey, KeyId};
+use anyhow::{Context as _, anyhow};
+use bellbird_domain::{KeyId, KeyStatus};
+use bellbird_management::Refusal;
+use bellbird_management::keys::{self, CreatedKey, NewKey};
+use bellbird_management::values::KeyName;
 use bellbird_storage::{KeyAuditRow, KeyRecord, Storage};
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
@@ -17,9 +20,6 @@ use super::output::{self, JsonFlag};
 use super::user::{UserFilter, find_user};
 use crate::wiring;
 use find::KeyRef;
-
-/// The status of a key that works.
-pub(super) const ACTIVE: &str = "active";
 
 /// Create, list, show, rotate and revoke API keys.
 #[derive(Debug, Subcommand)]
@@ -45,7 +45,7 @@ pub(super) struct CreateArgs {
 
     /// Name of the key, to recognise it in lists
     #[arg(long, default_value = "default", value_parser = arguments::key_name)]
-    name: String,
+    name: KeyName,
 
     /// Lifetime of the key, such as 30s, 15m, 24h or 90d; by default it does not expire
     #[arg(long, value_name = "DURATION", value_parser = arguments::positive_duration)]
@@ -115,7 +115,7 @@ struct NewKeyView<'a> {
 }
 
 impl<'a> NewKeyView<'a> {
-    fn new(user: &'a str, key: &'a ApiKey, record: &'a KeyRecord) -> Self {
+    fn new(user: &'a str, created: &'a CreatedKey) -> Self {
         let KeyRecord {
             id,
             name,
@@ -123,11 +123,11 @@ impl<'a> NewKeyView<'a> {
             created_at,
             expires_at,
             ..
-        } = record;
+        } = &created.record;
         Self {
             id: *id,
             user,
-            key: key.expose(),
+            key: created.key.expose(),
             name,
             prefix,
             created_at: *created_at,
@@ -164,7 +164,7 @@ struct RotatedKeyView<'a> {
 #[derive(Serialize)]
 struct KeyView {
     user: String,
-    status: &'static str,
+    status: KeyStatus,
     #[serde(flatten)]
     record: KeyRecord,
 }
@@ -181,7 +181,7 @@ impl KeyView {
     fn new(user: &str, record: KeyRecord, now: Timestamp) -> Self {
         Self {
             user: user.to_owned(),
-            status: status(record.revoked_at, record.expires_at, now),
+            status: record.status(now),
             record,
         }
     }
@@ -201,7 +201,7 @@ impl KeyView {
         let (user, prefix, status) = (
             self.user.clone(),
             format!("{prefix}..."),
-            self.status.to_owned(),
+            self.status.to_string(),
         );
         [
             user,
@@ -216,22 +216,8 @@ impl KeyView {
     }
 }
 
-pub(super) fn status(
-    revoked_at: Option<Timestamp>,
-    expires_at: Option<Timestamp>,
-    now: Timestamp,
-) -> &'static str {
-    if revoked_at.is_some() {
-        "revoked"
-    } else if expires_at.is_some_and(|at| at <= now) {
-        "expired"
-    } else {
-        ACTIVE
-    }
-}
-
 fn is_active(key: &KeyRecord, now: Timestamp) -> bool {
-    status(key.revoked_at, key.expires_at, now) == ACTIVE
+    key.status(now) == KeyStatus::Active
 }
 
 pub(super) async fn run(settings: &SettingArgs, command: KeyCommand) -> anyhow::Result<()> {
@@ -249,15 +235,17 @@ pub(super) async fn run(settings: &SettingArgs, command: KeyCommand) -> anyhow::
 
 async fn create(storage: &Storage, args: &CreateArgs) -> anyhow::Result<()> {
     let user = find_user(storage, &args.user).await?;
-    let (key, now) = (bellbird_storage::new_key(), Timestamp::now());
-    let expires_at = args.expires.map(|length| after(now, length)).transpose()?;
-    let mut change = actor::begin_change(storage, now).await?;
-    let record = change
-        .insert_key(user.id, &key, &args.name, expires_at)
-        .await?;
-    actor::commit(change, "key.create", user.id, Some(record.id.to_string())).await?;
-    NewKeyView::new(&user.email, &key, &record).print(args.format)?;
-    let keys = storage.keys().list(user.id).await?;
+    let mut change = actor::begin_change(storage).await?;
+    let now = change.now();
+    let new = NewKey {
+        user_id: user.id,
+        name: Some(&args.name),
+        expires_at: args.expires.map(|length| after(now, length)).transpose()?,
+    };
+    let created = keys::create(&mut change, new).await?;
+    change.commit().await?;
+    NewKeyView::new(&user.email, &created).print(args.format)?;
+    let (record, keys) = (&created.record, storage.keys().list(user.id).await?);
     let namesakes = keys
         .iter()
         .filter(|other| other.name == record.name && is_active(other, now))
@@ -331,7 +319,7 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
             ("user", view.user.clone()),
             ("name", name.clone()),
             ("key", format!("{prefix}...")),
-            ("status", view.status.to_owned()),
+            ("status", view.status.to_string()),
             ("created", output::format_instant(Some(*created_at))),
             ("last used", output::format_instant(*last_used_at)),
             ("expires", output::format_instant(*expires_at)),
@@ -349,27 +337,26 @@ async fn show(storage: &Storage, args: &ShowArgs) -> anyhow::Result<()> {
 
 async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
     let old = args.key.find(storage).await?;
-    let now = Timestamp::now();
-    match status(old.revoked_at, old.expires_at, now) {
-        ACTIVE => {}
-        other => bail!(
-            "the key {} is {other}: create a new one with `bellbird key create`",
-            old.id
-        ),
-    }
-    let key = bellbird_storage::new_key();
     let user = storage
         .users()
         .find(old.user_id)
         .await?
         .context("the key's user was removed meanwhile")?;
-    let mut change = actor::begin_change(storage, now).await?;
-    let (record, replaced) = change
-        .rotate_key(&old, &key, after(now, args.grace)?)
-        .await?;
-    actor::commit(change, "key.rotate", user.id, Some(old.id.to_string())).await?;
+    let grace = SignedDuration::try_from(args.grace)?;
+    let mut change = actor::begin_change(storage).await?;
+    let status = old.status(change.now());
+    let rotated = keys::rotate(&mut change, old.id, grace).await;
+    let rotated = rotated.map_err(|refusal| match refusal {
+        Refusal::KeyEnded => anyhow!(
+            "the key {} is {status}: create a new one with `bellbird key create`",
+            old.id
+        ),
+        other => other.into(),
+    })?;
+    change.commit().await?;
+    let replaced = &rotated.old;
     let view = RotatedKeyView {
-        new: NewKeyView::new(&user.email, &key, &record),
+        new: NewKeyView::new(&user.email, &rotated.new),
         old_key_id: replaced.id,
         old_key_expires_at: replaced.expires_at,
     };
@@ -385,16 +372,10 @@ async fn rotate(storage: &Storage, args: &RotateArgs) -> anyhow::Result<()> {
 
 async fn revoke(storage: &Storage, args: &RevokeArgs) -> anyhow::Result<()> {
     let key = args.key.find_to_revoke(storage).await?;
-    let now = Timestamp::now();
-    let mut change = actor::begin_change(storage, now).await?;
-    let revoked = change.revoke_key(key.id).await?;
-    actor::commit(
-        change,
-        "key.revoke",
-        revoked.user_id,
-        Some(revoked.id.to_string()),
-    )
-    .await?;
+    let mut change = actor::begin_change(storage).await?;
+    let now = change.now();
+    let revoked = keys::revoke(&mut change, key.id).await?;
+    change.commit().await?;
     let view = view(storage, revoked, now).await?;
     output::print(args.format, &view, |view| {
         format!("Revoked the key {} of {}.", view.record.name, view.user)

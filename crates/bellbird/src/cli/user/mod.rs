@@ -5,9 +5,9 @@ mod remove;
 use anyhow::bail;
 use bellbird_domain::user::DEFAULT_TIMEZONE;
 use bellbird_domain::{Plan, User, UserId};
-use bellbird_storage::{NewUser, REFERENCE_IN_USE, Storage, StorageError, UserChange};
+use bellbird_management::{Refusal, users};
+use bellbird_storage::{NewUser, REFERENCE_IN_USE, Storage, UserChange};
 use clap::{Args, Subcommand};
-use jiff::Timestamp;
 
 use super::actor;
 use super::arguments::{self, SettingArgs};
@@ -244,18 +244,18 @@ async fn add(storage: &Storage, args: &AddArgs) -> anyhow::Result<()> {
         reference,
         console_sign_in: true,
     };
-    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
-    let user = match change.insert_user(&new).await {
-        Err(StorageError::Conflict(REFERENCE_IN_USE)) => {
+    let mut change = actor::begin_change(storage).await?;
+    let user = match users::create(&mut change, &new).await {
+        Err(Refusal::InUse(REFERENCE_IN_USE)) => {
             bail!("another user has this reference: `bellbird user list --json` shows all of them")
         }
-        Err(StorageError::Conflict(_)) => {
+        Err(Refusal::InUse(_)) => {
             let email = &args.email;
             bail!("the user {email} already exists: change it with `bellbird user set {email}`")
         }
         other => other?,
     };
-    actor::commit(change, "user.create", user.id, None).await?;
+    change.commit().await?;
     output::print(args.format, &user, |user| {
         format!(
             "Added.\n\n{}\n\nNext: bellbird key create --user {} --name NAME",
@@ -317,23 +317,18 @@ async fn set(storage: &Storage, args: &SetArgs) -> anyhow::Result<()> {
         is_operator,
         console_sign_in: Some(console_sign_in),
     };
-    let action = match is_operator {
-        Some(true) => "operator.add",
-        Some(false) => "operator.remove",
-        None => "user.update",
-    };
-    let mut update = actor::begin_change(storage, Timestamp::now()).await?;
-    let user = match update.update_user(user.id, &change).await {
-        Err(StorageError::Conflict(REFERENCE_IN_USE)) => {
+    let mut update = actor::begin_change(storage).await?;
+    let user = match users::update(&mut update, user.id, &change).await {
+        Err(Refusal::InUse(REFERENCE_IN_USE)) => {
             bail!("another user has this reference: `bellbird user list --json` shows all of them")
         }
-        Err(StorageError::Conflict(_)) => bail!(
+        Err(Refusal::InUse(_)) => bail!(
             "another user has the e-mail address {}: `bellbird user list` shows all of them",
             args.email.as_deref().unwrap_or_default()
         ),
         other => other?,
     };
-    actor::commit(update, action, user.id, None).await?;
+    update.commit().await?;
     output::print(args.format, &user, |user| {
         format!("Changed.\n\n{}", details(user))
     })

@@ -1,11 +1,10 @@
 //! `bellbird user remove`: removes a user, here and at the providers.
 
 use anyhow::Context as _;
-use bellbird_admin::has_connections;
 use bellbird_domain::User;
-use bellbird_storage::{Storage, StorageError};
+use bellbird_management::{Refusal, users};
+use bellbird_storage::Storage;
 use clap::Args;
-use jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::actor;
@@ -59,7 +58,7 @@ pub(super) async fn run(
     args: &RemoveArgs,
 ) -> anyhow::Result<()> {
     let user = args.user.find(storage).await?;
-    if has_connections(storage, user.id).await? {
+    if users::has_connections(storage, user.id).await? {
         return Err(still_connected(&user));
     }
     let plan = plan(storage, &user, args.local_only).await?;
@@ -120,23 +119,22 @@ async fn remove(
     user: &User,
 ) -> anyhow::Result<()> {
     let connections = Wiring::new(settings, storage)?.connections(None);
-    let unregistered = connections
-        .links()
-        .unregister_provider_users(user.id, args.local_only)
-        .await;
-    unregistered.with_context(|| {
-        format!(
-            "{} could not be unregistered at a provider (use --local-only to remove the user only here)",
-            user.email
-        )
-    })?;
-    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
-    match change.delete_user(user.id).await {
-        // A connection was made meanwhile.
-        Err(StorageError::Conflict(_)) => return Err(still_connected(user)),
+    let prepared = users::prepare_removal(storage, &connections, user.id, args.local_only).await;
+    match prepared {
+        Err(Refusal::StillConnected) => return Err(still_connected(user)),
+        other => other.with_context(|| {
+            format!(
+                "{} could not be unregistered at a provider (use --local-only to remove the user only here)",
+                user.email
+            )
+        })?,
+    }
+    let mut change = actor::begin_change(storage).await?;
+    match users::remove(&mut change, user.id).await {
+        Err(Refusal::StillConnected) => return Err(still_connected(user)),
         other => other?,
     }
-    Ok(actor::commit(change, "user.remove", user.id, None).await?)
+    Ok(change.commit().await?)
 }
 
 fn still_connected(user: &User) -> anyhow::Error {

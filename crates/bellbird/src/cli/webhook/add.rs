@@ -2,14 +2,12 @@
 
 use anyhow::bail;
 use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, User, UserId};
-use bellbird_storage::{Endpoint, NewEndpoint, Storage, StorageError};
-use bellbird_webhooks::delivery::sign::new_secret;
-use bellbird_webhooks::endpoint::{
-    ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, defaults_for, in_order,
-};
+use bellbird_management::Refusal;
+use bellbird_management::endpoints::{self, CreatedEndpoint, NewEndpoint};
+use bellbird_storage::Storage;
+use bellbird_webhooks::endpoint::{ENDPOINTS_MAX, EndpointUrl, EndpointUrlError, in_order};
 use clap::Args;
-use jiff::Timestamp;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::super::actor;
@@ -100,20 +98,23 @@ pub(super) async fn add(
         None => None,
     };
     let owner = user.as_ref().map_or(UserId::INSTALLATION, |user| user.id);
-    let (events, api_version) = defaults_for(owner);
-    let events = args
-        .events
-        .as_deref()
-        .map_or_else(|| events.to_vec(), in_order);
-    check_events(owner, &events)?;
-    let api_version = args.api_version.unwrap_or(api_version);
-    let EndpointUrl { url, unresolved } = checked_url(settings, &args.url).await?;
-    let (endpoint, secret) = insert(storage, user.as_ref(), &url, &events, api_version).await?;
+    let events = args.events.as_deref().map(in_order);
+    check_events(owner, events.as_deref())?;
+    let url = checked_url(settings, &args.url).await?;
+    let created = insert(
+        storage,
+        user.as_ref(),
+        &url,
+        events.as_deref(),
+        args.api_version,
+    )
+    .await?;
+    let (endpoint, unresolved) = (&created.endpoint, url.unresolved);
     let view = NewEndpointView {
         id: endpoint.id,
         url: &endpoint.url,
         events: &endpoint.event_types,
-        secret: secret.expose_secret(),
+        secret: created.secret.expose_secret(),
         api_version: endpoint.api_version,
         status: endpoint.status,
     };
@@ -126,27 +127,23 @@ pub(super) async fn add(
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await
 }
 
-/// Adds an endpoint of a user or for all users, and returns it with its secret. The URL is what
-/// [`checked_url`] returned.
+/// Adds an endpoint of a user or for all users. The URL is what [`checked_url`] returned.
 pub(in super::super) async fn insert(
     storage: &Storage,
     user: Option<&User>,
-    url: &str,
-    events: &[EventType],
-    api_version: ApiVersion,
-) -> anyhow::Result<(Endpoint, SecretString)> {
-    let secret = new_secret();
-    let user_id = user.map_or(UserId::INSTALLATION, |user| user.id);
+    url: &EndpointUrl,
+    events: Option<&[EventType]>,
+    api_version: Option<ApiVersion>,
+) -> anyhow::Result<CreatedEndpoint> {
     let new = NewEndpoint {
-        user_id,
+        user_id: user.map_or(UserId::INSTALLATION, |user| user.id),
         url,
-        event_types: events,
+        events,
         api_version,
-        secret: &secret,
     };
-    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
-    let endpoint = match change.insert_endpoint(&new, ENDPOINTS_MAX).await {
-        Err(StorageError::Conflict(_)) => bail!(
+    let mut change = actor::begin_change(storage).await?;
+    let created = match endpoints::create(&mut change, new).await {
+        Err(Refusal::TooManyEndpoints) => bail!(
             "{} already has {ENDPOINTS_MAX} endpoints, which is the limit: `bellbird webhook list{}` shows them, and \
              `bellbird webhook remove ID` removes one",
             user.map_or("the installation", |user| &user.email),
@@ -154,14 +151,8 @@ pub(in super::super) async fn insert(
         ),
         other => other?,
     };
-    actor::commit(
-        change,
-        "webhook_endpoint.create",
-        user_id,
-        Some(endpoint.id.to_string()),
-    )
-    .await?;
-    Ok((endpoint, secret))
+    change.commit().await?;
+    Ok(created)
 }
 
 /// Checks the URL of an endpoint, and says what to do about it.

@@ -14,8 +14,9 @@ mod state;
 use std::process::ExitCode;
 
 use bellbird_domain::{EndpointId, EventId, EventType, UserId};
+use bellbird_management::Refusal;
+use bellbird_management::endpoints::require_events_of;
 use bellbird_storage::{Endpoint, Storage};
-use bellbird_webhooks::endpoint::event_types_for;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
@@ -275,13 +276,20 @@ fn event_not_found(endpoint: EndpointId, event: EventId) -> anyhow::Error {
 }
 
 /// Rejects event types that are for endpoints of the installation only.
-fn check_events(owner: UserId, events: &[EventType]) -> anyhow::Result<()> {
-    match events
-        .iter()
-        .find(|event| !event_types_for(owner).contains(event))
-    {
-        None => Ok(()),
-        Some(event) => anyhow::bail!("{event} goes to endpoints for all users only: leave it out"),
+fn check_events(owner: UserId, events: Option<&[EventType]>) -> anyhow::Result<()> {
+    require_events_of(owner, events).map_err(|refusal| match refusal {
+        Refusal::ForAllUsersOnly(event) => {
+            anyhow::anyhow!("{event} goes to endpoints for all users only: leave it out")
+        }
+        other => other.into(),
+    })
+}
+
+/// The error of an operation on an endpoint, which another process may have removed meanwhile.
+fn endpoint_error(id: EndpointId, refusal: Refusal) -> anyhow::Error {
+    match refusal {
+        Refusal::NotFound(_) => endpoint_not_found(id),
+        other => other.into(),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use bellbird_domain::EventId;
+use bellbird_management::endpoints;
 use bellbird_storage::Storage;
 use bellbird_webhooks::PingError;
 use bellbird_webhooks::delivery::send::Exchange;
@@ -59,13 +60,9 @@ pub(super) async fn ping(
         Err(PingError::NotFound) => return Err(endpoint_not_found(args.id)),
         other => other?,
     };
-    actor::record(
-        storage,
-        "webhook_endpoint.ping",
-        endpoint.user_id,
-        Some(endpoint.id.to_string()),
-    )
-    .await?;
+    let mut change = actor::begin_change(storage).await?;
+    endpoints::record_ping(&mut change, &endpoint).await?;
+    change.commit().await?;
     warn_of_rejections(storage, endpoint.id, &endpoint.url).await?;
     let exchange = &pinged.exchange;
     let view = PingView {

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
-use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId};
+use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventId, UserId};
+use bellbird_management::{Refusal, deliveries, refusal};
 use bellbird_storage::{Endpoint, Storage};
-use bellbird_webhooks::endpoint::{NotRedelivered, why_not_redelivered};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::super::actor;
 use super::super::arguments;
 use super::super::output::{self, count};
-use super::{EndpointArgs, EventUserArgs, endpoint_not_found, event_not_found, find};
+use super::{EndpointArgs, EventUserArgs, endpoint_error, event_not_found, find};
 
 /// Deliver an event to an endpoint again, whether it failed or was delivered before.
 ///
@@ -82,30 +82,22 @@ fn since(text: &str) -> Result<Since, String> {
 pub(super) async fn redeliver(storage: &Storage, args: &RedeliverArgs) -> anyhow::Result<()> {
     let endpoint = find(storage, args.endpoint.id).await?;
     let (user, event) = (args.user.find(storage, &endpoint).await?, args.event);
-    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
-    if change.redeliver((user, endpoint.id), event).await? {
-        actor::commit(change, "delivery.redeliver", user, Some(event.to_string())).await?;
-    } else {
-        drop(change);
-        return Err(
-            match why_not_redelivered(storage, (user, endpoint.id), event).await? {
-                NotRedelivered::UnknownEndpoint => endpoint_not_found(endpoint.id),
-                NotRedelivered::UnknownEvent => event_not_found(endpoint.id, event),
-                NotRedelivered::Ping => {
-                    anyhow!(
-                        "a ping cannot be redelivered: send another with `bellbird webhook ping {}`",
-                        endpoint.id
-                    )
-                }
-                NotRedelivered::Disabled => disabled(endpoint.id),
-                NotRedelivered::Waiting => {
-                    anyhow!(
-                        "the event waits for an earlier event of the same sync: redeliver that one instead"
-                    )
-                }
-            },
-        );
-    }
+    let mut change = actor::begin_change(storage).await?;
+    deliveries::redeliver(&mut change, endpoint.id, Some(user), event)
+        .await
+        .map_err(|refusal| match refusal {
+            Refusal::NotFound(refusal::EVENT) => event_not_found(endpoint.id, event),
+            Refusal::PingRedelivered => anyhow!(
+                "a ping cannot be redelivered: send another with `bellbird webhook ping {}`",
+                endpoint.id
+            ),
+            Refusal::EndpointDisabled => disabled(endpoint.id),
+            Refusal::EventWaits => anyhow!(
+                "the event waits for an earlier event of the same sync: redeliver that one instead"
+            ),
+            other => endpoint_error(endpoint.id, other),
+        })?;
+    change.commit().await?;
     let view =
         json!({"eventId": event, "endpointId": endpoint.id, "state": DeliveryState::Pending});
     output::print(args.endpoint.format, &view, |_| {
@@ -119,21 +111,24 @@ pub(super) async fn recover(storage: &Storage, args: &RecoverArgs) -> anyhow::Re
     check_enabled(&endpoint)?;
     let now = Timestamp::now();
     let since = args.since.instant(now)?;
-    let mut recovered = 0;
-    loop {
-        let deliveries = storage.deliveries();
-        match deliveries.recover(user, endpoint.id, since, now).await? {
-            0 => break,
-            more => recovered += more,
+    let recovered = if user == UserId::INSTALLATION {
+        let mut recovered = 0;
+        loop {
+            match deliveries::recover_all(storage, &endpoint, since, now).await? {
+                0 => break,
+                more => recovered += more,
+            }
         }
-    }
-    actor::record(
-        storage,
-        "delivery.recover",
-        user,
-        Some(endpoint.id.to_string()),
-    )
-    .await?;
+        let mut change = actor::begin_change(storage).await?;
+        deliveries::record_recovery(&mut change, &endpoint, user).await?;
+        change.commit().await?;
+        recovered
+    } else {
+        let mut change = actor::begin_change(storage).await?;
+        let recovered = deliveries::recover(&mut change, &endpoint, user, since).await?;
+        change.commit().await?;
+        recovered
+    };
     if recovered == 0 {
         // The endpoint may have been disabled meanwhile.
         check_enabled(&find(storage, args.endpoint.id).await?)?;

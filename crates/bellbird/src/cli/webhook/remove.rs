@@ -1,9 +1,9 @@
 //! `bellbird webhook remove`: removes an endpoint with its deliveries.
 
 use bellbird_domain::DeliveryState;
+use bellbird_management::endpoints;
 use bellbird_storage::{Endpoint, Storage};
 use clap::Args;
-use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use super::super::actor;
 use super::super::output;
 use super::super::removal::RemovalArgs;
 use super::state::SCANNED_MAX;
-use super::{EndpointArgs, details, endpoint_not_found, find, user_of};
+use super::{EndpointArgs, details, endpoint_error, find, user_of};
 
 /// Remove an endpoint with its secret and its delivery log.
 ///
@@ -62,20 +62,10 @@ pub(super) async fn remove(storage: &Storage, args: &RemoveArgs) -> anyhow::Resu
     if !args.removal.confirm(format, &plan, &description)? {
         return Ok(());
     }
-    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
-    if !change
-        .delete_endpoint((endpoint.user_id, endpoint.id))
-        .await?
-    {
-        return Err(endpoint_not_found(id));
-    }
-    actor::commit(
-        change,
-        "webhook_endpoint.remove",
-        endpoint.user_id,
-        Some(id.to_string()),
-    )
-    .await?;
+    let mut change = actor::begin_change(storage).await?;
+    let removed = endpoints::remove(&mut change, id).await;
+    removed.map_err(|refusal| endpoint_error(id, refusal))?;
+    change.commit().await?;
     output::print(format, &json!({"id": id, "removed": true}), |_| {
         format!("Removed the endpoint {}.", endpoint.url)
     })

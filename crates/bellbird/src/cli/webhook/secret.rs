@@ -1,15 +1,14 @@
 //! `bellbird webhook rotate-secret`: replaces the signing secret of an endpoint.
 
 use bellbird_domain::EndpointId;
-use bellbird_storage::{SecretRotation, Storage};
-use bellbird_webhooks::delivery::sign::new_secret;
-use bellbird_webhooks::endpoint::OLD_SECRET_LIFE;
+use bellbird_management::endpoints;
+use bellbird_storage::Storage;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 use super::super::{actor, output};
-use super::{EndpointArgs, endpoint_not_found, find};
+use super::{EndpointArgs, endpoint_error};
 
 /// What `--json` prints. This is the only time that the secret is shown.
 #[derive(Serialize)]
@@ -35,25 +34,14 @@ impl NewSecretView<'_> {
 }
 
 pub(super) async fn rotate(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
-    let endpoint = find(storage, args.id).await?;
-    let (secret, now) = (new_secret(), Timestamp::now());
-    let until = now.checked_add(OLD_SECRET_LIFE)?;
-    let mut change = actor::begin_change(storage, now).await?;
-    let rotation = change
-        .rotate_endpoint_secret((endpoint.user_id, endpoint.id), &secret, until)
-        .await?;
-    let SecretRotation { old_expires_at } = rotation.ok_or_else(|| endpoint_not_found(args.id))?;
-    actor::commit(
-        change,
-        "webhook_endpoint.rotate_secret",
-        endpoint.user_id,
-        Some(endpoint.id.to_string()),
-    )
-    .await?;
+    let mut change = actor::begin_change(storage).await?;
+    let rotated = endpoints::rotate_secret(&mut change, args.id).await;
+    let rotated = rotated.map_err(|refusal| endpoint_error(args.id, refusal))?;
+    change.commit().await?;
     let view = NewSecretView {
-        id: endpoint.id,
-        secret: secret.expose_secret(),
-        old_secret_expires_at: old_expires_at,
+        id: args.id,
+        secret: rotated.secret.expose_secret(),
+        old_secret_expires_at: rotated.old_expires_at,
     };
     output::print_secret(args.format, &view, view.secret, &view.advice())
 }

@@ -1,15 +1,15 @@
 //! `bellbird webhook set`: changes the URL, the event types or the version of an endpoint.
 
 use bellbird_domain::{ApiVersion, EventType};
-use bellbird_storage::{EndpointChange, Storage};
+use bellbird_management::endpoints::{self, EndpointChange};
+use bellbird_storage::Storage;
 use bellbird_webhooks::endpoint::in_order;
 use clap::{ArgGroup, Args};
-use jiff::Timestamp;
 
 use super::super::{actor, arguments, output};
 use super::add::checked_url;
 use super::{
-    EndpointArgs, check_events, details, endpoint_not_found, find, user_of, warn_of_rejections,
+    EndpointArgs, check_events, details, endpoint_error, find, user_of, warn_of_rejections,
 };
 use crate::config::Settings;
 
@@ -49,40 +49,27 @@ pub(super) async fn set(
     args: &SetArgs,
 ) -> anyhow::Result<()> {
     let before = find(storage, args.endpoint.id).await?;
-    let (url, unresolved) = match &args.url {
-        Some(url) => {
-            let checked = checked_url(settings, url).await?;
-            (Some(checked.url), checked.unresolved)
-        }
-        None => (None, None),
+    let url = match &args.url {
+        Some(url) => Some(checked_url(settings, url).await?),
+        None => None,
     };
     let events = args.events.as_deref().map(in_order);
-    check_events(before.user_id, events.as_deref().unwrap_or_default())?;
-    let wanted = EndpointChange {
-        url: url.as_deref(),
-        event_types: events.as_deref(),
+    check_events(before.user_id, events.as_deref())?;
+    let to = EndpointChange {
+        url: url.as_ref(),
+        events: events.as_deref(),
         api_version: args.api_version,
+        enabled: None,
     };
-    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
-    if !change
-        .update_endpoint((before.user_id, before.id), &wanted)
-        .await?
-    {
-        return Err(endpoint_not_found(args.endpoint.id));
-    }
-    actor::commit(
-        change,
-        "webhook_endpoint.update",
-        before.user_id,
-        Some(before.id.to_string()),
-    )
-    .await?;
+    let mut change = actor::begin_change(storage).await?;
+    let endpoint = endpoints::update(&mut change, before.id, to).await;
+    let endpoint = endpoint.map_err(|refusal| endpoint_error(before.id, refusal))?;
+    change.commit().await?;
     let user = user_of(storage, &before).await?;
-    let endpoint = find(storage, args.endpoint.id).await?;
     output::print(args.endpoint.format, &endpoint, |endpoint| {
         format!("Changed.\n\n{}", details(endpoint, user.as_deref()))
     })?;
-    if let Some(unresolved) = unresolved {
+    if let Some(unresolved) = url.and_then(|url| url.unresolved) {
         output::note(&format!(
             "{unresolved}. The endpoint was changed; each delivery resolves the name again"
         ));

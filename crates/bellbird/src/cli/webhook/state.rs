@@ -1,15 +1,13 @@
 //! `bellbird webhook enable` and `disable`: resume or stop deliveries to an endpoint.
 
 use bellbird_domain::{DeliveryState, EndpointStatus, EventType};
+use bellbird_management::endpoints;
 use bellbird_storage::{DeliveryRecord, Endpoint, Storage};
-use jiff::Timestamp;
 
 use super::super::actor;
 use super::super::output::{self, JsonFlag, count};
-use super::{EndpointArgs, endpoint_not_found, find, warn_of_rejections};
+use super::{EndpointArgs, endpoint_error, find, warn_of_rejections};
 
-/// Disabled reason of an endpoint that this command disabled.
-const BY_COMMAND: &str = "by command";
 /// Last error that storage gives to deliveries which a disabled endpoint misses.
 const ENDPOINT_DISABLED: &str = "endpoint disabled";
 /// Deliveries that a command searches, newest first.
@@ -17,17 +15,10 @@ pub(super) const SCANNED_MAX: u32 = 100_000;
 
 pub(super) async fn enable(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
     let before = find(storage, args.id).await?;
-    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
-    if !change.enable_endpoint((before.user_id, before.id)).await? {
-        return Err(endpoint_not_found(args.id));
-    }
-    actor::commit(
-        change,
-        "webhook_endpoint.enable",
-        before.user_id,
-        Some(before.id.to_string()),
-    )
-    .await?;
+    let mut change = actor::begin_change(storage).await?;
+    let enabled = endpoints::enable(&mut change, args.id).await;
+    enabled.map_err(|refusal| endpoint_error(args.id, refusal))?;
+    change.commit().await?;
     let endpoint = find(storage, args.id).await?;
     let was_enabled = before.status == EndpointStatus::Enabled;
     print(
@@ -75,22 +66,18 @@ fn missed_remark(before: &Endpoint, failed: &[DeliveryRecord]) -> Option<String>
 }
 
 pub(super) async fn disable(storage: &Storage, args: &EndpointArgs) -> anyhow::Result<()> {
-    let before = find(storage, args.id).await?;
-    if before.status == EndpointStatus::Disabled {
-        return print(args.format, &before, "Already disabled");
-    }
-    let mut change = actor::begin_change(storage, Timestamp::now()).await?;
-    let disabled = change
-        .disable_endpoint((before.user_id, before.id), BY_COMMAND)
-        .await?;
-    let cancelled = disabled.ok_or_else(|| endpoint_not_found(args.id))?;
-    actor::commit(
-        change,
-        "webhook_endpoint.disable",
-        before.user_id,
-        Some(before.id.to_string()),
-    )
-    .await?;
+    let mut change = actor::begin_change(storage).await?;
+    let disabled = endpoints::disable(&mut change, args.id).await;
+    let disabled = disabled.map_err(|refusal| endpoint_error(args.id, refusal))?;
+    let Some(cancelled) = disabled else {
+        drop(change);
+        return print(
+            args.format,
+            &find(storage, args.id).await?,
+            "Already disabled",
+        );
+    };
+    change.commit().await?;
     print(args.format, &find(storage, args.id).await?, "Disabled")?;
     if cancelled > 0 {
         output::note(&format!(

@@ -1,8 +1,8 @@
 //! Users: create, list, find, change, remove.
 
-use bellbird_console::create_sign_in_link;
 use bellbird_domain::EventType;
-use bellbird_storage::{NO_CONSOLE_SIGN_IN, StorageError};
+use bellbird_management::Refusal;
+use bellbird_management::sign_in::create_asked_link;
 use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -163,11 +163,9 @@ async fn console_sign_in_is_what_the_app_says() {
     let set =
         async |body: Value| data(&admin.patch(&path, &body).await, 200)["consoleSignIn"].clone();
     let user = id(&created).parse().unwrap();
-    let refused = create_sign_in_link(&app.storage, user, &app.console_url, app.clock.now()).await;
-    assert!(
-        matches!(refused, Err(StorageError::Conflict(NO_CONSOLE_SIGN_IN))),
-        "{refused:?}"
-    );
+    let now = app.clock.now();
+    let refused = create_asked_link(&app.storage, user, None, &app.console_url, now).await;
+    assert!(matches!(refused, Err(Refusal::MayNotSignIn)), "{refused:?}");
     assert_eq!(set(json!({"consoleSignIn": true})).await, true);
     app.sign_in_link(user).await;
     assert_eq!(

@@ -7,8 +7,8 @@ mod pages;
 mod sign_in;
 mod webhooks;
 
-use bellbird_console::create_sign_in_link;
 use bellbird_domain::{Clock, UserId};
+use bellbird_management::sign_in::create_asked_link;
 use reqwest::Response;
 use reqwest::header::{LOCATION, SET_COOKIE};
 use secrecy::ExposeSecret as _;
@@ -81,7 +81,7 @@ impl App {
     /// As `bellbird console login` prints it.
     pub(crate) async fn sign_in_link(&self, user: UserId) -> String {
         let now = Clock::now(&self.clock);
-        let url = create_sign_in_link(&self.storage, user, &self.console_url, now)
+        let url = create_asked_link(&self.storage, user, None, &self.console_url, now)
             .await
             .unwrap();
         url.expose_secret().to_owned()

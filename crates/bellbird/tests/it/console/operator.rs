@@ -1,7 +1,7 @@
 //! The pages for operators: what they show and do, and that there are none for anybody else.
 
 use bellbird_domain::{ActorKind, EventType, Plan, User, UserId};
-use bellbird_storage::{JobKey, NewUser, OperatorAuditRow, UserChange, job_kinds};
+use bellbird_storage::{AuditRow, JobKey, NewUser, UserChange, job_kinds};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -34,7 +34,7 @@ impl App {
         self.sign_in(self.ben.user.id).await
     }
 
-    async fn operator_audit(&self) -> Vec<OperatorAuditRow> {
+    async fn operator_audit(&self) -> Vec<AuditRow> {
         self.storage
             .audit()
             .list_before(None, None, 100)
@@ -481,7 +481,7 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
     assert_eq!(
         actions,
         [
-            ("webhook_endpoint.update", owner),
+            ("webhook_endpoint.enable", owner),
             ("delivery.redeliver", owner)
         ]
     );
@@ -540,7 +540,7 @@ async fn endpoint_for_all_users_is_enabled_for_each() {
     assert!(
         audit
             .text
-            .contains("webhook_endpoint.update</strong> the installation"),
+            .contains("webhook_endpoint.enable</strong> the installation"),
         "{}",
         audit.text
     );

@@ -22,11 +22,12 @@ use crate::tests::fixtures::{
 use crate::tests::support::{
     TestDb, at, credentials, key, new_account, new_connection, setup_token,
 };
+use crate::writes::{keys, sessions};
 use crate::{
-    AttemptOutcome, BegunChange, ClaimedEndpoint, ClaimedJob, FinishedAttempt, FinishedSync,
-    Idempotency, JobKey, KeyRecord, NewConsentSession, NewEndpoint, NewSession, NewSignInLink,
-    OperatorAction, OwnAction, ProviderUserState, SetupTokenClaim, Storage, StorageError,
-    StoredResponse, UserChange,
+    AttemptOutcome, AuditAction, ClaimedEndpoint, ClaimedJob, FinishedAttempt, FinishedSync,
+    Idempotency, IdempotentStart, JobKey, KeyRecord, NewConsentSession, NewEndpoint, NewSession,
+    NewSignInLink, ProviderUserState, SetupTokenClaim, Storage, StorageError, StoredResponse,
+    UserChange,
 };
 
 /// The outcome of an operation that the database failed.
@@ -355,16 +356,17 @@ operations! {
     };
     "create key as operator" = |db, s, place| {
         let idempotency = Idempotency { key_hash: [7; 32], request_digest: [7; 32] };
-        match db.begin_change(s.operator, Some(idempotency), now()).await? {
-            BegunChange::New(mut change) => {
-                change.insert_key(s.user, &key(50 + u8::try_from(place).unwrap()), "operator's", None).await?;
-                let action = OperatorAction { name: "key.create", user_id: s.user, subject: None };
+        match db.begin_repeatable_change(s.operator, idempotency, now()).await? {
+            IdempotentStart::New(mut change) => {
+                let key = key(50 + u8::try_from(place).unwrap());
+                keys::insert(change.tx(), s.user, &key, "operator's", None, now()).await?;
+                change.record(&AuditAction::of_user("key.create", s.user)).await?;
                 let response = StoredResponse { status: 201, body: format!("{place}").into() };
-                change.commit(&action, &response).await?;
+                change.commit_with(&response).await?;
                 format!("{place}")
             }
-            BegunChange::Repeated(response) => secrecy::ExposeSecret::expose_secret(&response.body).to_owned(),
-            BegunChange::KeyInUse => "in use".to_owned(),
+            IdempotentStart::Repeated(response) => secrecy::ExposeSecret::expose_secret(&response.body).to_owned(),
+            IdempotentStart::KeyInUse => "in use".to_owned(),
         }
     };
     "clean up" = |db, s, place| db.consent_sessions().delete_outdated(at(500_000)).await?;
@@ -388,7 +390,8 @@ operations! {
     };
     "end sessions" = |db, s, place| {
         let mut change = db.begin_own_change(s.user, Uuid::nil(), now()).await?;
-        change.revoke_other_sessions(s.user, Uuid::nil()).await?;
-        change.commit_own(s.user, &OwnAction { name: "session.revoke_others", subject: None, detail: "" }).await?;
+        sessions::revoke_others(change.tx(), s.user, Uuid::nil()).await?;
+        change.record(&AuditAction::of_user("session.revoke_others", s.user)).await?;
+        change.commit().await?;
     };
 }

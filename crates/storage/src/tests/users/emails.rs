@@ -5,8 +5,7 @@ use uuid::Uuid;
 use crate::tests::fixtures::endpoint;
 use crate::tests::support::{TestDb, at, both, credentials, new_connection};
 use crate::{
-    DueEmail, NewConnection, NewSession, NewSignInLink, OperatorAction, OwnAction, StorageError,
-    UserChange,
+    AuditAction, DueEmail, NewConnection, NewSession, NewSignInLink, StorageError, UserChange,
 };
 
 const DAY: i64 = 86_400;
@@ -116,15 +115,17 @@ both! {
     async fn what_reads_the_accounts_is_mentioned_if_it_was_made_in_the_console(db) {
         let user = db.user("a@x").await.id;
         let own = async |name, detail: &str| {
-            let action = OwnAction { name, subject: None, detail };
-            db.begin_own_change(user, Uuid::nil(), at(0)).await.unwrap().commit_own(user, &action).await.unwrap();
+            let mut change = db.begin_own_change(user, Uuid::nil(), at(0)).await.unwrap();
+            change.record(&AuditAction::of_user(name, user).called(detail)).await.unwrap();
+            change.commit().await.unwrap();
         };
         own("key.create", "Spreadsheet").await;
         own("key.revoke", "Old").await;
         own("webhook_endpoint.create", "https://a.example/").await;
         for name in ["sign_in_link.create", "key.create"] {
-            let action = OperatorAction { name, user_id: user, subject: None };
-            db.begin_change_by(Actor::operator(user), at(0)).await.unwrap().commit_alone(&action).await.unwrap();
+            let mut change = db.begin_change(Actor::operator(user), at(0)).await.unwrap();
+            change.record(&AuditAction::of_user(name, user)).await.unwrap();
+            change.commit().await.unwrap();
         }
         let mut found = due(db, 1).await;
         found.sort_by_key(|email| email.detail.clone());

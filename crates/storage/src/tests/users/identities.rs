@@ -1,7 +1,7 @@
 use bellbird_domain::{Actor, Plan, UserId};
 
 use crate::tests::support::{TestDb, at, both};
-use crate::{Identity, IdentitySignIn, NewSession, OperatorAction, UserChange};
+use crate::{AuditAction, Identity, IdentitySignIn, NewSession, UserChange};
 
 const ISSUER: &str = "https://login.example";
 
@@ -112,10 +112,10 @@ both! {
         sign_in(db, "1", "a@x").await;
         sign_in(db, "2", "b@x").await;
         for forgotten in [1, 0] {
-            let mut change = db.begin_change_by(Actor::command("root"), at(3)).await.unwrap();
-            assert_eq!(change.forget_identities(a).await.unwrap(), forgotten);
-            let action = OperatorAction { name: "identity.forget", user_id: a, subject: None };
-            change.commit_alone(&action).await.unwrap();
+            let mut change = db.begin_change(Actor::command("root"), at(3)).await.unwrap();
+            assert_eq!(crate::writes::identities::forget(change.tx(), a).await.unwrap(), forgotten);
+            change.record(&AuditAction::of_user("identity.forget", a)).await.unwrap();
+            change.commit().await.unwrap();
         }
         assert_eq!(user(sign_in(db, "3", "a@x").await), Some(a));
         assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::OtherIdentity);

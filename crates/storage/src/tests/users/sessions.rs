@@ -3,7 +3,7 @@ use bellbird_domain::UserId;
 use crate::tests::fixtures::new_link;
 use crate::tests::support::{TestDb, at, both};
 use crate::{
-    BegunSession, NO_CONSOLE_SIGN_IN, NewLink, NewSession, NewSignInLink, OwnAction, Storage,
+    AuditAction, BegunSession, NO_CONSOLE_SIGN_IN, NewLink, NewSession, NewSignInLink, Storage,
     StorageError, UserChange,
 };
 
@@ -103,9 +103,9 @@ both! {
         assert_eq!(db.sessions().list(user, at(2)).await.unwrap(), sessions);
         let first = db.sessions().find("c1", at(2)).await.unwrap().unwrap().caller.key_id.uuid();
         let mut change = db.begin_own_change(user, first, at(2)).await.unwrap();
-        change.revoke_other_sessions(user, first).await.unwrap();
-        let action = OwnAction { name: "session.revoke_others", subject: None, detail: "" };
-        change.commit_own(user, &action).await.unwrap();
+        crate::writes::sessions::revoke_others(change.tx(), user, first).await.unwrap();
+        change.record(&AuditAction::of_user("session.revoke_others", user)).await.unwrap();
+        change.commit().await.unwrap();
         assert_eq!(signed_in(db, "c2", 2).await, None);
         assert!(db.sessions().revoke(user, first).await.unwrap());
         assert_eq!((signed_in(db, "c1", 2).await, signed_in(db, "c3", 2).await), (None, Some(other)));

@@ -1,7 +1,7 @@
 //! Stores operators' keys by the SHA-256 of their text, as users' keys are. They are never deleted,
 //! so that a revoked key stays known.
 
-use bellbird_domain::{OperatorKey, OperatorKeyId};
+use bellbird_domain::{KeyStatus, OperatorKey, OperatorKeyId};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -41,6 +41,14 @@ pub struct OperatorKeyRecord {
     /// The key works before this time.
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
+}
+
+impl OperatorKeyRecord {
+    /// Whether the key works.
+    #[must_use]
+    pub fn status(&self, now: Timestamp) -> KeyStatus {
+        KeyStatus::of(self.revoked_at, self.expires_at, now)
+    }
 }
 
 /// A valid key of an operator.
@@ -106,7 +114,7 @@ impl OperatorKeys<'_> {
 
 /// Stores a key's hash, prefix and name, in a transaction. [`StorageError::Conflict`] if the key
 /// exists.
-pub(crate) async fn insert(
+pub async fn insert(
     tx: &mut Tx,
     key: &OperatorKey,
     name: &str,
@@ -130,11 +138,7 @@ pub(crate) async fn insert(
 }
 
 /// Revokes a key, in a transaction. Revoking it again keeps the first time.
-pub(crate) async fn revoke(
-    tx: &mut Tx,
-    id: OperatorKeyId,
-    now: Timestamp,
-) -> Result<OperatorKeyRecord> {
+pub async fn revoke(tx: &mut Tx, id: OperatorKeyId, now: Timestamp) -> Result<OperatorKeyRecord> {
     tx.one(REVOKE, params![id, now], record)
         .await?
         .ok_or(StorageError::NotFound("operator key"))

@@ -67,12 +67,13 @@ pub struct StoredResponse {
 }
 
 /// What is known about an `Idempotency-Key`.
-pub(crate) enum Earlier {
-    /// The row of this id was inserted.
-    None(Uuid),
-    Same(StoredResponse),
-    /// Another request, or one whose response cannot be opened.
-    Other,
+pub(crate) enum Found {
+    /// It is new: the row of this id was inserted.
+    Nothing(Uuid),
+    /// That of the same request.
+    Response(StoredResponse),
+    /// It is that of another request, or of one whose response cannot be opened.
+    OtherRequest,
 }
 
 struct Stored {
@@ -115,7 +116,7 @@ pub(crate) async fn begin(
     operator: OperatorKeyId,
     idempotency: &Idempotency,
     now: Timestamp,
-) -> Result<Earlier> {
+) -> Result<Found> {
     let key_hash = &idempotency.key_hash[..];
     let id = Uuid::now_v7();
     let values = params![
@@ -126,23 +127,23 @@ pub(crate) async fn begin(
         now
     ];
     if tx.run(INSERT, values).await? > 0 {
-        return Ok(Earlier::None(id));
+        return Ok(Found::Nothing(id));
     }
     let Some(found) = tx.one(FIND, params![operator, key_hash], stored).await? else {
         // Deleted with its user since.
-        return Ok(Earlier::Other);
+        return Ok(Found::OtherRequest);
     };
     if found.request_digest != idempotency.request_digest {
-        return Ok(Earlier::Other);
+        return Ok(Found::OtherRequest);
     }
     match secrets.find_in(tx, &found.slot).await {
-        Ok(Some(body)) => Ok(Earlier::Same(StoredResponse {
+        Ok(Some(body)) => Ok(Found::Response(StoredResponse {
             status: found.status,
             body,
         })),
         Ok(None) => Err(StorageError::Corrupt("a response without its body")),
         // Its master key is lost.
-        Err(StorageError::Sealed(_)) => Ok(Earlier::Other),
+        Err(StorageError::Sealed(_)) => Ok(Found::OtherRequest),
         Err(error) => Err(error),
     }
 }

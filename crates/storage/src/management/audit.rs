@@ -1,7 +1,7 @@
 //! Who changed what, when, and about whom: operators, commands, and users in the console. Kept for
 //! two years.
 
-use bellbird_domain::{Actor, TimestampExt as _, UserId};
+use bellbird_domain::{Actor, ActorKind, TimestampExt as _, UserId};
 use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
@@ -17,6 +17,9 @@ macro_rules! columns {
         "id, actor_kind, actor_id, action, user_id, subject, detail, recorded_at"
     };
 }
+
+/// Rows of what a user did that are kept: those of five hours in which forms are sent all the time.
+const OWN_ROWS_MAX: i64 = 10_000;
 
 statements! {
     INSERT = "INSERT INTO audit
@@ -38,62 +41,79 @@ statements! {
 
     DELETE_OWN = "DELETE FROM audit WHERE user_id = $1 AND actor_kind = 'user'";
 
+    DELETE_EXCESS = "DELETE FROM audit WHERE user_id = $1 AND actor_kind = 'user' AND id <= (
+            SELECT id FROM audit WHERE user_id = $1 AND actor_kind = 'user' ORDER BY id DESC LIMIT 1 OFFSET $2)";
+
     DELETE_OUTDATED = "DELETE FROM audit WHERE recorded_at <= $1";
 }
 
-/// What an operator or a command did.
+/// What somebody did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OperatorAction<'a> {
-    /// Such as `user.create`.
+pub struct AuditAction<'a> {
+    /// The subject and the verb, such as `user.create`.
     pub name: &'static str,
     /// [`UserId::INSTALLATION`]: it was about no user.
     pub user_id: UserId,
     /// The id of what it was about, if that is not the user.
     pub subject: Option<&'a str>,
-}
-
-impl OperatorAction<'_> {
-    /// An action that is about no user.
-    #[must_use]
-    pub const fn of_installation(name: &'static str) -> Self {
-        Self {
-            name,
-            user_id: UserId::INSTALLATION,
-            subject: None,
-        }
-    }
-}
-
-/// What a user did in the console.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OwnAction<'a> {
-    /// Such as `key.create`.
-    pub name: &'static str,
-    /// The id of what it was about, if that is not the user.
-    pub subject: Option<&'a str>,
-    /// What the user calls that, for a list and for an e-mail.
+    /// What the user calls that, for a list and for an e-mail. Stored if the user did it.
     pub detail: &'a str,
 }
 
-impl OwnAction<'_> {
+impl<'a> AuditAction<'a> {
+    /// An action that is about a user, and nothing of theirs.
+    #[must_use]
+    pub const fn of_user(name: &'static str, user_id: UserId) -> Self {
+        Self {
+            name,
+            user_id,
+            subject: None,
+            detail: "",
+        }
+    }
+
+    /// An action that is about no user.
+    #[must_use]
+    pub const fn of_installation(name: &'static str) -> Self {
+        Self::of_user(name, UserId::INSTALLATION)
+    }
+
+    /// With the id of what it was about.
+    #[must_use]
+    pub const fn about(self, subject: &'a str) -> Self {
+        Self {
+            subject: Some(subject),
+            ..self
+        }
+    }
+
+    /// With what the user calls the subject.
+    #[must_use]
+    pub const fn called(self, detail: &'a str) -> Self {
+        Self { detail, ..self }
+    }
+
     /// Whether an e-mail tells the user of it: somebody else may have done it, and it reads the
     /// accounts.
-    fn is_reported(&self) -> bool {
-        matches!(
-            self.name,
-            "key.create"
-                | "key.rotate"
-                | "setup_token.create"
-                | "webhook_endpoint.create"
-                | "webhook_endpoint.update"
-        )
+    fn is_reported(&self, by: ActorKind) -> bool {
+        match by {
+            ActorKind::User => matches!(
+                self.name,
+                "key.create"
+                    | "key.rotate"
+                    | "setup_token.create"
+                    | "webhook_endpoint.create"
+                    | "webhook_endpoint.update"
+            ),
+            _ => self.name == "sign_in_link.create",
+        }
     }
 }
 
 /// A row of the audit, serialized as the API and `--json` show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct OperatorAuditRow {
+pub struct AuditRow {
     pub id: Uuid,
     pub at: Timestamp,
     pub actor: Actor,
@@ -112,7 +132,7 @@ impl Audit<'_> {
         before: Option<Uuid>,
         user: Option<UserId>,
         limit: u32,
-    ) -> Result<Vec<OperatorAuditRow>> {
+    ) -> Result<Vec<AuditRow>> {
         let (before, limit) = (Param::Id(before.unwrap_or(Uuid::max())), i64::from(limit));
         match user {
             Some(user) => {
@@ -158,40 +178,25 @@ impl Audit<'_> {
     }
 }
 
-/// Records an operator's action, in the transaction of the change. The user gets an e-mail about a
-/// sign-in link that somebody else made.
+/// Records an action, in the transaction of the change.
 pub(crate) async fn insert(
     tx: &mut Tx,
     by: &Actor,
-    action: &OperatorAction<'_>,
+    action: &AuditAction<'_>,
     now: Timestamp,
 ) -> Result<()> {
-    let OperatorAction {
-        name,
-        user_id,
-        subject,
-    } = *action;
-    insert_row(
-        tx,
-        by,
-        (name, user_id, subject),
-        None,
-        name == "sign_in_link.create",
-        now,
-    )
-    .await
+    let what = (action.name, action.user_id, action.subject);
+    let detail = (by.kind == ActorKind::User).then_some(action.detail);
+    insert_row(tx, by, what, detail, action.is_reported(by.kind), now).await?;
+    if by.kind == ActorKind::User {
+        delete_excess(tx, action.user_id, OWN_ROWS_MAX).await?;
+    }
+    Ok(())
 }
 
-/// Records what a user did in the console, in the transaction of the change.
-pub(crate) async fn insert_own(
-    tx: &mut Tx,
-    by: &Actor,
-    user: UserId,
-    action: &OwnAction<'_>,
-    now: Timestamp,
-) -> Result<()> {
-    let what = (action.name, user, action.subject);
-    insert_row(tx, by, what, Some(action.detail), action.is_reported(), now).await
+/// Deletes the oldest rows of what a user did in the console, beyond a number of them.
+pub(crate) async fn delete_excess(tx: &mut Tx, user: UserId, kept: i64) -> Result<()> {
+    tx.run(DELETE_EXCESS, params![user, kept]).await.map(|_| ())
 }
 
 /// Records the begin of a session. An e-mail tells of a browser in which the user was never signed
@@ -244,8 +249,8 @@ async fn insert_row(
     tx.run(INSERT, values).await.map(|_| ())
 }
 
-fn row(row: &Row<'_>) -> Result<OperatorAuditRow> {
-    Ok(OperatorAuditRow {
+fn row(row: &Row<'_>) -> Result<AuditRow> {
+    Ok(AuditRow {
         id: row.id(0)?,
         actor: Actor {
             kind: row.word(1, "a kind of actor")?,

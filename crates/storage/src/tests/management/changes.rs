@@ -1,11 +1,14 @@
-use bellbird_domain::{ActorKind, OperatorKeyId, Plan, UserId};
+use bellbird_domain::{Actor, ActorKind, OperatorKeyId, Plan};
 use jiff::SignedDuration;
 use secrecy::ExposeSecret as _;
 
+use crate::management::audit::delete_excess;
 use crate::tests::fixtures::{remembered_response, wait_for_lock_waiters};
 use crate::tests::support::{TestDb, at, both, connect, key, on_postgres};
+use crate::writes::{keys, user};
 use crate::{
-    BegunChange, Idempotency, NewUser, OperatorAction, OperatorChange, OwnAction, StoredResponse,
+    AuditAction, Idempotency, IdempotentStart, ManagementChange, NewUser, StorageError,
+    StoredResponse,
 };
 
 const REQUEST: Idempotency = Idempotency {
@@ -20,22 +23,14 @@ const NEW: NewUser<'_> = NewUser {
     console_sign_in: true,
 };
 
-async fn begin(
-    db: &TestDb,
-    operator: OperatorKeyId,
-    idempotency: Option<Idempotency>,
-) -> OperatorChange<'_> {
-    match db.begin_change(operator, idempotency, at(1)).await.unwrap() {
-        BegunChange::New(change) => change,
-        BegunChange::Repeated(_) | BegunChange::KeyInUse => panic!("sent before"),
-    }
-}
-
-fn created(user_id: UserId) -> OperatorAction<'static> {
-    OperatorAction {
-        name: "user.create",
-        user_id,
-        subject: None,
+async fn begin(db: &TestDb, operator: OperatorKeyId) -> ManagementChange<'_> {
+    match db
+        .begin_repeatable_change(operator, REQUEST, at(1))
+        .await
+        .unwrap()
+    {
+        IdempotentStart::New(change) => change,
+        IdempotentStart::Repeated(_) | IdempotentStart::KeyInUse => panic!("sent before"),
     }
 }
 
@@ -60,12 +55,13 @@ fn expired_response_is_forgotten_while_its_user_is_removed() {
                 key_hash: [7; 32],
                 request_digest: [7; 32],
             };
-            let BegunChange::New(mut change) =
-                db.begin_change(operator, Some(idempotency), later).await?
+            let IdempotentStart::New(mut change) = db
+                .begin_repeatable_change(operator, idempotency, later)
+                .await?
             else {
                 panic!("more than a day old")
             };
-            change.insert_key(user, &key(1), "k", None).await
+            keys::insert(change.tx(), user, &key(1), "k", None, later).await
         };
         let removed = async {
             wait_for_lock_waiters(db, 1).await;
@@ -80,26 +76,36 @@ fn expired_response_is_forgotten_while_its_user_is_removed() {
 }
 
 both! {
+    async fn change_without_a_row_in_the_audit_does_not_commit(db) {
+        let mut change = db.begin_change(Actor::command("root"), at(1)).await.unwrap();
+        user::insert(change.tx(), &NEW, at(1)).await.unwrap();
+        assert!(matches!(change.commit().await, Err(StorageError::Corrupt(_))));
+        assert_eq!(db.users().list().await.unwrap(), []);
+    }
+
     async fn dropped_change_leaves_nothing(db) {
         let operator = OperatorKeyId::new();
         // As a process that is killed after any of its steps.
-        drop(begin(db, operator, Some(REQUEST)).await);
-        let mut change = begin(db, operator, Some(REQUEST)).await;
-        change.insert_user(&NEW).await.unwrap();
+        drop(begin(db, operator).await);
+        let mut change = begin(db, operator).await;
+        user::insert(change.tx(), &NEW, at(1)).await.unwrap();
         drop(change);
         assert_eq!(db.users().list().await.unwrap(), []);
-        let mut change = begin(db, operator, Some(REQUEST)).await;
-        let user = change.insert_user(&NEW).await.unwrap();
+        let mut change = begin(db, operator).await;
+        let user = user::insert(change.tx(), &NEW, at(1)).await.unwrap();
         let response = StoredResponse { status: 201, body: "response".into() };
-        change.commit(&created(user.id), &response).await.unwrap();
+        change.record(&AuditAction::of_user("user.create", user.id)).await.unwrap();
+        change.commit_with(&response).await.unwrap();
         // Its response was lost.
-        let BegunChange::Repeated(repeated) = db.begin_change(operator, Some(REQUEST), at(2)).await.unwrap() else {
+        let IdempotentStart::Repeated(repeated) = db.begin_repeatable_change(operator, REQUEST, at(2)).await.unwrap() else {
             panic!("forgotten")
         };
         assert_eq!((repeated.status, repeated.body.expose_secret()), (201, "response"));
         let other = Idempotency { request_digest: [3; 32], ..REQUEST };
-        assert!(matches!(db.begin_change(operator, Some(other), at(2)).await.unwrap(), BegunChange::KeyInUse));
-        begin(db, OperatorKeyId::new(), Some(REQUEST)).await;
+        let other = db.begin_repeatable_change(operator, other, at(2)).await.unwrap();
+        assert!(matches!(other, IdempotentStart::KeyInUse));
+        drop(other);
+        begin(db, OperatorKeyId::new()).await;
         assert_eq!(db.users().find_by_reference("17").await.unwrap(), Some(user));
         assert_eq!(db.audit().list_before(None, None, 9).await.unwrap().len(), 1);
     }
@@ -107,22 +113,43 @@ both! {
     async fn what_a_user_did_is_listed_for_that_user_and_deleted_with_them(db) {
         let user = db.user("a@x").await.id;
         let session = uuid::Uuid::now_v7();
-        let own = OwnAction { name: "key.create", subject: Some("7"), detail: "Spreadsheet" };
-        db.begin_own_change(user, session, at(1)).await.unwrap().commit_own(user, &own).await.unwrap();
-        let change = begin(db, OperatorKeyId::new(), None).await;
-        change.commit_alone(&created(user)).await.unwrap();
+        let mut own = db.begin_own_change(user, session, at(1)).await.unwrap();
+        let action = AuditAction::of_user("key.create", user).about("7").called("Spreadsheet");
+        own.record(&action).await.unwrap();
+        own.commit().await.unwrap();
+        let by = Actor::operator_key(OperatorKeyId::new());
+        let mut change = db.begin_change(by, at(1)).await.unwrap();
+        change.record(&AuditAction::of_user("user.create", user).called("unseen")).await.unwrap();
+        change.commit().await.unwrap();
         let listed = async |user| db.audit().list_before(None, user, 9).await.unwrap();
         assert_eq!(listed(None).await.len(), 1, "what operators did");
         let rows = listed(Some(user)).await;
-        assert_eq!(rows.len(), 2);
+        assert_eq!((rows.len(), rows[0].detail.as_deref()), (2, None));
         assert_eq!((rows[1].actor.kind, rows[1].actor.id.clone()), (ActorKind::User, session.to_string()));
         assert_eq!((rows[1].action.as_str(), rows[1].detail.as_deref()), ("key.create", Some("Spreadsheet")));
         let mut leave = db.begin_own_change(user, session, at(2)).await.unwrap();
-        leave.delete_user(user).await.unwrap();
-        let own = OwnAction { name: "user.remove", subject: None, detail: "" };
-        leave.commit_own(user, &own).await.unwrap();
+        user::delete(leave.tx(), user, at(2)).await.unwrap();
+        leave.record(&AuditAction::of_user("user.remove", user)).await.unwrap();
+        leave.commit().await.unwrap();
         let actions: Vec<_> = listed(Some(user)).await.into_iter().map(|row| row.action).collect();
         assert_eq!(actions, ["user.remove", "user.create"]);
+    }
+
+    async fn oldest_rows_of_what_a_user_did_are_deleted(db) {
+        let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
+        for of in [user, user, user, other] {
+            let mut change = db.begin_own_change(of, uuid::Uuid::nil(), at(1)).await.unwrap();
+            change.record(&AuditAction::of_user("key.create", of)).await.unwrap();
+            change.commit().await.unwrap();
+        }
+        let before = db.audit().list_before(None, Some(user), 9).await.unwrap();
+        let mut change = db.begin_change(Actor::command("root"), at(2)).await.unwrap();
+        change.record(&AuditAction::of_user("key.revoke", user)).await.unwrap();
+        delete_excess(change.tx(), user, 2).await.unwrap();
+        change.commit().await.unwrap();
+        let after = db.audit().list_before(None, Some(user), 9).await.unwrap();
+        assert_eq!((after.len(), &after[1..]), (3, &before[..2]));
+        assert_eq!(db.audit().list_before(None, Some(other), 9).await.unwrap().len(), 1);
     }
 
     async fn remembered_response_ends_after_a_day_or_with_its_user(db) {
@@ -136,8 +163,10 @@ both! {
         assert_eq!(db.secrets_for("operator_request").await, 0);
         // Without a cleanup, the key is new after a day, too.
         let operator = remembered_response(db, user, "response").await;
-        let idempotency = Some(Idempotency { key_hash: [7; 32], request_digest: [7; 32] });
-        assert!(matches!(db.begin_change(operator, idempotency, later).await.unwrap(), BegunChange::New(_)));
+        let idempotency = Idempotency { key_hash: [7; 32], request_digest: [7; 32] };
+        let start = db.begin_repeatable_change(operator, idempotency, later).await.unwrap();
+        assert!(matches!(start, IdempotentStart::New(_)));
+        drop(start);
         db.users().delete(user, at(900)).await.unwrap();
         assert_eq!(db.secrets_for("operator_request").await, 0);
         let rows = db.audit().list_before(None, Some(user), 9).await.unwrap();

@@ -1,0 +1,36 @@
+//! What operations ask of the change in which they write.
+
+use bellbird_domain::{TimestampExt as _, UserId};
+use bellbird_storage::ManagementChange;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::refusal::Refusal;
+
+/// Fails unless who makes the change may change what this user has.
+pub(crate) fn require_owner(
+    change: &ManagementChange<'_>,
+    owner: UserId,
+    noun: &'static str,
+) -> Result<(), Refusal> {
+    match change.owner() {
+        Some(user) if user != owner => Err(Refusal::NotFound(noun)),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn after(change: &ManagementChange<'_>, length: SignedDuration) -> Timestamp {
+    change.now().plus(length)
+}
+
+/// Fails if a new key would have expired already.
+pub(crate) fn require_future(
+    change: &ManagementChange<'_>,
+    expires_at: Option<Timestamp>,
+) -> Result<(), Refusal> {
+    match expires_at {
+        Some(at) if at <= change.now() => {
+            Err(Refusal::invalid("expiresAt", "Must be in the future"))
+        }
+        _ => Ok(()),
+    }
+}

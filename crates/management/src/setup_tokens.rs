@@ -1,0 +1,58 @@
+//! Setup tokens, with which a user's program gets an API key once.
+
+use bellbird_domain::{SetupToken, UserId};
+use bellbird_storage::writes::setup_tokens;
+use bellbird_storage::{AuditAction, ManagementChange, NewSetupToken};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::change::{after, require_owner};
+use crate::refusal::{Refusal, USER};
+use crate::values::KeyName;
+
+const DEFAULT_NAME: &str = "SimpleFIN";
+/// A program claims a token within this time.
+const LIFETIME: SignedDuration = SignedDuration::from_hours(1);
+
+/// A created token.
+pub struct CreatedSetupToken {
+    /// Shown once, and not stored.
+    pub token: SetupToken,
+    pub expires_at: Timestamp,
+}
+
+/// Creates a token whose claim creates a key of this name, or `SimpleFIN`. A user has at most 20 that no program
+/// has claimed.
+pub async fn create(
+    change: &mut ManagementChange<'_>,
+    user_id: UserId,
+    name: Option<&KeyName>,
+) -> Result<CreatedSetupToken, Refusal> {
+    require_owner(change, user_id, USER)?;
+    let name = name.map_or(DEFAULT_NAME, |name| name);
+    let (token, now) = (bellbird_storage::new_setup_token(), change.now());
+    let expires_at = after(change, LIFETIME);
+    let new = NewSetupToken {
+        user_id,
+        token: &token,
+        name,
+        expires_at,
+    };
+    let id = setup_tokens::insert(change.tx(), &new, now).await?;
+    let subject = id.to_string();
+    let action = AuditAction::of_user("setup_token.create", user_id)
+        .about(&subject)
+        .called(name);
+    change.record(&action).await?;
+    Ok(CreatedSetupToken { token, expires_at })
+}
+
+/// Revokes the tokens of a user that no program has claimed. Returns their number.
+pub async fn revoke(change: &mut ManagementChange<'_>, user_id: UserId) -> Result<u64, Refusal> {
+    require_owner(change, user_id, USER)?;
+    crate::users::find(change, user_id).await?;
+    let now = change.now();
+    let revoked = setup_tokens::revoke_unclaimed(change.tx(), user_id, now).await?;
+    let action = AuditAction::of_user("setup_token.revoke", user_id);
+    change.record(&action).await?;
+    Ok(revoked)
+}

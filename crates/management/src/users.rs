@@ -1,0 +1,100 @@
+//! Users: create, change, remove.
+
+use bellbird_connections::Connections;
+use bellbird_domain::{ActorKind, User, UserId};
+use bellbird_storage::writes::{removal, user};
+use bellbird_storage::{AuditAction, ManagementChange, NewUser, Storage, StorageError, UserChange};
+
+use crate::change::require_owner;
+use crate::refusal::{Refusal, USER};
+
+/// Creates a user. The address and the reference are unique.
+pub async fn create(change: &mut ManagementChange<'_>, new: &NewUser<'_>) -> Result<User, Refusal> {
+    let now = change.now();
+    let user = user::insert(change.tx(), new, now).await?;
+    change
+        .record(&AuditAction::of_user("user.create", user.id))
+        .await?;
+    Ok(user)
+}
+
+/// Changes a user. Only a command makes somebody an operator.
+pub async fn update(
+    change: &mut ManagementChange<'_>,
+    id: UserId,
+    to: &UserChange<'_>,
+) -> Result<User, Refusal> {
+    require_owner(change, id, USER)?;
+    let name = match to.is_operator {
+        Some(_) if change.actor().kind != ActorKind::Command => return Err(Refusal::CommandsOnly),
+        Some(true) => "operator.add",
+        Some(false) => "operator.remove",
+        None => "user.update",
+    };
+    let user = user::update(change.tx(), id, to).await?;
+    let action = AuditAction::of_user(name, id).called(to.timezone.flatten().unwrap_or_default());
+    change.record(&action).await?;
+    Ok(user)
+}
+
+/// Whether a user cannot be removed yet: connections count until their consents are withdrawn.
+pub async fn has_connections(storage: &Storage, id: UserId) -> Result<bool, StorageError> {
+    Ok(!storage
+        .connections()
+        .list_after(None, Some(id), 1)
+        .await?
+        .is_empty())
+}
+
+/// What comes before [`remove`], outside of a change, because providers are asked: a user who has
+/// connections stays, and other registrations at providers are removed, or only forgotten.
+///
+/// A removal that ends after this has no row in the audit until it is repeated, which is how it is
+/// completed.
+pub async fn prepare_removal(
+    storage: &Storage,
+    connections: &Connections,
+    id: UserId,
+    local_only: bool,
+) -> Result<(), Refusal> {
+    if has_connections(storage, id).await? {
+        return Err(Refusal::StillConnected);
+    }
+    let links = connections.links();
+    Ok(links.unregister_provider_users(id, local_only).await?)
+}
+
+/// Removes a user without connections, with all keys and endpoints.
+pub async fn remove(change: &mut ManagementChange<'_>, id: UserId) -> Result<(), Refusal> {
+    require_owner(change, id, USER)?;
+    let now = change.now();
+    match user::delete(change.tx(), id, now).await {
+        // A connection was made meanwhile.
+        Err(StorageError::Conflict(_)) => return Err(Refusal::StillConnected),
+        other => other?,
+    }
+    Ok(change
+        .record(&AuditAction::of_user("user.remove", id))
+        .await?)
+}
+
+/// Ends all access of a user, and begins the removal of their connections and then of the user,
+/// which the service completes. The caller commits and wakes the service. Returns false if it has
+/// begun already, and there is nothing to commit.
+pub async fn begin_removal(change: &mut ManagementChange<'_>, id: UserId) -> Result<bool, Refusal> {
+    require_owner(change, id, USER)?;
+    let now = change.now();
+    if !removal::begin(change.tx(), id, now).await? {
+        return Ok(false);
+    }
+    change
+        .record(&AuditAction::of_user("user.remove", id))
+        .await?;
+    Ok(true)
+}
+
+pub(crate) async fn find(change: &mut ManagementChange<'_>, id: UserId) -> Result<User, Refusal> {
+    user::find(change.tx(), id)
+        .await?
+        .ok_or(Refusal::NotFound(USER))
+}
