@@ -83,11 +83,17 @@ impl RowJson {
     }
 
     /// Moves the rows of one event into memory of their own, so that they do not hold that of
-    /// others.
+    /// others. Takes pieces as large as those that the moved rows leave, so that these are reused.
     pub(crate) fn move_together(new: &mut [(RowKey, Self)], updated: &mut [(RowKey, Self)]) {
-        let bytes = new.iter().chain(&*updated).map(|(_, row)| row.bytes());
-        let mut memory = BytesMut::with_capacity(bytes.sum());
+        let rows = new.iter().chain(&*updated);
+        let mut bytes_left: usize = rows.map(|(_, row)| row.bytes()).sum();
+        let mut memory = BytesMut::new();
         for (_, row) in new.iter_mut().chain(updated) {
+            if memory.capacity() < row.bytes() {
+                let piece = bytes_left.min(CHUNK_BYTES.1).max(row.bytes());
+                memory = BytesMut::with_capacity(piece);
+            }
+            bytes_left -= row.bytes();
             memory.extend_from_slice(&row.text);
             row.text = memory.split().freeze();
         }
