@@ -12,9 +12,9 @@ pub(crate) struct Calls(Mutex<BTreeMap<(String, String), u64>>);
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Count {
-    method: String,
-    path: String,
-    count: u64,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) count: u64,
 }
 
 impl Calls {

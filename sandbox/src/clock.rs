@@ -38,9 +38,9 @@ impl Clock {
         *self.ahead.lock() = to.duration_since(system_time());
     }
 
-    /// Moves the clock by `seconds`, backwards if negative.
-    pub(crate) fn advance(&self, seconds: i64) {
+    /// Moves the clock, backwards if negative.
+    pub(crate) fn advance(&self, by: SignedDuration) {
         let mut ahead = self.ahead.lock();
-        *ahead = ahead.saturating_add(SignedDuration::from_secs(seconds));
+        *ahead = ahead.saturating_add(by);
     }
 }

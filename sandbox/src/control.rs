@@ -1,44 +1,76 @@
-//! The `/__control` routes that every simulated provider has: faults, call counts and the clock.
-//! Control calls need no token. They are not counted, and faults do not apply to them.
+//! The [`Bank`] over HTTP, below `/__control` of every provider. Control calls need no token. They
+//! are not counted, and faults do not apply to them.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::{Path, Request, State};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{any, get, patch, post, put};
 use axum::{Json, Router};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
+use crate::bank::{Bank, ConsentState, Refused};
 use crate::faults::Fault;
-use crate::serve::ProviderControls;
+use crate::members::Members;
+use crate::webhooks::WebhookSettings;
 
-/// A 400 whose text says what to send instead.
-#[derive(Debug)]
-pub(crate) struct BadRequest(pub(crate) String);
-
-impl<T: Into<String>> From<T> for BadRequest {
-    fn from(text: T) -> Self {
-        Self(text.into())
+/// A 400 whose text says what is wrong.
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let body = Json(json!({"error": self.to_string()}));
+        (StatusCode::BAD_REQUEST, body).into_response()
     }
 }
 
-impl IntoResponse for BadRequest {
-    fn into_response(self) -> Response {
-        (StatusCode::BAD_REQUEST, Json(json!({"error": self.0}))).into_response()
-    }
+/// Adds the control routes to those of a provider.
+pub(crate) fn attach(bank: Bank, provider: Router) -> Router {
+    let control = Router::new()
+        .route("/faults", get(faults).post(add_fault).delete(clear_faults))
+        .route("/calls", get(calls).delete(clear_calls))
+        .route("/clock", get(clock).post(set_clock))
+        .route("/pages", post(set_pages))
+        .route("/unlisted", put(set_unlisted))
+        .route("/options", post(set_options))
+        .route("/credentials", get(credentials))
+        .route("/consents/{id}", post(set_consent))
+        .route("/users/{id}", post(set_user))
+        .route("/accounts", post(add_account))
+        .route("/accounts/{id}", patch(change_account))
+        .route("/balances/{id}", put(set_balance))
+        .route("/transactions", post(add_row))
+        .route("/transactions/{id}", patch(change_row).delete(remove_row))
+        .route("/positions", post(add_position))
+        .route("/fill", post(fill))
+        .route("/webhooks", get(webhooks).post(set_webhooks).delete(forget))
+        .route("/webhooks/resend", post(resend))
+        .route("/webhooks/send", post(send))
+        .route("/{*rest}", any(unknown))
+        .with_state(bank.clone());
+    Router::new()
+        .nest("/__control", control)
+        .merge(provider)
+        .layer(from_fn_with_state(bank, announce_after))
+        .layer(from_fn(guard))
+}
+
+/// A call may have changed something, and the clock goes on.
+async fn announce_after(State(bank): State<Bank>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    bank.0.announce();
+    response
 }
 
 /// Rejects control calls that a web page could send from a developer's browser: pages name their
 /// origin, and a name that was rebound to this machine is neither an address nor `localhost`.
-pub(crate) async fn guard(request: Request, next: Next) -> Response {
+async fn guard(request: Request, next: Next) -> Response {
     if request.uri().path().starts_with("/__control") && !is_from_program(request.headers()) {
         let why = "control calls come from programs, with an address or localhost in the URL";
         return (StatusCode::FORBIDDEN, Json(json!({"error": why}))).into_response();
@@ -75,108 +107,210 @@ fn is_address(host: &str) -> bool {
 }
 
 /// Parses a body as JSON and ignores its content type.
-pub(crate) fn parse_body<T: DeserializeOwned>(
-    body: &Bytes,
-    expected: &str,
-) -> Result<T, BadRequest> {
-    serde_json::from_slice(body)
-        .map_err(|error| BadRequest(format!("send {expected} as JSON: {error}")))
+fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refused> {
+    serde_json::from_slice(body).map_err(|error| format!("the body is not right: {error}").into())
 }
 
-/// The control routes that do not depend on the provider.
-pub(crate) fn routes(controls: Arc<ProviderControls>) -> Router {
-    Router::new()
-        .route(
-            "/__control/faults",
-            get(faults).post(add_fault).delete(clear_faults),
-        )
-        .route("/__control/calls", get(calls).delete(clear_calls))
-        .route("/__control/clock", post(set_clock).get(clock))
-        .route("/__control/unlisted", put(set_unlisted))
-        .route("/__control/{*rest}", axum::routing::any(unknown))
-        .with_state(controls)
+const DONE: Result<StatusCode, Refused> = Ok(StatusCode::NO_CONTENT);
+
+type Created<T> = Result<(StatusCode, Json<T>), Refused>;
+
+fn created<T>(value: T) -> Created<T> {
+    Ok((StatusCode::CREATED, Json(value)))
 }
 
-async fn unknown() -> Response {
-    (
-        StatusCode::NOT_FOUND,
-        Json(json!({"error": "no such control route; the crate's README lists them"})),
-    )
-        .into_response()
+async fn unknown() -> (StatusCode, &'static str) {
+    let text = "no such control route; the crate's README lists them";
+    (StatusCode::NOT_FOUND, text)
 }
 
-async fn faults(State(controls): State<Arc<ProviderControls>>) -> Response {
-    Json(json!({"faults": controls.faults.list()})).into_response()
+async fn faults(State(bank): State<Bank>) -> Json<Value> {
+    Json(json!({"faults": bank.faults()}))
 }
 
-async fn add_fault(
-    State(controls): State<Arc<ProviderControls>>,
-    body: Bytes,
-) -> Result<Response, BadRequest> {
-    const EXPECTED: &str =
-        "{\"match\", \"kind\", \"status\", \"retryAfter\", \"delayMs\", \"afterBytes\", \"times\"}";
-    let fault: Fault = parse_body(&body, EXPECTED)?;
-    controls.faults.add(fault)?;
-    Ok(faults(State(controls)).await)
+async fn add_fault(State(bank): State<Bank>, body: Bytes) -> Result<Json<Value>, Refused> {
+    let fault: Fault = parse(&body)?;
+    fault.check()?;
+    bank.add_fault(fault);
+    Ok(faults(State(bank)).await)
 }
 
-async fn clear_faults(State(controls): State<Arc<ProviderControls>>) -> StatusCode {
-    controls.faults.clear();
+async fn clear_faults(State(bank): State<Bank>) -> StatusCode {
+    bank.clear_faults();
     StatusCode::NO_CONTENT
 }
 
-#[derive(Serialize)]
-struct Counts<T> {
-    calls: T,
+async fn calls(State(bank): State<Bank>) -> Json<Value> {
+    Json(json!({"calls": bank.0.shared().calls.list()}))
 }
 
-async fn calls(State(controls): State<Arc<ProviderControls>>) -> Response {
-    Json(Counts {
-        calls: controls.calls.list(),
-    })
-    .into_response()
-}
-
-async fn clear_calls(State(controls): State<Arc<ProviderControls>>) -> StatusCode {
-    controls.calls.clear();
+async fn clear_calls(State(bank): State<Bank>) -> StatusCode {
+    bank.reset_calls();
     StatusCode::NO_CONTENT
 }
 
-async fn set_unlisted(
-    State(controls): State<Arc<ProviderControls>>,
-    body: Bytes,
-) -> Result<StatusCode, BadRequest> {
-    let ids: HashSet<String> = parse_body(&body, "an array of account ids")?;
-    *controls.unlisted.lock() = ids;
-    Ok(StatusCode::NO_CONTENT)
+async fn clock(State(bank): State<Bank>) -> Json<Value> {
+    Json(json!({"now": bank.now().to_string()}))
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ClockRequest {
     now: Option<Timestamp>,
-    advance_seconds: Option<i64>,
+    #[serde(default)]
+    advance_seconds: i64,
 }
 
-async fn set_clock(
-    State(controls): State<Arc<ProviderControls>>,
-    body: Bytes,
-) -> Result<Response, BadRequest> {
-    const EXPECTED: &str = "{\"now\": \"2026-01-31T00:00:00Z\"} or {\"advanceSeconds\": 60}";
-    match parse_body(&body, EXPECTED)? {
-        ClockRequest {
-            now: Some(now),
-            advance_seconds: None,
-        } => controls.clock.set(now),
-        ClockRequest {
-            now: None,
-            advance_seconds: Some(seconds),
-        } => controls.clock.advance(seconds),
-        ClockRequest { .. } => return Err(format!("send either of {EXPECTED}").into()),
+async fn set_clock(State(bank): State<Bank>, body: Bytes) -> Result<Json<Value>, Refused> {
+    let request: ClockRequest = parse(&body)?;
+    if let Some(now) = request.now {
+        bank.set_clock(now);
     }
-    Ok(clock(State(controls)).await)
+    bank.advance_clock(SignedDuration::from_secs(request.advance_seconds));
+    Ok(clock(State(bank)).await)
 }
 
-async fn clock(State(controls): State<Arc<ProviderControls>>) -> Response {
-    Json(json!({"now": controls.clock.now().to_string()})).into_response()
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PagesRequest {
+    empty_every: u64,
+}
+
+async fn set_pages(State(bank): State<Bank>, body: Bytes) -> Result<StatusCode, Refused> {
+    let request: PagesRequest = parse(&body)?;
+    bank.empty_pages(request.empty_every);
+    DONE
+}
+
+async fn set_unlisted(State(bank): State<Bank>, body: Bytes) -> Result<StatusCode, Refused> {
+    bank.unlist(parse::<HashSet<String>>(&body)?);
+    DONE
+}
+
+async fn set_options(State(bank): State<Bank>, body: Bytes) -> Result<Json<Value>, Refused> {
+    let given = parse(&body)?;
+    bank.0.set_options(given).map(Json)
+}
+
+async fn credentials(State(bank): State<Bank>) -> Json<Value> {
+    let ready_made = bank.0.credentials(false).into_iter();
+    let ready_made: Vec<_> = ready_made.map(|(credentials, _)| credentials).collect();
+    Json(json!({"credentials": ready_made, "all": bank.all_credentials()}))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ConsentRequest {
+    state: ConsentState,
+    expires_at: Option<Timestamp>,
+}
+
+async fn set_consent(
+    State(bank): State<Bank>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<StatusCode, Refused> {
+    let request: ConsentRequest = parse(&body)?;
+    bank.0.set_consent(&id, request.state, request.expires_at)?;
+    DONE
+}
+
+async fn set_user(
+    State(bank): State<Bank>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<StatusCode, Refused> {
+    let request: ConsentRequest = parse(&body)?;
+    bank.0
+        .set_user(&id, request.state == ConsentState::Active)?;
+    DONE
+}
+
+async fn add_account(State(bank): State<Bank>, body: Bytes) -> Created<Members> {
+    created(bank.0.add_account(parse(&body)?)?)
+}
+
+async fn change_account(
+    State(bank): State<Bank>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Json<Members>, Refused> {
+    bank.0.change_account(&id, parse(&body)?).map(Json)
+}
+
+async fn set_balance(
+    State(bank): State<Bank>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Json<Box<RawValue>>, Refused> {
+    bank.0.set_balance(&id, parse(&body)?).map(Json)
+}
+
+async fn add_row(State(bank): State<Bank>, body: Bytes) -> Created<Members> {
+    created(bank.0.add_row(parse(&body)?)?)
+}
+
+async fn change_row(
+    State(bank): State<Bank>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Json<Members>, Refused> {
+    bank.0.change_row(&id, parse(&body)?).map(Json)
+}
+
+async fn remove_row(
+    State(bank): State<Bank>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Refused> {
+    bank.0.remove_row(&id)?;
+    DONE
+}
+
+async fn add_position(State(bank): State<Bank>, body: Bytes) -> Created<Members> {
+    created(bank.0.add_position(parse(&body)?)?)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct FillRequest {
+    account_id: String,
+    rows: u32,
+}
+
+async fn fill(State(bank): State<Bank>, body: Bytes) -> Result<StatusCode, Refused> {
+    let request: FillRequest = parse(&body)?;
+    bank.0.fill(&request.account_id, request.rows)?;
+    DONE
+}
+
+async fn webhooks(State(bank): State<Bank>) -> Json<Value> {
+    Json(json!({"url": bank.0.shared().webhooks.url(), "deliveries": bank.deliveries()}))
+}
+
+async fn set_webhooks(State(bank): State<Bank>, body: Bytes) -> Result<Json<Value>, Refused> {
+    let settings: WebhookSettings = parse(&body)?;
+    bank.set_webhooks(settings)?;
+    Ok(webhooks(State(bank)).await)
+}
+
+async fn forget(State(bank): State<Bank>) -> StatusCode {
+    bank.forget_deliveries();
+    StatusCode::NO_CONTENT
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResendRequest {
+    id: u64,
+}
+
+async fn resend(State(bank): State<Bank>, body: Bytes) -> Created<Value> {
+    let request: ResendRequest = parse(&body)?;
+    created(json!({"id": bank.resend(request.id)?}))
+}
+
+async fn send(State(bank): State<Bank>, body: Bytes) -> Created<Value> {
+    let mut given: Members = parse(&body)?;
+    let name = given.take_text("event").ok_or("\"event\" is needed")?;
+    created(json!({"id": bank.0.send_event(&name, given)?}))
 }

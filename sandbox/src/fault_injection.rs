@@ -14,7 +14,8 @@ use futures_util::stream::{self, StreamExt as _};
 use http::{HeaderValue, StatusCode, header};
 
 use crate::faults::{Fault, Kind};
-use crate::serve::{Abort, ConnectionControl, ProviderControls};
+use crate::provider::Provider;
+use crate::serve::{Abort, ConnectionControl};
 
 /// Padding of a `huge` body, in bytes.
 const HUGE_BYTES: usize = 50 * 1024 * 1024;
@@ -22,8 +23,8 @@ const HUGE_BYTES: usize = 50 * 1024 * 1024;
 static FILLER: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 
 /// Wraps every route of a provider, but not the control routes.
-pub(crate) async fn inject_faults(
-    State(controls): State<Arc<ProviderControls>>,
+pub(crate) async fn inject_faults<P: Provider>(
+    State(provider): State<Arc<P>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -31,25 +32,29 @@ pub(crate) async fn inject_faults(
         .extensions()
         .get::<MatchedPath>()
         .map_or("(unknown)", MatchedPath::as_str);
-    controls.calls.count(request.method(), route);
+    provider.calls.count(request.method(), route);
     let uri = request.uri();
-    let fault = controls.faults.take_match(
+    let fault = provider.faults.take_match(
         uri.path_and_query()
             .map_or(uri.path(), |whole| whole.as_str()),
     );
     match fault {
         None => next.run(request).await,
-        Some(fault) => apply_fault(&controls, &fault, request, next).await,
+        Some(fault) => apply_fault(P::error_body, &fault, request, next).await,
     }
 }
 
+/// Content type and body of a provider's error for a path and status.
+type ErrorBody = fn(&str, StatusCode) -> (&'static str, Vec<u8>);
+
 async fn apply_fault(
-    controls: &ProviderControls,
+    error_body: ErrorBody,
     fault: &Fault,
     request: Request,
     next: Next,
 ) -> Response {
-    if let Some(delay) = fault.delay() {
+    let delay = fault.first_delay();
+    if !delay.is_zero() {
         tokio::time::sleep(delay).await;
     }
     let connection_control = request
@@ -59,7 +64,7 @@ async fn apply_fault(
         .unwrap_or_default();
     match fault.kind {
         Kind::Delay => next.run(request).await,
-        Kind::Status => status(controls, fault, request.uri().path()),
+        Kind::Status => status(error_body, fault, request.uri().path()),
         Kind::ContentType => {
             let page = "<!doctype html><title>Maintenance</title><p>We will be back soon.";
             ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
@@ -82,10 +87,14 @@ fn abort() -> Response {
     response
 }
 
-fn status(controls: &ProviderControls, fault: &Fault, path: &str) -> Response {
-    let (content_type, body) = (controls.error_body)(path, fault.status());
-    let mut response =
-        (fault.status(), [(header::CONTENT_TYPE, content_type)], body).into_response();
+fn status(error_body: ErrorBody, fault: &Fault, path: &str) -> Response {
+    let (content_type, body) = error_body(path, fault.status_code());
+    let mut response = (
+        fault.status_code(),
+        [(header::CONTENT_TYPE, content_type)],
+        body,
+    )
+        .into_response();
     let retry_after = fault.retry_after.as_ref().map(|value| match value {
         serde_json::Value::String(text) => text.clone(),
         other => other.to_string(),

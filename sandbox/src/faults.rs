@@ -1,5 +1,4 @@
-//! The faults that tests set through `/__control/faults`, and how each call takes the one that
-//! matches it.
+//! The faults that tests set, and how each call takes the one that matches it.
 
 use std::time::Duration;
 
@@ -7,9 +6,11 @@ use http::StatusCode;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::bank::Refused;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Responds with the error `status`, without making the call.
     Status,
     /// Responds as usual, after a delay.
@@ -29,13 +30,13 @@ pub(crate) enum Kind {
     Reset,
 }
 
-/// A fault in the format of `POST /__control/faults`.
+/// A fault of the calls to a provider. Without [`Fault::times`] it stays.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Fault {
+pub struct Fault {
     /// Prefix of path and query string; empty matches every call.
     #[serde(rename = "match", default)]
-    path_prefix: String,
+    path: String,
     pub(crate) kind: Kind,
     /// For `status`: from 200 to 599, because 1xx does not end a request.
     status: Option<u16>,
@@ -48,51 +49,99 @@ pub(crate) struct Fault {
     times: Option<u64>,
 }
 
-/// Delay of `delay` without `delayMs`.
-const DELAY_DEFAULT_MS: u64 = 1000;
-/// Pause of `drip` without `delayMs`.
-const DRIP_DEFAULT_MS: u64 = 100;
-
 impl Fault {
-    fn validation_error(&self) -> Option<String> {
-        if self.kind == Kind::Status
-            && !self
-                .status
-                .is_some_and(|status| (200..=599).contains(&status))
-        {
-            return Some("kind \"status\" needs \"status\", a number from 200 to 599".to_owned());
-        }
-        if self.times == Some(0) {
-            return Some(
-                "\"times\" must be at least 1; leave it out for a fault that stays".to_owned(),
-            );
-        }
-        match &self.retry_after {
-            None | Some(serde_json::Value::String(_)) => None,
-            Some(value) if value.is_u64() => None,
-            Some(_) => {
-                Some("\"retryAfter\" must be whole seconds or the text of the header".to_owned())
-            }
+    #[must_use]
+    pub const fn new(kind: Kind) -> Self {
+        Self {
+            path: String::new(),
+            kind,
+            status: None,
+            retry_after: None,
+            delay_ms: None,
+            after_bytes: None,
+            times: None,
         }
     }
 
-    pub(crate) fn status(&self) -> StatusCode {
+    /// Responds with an error, without making the call.
+    #[must_use]
+    pub const fn status(status: u16) -> Self {
+        let mut fault = Self::new(Kind::Status);
+        fault.status = Some(status);
+        fault
+    }
+
+    /// Makes the call after so many milliseconds.
+    #[must_use]
+    pub const fn delay_ms(by: u64) -> Self {
+        Self::new(Kind::Delay).delayed_ms(by)
+    }
+
+    /// Applies only to calls whose path and query string begin with this.
+    #[must_use]
+    pub fn at(mut self, path: impl Into<String>) -> Self {
+        self.path = path.into();
+        self
+    }
+
+    /// Applies to so many calls.
+    #[must_use]
+    pub const fn times(mut self, times: u64) -> Self {
+        self.times = Some(times);
+        self
+    }
+
+    /// Sends `Retry-After` with the status: seconds, or the text of the header.
+    #[must_use]
+    pub fn retry_after(mut self, value: impl Into<serde_json::Value>) -> Self {
+        self.retry_after = Some(value.into());
+        self
+    }
+
+    /// Delays any kind before anything else; for `drip` it is the pause between two bytes.
+    #[must_use]
+    pub const fn delayed_ms(mut self, by: u64) -> Self {
+        self.delay_ms = Some(by);
+        self
+    }
+
+    /// How much of the body `cut` sends.
+    #[must_use]
+    pub const fn after_bytes(mut self, bytes: usize) -> Self {
+        self.after_bytes = Some(bytes);
+        self
+    }
+
+    /// Refuses what cannot be injected.
+    pub(crate) fn check(&self) -> Result<(), Refused> {
+        let status = self.status.unwrap_or_default();
+        if self.kind == Kind::Status && !(200..=599).contains(&status) {
+            return Err("kind \"status\" needs \"status\", a number from 200 to 599".into());
+        }
+        if self.times == Some(0) {
+            return Err("\"times\" must be at least 1; leave it out for a fault that stays".into());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn status_code(&self) -> StatusCode {
         let status = self
             .status
             .and_then(|status| StatusCode::from_u16(status).ok());
         status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    pub(crate) fn delay(&self) -> Option<Duration> {
-        match (self.kind, self.delay_ms) {
-            (Kind::Drip, _) => None,
-            (Kind::Delay, ms) => Some(Duration::from_millis(ms.unwrap_or(DELAY_DEFAULT_MS))),
-            (_, ms) => ms.map(Duration::from_millis),
+    /// The delay before anything else.
+    pub(crate) fn first_delay(&self) -> Duration {
+        match self.kind {
+            Kind::Drip => Duration::ZERO,
+            Kind::Delay => Duration::from_millis(self.delay_ms.unwrap_or(1000)),
+            _ => Duration::from_millis(self.delay_ms.unwrap_or_default()),
         }
     }
 
     pub(crate) fn drip(&self) -> Duration {
-        Duration::from_millis(self.delay_ms.unwrap_or(DRIP_DEFAULT_MS))
+        Duration::from_millis(self.delay_ms.unwrap_or(100))
     }
 }
 
@@ -101,13 +150,8 @@ impl Fault {
 pub(crate) struct Faults(Mutex<Vec<Fault>>);
 
 impl Faults {
-    /// Adds a fault, or returns what is wrong with it.
-    pub(crate) fn add(&self, fault: Fault) -> Result<(), String> {
-        if let Some(error) = fault.validation_error() {
-            return Err(error);
-        }
+    pub(crate) fn add(&self, fault: Fault) {
         self.0.lock().push(fault);
-        Ok(())
     }
 
     pub(crate) fn list(&self) -> Vec<Fault> {
@@ -123,7 +167,7 @@ impl Faults {
         let mut faults = self.0.lock();
         let index = faults
             .iter()
-            .position(|fault| path_and_query.starts_with(&fault.path_prefix))?;
+            .position(|fault| path_and_query.starts_with(&fault.path))?;
         let fault = faults[index].clone();
         if let Some(times) = &mut faults[index].times {
             *times -= 1;

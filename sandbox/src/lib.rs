@@ -2,11 +2,12 @@
 //! tested without an account at any provider. The crate depends on no other crate of the workspace:
 //! an adapter must not be able to distinguish it from the real provider.
 //!
-//! [`start`] opens a listener per provider. Each listener serves the provider's routes and
-//! `/__control`. There a test sets faults and the clock, changes rows and counts calls; the crate's
-//! README describes it.
+//! [`start`] opens a listener per provider. A [`Bank`] for each sets faults and the clock, changes
+//! rows and counts calls. `/__control` of each listener is the same over HTTP; the crate's README
+//! describes it.
 
 mod akahu;
+mod bank;
 mod calls;
 mod clock;
 mod consent_page;
@@ -17,9 +18,11 @@ mod faults;
 mod fiskil;
 mod logos;
 mod members;
+mod provider;
 mod query;
 mod serve;
 mod snaptrade;
+mod store;
 mod webhooks;
 mod world;
 
@@ -27,6 +30,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use serde::Serialize;
+
+pub use bank::{Bank, ConsentState, Refused};
+pub use faults::{Fault, Kind as FaultKind};
+pub use webhooks::{Sign, WebhookSettings};
 
 /// The simulated providers, by the names of their members in [`Description`].
 pub const PROVIDERS: [&str; 3] = ["fiskil", "akahu", "snaptrade"];
@@ -107,6 +114,16 @@ pub struct SnapTradeAccess {
     pub client_id: String,
     /// Signs calls and webhooks.
     pub consumer_key: String,
+    pub personal: SnapTradePersonalKey,
+}
+
+/// A key for one user, who needs no secret (docs/providers/snaptrade.md#keys).
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapTradePersonalKey {
+    pub client_id: String,
+    pub consumer_key: String,
+    pub user_id: String,
 }
 
 /// Credentials of an existing consent, in the format that `bellbird connection import` reads.
@@ -137,6 +154,8 @@ pub enum Credentials {
 /// The running listeners. Dropping it stops them.
 pub struct Sandbox {
     description: Description,
+    /// In the order of [`PROVIDERS`].
+    banks: [Bank; 3],
     listeners: [serve::Listener; 3],
 }
 
@@ -144,6 +163,16 @@ impl Sandbox {
     #[must_use]
     pub const fn description(&self) -> &Description {
         &self.description
+    }
+
+    /// The provider with this name, one of [`PROVIDERS`].
+    ///
+    /// # Panics
+    /// If it is none of them.
+    #[must_use]
+    pub fn bank(&self, provider: &str) -> &Bank {
+        let index = PROVIDERS.iter().position(|name| *name == provider);
+        &self.banks[index.expect("the sandbox simulates the provider")]
     }
 
     /// Stops the listeners within a second. Running calls get half a second to finish.
@@ -161,25 +190,33 @@ pub async fn start(options: Options) -> std::io::Result<Sandbox> {
     let akahu = Arc::new(akahu::Akahu::new(&options, address));
     let (snaptrade_socket, address) = serve::bind(options.snaptrade_listen).await?;
     let snaptrade = Arc::new(snaptrade::SnapTrade::new(&options, address));
+    let (fiskil_access, akahu_access) = (fiskil.access(), akahu.access());
+    let snaptrade_access = snaptrade.access();
+    let banks = [
+        Bank(Arc::clone(&fiskil) as _),
+        Bank(Arc::clone(&akahu) as _),
+        Bank(Arc::clone(&snaptrade) as _),
+    ];
+    let ready_made = banks.iter().flat_map(|bank| bank.0.credentials(false));
+    let (credentials, people) = ready_made.unzip();
     let description = Description {
-        fiskil: fiskil.access(),
-        akahu: akahu.access(),
-        snaptrade: snaptrade.access(),
-        credentials: [
-            fiskil.credentials(),
-            akahu.credentials(),
-            snaptrade.credentials(),
-        ]
-        .concat(),
-        people: [fiskil.people(), akahu.people(), snaptrade.people()].concat(),
+        fiskil: fiskil_access,
+        akahu: akahu_access,
+        snaptrade: snaptrade_access,
+        credentials,
+        people,
     };
+    let [fiskil_bank, akahu_bank, snaptrade_bank] = banks.clone();
+    let listen =
+        |socket, bank, provider| serve::Listener::start(socket, control::attach(bank, provider));
     let listeners = [
-        serve::Listener::start(fiskil_socket, fiskil.router()),
-        serve::Listener::start(akahu_socket, akahu.router()),
-        serve::Listener::start(snaptrade_socket, snaptrade.router()),
+        listen(fiskil_socket, fiskil_bank, fiskil.router()),
+        listen(akahu_socket, akahu_bank, akahu.router()),
+        listen(snaptrade_socket, snaptrade_bank, snaptrade.router()),
     ];
     Ok(Sandbox {
         description,
+        banks,
         listeners,
     })
 }

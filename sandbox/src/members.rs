@@ -11,6 +11,8 @@ use serde_json::value::RawValue;
 pub(crate) struct Members(Vec<(String, Box<RawValue>)>);
 
 impl Members {
+    pub(crate) const EMPTY: Self = Self(Vec::new());
+
     pub(crate) fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }
@@ -52,6 +54,21 @@ impl Members {
         }
     }
 
+    /// Sets each member of an object unless it exists.
+    pub(crate) fn set_defaults(&mut self, defaults: &serde_json::Value) {
+        for (name, value) in defaults.as_object().into_iter().flatten() {
+            self.set_default(name, value);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, names: &[&str]) {
+        self.0.retain(|(known, _)| !names.contains(&known.as_str()));
+    }
+
+    pub(crate) fn to_raw(&self) -> Box<RawValue> {
+        serde_json::value::to_raw_value(self).expect("members have a JSON text")
+    }
+
     /// Applies every member of `other`; `null` removes a member.
     pub(crate) fn merge(&mut self, other: Self) {
         for (name, value) in other.0 {
@@ -73,8 +90,12 @@ impl Members {
     /// Removes a member and returns its text.
     pub(crate) fn take_text(&mut self, name: &str) -> Option<String> {
         let text = self.text(name);
-        self.0.retain(|(known, _)| known != name);
+        self.remove(&[name]);
         text
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        serde_json::to_writer(out, self).expect("text can be written to memory");
     }
 
     fn put(&mut self, name: &str, value: Box<RawValue>) {

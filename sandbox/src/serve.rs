@@ -1,7 +1,6 @@
 //! HTTP listeners over hyper. The sandbox drives each connection itself, because a fault may break
 //! one in ways that no response can express.
 
-use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -11,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use axum::Router;
-use http::{Request, StatusCode};
+use http::Request;
 use hyper::body::Incoming;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,10 +22,6 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::calls::Calls;
-use crate::clock::Clock;
-use crate::faults::Faults;
-
 /// Limit for a request body, in bytes.
 pub(crate) const REQUEST_BYTES_MAX: usize = 1024 * 1024;
 /// Connections at once; others wait to be accepted.
@@ -35,17 +30,6 @@ const CONNECTIONS_MAX: usize = 4096;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(100);
 /// How long running calls may take when the sandbox stops.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// The controls that every simulated provider has, whatever its protocol.
-pub(crate) struct ProviderControls {
-    pub(crate) clock: Clock,
-    pub(crate) faults: Faults,
-    pub(crate) calls: Calls,
-    /// Accounts that lists leave out. All other responses have them.
-    pub(crate) unlisted: Mutex<HashSet<String>>,
-    /// Returns content type and body of the provider's error for a path and status.
-    pub(crate) error_body: fn(&str, StatusCode) -> (&'static str, Vec<u8>),
-}
 
 /// Extension of a response that must not be sent: the connection closes instead.
 #[derive(Debug, Clone, Copy)]

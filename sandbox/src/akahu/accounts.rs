@@ -3,40 +3,30 @@
 
 use axum::extract::Path;
 use axum::response::Response;
-use serde::Serialize;
+use serde_json::json;
 
 use super::call::{UserCall, check_id};
-use super::connections::ConnectionView;
+use super::connections;
 use super::errors::Failure;
 use super::respond::{done, iso, item, items};
-use super::store::State;
+use crate::bank::ConsentState;
 use crate::members::Members;
-
-#[derive(Serialize)]
-struct Me<'a> {
-    _id: &'a str,
-    access_granted_at: String,
-    email: &'a str,
-    preferred_name: &'a str,
-}
 
 pub(super) async fn me(call: UserCall) -> Response {
     let store = call.akahu.store.read();
     let user = &store.users[call.user];
     let preferred_name = user.name.split(' ').next().unwrap_or_default();
-    item(Me {
-        _id: &user.id,
-        access_granted_at: iso(user.consented_at),
-        email: &user.email,
-        preferred_name,
-    })
+    item(json!({
+        "_id": user.id, "access_granted_at": iso(user.consented_at), "email": user.email,
+        "preferred_name": preferred_name,
+    }))
 }
 
 /// Lists every account of every login that the user shares, without pages.
 pub(super) async fn list(call: UserCall) -> Response {
     let mut store = call.akahu.store.write();
     store.apply_due_refreshes(call.now);
-    let unlisted = call.akahu.controls.unlisted.lock();
+    let unlisted = call.akahu.unlisted.lock();
     let accounts = store
         .accounts_of(call.user)
         .into_iter()
@@ -77,12 +67,6 @@ pub(super) async fn delete(Path(id): Path<String>, call: UserCall) -> Result<Res
     Ok(done())
 }
 
-#[derive(Serialize)]
-struct Authorisation<'a> {
-    _id: &'a str,
-    connection: ConnectionView,
-}
-
 /// Shows a login. Only its `DELETE` is documented (docs/providers/akahu.md#unlinking), so this
 /// response is invented.
 pub(super) async fn show_authorisation(
@@ -92,10 +76,8 @@ pub(super) async fn show_authorisation(
     let login = find_login(&call, &id)?;
     let store = call.akahu.store.read();
     let login = &store.logins[login];
-    Ok(item(Authorisation {
-        _id: &login.id,
-        connection: ConnectionView::for_account(login.institution),
-    }))
+    let connection = connections::for_account(login.institution);
+    Ok(item(json!({"_id": login.id, "connection": connection})))
 }
 
 /// Stops sharing a login. Its accounts and rows disappear.
@@ -107,7 +89,7 @@ pub(super) async fn delete_authorisation(
     call.akahu
         .store
         .write()
-        .set_state(login, State::Revoked, call.now);
+        .set_state(login, ConsentState::Revoked, call.now);
     Ok(done())
 }
 

@@ -11,14 +11,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
 use jiff::Timestamp;
-use parking_lot::RwLock;
 
 use super::Akahu;
 use super::connections::is_closed_to_new_connections;
-use super::store::State as LoginState;
+use crate::bank::ConsentState;
 use crate::consent_page::{
-    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions,
-    InstitutionOption, OfferedAccount, append_query, is_redirect_uri, see_other,
+    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
+    OfferedAccount, append_query, is_redirect_uri, see_other,
 };
 use crate::query::{self, Query};
 use crate::world::new_zealand::{Institution, NEW_ZEALAND, institution};
@@ -43,53 +42,33 @@ pub(crate) struct AuthorizationRequest {
     state: Option<String>,
 }
 
-/// The app's redirect URIs, and the key that authenticates first pages.
-pub(super) struct AppRegistration {
-    registered: RwLock<Vec<String>>,
-    key: hmac::Key,
-}
+/// Authenticates first pages, for which the server stores nothing.
+pub(super) struct FirstPages(hmac::Key);
 
-impl AppRegistration {
+impl FirstPages {
     pub(super) fn new() -> Self {
         let random = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()]
             .map(uuid::Uuid::into_bytes)
             .concat();
-        Self {
-            registered: RwLock::default(),
-            key: hmac::Key::new(hmac::HMAC_SHA256, &random),
-        }
+        Self(hmac::Key::new(hmac::HMAC_SHA256, &random))
     }
 
-    /// Replaces the registered redirect URIs.
-    pub(super) fn set_redirect_uris(&self, uris: Vec<String>) {
-        *self.registered.write() = uris;
-    }
-
-    /// Every loopback URI is registered (a sandbox choice).
-    fn is_registered(&self, uri: &str) -> bool {
-        is_loopback(uri) || self.registered.read().iter().any(|known| known == uri)
-    }
-
-    /// The hidden field of a first page. The server stores nothing for a first page, so the token
-    /// itself proves that the sandbox made it for this query.
-    fn first_page_token(&self, query: &str) -> String {
+    /// The hidden field of a first page, which proves that the sandbox made it for this query.
+    fn token(&self, query: &str) -> String {
         let random = uuid::Uuid::new_v4().simple().to_string();
         format!("{random}{}", self.tag(&random, query))
     }
 
     fn tag(&self, random: &str, query: &str) -> String {
-        URL_SAFE_NO_PAD.encode(hmac::sign(
-            &self.key,
-            format!("{random}?{query}").as_bytes(),
-        ))
+        URL_SAFE_NO_PAD.encode(hmac::sign(&self.0, format!("{random}?{query}").as_bytes()))
     }
 
-    fn is_first_page_token(&self, token: &str, query: &str) -> bool {
+    fn is_token(&self, token: &str, query: &str) -> bool {
         let Some((random, tag)) = token.split_at_checked(32) else {
             return false;
         };
         let tag = URL_SAFE_NO_PAD.decode(tag).unwrap_or_default();
-        hmac::verify(&self.key, format!("{random}?{query}").as_bytes(), &tag).is_ok()
+        hmac::verify(&self.0, format!("{random}?{query}").as_bytes(), &tag).is_ok()
     }
 }
 
@@ -146,11 +125,11 @@ impl AuthorizeParams {
             ));
         }
         let uri = query.get("redirect_uri").unwrap_or_default();
-        if !is_redirect_uri(uri) || !akahu.app_registration.is_registered(uri) {
+        if !is_redirect_uri(uri) || !akahu.is_registered(uri) {
             return Err(Rejection::Page(format!(
                 "The redirect URI (redirect_uri) is not registered: {uri} - The sandbox knows all URIs of its own \
-                 computer. There, register any other one: curl {}/__control/redirects -d \
-                 '{{\"uris\": [\"REDIRECT_URI\"]}}'",
+                 computer. There, register any other one: curl {}/__control/options -d \
+                 '{{\"redirectUris\": [\"REDIRECT_URI\"]}}'",
                 akahu.access.oauth_url
             )));
         }
@@ -246,7 +225,7 @@ pub(super) async fn show(State(akahu): State<Arc<Akahu>>, request: Request) -> R
             &*akahu,
             &params
                 .into_session()
-                .with_token(akahu.app_registration.first_page_token(text)),
+                .with_token(akahu.first_pages.token(text)),
         ),
         Some("accept") => see_other(&akahu.accept(&params)),
         Some("deny") => see_other(&params.request.failed("access_denied", None)),
@@ -268,9 +247,7 @@ pub(super) async fn begin(State(akahu): State<Arc<Akahu>>, request: Request) -> 
         Err(response) => return response,
     };
     let token = form.get("session").unwrap_or_default();
-    if akahu.app_registration.is_first_page_token(token, &text)
-        && !akahu.consent_sessions.has(token)
-    {
+    if akahu.first_pages.is_token(token, &text) && !akahu.consent_sessions.has(token) {
         akahu
             .consent_sessions
             .open(params.into_session().with_token(token.to_owned()));
@@ -279,10 +256,20 @@ pub(super) async fn begin(State(akahu): State<Arc<Akahu>>, request: Request) -> 
 }
 
 impl Akahu {
+    fn is_registered(&self, uri: &str) -> bool {
+        is_loopback(uri)
+            || self
+                .options
+                .lock()
+                .redirect_uris
+                .iter()
+                .any(|known| known == uri)
+    }
+
     /// Consents as the user with the e-mail address in `email`, or else as the first user. All
     /// their logins become shared and active.
     fn accept(&self, params: &AuthorizeParams) -> String {
-        let now = self.controls.clock.now();
+        let now = self.clock.now();
         let mut store = self.store.write();
         let user = store
             .users
@@ -290,8 +277,9 @@ impl Akahu {
             .position(|user| user.email == params.email)
             .unwrap_or_default();
         for login in 0..store.logins.len() {
-            if store.logins[login].user == user && store.logins[login].state != LoginState::Active {
-                store.set_state(login, LoginState::Active, now);
+            if store.logins[login].user == user && store.logins[login].state != ConsentState::Active
+            {
+                store.set_state(login, ConsentState::Active, now);
             }
         }
         store.users[user].consented_at = now;
@@ -303,8 +291,6 @@ impl Akahu {
 }
 
 impl ConsentProvider for Akahu {
-    type AuthRequest = AuthorizationRequest;
-
     const BRAND: Brand = Brand {
         name: "Akahu",
         colour: "#0b6b5d",
@@ -320,14 +306,6 @@ impl ConsentProvider for Akahu {
         note: "It may do so until you stop it, which you can do at any time.",
         expired_text: "The request has ended, has expired, or never existed. Go back to the app and start again.",
     };
-
-    fn consent_sessions(&self) -> &ConsentSessions<AuthorizationRequest> {
-        &self.consent_sessions
-    }
-
-    fn now(&self) -> Timestamp {
-        self.controls.clock.now()
-    }
 
     fn institutions(&self) -> Vec<InstitutionOption> {
         let option = |institution: &Institution| InstitutionOption {
@@ -371,19 +349,13 @@ impl ConsentProvider for Akahu {
                 let Some(institution) = institution(&institution_id) else {
                     return redirect_result(failed("server_error", "Unknown connection"));
                 };
-                let (mut store, now) = (self.store.write(), self.now());
+                let (mut store, now) = (self.store.write(), self.clock.now());
                 let event = if store.has_shared_logins(&name) {
                     "UPDATE"
                 } else {
                     "ACCEPT"
                 };
-                let user = store.share(
-                    institution,
-                    &name,
-                    &chosen,
-                    *self.linking_options.lock(),
-                    now,
-                );
+                let user = store.share(institution, &name, &chosen, &self.options.lock(), now);
                 request.accepted(&self.codes.issue(user, &request.redirect_uri, now), event)
             }
             ConsentOutcome::Cancelled { .. } | ConsentOutcome::Closed => {

@@ -45,7 +45,7 @@ impl FromRequest<Arc<Akahu>> for UserCall {
         Ok(Self {
             akahu: Arc::clone(akahu),
             user,
-            now: akahu.controls.clock.now(),
+            now: akahu.clock.now(),
             path: request.uri().path().to_owned(),
             query: Query::parse(request.uri().query()),
             is_json: has_json_content_type(headers),

@@ -3,43 +3,19 @@
 
 use axum::extract::Path;
 use axum::response::Response;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::call::{AppCall, check_id};
 use super::errors::Failure;
 use super::respond::{item, items};
 use crate::world::nzfcc::{CODES, Code};
 
-#[derive(Serialize)]
-struct CategoryView {
-    _id: &'static str,
-    name: &'static str,
-    groups: Groups,
-}
-
-#[derive(Serialize)]
-struct Groups {
-    personal_finance: Group,
-}
-
-#[derive(Serialize)]
-struct Group {
-    _id: &'static str,
-    name: &'static str,
-}
-
-fn view(code: &Code) -> CategoryView {
-    let group = Group {
-        _id: code.group.0,
-        name: code.group.1,
-    };
-    CategoryView {
-        _id: code.id,
-        name: code.name,
-        groups: Groups {
-            personal_finance: group,
-        },
-    }
+fn view(code: &Code) -> Value {
+    let (id, name) = code.group;
+    json!({
+        "_id": code.id, "name": code.name,
+        "groups": {"personal_finance": {"_id": id, "name": name}},
+    })
 }
 
 /// Lists all spending codes, without pages.

@@ -3,32 +3,19 @@
 //! #relinking).
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::ids;
-use super::rows::Entry;
-use super::store::{Login, NUMBERS_PER_ACCOUNT, State, Store, User};
+use super::store::{Login, Store, User};
+use super::{LinkingOptions, ids};
+use crate::bank::ConsentState;
 use crate::consent_page::OfferedAccount;
 use crate::members::Members;
+use crate::store::NUMBERS_PER_ACCOUNT;
 use crate::world::names::{first_word, full_name, stream, vary};
 use crate::world::new_zealand::{Holding, Institution, NEW_ZEALAND};
 use crate::world::nz_rows::{Calendars, draw};
 use crate::world::rng::{DIGITS, Rng, label};
-
-/// How linking the same login again behaves. Tests set it because the real behaviour is unknown
-/// (docs/providers/akahu.md#open-questions).
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(super) struct LinkingOptions {
-    /// Every consent returns a new token.
-    pub(super) new_token: bool,
-    /// A new token leaves the earlier ones valid.
-    pub(super) old_token_lives: bool,
-    /// A login that is linked again gets a new id. Its accounts keep theirs.
-    pub(super) new_authorisation: bool,
-}
 
 impl Store {
     fn find_user(&self, name: &str) -> Option<usize> {
@@ -85,7 +72,7 @@ impl Store {
         institution: &'static Institution,
         name: &str,
         chosen: &[OfferedAccount],
-        options: LinkingOptions,
+        options: &LinkingOptions,
         now: Timestamp,
     ) -> usize {
         let user = self
@@ -98,7 +85,7 @@ impl Store {
                 if options.new_authorisation {
                     self.rename_login(login);
                 }
-                self.set_state(login, State::Active, now);
+                self.set_state(login, ConsentState::Active, now);
                 login
             }
             None => self.add_login(user, institution, name, now),
@@ -117,12 +104,10 @@ impl Store {
     }
 
     fn add_user(&mut self, name: &str, now: Timestamp) -> usize {
+        let seed = self.seed;
         self.users.push(User {
-            id: ids::draw(
-                "user_",
-                &mut Rng::new(self.seed, label(&["akahu user", name])),
-            ),
-            name: full_name(self.seed, name),
+            id: ids::draw("user_", &mut Rng::new(seed, label(&["akahu user", name]))),
+            name: full_name(seed, name),
             email: name.to_owned(),
             consented_at: now,
             tokens: Vec::new(),
@@ -145,7 +130,7 @@ impl Store {
             ids::draw("authorisation_", &mut rng),
             user,
             institution,
-            State::Active,
+            ConsentState::Active,
             now,
         ));
         let login = self.logins.len() - 1;
@@ -161,12 +146,7 @@ impl Store {
                 / NUMBERS_PER_ACCOUNT
                 * NUMBERS_PER_ACCOUNT;
             let rows = draw(&holding.plan, seed, own, &calendars, Some(running));
-            let first = account.take_numbers(rows.len() as u64);
-            account.entries = Vec::with_capacity(rows.len());
-            for mut row in rows {
-                row.number = first + row.number % NUMBERS_PER_ACCOUNT;
-                account.entries.push(Entry::drawn(row));
-            }
+            account.set_rows(rows);
         }
         login
     }

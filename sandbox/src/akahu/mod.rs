@@ -6,11 +6,9 @@ mod authorize;
 mod call;
 mod categories;
 mod connections;
-mod control;
 mod errors;
 mod ids;
 mod linking;
-mod odd_rows;
 mod paging;
 mod paths;
 mod refresh;
@@ -23,47 +21,191 @@ mod webhook_events;
 mod webhooks;
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use http::StatusCode;
-use parking_lot::{Mutex, RwLock};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
 
-use crate::clock::Clock;
-use crate::consent_page::{self, ConsentSessions};
-use crate::empty_pages::EmptyPages;
-use crate::serve::ProviderControls;
+use crate::bank::{ConsentState, Refused};
+use crate::consent_page::is_redirect_uri;
+use crate::members::Members;
+use crate::provider::{Core, Provider};
+use crate::world::new_zealand::NEW_ZEALAND;
+use crate::world::nz_rows::{self, Calendars};
 use crate::world::rng::{BASE62, Rng};
-use crate::{AkahuAccess, Credentials, Options, fault_injection};
+use crate::{AkahuAccess, Credentials, Options, consent_page, fault_injection};
 use errors::Failure;
-use store::Store;
+use respond::iso;
+use store::{Account, Login, Store};
+
+/// The days over which `fill` distributes its rows.
+const FILL_DAYS: u32 = 300;
 
 pub(crate) struct Akahu {
-    controls: Arc<ProviderControls>,
+    core: Core<Self>,
     access: AkahuAccess,
-    store: RwLock<Store>,
     codes: token::Codes,
     cursors: paging::Cursors,
-    empty_pages: EmptyPages,
-    keys: webhooks::Keys,
-    webhook_queue: crate::webhooks::WebhookQueue<webhook_events::Snapshot>,
-    consent_sessions: ConsentSessions<authorize::AuthorizationRequest>,
-    app_registration: authorize::AppRegistration,
-    linking_options: Mutex<linking::LinkingOptions>,
+    key: webhooks::Key,
+    first_pages: authorize::FirstPages,
+}
+
+impl Deref for Akahu {
+    type Target = Core<Self>;
+    fn deref(&self) -> &Core<Self> {
+        &self.core
+    }
+}
+
+/// How linking the same login again behaves, because the real behaviour is unknown
+/// (docs/providers/akahu.md#open-questions), and which redirect URIs the app has registered.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct LinkingOptions {
+    /// Every consent returns a new token.
+    new_token: bool,
+    /// A new token leaves the earlier ones valid.
+    old_token_lives: bool,
+    /// A login that is linked again gets a new id. Its accounts keep theirs.
+    new_authorisation: bool,
+    /// Every loopback URI is registered (a sandbox choice).
+    redirect_uris: Vec<String>,
+}
+
+impl Provider for Akahu {
+    type AuthRequest = authorize::AuthorizationRequest;
+    type Snapshot = webhook_events::Snapshot;
+    type Options = LinkingOptions;
+
+    fn error_body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
+        errors::body(path, status)
+    }
+
+    fn credentials(&self, all: bool) -> Vec<(Credentials, String)> {
+        let store = self.store.read();
+        let credentials = |login: &Login| {
+            let user = &store.users[login.user];
+            let token = user.tokens.last().filter(|_| all || user.is_listed)?;
+            let credentials = Credentials::Akahu {
+                user_token: token.text.clone(),
+                authorisation: login.id.clone(),
+            };
+            Some((
+                credentials,
+                format!("{}, {}", user.name, login.institution.name),
+            ))
+        };
+        store.logins.iter().filter_map(credentials).collect()
+    }
+
+    fn set_consent(
+        &self,
+        id: &str,
+        state: ConsentState,
+        _: Option<Timestamp>,
+    ) -> Result<(), Refused> {
+        let (mut store, now) = (self.store.write(), self.clock.now());
+        let login = store.logins.iter().position(|login| login.id == id);
+        let login = login.ok_or_else(|| Refused::unknown("authorisation", id))?;
+        store.apply_due_refreshes(now);
+        store.set_state(login, state, now);
+        Ok(())
+    }
+
+    fn set_user(&self, id: &str, valid: bool) -> Result<(), Refused> {
+        let mut store = self.store.write();
+        let mut tokens = store.users.iter_mut().flat_map(|user| &mut user.tokens);
+        let token = tokens.find(|token| token.text == id);
+        token.ok_or("there is no such token")?.alive = valid;
+        Ok(())
+    }
+
+    fn add_account(&self, mut given: Members) -> Result<Members, Refused> {
+        let text = |name: &str| given.text(name).ok_or(format!("{name:?} is needed"));
+        let (token, authorisation) = (text("userToken")?, text("authorisation")?);
+        given.remove(&["userToken", "authorisation"]);
+        let (mut store, at) = (self.store.write(), iso(self.clock.now()));
+        let has_token = |user: usize| {
+            let mut tokens = store.users[user].tokens.iter();
+            tokens.any(|known| known.text == token)
+        };
+        let mut logins = store.logins.iter();
+        let login = logins
+            .position(|login| login.id == authorisation && has_token(login.user))
+            .ok_or_else(|| Refused::unknown("authorisation of the token", &authorisation))?;
+        let id = given.text("_id").unwrap_or_else(|| ids::random("acc_"));
+        store.check_new_account(&id)?;
+        let mut account = Account::blank(&mut store, login, id);
+        store::start_members(&mut account, &store.logins[login]);
+        let defaults = json!({
+            "name": "Added Account", "type": "CHECKING", "formatted_account": "01-0001-0000001-00",
+            "attributes": ["TRANSACTIONS"], "balance": {"currency": "NZD", "current": 0}, "meta": {},
+            "refreshed": {"balance": at, "meta": at, "transactions": at},
+        });
+        account.members.merge_all(Members::from_value(&defaults));
+        account.members.merge_all(given);
+        Ok(store.push(account).members.clone())
+    }
+
+    fn change_account(&self, id: &str, given: Members) -> Result<Members, Refused> {
+        let mut store = self.store.write();
+        // Apply due refreshes first, so that they cannot undo the change later.
+        store.apply_due_refreshes(self.clock.now());
+        let account = store.account_mut(id)?;
+        account.members.merge(given);
+        Ok(account.members.clone())
+    }
+
+    fn set_balance(&self, id: &str, given: Box<RawValue>) -> Result<Box<RawValue>, Refused> {
+        let mut store = self.store.write();
+        store.account_mut(id)?.members.set("balance", &given);
+        Ok(given)
+    }
+
+    fn fill(&self, id: &str, rows: u32) -> Result<(), Refused> {
+        let calendars = Calendars::new(self.clock.now());
+        let mut store = self.store.write();
+        let seed = store.seed;
+        let account = store.account_mut(id)?;
+        let (shops, base) = (
+            NEW_ZEALAND.spending(),
+            account.take_numbers(u64::from(rows)),
+        );
+        let rows = nz_rows::fill(
+            shops,
+            rows,
+            FILL_DAYS,
+            seed,
+            base,
+            &calendars,
+            account.running,
+        );
+        account.set_rows(rows);
+        Ok(())
+    }
+
+    fn apply_options(&self, options: &LinkingOptions) -> Result<(), Refused> {
+        match options
+            .redirect_uris
+            .iter()
+            .find(|uri| !is_redirect_uri(uri))
+        {
+            Some(bad) => Err(format!("{bad:?} is not an absolute URL").into()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Akahu {
     /// Creates the provider with its data, for a listener at `address`.
     pub(crate) fn new(options: &Options, address: SocketAddr) -> Self {
-        let controls = ProviderControls {
-            clock: Clock::new(options.now),
-            faults: crate::faults::Faults::default(),
-            calls: crate::calls::Calls::default(),
-            unlisted: Mutex::default(),
-            error_body: errors::body,
-        };
         let mut rng = Rng::new(options.seed, u64::MAX - 1);
         let access = AkahuAccess {
             base_url: format!("http://{address}/v1"),
@@ -72,17 +214,12 @@ impl Akahu {
             app_secret: rng.text(BASE62, 43),
         };
         Self {
+            core: Core::new(options, |now| Store::new(options.seed, now)),
             access,
-            store: RwLock::new(Store::new(options.seed, controls.clock.now())),
             codes: token::Codes::default(),
             cursors: paging::Cursors::new(),
-            empty_pages: EmptyPages::default(),
-            keys: webhooks::Keys::default(),
-            webhook_queue: crate::webhooks::WebhookQueue::new(options),
-            consent_sessions: ConsentSessions::default(),
-            app_registration: authorize::AppRegistration::new(),
-            linking_options: Mutex::default(),
-            controls: Arc::new(controls),
+            key: webhooks::Key::default(),
+            first_pages: authorize::FirstPages::new(),
         }
     }
 
@@ -91,41 +228,10 @@ impl Akahu {
         self.access.clone()
     }
 
-    /// The ready-made logins, in the order of the users.
-    pub(crate) fn credentials(&self) -> Vec<Credentials> {
-        self.credentials_of(|user| user.is_listed)
-    }
-
-    /// Whose each of [`Self::credentials`] is.
-    pub(crate) fn people(&self) -> Vec<String> {
-        let store = self.store.read();
-        let person = |login: &store::Login| {
-            let user = &store.users[login.user];
-            let is_listed = user.is_listed && !user.tokens.is_empty();
-            is_listed.then(|| format!("{}, {}", user.name, login.institution.name))
-        };
-        store.logins.iter().filter_map(person).collect()
-    }
-
-    fn credentials_of(&self, is_wanted: impl Fn(&store::User) -> bool) -> Vec<Credentials> {
-        let store = self.store.read();
-        let credentials = |login: &store::Login| {
-            let user = &store.users[login.user];
-            let token = user.tokens.last().filter(|_| is_wanted(user))?;
-            Some(Credentials::Akahu {
-                user_token: token.text.clone(),
-                authorisation: login.id.clone(),
-            })
-        };
-        store.logins.iter().filter_map(credentials).collect()
-    }
-
-    /// All routes of the port. Only the provider's own are counted and subject to faults.
+    /// The provider's routes, which are counted and subject to faults.
     pub(crate) fn router(self: Arc<Self>) -> Router {
-        let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
-        let control =
-            control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
-        let provider = consent_page::routes::<Self>()
+        let provider = Arc::clone(&self);
+        consent_page::routes::<Self>()
             // The official client appends a path of the caller's choice; the documented URL has
             // none.
             .route("/", get(authorize::show).post(authorize::begin))
@@ -169,8 +275,10 @@ impl Akahu {
             .method_not_allowed_fallback(|| reject_route(StatusCode::METHOD_NOT_ALLOWED))
             .fallback(|| reject_route(StatusCode::NOT_FOUND))
             .with_state(self)
-            .layer(from_fn_with_state(controls, fault_injection::inject_faults));
-        crate::webhooks::attach(&source, provider.merge(control))
+            .layer(from_fn_with_state(
+                provider,
+                fault_injection::inject_faults::<Self>,
+            ))
     }
 }
 

@@ -5,13 +5,11 @@
 use std::io::Write as _;
 
 use aws_lc_rs::hmac;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::call::UserCall;
 use super::errors::Failure;
-use super::rows::{Entry, Position};
-use super::store::Account;
+use super::store::{Account, Entry, Store};
+use crate::store::Position;
 
 /// Rows per page, which is fixed (docs/providers/akahu.md#pages).
 const SIZE: usize = 100;
@@ -25,17 +23,13 @@ impl Cursors {
         Self(hmac::Key::new(hmac::HMAC_SHA512, &secret))
     }
 
-    fn encode(&self, position: Position, query: &[u8]) -> String {
-        let position_bytes = position.to_bytes();
-        let tag = hmac::sign(&self.0, &[&position_bytes, query].concat());
-        URL_SAFE_NO_PAD.encode([&position_bytes, tag.as_ref()].concat())
-    }
-
-    fn decode(&self, text: &str, query: &[u8]) -> Option<Position> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (position_bytes, tag) = bytes.split_first_chunk::<17>()?;
-        hmac::verify(&self.0, &[position_bytes, query].concat(), tag).ok()?;
-        Some(Position::of_bytes(*position_bytes))
+    /// The tag of a position in the rows of a query.
+    fn tag(&self, query: &[u8]) -> impl Fn(&[u8]) -> Vec<u8> {
+        move |position| {
+            hmac::sign(&self.0, &[position, query].concat())
+                .as_ref()
+                .to_vec()
+        }
     }
 }
 
@@ -59,7 +53,7 @@ impl PageRequest {
             match call.query.get("cursor") {
                 None => None,
                 Some(text) => {
-                    let known = call.akahu.cursors.decode(text, &query);
+                    let known = Position::of_cursor(text, call.akahu.cursors.tag(&query));
                     Some(known.ok_or_else(|| {
                         Failure::invalid("queryParams.cursor is not a valid cursor")
                     })?)
@@ -75,13 +69,15 @@ impl PageRequest {
 
     /// The entries of an account that are in range and after the cursor.
     fn selected<'a>(&self, entries: &'a [Entry]) -> &'a [Entry] {
-        let too_new =
-            entries.partition_point(|entry| self.end.is_some_and(|end| entry.position.at() > end));
+        let too_new = entries
+            .partition_point(|entry| self.end.is_some_and(|end| entry.position.at() > Some(end)));
         let seen = self.after.map_or(0, |after| {
             entries.partition_point(|entry| entry.position <= after)
         });
-        let end = entries
-            .partition_point(|entry| self.start.is_none_or(|start| entry.position.at() > start));
+        let end = entries.partition_point(|entry| {
+            self.start
+                .is_none_or(|start| entry.position.at() > Some(start))
+        });
         entries.get(too_new.max(seen)..end).unwrap_or_default()
     }
 }
@@ -91,14 +87,14 @@ pub(super) fn page(
     call: &UserCall,
     page_request: &PageRequest,
     accounts: &[&Account],
-    seed: u64,
+    store: &Store,
 ) -> Vec<u8> {
     let mut remaining: Vec<&[Entry]> = accounts
         .iter()
         .map(|account| page_request.selected(&account.entries))
         .collect();
     let has_rows = remaining.iter().any(|rest| !rest.is_empty());
-    let is_empty = has_rows && call.akahu.empty_pages.next_is_empty(&call.path);
+    let is_empty = has_rows && call.akahu.empty_pages.next_is_empty();
     let mut out = Vec::with_capacity(64 + SIZE * 800);
     out.extend_from_slice(b"{\"success\":true,\"items\":[");
     let mut last = page_request.after.unwrap_or(Position::START);
@@ -114,7 +110,7 @@ pub(super) fn page(
         if number > 0 {
             out.push(b',');
         }
-        entry.write(&mut out, seed, accounts[list].names());
+        entry.write(&mut out, store, accounts[list]);
         last = entry.position;
     }
     if is_empty {
@@ -126,7 +122,7 @@ pub(super) fn page(
         Some(_) => write!(
             out,
             "\"{}\"",
-            call.akahu.cursors.encode(last, &page_request.query)
+            last.to_cursor(call.akahu.cursors.tag(&page_request.query))
         ),
     };
     out.extend_from_slice(b"}}");

@@ -9,7 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::call::{UserCall, check_id};
 use super::errors::Failure;
 use super::respond::done;
-use super::store::{State, Store, refresh_completion_time};
+use super::store::{Store, refresh_completion_time};
+use crate::bank::ConsentState;
 
 /// How soon after a refresh the next gets 429: the default of full apps. The documented response
 /// suggests an error rather than a silent no-op (docs/providers/akahu.md#refresh, #open-questions).
@@ -64,7 +65,7 @@ fn start(call: &UserCall, logins: &[usize]) -> Result<Response, Failure> {
         }
         started = true;
         login.refresh_requested_at = Some(call.now);
-        if login.state == State::Active {
+        if login.state == ConsentState::Active {
             login.refresh_due_at = Some(refresh_completion_time(call.now));
         }
     }
@@ -82,7 +83,7 @@ impl Store {
     pub(super) fn apply_due_refreshes(&mut self, now: Timestamp) {
         for index in 0..self.logins.len() {
             let login = &mut self.logins[index];
-            if login.state != State::Active {
+            if login.state != ConsentState::Active {
                 continue;
             }
             let mut refreshed_at = login

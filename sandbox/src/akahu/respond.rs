@@ -6,31 +6,23 @@ use http::header;
 use jiff::Timestamp;
 use serde::Serialize;
 
-#[derive(Serialize)]
-struct Envelope<T, U> {
-    success: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    item: Option<T>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    items: Option<U>,
-}
+use crate::members::Members;
 
 /// Wraps one object in the envelope.
 pub(super) fn item(value: impl Serialize) -> Response {
-    json(&Envelope {
-        success: true,
-        item: Some(value),
-        items: None::<()>,
-    })
+    enveloped("item", &value)
 }
 
 /// Wraps a list in the envelope, without a cursor.
 pub(super) fn items(values: impl Serialize) -> Response {
-    json(&Envelope {
-        success: true,
-        item: None::<()>,
-        items: Some(values),
-    })
+    enveloped("items", &values)
+}
+
+fn enveloped(name: &str, value: &impl Serialize) -> Response {
+    let mut body = Members::default();
+    body.set("success", &true);
+    body.set(name, value);
+    json(&body)
 }
 
 /// Responds with success and no content.

@@ -4,160 +4,111 @@
 use std::io::Write as _;
 
 use jiff::Timestamp;
+use serde_json::json;
+use serde_json::value::RawValue;
 
-use super::ids;
 use super::respond::iso;
+use super::store::{Account, OwnAccount, State, Store};
+use super::{Akahu, ids};
 use crate::members::Members;
+use crate::store::Protocol;
+use crate::world::calendar::Calendar;
 use crate::world::new_zealand::NEW_ZEALAND;
 use crate::world::nz_rows::Row;
 use crate::world::nzfcc::Code;
+use crate::world::odd_rows::{OddRow, days_back, instant};
 use crate::world::template::{Extra, Template};
 
-/// A row's position in the order. It compares member by member, and the smaller position is newer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Position {
-    /// The instant with its bits inverted, so that newer is smaller.
-    major: i64,
-    /// Of rows of one instant the larger number comes first, which is a sandbox choice
-    /// (docs/providers/akahu.md#transactions).
-    minor: u64,
-    /// Empty pages served at this position, so that each gets its own cursor; 0 for every row.
-    empty_pages: u8,
-}
+impl Protocol for Akahu {
+    type Row = Row;
+    type Account = OwnAccount;
+    type State = State;
+    const ROW_ID: &'static str = "_id";
 
-impl Position {
-    pub(super) const START: Self = Self {
-        major: i64::MIN,
-        minor: 0,
-        empty_pages: 0,
-    };
-
-    const fn new(at: i64, number: u64) -> Self {
-        Self {
-            major: !at,
-            minor: u64::MAX - number,
-            empty_pages: 0,
-        }
+    fn row_id(seed: u64, number: u64) -> String {
+        ids::of_row(seed, number)
     }
 
-    /// The instant of the row, in milliseconds.
-    pub(super) const fn at(self) -> i64 {
-        !self.major
+    fn is_row_id(id: &str, seed: u64, number: u64) -> bool {
+        ids::is_of_row(id, seed, number)
     }
 
-    /// The same position, one empty page later.
-    pub(super) const fn after_empty_page(self) -> Self {
-        Self {
-            empty_pages: self.empty_pages.wrapping_add(1),
-            ..self
-        }
-    }
-
-    pub(super) fn to_bytes(self) -> [u8; 17] {
-        let mut bytes = [0; 17];
-        bytes[..8].copy_from_slice(&self.major.to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.minor.to_be_bytes());
-        bytes[16] = self.empty_pages;
-        bytes
-    }
-
-    pub(super) fn of_bytes(bytes: [u8; 17]) -> Self {
-        let [major, minor] = [0, 8].map(|from| {
-            let mut half = [0; 8];
-            half.copy_from_slice(&bytes[from..from + 8]);
-            half
-        });
-        Self {
-            major: i64::from_be_bytes(major),
-            minor: u64::from_be_bytes(minor),
-            empty_pages: bytes[16],
-        }
-    }
-}
-
-/// A settled row of an account.
-pub(super) struct Entry {
-    pub(super) position: Position,
-    body: Body,
-}
-
-enum Body {
-    /// Generated from the world on each read.
-    Drawn(Row),
-    /// Stored as a test sent it.
-    Given(Members),
-}
-
-/// The ids of an account that each of its rows repeats.
-#[derive(Clone, Copy)]
-pub(super) struct Names<'a> {
-    pub(super) account_id: &'a str,
-    pub(super) connection_id: &'a str,
-    pub(super) user_id: &'a str,
-    /// The last digits of the card.
-    pub(super) card: &'a str,
-}
-
-impl Entry {
-    pub(super) fn drawn(row: Row) -> Self {
-        Self {
-            position: Position::new(row.at, row.number),
-            body: Body::Drawn(row),
-        }
+    fn place(row: &Row) -> (u8, Option<i64>) {
+        (0, Some(row.at))
     }
 
     /// A row without a readable date comes after all others.
-    pub(super) fn given(members: Members, number: u64) -> Self {
-        let at = members
-            .text("date")
-            .and_then(|text| text.parse::<Timestamp>().ok());
-        let at = at.map_or(i64::MIN, Timestamp::as_millisecond);
-        Self {
-            position: Position::new(at, number),
-            body: Body::Given(members),
+    fn place_given(row: &Members) -> (u8, Option<i64>) {
+        let at = row.text("date").and_then(|text| text.parse().ok());
+        match at.map(Timestamp::as_millisecond) {
+            Some(at) => (0, Some(at)),
+            None => (1, None),
         }
     }
 
-    pub(super) const fn number(&self) -> u64 {
-        u64::MAX - self.position.minor
+    fn write(out: &mut Vec<u8>, row: &Row, store: &Store, account: &Account) {
+        write_drawn(out, row, store.seed, account);
     }
 
-    pub(super) fn has_id(&self, id: &str, seed: u64) -> bool {
-        match &self.body {
-            Body::Drawn(row) => ids::is_of_row(id, seed, row.number),
-            Body::Given(members) => members.text("_id").as_deref() == Some(id),
-        }
+    fn account_of(row: &mut Members) -> Option<String> {
+        row.text("_account")
     }
 
-    /// Converts the row to an object that can be changed.
-    pub(super) fn members(&self, seed: u64, names: Names<'_>) -> Members {
-        match &self.body {
-            Body::Given(members) => members.clone(),
-            Body::Drawn(_) => {
-                let mut out = Vec::new();
-                self.write(&mut out, seed, names);
-                Members::parse(&out).expect("our own rows are JSON objects")
-            }
-        }
+    fn complete(row: &mut Members, id: &str, _: &Store, account: &Account, now: Timestamp) {
+        let now = iso(now);
+        row.set_defaults(&json!({
+            "_id": id, "_connection": account.connection_id, "_user": account.user_id,
+            "created_at": now, "updated_at": now, "date": now, "description": "ADDED ROW",
+            "amount": -10, "type": "DEBIT",
+        }));
     }
 
-    pub(super) fn write(&self, out: &mut Vec<u8>, seed: u64, names: Names<'_>) {
-        match &self.body {
-            Body::Drawn(row) => write_drawn(out, row, seed, names),
-            Body::Given(members) => {
-                serde_json::to_writer(out, members).expect("text can be written to memory")
-            }
-        }
+    fn complete_change(given: &mut Members, now: Timestamp) {
+        given.set_default("updated_at", &iso(now));
     }
+}
+
+/// An odd row of the world in Akahu's format. Every second one has only a day, as midnight in New
+/// Zealand (docs/providers/akahu.md#dates).
+pub(super) fn odd_row(
+    account: &Account,
+    row: &OddRow,
+    seed: u64,
+    number: u64,
+    index: usize,
+    calendar: &Calendar,
+) -> Members {
+    let at = match index % 2 {
+        0 => calendar.instant(days_back(index), 0),
+        _ => instant(calendar, index),
+    };
+    let at = iso(Timestamp::from_millisecond(at).unwrap_or_default());
+    let mut members = Members::from_value(&json!({
+        "_id": ids::of_row(seed, number), "_account": account.id,
+        "_connection": account.connection_id, "_user": account.user_id, "created_at": at,
+        "updated_at": at, "date": at, "hash": ids::hash_of_row(seed, number),
+        "description": row.description,
+        "type": if row.amount.starts_with('-') { "DEBIT" } else { "CREDIT" },
+        "meta": row.reference.as_ref().map_or_else(|| json!({}), |text| json!({"reference": text})),
+    }));
+    // As a JSON number with exactly these digits.
+    let amount =
+        RawValue::from_string(row.amount.clone()).expect("the world's amounts are JSON numbers");
+    members.set("amount", &amount);
+    if let Some(merchant) = &row.merchant {
+        let id = ids::named("merchant_", merchant);
+        members.set("merchant", &json!({"_id": id, "name": merchant}));
+    }
+    members
 }
 
 /// Writes the row straight to bytes, because clients read thousands at a time. The texts of the
 /// world need no escapes.
-fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
+fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, account: &Account) {
     let _ = write!(out, "{{\"_id\":\"{}\"", ids::of_row(seed, row.number));
-    text(out, "_account", names.account_id);
-    text(out, "_connection", names.connection_id);
-    text(out, "_user", names.user_id);
+    text(out, "_account", &account.id);
+    text(out, "_connection", account.connection_id);
+    text(out, "_user", &account.user_id);
     time(out, "created_at", row.first_seen);
     time(out, "updated_at", row.last_changed);
     time(out, "date", row.at);
@@ -179,7 +130,7 @@ fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
         out,
         row.template,
         row.cents,
-        names.card,
+        &account.card,
         merchant_id.as_deref(),
     );
     out.push(b'}');
@@ -192,12 +143,12 @@ pub(super) fn pending(
     place: u8,
     cents: i64,
     at: i64,
-    names: Names<'_>,
+    account: &Account,
 ) -> Members {
     let mut out = Vec::new();
-    let _ = write!(out, "{{\"_account\":\"{}\"", names.account_id);
-    text(&mut out, "_connection", names.connection_id);
-    text(&mut out, "_user", names.user_id);
+    let _ = write!(out, "{{\"_account\":\"{}\"", account.id);
+    text(&mut out, "_connection", account.connection_id);
+    text(&mut out, "_user", &account.user_id);
     time(&mut out, "updated_at", at);
     time(&mut out, "date", at);
     description(&mut out, template, place);
@@ -209,7 +160,7 @@ pub(super) fn pending(
         &format!("{sign}{}.{:02}", whole / 100, whole % 100),
     );
     text(&mut out, "type", template.kind);
-    write_meta(&mut out, template, cents, names.card, None);
+    write_meta(&mut out, template, cents, &account.card, None);
     out.push(b'}');
     Members::parse(&out).expect("our own rows are JSON objects")
 }

@@ -1,21 +1,23 @@
 //! The state of the simulated Akahu, and how the world's data fills it.
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
 use serde_json::json;
 
-use super::connections::ConnectionView;
-use super::ids;
+use super::connections;
 use super::respond::iso;
-use super::rows::{Entry, Names, pending};
+use super::rows::{odd_row, pending};
+use super::{Akahu, ids};
+use crate::bank::ConsentState;
 use crate::members::Members;
 use crate::world::new_zealand::{Holding, Institution, NEW_ZEALAND, Person, institution};
 use crate::world::nz_rows::{Calendars, draw};
 use crate::world::rng::{DIGITS, Rng};
 use crate::world::template::Template;
 
-/// The range of row numbers that each account reserves.
-pub(super) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
+pub(super) type Store = crate::store::Store<Akahu>;
+pub(super) type Account = crate::store::Account<Akahu>;
+pub(super) type Entry = crate::store::Entry<Akahu>;
+
 /// Age of the last bank refresh at the start.
 const LAST_REFRESH_AGE: SignedDuration = SignedDuration::from_hours(3);
 /// Age of the last refresh at the start for a login that the bank rejects.
@@ -28,18 +30,16 @@ pub(super) fn refresh_completion_time(now: Timestamp) -> Timestamp {
     now.saturating_add(REFRESH_DURATION).unwrap_or(now)
 }
 
-pub(super) struct Store {
-    pub(super) seed: u64,
+#[derive(Default)]
+pub(crate) struct State {
     /// Append-only, so an index stays valid.
     pub(super) users: Vec<User>,
     /// Append-only.
     pub(super) logins: Vec<Login>,
-    pub(super) accounts: Vec<Account>,
-    next_order: u64,
 }
 
 /// A person who shares logins with the app.
-pub(super) struct User {
+pub(crate) struct User {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) email: String,
@@ -51,35 +51,25 @@ pub(super) struct User {
     pub(super) subscriptions: Vec<WebhookSubscription>,
 }
 
-pub(super) struct Token {
+pub(crate) struct Token {
     pub(super) text: String,
     pub(super) alive: bool,
 }
 
 #[derive(Clone)]
-pub(super) struct WebhookSubscription {
+pub(crate) struct WebhookSubscription {
     pub(super) id: String,
     pub(super) kind: String,
     pub(super) state: Option<String>,
     pub(super) created_at: Timestamp,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum State {
-    Active,
-    /// The bank rejects the login: accounts are INACTIVE, and data read earlier stay.
-    Expired,
-    /// No longer shared: accounts and rows are gone.
-    Revoked,
-}
-
 /// An authorisation: one login at an institution.
-pub(super) struct Login {
+pub(crate) struct Login {
     pub(super) id: String,
     pub(super) user: usize,
     pub(super) institution: &'static Institution,
-    pub(super) state: State,
+    pub(super) state: ConsentState,
     /// When the bank was last read.
     pub(super) refreshed_at: Timestamp,
     /// When a client last requested a refresh.
@@ -93,7 +83,7 @@ impl Login {
         id: String,
         user: usize,
         institution: &'static Institution,
-        state: State,
+        state: ConsentState,
         refreshed_at: Timestamp,
     ) -> Self {
         Self {
@@ -108,23 +98,18 @@ impl Login {
     }
 }
 
-pub(super) struct Account {
-    pub(super) id: String,
+pub(crate) struct OwnAccount {
     pub(super) user: usize,
     pub(super) login: usize,
     pub(super) connection_id: &'static str,
-    user_id: String,
-    card: String,
-    pub(super) members: Members,
-    /// Newest first.
-    pub(super) entries: Vec<Entry>,
+    pub(super) user_id: String,
+    /// The last digits of the card.
+    pub(super) card: String,
     pub(super) pending: Vec<Members>,
     /// The balance in cents from which the rows' balances count back.
     pub(super) running: Option<i64>,
     /// Whether the user shares it with the app.
     pub(super) shared: bool,
-    order: u64,
-    next_row: u64,
 }
 
 impl Account {
@@ -134,44 +119,17 @@ impl Account {
         let Login {
             user, institution, ..
         } = store.logins[login];
-        Self {
-            id,
+        let own = OwnAccount {
             user,
             login,
             connection_id: institution.id,
             user_id: store.users[user].id.clone(),
             card: Rng::new(store.seed, order).text(DIGITS, 4),
-            members: Members::default(),
-            entries: Vec::new(),
             pending: Vec::new(),
             running: None,
             shared: true,
-            order,
-            next_row: 0,
-        }
-    }
-
-    pub(super) fn names(&self) -> Names<'_> {
-        Names {
-            account_id: &self.id,
-            connection_id: self.connection_id,
-            user_id: &self.user_id,
-            card: &self.card,
-        }
-    }
-
-    /// Reserves `count` row numbers and returns the first.
-    pub(super) const fn take_numbers(&mut self, count: u64) -> u64 {
-        let number = self.order * NUMBERS_PER_ACCOUNT + self.next_row;
-        self.next_row += count;
-        number
-    }
-
-    pub(super) fn insert(&mut self, entry: Entry) {
-        let index = self
-            .entries
-            .partition_point(|known| known.position <= entry.position);
-        self.entries.insert(index, entry);
+        };
+        Self::new(id, order, own)
     }
 
     /// Updates the refresh times that the account shows.
@@ -195,23 +153,12 @@ impl Store {
     pub(super) fn new(seed: u64, now: Timestamp) -> Self {
         // Whole seconds, so that two sandboxes with the same start are equal.
         let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-        let mut store = Self {
-            seed,
-            users: Vec::new(),
-            logins: Vec::new(),
-            accounts: Vec::new(),
-            next_order: 1,
-        };
+        let mut store = Self::empty(seed, State::default());
         let calendars = Calendars::new(now);
         for person in &NEW_ZEALAND.people {
             store.add_person(person, &calendars, now);
         }
         store
-    }
-
-    const fn take_order(&mut self) -> u64 {
-        self.next_order += 1;
-        self.next_order - 1
     }
 
     /// The user of a valid token who still shares a login.
@@ -224,13 +171,13 @@ impl Store {
         let shares = self
             .logins
             .iter()
-            .any(|login| login.user == user && login.state != State::Revoked);
+            .any(|login| login.user == user && login.state != ConsentState::Revoked);
         shares.then_some(user)
     }
 
     /// Indices of the user's logins that are still shared.
     pub(super) fn logins_of(&self, user: usize) -> Vec<usize> {
-        let shared = |login: &Login| login.user == user && login.state != State::Revoked;
+        let shared = |login: &Login| login.user == user && login.state != ConsentState::Revoked;
         (0..self.logins.len())
             .filter(|&index| shared(&self.logins[index]))
             .collect()
@@ -241,7 +188,7 @@ impl Store {
         let is_visible = |account: &&Account| {
             account.user == user
                 && account.shared
-                && self.logins[account.login].state != State::Revoked
+                && self.logins[account.login].state != ConsentState::Revoked
         };
         self.accounts.iter().filter(is_visible).collect()
     }
@@ -254,13 +201,14 @@ impl Store {
     }
 
     /// Changes the state of a login and of its accounts.
-    pub(super) fn set_state(&mut self, login: usize, state: State, now: Timestamp) {
+    pub(super) fn set_state(&mut self, login: usize, state: ConsentState, now: Timestamp) {
         let changed = &mut self.logins[login];
         changed.state = state;
         // A login that works again is refreshed at once; a pending refresh of another one is
         // cancelled.
-        changed.refresh_due_at = (state == State::Active).then(|| refresh_completion_time(now));
-        let status = if state == State::Active {
+        changed.refresh_due_at =
+            (state == ConsentState::Active).then(|| refresh_completion_time(now));
+        let status = if state == ConsentState::Active {
             "ACTIVE"
         } else {
             "INACTIVE"
@@ -292,9 +240,9 @@ impl Store {
             let institution = institution(login.connection)
                 .expect("people hold accounts at institutions of the world");
             let (state, age) = if login.rejected {
-                (State::Expired, EXPIRED_LOGIN_AGE)
+                (ConsentState::Expired, EXPIRED_LOGIN_AGE)
             } else {
-                (State::Active, LAST_REFRESH_AGE)
+                (ConsentState::Active, LAST_REFRESH_AGE)
             };
             let login_entry = Login::new(
                 ids::draw("authorisation_", &mut rng),
@@ -328,11 +276,10 @@ impl Store {
         let mut account = Account::blank(self, login, ids::draw("acc_", rng));
         describe(&mut account, &self.logins[login], holding);
         if let Some(calendars) = calendars {
-            draw_rows(&mut account, self.seed, holding, calendars);
+            draw_rows(self, &mut account, holding, calendars);
         }
         draw_pending(&mut account, rng, holding, now);
-        self.accounts.push(account);
-        self.accounts.last_mut().expect("one was pushed just now")
+        self.push(account)
     }
 }
 
@@ -361,13 +308,12 @@ pub(super) fn start_members(account: &mut Account, login: &Login) {
     account
         .members
         .set("_credentials", &ids::named("creds_", &login.id));
-    account.members.set(
-        "connection",
-        &ConnectionView::for_account(login.institution),
-    );
+    account
+        .members
+        .set("connection", &connections::for_account(login.institution));
     account.members.set(
         "status",
-        &if login.state == State::Active {
+        &if login.state == ConsentState::Active {
             "ACTIVE"
         } else {
             "INACTIVE"
@@ -375,18 +321,21 @@ pub(super) fn start_members(account: &mut Account, login: &Login) {
     );
 }
 
-fn draw_rows(account: &mut Account, seed: u64, holding: &Holding, calendars: &Calendars) {
-    let base = account.take_numbers(0);
-    let rows = draw(&holding.plan, seed, base, calendars, holding.running);
-    account.take_numbers(rows.len() as u64);
-    account.entries = rows.into_iter().map(Entry::drawn).collect();
-    account.insert_odd_rows(&holding.odd_rows.rows(), seed, &calendars.nz);
-    // The second of every three rows, from the newest on, gets an odd value and keeps its position.
+/// Draws the rows of an account. The second of every three, from the newest on, can have odd values
+/// and keeps its position.
+fn draw_rows(store: &Store, account: &mut Account, holding: &Holding, calendars: &Calendars) {
+    let (seed, base) = (store.seed, account.first_number());
+    account.set_rows(draw(&holding.plan, seed, base, calendars, holding.running));
+    for (index, row) in holding.odd_rows.rows().into_iter().enumerate() {
+        let number = account.take_number();
+        let row = odd_row(account, row, seed, number, index, &calendars.nz);
+        account.insert(Entry::given(row, number));
+    }
     for (index, odd) in holding.odd.iter().enumerate() {
         let entry = &account.entries[index * 3 + 1];
-        let mut members = entry.members(seed, account.names());
+        let (mut members, number) = (entry.members(store, account), entry.number());
         members.merge(odd.clone());
-        account.entries[index * 3 + 1] = Entry::given(members, entry.number());
+        account.entries[index * 3 + 1] = Entry::given(members, number);
     }
 }
 
@@ -401,8 +350,7 @@ fn draw_pending(account: &mut Account, rng: &mut Rng, holding: &Holding, now: Ti
         let at =
             now.as_millisecond() - rng.between(60_000, 3_600_000) as i64 - index as i64 * 7_200_000;
         let place = rng.between(0, NEW_ZEALAND.places.len() as u64 - 1) as u8;
-        account
-            .pending
-            .push(pending(template, place, cents, at, account.names()));
+        let row = pending(template, place, cents, at, account);
+        account.pending.push(row);
     }
 }

@@ -9,10 +9,11 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::call::{UserCall, body, has_json_content_type};
-use super::respond::{done, json};
+use super::respond::{done, json as respond};
 use super::store::Token;
 use super::{Akahu, ids};
 use crate::query::Query;
@@ -56,12 +57,6 @@ pub(super) enum TokenError {
     UnsupportedGrantType,
 }
 
-#[derive(Serialize)]
-struct TokenErrorBody {
-    success: bool,
-    error: &'static str,
-}
-
 impl IntoResponse for TokenError {
     fn into_response(self) -> Response {
         let error = match self {
@@ -72,10 +67,7 @@ impl IntoResponse for TokenError {
             Self::InvalidRequest => "invalid Request",
             Self::UnsupportedGrantType => "unsupported_grant_type",
         };
-        let mut response = json(&TokenErrorBody {
-            success: false,
-            error,
-        });
+        let mut response = respond(&json!({"success": false, "error": error}));
         *response.status_mut() = StatusCode::BAD_REQUEST;
         response
     }
@@ -88,14 +80,6 @@ struct TokenRequest {
     redirect_uri: Option<String>,
     client_id: Option<String>,
     client_secret: Option<String>,
-}
-
-#[derive(Serialize)]
-struct TokenResponse {
-    success: bool,
-    access_token: String,
-    token_type: &'static str,
-    scope: &'static str,
 }
 
 /// Exchanges a code for a user token. Accepts JSON and form bodies.
@@ -113,12 +97,10 @@ pub(super) async fn exchange(
     let token_request: TokenRequest =
         parsed.ok_or_else(|| TokenError::InvalidRequest.into_response())?;
     let token = redeem(&akahu, token_request).map_err(IntoResponse::into_response)?;
-    Ok(json(&TokenResponse {
-        success: true,
-        access_token: token,
-        token_type: "bearer",
-        scope: SCOPE,
-    }))
+    let issued = json!({
+        "success": true, "access_token": token, "token_type": "bearer", "scope": SCOPE,
+    });
+    Ok(respond(&issued))
 }
 
 fn of_form(text: &str) -> TokenRequest {
@@ -155,7 +137,7 @@ fn redeem(akahu: &Akahu, request: TokenRequest) -> Result<String, TokenError> {
         .get(&code)
         .filter(|known| known.redirect_uri == redirect_uri)
         .ok_or(TokenError::InvalidGrant)?;
-    if akahu.controls.clock.now().duration_since(known.issued_at) > CODE_LIFE {
+    if akahu.clock.now().duration_since(known.issued_at) > CODE_LIFE {
         return Err(TokenError::ExpiredGrant);
     }
     let user = known.user;
@@ -167,7 +149,7 @@ fn redeem(akahu: &Akahu, request: TokenRequest) -> Result<String, TokenError> {
 /// one. Whether a new consent gives a new token is unknown
 /// (docs/providers/akahu.md#token-exchange).
 fn token_of(akahu: &Akahu, user: usize) -> String {
-    let options = *akahu.linking_options.lock();
+    let options = akahu.options.lock().clone();
     let user = &mut akahu.store.write().users[user];
     if let Some(token) = user
         .tokens

@@ -19,7 +19,7 @@ pub(super) async fn list(call: UserCall) -> Result<Response, Failure> {
         &call,
         &page_request,
         &store.accounts_of(call.user),
-        store.seed,
+        &store,
     )))
 }
 
@@ -34,7 +34,7 @@ pub(super) async fn list_of_account(
     let account = store
         .account_of(call.user, &id)
         .ok_or_else(Failure::not_found)?;
-    Ok(ready(page(&call, &page_request, &[account], store.seed)))
+    Ok(ready(page(&call, &page_request, &[account], &store)))
 }
 
 /// Shows one settled row.
@@ -70,7 +70,7 @@ fn find(store: &Store, user: usize, id: &str) -> Option<Members> {
             .entries
             .iter()
             .find(|entry| entry.has_id(id, store.seed))?;
-        Some(entry.members(store.seed, account.names()))
+        Some(entry.members(store, account))
     })
 }
 

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::store::{Account, WebhookSubscription};
 use super::{Akahu, ids};
-use crate::clock::Clock;
-use crate::control::BadRequest;
+use crate::bank::Refused;
 use crate::members::Members;
-use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookQueue, WebhookSource};
+use crate::store::RowChange;
+use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource};
 
 /// The users, by their index in the store, which never changes.
 pub(crate) type Snapshot = Vec<UserSnapshot>;
@@ -43,21 +43,12 @@ fn differences(before: &Members, after: &Members) -> Vec<String> {
 }
 
 impl WebhookSource for Akahu {
-    type Snapshot = Snapshot;
     const DELIVERY_POLICY: DeliveryPolicy = DeliveryPolicy {
         timeout_seconds: 5,
         // Retries for about a day are known from hearsay; the schedule is a sandbox choice.
         retry_seconds: &[60, 300, 1800, 7200, 21_600, 57_600],
         is_received: |status| status == 200,
     };
-
-    fn webhook_queue(&self) -> &WebhookQueue<Snapshot> {
-        &self.webhook_queue
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.controls.clock
-    }
 
     fn snapshot(&self, _: Timestamp) -> Snapshot {
         let store = self.store.read();
@@ -83,7 +74,13 @@ impl WebhookSource for Akahu {
         users.collect()
     }
 
-    fn compare(&self, before: &Snapshot, after: &Snapshot, _: Timestamp) -> Vec<WebhookEvent> {
+    fn compare(
+        &self,
+        before: &Snapshot,
+        after: &Snapshot,
+        rows: &[RowChange],
+        _: Timestamp,
+    ) -> Vec<WebhookEvent> {
         let (no_user, mut events) = (UserSnapshot::default(), Vec::new());
         for (user_index, after) in after.iter().enumerate() {
             let before = before.get(user_index).unwrap_or(&no_user);
@@ -99,6 +96,7 @@ impl WebhookSource for Akahu {
                 events: &mut events,
             };
             self.compare_accounts(before, after, &mut recorder);
+            record_rows(before, after, rows, &mut recorder);
             for token in before
                 .tokens
                 .iter()
@@ -122,7 +120,7 @@ impl WebhookSource for Akahu {
         name: &str,
         members: Members,
         _: Timestamp,
-    ) -> Result<WebhookEvent, BadRequest> {
+    ) -> Result<WebhookEvent, Refused> {
         let (kind, code) = name
             .split_once(':')
             .ok_or("\"event\" must be as \"TRANSACTION:DEFAULT_UPDATE\"")?;
@@ -134,12 +132,8 @@ impl WebhookSource for Akahu {
         Ok(event)
     }
 
-    fn body(&self, event: &WebhookEvent, _attempt: usize) -> Vec<u8> {
-        serde_json::to_vec(&event.body).expect("text can be written to memory")
-    }
-
     fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)> {
-        let (id, signature) = self.keys.sign(body);
+        let (id, signature) = self.key.sign(body);
         vec![
             ("X-Akahu-Signature", signature),
             ("X-Akahu-Signing-Key", id.to_string()),
@@ -242,52 +236,34 @@ impl Akahu {
             .accounts
             .iter()
             .find(|account| account.id == account_id);
-        let rows = account.into_iter().flat_map(|account| {
-            account
-                .entries
-                .iter()
-                .map(|entry| entry.members(store.seed, account.names()).text("_id"))
-        });
-        rows.flatten().collect()
+        let entries = account.into_iter().flat_map(|account| &account.entries);
+        entries.filter_map(|entry| entry.id(store.seed)).collect()
     }
+}
 
-    /// Records that a settled row was added or changed. The documentation has no code for a change,
-    /// so the sandbox uses the one for an addition.
-    pub(super) fn record_row_change(&self, row: &Members) {
-        let (Some(account_id), Some(id)) = (row.text("_account"), row.text("_id")) else {
-            return;
-        };
-        self.record_rows(&account_id, |recorder| {
-            recorder.record_transactions("DEFAULT_UPDATE", &account_id, &[id])
-        });
-    }
-
-    /// Records that a settled row was removed.
-    pub(super) fn record_row_removal(&self, account_id: &str, id: &str) {
-        let own = json!({"item_id": account_id, "removed_transactions": [id]});
-        self.record_rows(account_id, |recorder| {
-            recorder.record("TRANSACTION", "DELETE", &own)
-        });
-    }
-
-    /// Only accounts that a user shares have events.
-    fn record_rows(&self, account_id: &str, record: impl FnOnce(&mut EventRecorder<'_>)) {
-        let mut events = Vec::new();
-        {
-            let store = self.store.read();
-            let mut user_indexes = 0..store.users.len();
-            if let Some(user_index) =
-                user_indexes.find(|&user_index| store.account_of(user_index, account_id).is_some())
-            {
-                record(&mut EventRecorder {
-                    subscriptions: &store.users[user_index].subscriptions,
-                    events: &mut events,
-                });
-            }
+/// Records the settled rows that changed in accounts that the user shared before. The documentation
+/// has no code for a change, so the sandbox uses the one for an addition.
+fn record_rows(
+    before: &UserSnapshot,
+    after: &UserSnapshot,
+    rows: &[RowChange],
+    recorder: &mut EventRecorder<'_>,
+) {
+    let has = |user: &UserSnapshot, id: &str| user.accounts.iter().any(|known| known.id == id);
+    for RowChange {
+        account_id,
+        row_id,
+        removed,
+    } in rows
+    {
+        if !has(before, account_id) || !has(after, account_id) {
+            continue;
         }
-        let now = self.controls.clock.now();
-        for event in events {
-            self.webhook_queue.add(event, now);
+        if *removed {
+            let own = json!({"item_id": account_id, "removed_transactions": [row_id]});
+            recorder.record("TRANSACTION", "DELETE", &own);
+        } else {
+            recorder.record_transactions("DEFAULT_UPDATE", account_id, &[row_id.clone()]);
         }
     }
 }

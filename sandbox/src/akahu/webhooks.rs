@@ -7,21 +7,19 @@ use std::sync::{Arc, OnceLock};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair, KeySize};
 use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
-use axum::Json;
-use axum::extract::{Path, State};
-use axum::response::{IntoResponse as _, Response};
+use axum::extract::Path;
+use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
-use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::call::{AppCall, UserCall, check_id};
 use super::errors::Failure;
-use super::respond::{done, iso, item, items, json};
+use super::ids;
+use super::respond::{done, iso, item, items, json as respond};
 use super::store::WebhookSubscription;
-use super::{Akahu, ids};
-use crate::members::Members;
 use crate::webhooks::{Delivery, DeliveryState};
 
 const TYPES: [&str; 5] = ["TOKEN", "ACCOUNT", "TRANSACTION", "TRANSFER", "PAYMENT"];
@@ -33,7 +31,7 @@ const URL: &str = "https://app.example.com/webhooks/akahu";
 const EVENT_DAYS: i64 = 30;
 
 impl WebhookSubscription {
-    fn view<'a>(&'a self, url: &'a str, deliveries: &[Delivery]) -> SubscriptionView<'a> {
+    fn view(&self, url: &str, deliveries: &[Delivery]) -> Value {
         let own = deliveries
             .iter()
             .filter(|delivery| delivery.event.subscription.as_ref() == Some(&self.id));
@@ -41,42 +39,25 @@ impl WebhookSubscription {
             .filter_map(|delivery| delivery.attempts.last())
             .map(|attempt| attempt.at)
             .max();
-        SubscriptionView {
-            _id: &self.id,
-            kind: &self.kind,
-            state: self.state.as_deref(),
-            url,
-            created_at: iso(self.created_at),
-            updated_at: iso(self.created_at),
-            last_called_at: called.map(iso),
+        let created_at = iso(self.created_at);
+        let mut shown = json!({
+            "_id": self.id, "type": self.kind, "url": url, "created_at": created_at,
+            "updated_at": created_at,
+        });
+        if let Some(state) = &self.state {
+            shown["state"] = state.as_str().into();
         }
+        if let Some(at) = called {
+            shown["last_called_at"] = iso(at).into();
+        }
+        shown
     }
-}
-
-#[derive(Serialize)]
-struct SubscriptionView<'a> {
-    _id: &'a str,
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<&'a str>,
-    url: &'a str,
-    created_at: String,
-    updated_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_called_at: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct SubscribeRequest {
     webhook_type: String,
     state: Option<String>,
-}
-
-#[derive(Serialize)]
-struct SubscribeResponse<'a> {
-    success: bool,
-    item_id: &'a str,
 }
 
 /// Subscribes to one type of a user's events.
@@ -90,10 +71,7 @@ pub(super) async fn subscribe(call: UserCall) -> Result<Response, Failure> {
         state: request.state,
         created_at: call.now,
     };
-    let response = json(&SubscribeResponse {
-        success: true,
-        item_id: &subscription.id,
-    });
+    let response = respond(&json!({"success": true, "item_id": subscription.id}));
     call.akahu.store.write().users[call.user]
         .subscriptions
         .push(subscription);
@@ -103,10 +81,7 @@ pub(super) async fn subscribe(call: UserCall) -> Result<Response, Failure> {
 /// Lists a user's subscriptions. `last_called_at` is absent before the first call, which is a
 /// sandbox choice.
 pub(super) async fn list(call: UserCall) -> Response {
-    let (url, deliveries) = (
-        call.akahu.webhook_queue.url(),
-        call.akahu.webhook_queue.deliveries(),
-    );
+    let (url, deliveries) = (call.akahu.webhooks.url(), call.akahu.webhooks.deliveries());
     let store = call.akahu.store.read();
     let shown = store.users[call.user]
         .subscriptions
@@ -130,24 +105,6 @@ pub(super) async fn unsubscribe(
     Ok(done())
 }
 
-/// A delivery as Akahu lists it (docs/providers/akahu.md#webhooks).
-#[derive(Serialize)]
-struct DeliveryView {
-    _id: String,
-    /// The name in Akahu's OpenAPI document.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hook: Option<String>,
-    /// The name in the official client's types.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    _hook: Option<String>,
-    status: &'static str,
-    payload: Members,
-    created_at: String,
-    updated_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_failed_at: Option<String>,
-}
-
 /// Lists attempted deliveries, oldest first (a sandbox choice). A delivery before its first attempt
 /// has no documented state and is left out.
 pub(super) async fn events(call: AppCall) -> Result<Response, Failure> {
@@ -158,7 +115,7 @@ pub(super) async fn events(call: AppCall) -> Result<Response, Failure> {
         ));
     }
     let (start, end) = (call.instant("start")?, call.instant("end")?);
-    let now = call.akahu.controls.clock.now();
+    let now = call.akahu.clock.now();
     let start =
         start.unwrap_or_else(|| now.as_millisecond().saturating_sub(EVENT_DAYS * 86_400_000));
     let in_range = |delivery: &Delivery| {
@@ -168,18 +125,20 @@ pub(super) async fn events(call: AppCall) -> Result<Response, Failure> {
     };
     let all = call
         .akahu
-        .webhook_queue
+        .webhooks
         .deliveries()
         .into_iter()
         .filter(in_range)
         .filter_map(delivery_view);
     Ok(items(
-        all.filter(|event| status.is_none_or(|status| event.status == status))
+        all.filter(|event| status.is_none_or(|status| event["status"] == status))
             .collect::<Vec<_>>(),
     ))
 }
 
-fn delivery_view(delivery: Delivery) -> Option<DeliveryView> {
+/// A delivery as Akahu lists it (docs/providers/akahu.md#webhooks). Its subscription has one name in
+/// Akahu's OpenAPI document, and another in the official client's types.
+fn delivery_view(delivery: Delivery) -> Option<Value> {
     let status = match delivery.state {
         DeliveryState::Sent => "SENT",
         DeliveryState::Retry => "RETRY",
@@ -188,43 +147,30 @@ fn delivery_view(delivery: Delivery) -> Option<DeliveryView> {
     };
     let mut attempts = delivery.attempts.iter().rev();
     let failed = attempts.clone().find(|attempt| attempt.status != Some(200));
-    Some(DeliveryView {
-        _id: delivery.event.id,
-        hook: delivery.event.subscription.clone(),
-        _hook: delivery.event.subscription,
-        status,
-        payload: delivery.event.body,
-        created_at: iso(delivery.created_at),
-        updated_at: iso(attempts.next()?.at),
-        last_failed_at: failed.map(|attempt| iso(attempt.at)),
-    })
-}
-
-/// The current signing key. Its id is an integer that grows with each rotation.
-pub(super) struct Keys(Mutex<Arc<Key>>);
-
-/// Generated on first use, because RSA keys take a while.
-struct Key {
-    id: u64,
-    pair: OnceLock<KeyPair>,
-}
-
-impl Default for Keys {
-    fn default() -> Self {
-        Self(Mutex::new(Key::new(1)))
+    let mut shown = json!({
+        "_id": delivery.event.id, "status": status, "payload": delivery.event.body,
+        "created_at": iso(delivery.created_at), "updated_at": iso(attempts.next()?.at),
+    });
+    if let Some(hook) = delivery.event.subscription {
+        shown["hook"] = hook.as_str().into();
+        shown["_hook"] = hook.into();
     }
+    if let Some(attempt) = failed {
+        shown["last_failed_at"] = iso(attempt.at).into();
+    }
+    Some(shown)
 }
+
+/// The signing key, generated on first use, because RSA keys take a while.
+#[derive(Default)]
+pub(super) struct Key(Arc<OnceLock<KeyPair>>);
+
+/// Ids are integers that grow with each rotation. The sandbox's key is never rotated.
+const KEY_ID: u64 = 2;
 
 impl Key {
-    fn new(id: u64) -> Arc<Self> {
-        Arc::new(Self {
-            id,
-            pair: OnceLock::new(),
-        })
-    }
-
     fn pair(&self) -> &KeyPair {
-        self.pair
+        self.0
             .get_or_init(|| KeyPair::generate(KeySize::Rsa2048).expect("a key can be made"))
     }
 
@@ -241,18 +187,10 @@ impl Key {
             lines.join("\n")
         )
     }
-}
 
-impl Keys {
-    fn current(&self) -> Arc<Key> {
-        Arc::clone(&self.0.lock())
-    }
-
-    /// Signs a body and returns the key's id and the signature in base64. The first call generates
-    /// the key and takes a while.
+    /// Signs a body and returns the key's id and the signature in base64.
     pub(super) fn sign(&self, body: &[u8]) -> (u64, String) {
-        let key = self.current();
-        let pair = key.pair();
+        let pair = self.pair();
         let mut signature = vec![0; pair.public_modulus_len()];
         let signed = pair.sign(
             &RSA_PKCS1_SHA256,
@@ -261,7 +199,7 @@ impl Keys {
             &mut signature,
         );
         signed.expect("a key signs whatever it is given");
-        (key.id, STANDARD.encode(signature))
+        (KEY_ID, STANDARD.encode(signature))
     }
 }
 
@@ -270,21 +208,14 @@ pub(super) async fn key(Path(id): Path<String>, call: AppCall) -> Result<Respons
     let id: u64 = id
         .parse()
         .map_err(|_| Failure::invalid("pathParams.id must be an integer"))?;
-    let key = call.akahu.keys.current();
-    if (1..key.id).contains(&id) {
+    if (1..KEY_ID).contains(&id) {
         return Err(Failure::invalid("This key has expired"));
     }
-    if id != key.id {
+    if id != KEY_ID {
         return Err(Failure::not_found());
     }
+    let key = Key(Arc::clone(&call.akahu.key.0));
     let key = tokio::task::spawn_blocking(move || key.public()).await;
     key.map(item)
         .map_err(|_| Failure::of_status(StatusCode::INTERNAL_SERVER_ERROR))
-}
-
-/// `POST /__control/keys/rotate`: a new key signs from now on, and the previous one expires.
-pub(super) async fn rotate(State(akahu): State<Arc<Akahu>>) -> Response {
-    let mut key = akahu.keys.0.lock();
-    *key = Key::new(key.id + 1);
-    Json(serde_json::json!({"id": key.id})).into_response()
 }

@@ -13,8 +13,8 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{HeaderValue, StatusCode, header};
-use jiff::Timestamp;
 
+use crate::provider::Provider;
 use crate::query::{self, Query};
 pub(crate) use session::{ConsentOutcome, ConsentResult, ConsentSession, ConsentSessions};
 
@@ -64,13 +64,9 @@ pub(crate) struct OfferedAccount {
 }
 
 /// A provider with consent pages.
-pub(crate) trait ConsentProvider: Send + Sync + Sized + 'static {
-    /// What the provider stores with a session.
-    type AuthRequest: Send + 'static;
+pub(crate) trait ConsentProvider: Provider {
     const BRAND: Brand;
 
-    fn consent_sessions(&self) -> &ConsentSessions<Self::AuthRequest>;
-    fn now(&self) -> Timestamp;
     fn institutions(&self) -> Vec<InstitutionOption>;
     /// The outcome of a session for a fixed institution that is unavailable; `None` if it is
     /// available.
@@ -93,9 +89,9 @@ pub(crate) fn routes<H: ConsentProvider>() -> Router<Arc<H>> {
 
 async fn show<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Request) -> Response {
     let query = Query::parse(request.uri().query());
-    let now = provider.now();
+    let now = provider.clock.now();
     let token = query.get("session").unwrap_or_default();
-    let page = provider.consent_sessions().by_token(token, |session| {
+    let page = provider.consent_sessions.by_token(token, |session| {
         session
             .is_open(now)
             .then(|| html::page(&*provider, session, Some(PATH)))
@@ -110,8 +106,8 @@ async fn show<H: ConsentProvider>(State(provider): State<Arc<H>>, request: Reque
 
 /// Shows the session with this id in the provider's own URL.
 pub(crate) fn session_page<H: ConsentProvider>(provider: &H, entry: &str) -> Response {
-    let now = provider.now();
-    let page = provider.consent_sessions().by_entry(entry, |session| {
+    let now = provider.clock.now();
+    let page = provider.consent_sessions.by_entry(entry, |session| {
         let is_done = session.step == session::Step::Done;
         (session.is_open(now) && !is_done).then(|| html::page(provider, session, Some(PATH)))
     });
@@ -162,9 +158,9 @@ pub(crate) async fn read_form<H: ConsentProvider>(request: Request) -> Result<Qu
 
 /// Applies a form to its session and redirects to the next page or to the app.
 pub(crate) fn submit_form<H: ConsentProvider>(provider: &H, form: &Query) -> Response {
-    let now = provider.now();
+    let now = provider.clock.now();
     let token = form.get("session").unwrap_or_default();
-    let next = provider.consent_sessions().by_token(token, |session| {
+    let next = provider.consent_sessions.by_token(token, |session| {
         session.advance(provider, form, now);
         match &session.result {
             Some(ConsentResult {

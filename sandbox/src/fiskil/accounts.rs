@@ -11,7 +11,7 @@ use crate::members::Members;
 
 /// Lists the end user's accounts in pages. An unknown end user has none.
 pub(super) async fn list(call: Call) -> Result<Response, Failure> {
-    let unlisted = call.fiskil.controls.unlisted.lock().clone();
+    let unlisted = call.fiskil.unlisted.lock().clone();
     respond(
         &call,
         "accounts",
@@ -33,11 +33,7 @@ pub(super) fn respond(
     let mut accounts = store.visible_accounts(end_user_id, call.now);
     accounts.retain(|account| is_listed(account));
     let list: Vec<&[Account]> = accounts.into_iter().map(std::slice::from_ref).collect();
-    let page = call.fiskil.page(
-        &call.path,
-        page(&list, page_request, |_| true),
-        page_request,
-    );
+    let page = page(&list, page_request, |_| true);
     let body = write(call, name, &page, |out, _, account| {
         serde_json::to_writer(out, part(account)).expect("text can be written to memory");
     });

@@ -82,7 +82,7 @@ impl FromRequest<Arc<Fiskil>> for Call {
         let mut call = Self {
             fiskil: Arc::clone(fiskil),
             version: Version::PINNED,
-            now: fiskil.controls.clock.now(),
+            now: fiskil.clock.now(),
             family: Family::of(&path),
             path,
             query: Query::parse(request.uri().query()),

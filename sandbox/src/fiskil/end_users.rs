@@ -48,8 +48,7 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
     if members.text("email").is_none_or(|email| email.is_empty()) {
         return Err(call.invalid("email is required"));
     }
-    let random = uuid::Uuid::new_v4().as_u64_pair();
-    let id = format!("eu_{}", Rng::new(random.0, random.1).text(BASE62, 27));
+    let id = format!("eu_{}", Rng::random().text(BASE62, 27));
     call.fiskil.store.write().add_end_user(id.clone(), members);
     Ok((
         StatusCode::CREATED,

@@ -3,54 +3,24 @@
 
 use axum::extract::Path;
 use axum::response::Response;
-use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::call::{Call, json};
+use super::call::{Call, json as respond};
 use super::errors::Failure;
 use crate::logos;
 use crate::world::australia::{AUSTRALIA, Institution, institution};
-
-#[derive(Serialize)]
-struct InstitutionView {
-    id: &'static str,
-    name: &'static str,
-    icon: String,
-    logo: String,
-    industry: &'static str,
-    is_accessible: bool,
-    priority: usize,
-    status: Status,
-}
-
-#[derive(Serialize)]
-struct Status {
-    connections: Connections,
-}
-
-#[derive(Serialize)]
-struct Connections {
-    status: &'static str,
-}
 
 pub(super) fn name(id: &str) -> Option<&'static str> {
     institution(id).map(|institution| institution.name)
 }
 
-fn view(base_url: &str, priority: usize, institution: &Institution) -> InstitutionView {
-    InstitutionView {
-        id: institution.id,
-        name: institution.name,
-        icon: logos::url(base_url, institution.id),
-        logo: logos::url(base_url, institution.id),
-        industry: institution.industry,
-        is_accessible: true,
-        priority,
-        status: Status {
-            connections: Connections {
-                status: institution.status,
-            },
-        },
-    }
+fn view(base_url: &str, priority: usize, institution: &Institution) -> Value {
+    let logo = logos::url(base_url, institution.id);
+    json!({
+        "id": institution.id, "name": institution.name, "icon": logo, "logo": logo,
+        "industry": institution.industry, "is_accessible": true, "priority": priority,
+        "status": {"connections": {"status": institution.status}},
+    })
 }
 
 /// Lists all institutions, or those of one industry. The error texts are invented.
@@ -76,7 +46,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     let kept = institutions.filter(|(_, institution)| {
         industry.is_none_or(|industry| institution.industry == industry)
     });
-    Ok(json(
+    Ok(respond(
         &kept
             .map(|(index, institution)| view(&call.fiskil.base_url, index + 1, institution))
             .collect::<Vec<_>>(),
@@ -91,5 +61,9 @@ pub(super) async fn show(Path(id): Path<String>, call: Call) -> Result<Response,
         .enumerate()
         .find(|(_, institution)| institution.id == id);
     let (index, institution) = found.ok_or_else(|| call.invalid("no institution has this id"))?;
-    Ok(json(&view(&call.fiskil.base_url, index + 1, institution)))
+    Ok(respond(&view(
+        &call.fiskil.base_url,
+        index + 1,
+        institution,
+    )))
 }

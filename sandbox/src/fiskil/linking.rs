@@ -4,12 +4,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::rows::{Body, Entry, transaction_id};
-use super::store::{
-    Account, CONSENT_SECONDS, Consent, ConsentStatus, NUMBERS_PER_ACCOUNT, Store, blank, fill,
-};
+use super::rows::transaction_id;
+use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, Entry, Store, blank, fill};
 use crate::consent_page::OfferedAccount;
-use crate::members::Members;
+use crate::store::{Body, NUMBERS_PER_ACCOUNT};
 use crate::world::YEARS_DAYS;
 use crate::world::au_rows::{Row, draw};
 use crate::world::australia::{AUSTRALIA, Holding, Institution};
@@ -112,8 +110,7 @@ impl Store {
             }
         }
         let known = self.accounts.iter().rposition(is_same_account);
-        let random = uuid::Uuid::new_v4().as_u64_pair();
-        let mut rng = Rng::new(random.0, random.1);
+        let mut rng = Rng::random();
         let mut account = blank(
             &mut rng,
             consent.end_user_id,
@@ -123,11 +120,12 @@ impl Store {
         (account.username, account.account_key) =
             (consent.username.to_owned(), offer.account_key.clone());
         account.visible_at = consent.visible_at;
-        let entries = match known {
+        let rows: Vec<(Body<Row>, u64)> = match known {
             Some(known) => {
                 let known = &self.accounts[known];
                 (account.members, account.balance) = (known.members.clone(), known.balance.clone());
-                known.entries.iter().map(Entry::copied).collect()
+                let copied = |entry: &Entry| (entry.body.clone(), entry.number());
+                known.entries.iter().map(copied).collect()
             }
             None => {
                 let Some(holding) = AUSTRALIA
@@ -139,20 +137,20 @@ impl Store {
                 };
                 let calendar = Calendar::new(consent.now, YEARS_DAYS + 2);
                 let seen = self.invented(holding, consent.institution, consent.username, &calendar);
-                (account.members, account.balance) = (seen.members, seen.balance);
+                (account.members, account.balance) = (seen.members, seen.own.balance);
                 // The rows are drawn from numbers of this account alone, so earlier links do not
                 // change them.
                 let base = label(&[consent.username, consent.institution.id, &holding.name]);
                 let base = base / NUMBERS_PER_ACCOUNT * NUMBERS_PER_ACCOUNT;
                 draw(&holding.plan, 0, self.seed, base, &calendar)
                     .into_iter()
-                    .map(CopiedRow::Drawn)
+                    .map(|row| (Body::Drawn(row.clone()), row.number))
                     .collect()
             }
         };
         account.rename(&mut rng);
         let seed = self.seed;
-        self.add_account(account).replace(entries, seed);
+        self.add_account(account).copy_rows(rows, seed);
     }
 
     /// Creates an account that was never linked, without rows and ids.
@@ -200,10 +198,10 @@ impl Account {
 
     /// Replaces the ids that were copied from another consent's view.
     fn rename(&mut self, rng: &mut Rng) {
-        for members in [&mut self.members, &mut self.balance] {
-            members.set("fiskil_id", &self.fiskil_id);
-            members.set("account_id", &self.account_id);
-            members.set("arrangement_id", &self.arrangement_id);
+        for members in [&mut self.members, &mut self.own.balance] {
+            members.set("fiskil_id", &self.own.fiskil_id);
+            members.set("account_id", &self.id);
+            members.set("arrangement_id", &self.own.arrangement_id);
         }
         self.balance.set(
             "fiskil_id",
@@ -211,57 +209,29 @@ impl Account {
         );
     }
 
-    /// Sets rows copied from another consent's view, and gives them new ids.
-    fn replace(&mut self, rows: Vec<CopiedRow>, seed: u64) {
+    /// Takes over rows, whose numbers, and so ids, move to the range of this account.
+    fn copy_rows(&mut self, rows: Vec<(Body<Row>, u64)>, seed: u64) {
         let first = self.first_number();
-        self.entries = rows
-            .into_iter()
-            .map(|row| row.into_entry(first, seed))
-            .collect();
-        self.entries.sort_unstable_by_key(|entry| entry.position);
-        let last = self.entries.iter().map(Entry::number).max();
-        self.next_row = last.map_or(0, |last| last - first + 1);
+        let entry = |(body, number): (Body<Row>, u64)| {
+            let number = first + number % NUMBERS_PER_ACCOUNT;
+            match body {
+                Body::Drawn(row) => Entry::drawn(Row { number, ..row }),
+                Body::Given(mut row) => {
+                    row.set("fiskil_id", &transaction_id(seed, number));
+                    Entry::given(row, number)
+                }
+            }
+        };
+        self.set_entries(rows.into_iter().map(entry).collect());
         self.set_row_ids();
     }
 
     /// Stored rows repeat the ids of their account and arrangement.
     fn set_row_ids(&mut self) {
         for entry in &mut self.entries {
-            if let Body::Given { members, .. } = &mut entry.body {
-                members.set("account_id", &self.account_id);
-                members.set("arrangement_id", &self.arrangement_id);
-            }
-        }
-    }
-}
-
-/// A row copied for another consent.
-enum CopiedRow {
-    Drawn(Row),
-    Given(Members, u64),
-}
-
-impl Entry {
-    fn copied(&self) -> CopiedRow {
-        match &self.body {
-            Body::Drawn(row) => CopiedRow::Drawn(row.clone()),
-            Body::Given { members, .. } => CopiedRow::Given(members.clone(), self.number()),
-        }
-    }
-}
-
-impl CopiedRow {
-    /// Gives the row a number, and so an id, in the range that starts at `first`.
-    fn into_entry(self, first: u64, seed: u64) -> Entry {
-        match self {
-            Self::Drawn(mut row) => {
-                row.number = first + row.number % NUMBERS_PER_ACCOUNT;
-                Entry::drawn(row)
-            }
-            Self::Given(mut members, number) => {
-                let number = first + number % NUMBERS_PER_ACCOUNT;
-                members.set("fiskil_id", &transaction_id(seed, number));
-                Entry::given(members, number)
+            if let Body::Given(row) = &mut entry.body {
+                row.set("account_id", &self.id);
+                row.set("arrangement_id", &self.own.arrangement_id);
             }
         }
     }

@@ -5,12 +5,10 @@ mod accounts;
 mod balances;
 mod call;
 mod consents;
-mod control;
 mod end_users;
 mod errors;
 mod institutions;
 mod linking;
-mod odd_rows;
 mod paging;
 mod paths;
 mod rows;
@@ -21,6 +19,7 @@ mod transactions;
 mod webhook_events;
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
@@ -30,17 +29,18 @@ use axum::routing::{get, post};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
-use parking_lot::{Mutex, RwLock};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
 
-use crate::clock::Clock;
-use crate::consent_page::{self, ConsentSessions};
-use crate::empty_pages::EmptyPages;
-use crate::serve::ProviderControls;
+use crate::bank::{ConsentState, Refused};
+use crate::members::Members;
+use crate::provider::{Core, Provider};
 use crate::world::rng::{BASE62, Rng};
-use crate::{Credentials, FiskilAccess, Options, fault_injection};
+use crate::{Credentials, FiskilAccess, Options, consent_page, fault_injection};
 use errors::{Failure, Family};
-use paging::{HasPosition, Page, PageRequest};
-use store::Store;
+use store::{Consent, Store};
 
 /// The primary categories (docs/providers/fiskil.md#categories).
 const PRIMARY_CATEGORIES: [&str; 16] = [
@@ -63,58 +63,123 @@ const PRIMARY_CATEGORIES: [&str; 16] = [
 ];
 
 pub(crate) struct Fiskil {
-    controls: Arc<ProviderControls>,
+    core: Core<Self>,
     base_url: String,
     client_id: String,
     client_secret: String,
     webhook_secret: String,
     tokens: token::Tokens,
-    store: RwLock<Store>,
-    empty_pages: EmptyPages,
-    webhook_queue: crate::webhooks::WebhookQueue<webhook_events::Snapshot>,
-    consent_sessions: ConsentSessions<sessions::Session>,
-    linking_options: Mutex<sessions::LinkingOptions>,
+}
+
+impl Deref for Fiskil {
+    type Target = Core<Self>;
+    fn deref(&self) -> &Core<Self> {
+        &self.core
+    }
+}
+
+/// How linking behaves.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct LinkingOptions {
+    /// How long accounts and rows lag behind a consent.
+    lag_seconds: u32,
+    /// Whether accounts that are linked again keep their ids.
+    same_ids: bool,
+}
+
+impl Provider for Fiskil {
+    type AuthRequest = sessions::Session;
+    type Snapshot = webhook_events::Snapshot;
+    type Options = LinkingOptions;
+
+    fn error_body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
+        Failure::of_status(Family::of(path), status).body()
+    }
+
+    fn credentials(&self, _all: bool) -> Vec<(Credentials, String)> {
+        let store = self.store.read();
+        let credentials = |consent: &Consent| {
+            let mut users = store.end_users.iter();
+            let user = users.find(|user| user.id == consent.end_user_id);
+            let name = user.and_then(|user| user.members.text("name"));
+            let credentials = Credentials::Fiskil {
+                end_user_id: consent.end_user_id.clone(),
+                arrangement_id: consent.arrangement_id.clone(),
+            };
+            let name = name.unwrap_or_default();
+            (credentials, format!("{name}, {}", consent.institution.name))
+        };
+        store.consents.iter().map(credentials).collect()
+    }
+
+    fn set_consent(
+        &self,
+        id: &str,
+        state: ConsentState,
+        expires_at: Option<Timestamp>,
+    ) -> Result<(), Refused> {
+        let mut store = self.store.write();
+        if !store.set_consent(id, state, self.clock.now()) {
+            return Err(Refused::unknown("consent", id));
+        }
+        if let Some(expires_at) = expires_at {
+            store.set_consent_expiry(id, expires_at);
+        }
+        Ok(())
+    }
+
+    fn add_account(&self, mut given: Members) -> Result<Members, Refused> {
+        let text = |name: &str| given.text(name).ok_or(format!("{name:?} is needed"));
+        let (end_user_id, arrangement_id) = (text("endUserId")?, text("arrangementId")?);
+        given.remove(&["endUserId", "arrangementId"]);
+        let mut store = self.store.write();
+        let consent = store.consent(&arrangement_id);
+        let consent = consent.filter(|consent| consent.end_user_id == end_user_id);
+        let institution = consent
+            .ok_or_else(|| Refused::unknown("consent of the end user", &arrangement_id))?
+            .institution;
+        let mut rng = Rng::random();
+        let mut account = store::blank(&mut rng, &end_user_id, &arrangement_id, institution.id);
+        account.id = given.text("account_id").unwrap_or(account.id);
+        store.check_new_account(&account.id)?;
+        store::set_names(&mut account, &mut rng);
+        let defaults = json!({
+            "display_name": "Added Account", "product_name": "Added Account",
+            "product_category": "TRANS_AND_SAVINGS_ACCOUNTS", "masked_number": "xxx-xxx xxxxx0000",
+            "account_ownership": "ONE_PARTY", "open_status": "OPEN",
+        });
+        let balance = json!({
+            "current_balance": "0.00", "available_balance": "0.00", "currency": "AUD",
+        });
+        account.members.merge_all(Members::from_value(&defaults));
+        account.balance.merge_all(Members::from_value(&balance));
+        account.members.merge_all(given);
+        Ok(store.add_account(account).members.clone())
+    }
+
+    fn set_balance(&self, id: &str, given: Box<RawValue>) -> Result<Box<RawValue>, Refused> {
+        let given = Members::parse(given.get().as_bytes()).map_err(|error| error.to_string())?;
+        let mut store = self.store.write();
+        let balance = &mut store.account_mut(id)?.balance;
+        balance.merge(given);
+        Ok(balance.to_raw())
+    }
 }
 
 impl Fiskil {
     /// Creates the provider with its data, for a listener at `address`.
     pub(crate) fn new(options: &Options, address: SocketAddr) -> Self {
-        let controls = ProviderControls {
-            clock: Clock::new(options.now),
-            faults: crate::faults::Faults::default(),
-            calls: crate::calls::Calls::default(),
-            unlisted: Mutex::default(),
-            error_body: |path, status| Failure::of_status(Family::of(path), status).body(),
-        };
         let mut rng = Rng::new(options.seed, u64::MAX);
         let client_id = rng.text(BASE62, 27);
         let secret: Vec<u8> = (0..4).flat_map(|_| rng.next().to_be_bytes()).collect();
         Self {
+            core: Core::new(options, |now| Store::new(options.seed, options.rows, now)),
             base_url: format!("http://{address}"),
             client_secret: rng.text(BASE62, 43),
             webhook_secret: STANDARD.encode(secret),
             tokens: token::Tokens::new(&rng.uuid(), &client_id),
-            store: RwLock::new(Store::new(options.seed, options.rows, controls.clock.now())),
-            empty_pages: EmptyPages::default(),
-            webhook_queue: crate::webhooks::WebhookQueue::new(options),
-            consent_sessions: ConsentSessions::default(),
-            linking_options: Mutex::default(),
             client_id,
-            controls: Arc::new(controls),
-        }
-    }
-
-    /// Returns the page, or an empty one if a test requested it.
-    fn page<'a, T: HasPosition>(
-        &self,
-        path: &str,
-        page: Page<'a, T>,
-        page_request: PageRequest,
-    ) -> Page<'a, T> {
-        if self.empty_pages.next_is_empty(path) {
-            paging::empty_page(page, page_request)
-        } else {
-            page
         }
     }
 
@@ -128,39 +193,10 @@ impl Fiskil {
         }
     }
 
-    /// All consents, in the order of the end users.
-    pub(crate) fn credentials(&self) -> Vec<Credentials> {
-        let store = self.store.read();
-        let credentials = |consent: &store::Consent| Credentials::Fiskil {
-            end_user_id: consent.end_user_id.clone(),
-            arrangement_id: consent.arrangement_id.clone(),
-        };
-        store.consents.iter().map(credentials).collect()
-    }
-
-    /// Whose each of [`Self::credentials`] is.
-    pub(crate) fn people(&self) -> Vec<String> {
-        let store = self.store.read();
-        let person = |consent: &store::Consent| {
-            let user = store
-                .end_users
-                .iter()
-                .find(|user| user.id == consent.end_user_id);
-            let name = user
-                .and_then(|user| user.members.text("name"))
-                .unwrap_or_default();
-            format!("{name}, {}", consent.institution.name)
-        };
-        store.consents.iter().map(person).collect()
-    }
-
-    /// All routes of the port. Only the provider's own are counted and subject to faults.
+    /// The provider's routes. All but those of logos are counted and subject to faults.
     pub(crate) fn router(self: Arc<Self>) -> Router {
-        let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
-        let control =
-            control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
-        let control = control.merge(crate::logos::routes(institutions::name));
-        let provider = consent_page::routes::<Self>()
+        let provider = Arc::clone(&self);
+        consent_page::routes::<Self>()
             .route("/", get(sessions::enter))
             .route(paths::TOKEN, post(token::issue))
             .route(
@@ -193,9 +229,12 @@ impl Fiskil {
             })
             .fallback(|request| reject_route(request, StatusCode::NOT_FOUND))
             .with_state(self)
-            .layer(from_fn_with_state(controls, fault_injection::inject_faults))
-            .layer(from_fn(call::set_version_header));
-        crate::webhooks::attach(&source, provider.merge(control))
+            .layer(from_fn_with_state(
+                provider,
+                fault_injection::inject_faults::<Self>,
+            ))
+            .layer(from_fn(call::set_version_header))
+            .merge(crate::logos::routes(institutions::name))
     }
 }
 

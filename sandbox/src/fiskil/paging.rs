@@ -5,12 +5,11 @@
 use std::cmp::Ordering;
 use std::io::Write as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 
 use super::call::Call;
 use super::errors::Failure;
+use crate::store::Position;
 use crate::world::rng::mix;
 
 /// Default page size, a sandbox choice: the real one is unknown (docs/providers/fiskil.md#pages).
@@ -18,50 +17,12 @@ const SIZE_DEFAULT: usize = 100;
 /// Larger sizes are capped, not rejected (docs/providers/fiskil.md#pages).
 const SIZE_MAX: usize = 1000;
 
-/// An item's position in the order; it compares member by member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Position {
-    /// Groups of items: 0 before 1 before 2.
-    pub(super) group: u8,
-    /// Within a group, smaller comes first.
-    pub(super) major: i64,
-    /// Orders items that are equal otherwise.
-    pub(super) minor: u64,
-    /// Empty pages served at this position, so that each gets its own cursor; 0 for every item.
-    pub(super) empty_pages: u8,
-}
-
-impl Position {
-    fn to_cursor(self) -> String {
-        let mut bytes = vec![self.group];
-        bytes.extend_from_slice(&self.major.to_be_bytes());
-        bytes.extend_from_slice(&self.minor.to_be_bytes());
-        bytes.push(self.empty_pages);
-        bytes.extend_from_slice(&self.check().to_be_bytes());
-        URL_SAFE_NO_PAD.encode(bytes)
-    }
-
-    fn from_cursor(text: &str) -> Option<Self> {
-        let bytes: [u8; 22] = URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()?;
-        let (group, rest) = bytes.split_first()?;
-        let (major, rest) = rest.split_first_chunk::<8>()?;
-        let (minor, rest) = rest.split_first_chunk::<8>()?;
-        let (empty_pages, check) = rest.split_first()?;
-        let (major, minor) = (i64::from_be_bytes(*major), u64::from_be_bytes(*minor));
-        let position = Self {
-            group: *group,
-            major,
-            minor,
-            empty_pages: *empty_pages,
-        };
-        (position.check().to_be_bytes() == check).then_some(position)
-    }
-
-    /// A checksum, so that an invented cursor is rejected.
-    fn check(self) -> u32 {
-        let small = u64::from(self.group) | u64::from(self.empty_pages) << 8;
-        (mix(mix(small ^ self.major as u64) ^ self.minor) >> 32) as u32
-    }
+/// A checksum, so that an invented cursor is rejected.
+fn check(position: &[u8]) -> Vec<u8> {
+    let sum = position
+        .iter()
+        .fold(0, |sum, byte| mix(sum ^ u64::from(*byte)));
+    sum.to_be_bytes()[..4].to_vec()
 }
 
 /// An item of a sorted list.
@@ -95,7 +56,7 @@ impl PageRequest {
         }
         let cursor = |name| match call.query.get(name).filter(|text| !text.is_empty()) {
             None => Ok(None),
-            Some(text) => Position::from_cursor(text)
+            Some(text) => Position::of_cursor(text, check)
                 .map(Some)
                 .ok_or_else(|| call.unavailable()),
         };
@@ -162,13 +123,10 @@ pub(super) fn empty_page<'a, T: HasPosition>(
     if page.items.is_empty() || page_request.before.is_some() {
         return page;
     }
-    let here = page_request.after.unwrap_or_default();
+    let here = page_request.after.unwrap_or(Position::START);
     Page {
         items: Vec::new(),
-        next: Some(Position {
-            empty_pages: here.empty_pages.wrapping_add(1),
-            ..here
-        }),
+        next: Some(here.after_empty_page()),
         prev: None,
     }
 }
@@ -277,7 +235,7 @@ pub(super) fn write<T>(
     out.extend_from_slice(b"],\"links\":");
     let filters = call.query.without(&["page[after]", "page[before]"]);
     let link = |name: &str, position: Option<Position>| {
-        let cursor = position?.to_cursor();
+        let cursor = position?.to_cursor(check);
         Some(format!(
             "{}{}?{filters}page[{name}]={cursor}",
             call.fiskil.base_url, call.path

@@ -4,160 +4,130 @@ use std::io::Write as _;
 
 use jiff::Timestamp;
 use jiff::tz::Offset;
-use serde::Deserialize;
+use serde_json::json;
 
-use super::paging::{HasPosition, Position};
+use super::Fiskil;
+use super::store::{Account, Entry, OwnAccount, State, Store};
 use crate::members::Members;
+use crate::store::{Body, Protocol};
 use crate::world::au_rows::{Amount, Row};
 use crate::world::australia::AUSTRALIA;
+use crate::world::odd_rows::OddRow;
 use crate::world::rng::mix;
 use crate::world::template::{Extra, Template};
 
-pub(super) struct Entry {
-    pub(super) position: Position,
-    pub(super) status: Status,
-    /// Posting time, else execution time, in nanoseconds.
-    pub(super) time: Option<i64>,
-    pub(super) body: Body,
-}
+impl Protocol for Fiskil {
+    type Row = Row;
+    type Account = OwnAccount;
+    type State = State;
+    const ROW_ID: &'static str = "fiskil_id";
 
-/// The statuses that the filter distinguishes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Status {
-    Pending,
-    Posted,
-    /// A value that a test has set.
-    Other,
-}
-
-pub(super) enum Body {
-    /// Generated from the world on each read.
-    Drawn(Row),
-    /// Stored as a test sent it.
-    Given {
-        members: Members,
-        secondary: Option<String>,
-    },
-}
-
-impl HasPosition for Entry {
-    fn position(&self) -> Position {
-        self.position
+    fn row_id(seed: u64, number: u64) -> String {
+        transaction_id(seed, number)
     }
-}
 
-/// The ids of an account that each of its rows repeats.
-#[derive(Clone, Copy)]
-pub(super) struct Names<'a> {
-    pub(super) account_id: &'a str,
-    pub(super) arrangement_id: &'a str,
-    pub(super) institution_id: &'a str,
+    fn is_row_id(id: &str, seed: u64, number: u64) -> bool {
+        id_starts(id, seed, number) && transaction_id(seed, number) == id
+    }
+
+    fn place(row: &Row) -> (u8, Option<i64>) {
+        let time = row.posted.or(row.executed);
+        place(row.pending, time.map(|ms| ms.saturating_mul(1_000_000)))
+    }
+
+    fn place_given(row: &Members) -> (u8, Option<i64>) {
+        let mut times = ["posting_date_time", "execution_date_time"].into_iter();
+        let time = times.find_map(|name| row.text(name)?.parse::<Timestamp>().ok());
+        let pending = row.text("status").as_deref() == Some("PENDING");
+        place(pending, time.map(nanoseconds))
+    }
+
+    fn write(out: &mut Vec<u8>, row: &Row, store: &Store, account: &Account) {
+        write_drawn(out, row, store.seed, account);
+    }
+
+    fn account_of(row: &mut Members) -> Option<String> {
+        row.text("account_id")
+    }
+
+    fn complete(row: &mut Members, id: &str, _: &Store, account: &Account, now: Timestamp) {
+        row.set("account_id", &account.id);
+        let defaults = json!({
+            "fiskil_id": id, "transaction_id": format!("txn-{}", &id[8..18]),
+            "arrangement_id": account.arrangement_id, "institution_id": account.institution_id,
+            "status": "POSTED", "type": "PAYMENT", "amount": "-10.00", "currency": "AUD",
+            "description": "ADDED ROW", "reference": "", "is_detail_available": false,
+        });
+        row.set_defaults(&defaults);
+        // A pending row has no time. A row with an execution time keeps only that one.
+        if row.text("status").as_deref() != Some("PENDING")
+            && row.get("execution_date_time").is_none()
+        {
+            row.set_default("posting_date_time", &now);
+        }
+    }
+
+    fn is_account(account: &Account, id: &str) -> bool {
+        account.has_id(id)
+    }
 }
 
 impl Entry {
-    pub(super) fn drawn(row: Row) -> Self {
-        let status = if row.pending {
-            Status::Pending
-        } else {
-            Status::Posted
-        };
-        let time = row
-            .posted
-            .or(row.executed)
-            .map(|ms| ms.saturating_mul(1_000_000));
-        Self {
-            position: position(status, time, row.number),
-            status,
-            time,
-            body: Body::Drawn(row),
+    pub(super) fn has_status(&self, status: &str) -> bool {
+        match &self.body {
+            Body::Drawn(row) => row.pending == (status == "PENDING"),
+            Body::Given(row) => row.text("status").as_deref() == Some(status),
         }
     }
 
-    pub(super) fn given(members: Members, number: u64) -> Self {
-        #[derive(Deserialize)]
-        struct Secondary {
+    pub(super) fn has_secondary(&self, wanted: &[&str]) -> bool {
+        #[derive(serde::Deserialize)]
+        struct Category {
             secondary_category: String,
         }
-        let status = match members.text("status").as_deref() {
-            Some("PENDING") => Status::Pending,
-            Some("POSTED") => Status::Posted,
-            _ => Status::Other,
-        };
-        let time = ["posting_date_time", "execution_date_time"]
-            .iter()
-            .find_map(|name| {
-                let text = members.text(name)?;
-                text.parse::<Timestamp>().ok().map(nanoseconds)
-            });
-        let category = members
-            .get("category")
-            .and_then(|raw| serde_json::from_str::<Secondary>(raw.get()).ok());
-        let secondary = category.map(|category| category.secondary_category);
-        Self {
-            position: position(status, time, number),
-            status,
-            time,
-            body: Body::Given { members, secondary },
-        }
-    }
-
-    pub(super) fn number(&self) -> u64 {
-        u64::MAX - self.position.minor
-    }
-
-    pub(super) fn secondary(&self) -> Option<&str> {
-        match &self.body {
-            Body::Drawn(row) => row.template.category.map(|(_, secondary)| secondary),
-            Body::Given { secondary, .. } => secondary.as_deref(),
-        }
-    }
-
-    pub(super) fn has_id(&self, fiskil_id: &str, seed: u64) -> bool {
         match &self.body {
             Body::Drawn(row) => {
-                id_starts(fiskil_id, seed, row.number)
-                    && transaction_id(seed, row.number) == fiskil_id
+                let category = row.template.category;
+                category.is_some_and(|(_, secondary)| wanted.contains(&secondary))
             }
-            Body::Given { members, .. } => members.text("fiskil_id").as_deref() == Some(fiskil_id),
+            Body::Given(row) => row
+                .get("category")
+                .and_then(|raw| serde_json::from_str::<Category>(raw.get()).ok())
+                .is_some_and(|category| wanted.contains(&category.secondary_category.as_str())),
         }
     }
+}
 
-    /// Converts the row to an object that can be changed.
-    pub(super) fn members(&self, seed: u64, names: Names<'_>) -> Members {
-        match &self.body {
-            Body::Given { members, .. } => members.clone(),
-            Body::Drawn(_) => {
-                let mut out = Vec::new();
-                self.write(&mut out, seed, names);
-                Members::parse(&out).expect("our own rows are JSON objects")
-            }
-        }
+/// An odd row of the world in Fiskil's format, posted at `at` (milliseconds).
+pub(super) fn odd_row(account: &Account, row: &OddRow, seed: u64, number: u64, at: i64) -> Members {
+    let posted = Timestamp::from_millisecond(at).unwrap_or_default();
+    let mut members = Members::from_value(&json!({
+        "fiskil_id": transaction_id(seed, number), "account_id": account.id,
+        "arrangement_id": account.arrangement_id, "institution_id": account.institution_id,
+        "status": "POSTED", "type": "PAYMENT", "amount": row.amount, "currency": "AUD",
+        "description": row.description, "reference": row.reference.as_deref().unwrap_or_default(),
+        "posting_date_time": posted.to_string(), "is_detail_available": false,
+    }));
+    if let Some(merchant) = &row.merchant {
+        members.set("merchant_name", merchant);
     }
-
-    pub(super) fn write(&self, out: &mut Vec<u8>, seed: u64, names: Names<'_>) {
-        match &self.body {
-            Body::Drawn(row) => write_drawn(out, row, seed, names),
-            Body::Given { members, .. } => {
-                serde_json::to_writer(out, members).expect("text can be written to memory");
-            }
-        }
+    if let Some((primary, secondary)) = &row.category {
+        let category = json!({
+            "primary_category": primary, "secondary_category": secondary, "confidence_level": "HIGH",
+        });
+        members.set("category", &category);
     }
+    members
 }
 
 /// Pending rows come first, then newest first, then rows without any time. Sandbox choices: newest
 /// first among pending rows, and the last added first among rows of one instant
 /// (docs/providers/fiskil.md#transactions, #sandbox-choices).
-fn position(status: Status, time: Option<i64>, number: u64) -> Position {
-    let group = match (status, time) {
-        (Status::Pending, _) => 0,
-        (_, Some(_)) => 1,
-        (_, None) => 2,
-    };
-    Position {
-        group,
-        major: time.map_or(i64::MIN, |time| !time),
-        minor: u64::MAX - number,
-        empty_pages: 0,
+fn place(pending: bool, time: Option<i64>) -> (u8, Option<i64>) {
+    match (pending, time) {
+        (true, _) => (0, time),
+        (false, Some(_)) => (1, time),
+        (false, None) => (2, None),
     }
 }
 
@@ -198,7 +168,7 @@ fn write_id(out: &mut Vec<u8>, words: [u64; 4]) {
 
 /// Writes the row straight to bytes, because benchmarks read hundreds of thousands of them. The
 /// texts of the world need no escapes.
-fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
+fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, account: &Account) {
     let words = words(seed, row.number);
     out.extend_from_slice(b"{\"fiskil_id\":\"");
     write_id(out, words);
@@ -211,9 +181,9 @@ fn write_drawn(out: &mut Vec<u8>, row: &Row, seed: u64, names: Names<'_>) {
             words[1] % 10_000_000_000
         );
     }
-    text(out, "account_id", names.account_id);
-    text(out, "arrangement_id", names.arrangement_id);
-    text(out, "institution_id", names.institution_id);
+    text(out, "account_id", &account.id);
+    text(out, "arrangement_id", &account.arrangement_id);
+    text(out, "institution_id", &account.institution_id);
     text(
         out,
         "status",

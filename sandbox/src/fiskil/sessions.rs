@@ -6,15 +6,15 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
+use serde_json::json;
 
 use super::Fiskil;
-use super::call::{Call, json};
+use super::call::{Call, json as respond};
 use super::errors::Failure;
 use super::linking::{NewConsent, display_name};
 use crate::consent_page::{
-    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions,
-    InstitutionOption, OfferedAccount, append_query, is_redirect_uri,
+    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
+    OfferedAccount, append_query, is_redirect_uri,
 };
 use crate::query::{self, Query};
 use crate::world::australia::{AUSTRALIA, Institution, institution};
@@ -26,15 +26,6 @@ const LIFE_SECONDS: i64 = 5 * 86_400;
 /// bank.
 const TEST_BANK: &str = "88888";
 
-/// How linking behaves; tests set it.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct LinkingOptions {
-    /// How long accounts and rows lag behind a consent.
-    pub(super) lag_seconds: u32,
-    /// Whether accounts that are linked again keep their ids.
-    pub(super) same_ids: bool,
-}
-
 /// What an app gave when it created the session.
 pub(crate) struct Session {
     id: String,
@@ -42,15 +33,6 @@ pub(crate) struct Session {
     institution_id: Option<String>,
     redirect_uri: Option<String>,
     cancel_uri: Option<String>,
-}
-
-#[derive(Serialize)]
-struct SessionView<'a> {
-    id: &'a str,
-    session_id: String,
-    auth_url: String,
-    /// Unix seconds.
-    expires_at: i64,
 }
 
 /// Creates a session for the consent page.
@@ -94,8 +76,7 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
         redirect_uri_of("redirect_uri").map_err(reject)?,
         redirect_uri_of("cancel_uri").map_err(reject)?,
     );
-    let random = uuid::Uuid::new_v4().as_u64_pair();
-    let id = Rng::new(random.0, random.1).text(BASE62, 27);
+    let id = Rng::random().text(BASE62, 27);
     let expires_at = call
         .now
         .saturating_add(SignedDuration::from_secs(LIFE_SECONDS))
@@ -112,12 +93,12 @@ pub(super) async fn create(call: Call) -> Result<Response, Failure> {
         ConsentSession::new(Some(id.clone()), session, expires_at)
             .with_institution(fixed_institution),
     );
-    Ok(json(&SessionView {
-        id: &call.fiskil.client_id,
-        auth_url: format!("{}?sess_id={id}", call.fiskil.base_url),
-        session_id: id,
-        expires_at: expires_at.as_second(),
-    }))
+    Ok(respond(&json!({
+        "id": call.fiskil.client_id,
+        "auth_url": format!("{}?sess_id={id}", call.fiskil.base_url),
+        "session_id": id,
+        "expires_at": expires_at.as_second(),
+    })))
 }
 
 /// Opens a session in the browser. With `sandbox_auto`, which the sandbox adds, it responds at once
@@ -139,7 +120,7 @@ impl Fiskil {
     fn complete_without_pages(&self, id: &str, word: &str) -> Option<Response> {
         let session = self
             .consent_sessions
-            .redeem(id, self.now())?
+            .redeem(id, self.clock.now())?
             .into_auth_request();
         let outcome = match word {
             "accept" => {
@@ -173,8 +154,6 @@ impl Fiskil {
 }
 
 impl ConsentProvider for Fiskil {
-    type AuthRequest = Session;
-
     const BRAND: Brand = Brand {
         name: "Fiskil",
         colour: "#4a2fbd",
@@ -191,14 +170,6 @@ impl ConsentProvider for Fiskil {
         expired_text: "The session has ended, has expired, or never existed (AUTH_SESSION_INVALID). Go back to the app \
             and start again.",
     };
-
-    fn consent_sessions(&self) -> &ConsentSessions<Session> {
-        &self.consent_sessions
-    }
-
-    fn now(&self) -> Timestamp {
-        self.controls.clock.now()
-    }
 
     /// The banks only: energy companies have no data that the app asks for.
     fn institutions(&self) -> Vec<InstitutionOption> {
@@ -235,7 +206,7 @@ impl ConsentProvider for Fiskil {
         let institution = institution(institution_id).ok_or(ConsentOutcome::Unavailable)?;
         Ok((
             display_name(store.seed, name),
-            store.offers(institution, name, self.now()),
+            store.offers(institution, name, self.clock.now()),
         ))
     }
 
@@ -319,7 +290,7 @@ impl Fiskil {
         else {
             return self.finish(session, ConsentOutcome::Deleted);
         };
-        let (options, now) = (*self.linking_options.lock(), self.now());
+        let (options, now) = (*self.options.lock(), self.clock.now());
         let lag = SignedDuration::from_secs(options.lag_seconds.into());
         store.consent_to(&NewConsent {
             end_user_id: &session.end_user_id,

@@ -3,30 +3,32 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::paging::{HasPosition, Position};
-use super::rows::{Entry, Names, decimal};
+use super::Fiskil;
+use super::paging::HasPosition;
+use super::rows::{decimal, odd_row};
 use crate::members::Members;
+use crate::store::Position;
 use crate::world::YEARS_DAYS;
 use crate::world::au_rows::draw;
 use crate::world::australia::{AUSTRALIA, Holding, Institution, Person, Shape, institution};
 use crate::world::calendar::Calendar;
+use crate::world::odd_rows::instant;
 use crate::world::rng::{BASE62, DIGITS, Rng};
 
 /// A year: the longest consent that the Australian rules allow.
 pub(super) const CONSENT_SECONDS: i64 = 365 * 86_400;
-/// The range of row numbers that each account reserves.
-pub(super) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
+pub(super) type Store = crate::store::Store<Fiskil>;
+pub(super) type Account = crate::store::Account<Fiskil>;
+pub(super) type Entry = crate::store::Entry<Fiskil>;
 
-pub(super) struct Store {
-    pub(super) seed: u64,
+#[derive(Default)]
+pub(crate) struct State {
     pub(super) end_users: Vec<EndUser>,
     pub(super) consents: Vec<Consent>,
-    pub(super) accounts: Vec<Account>,
-    next_order: u64,
 }
 
 /// An end user; `deleted` ones no longer exist for the API.
-pub(super) struct EndUser {
+pub(crate) struct EndUser {
     pub(super) id: String,
     pub(super) members: Members,
     pub(super) deleted: bool,
@@ -35,13 +37,13 @@ pub(super) struct EndUser {
 
 /// The stored status of a consent. An active consent also ends at `expires_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ConsentStatus {
+pub(crate) enum ConsentStatus {
     Active,
     Ended,
 }
 
 /// An arrangement between an end user and a bank.
-pub(super) struct Consent {
+pub(crate) struct Consent {
     pub(super) arrangement_id: String,
     pub(super) end_user_id: String,
     pub(super) institution: &'static Institution,
@@ -56,18 +58,12 @@ impl Consent {
     }
 }
 
-pub(super) struct Account {
-    pub(super) account_id: String,
+pub(crate) struct OwnAccount {
     pub(super) fiskil_id: String,
     pub(super) arrangement_id: String,
     pub(super) institution_id: String,
     pub(super) end_user_id: String,
-    pub(super) members: Members,
     pub(super) balance: Members,
-    /// Sorted by position.
-    pub(super) entries: Vec<Entry>,
-    /// Grows with each change to the rows.
-    pub(super) row_changes: u64,
     /// The user name at the bank; empty if a test added the account.
     pub(super) username: String,
     /// Identifies the account among the user's others at the bank, whatever its ids are.
@@ -75,85 +71,44 @@ pub(super) struct Account {
     /// The account is hidden before this time, because data lag behind a consent
     /// (docs/providers/fiskil.md#late-data).
     pub(super) visible_at: Timestamp,
-    order: u64,
-    pub(super) next_row: u64,
 }
 
 impl HasPosition for Account {
     fn position(&self) -> Position {
-        Position {
-            minor: self.order,
-            ..Position::default()
-        }
+        Position::ordered(self.order)
+    }
+}
+
+impl HasPosition for Entry {
+    fn position(&self) -> Position {
+        self.position
     }
 }
 
 impl HasPosition for EndUser {
     fn position(&self) -> Position {
-        Position {
-            minor: self.order,
-            ..Position::default()
-        }
+        Position::ordered(self.order)
     }
 }
 
 impl Account {
-    pub(super) fn names(&self) -> Names<'_> {
-        Names {
-            account_id: &self.account_id,
-            arrangement_id: &self.arrangement_id,
-            institution_id: &self.institution_id,
-        }
-    }
-
     /// Accepts the bank's id, which other clients send, and Fiskil's own, because the documentation
     /// allows both readings (docs/providers/fiskil.md#transactions).
     pub(super) fn has_id(&self, id: &str) -> bool {
-        self.account_id == id || self.fiskil_id == id
-    }
-
-    pub(super) const fn first_number(&self) -> u64 {
-        self.order * NUMBERS_PER_ACCOUNT
-    }
-
-    /// Reserves a row number.
-    pub(super) const fn take_number(&mut self) -> u64 {
-        let number = self.first_number() + self.next_row;
-        self.next_row += 1;
-        number
-    }
-
-    pub(super) fn insert(&mut self, entry: Entry) {
-        let index = self
-            .entries
-            .partition_point(|known| known.position <= entry.position);
-        self.entries.insert(index, entry);
-        self.row_changes += 1;
+        self.id == id || self.fiskil_id == id
     }
 }
 
 impl Store {
     /// Creates all data of the world, with dates counted back from `now`.
     pub(super) fn new(seed: u64, busiest_rows: u32, now: Timestamp) -> Self {
-        let mut store = Self {
-            seed,
-            end_users: Vec::new(),
-            consents: Vec::new(),
-            accounts: Vec::new(),
-            next_order: 1,
-        };
+        let mut store = Self::empty(seed, State::default());
         // Two days more than the rows need, so that the calendar always has the oldest row's day.
         let calendar = Calendar::new(now, YEARS_DAYS + 2);
         for person in &AUSTRALIA.people {
             store.add_person(person, busiest_rows, &calendar, now);
         }
         store
-    }
-
-    /// The next place in the order of items, after all others.
-    const fn take_order(&mut self) -> u64 {
-        self.next_order += 1;
-        self.next_order - 1
     }
 
     pub(super) fn add_end_user(&mut self, id: String, members: Members) {
@@ -203,8 +158,7 @@ impl Store {
     /// Adds an account after all others.
     pub(super) fn add_account(&mut self, mut account: Account) -> &mut Account {
         account.order = self.take_order();
-        self.accounts.push(account);
-        self.accounts.last_mut().expect("one was pushed just now")
+        self.push(account)
     }
 
     fn add_person(
@@ -247,17 +201,13 @@ impl Store {
     fn draw_rows(&mut self, holdings: &[Holding], busiest_rows: u32, calendar: &Calendar) {
         let (seed, first) = (self.seed, self.accounts.len() - holdings.len());
         for (account, holding) in self.accounts[first..].iter_mut().zip(holdings) {
-            let rows = draw(
-                &holding.plan,
-                busiest_rows,
-                seed,
-                account.first_number(),
-                calendar,
-            );
-            account.next_row = rows.len() as u64;
-            account.entries = rows.into_iter().map(Entry::drawn).collect();
-            account.entries.sort_unstable_by_key(|entry| entry.position);
-            account.insert_odd_rows(&holding.plan.odd_rows.rows(), seed, calendar);
+            let base = account.first_number();
+            account.set_rows(draw(&holding.plan, busiest_rows, seed, base, calendar));
+            for (index, row) in holding.plan.odd_rows.rows().into_iter().enumerate() {
+                let number = account.take_number();
+                let row = odd_row(account, row, seed, number, instant(calendar, index));
+                account.insert(Entry::given(row, number));
+            }
         }
     }
 }
@@ -269,28 +219,24 @@ pub(super) fn blank(
     arrangement_id: &str,
     institution_id: &str,
 ) -> Account {
-    Account {
-        account_id: rng.text(DIGITS, 10),
+    let id = rng.text(DIGITS, 10);
+    let own = OwnAccount {
         fiskil_id: format!("bank_account_{}", rng.text(b"0123456789abcdef", 32)),
         arrangement_id: arrangement_id.to_owned(),
         institution_id: institution_id.to_owned(),
         end_user_id: end_user_id.to_owned(),
-        members: Members::default(),
         balance: Members::default(),
-        entries: Vec::new(),
-        row_changes: 0,
         username: String::new(),
         account_key: String::new(),
         visible_at: Timestamp::MIN,
-        order: 0,
-        next_row: 0,
-    }
+    };
+    Account::new(id, 0, own)
 }
 
 /// Sets the ids that every account and balance has.
 pub(super) fn set_names(account: &mut Account, rng: &mut Rng) {
     let names = json!({
-        "fiskil_id": account.fiskil_id, "account_id": account.account_id,
+        "fiskil_id": account.fiskil_id, "account_id": account.id,
         "arrangement_id": account.arrangement_id, "institution_id": account.institution_id,
     });
     account.members = Members::from_value(&names);

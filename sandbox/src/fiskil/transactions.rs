@@ -8,14 +8,14 @@ use serde_json::json;
 
 use super::call::{Call, json as json_answer, ready};
 use super::errors::Failure;
-use super::paging::{PageRequest, page, write};
-use super::rows::{Entry, Status, nanoseconds};
-use super::store::Account;
+use super::paging::{PageRequest, empty_page, page, write};
+use super::rows::nanoseconds;
+use super::store::{Account, Entry};
 use crate::members::Members;
 
 /// The rows that a call selects.
 struct Filter<'a> {
-    status: Option<Status>,
+    status: Option<&'a str>,
     /// In nanoseconds. Both ends are included, which is a sandbox choice because the documentation
     /// does not say.
     from: Option<i64>,
@@ -27,8 +27,7 @@ impl<'a> Filter<'a> {
     fn of(call: &'a Call) -> Result<Self, Failure> {
         let status = match call.query.get("status") {
             None | Some("") => None,
-            Some("PENDING") => Some(Status::Pending),
-            Some("POSTED") => Some(Status::Posted),
+            status @ Some("PENDING" | "POSTED") => status,
             Some(_) => return Err(call.invalid("invalid status: must be one of PENDING, POSTED")),
         };
         let secondary = call
@@ -54,29 +53,30 @@ impl<'a> Filter<'a> {
         } else {
             let timed = &rest[..rest.partition_point(|entry| entry.position.group == 1)];
             let start =
-                timed.partition_point(|entry| self.to.is_some_and(|to| entry.time > Some(to)));
+                timed.partition_point(|entry| self.to.is_some_and(|to| time(entry) > Some(to)));
             let end = timed
-                .partition_point(|entry| self.from.is_none_or(|from| entry.time >= Some(from)));
+                .partition_point(|entry| self.from.is_none_or(|from| time(entry) >= Some(from)));
             timed.get(start..end).unwrap_or_default()
         };
         match self.status {
             None => [pending, rest],
-            Some(Status::Pending) => [pending, &[]],
-            Some(Status::Posted | Status::Other) => [&[], rest],
+            Some("PENDING") => [pending, &[]],
+            Some(_) => [&[], rest],
         }
     }
 
     fn keeps(&self, entry: &Entry) -> bool {
-        self.status.is_none_or(|status| status == entry.status)
-            && self.from.is_none_or(|from| entry.time >= Some(from))
-            && self
-                .to
-                .is_none_or(|to| entry.time.is_some_and(|time| time <= to))
-            && (self.secondary.is_empty()
-                || entry
-                    .secondary()
-                    .is_some_and(|name| self.secondary.contains(&name)))
+        let time = time(entry);
+        self.status.is_none_or(|status| entry.has_status(status))
+            && self.from.is_none_or(|from| time >= Some(from))
+            && self.to.is_none_or(|to| time.is_some_and(|time| time <= to))
+            && (self.secondary.is_empty() || entry.has_secondary(&self.secondary))
     }
+}
+
+/// Posting time, else execution time, in nanoseconds.
+fn time(entry: &Entry) -> Option<i64> {
+    entry.position.at()
 }
 
 /// Parses a date-time with an offset. A bare date is rejected with the documented text
@@ -129,15 +129,14 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
         .iter()
         .flat_map(|account| filter.candidates(&account.entries))
         .collect();
-    let page = call.fiskil.page(
-        &call.path,
-        page(&lists, page_request, |entry| filter.keeps(entry)),
-        page_request,
-    );
+    let mut page = page(&lists, page_request, |entry| filter.keeps(entry));
+    if call.fiskil.empty_pages.next_is_empty() {
+        page = empty_page(page, page_request);
+    }
     let body = write(&call, "transactions", &page, |out, list, entry| {
         // Each account has two lists, in the order of the accounts.
         let account: &Account = accounts[list / 2];
-        entry.write(out, store.seed, account.names());
+        entry.write(out, &store, account);
     });
     Ok(ready(body))
 }
@@ -164,6 +163,6 @@ pub(super) async fn correct_category(call: Call) -> Result<Response, Failure> {
         .store
         .write()
         .change_row(&id, Members::from_value(&category));
-    changed.ok_or_else(|| call.fail(StatusCode::BAD_REQUEST, "transaction not found"))?;
+    changed.map_err(|_| call.fail(StatusCode::BAD_REQUEST, "transaction not found"))?;
     Ok(json_answer(&json!({"message": "category updated"})))
 }

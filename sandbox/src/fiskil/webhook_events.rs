@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::Fiskil;
 use super::store::{Account, Consent};
-use crate::clock::Clock;
-use crate::control::BadRequest;
+use crate::bank::Refused;
 use crate::members::Members;
-use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookQueue, WebhookSource};
+use crate::store::RowChange;
+use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource};
 use crate::world::rng::{DIGITS, Rng};
 
 /// The part of the consents from which events follow.
@@ -31,23 +31,19 @@ struct AccountSnapshot {
     id: String,
     members: String,
     balance: String,
-    row_changes: u64,
     has_rows: bool,
 }
 
 fn account_snapshot(account: &Account) -> AccountSnapshot {
-    let text = |members| serde_json::to_string(members).unwrap_or_default();
     AccountSnapshot {
-        id: account.account_id.clone(),
-        members: text(&account.members),
-        balance: text(&account.balance),
-        row_changes: account.row_changes,
+        id: account.id.clone(),
+        members: account.members.to_string(),
+        balance: account.balance.to_string(),
         has_rows: !account.entries.is_empty(),
     }
 }
 
 impl WebhookSource for Fiskil {
-    type Snapshot = Snapshot;
     const DELIVERY_POLICY: DeliveryPolicy = DeliveryPolicy {
         // Undocumented, a sandbox choice.
         timeout_seconds: 10,
@@ -55,14 +51,6 @@ impl WebhookSource for Fiskil {
         retry_seconds: &[60, 180, 360, 600],
         is_received: |status| (200..300).contains(&status),
     };
-
-    fn webhook_queue(&self) -> &WebhookQueue<Snapshot> {
-        &self.webhook_queue
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.controls.clock
-    }
 
     fn snapshot(&self, now: Timestamp) -> Snapshot {
         let store = self.store.read();
@@ -82,9 +70,16 @@ impl WebhookSource for Fiskil {
         store.consents.iter().map(consent_snapshot).collect()
     }
 
-    fn compare(&self, before: &Snapshot, after: &Snapshot, now: Timestamp) -> Vec<WebhookEvent> {
+    fn compare(
+        &self,
+        before: &Snapshot,
+        after: &Snapshot,
+        rows: &[RowChange],
+        now: Timestamp,
+    ) -> Vec<WebhookEvent> {
         let mut recorder = EventRecorder {
             client_id: &self.client_id,
+            rows,
             now,
             events: Vec::new(),
         };
@@ -134,7 +129,7 @@ impl WebhookSource for Fiskil {
         name: &str,
         members: Members,
         now: Timestamp,
-    ) -> Result<WebhookEvent, BadRequest> {
+    ) -> Result<WebhookEvent, Refused> {
         let mut data = Members::default();
         data.set("event", &name);
         data.set("client_id", &self.client_id);
@@ -145,7 +140,7 @@ impl WebhookSource for Fiskil {
     fn body(&self, event: &WebhookEvent, attempt: usize) -> Vec<u8> {
         let mut body = event.body.clone();
         body.set("delivery_attempt", &attempt);
-        serde_json::to_vec(&body).expect("text can be written to memory")
+        body.to_string().into_bytes()
     }
 
     fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)> {
@@ -165,8 +160,7 @@ fn signature(secret: &str, body: &[u8]) -> String {
 
 /// Wraps data in the envelope; the event's name is a member of the data.
 fn event(name: &str, data: &impl Serialize, now: Timestamp) -> WebhookEvent {
-    let random = uuid::Uuid::new_v4().as_u64_pair();
-    let id = Rng::new(random.0, random.1).text(DIGITS, 16);
+    let id = Rng::random().text(DIGITS, 16);
     let mut body = Members::default();
     body.set("delivery_attempt", &1);
     body.set("publish_time", &format!("{now:.3}"));
@@ -195,6 +189,7 @@ struct Data<'a> {
 /// Collects the events of a comparison.
 struct EventRecorder<'a> {
     client_id: &'a str,
+    rows: &'a [RowChange],
     now: Timestamp,
     events: Vec<WebhookEvent>,
 }
@@ -261,26 +256,28 @@ impl EventRecorder<'_> {
             .filter(|account| known(account).is_none())
             .collect();
         self.record_syncs(after, &new, before.accounts.is_empty());
-        let changed =
-            |differs: fn(&AccountSnapshot, &AccountSnapshot) -> bool| -> Vec<&AccountSnapshot> {
-                let all = after.accounts.iter();
-                all.filter(|account| known(account).is_some_and(|known| differs(known, account)))
-                    .collect()
-            };
+        let changed = |differs: &dyn Fn(&AccountSnapshot, &AccountSnapshot) -> bool| {
+            let all = after.accounts.iter();
+            all.filter(|account| known(account).is_some_and(|known| differs(known, account)))
+                .collect::<Vec<_>>()
+        };
+        let rows = self.rows;
+        let has_changed_rows =
+            |account: &AccountSnapshot| rows.iter().any(|row| row.account_id == account.id);
         self.record_sync(
             after,
             "accounts",
-            &changed(|before, after| before.members != after.members),
+            &changed(&|before, after| before.members != after.members),
         );
         self.record_sync(
             after,
             "balances",
-            &changed(|before, after| before.balance != after.balance),
+            &changed(&|before, after| before.balance != after.balance),
         );
         self.record_sync(
             after,
             "transactions",
-            &changed(|before, after| before.row_changes != after.row_changes),
+            &changed(&|_, account| has_changed_rows(account)),
         );
     }
 }

@@ -4,7 +4,6 @@
 use axum::extract::Path;
 use axum::response::Response;
 use http::StatusCode;
-use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -14,15 +13,10 @@ use super::reference::brokerage_id;
 use super::store::{Account, Store};
 use crate::members::Members;
 
-#[derive(Serialize)]
-struct Results<T> {
-    results: Vec<T>,
-}
-
 /// Lists all accounts of the user.
 pub(super) async fn list(UserCall { call, user }: UserCall) -> Response {
     let store = call.snaptrade.store.read();
-    let unlisted = call.snaptrade.controls.unlisted.lock();
+    let unlisted = call.snaptrade.unlisted.lock();
     let accounts = store
         .accounts_of(user, None, call.now)
         .filter(|account| !unlisted.contains(account.id.as_str()));
@@ -38,7 +32,7 @@ pub(super) async fn list_of_connection(
     store
         .connection(user, &id, call.now)
         .ok_or_else(Failure::missing)?;
-    let unlisted = call.snaptrade.controls.unlisted.lock();
+    let unlisted = call.snaptrade.unlisted.lock();
     let accounts = store.accounts_of(user, Some(&id), call.now);
     let accounts = accounts.filter(|account| !unlisted.contains(account.id.as_str()));
     Ok(json(
@@ -61,11 +55,8 @@ pub(super) async fn show(
 /// Lists all accounts of the user in the newer format.
 pub(super) async fn list_tagged(UserCall { call, user }: UserCall) -> Response {
     let store = call.snaptrade.store.read();
-    let results = store
-        .accounts_of(user, None, call.now)
-        .map(|account| tagged(&store, account))
-        .collect();
-    json(&Results { results })
+    let accounts = store.accounts_of(user, None, call.now);
+    json(&results(accounts.map(|account| tagged(&store, account))))
 }
 
 /// Lists the accounts of a connection in the newer format.
@@ -77,11 +68,10 @@ pub(super) async fn list_tagged_of_connection(
     store
         .connection(user, &id, call.now)
         .ok_or_else(Failure::missing)?;
-    let results = store
-        .accounts_of(user, Some(&id), call.now)
-        .map(|account| tagged(&store, account))
-        .collect();
-    Ok(json(&Results { results }))
+    let accounts = store.accounts_of(user, Some(&id), call.now);
+    Ok(json(&results(
+        accounts.map(|account| tagged(&store, account)),
+    )))
 }
 
 /// Shows one account in the newer format.
@@ -184,17 +174,6 @@ pub(super) async fn balances(
     Ok(json(&account.balances))
 }
 
-#[derive(Serialize)]
-struct Positions<'a> {
-    results: Vec<&'a Members>,
-    data_freshness: Freshness,
-}
-
-#[derive(Serialize)]
-struct Freshness {
-    as_of: String,
-}
-
 /// Lists all positions in one response.
 pub(super) async fn positions(
     Path(id): Path<String>,
@@ -204,16 +183,16 @@ pub(super) async fn positions(
     let account = store
         .account(user, &id, call.now)
         .ok_or_else(Failure::missing)?;
-    let results = account
-        .positions
-        .iter()
-        .map(|position| &position.members)
-        .collect();
+    let mut body = results(account.positions.iter().cloned());
     let as_of = account.as_of.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    Ok(json(&Positions {
-        results,
-        data_freshness: Freshness { as_of },
-    }))
+    body.set("data_freshness", &json!({"as_of": as_of}));
+    Ok(json(&body))
+}
+
+fn results(items: impl Iterator<Item = Members>) -> Members {
+    let mut body = Members::default();
+    body.set("results", &items.collect::<Vec<_>>());
+    body
 }
 
 /// Responds with 410: new customers of SnapTrade no longer get these endpoints

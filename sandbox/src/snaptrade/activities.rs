@@ -5,11 +5,12 @@
 use axum::extract::Path;
 use axum::response::Response;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan, civil};
+use jiff::{ToSpan, civil};
 
 use super::call::{ClientCall, UserCall, ready};
-use super::entries::Entry;
 use super::errors::Failure;
+use super::rows::nanoseconds;
+use super::store::Entry;
 
 /// Default and maximum (docs/providers/snaptrade.md#activities). Capping larger values is a sandbox
 /// choice.
@@ -17,9 +18,10 @@ const LIMIT_MAX: usize = 1000;
 
 /// The rows that a call selects.
 struct Filter<'a> {
-    from: Option<Timestamp>,
+    /// In nanoseconds.
+    from: Option<i64>,
     /// The end of the last day, excluded.
-    until: Option<Timestamp>,
+    until: Option<i64>,
     kinds: Vec<&'a str>,
 }
 
@@ -27,7 +29,10 @@ impl<'a> Filter<'a> {
     fn of(call: &'a ClientCall) -> Result<Self, Failure> {
         let start = day(call, "startDate")?;
         let end = day(call, "endDate")?.map(|day| day.saturating_add(1.day()));
-        let midnight = |day: civil::Date| TimeZone::UTC.to_timestamp(day.at(0, 0, 0, 0)).ok();
+        let midnight = |day: civil::Date| {
+            let midnight = TimeZone::UTC.to_timestamp(day.at(0, 0, 0, 0)).ok();
+            midnight.map(nanoseconds)
+        };
         let kinds = call.query.get("type").unwrap_or_default();
         let kinds = kinds
             .split(',')
@@ -47,16 +52,20 @@ impl<'a> Filter<'a> {
         if self.from.is_none() && self.until.is_none() {
             return entries;
         }
-        let dated = &entries[..entries.partition_point(|entry| entry.at.is_some())];
-        let start =
-            dated.partition_point(|entry| self.until.is_some_and(|until| entry.at >= Some(until)));
-        let end =
-            dated.partition_point(|entry| self.from.is_none_or(|from| entry.at >= Some(from)));
+        let dated = &entries[..entries.partition_point(|entry| entry.position.at().is_some())];
+        let start = dated.partition_point(|entry| {
+            self.until
+                .is_some_and(|until| entry.position.at() >= Some(until))
+        });
+        let end = dated.partition_point(|entry| {
+            self.from
+                .is_none_or(|from| entry.position.at() >= Some(from))
+        });
         dated.get(start..end).unwrap_or_default()
     }
 
     fn keeps(&self, entry: &Entry) -> bool {
-        self.kinds.is_empty() || self.kinds.contains(&entry.kind())
+        self.kinds.is_empty() || entry.is_kind(&self.kinds)
     }
 }
 
@@ -97,7 +106,6 @@ pub(super) async fn list(
     let filter = Filter::of(&call)?;
     let offset = number(&call, "offset", 0, 0)?;
     let limit = number(&call, "limit", 1, LIMIT_MAX)?.min(LIMIT_MAX);
-    let names = store.names(account);
     let mut body = b"{\"data\":[".to_vec();
     let mut total = 0;
     for entry in filter
@@ -109,7 +117,7 @@ pub(super) async fn list(
             if total > offset {
                 body.push(b',');
             }
-            entry.write(&mut body, names);
+            entry.write(&mut body, &store, account);
         }
         total += 1;
     }

@@ -67,7 +67,7 @@ impl FromRequest<Arc<SnapTrade>> for ClientCall {
         if !signed.is_signed_by(snaptrade.consumer_key(key), &signature) {
             return Err(Failure::signature());
         }
-        let now = snaptrade.controls.clock.now();
+        let now = snaptrade.clock.now();
         let sent: Option<i64> = query.get("timestamp").and_then(|text| text.parse().ok());
         if sent.is_none_or(|sent| sent.abs_diff(now.as_second()) > TOLERANCE_SECONDS) {
             // The text was seen live, the code was not (docs/providers/snaptrade.md#errors).

@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Key;
-use super::entries::Entry;
 use super::instruments::{id, number};
-use super::store::{Account, Connection, Store};
+use super::rows::trade_id;
+use super::store::{Account, Connection, Entry, Store};
 use crate::members::Members;
 use crate::world::brokerage::{
     AccountTemplate, BROKERAGE, Holding, Investor, MESSY, Plan, Role, broker,
@@ -20,7 +20,7 @@ use crate::world::trades::draw;
 impl Store {
     /// Creates all data of the world as of the day of `now`.
     pub(super) fn new(seed: u64, now: Timestamp) -> Self {
-        let mut store = Self::empty(seed, TimeZone::UTC.to_datetime(now).date());
+        let mut store = Self::without_users(seed, TimeZone::UTC.to_datetime(now).date());
         for investor in &BROKERAGE.investors {
             store.add_investor(investor, now);
         }
@@ -148,7 +148,7 @@ impl Store {
             for row in messy.activities {
                 let number = account.take_number();
                 let mut given = Members::default();
-                given.set("id", &super::entries::trade_id(seed, number));
+                given.set("id", &trade_id(seed, number));
                 given.merge_all(row);
                 account.insert(Entry::given(given, number));
             }
@@ -165,8 +165,7 @@ impl Account {
         seed: u64,
         today: civil::Date,
     ) {
-        let trades = draw(plan, currency, seed, self.first_number(), today);
-        self.replace(trades.into_iter().map(Entry::drawn).collect());
+        self.set_rows(draw(plan, currency, seed, self.first_number(), today));
     }
 }
 

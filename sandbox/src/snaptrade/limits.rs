@@ -10,38 +10,13 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 
 use super::errors::Failure;
 use super::sign::PREFIX;
-use super::{Key, SnapTrade};
+use super::{Key, SnapTrade, SnapTradeOptions};
 use crate::query::Query;
 
 const PERIOD_SECONDS: i64 = 60;
-
-/// Calls per minute, in the format of `POST /__control/limits`.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct LimitSettings {
-    #[serde(default = "unlimited")]
-    per_minute: u64,
-    #[serde(default = "unlimited")]
-    per_account_per_minute: u64,
-}
-
-/// The real limits are 250 and 10. Tests of other things would exceed them.
-const fn unlimited() -> u64 {
-    1_000_000
-}
-
-impl Default for LimitSettings {
-    fn default() -> Self {
-        Self {
-            per_minute: unlimited(),
-            per_account_per_minute: unlimited(),
-        }
-    }
-}
 
 /// The calls of the last minute, by second.
 #[derive(Debug, Default)]
@@ -83,7 +58,6 @@ pub(super) struct Limits(Mutex<Counts>);
 
 #[derive(Default)]
 struct Counts {
-    settings: LimitSettings,
     keys: BTreeMap<Key, RateCounter>,
     /// By account of a personal key.
     accounts: BTreeMap<String, RateCounter>,
@@ -120,29 +94,21 @@ impl Caller {
 }
 
 impl Limits {
-    /// Sets the limits and resets all counters.
-    pub(super) fn set(&self, settings: LimitSettings) {
-        *self.0.lock() = Counts {
-            settings,
-            ..Counts::default()
-        };
+    pub(super) fn reset(&self) {
+        *self.0.lock() = Counts::default();
     }
 
     /// Counts a call, or returns the seconds until it can be repeated. A throttled call does not
     /// count, which is a sandbox choice.
-    fn take(&self, caller: &Caller, now: Timestamp) -> Result<(), i64> {
+    fn take(&self, caller: &Caller, limits: &SnapTradeOptions, now: Timestamp) -> Result<(), i64> {
         let Some(key) = caller.key else { return Ok(()) };
         let (now, mut counts) = (now.as_second(), self.0.lock());
-        let Counts {
-            settings,
-            keys,
-            accounts,
-        } = &mut *counts;
+        let Counts { keys, accounts } = &mut *counts;
         let whole = keys.entry(key).or_default();
-        let mut counters = vec![(whole.quota(settings.per_minute, now), whole)];
+        let mut counters = vec![(whole.quota(limits.per_minute, now), whole)];
         if let Some(account) = &caller.account {
             let counter = accounts.entry(account.clone()).or_default();
-            counters.push((counter.quota(settings.per_account_per_minute, now), counter));
+            counters.push((counter.quota(limits.per_account_per_minute, now), counter));
         }
         if let Some((quota, _)) = counters.iter().find(|(quota, _)| quota.remaining == 0) {
             return Err(quota.reset);
@@ -154,13 +120,15 @@ impl Limits {
     }
 
     /// Adds the rate limit headers. Calls without a known key are not counted.
-    fn add_headers(&self, caller: &Caller, now: Timestamp, headers: &mut HeaderMap) {
+    fn add_headers(
+        &self,
+        caller: &Caller,
+        limits: &SnapTradeOptions,
+        now: Timestamp,
+        headers: &mut HeaderMap,
+    ) {
         let (now, mut counts) = (now.as_second(), self.0.lock());
-        let Counts {
-            settings,
-            keys,
-            accounts,
-        } = &mut *counts;
+        let Counts { keys, accounts } = &mut *counts;
         let mut unknown_key = RateCounter::default();
         let whole = caller
             .key
@@ -170,7 +138,7 @@ impl Limits {
             "x-ratelimit-remaining",
             "x-ratelimit-reset",
         ];
-        write(headers, names, whole.quota(settings.per_minute, now));
+        write(headers, names, whole.quota(limits.per_minute, now));
         if let Some(account) = &caller.account {
             let counter = accounts.entry(account.clone()).or_default();
             let names = [
@@ -181,7 +149,7 @@ impl Limits {
             write(
                 headers,
                 names,
-                counter.quota(settings.per_account_per_minute, now),
+                counter.quota(limits.per_account_per_minute, now),
             );
         }
     }
@@ -201,10 +169,8 @@ pub(super) async fn throttle(
     next: Next,
 ) -> Response {
     let caller = Caller::of(&request, &snaptrade);
-    match snaptrade
-        .limits
-        .take(&caller, snaptrade.controls.clock.now())
-    {
+    let (limits, now) = (*snaptrade.options.lock(), snaptrade.clock.now());
+    match snaptrade.limits.take(&caller, &limits, now) {
         Ok(()) => next.run(request).await,
         Err(seconds) => Failure::throttled(seconds).into_response(),
     }
@@ -226,9 +192,8 @@ pub(super) async fn add_headers(
         "x-request-id",
         HeaderValue::from_str(&id).expect("hexadecimal digits are a header"),
     );
-    snaptrade
-        .limits
-        .add_headers(&caller, snaptrade.controls.clock.now(), headers);
+    let (limits, now) = (*snaptrade.options.lock(), snaptrade.clock.now());
+    snaptrade.limits.add_headers(&caller, &limits, now, headers);
     if old {
         headers.insert("deprecation", HeaderValue::from_static("@1781222400"));
     }

@@ -5,16 +5,16 @@ use jiff::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::entries::Entry;
 use super::instruments::number;
-use super::link::Link;
-use super::store::{Connection, NUMBERS_PER_ACCOUNT, Store};
+use super::login::Link;
+use super::store::{Connection, Store};
 use crate::consent_page::OfferedAccount;
 use crate::members::Members;
+use crate::store::NUMBERS_PER_ACCOUNT;
 use crate::world::brokerage::{AccountTemplate, BROKERAGE, Broker, Investor, Login, test_broker};
 use crate::world::names::{first_word, full_name, stream};
 use crate::world::rng::{DIGITS, label};
-use crate::world::trades::{Trade, draw};
+use crate::world::trades::draw;
 
 /// The relation between a login and the connection that a link repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Store {
                 .collect();
         }
         // Preview the accounts in a temporary store.
-        let mut preview = Self::empty(self.seed, self.today);
+        let mut preview = Self::without_users(self.seed, self.today);
         preview.add_connection("", broker, name, 0, now);
         let accounts = preview.accounts.iter().enumerate();
         accounts
@@ -224,14 +224,7 @@ impl Store {
             account.members.set("balance", &total);
             let own = label(&[name, broker.slug, template.number]) / NUMBERS_PER_ACCOUNT
                 * NUMBERS_PER_ACCOUNT;
-            let first = account.first_number();
-            let renumbered = |mut trade: Trade| {
-                trade.number = first + trade.number % NUMBERS_PER_ACCOUNT;
-                trade.group = first + trade.group % NUMBERS_PER_ACCOUNT;
-                Entry::drawn(trade)
-            };
-            let trades = draw(&template.plan, template.total.1, seed, own, today);
-            account.replace(trades.into_iter().map(renumbered).collect());
+            account.set_rows(draw(&template.plan, template.total.1, seed, own, today));
         }
     }
 }

@@ -8,10 +8,24 @@ use uuid::Uuid;
 
 use super::call::{UserCall, json};
 use super::errors::Failure;
-use super::link::{self, Link};
 use super::reference::REDIRECT_URI;
 use crate::consent_page::{ConsentSession, is_redirect_uri};
 use crate::world::brokerage::{self, Broker};
+
+/// The path of a link.
+pub(super) const PATH: &str = "/snapTrade/redeemToken";
+
+/// The parameters of a link.
+pub(crate) struct Link {
+    pub(super) user: u64,
+    pub(super) broker: Option<&'static Broker>,
+    /// The connection to repair.
+    pub(super) reconnect: Option<String>,
+    pub(super) redirect_uri: String,
+    pub(super) trading: bool,
+    /// Skips the last page.
+    pub(super) immediate: bool,
+}
 
 /// How long a link is valid.
 const LINK_SECONDS: i64 = 300;
@@ -82,7 +96,7 @@ pub(super) async fn login(UserCall { call, user }: UserCall) -> Result<Response,
     let uri = format!(
         "{}{}?token={token}&clientId={}{named}&connectionPortalVersion=v4&sessionId={session_id}",
         call.snaptrade.base_url,
-        link::PATH,
+        PATH,
         call.snaptrade.client_id(call.key),
     );
     let expires_at = call

@@ -5,13 +5,10 @@ mod accounts;
 mod activities;
 mod call;
 mod connections;
-mod control;
-mod entries;
 mod errors;
 mod fill;
 mod instruments;
 mod limits;
-mod link;
 mod linking;
 mod login;
 mod portal;
@@ -23,19 +20,27 @@ mod users;
 mod webhook_events;
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
 use http::StatusCode;
-use parking_lot::{Mutex, RwLock};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+use uuid::Uuid;
 
-use crate::clock::Clock;
-use crate::consent_page::{self, ConsentSessions};
-use crate::serve::ProviderControls;
-use crate::world::rng::Rng;
-use crate::{Credentials, Options, SnapTradeAccess, fault_injection};
+use crate::bank::{ConsentState, Refused};
+use crate::members::Members;
+use crate::provider::{Core, Provider};
+use crate::world::brokerage::{BROKERAGE, Plan};
+use crate::world::rng::{BASE62, Rng};
+use crate::{
+    Credentials, Options, SnapTradeAccess, SnapTradePersonalKey, consent_page, fault_injection,
+};
 use errors::Failure;
 use store::Store;
 
@@ -54,91 +59,217 @@ struct KeyPair {
 }
 
 pub(crate) struct SnapTrade {
-    controls: Arc<ProviderControls>,
+    core: Core<Self>,
     base_url: String,
     commercial: KeyPair,
     personal: KeyPair,
-    store: RwLock<Store>,
     limits: limits::Limits,
-    consent_sessions: ConsentSessions<link::Link>,
-    join: Mutex<link::Join>,
-    webhook_queue: crate::webhooks::WebhookQueue<webhook_events::Snapshot>,
+}
+
+impl Deref for SnapTrade {
+    type Target = Core<Self>;
+    fn deref(&self) -> &Core<Self> {
+        &self.core
+    }
+}
+
+/// How the portal and the limits behave.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SnapTradeOptions {
+    /// How a result is joined to a redirect URI that has a query, `&` or `?`. The real portal's way
+    /// is unknown (docs/providers/snaptrade.md#portal-results).
+    join: char,
+    /// Calls per minute. The real limits are 250 and 10. Tests of other things would exceed them.
+    per_minute: u64,
+    per_account_per_minute: u64,
+}
+
+impl Default for SnapTradeOptions {
+    fn default() -> Self {
+        Self {
+            join: '&',
+            per_minute: 1_000_000,
+            per_account_per_minute: 1_000_000,
+        }
+    }
+}
+
+impl Provider for SnapTrade {
+    type AuthRequest = login::Link;
+    type Snapshot = webhook_events::Snapshot;
+    type Options = SnapTradeOptions;
+
+    fn error_body(_: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
+        ("application/json", Failure::of_status(status).body())
+    }
+
+    fn credentials(&self, all: bool) -> Vec<(Credentials, String)> {
+        let (store, now) = (self.store.read(), self.clock.now());
+        let mut found = Vec::new();
+        for user in store.users(Key::Commercial, now) {
+            let connections = store.connections_of(user.number, now);
+            for connection in connections.filter(|connection| all || connection.is_listed) {
+                let credentials = Credentials::SnapTrade {
+                    user_id: user.id.clone(),
+                    user_secret: user.secret.clone(),
+                    authorization_id: connection.id.clone(),
+                };
+                found.push((
+                    credentials,
+                    format!("{}, {}", user.id, connection.broker.name),
+                ));
+            }
+        }
+        found
+    }
+
+    fn set_consent(
+        &self,
+        id: &str,
+        state: ConsentState,
+        _: Option<Timestamp>,
+    ) -> Result<(), Refused> {
+        let (mut store, now) = (self.store.write(), self.clock.now());
+        let mut connections = store.connections.iter_mut();
+        let connection = connections
+            .find(|connection| connection.id == id)
+            .ok_or_else(|| Refused::unknown("connection", id))?;
+        connection.reactivate();
+        match state {
+            ConsentState::Active => {}
+            ConsentState::Expired => connection.disabled_at = Some(now),
+            ConsentState::Revoked => connection.delete_now(now),
+        }
+        Ok(())
+    }
+
+    fn set_user(&self, id: &str, valid: bool) -> Result<(), Refused> {
+        let (mut store, now) = (self.store.write(), self.clock.now());
+        for key in [Key::Commercial, Key::Personal] {
+            if let Some(user) = store.user_mut(key, id, now) {
+                user.revoked = !valid;
+                return Ok(());
+            }
+        }
+        Err(Refused::unknown("user", id))
+    }
+
+    fn add_account(&self, mut given: Members) -> Result<Members, Refused> {
+        let connection_id = given
+            .take_text("authorizationId")
+            .ok_or("\"authorizationId\" is needed")?;
+        let (mut store, now) = (self.store.write(), self.clock.now());
+        let mut connections = store.connections.iter();
+        let connection = connections.find(|connection| connection.id == connection_id);
+        let institution = connection
+            .ok_or_else(|| Refused::unknown("connection", &connection_id))?
+            .broker
+            .name;
+        let id = given
+            .text("id")
+            .unwrap_or_else(|| Uuid::new_v4().to_string());
+        store.check_new_account(&id)?;
+        let defaults = json!({
+            "id": id, "brokerage_authorization": connection_id, "name": "Added Account",
+            "number": "AD-0000", "institution_account_id": null, "institution_name": institution,
+            "created_date": now.to_string(), "funding_date": null, "opening_date": null,
+            "sync_status": {
+                "transactions": {
+                    "initial_sync_completed": true, "last_successful_sync": null,
+                    "first_transaction_date": null,
+                },
+                "holdings": {"initial_sync_completed": true, "last_successful_sync": null},
+            },
+            "balance": {"total": {"amount": 0, "currency": "USD"}},
+            "status": "open", "raw_type": "Cash", "account_category": "INVESTMENT", "meta": {},
+            "portfolio_group": connection_id, "cash_restrictions": [], "is_paper": false,
+        });
+        let mut members = Members::from_value(&defaults);
+        members.merge_all(given);
+        let currency = store.instruments.any_currency("USD");
+        let account = store.add_account(&connection_id, id, members.clone(), now);
+        account.balances =
+            fill::raw(&json!([{"currency": currency, "cash": 0, "buying_power": 0}]));
+        Ok(members)
+    }
+
+    fn set_balance(&self, id: &str, given: Box<RawValue>) -> Result<Box<RawValue>, Refused> {
+        let mut store = self.store.write();
+        let account = store.account_mut(id)?;
+        account.balances.clone_from(&given);
+        account.holding_changes += 1;
+        Ok(given)
+    }
+
+    fn fill(&self, id: &str, rows: u32) -> Result<(), Refused> {
+        let mut store = self.store.write();
+        let (seed, today) = (store.seed, store.today);
+        let plan = Plan {
+            rows,
+            ..BROKERAGE.fill.clone()
+        };
+        store.account_mut(id)?.draw(&plan, "USD", seed, today);
+        Ok(())
+    }
+
+    fn add_position(&self, mut given: Members) -> Result<Members, Refused> {
+        let account = rows::take_account(&mut given).ok_or("\"account\" is needed")?;
+        given.set_defaults(&json!({
+            "instrument": {
+                "kind": "stock", "id": Uuid::new_v4(), "symbol": "ADDED", "raw_symbol": "ADDED",
+                "description": "Added Example Inc.", "currency": "USD", "exchange": "XNAS",
+                "figi_instrument": null,
+            },
+            "units": "1", "price": "1", "cost_basis": "1", "currency": "USD",
+        }));
+        let mut store = self.store.write();
+        store.account_mut(&account)?.add_position(given.clone());
+        Ok(given)
+    }
+
+    fn apply_options(&self, options: &SnapTradeOptions) -> Result<(), Refused> {
+        if !['&', '?'].contains(&options.join) {
+            return Err("\"join\" must be & or ?".into());
+        }
+        self.limits.reset();
+        Ok(())
+    }
 }
 
 impl SnapTrade {
     /// Creates the provider with its data, for a listener at `address`.
     pub(crate) fn new(options: &Options, address: SocketAddr) -> Self {
-        let controls = ProviderControls {
-            clock: Clock::new(options.now),
-            faults: crate::faults::Faults::default(),
-            calls: crate::calls::Calls::default(),
-            unlisted: Mutex::default(),
-            error_body: |_path, status| ("application/json", Failure::of_status(status).body()),
-        };
         let mut rng = Rng::new(options.seed, u64::MAX - 2);
         // Letters only: clients encode other characters differently
         // (docs/providers/snaptrade.md#request-signatures).
         let mut key_pair = |name: &str| KeyPair {
             client_id: format!("{name}-{}", rng.text(b"ABCDEFGHJKLMNPQRSTUVWXYZ", 6)),
-            consumer_key: rng.text(crate::world::rng::BASE62, 50),
+            consumer_key: rng.text(BASE62, 50),
         };
         Self {
+            core: Core::new(options, |now| Store::new(options.seed, now)),
             base_url: format!("http://{address}"),
             commercial: key_pair("EXAMPLE"),
             personal: key_pair("PERS-EXAMPLE"),
-            store: RwLock::new(Store::new(options.seed, controls.clock.now())),
             limits: limits::Limits::default(),
-            consent_sessions: ConsentSessions::default(),
-            join: Mutex::default(),
-            webhook_queue: crate::webhooks::WebhookQueue::new(options),
-            controls: Arc::new(controls),
         }
     }
 
-    /// What an adapter needs to call this provider, with the commercial key.
+    /// What an adapter needs to call this provider.
     pub(crate) fn access(&self) -> SnapTradeAccess {
+        let (store, now) = (self.store.read(), self.clock.now());
+        let user = store.users(Key::Personal, now).next();
         SnapTradeAccess {
             base_url: self.base_url.clone(),
             client_id: self.commercial.client_id.clone(),
             consumer_key: self.commercial.consumer_key.clone(),
+            personal: SnapTradePersonalKey {
+                client_id: self.personal.client_id.clone(),
+                consumer_key: self.personal.consumer_key.clone(),
+                user_id: user.map(|user| user.id.clone()).unwrap_or_default(),
+            },
         }
-    }
-
-    /// The ready-made credentials, in the order of the users.
-    pub(crate) fn credentials(&self) -> Vec<Credentials> {
-        self.all_credentials(|connection| connection.is_listed)
-    }
-
-    /// Whose each of [`Self::credentials`] is.
-    pub(crate) fn people(&self) -> Vec<String> {
-        let (store, now) = (self.store.read(), self.controls.clock.now());
-        let mut people = Vec::new();
-        for user in store.users(Key::Commercial, now) {
-            let listed = store
-                .connections_of(user.number, now)
-                .filter(|connection| connection.is_listed);
-            people.extend(
-                listed.map(|connection| format!("{}, {}", user.id, connection.broker.name)),
-            );
-        }
-        people
-    }
-
-    /// The connections of the commercial key's users.
-    fn all_credentials(&self, is_wanted: impl Fn(&store::Connection) -> bool) -> Vec<Credentials> {
-        let (store, now) = (self.store.read(), self.controls.clock.now());
-        let mut credentials = Vec::new();
-        for user in store.users(Key::Commercial, now) {
-            let connections = store
-                .connections_of(user.number, now)
-                .filter(|connection| is_wanted(connection));
-            credentials.extend(connections.map(|connection| Credentials::SnapTrade {
-                user_id: user.id.clone(),
-                user_secret: user.secret.clone(),
-                authorization_id: connection.id.clone(),
-            }));
-        }
-        credentials
     }
 
     fn key_of(&self, client_id: &str) -> Option<Key> {
@@ -162,27 +293,26 @@ impl SnapTrade {
         }
     }
 
-    /// All routes of the port. Only the provider's own are counted and subject to faults. They
-    /// exist below the old prefix too.
+    /// The provider's routes, which exist below the old prefix too. All but those of logos are
+    /// counted and subject to faults.
     pub(crate) fn router(self: Arc<Self>) -> Router {
-        let (controls, source) = (Arc::clone(&self.controls), Arc::clone(&self));
-        let control =
-            control::routes(Arc::clone(&self)).merge(crate::control::routes(Arc::clone(&controls)));
-        let control = control.merge(crate::logos::routes(reference::logo_name));
-        let provider = api()
+        api()
             .nest(sign::PREFIX, api())
             .route("/", get(reference::status))
             .merge(consent_page::routes())
-            .route(link::PATH, get(portal::enter))
+            .route(login::PATH, get(portal::enter))
             .method_not_allowed_fallback(async || {
                 Failure::of_status(StatusCode::METHOD_NOT_ALLOWED)
             })
             .fallback(async || Failure::of_status(StatusCode::NOT_FOUND))
             .with_state(Arc::clone(&self))
             .layer(from_fn_with_state(Arc::clone(&self), limits::throttle))
-            .layer(from_fn_with_state(controls, fault_injection::inject_faults))
-            .layer(from_fn_with_state(self, limits::add_headers));
-        crate::webhooks::attach(&source, provider.merge(control))
+            .layer(from_fn_with_state(
+                Arc::clone(&self),
+                fault_injection::inject_faults::<Self>,
+            ))
+            .layer(from_fn_with_state(self, limits::add_headers))
+            .merge(crate::logos::routes(reference::logo_name))
     }
 }
 

@@ -7,15 +7,14 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use jiff::Timestamp;
 
 use super::SnapTrade;
 use super::errors::Failure;
-use super::link::{Join, Link};
 use super::linking::{Repair, display_name};
+use super::login::Link;
 use crate::consent_page::{
-    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, ConsentSessions,
-    InstitutionOption, OfferedAccount, append_query, see_other,
+    self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
+    OfferedAccount, append_query, see_other,
 };
 use crate::query::Query;
 use crate::world::brokerage::{BROKERAGE, Broker, broker, test_broker};
@@ -31,7 +30,7 @@ pub(super) async fn enter(
     let Some(word) = query.get("sandbox_auto") else {
         return Ok(consent_page::session_page(&*snaptrade, token));
     };
-    let now = snaptrade.now();
+    let now = snaptrade.clock.now();
     let redeemed = snaptrade
         .consent_sessions
         .redeem(token, now)
@@ -70,11 +69,7 @@ fn error(status: u16, code: &str) -> String {
 
 impl SnapTrade {
     fn redirect(&self, link: &Link, result: &str) -> String {
-        let join = match *self.join.lock() {
-            Join::Ampersand => '&',
-            Join::QuestionMark => '?',
-        };
-        append_query(&link.redirect_uri, join, result)
+        append_query(&link.redirect_uri, self.options.lock().join, result)
     }
 
     fn failed(&self, link: &Link, status: u16, code: &str, text: &str) -> ConsentResult {
@@ -103,8 +98,6 @@ fn chosen_broker(slug: &str) -> &'static Broker {
 }
 
 impl ConsentProvider for SnapTrade {
-    type AuthRequest = Link;
-
     const BRAND: Brand = Brand {
         name: "SnapTrade",
         colour: "#123a6b",
@@ -121,14 +114,6 @@ impl ConsentProvider for SnapTrade {
         expired_text: "No authorization in progress (error 1006). A link is valid for five minutes and can be used \
             once. Go back to the app and start again.",
     };
-
-    fn consent_sessions(&self) -> &ConsentSessions<Link> {
-        &self.consent_sessions
-    }
-
-    fn now(&self) -> Timestamp {
-        self.controls.clock.now()
-    }
 
     fn institutions(&self) -> Vec<InstitutionOption> {
         let option = |broker: &Broker| InstitutionOption {
@@ -149,7 +134,7 @@ impl ConsentProvider for SnapTrade {
         institution_id: &str,
         name: &str,
     ) -> Result<(String, Vec<OfferedAccount>), ConsentOutcome> {
-        let (store, now) = (self.store.read(), self.now());
+        let (store, now) = (self.store.read(), self.clock.now());
         match store.repair(link, name, now) {
             Repair::OtherLogin => Err(ConsentOutcome::WrongLogin),
             Repair::Deleted => Err(ConsentOutcome::Deleted),
@@ -169,7 +154,7 @@ impl ConsentProvider for SnapTrade {
                 name,
                 chosen,
             } => {
-                let (mut store, now) = (self.store.write(), self.now());
+                let (mut store, now) = (self.store.write(), self.clock.now());
                 if !store.has_user(link.user, now) {
                     return self.failed(link, 401, "0000", "The user no longer exists");
                 }

@@ -19,7 +19,6 @@ pub(super) const REDIRECT_URI: &str = "https://client.example.com/linked";
 /// `GET /`: the health check. The version is the documented sample.
 pub(super) async fn status(State(snaptrade): State<Arc<SnapTrade>>) -> Response {
     let now = snaptrade
-        .controls
         .clock
         .now()
         .strftime("%Y-%m-%dT%H:%M:%S.%6fZ")

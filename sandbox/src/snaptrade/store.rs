@@ -3,29 +3,26 @@
 use jiff::{SignedDuration, Timestamp, civil};
 use serde_json::value::RawValue;
 
-use super::Key;
-use super::entries::{Entry, Names};
 use super::instruments::Instruments;
+use super::{Key, SnapTrade};
 use crate::members::Members;
 use crate::world::brokerage::Broker;
 
 /// How long a deletion takes on the sandbox's clock. That deletions are delayed is known, the delay
 /// is not (docs/providers/snaptrade.md#sandbox-choices).
 const DELETION: SignedDuration = SignedDuration::from_secs(1);
-/// The range of row numbers that each account reserves.
-pub(super) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
+pub(super) type Store = crate::store::Store<SnapTrade>;
+pub(super) type Account = crate::store::Account<SnapTrade>;
+pub(super) type Entry = crate::store::Entry<SnapTrade>;
 
-pub(super) struct Store {
-    pub(super) seed: u64,
+pub(crate) struct State {
     pub(super) today: civil::Date,
     pub(super) instruments: Instruments,
     users: Vec<User>,
     pub(super) connections: Vec<Connection>,
-    pub(super) accounts: Vec<Account>,
-    numbers: u64,
 }
 
-pub(super) struct User {
+pub(crate) struct User {
     /// Unique, even if a deleted user's id is registered again.
     pub(super) number: u64,
     pub(super) key: Key,
@@ -37,7 +34,7 @@ pub(super) struct User {
 }
 
 /// A login at a broker.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     pub(super) id: String,
     /// The user's number.
     pub(super) user: u64,
@@ -57,18 +54,11 @@ pub(super) struct Connection {
     deleted_at: Option<Timestamp>,
 }
 
-pub(super) struct Account {
-    pub(super) id: String,
+pub(crate) struct OwnAccount {
     pub(super) connection_id: String,
-    /// In the format of `GET /accounts`.
-    pub(super) members: Members,
     /// A JSON array.
     pub(super) balances: Box<RawValue>,
-    pub(super) positions: Vec<Position>,
-    /// Sorted by position.
-    pub(super) entries: Vec<Entry>,
-    /// Grows with each change to the rows.
-    pub(super) row_changes: u64,
+    pub(super) positions: Vec<Members>,
     /// Grows with each change to positions and balances.
     pub(super) holding_changes: u64,
     /// When SnapTrade last fetched the positions from the broker.
@@ -76,33 +66,17 @@ pub(super) struct Account {
     pub(super) institution: &'static str,
     /// Whether the user shares it.
     pub(super) shared: bool,
-    order: u64,
-    next_row: u64,
-}
-
-pub(super) struct Position {
-    /// `instrument.id`; empty without one.
-    pub(super) instrument_id: String,
-    pub(super) members: Members,
 }
 
 impl Store {
-    pub(super) fn empty(seed: u64, today: civil::Date) -> Self {
-        let instruments = Instruments::new(seed, today);
-        Self {
-            seed,
+    pub(super) fn without_users(seed: u64, today: civil::Date) -> Self {
+        let state = State {
             today,
-            instruments,
+            instruments: Instruments::new(seed, today),
             users: vec![],
             connections: vec![],
-            accounts: vec![],
-            numbers: 0,
-        }
-    }
-
-    const fn take_number(&mut self) -> u64 {
-        self.numbers += 1;
-        self.numbers
+        };
+        Self::empty(seed, state)
     }
 
     /// The existing users of a key.
@@ -120,7 +94,7 @@ impl Store {
 
     /// Adds a user and returns the number.
     pub(super) fn add_user(&mut self, key: Key, id: &str, secret: String) -> u64 {
-        let number = self.take_number();
+        let number = self.take_order();
         self.users.push(User {
             number,
             key,
@@ -207,15 +181,6 @@ impl Store {
             .map(|_| account)
     }
 
-    /// The context that the rows of an account need to be written.
-    pub(super) const fn names<'a>(&'a self, account: &'a Account) -> Names<'a> {
-        Names {
-            seed: self.seed,
-            instruments: &self.instruments,
-            institution: account.institution,
-        }
-    }
-
     /// Adds an empty account at the end of the lists.
     pub(super) fn add_account(
         &mut self,
@@ -224,27 +189,21 @@ impl Store {
         members: Members,
         now: Timestamp,
     ) -> &mut Account {
-        let order = self.take_number();
-        let connection = self
-            .connections
-            .iter()
-            .find(|connection| connection.id == connection_id);
-        self.accounts.push(Account {
-            id,
+        let mut connections = self.connections.iter();
+        let connection = connections.find(|connection| connection.id == connection_id);
+        let own = OwnAccount {
             connection_id: connection_id.to_owned(),
-            members,
             balances: RawValue::from_string("[]".to_owned()).expect("an empty array is JSON"),
             positions: Vec::new(),
-            entries: Vec::new(),
-            row_changes: 0,
             holding_changes: 0,
             as_of: now,
             institution: connection.map_or("", |connection| connection.broker.name),
             shared: true,
-            order,
-            next_row: 0,
-        });
-        self.accounts.last_mut().expect("one was just added")
+        };
+        let order = self.take_order();
+        let account = self.push(Account::new(id, order, own));
+        account.members = members;
+        account
     }
 }
 
@@ -299,46 +258,8 @@ impl Connection {
 }
 
 impl Account {
-    pub(super) const fn first_number(&self) -> u64 {
-        self.order * NUMBERS_PER_ACCOUNT
-    }
-
-    /// Reserves a row number.
-    pub(super) const fn take_number(&mut self) -> u64 {
-        self.next_row += 1;
-        self.first_number() + self.next_row - 1
-    }
-
-    /// Replaces all rows.
-    pub(super) fn replace(&mut self, mut entries: Vec<Entry>) {
-        entries.sort_unstable_by_key(Entry::position);
-        self.next_row = self.next_row.max(entries.len() as u64);
-        self.entries = entries;
-    }
-
-    pub(super) fn insert(&mut self, entry: Entry) {
-        let index = self
-            .entries
-            .partition_point(|known| known.position() <= entry.position());
-        self.entries.insert(index, entry);
-        self.row_changes += 1;
-    }
-
-    pub(super) fn add_position(&mut self, members: Members) {
-        #[derive(serde::Deserialize)]
-        struct Named {
-            id: String,
-        }
-        let instrument = members
-            .get("instrument")
-            .and_then(|raw| serde_json::from_str::<Named>(raw.get()).ok());
-        let instrument_id = instrument
-            .map(|instrument| instrument.id)
-            .unwrap_or_default();
-        self.positions.push(Position {
-            instrument_id,
-            members,
-        });
+    pub(super) fn add_position(&mut self, position: Members) {
+        self.positions.push(position);
         self.holding_changes += 1;
     }
 }

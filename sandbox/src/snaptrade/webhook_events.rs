@@ -8,10 +8,10 @@ use uuid::Uuid;
 use super::reference::brokerage_id;
 use super::store::{Account, Connection};
 use super::{Key, SnapTrade, sign};
-use crate::clock::Clock;
-use crate::control::BadRequest;
+use crate::bank::Refused;
 use crate::members::Members;
-use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookQueue, WebhookSource};
+use crate::store::RowChange;
+use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource};
 use crate::world::rng::{BASE62, Rng};
 
 /// The label of the random stream for the deprecated secret.
@@ -40,7 +40,6 @@ struct ConnectionSnapshot {
 struct AccountSnapshot {
     id: String,
     as_of: Timestamp,
-    row_changes: u64,
     holding_changes: u64,
 }
 
@@ -48,13 +47,11 @@ fn account_snapshot(account: &Account) -> AccountSnapshot {
     AccountSnapshot {
         id: account.id.clone(),
         as_of: account.as_of,
-        row_changes: account.row_changes,
         holding_changes: account.holding_changes,
     }
 }
 
 impl WebhookSource for SnapTrade {
-    type Snapshot = Snapshot;
     const DELIVERY_POLICY: DeliveryPolicy = DeliveryPolicy {
         // Undocumented, a sandbox choice.
         timeout_seconds: 10,
@@ -62,14 +59,6 @@ impl WebhookSource for SnapTrade {
         retry_seconds: &[1800, 3600, 7200],
         is_received: |status| matches!(status, 200 | 201 | 202 | 204),
     };
-
-    fn webhook_queue(&self) -> &WebhookQueue<Snapshot> {
-        &self.webhook_queue
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.controls.clock
-    }
 
     fn snapshot(&self, now: Timestamp) -> Snapshot {
         let store = self.store.read();
@@ -101,9 +90,16 @@ impl WebhookSource for SnapTrade {
         snapshot
     }
 
-    fn compare(&self, before: &Snapshot, after: &Snapshot, now: Timestamp) -> Vec<WebhookEvent> {
+    fn compare(
+        &self,
+        before: &Snapshot,
+        after: &Snapshot,
+        rows: &[RowChange],
+        now: Timestamp,
+    ) -> Vec<WebhookEvent> {
         let mut recorder = EventRecorder {
             snaptrade: self,
+            rows,
             now,
             events: Vec::new(),
         };
@@ -158,14 +154,8 @@ impl WebhookSource for SnapTrade {
         name: &str,
         members: Members,
         now: Timestamp,
-    ) -> Result<WebhookEvent, BadRequest> {
+    ) -> Result<WebhookEvent, Refused> {
         Ok(self.event(name, members, now))
-    }
-
-    /// Every attempt has the same body. The guide defines the timestamp as the time of the event;
-    /// whether the real service renews it for a retry is unknown.
-    fn body(&self, event: &WebhookEvent, _attempt: usize) -> Vec<u8> {
-        serde_json::to_vec(&event.body).expect("text can be written to memory")
     }
 
     fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)> {
@@ -204,6 +194,7 @@ impl SnapTrade {
 /// Collects the events of a comparison.
 struct EventRecorder<'a> {
     snaptrade: &'a SnapTrade,
+    rows: &'a [RowChange],
     now: Timestamp,
     events: Vec<WebhookEvent>,
 }
@@ -290,7 +281,7 @@ impl EventRecorder<'_> {
             if (known.as_of, known.holding_changes) != (account.as_of, account.holding_changes) {
                 self.record_holdings(after, account);
             }
-            if known.row_changes != account.row_changes {
+            if self.rows.iter().any(|row| row.account_id == account.id) {
                 self.record_account("ACCOUNT_TRANSACTIONS_UPDATED", after, account);
             }
         }

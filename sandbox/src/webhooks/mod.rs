@@ -3,7 +3,6 @@
 //! the clock changes. So no handler needs to know about webhooks. Without a URL the queue records
 //! and sends nothing.
 
-mod control;
 mod post;
 
 use std::collections::VecDeque;
@@ -11,27 +10,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::Options;
-use crate::clock::Clock;
-use crate::control::BadRequest;
+use crate::bank::Refused;
 use crate::members::Members;
+use crate::provider::Provider;
+use crate::store::RowChange;
 use post::{Destination, SignedRequest, post};
 
 /// Deliveries that a queue keeps. When all of them are pending, a new event is dropped.
 const DELIVERIES_MAX: usize = 1000;
 /// How often, in real time, a queue compares state and checks for due deliveries.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Limit for copies of an event; more is a mistake.
+const COPIES_MAX: usize = 100;
 /// A receiver has at least this much real time. So a test that moves the clock does not time out
 /// the delivery in progress.
 const RECEIVER_REAL_TIME_MIN: Duration = Duration::from_secs(1);
@@ -46,19 +44,17 @@ pub(crate) struct DeliveryPolicy {
     pub(crate) is_received: fn(u16) -> bool,
 }
 
-pub(crate) trait WebhookSource: Send + Sync + Sized + 'static {
-    /// The part of the state from which events follow.
-    type Snapshot: Send;
+pub(crate) trait WebhookSource: Provider {
     const DELIVERY_POLICY: DeliveryPolicy;
 
-    fn webhook_queue(&self) -> &WebhookQueue<Self::Snapshot>;
-    fn clock(&self) -> &Clock;
     fn snapshot(&self, now: Timestamp) -> Self::Snapshot;
-    /// The events that follow from the differences between two snapshots.
+    /// The events that follow from the differences between two snapshots, and from the rows that
+    /// changed between them.
     fn compare(
         &self,
         before: &Self::Snapshot,
         after: &Self::Snapshot,
+        rows: &[RowChange],
         now: Timestamp,
     ) -> Vec<WebhookEvent>;
     /// Builds the event that a test describes; its name may be unknown.
@@ -67,9 +63,11 @@ pub(crate) trait WebhookSource: Send + Sync + Sized + 'static {
         name: &str,
         members: Members,
         now: Timestamp,
-    ) -> Result<WebhookEvent, BadRequest>;
+    ) -> Result<WebhookEvent, Refused>;
     /// The body of attempt number `attempt`, counted from 1.
-    fn body(&self, event: &WebhookEvent, attempt: usize) -> Vec<u8>;
+    fn body(&self, event: &WebhookEvent, _attempt: usize) -> Vec<u8> {
+        event.body.to_string().into_bytes()
+    }
     /// The headers of a body; the first is the signature in base64. May block while a key is
     /// generated.
     fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)>;
@@ -122,12 +120,51 @@ pub(crate) struct Delivery {
     is_replay: bool,
 }
 
+/// How webhooks are signed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Sign {
+pub enum Sign {
     #[default]
     Right,
+    /// In the right format, but it does not verify.
     Wrong,
+}
+
+/// Where and how webhooks are sent. What is `None` keeps its value.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebhookSettings {
+    /// `http://` only; `Some(None)` switches webhooks off.
+    #[serde(default, deserialize_with = "present")]
+    pub url: Option<Option<String>>,
+    /// How often each event is sent, from 1 to 100.
+    pub copies: Option<usize>,
+    /// How many of the next events are never sent.
+    pub lose: Option<u64>,
+    pub sign: Option<Sign>,
+}
+
+impl WebhookSettings {
+    #[must_use]
+    pub fn to(url: impl Into<String>) -> Self {
+        Self {
+            url: Some(Some(url.into())),
+            ..Self::default()
+        }
+    }
+
+    #[must_use]
+    pub fn off() -> Self {
+        Self {
+            url: Some(None),
+            ..Self::default()
+        }
+    }
+}
+
+/// Distinguishes `null` from an absent field.
+fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(value).map(Some)
 }
 
 struct QueueState {
@@ -139,18 +176,16 @@ struct QueueState {
     next_id: u64,
 }
 
-pub(crate) struct WebhookQueue<S> {
+pub(crate) struct WebhookQueue {
     state: Mutex<QueueState>,
-    /// The state at the last comparison; `None` while no URL is set.
-    last_snapshot: Mutex<Option<S>>,
     wake: Notify,
     is_running: AtomicBool,
     /// Whether events may go to other machines.
     is_anywhere_allowed: bool,
 }
 
-impl<S> WebhookQueue<S> {
-    pub(crate) fn new(options: &Options) -> Self {
+impl WebhookQueue {
+    pub(crate) fn new(is_anywhere_allowed: bool) -> Self {
         let state = QueueState {
             destination: None,
             copies: 1,
@@ -161,15 +196,12 @@ impl<S> WebhookQueue<S> {
         };
         Self {
             state: Mutex::new(state),
-            last_snapshot: Mutex::new(None),
             wake: Notify::new(),
             is_running: AtomicBool::new(false),
-            is_anywhere_allowed: options.webhooks_anywhere,
+            is_anywhere_allowed,
         }
     }
-}
 
-impl<S> WebhookQueue<S> {
     /// Queues an event if a URL is set, and returns the id of its delivery.
     pub(crate) fn add(&self, event: WebhookEvent, now: Timestamp) -> Option<u64> {
         let id = self.state.lock().add(event, now);
@@ -179,17 +211,91 @@ impl<S> WebhookQueue<S> {
 
     /// The URL that webhooks go to.
     pub(crate) fn url(&self) -> Option<String> {
-        self.state
-            .lock()
-            .destination
-            .as_ref()
-            .map(|destination| destination.url.clone())
+        let state = self.state.lock();
+        state.destination.as_ref().map(|to| to.url.clone())
+    }
+
+    pub(crate) fn check_url(&self) -> Result<(), Refused> {
+        self.url()
+            .map(drop)
+            .ok_or_else(|| "no URL is set for webhooks".into())
     }
 
     /// Oldest first.
     pub(crate) fn deliveries(&self) -> Vec<Delivery> {
         self.state.lock().deliveries.iter().cloned().collect()
     }
+
+    /// The deliveries as control calls show them.
+    pub(crate) fn views(&self) -> Vec<Value> {
+        self.deliveries().iter().map(Delivery::view).collect()
+    }
+
+    /// Ids continue, so that an id never names another delivery.
+    pub(crate) fn forget(&self) {
+        self.state.lock().deliveries.clear();
+    }
+
+    /// Sends the bytes of the last attempt again. A delivery without an attempt goes out as new.
+    pub(crate) fn resend(&self, id: u64, now: Timestamp) -> Result<u64, Refused> {
+        self.check_url()?;
+        let mut queue = self.state.lock();
+        let known = queue
+            .deliveries
+            .iter()
+            .find(|known| known.id == id)
+            .cloned();
+        let known = known.ok_or_else(|| Refused::unknown("delivery", &id.to_string()))?;
+        let again = queue.push(
+            known.event,
+            DeliveryState::Waiting,
+            Some(id),
+            known.sent,
+            now,
+        );
+        self.wake.notify_one();
+        again.ok_or_else(|| "the queue is full".into())
+    }
+}
+
+/// Changes the settings of a provider's webhooks. Comparing starts with the first URL and stops
+/// without one.
+pub(crate) fn set<P: WebhookSource>(
+    source: &Arc<P>,
+    settings: WebhookSettings,
+) -> Result<(), Refused> {
+    let queue = &source.webhooks;
+    if settings
+        .copies
+        .is_some_and(|copies| !(1..=COPIES_MAX).contains(&copies))
+    {
+        return Err(format!("\"copies\" must be from 1 to {COPIES_MAX}").into());
+    }
+    if let Some(url) = settings.url {
+        let destination = url.as_deref().map(Destination::parse).transpose()?;
+        let is_elsewhere = destination.as_ref().is_some_and(|to| !to.is_this_machine());
+        if is_elsewhere && !queue.is_anywhere_allowed {
+            return Err("\"url\" must be on this machine: start the sandbox with --webhooks-anywhere for others".into());
+        }
+        let mut last_snapshot = source.last_snapshot.lock();
+        if destination.is_none() {
+            *last_snapshot = None;
+        } else if last_snapshot.is_none() {
+            *last_snapshot = Some(source.snapshot(source.clock.now()));
+            source.store.write().row_changes.clear();
+        }
+        let is_on = destination.is_some();
+        queue.state.lock().destination = destination;
+        if is_on && !queue.is_running.swap(true, Ordering::AcqRel) {
+            tokio::spawn(run_deliveries(Arc::downgrade(source)));
+        }
+    }
+    let mut state = queue.state.lock();
+    state.copies = settings.copies.unwrap_or(state.copies);
+    state.lose = settings.lose.unwrap_or(state.lose);
+    state.sign = settings.sign.unwrap_or(state.sign);
+    queue.wake.notify_one();
+    Ok(())
 }
 
 impl QueueState {
@@ -292,87 +398,60 @@ impl Delivery {
     const fn is_pending(&self) -> bool {
         matches!(self.state, DeliveryState::Waiting | DeliveryState::Retry)
     }
-}
 
-/// Adds webhooks to a provider's routes: the control routes, and a comparison after every call.
-pub(crate) fn attach<N: WebhookSource>(source: &Arc<N>, routes: Router) -> Router {
-    let control = control::routes(Arc::clone(source));
-    routes
-        .merge(control)
-        .layer(from_fn_with_state(
-            Arc::clone(source),
-            enqueue_changes_after::<N>,
-        ))
-        .layer(from_fn(crate::control::guard))
-}
-
-async fn enqueue_changes_after<N: WebhookSource>(
-    State(source): State<Arc<N>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let response = next.run(request).await;
-    enqueue_changes(&*source);
-    response
+    fn view(&self) -> Value {
+        let statuses: Vec<Option<u16>> =
+            self.attempts.iter().map(|attempt| attempt.status).collect();
+        json!({
+            "id": self.id, "event": self.event.name, "state": self.state, "attempts": statuses.len(),
+            "statuses": statuses, "repeats": self.repeats, "body": self.event.body,
+            "nextAttemptAt": self.is_pending().then(|| self.next_attempt_at.to_string()),
+        })
+    }
 }
 
 /// Queues the events since the last comparison.
-fn enqueue_changes<N: WebhookSource>(source: &N) {
-    let mut last_snapshot = source.webhook_queue().last_snapshot.lock();
+pub(crate) fn enqueue_changes<P: WebhookSource>(source: &P) {
+    let mut last_snapshot = source.last_snapshot.lock();
     let Some(before) = last_snapshot.as_ref() else {
         return;
     };
-    let now = source.clock().now();
+    let now = source.clock.now();
     let after = source.snapshot(now);
-    for event in source.compare(before, &after, now) {
-        source.webhook_queue().add(event, now);
+    let mut rows = Vec::new();
+    if !source.store.read().row_changes.is_empty() {
+        std::mem::swap(&mut rows, &mut source.store.write().row_changes);
+    }
+    for event in source.compare(before, &after, &rows, now) {
+        source.webhooks.add(event, now);
     }
     *last_snapshot = Some(after);
 }
 
-/// Sets the URL. Comparing starts with the first URL and stops with `None`.
-fn set_destination<N: WebhookSource>(source: &Arc<N>, destination: Option<Destination>) {
-    let queue = source.webhook_queue();
-    let mut last_snapshot = queue.last_snapshot.lock();
-    match &destination {
-        Some(_) if last_snapshot.is_none() => {
-            *last_snapshot = Some(source.snapshot(source.clock().now()))
-        }
-        Some(_) => {}
-        None => *last_snapshot = None,
-    }
-    let is_on = destination.is_some();
-    queue.state.lock().destination = destination;
-    if is_on && !queue.is_running.swap(true, Ordering::AcqRel) {
-        tokio::spawn(run_deliveries(Arc::downgrade(source)));
-    }
-}
-
 /// Delivers one at a time, in the order in which they are due, until the provider is dropped.
-async fn run_deliveries<N: WebhookSource>(provider: Weak<N>) {
+async fn run_deliveries<P: WebhookSource>(provider: Weak<P>) {
     while let Some(source) = provider.upgrade() {
         enqueue_changes(&*source);
-        let now = source.clock().now();
-        let next = source.webhook_queue().state.lock().next_due(now);
+        let now = source.clock.now();
+        let next = source.webhooks.state.lock().next_due(now);
         match next {
             Some((destination, delivery, sign)) => {
                 make_attempt(source, destination, delivery, sign).await
             }
             None => {
-                let _ = tokio::time::timeout(POLL_INTERVAL, source.webhook_queue().wake.notified())
-                    .await;
+                let _ = tokio::time::timeout(POLL_INTERVAL, source.webhooks.wake.notified()).await;
             }
         }
     }
 }
 
-async fn make_attempt<N: WebhookSource>(
-    source: Arc<N>,
+async fn make_attempt<P: WebhookSource>(
+    source: Arc<P>,
     destination: Destination,
     delivery: Delivery,
     sign: Sign,
 ) {
-    let (id, at) = (delivery.id, source.clock().now());
+    let (id, at) = (delivery.id, source.clock.now());
     let writer = Arc::clone(&source);
     // Signing may have to generate a key first.
     let sent = tokio::task::spawn_blocking(move || build_request(&*writer, delivery, sign)).await;
@@ -387,18 +466,18 @@ async fn make_attempt<N: WebhookSource>(
     let Some(source) = provider.upgrade() else {
         return;
     };
-    let now = source.clock().now();
-    source.webhook_queue().state.lock().record_attempt(
+    let now = source.clock.now();
+    source.webhooks.state.lock().record_attempt(
         id,
         sent,
         Attempt { at, status },
-        &N::DELIVERY_POLICY,
+        &P::DELIVERY_POLICY,
         now,
     );
 }
 
 /// Builds the request of an attempt. A replay reuses the stored one.
-fn build_request<N: WebhookSource>(source: &N, delivery: Delivery, sign: Sign) -> SignedRequest {
+fn build_request<P: WebhookSource>(source: &P, delivery: Delivery, sign: Sign) -> SignedRequest {
     if let Some(sent) = delivery.sent.filter(|_| delivery.is_replay) {
         return sent;
     }
@@ -424,8 +503,8 @@ fn corrupted_signature(signature: &str) -> String {
 
 /// Returns when a receiver that got a request at `at` is out of time, or when the provider is
 /// dropped.
-async fn receiver_timeout<N: WebhookSource>(provider: &Weak<N>, at: Timestamp) {
-    let seconds = N::DELIVERY_POLICY.timeout_seconds;
+async fn receiver_timeout<P: WebhookSource>(provider: &Weak<P>, at: Timestamp) {
+    let seconds = P::DELIVERY_POLICY.timeout_seconds;
     let deadline = at
         .saturating_add(Duration::from_secs(seconds))
         .unwrap_or(Timestamp::MAX);
@@ -434,7 +513,7 @@ async fn receiver_timeout<N: WebhookSource>(provider: &Weak<N>, at: Timestamp) {
         let Some(source) = provider.upgrade() else {
             return;
         };
-        if started_at.elapsed() >= RECEIVER_REAL_TIME_MIN && source.clock().now() >= deadline {
+        if started_at.elapsed() >= RECEIVER_REAL_TIME_MIN && source.clock.now() >= deadline {
             return;
         }
         drop(source);

@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::control::BadRequest;
+use crate::bank::Refused;
 
 #[derive(Debug, Clone)]
 pub(super) struct Destination {
@@ -30,7 +30,7 @@ pub(super) struct SignedRequest {
 
 impl Destination {
     /// Parses a plain HTTP URL. HTTPS is not needed, because receivers run on the test's machine.
-    pub(super) fn parse(url: &str) -> Result<Self, BadRequest> {
+    pub(super) fn parse(url: &str) -> Result<Self, Refused> {
         const EXPECTED: &str = "\"url\" must be a URL such as http://127.0.0.1:8080/hooks, or null";
         let uri: Uri = url.parse().map_err(|_| EXPECTED)?;
         let authority = uri

@@ -4,6 +4,7 @@ use super::australia::{AUSTRALIA, Oddity, Plan};
 use super::calendar::{Calendar, HOUR, SECOND};
 use super::rng::Rng;
 use super::template::Template;
+use crate::store::Numbered;
 
 /// An amount as the bank writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,16 @@ pub(crate) struct Row {
     pub(crate) millis: bool,
     pub(crate) pending: bool,
     pub(crate) place: u8,
+}
+
+impl Numbered for Row {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn set_number(&mut self, number: u64) {
+        self.number = number;
+    }
 }
 
 /// Draws the rows of an account. `base` is the number of its first row, `busiest_rows` the number

@@ -5,6 +5,7 @@ use super::calendar::{Calendar, DAY, HOUR, SECOND};
 use super::new_zealand::{NEW_ZEALAND, Plan, Times};
 use super::rng::Rng;
 use super::template::{Template, pick};
+use crate::store::Numbered;
 
 /// One settled row. Instants are Unix milliseconds, amounts are cents.
 #[derive(Debug, Clone)]
@@ -30,6 +31,16 @@ pub(crate) const BORDERS_DAYS: u32 = 720;
 /// Rows per page (docs/providers/akahu.md#pages). Page borders are placed between rows of one
 /// instant.
 const PAGE: usize = 100;
+
+impl Numbered for Row {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn set_number(&mut self, number: u64) {
+        self.number = number;
+    }
+}
 
 /// The days of the three zones whose midnights matter.
 pub(crate) struct Calendars {

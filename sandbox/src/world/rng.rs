@@ -27,6 +27,12 @@ impl Rng {
         Self(mix(mix(seed) ^ label.wrapping_mul(GOLDEN)))
     }
 
+    /// A stream that cannot be repeated.
+    pub(crate) fn random() -> Self {
+        let (seed, label) = uuid::Uuid::new_v4().as_u64_pair();
+        Self::new(seed, label)
+    }
+
     pub(crate) const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(GOLDEN);
         mix(self.0)

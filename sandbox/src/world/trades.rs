@@ -8,6 +8,7 @@ use jiff::{Timestamp, ToSpan, civil};
 use super::brokerage::{Deal, Flow, Plan, Style};
 use super::rng::Rng;
 use super::securities::{self, Security};
+use crate::store::Numbered;
 
 /// A decimal number: `value` divided by ten to the power of `places`. Displays without trailing
 /// zeros; `{:#}` shows at least one decimal, as floats are written.
@@ -78,6 +79,17 @@ pub(crate) struct Trade {
     /// Unix seconds.
     pub(crate) at: i64,
     pub(crate) settled: civil::Date,
+}
+
+impl Numbered for Trade {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn set_number(&mut self, number: u64) {
+        self.group = number - (self.number - self.group);
+        self.number = number;
+    }
 }
 
 const DAY: i64 = 86_400;

@@ -46,7 +46,7 @@ async fn token_and_app_headers_are_required() {
         }
         akahu.json(path).await;
     }
-    for path in ["/connections", "/categories", "/keys/1", "/webhook-events"] {
+    for path in ["/connections", "/categories", "/keys/2", "/webhook-events"] {
         assert_eq!(
             error_of(akahu.call(Method::GET, path)).await.0,
             401,
@@ -247,8 +247,8 @@ async fn consent_can_be_denied() {
             .map(|value| value.to_str().unwrap().to_owned());
         (response.status().as_u16(), location)
     };
-    let uris = json!({"uris": ["https://a.example/?x=1"]});
-    akahu.control(Method::POST, "/redirects", uris).await;
+    let uris = json!({"redirectUris": ["https://a.example/?x=1"]});
+    akahu.control(Method::POST, "/options", uris).await;
     let good = format!(
         "client_id={}&redirect_uri=https://a.example/?x=1&sandbox_auto=accept",
         akahu.access.app_token
@@ -474,13 +474,14 @@ async fn webhook_subscriptions_are_per_user_and_type() {
         error_of(akahu.app("/webhook-events?status=LOST")).await.0,
         400
     );
-    let key = answer(akahu.app("/keys/1")).await["item"]
+    let key = answer(akahu.app("/keys/2")).await["item"]
         .as_str()
         .unwrap()
         .to_owned();
     assert!(key.starts_with("-----BEGIN RSA PUBLIC KEY-----\nMII"));
-    assert_eq!(answer(akahu.app("/keys/1")).await["item"], key);
-    assert_eq!(error_of(akahu.app("/keys/2")).await.0, 404);
+    assert_eq!(answer(akahu.app("/keys/2")).await["item"], key);
+    assert_eq!(error_of(akahu.app("/keys/1")).await.0, 400);
+    assert_eq!(error_of(akahu.app("/keys/3")).await.0, 404);
     assert_eq!(error_of(akahu.app("/keys/one")).await.0, 400);
 }
 

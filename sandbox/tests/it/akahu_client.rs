@@ -14,10 +14,6 @@ pub(crate) struct Akahu {
     pub(crate) token: String,
 }
 
-/// The start of the sandbox clock in these tests.
-pub(crate) const NOW: &str = "2026-11-21T01:30:00Z";
-
-/// Starts a sandbox whose clock begins at [`NOW`].
 pub(crate) async fn akahu() -> Akahu {
     let sandbox = start(options(10)).await.unwrap();
     let access = sandbox.description().akahu.clone();
@@ -152,8 +148,8 @@ impl Akahu {
     pub(crate) async fn consent_as(&self, outcome: &str, more: &str) -> Vec<(String, String)> {
         self.control(
             Method::POST,
-            "/redirects",
-            json!({"uris": ["https://app.example/cb"]}),
+            "/options",
+            json!({"redirectUris": ["https://app.example/cb"]}),
         )
         .await;
         let url = format!(

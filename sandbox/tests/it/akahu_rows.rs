@@ -224,18 +224,8 @@ async fn empty_page_is_not_the_last() {
         "an adapter must not mistake it for a page that links to itself"
     );
     akahu
-        .control(
-            Method::POST,
-            "/pages",
-            json!({"emptyEvery": 1, "match": "/v1/transactions"}),
-        )
+        .control(Method::POST, "/pages", json!({"emptyEvery": 1}))
         .await;
-    assert_eq!(
-        akahu.json(&format!("{path}?cursor={cursor}")).await["items"]
-            .as_array()
-            .unwrap()[..],
-        expected[..100]
-    );
     assert_eq!(akahu.json("/transactions").await["items"], json!([]));
 }
 
@@ -299,43 +289,5 @@ async fn pending_rows_have_text_amounts() {
             .unwrap()
             .iter()
             .all(|row| row["amount"].is_number())
-    );
-
-    let odd = format!("{{\"_account\":\"{id}\",\"amount\":-1.50e1,\"mystery\":[1.10]}}");
-    assert_eq!(
-        akahu
-            .control_raw(Method::POST, "/pending", odd)
-            .await
-            .status(),
-        201
-    );
-    let text = akahu
-        .get(&format!("/accounts/{id}/transactions/pending"))
-        .await
-        .text()
-        .await
-        .unwrap();
-    assert!(
-        text.contains("\"amount\":\"-1.50e1\",\"mystery\":[1.10]"),
-        "{text}"
-    );
-    let path = format!("/accounts/{id}/transactions/pending?amount_as_number=true");
-    assert!(
-        akahu
-            .get(&path)
-            .await
-            .text()
-            .await
-            .unwrap()
-            .contains("\"amount\":-1.50e1,")
-    );
-    akahu
-        .control(Method::DELETE, &format!("/pending/{id}"), Value::Null)
-        .await;
-    assert_eq!(
-        akahu
-            .json(&format!("/accounts/{id}/transactions/pending"))
-            .await["items"],
-        json!([])
     );
 }

@@ -108,13 +108,6 @@ impl Browser {
         }
     }
 
-    /// The target of the redirect that `url` must respond with.
-    pub(crate) async fn redirect_location(&self, url: &str) -> String {
-        let page = self.open(url).await;
-        assert_eq!(page.status, 303, "{}", page.html);
-        page.headers["location"].to_str().unwrap().to_owned()
-    }
-
     /// Sends the form of a page: these fields and the hidden ones.
     pub(crate) async fn submit<V: AsRef<str>>(&self, page: &Page, fields: &[(&str, V)]) -> Next {
         let action = page.after("<form method=\"post\" action=\"");

@@ -152,81 +152,6 @@ async fn new_username_consents_and_gets_accounts() {
 }
 
 #[tokio::test]
-async fn same_username_always_gets_the_same_accounts() {
-    let shown = async |before: bool| {
-        let client = client().await;
-        let browser = Browser::new(&client.base);
-        if before {
-            let other = end_user(&client).await;
-            browser
-                .walk(
-                    &session(&client, &other, json!({})).await,
-                    Some("11"),
-                    "another user",
-                )
-                .await
-                .redirect_location();
-        }
-        let user = end_user(&client).await;
-        browser
-            .walk(
-                &session(&client, &user, json!({"institution_id": "11"})).await,
-                None,
-                "Mia@x",
-            )
-            .await
-            .redirect_location();
-        let amounts: Vec<String> = rows(&client, &user)
-            .await
-            .iter()
-            .map(|row| row["amount"].to_string())
-            .collect();
-        let accounts = accounts(&client, &user).await;
-        (
-            texts(&accounts, "masked_number"),
-            texts(&accounts, "display_name"),
-            amounts,
-        )
-    };
-    assert_eq!(shown(false).await, shown(true).await);
-}
-
-#[tokio::test]
-async fn known_user_is_found_by_email() {
-    let client = client().await;
-    let browser = Browser::new(&client.base);
-    let user = end_user(&client).await;
-    let url = session(&client, &user, json!({"institution_id": "22"})).await;
-    let page = browser
-        .to_accounts(&url, None, "Olivia.Nguyen@example.com")
-        .await;
-    assert!(page.html.contains("<strong>Olivia Nguyen</strong>"));
-    browser.submit(&page, &page.all()).await.redirect_location();
-    let (hers, seen) = (client.accounts(1).await, accounts(&client, &user).await);
-    for name in ["display_name", "masked_number", "product_category"] {
-        assert_eq!(texts(&hers, name), texts(&seen, name));
-    }
-    // Another end user sees the same accounts and rows under other ids.
-    let old: BTreeSet<String> = texts(&hers, "account_id").into_iter().collect();
-    assert!(
-        texts(&seen, "account_id")
-            .iter()
-            .all(|id| !old.contains(id))
-    );
-    let path = |user: &str, account: &Value| {
-        format!(
-            "/v1/banking/transactions?end_user_id={user}&account_id={}",
-            account["account_id"].as_str().unwrap()
-        )
-    };
-    let her_rows = client.rows(&path(&client.credentials(1).0, &hers[0])).await;
-    let rows = client.rows(&path(&user, &seen[0])).await;
-    assert_eq!(texts(&her_rows, "description"), texts(&rows, "description"));
-    assert_eq!(texts(&her_rows, "amount"), texts(&rows, "amount"));
-    assert!(ids(&her_rows).iter().all(|id| !ids(&rows).contains(id)));
-}
-
-#[tokio::test]
 async fn relinking_gives_new_or_same_ids() {
     let client = client().await;
     let browser = Browser::new(&client.base);
@@ -281,7 +206,7 @@ async fn relinking_gives_new_or_same_ids() {
 
     let before = rows(&client, &user).await.len();
     client
-        .control(Method::POST, "/relink", json!({"sameIds": true}))
+        .control(Method::POST, "/options", json!({"sameIds": true}))
         .await;
     let third = link().await;
     assert_ne!(third.0, second.0);
@@ -309,7 +234,7 @@ async fn data_lag_follows_the_sandbox_clock() {
     let browser = Browser::new(&client.base);
     let user = end_user(&client).await;
     client
-        .control(Method::POST, "/lag", json!({"seconds": 30}))
+        .control(Method::POST, "/options", json!({"lagSeconds": 30}))
         .await;
     browser
         .walk(
@@ -447,63 +372,6 @@ async fn every_failure_has_its_error_type() {
 }
 
 #[tokio::test]
-async fn forms_are_checked_and_may_be_sent_twice() {
-    let client = client().await;
-    let browser = Browser::new(&client.base);
-    let user = end_user(&client).await;
-    let first = browser
-        .open(&session(&client, &user, json!({"institution_id": "11"})).await)
-        .await;
-    let page = browser.allow(&first).await.page();
-    // A form of an earlier page has no effect.
-    assert_eq!(
-        browser.cancel(&first).await.page().heading(),
-        page.heading()
-    );
-    let long = "n".repeat(101);
-    for name in ["", "  ", long.as_str(), "a\u{7}b"] {
-        let next = browser
-            .submit(
-                &browser.open(&page.url).await,
-                &[("name", name), ("code", "1")],
-            )
-            .await
-            .page();
-        assert!(
-            next.message().unwrap().starts_with("Enter a user name"),
-            "{name:?}"
-        );
-    }
-    let page = browser.open(&page.url).await;
-    // A wrong code sent twice counts once.
-    for _ in 0..5 {
-        let next = browser
-            .submit(&page, &[("name", "x"), ("code", "1")])
-            .await
-            .page();
-        assert!(next.message().unwrap().contains("2 times more"));
-    }
-    let page = browser.open(&page.url).await;
-    let page = browser.sign_in(&page, "x").await.page();
-    let next = browser
-        .submit(
-            &page,
-            &[("account", "9"), ("account", "x"), ("do", "allow")],
-        )
-        .await
-        .page();
-    assert_eq!(next.message().unwrap(), "Choose at least one account.");
-    assert_eq!(next.accounts().len(), 4);
-    let location = browser.submit(&next, &next.all()).await.redirect_location();
-    assert_eq!(
-        browser.submit(&next, &next.all()).await.redirect_location(),
-        location,
-        "the same answer"
-    );
-    assert_eq!(consents(&client, &user).await.len(), 1, "and one consent");
-}
-
-#[tokio::test]
 async fn untrusted_input_is_escaped() {
     let client = client().await;
     let browser = Browser::new(&client.base);
@@ -621,38 +489,4 @@ async fn sessions_end_on_expiry_and_with_their_end_user() {
         parameter(&location, "error_type").unwrap(),
         "AUTH_SESSION_CANCELLED"
     );
-}
-
-#[tokio::test]
-async fn sandbox_auto_completes_a_session() {
-    let client = client().await;
-    let browser = Browser::new(&client.base);
-    let user = end_user(&client).await;
-    let url = session(&client, &user, json!({"institution_id": "22"})).await;
-    let location = browser
-        .redirect_location(&format!("{url}&sandbox_auto=accept"))
-        .await;
-    assert!(
-        location.starts_with(&format!("{REDIRECT_URI}&session_id=")),
-        "{location}"
-    );
-    assert_eq!(accounts(&client, &user).await.len(), 4);
-    assert_eq!(
-        browser
-            .open(&format!("{url}&sandbox_auto=accept"))
-            .await
-            .status,
-        400,
-        "single use"
-    );
-    for (word, error_type) in [
-        ("deny", "CONSENT_ENDUSER_DENIED"),
-        ("error", "CONSENT_UPSTREAM_PROCESSING_ERROR"),
-    ] {
-        let url = session(&client, &user, json!({})).await;
-        let location = browser
-            .redirect_location(&format!("{url}&sandbox_auto={word}"))
-            .await;
-        assert_eq!(parameter(&location, "error_type").unwrap(), error_type);
-    }
 }

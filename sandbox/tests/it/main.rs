@@ -3,15 +3,15 @@
 
 mod akahu;
 mod akahu_client;
-mod akahu_control;
+mod akahu_consents;
 mod akahu_data;
 mod akahu_rows;
+mod bank;
 mod browser;
 mod client;
 mod consent_akahu;
 mod consent_fiskil;
 mod consent_snaptrade;
-mod control;
 mod errors;
 mod faults;
 mod odd_rows;
@@ -21,7 +21,7 @@ mod receiver;
 mod snaptrade;
 mod snaptrade_activities;
 mod snaptrade_client;
-mod snaptrade_control;
+mod snaptrade_consents;
 mod snaptrade_data;
 mod webhooks;
 mod webhooks_akahu;

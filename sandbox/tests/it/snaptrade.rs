@@ -214,7 +214,7 @@ async fn every_answer_has_request_id_and_quota_headers() {
 async fn limits_count_the_last_minute() {
     let client = client().await;
     client
-        .control("POST", "/limits", json!({"perMinute": 3}))
+        .control("POST", "/options", json!({"perMinute": 3}))
         .await;
     for left in ["2", "1", "0"] {
         assert_eq!(
@@ -239,13 +239,9 @@ async fn limits_count_the_last_minute() {
 
 async fn personal() -> Client {
     let mut client = client().await;
-    let access = client.control("GET", "/access", Value::Null).await;
-    assert_eq!(access["commercial"]["clientId"], client.client_id.as_str());
-    client.client_id = access["personal"]["clientId"].as_str().unwrap().to_owned();
-    client.consumer_key = access["personal"]["consumerKey"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let personal = client.sandbox.description().snaptrade.personal.clone();
+    client.client_id = personal.client_id;
+    client.consumer_key = personal.consumer_key;
     client.user = String::new();
     client
 }
@@ -285,7 +281,7 @@ async fn personal_key_has_one_user_and_account_limits() {
     client
         .control(
             "POST",
-            "/limits",
+            "/options",
             json!({"perMinute": 250, "perAccountPerMinute": 2}),
         )
         .await;

@@ -6,21 +6,12 @@ use bellbird_sandbox::Options;
 use serde_json::{Value, json};
 
 use crate::client::options;
-use crate::snaptrade_client::{Client, client, client_of};
+use crate::snaptrade_client::{client, client_of};
 
 fn texts(rows: &[Value], name: &str) -> BTreeSet<String> {
     rows.iter()
         .filter_map(|row| row[name].as_str())
         .map(str::to_owned)
-        .collect()
-}
-
-fn names(value: &Value) -> BTreeSet<&str> {
-    value
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
         .collect()
 }
 
@@ -53,94 +44,6 @@ async fn credentials_are_two_of_olivia_and_one_spare() {
     assert!(
         plain(&access.client_id) && plain(&access.consumer_key) && access.consumer_key.len() == 50
     );
-}
-
-#[tokio::test]
-async fn connections_have_one_square_logo_and_one_wide() {
-    let client = client().await;
-    let connections = client.ok("/authorizations").await;
-    let ids: Vec<_> = connections
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| one["id"].as_str().unwrap())
-        .collect();
-    assert_eq!(ids, [client.connection(0), client.connection(1)]);
-    let brokers: Vec<_> = connections
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| &one["brokerage"])
-        .collect();
-    assert!(
-        brokers[0]["aws_s3_square_logo_url"].is_string()
-            && brokers[1]["aws_s3_square_logo_url"].is_null()
-    );
-    assert!(
-        brokers
-            .iter()
-            .all(|broker| broker["aws_s3_logo_url"].is_string())
-    );
-    assert!(
-        brokers
-            .iter()
-            .all(|broker| broker["name"].as_str().unwrap().contains("Example"))
-    );
-    let expected = BTreeSet::from([
-        "id",
-        "created_date",
-        "updated_date",
-        "brokerage",
-        "name",
-        "type",
-        "disabled",
-        "disabled_date",
-        "meta",
-        "is_eligible_for_payout",
-        "data_freshness_mode",
-    ]);
-    assert_eq!(names(&connections[0]), expected);
-    assert_eq!(
-        connections[0]["data_freshness_mode"],
-        json!({"institution": "realtime", "snaptrade": "delayed"})
-    );
-    assert_eq!(
-        client.ok(&format!("/authorizations/{}", ids[1])).await,
-        connections[1]
-    );
-    let all = client.signed("GET", "/brokerages", Value::Null).await.ok();
-    assert!(all.as_array().unwrap().contains(brokers[0]));
-    let types = client.signed(
-        "GET",
-        "/brokerageAuthorizationTypes?brokerage=SANDBOX,LAKESHORE-EXAMPLE",
-        Value::Null,
-    );
-    let types = types.await.ok();
-    assert_eq!(
-        texts(types.as_array().unwrap(), "type"),
-        BTreeSet::from(["read".to_owned()])
-    );
-    let partner = client
-        .signed("GET", "/snapTrade/partners", Value::Null)
-        .await
-        .ok();
-    assert_eq!(
-        (
-            &partner["allowed_brokerages"],
-            &partner["can_access_trades"]
-        ),
-        (&all, &json!(false))
-    );
-    let catalogue: Value = client
-        .http
-        .get(format!("{}/institutions", client.base))
-        .send()
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
-    assert_eq!(catalogue[0]["slug"], "BLUEGUM-EXAMPLE");
 }
 
 #[tokio::test]
@@ -378,150 +281,6 @@ async fn retired_endpoints_answer_410() {
             "{\"detail\":\"This endpoint is no longer available for your account.\"}"
         );
     }
-}
-
-/// The JSON text of a response without blanks between members.
-async fn compact(client: &Client, path: &str) -> String {
-    client
-        .get(path)
-        .await
-        .text
-        .replace(": ", ":")
-        .replace(", ", ",")
-}
-
-async fn spare_client() -> Client {
-    let mut client = client().await;
-    client.act_as_user_of(2);
-    client
-}
-
-#[tokio::test]
-async fn spare_accounts_have_odd_values() {
-    let client = spare_client().await;
-    let accounts = client.accounts().await;
-    let (first, wallet, last) = (&accounts[0], &accounts[1], &accounts[2]);
-    assert!(
-        first["name"]
-            .as_str()
-            .unwrap()
-            .contains(first["number"].as_str().unwrap())
-    );
-    assert!(first["account_category"].is_null() && first["raw_type"].is_null());
-    assert_eq!(
-        (
-            wallet["number"].as_str(),
-            wallet["account_category"].as_str()
-        ),
-        (Some("123"), Some("SOMETHING_NEW"))
-    );
-    assert!(
-        wallet["balance"]["total"].is_null()
-            && wallet["sync_status"]["transactions"]["initial_sync_completed"] == false
-    );
-    assert!(last["name"].is_null() && last.get("raw_type").is_none() && last["status"] == "closed");
-    let id = |account: &Value| account["id"].as_str().unwrap().to_owned();
-    assert_eq!(
-        client
-            .ok(&format!("/accounts/{}/balances", id(wallet)))
-            .await,
-        json!([])
-    );
-    let details = client.ok("/accounts/all").await;
-    assert_eq!(
-        (
-            &details["results"][0]["kind"],
-            &details["results"][1]["masked_account_number"]
-        ),
-        (&json!("investment"), &json!("****123"))
-    );
-
-    let text = compact(&client, "/accounts").await;
-    assert!(
-        text.contains("\"amount\":123456789012345678901234567890.123456789,"),
-        "{text}"
-    );
-    let text = compact(&client, &format!("/accounts/{}/balances", id(first))).await;
-    assert!(
-        text.contains("\"cash\":-98765432109876543210987654321.0987654321"),
-        "{text}"
-    );
-
-    let text = compact(&client, &format!("/accounts/{}/positions/all", id(first))).await;
-    for odd in [
-        "\"kind\":\"hologram\"",
-        "\"units\":2,\"price\":64.250,\"cost_basis\":\"128.39\"",
-        "\"units\":\"12\",\"price\":null,\"cost_basis\":null",
-        "\"units\":null",
-        "\"description\":null",
-        "\"units\":1.25e3,\"price\":\"9.9E1\",\"cost_basis\":1E+2",
-        "\"currency\":null}",
-    ] {
-        assert!(text.contains(odd), "{odd} in {text}");
-    }
-    let positions = client.positions(&id(first)).await;
-    let twice = positions
-        .iter()
-        .filter(|one| one["instrument"]["symbol"] == "TWC");
-    assert_eq!(twice.count(), 2);
-    assert!(positions.iter().any(|one| one.get("currency").is_none()));
-    assert!(
-        positions
-            .iter()
-            .any(|one| one["units"].as_str().is_some_and(|units| units.len() > 30))
-    );
-}
-
-#[tokio::test]
-async fn spare_activities_have_odd_values() {
-    let client = spare_client().await;
-    let id = client.accounts().await[0]["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let rows = client.activities(&id).await;
-    let dates: Vec<_> = rows.iter().map(|row| row["trade_date"].as_str()).collect();
-    assert_eq!(
-        dates,
-        [
-            Some("2026-11-19T00:00:00.000Z"),
-            Some("2026-11-18 16:27:55.123456+00:00"),
-            Some("2026-11-17"),
-            Some("2026-11-16T23:59:59.999999+00:00"),
-            Some("2026-11-15T15:00:00Z"),
-            Some("2026-11-14T00:00:00+00:00"),
-            // Clocks in New York went back on 1 November 2026, and forward on 8 March.
-            Some("2026-11-02T05:00:00Z"),
-            Some("2026-11-01T04:00:00Z"),
-            Some("2026-03-09T04:00:00Z"),
-            Some("2026-03-08T05:00:00Z"),
-            None,
-        ]
-    );
-    for name in ["price", "units", "fee", "settlement_date"] {
-        assert!(rows[0][name].is_null(), "{name}");
-    }
-    assert_eq!(rows[1]["type"], "spend");
-    assert!(rows[1]["description"].as_str().unwrap().contains("- Café"));
-    assert!(rows[4]["symbol"].is_object() && rows[4]["option_symbol"].is_object());
-    let path = format!("/accounts/{id}/activities");
-    let text = client.get(&path).await.text;
-    for odd in [
-        "-123456789012345678901234567890.12345678901234567890",
-        "1.0E-10",
-        "2.5e3",
-        "0.000000000000000000000000000000001",
-    ] {
-        assert!(text.contains(odd), "{odd}");
-    }
-    let page = client
-        .ok(&format!("{path}?startDate=2026-11-17&endDate=2026-11-18"))
-        .await;
-    assert_eq!(page["data"].as_array().unwrap()[..], rows[1..3]);
-    assert_eq!(
-        client.ok(&format!("{path}?type=spend,JOURNAL")).await["pagination"]["total"],
-        2
-    );
 }
 
 #[tokio::test]

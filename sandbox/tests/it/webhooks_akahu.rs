@@ -255,7 +255,7 @@ async fn deleted_token_cancels_its_subscriptions() {
     it.akahu
         .control(
             Method::POST,
-            &format!("/tokens/{spare}"),
+            &format!("/users/{spare}"),
             json!({"state": "revoked"}),
         )
         .await;
@@ -274,7 +274,7 @@ async fn deleted_token_cancels_its_subscriptions() {
     it.akahu
         .control(
             Method::POST,
-            &format!("/tokens/{token}"),
+            &format!("/users/{token}"),
             json!({"state": "active"}),
         )
         .await;
@@ -283,7 +283,7 @@ async fn deleted_token_cancels_its_subscriptions() {
     it.subscribe("TOKEN").await;
     it.receiver.clear();
     it.akahu
-        .control(Method::POST, "/relink", json!({"newToken": true}))
+        .control(Method::POST, "/options", json!({"newToken": true}))
         .await;
     let code = it.akahu.consent("").await.remove(0).1;
     let (status, issued) = it.akahu.token(&it.akahu.exchange(&code)).await;
@@ -293,73 +293,6 @@ async fn deleted_token_cancels_its_subscriptions() {
         it.events(1).await,
         [event("TOKEN:DELETE", json!({"item_id": token}))]
     );
-}
-
-#[tokio::test]
-async fn subscriptions_are_per_user_and_type() {
-    let it = webhook_test(&["TRANSACTION"]).await;
-    let hook = it.subscribe("TRANSACTION").await;
-    it.add_row(it.akahu.account("CHECKING").await["_id"].as_str().unwrap())
-        .await;
-    let both = it.events(2).await;
-    assert_eq!(both[0], both[1], "one for each subscription");
-    it.akahu
-        .call(Method::DELETE, &format!("/webhooks/{hook}"))
-        .send()
-        .await
-        .unwrap();
-    let (spare, own) = (it.akahu.credentials(2).0, it.akahu.token.clone());
-    let it = WebhookTest {
-        akahu: Akahu {
-            token: spare,
-            ..it.akahu
-        },
-        receiver: it.receiver,
-    };
-    let other = it.akahu.account("CHECKING").await["_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    it.add_row(&other).await;
-    let it = WebhookTest {
-        akahu: Akahu {
-            token: own,
-            ..it.akahu
-        },
-        receiver: it.receiver,
-    };
-    let account = it.akahu.account("SAVINGS").await["_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    it.add_row(&account).await;
-    assert_eq!(it.events(3).await[2].1["item_id"], account);
-    // A test can send any event, even of an unknown type.
-    for (name, members) in [
-        ("ACCOUNT:MIGRATE", json!({"previous_item_id": "a"})),
-        ("WEATHER:RAIN", json!({"mm": 3})),
-    ] {
-        let mut body = members.clone();
-        body["event"] = name.into();
-        it.akahu.control(Method::POST, "/webhooks/send", body).await;
-    }
-    let odd = it.receiver.wait(5).await;
-    assert_eq!(
-        (
-            &odd[3].json()["previous_item_id"],
-            &odd[4].json()["webhook_code"]
-        ),
-        (&json!("a"), &json!("RAIN"))
-    );
-    let bad = it
-        .akahu
-        .control_raw(
-            Method::POST,
-            "/webhooks/send",
-            "{\"event\": \"RAIN\"}".to_owned(),
-        )
-        .await;
-    assert_eq!(bad.status(), 400);
 }
 
 #[tokio::test]
@@ -414,47 +347,4 @@ async fn deliveries_have_a_state_and_are_retried() {
         (1, 2)
     );
     assert_eq!(it.log("?start=2027-06-01").await.len(), 0);
-}
-
-#[tokio::test]
-async fn signing_keys_rotate() {
-    let it = webhook_test(&["TRANSACTION"]).await;
-    let account = it.akahu.account("CHECKING").await["_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    it.add_row(&account).await;
-    let first = it.receiver.wait(1).await.remove(0);
-    assert!(it.is_signed(&first).await);
-    let id = until(async || it.list().await, all_done).await[0]["id"].clone();
-    assert_eq!(
-        it.akahu
-            .control(Method::POST, "/keys/rotate", Value::Null)
-            .await,
-        json!({"id": 2})
-    );
-    let expired = it.akahu.app("/keys/1").send().await.unwrap();
-    assert_eq!(expired.status(), 400);
-    assert_eq!(
-        expired.json::<Value>().await.unwrap()["message"],
-        "This key has expired"
-    );
-    it.add_row(&account).await;
-    let second = it.receiver.wait(2).await.remove(1);
-    assert_eq!(
-        (
-            first.header("x-akahu-signing-key"),
-            second.header("x-akahu-signing-key")
-        ),
-        ("1", "2")
-    );
-    assert!(it.is_signed(&second).await);
-    it.akahu
-        .control(Method::POST, "/webhooks/resend", json!({"id": id}))
-        .await;
-    let replay = it.receiver.wait(3).await.remove(2);
-    assert_eq!(
-        (replay.header("x-akahu-signing-key"), &replay.body),
-        ("1", &first.body)
-    );
 }

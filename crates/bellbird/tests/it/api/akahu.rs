@@ -319,7 +319,7 @@ async fn inactive_login_is_served_revoked_token_is_503() {
     app.control_of(
         PROVIDER,
         Method::POST,
-        &format!("/tokens/{token}"),
+        &format!("/users/{token}"),
         json!({"state": "revoked"}),
     )
     .await;

@@ -71,7 +71,7 @@ async fn unusual_digits_are_kept() {
     ] {
         let patch = json!({"current_balance": sent, "available_balance": null});
         app.control(
-            Method::PATCH,
+            Method::PUT,
             &format!("/balances/{}", account.provider_account_id),
             patch,
         )

@@ -432,7 +432,8 @@ async fn bounds_are_user_days_or_instants() {
     ] {
         let row =
             json!({"account": at_provider, "trade_date": date, "description": text, "type": "BUY"});
-        app.control_of(PROVIDER, Method::POST, "/trades", row).await;
+        app.control_of(PROVIDER, Method::POST, "/transactions", row)
+            .await;
     }
     let between = |from: &str, to: &str| app.trades(&account).by(&mia).from(from).to(to);
     let found = async |from: &str, to: &str| -> Vec<String> {
@@ -471,7 +472,8 @@ async fn cache_is_per_timezone_and_key() {
     let mia = investor(&app).await;
     let (account, at_provider) = app.accounts_by(&mia).await.swap_remove(0);
     let row = json!({"account": at_provider, "trade_date": "2026-11-16T23:59:59Z", "description": "late", "type": "BUY"});
-    app.control_of(PROVIDER, Method::POST, "/trades", row).await;
+    app.control_of(PROVIDER, Method::POST, "/transactions", row)
+        .await;
     // 17 November in Sydney, 16 November in Los Angeles.
     let read = app.trades(&account).by(&mia).from("2026-11-17");
     let path = read.to("2026-11-17").path();

@@ -227,7 +227,7 @@ const FISKIL: ValueSpec = ValueSpec {
     balance: |account, current, available| {
         let body =
             format!(r#"{{"current_balance": "{current}", "available_balance": "{available}"}}"#);
-        vec![(Method::PATCH, format!("/balances/{account}"), body)]
+        vec![(Method::PUT, format!("/balances/{account}"), body)]
     },
 };
 
@@ -487,7 +487,7 @@ async fn trade_values_are_exact() {
             r#"{{"account": "{account}", "description": "{number}", "price": {price}, "units": {units},
                 "amount": {amount}, "fee": {fee}}}"#
         );
-        fixture.control(Method::POST, "/trades", body).await;
+        fixture.control(Method::POST, "/transactions", body).await;
     }
     let person = fixture.person().await;
     let rows = fixture.read("trades", &person, &account).await;

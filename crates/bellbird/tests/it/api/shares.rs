@@ -35,7 +35,7 @@ async fn limited(calls_per_minute: u32) -> (App, Person, Person) {
     app.control_of(
         PROVIDER,
         Method::POST,
-        "/limits",
+        "/options",
         json!({"perMinute": CALLS_PER_MINUTE}),
     )
     .await;

@@ -39,7 +39,7 @@ impl App {
     /// Ends the consent and gives it again.
     pub(crate) async fn renew_in_browser(&self, connection: &Connection) {
         if let Some(setting) = relink(&connection.provider) {
-            self.control_of(&connection.provider, Method::POST, "/relink", setting)
+            self.control_of(&connection.provider, Method::POST, "/options", setting)
                 .await;
         }
         self.set_consent(connection, "expired").await;

@@ -529,7 +529,7 @@ async fn late_accounts_appear_by_themselves() {
     let app = App::start(Default::default()).await;
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
-    block(app.control(Method::POST, "/lag", json!({"seconds": 60})));
+    block(app.control(Method::POST, "/options", json!({"lagSeconds": 60})));
     browser.open(&block(
         app.link_url(app.ben.user.id, LinkTarget::UserChoice),
     ));

@@ -207,7 +207,7 @@ async fn result_leads_back_to_a_link_of_the_same_user_only() {
 #[tokio::test]
 async fn late_accounts_fill_in() {
     let app = App::start(Setup::default()).await;
-    app.control(Method::POST, "/lag", json!({"seconds": 60}))
+    app.control(Method::POST, "/options", json!({"lagSeconds": 60}))
         .await;
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let callback_url = callback_from(&link_url, "fiskil", "accept").await;
@@ -227,7 +227,7 @@ async fn late_accounts_fill_in() {
 #[tokio::test]
 async fn page_without_accounts_stops_to_refresh() {
     let app = App::start(Setup::default()).await;
-    app.control(Method::POST, "/lag", json!({"seconds": 7200}))
+    app.control(Method::POST, "/options", json!({"lagSeconds": 7200}))
         .await;
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let callback_url = callback_from(&link_url, "fiskil", "accept").await;

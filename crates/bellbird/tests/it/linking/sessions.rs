@@ -203,7 +203,7 @@ async fn reconnecting_working_connection_keeps_ids() {
         let connection = &linked[0];
         let accounts = app.accounts_of(connection).await;
         if !setting.is_null() {
-            app.control_of(provider, Method::POST, "/relink", setting)
+            app.control_of(provider, Method::POST, "/options", setting)
                 .await;
         }
         for answer in ["deny", "error"]
@@ -368,7 +368,7 @@ async fn abandoned_session_does_not_affect_a_reconnect() {
             .await;
         let connection = &linked[0];
         let accounts = app.accounts_of(connection).await;
-        app.control(Method::POST, "/relink", json!({ "sameIds": same_ids }))
+        app.control(Method::POST, "/options", json!({ "sameIds": same_ids }))
             .await;
         app.set_consent(connection, "revoked").await;
         app.connections
@@ -408,7 +408,7 @@ async fn new_link_beside_abandoned_reconnect_is_separate() {
     let (linked, _) = app
         .link_in_browser(user, LinkTarget::Provider("fiskil"))
         .await;
-    app.control(Method::POST, "/relink", json!({"sameIds": false}))
+    app.control(Method::POST, "/options", json!({"sameIds": false}))
         .await;
     app.set_consent(&linked[0], "expired").await;
     app.connections
@@ -551,7 +551,7 @@ async fn different_login_is_a_new_connection() {
         )
         .await;
     }
-    app.control(Method::POST, "/relink", json!({"sameIds": false}))
+    app.control(Method::POST, "/options", json!({"sameIds": false}))
         .await;
     app.set_consent(connection, "expired").await;
     app.connections
@@ -603,7 +603,7 @@ async fn own_consent_that_fails_for_a_moment_is_not_replaced() {
         .await;
     let connection = &linked[0];
     let accounts = app.accounts_of(connection).await;
-    app.control(Method::POST, "/relink", json!({"sameIds": false}))
+    app.control(Method::POST, "/options", json!({"sameIds": false}))
         .await;
     app.set_consent(connection, "expired").await;
     app.connections
@@ -878,7 +878,7 @@ async fn concurrent_starts_register_the_user_once() {
 #[tokio::test]
 async fn late_accounts_appear() {
     let app = App::start(Setup::default()).await;
-    app.control(Method::POST, "/lag", json!({"seconds": 60}))
+    app.control(Method::POST, "/options", json!({"lagSeconds": 60}))
         .await;
     let user = app.ben.user.id;
     let (linked, shown) = app
@@ -920,7 +920,7 @@ async fn reconnecting_broken_connection_keeps_ids() {
             let connection = &linked[0];
             let accounts = app.accounts_of(connection).await;
             if !setting.is_null() {
-                app.control_of(provider, Method::POST, "/relink", setting.clone())
+                app.control_of(provider, Method::POST, "/options", setting.clone())
                     .await;
             }
             app.set_consent(connection, state).await;

@@ -110,7 +110,7 @@ async fn removal_erases_every_identifier() {
         app.control_of(provider, Method::POST, "/webhooks", json!({ "url": hook }))
             .await;
         if !setting.is_null() {
-            app.control_of(provider, Method::POST, "/relink", setting)
+            app.control_of(provider, Method::POST, "/options", setting)
                 .await;
         }
         app.set_consent(&connection, "revoked").await;

@@ -53,7 +53,7 @@ pub(super) async fn import_with_marked_rows(workdir: &Workdir, sandbox: &Value, 
                 - SignedDuration::from_hours(30)
                 - SignedDuration::from_mins(row as i64);
             let row = spec.row_at(&account, at, &description(provider, row));
-            let url = base.join(&format!("/__control/{}", spec.list)).unwrap();
+            let url = base.join("/__control/transactions").unwrap();
             http.post(url)
                 .json(&row)
                 .send()

@@ -63,7 +63,7 @@ async fn import_with_planted_rows(workdir: &Workdir, sandbox: &Value, database: 
         let mut row = spec.row_at(&account, at, "");
         set_members(&mut row, (spec.planted)());
         let base: reqwest::Url = text(&sandbox[provider], "baseUrl").parse().unwrap();
-        let url = base.join(&format!("/__control/{}", spec.list)).unwrap();
+        let url = base.join("/__control/transactions").unwrap();
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         http.request(Method::POST, url)
             .json(&row)

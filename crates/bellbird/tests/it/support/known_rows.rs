@@ -81,7 +81,7 @@ impl Rows {
             let spec = spec(provider);
             let mut row = (spec.row)(id, &description);
             set_members(&mut row, (spec.set_amount)(cents).members);
-            let row = control(sandbox, provider, Method::POST, spec.list, row).await;
+            let row = control(sandbox, provider, Method::POST, "transactions", row).await;
             let (provider_id, id) = (text(&row, spec.row_id), (spec.shown_id)(&row));
             let (provider, provider_id) = (provider.clone(), provider_id.to_owned());
             let amounts = vec![cents];
@@ -118,7 +118,7 @@ impl Rows {
         let row = &mut self.added[known[random.below(known.len())]];
         let spec = spec(&row.provider);
         let SetAmount { members, shown } = (spec.set_amount)(cents);
-        let path = format!("{}/{}", spec.list, row.provider_id);
+        let path = format!("transactions/{}", row.provider_id);
         control(sandbox, &row.provider, Method::PATCH, &path, members).await;
         row.amounts.push(cents);
         row.changed_to = Some(shown);

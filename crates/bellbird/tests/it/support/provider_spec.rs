@@ -157,7 +157,7 @@ impl ProviderSpec {
     pub(crate) fn add_row(&self, account: &str, at: Timestamp, text: &str) -> Control {
         let mut row = (self.row)(account, text);
         row[self.row_time] = at.to_string().into();
-        post(&format!("/{}", self.list), &row)
+        post("/transactions", &row)
     }
 }
 
@@ -266,11 +266,10 @@ const FISKIL: ProviderSpec = ProviderSpec {
         ),
         ("product_category", "SOMETHING_NEW", AccountType::Other),
     ],
-    set_balance: |account, amount| {
-        patch(
-            format!("/balances/{account}"),
-            format!(r#"{{"current_balance": "{amount}"}}"#),
-        )
+    set_balance: |account, amount| Control {
+        method: Method::PUT,
+        path: format!("/balances/{account}"),
+        body: format!(r#"{{"current_balance": "{amount}"}}"#),
     },
     account_numbers: |sandbox, credentials| {
         Box::pin(async move {
@@ -413,7 +412,7 @@ const AKAHU: ProviderSpec = ProviderSpec {
     revoke: |credentials| {
         vec![
             state("consents", &credentials["authorisation"], "revoked"),
-            state("tokens", &credentials["userToken"], "revoked"),
+            state("users", &credentials["userToken"], "revoked"),
         ]
     },
     expire: |credentials| state("consents", &credentials["authorisation"], "expired"),

@@ -56,7 +56,7 @@ impl App {
     pub(crate) async fn put_row(&self, connection: &Connection, row: Value) -> String {
         let spec = spec(&connection.provider);
         let row = self
-            .control_of(spec.name, Method::POST, &format!("/{}", spec.list), row)
+            .control_of(spec.name, Method::POST, "/transactions", row)
             .await;
         text(&row, spec.row_id).to_owned()
     }
@@ -73,7 +73,7 @@ impl App {
 
     async fn control_row(&self, connection: &Connection, method: Method, id: &str, body: Value) {
         let spec = spec(&connection.provider);
-        self.control_of(spec.name, method, &format!("/{}/{id}", spec.list), body)
+        self.control_of(spec.name, method, &format!("/transactions/{id}"), body)
             .await;
     }
 }

@@ -279,7 +279,7 @@ async fn repair_finds_a_hidden_account() {
         app.advance_clock(HOUR).await;
     }
     assert_eq!(app.accounts_of(connection).await.len(), before.len() - 1);
-    app.control(Method::POST, "/relink", json!({"sameIds": false}))
+    app.control(Method::POST, "/options", json!({"sameIds": false}))
         .await;
     app.set_consent(connection, "revoked").await;
     app.connections

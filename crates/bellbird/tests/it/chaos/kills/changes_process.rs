@@ -68,7 +68,7 @@ impl Following {
             let row =
                 spec(self.provider).row_at(&self.account, at, &format!("ADDED {}", self.rows));
             self.deployment
-                .control(self.provider, Method::POST, spec(self.provider).list, row)
+                .control(self.provider, Method::POST, "transactions", row)
                 .await;
         }
     }

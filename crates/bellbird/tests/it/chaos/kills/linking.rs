@@ -130,7 +130,7 @@ impl LinkFlow<'_> {
         let connection = linked.remove(0);
         let accounts = app.accounts_of(&connection).await;
         if !setting.is_null() {
-            app.control_of(provider, Method::POST, "/relink", setting.clone())
+            app.control_of(provider, Method::POST, "/options", setting.clone())
                 .await;
         }
         app.set_consent(&connection, "revoked").await;

@@ -1,0 +1,408 @@
+//! The store that every provider has: accounts and their rows. Most rows are drawn from the world;
+//! the others are kept as a test sent them.
+
+use std::ops::{Deref, DerefMut};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
+
+use crate::bank::Refused;
+use crate::members::Members;
+
+/// The range of row numbers that each account reserves.
+pub(crate) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;
+
+/// A row of the world. Its number is unique in the world, and stable for a seed.
+pub(crate) trait Numbered: Clone {
+    fn number(&self) -> u64;
+    fn set_number(&mut self, number: u64);
+}
+
+/// How a provider names, orders and writes its rows.
+pub(crate) trait Protocol: Sized + 'static {
+    type Row: Numbered + Send + Sync;
+    /// What the provider keeps with an account.
+    type Account: Send + Sync;
+    /// What the provider keeps besides accounts.
+    type State: Send + Sync;
+    /// The field with the id of a row.
+    const ROW_ID: &'static str;
+
+    /// The id of a drawn row.
+    fn row_id(seed: u64, number: u64) -> String;
+    /// Whether a drawn row has this id, without building it for every row of a search.
+    fn is_row_id(id: &str, seed: u64, number: u64) -> bool;
+    /// Group and time, by which rows are ordered.
+    fn place(row: &Self::Row) -> (u8, Option<i64>);
+    fn place_given(row: &Members) -> (u8, Option<i64>);
+    fn write(out: &mut Vec<u8>, row: &Self::Row, store: &Store<Self>, account: &Account<Self>);
+    /// The id of the account that an added row names.
+    fn account_of(row: &mut Members) -> Option<String>;
+    /// Sets the fields that a test left out of a new row.
+    fn complete(
+        row: &mut Members,
+        id: &str,
+        store: &Store<Self>,
+        account: &Account<Self>,
+        now: Timestamp,
+    );
+    /// Sets the fields that every change of a row sets.
+    fn complete_change(_: &mut Members, _: Timestamp) {}
+    fn is_account(account: &Account<Self>, id: &str) -> bool {
+        account.id == id
+    }
+}
+
+/// A row's position in the order. It compares field by field, and the smaller position is newer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    pub(crate) group: u8,
+    /// The time with its bits inverted, so that newer is smaller.
+    major: i64,
+    /// Of rows of one time the last added comes first, which is a sandbox choice at every provider.
+    minor: u64,
+    /// Empty pages served at this position, so that each gets its own cursor; 0 for every row.
+    empty_pages: u8,
+}
+
+impl Position {
+    pub(crate) const START: Self = Self::ordered(0);
+
+    const fn new((group, at): (u8, Option<i64>), number: u64) -> Self {
+        let major = match at {
+            Some(at) => !at,
+            None => i64::MIN,
+        };
+        Self {
+            group,
+            major,
+            minor: u64::MAX - number,
+            empty_pages: 0,
+        }
+    }
+
+    /// The position of an item that has no time.
+    pub(crate) const fn ordered(minor: u64) -> Self {
+        Self {
+            group: 0,
+            major: i64::MIN,
+            minor,
+            empty_pages: 0,
+        }
+    }
+
+    /// The time of the row, in the provider's unit.
+    pub(crate) fn at(self) -> Option<i64> {
+        (self.major != i64::MIN).then_some(!self.major)
+    }
+
+    /// The same position, one empty page later.
+    pub(crate) const fn after_empty_page(self) -> Self {
+        Self {
+            empty_pages: self.empty_pages.wrapping_add(1),
+            ..self
+        }
+    }
+
+    /// A cursor for this position with a tag that `sign` makes, so that an invented one is rejected.
+    pub(crate) fn to_cursor(self, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
+        let mut bytes = vec![self.group, self.empty_pages];
+        bytes.extend_from_slice(&self.major.to_be_bytes());
+        bytes.extend_from_slice(&self.minor.to_be_bytes());
+        bytes.extend(sign(&bytes));
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    pub(crate) fn of_cursor(text: &str, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> Option<Self> {
+        let all = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (bytes, tag) = all.split_at_checked(18)?;
+        let (major, minor) = bytes[2..].split_first_chunk::<8>()?;
+        let position = Self {
+            group: bytes[0],
+            empty_pages: bytes[1],
+            major: i64::from_be_bytes(*major),
+            minor: u64::from_be_bytes(minor.try_into().ok()?),
+        };
+        (sign(bytes) == tag).then_some(position)
+    }
+}
+
+/// A row of an account.
+pub(crate) struct Entry<P: Protocol> {
+    pub(crate) position: Position,
+    pub(crate) body: Body<P::Row>,
+}
+
+#[derive(Clone)]
+pub(crate) enum Body<R> {
+    /// Written from the world on each read.
+    Drawn(R),
+    /// As a test sent it.
+    Given(Members),
+}
+
+impl<P: Protocol> Entry<P> {
+    pub(crate) fn drawn(row: P::Row) -> Self {
+        Self {
+            position: Position::new(P::place(&row), row.number()),
+            body: Body::Drawn(row),
+        }
+    }
+
+    pub(crate) fn given(row: Members, number: u64) -> Self {
+        Self {
+            position: Position::new(P::place_given(&row), number),
+            body: Body::Given(row),
+        }
+    }
+
+    pub(crate) const fn number(&self) -> u64 {
+        u64::MAX - self.position.minor
+    }
+
+    pub(crate) fn has_id(&self, id: &str, seed: u64) -> bool {
+        match &self.body {
+            Body::Drawn(row) => P::is_row_id(id, seed, row.number()),
+            Body::Given(row) => row.text(P::ROW_ID).as_deref() == Some(id),
+        }
+    }
+
+    pub(crate) fn id(&self, seed: u64) -> Option<String> {
+        match &self.body {
+            Body::Drawn(row) => Some(P::row_id(seed, row.number())),
+            Body::Given(row) => row.text(P::ROW_ID),
+        }
+    }
+
+    /// Converts the row to an object that can be changed.
+    pub(crate) fn members(&self, store: &Store<P>, account: &Account<P>) -> Members {
+        match &self.body {
+            Body::Given(row) => row.clone(),
+            Body::Drawn(_) => {
+                let mut out = Vec::new();
+                self.write(&mut out, store, account);
+                Members::parse(&out).expect("our own rows are JSON objects")
+            }
+        }
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>, store: &Store<P>, account: &Account<P>) {
+        match &self.body {
+            Body::Drawn(row) => P::write(out, row, store, account),
+            Body::Given(row) => row.write(out),
+        }
+    }
+}
+
+pub(crate) struct Account<P: Protocol> {
+    pub(crate) id: String,
+    /// In the provider's own shape.
+    pub(crate) members: Members,
+    /// Sorted by position.
+    pub(crate) entries: Vec<Entry<P>>,
+    pub(crate) order: u64,
+    next_row: u64,
+    /// What only this provider keeps.
+    pub(crate) own: P::Account,
+}
+
+impl<P: Protocol> Deref for Account<P> {
+    type Target = P::Account;
+    fn deref(&self) -> &P::Account {
+        &self.own
+    }
+}
+
+impl<P: Protocol> DerefMut for Account<P> {
+    fn deref_mut(&mut self) -> &mut P::Account {
+        &mut self.own
+    }
+}
+
+impl<P: Protocol> Account<P> {
+    /// An account without members or rows.
+    pub(crate) const fn new(id: String, order: u64, own: P::Account) -> Self {
+        Self {
+            id,
+            members: Members::EMPTY,
+            entries: Vec::new(),
+            order,
+            next_row: 0,
+            own,
+        }
+    }
+
+    pub(crate) const fn first_number(&self) -> u64 {
+        self.order * NUMBERS_PER_ACCOUNT
+    }
+
+    /// Reserves a row number.
+    pub(crate) const fn take_number(&mut self) -> u64 {
+        self.take_numbers(1)
+    }
+
+    /// Reserves `count` row numbers and returns the first.
+    pub(crate) const fn take_numbers(&mut self, count: u64) -> u64 {
+        self.next_row += count;
+        self.first_number() + self.next_row - count
+    }
+
+    /// Replaces all rows with drawn ones, whose numbers move to the range of the account.
+    pub(crate) fn set_rows(&mut self, rows: Vec<P::Row>) {
+        let first = self.first_number();
+        let entry = |mut row: P::Row| {
+            row.set_number(first + row.number() % NUMBERS_PER_ACCOUNT);
+            Entry::drawn(row)
+        };
+        self.set_entries(rows.into_iter().map(entry).collect());
+    }
+
+    pub(crate) fn set_entries(&mut self, mut entries: Vec<Entry<P>>) {
+        entries.sort_unstable_by_key(|entry| entry.position);
+        let last = entries.iter().map(Entry::number).max();
+        let used = last.map_or(0, |last| last - self.first_number() + 1);
+        self.next_row = self.next_row.max(used);
+        self.entries = entries;
+    }
+
+    pub(crate) fn insert(&mut self, entry: Entry<P>) {
+        let index = self
+            .entries
+            .partition_point(|known| known.position <= entry.position);
+        self.entries.insert(index, entry);
+    }
+}
+
+/// A row that was added, changed or removed.
+pub(crate) struct RowChange {
+    pub(crate) account_id: String,
+    pub(crate) row_id: String,
+    pub(crate) removed: bool,
+}
+
+pub(crate) struct Store<P: Protocol> {
+    pub(crate) seed: u64,
+    pub(crate) accounts: Vec<Account<P>>,
+    /// Since the last comparison for webhooks.
+    pub(crate) row_changes: Vec<RowChange>,
+    pub(crate) next_order: u64,
+    /// What only this provider keeps.
+    pub(crate) state: P::State,
+}
+
+impl<P: Protocol> Deref for Store<P> {
+    type Target = P::State;
+    fn deref(&self) -> &P::State {
+        &self.state
+    }
+}
+
+impl<P: Protocol> DerefMut for Store<P> {
+    fn deref_mut(&mut self) -> &mut P::State {
+        &mut self.state
+    }
+}
+
+impl<P: Protocol> Store<P> {
+    pub(crate) const fn empty(seed: u64, state: P::State) -> Self {
+        Self {
+            seed,
+            accounts: Vec::new(),
+            row_changes: Vec::new(),
+            next_order: 1,
+            state,
+        }
+    }
+
+    /// The next place in the order of items, after all others.
+    pub(crate) const fn take_order(&mut self) -> u64 {
+        self.next_order += 1;
+        self.next_order - 1
+    }
+
+    pub(crate) fn push(&mut self, account: Account<P>) -> &mut Account<P> {
+        self.accounts.push(account);
+        self.accounts.last_mut().expect("one was pushed just now")
+    }
+
+    /// An account of any user.
+    pub(crate) fn account_mut(&mut self, id: &str) -> Result<&mut Account<P>, Refused> {
+        let mut accounts = self.accounts.iter_mut();
+        accounts
+            .find(|account| P::is_account(account, id))
+            .ok_or_else(|| Refused::unknown("account", id))
+    }
+
+    /// Whether no account has the id of a new one.
+    pub(crate) fn check_new_account(&self, id: &str) -> Result<(), Refused> {
+        if self.accounts.iter().any(|account| account.id == id) {
+            return Err(format!("there is an account {id:?} already").into());
+        }
+        Ok(())
+    }
+
+    /// The index of the account and of the row within it.
+    fn find_row(&self, id: &str) -> Option<(usize, usize)> {
+        let mut accounts = self.accounts.iter().enumerate();
+        accounts.find_map(|(account, held)| {
+            let mut entries = held.entries.iter();
+            Some((
+                account,
+                entries.position(|entry| entry.has_id(id, self.seed))?,
+            ))
+        })
+    }
+
+    /// Adds a row with the fields that it lacks.
+    pub(crate) fn add_row(&mut self, mut row: Members, now: Timestamp) -> Result<Members, Refused> {
+        let account_id = P::account_of(&mut row).ok_or("the id of an account is needed")?;
+        if let Some(id) = row.text(P::ROW_ID)
+            && self.find_row(&id).is_some()
+        {
+            return Err(format!("there is a row {id:?} already").into());
+        }
+        let mut accounts = self.accounts.iter();
+        let index = accounts
+            .position(|account| P::is_account(account, &account_id))
+            .ok_or_else(|| Refused::unknown("account", &account_id))?;
+        let number = self.accounts[index].take_number();
+        let id = P::row_id(self.seed, number);
+        P::complete(&mut row, &id, self, &self.accounts[index], now);
+        self.accounts[index].insert(Entry::given(row.clone(), number));
+        self.log(index, row.text(P::ROW_ID), false);
+        Ok(row)
+    }
+
+    /// Merges fields into a row and moves it to its new position.
+    pub(crate) fn change_row(&mut self, id: &str, given: Members) -> Result<Members, Refused> {
+        let (index, at) = self
+            .find_row(id)
+            .ok_or_else(|| Refused::unknown("row", id))?;
+        let (account, entry) = (&self.accounts[index], &self.accounts[index].entries[at]);
+        let (mut row, number) = (entry.members(self, account), entry.number());
+        row.merge(given);
+        let account = &mut self.accounts[index];
+        account.entries.remove(at);
+        account.insert(Entry::given(row.clone(), number));
+        self.log(index, row.text(P::ROW_ID), false);
+        Ok(row)
+    }
+
+    pub(crate) fn remove_row(&mut self, id: &str) -> Result<(), Refused> {
+        let (index, at) = self
+            .find_row(id)
+            .ok_or_else(|| Refused::unknown("row", id))?;
+        self.accounts[index].entries.remove(at);
+        self.log(index, Some(id.to_owned()), true);
+        Ok(())
+    }
+
+    fn log(&mut self, account: usize, row_id: Option<String>, removed: bool) {
+        self.row_changes.push(RowChange {
+            account_id: self.accounts[account].id.clone(),
+            row_id: row_id.unwrap_or_default(),
+            removed,
+        });
+    }
+}

@@ -1,0 +1,135 @@
+//! The end and the return of an Akahu user's consents.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::akahu_client::{akahu, answer, error_of, ids};
+
+#[tokio::test]
+async fn expired_login_is_inactive_and_frozen() {
+    let akahu = akahu().await;
+    let (_, login) = akahu.credentials(0);
+    let before = akahu.accounts().await;
+    akahu
+        .control(
+            Method::POST,
+            &format!("/consents/{login}"),
+            json!({"state": "expired"}),
+        )
+        .await;
+    for account in akahu.accounts().await {
+        assert_eq!(
+            account["status"] == "INACTIVE",
+            account["_authorisation"] == login.as_str()
+        );
+    }
+    assert!(
+        akahu.rows(&akahu.rows_path("CHECKING").await).await.len() > 1000,
+        "what was read stays"
+    );
+    answer(akahu.call(Method::POST, "/refresh")).await;
+    akahu.advance(3 * 86_400).await;
+    for (account, before) in akahu.accounts().await.iter().zip(&before) {
+        assert_eq!(
+            account["refreshed"] == before["refreshed"],
+            account["_authorisation"] == login.as_str()
+        );
+    }
+    // After a new consent the ids are the same, and refreshes work again.
+    akahu.consent("").await;
+    akahu.advance(3).await;
+    let after = akahu.accounts().await;
+    assert_eq!(ids(&after), ids(&before));
+    assert!(after.iter().all(|account| account["status"] == "ACTIVE"));
+    assert_ne!(after[0]["refreshed"], before[0]["refreshed"]);
+}
+
+#[tokio::test]
+async fn revoked_login_removes_its_accounts() {
+    let akahu = akahu().await;
+    let account = akahu.account("CHECKING").await["_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let row = akahu
+        .json(&format!("/accounts/{account}/transactions"))
+        .await["items"][0]["_id"]
+        .clone();
+    let logins = [akahu.credentials(0).1, akahu.credentials(1).1];
+    let revoke = async |login: &str, state: &str| {
+        akahu
+            .control(
+                Method::POST,
+                &format!("/consents/{login}"),
+                json!({"state": state}),
+            )
+            .await
+    };
+    revoke(&logins[0], "revoked").await;
+    for path in [
+        format!("/accounts/{account}"),
+        format!("/accounts/{account}/transactions"),
+        format!("/transactions/{}", row.as_str().unwrap()),
+        format!("/authorisations/{}", logins[0]),
+    ] {
+        assert_eq!(akahu.get(&path).await.status(), 404, "{path}");
+    }
+    let left = akahu.accounts().await;
+    assert!(
+        !left.is_empty()
+            && left
+                .iter()
+                .all(|account| account["_authorisation"] == logins[1].as_str())
+    );
+    assert!(
+        akahu
+            .rows("/transactions")
+            .await
+            .iter()
+            .all(|row| row["_account"] != account.as_str())
+    );
+    revoke(&logins[1], "revoked").await;
+    assert_eq!(
+        error_of(akahu.call(Method::GET, "/accounts")).await.0,
+        401,
+        "nothing is shared any more"
+    );
+    revoke(&logins[0], "active").await;
+    assert_eq!(
+        akahu.json(&format!("/accounts/{account}")).await["item"]["status"],
+        "ACTIVE"
+    );
+}
+
+#[tokio::test]
+async fn app_can_delete_a_login_or_an_account() {
+    let akahu = akahu().await;
+    let (_, login) = akahu.credentials(1);
+    let shown = akahu.json(&format!("/authorisations/{login}")).await;
+    assert_eq!(
+        (&shown["item"]["_id"], &shown["item"]["connection"]["name"]),
+        (&json!(login), &json!("Pōhutukawa Example Wealth"))
+    );
+    assert_eq!(
+        answer(akahu.call(Method::DELETE, &format!("/authorisations/{login}"))).await,
+        json!({"success": true})
+    );
+    assert_eq!(
+        akahu
+            .get(&format!("/authorisations/{login}"))
+            .await
+            .status(),
+        404
+    );
+    let accounts = akahu.accounts().await;
+    assert_eq!(accounts.len(), 7);
+    let path = format!("/accounts/{}", accounts[1]["_id"].as_str().unwrap());
+    answer(akahu.call(Method::DELETE, &path)).await;
+    assert_eq!(akahu.get(&path).await.status(), 404);
+    let spare = akahu.into_spare();
+    let official = format!(
+        "/accounts/{}",
+        spare.accounts().await[0]["_id"].as_str().unwrap()
+    );
+    assert_eq!(error_of(spare.call(Method::DELETE, &official)).await.0, 400);
+}

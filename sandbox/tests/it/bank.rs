@@ -1,0 +1,287 @@
+//! The handle of a provider, and the same over HTTP below `/__control`.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::akahu_client::akahu;
+use crate::client::{client, ids};
+use crate::snaptrade_client;
+
+#[tokio::test]
+async fn one_call_fails_and_calls_are_counted_by_route() {
+    let client = client().await;
+    let bank = client.sandbox.bank("fiskil");
+    let path = client.busiest().await;
+    bank.reset_calls();
+    bank.fail_next(503);
+    assert_eq!(client.get(&path).await.status(), 503);
+    client.json(&path).await;
+    client.get("/v1/end-users/eu_x").await;
+    client.get("/v1/nowhere").await;
+    let expected = [
+        ("(unknown)", 1),
+        ("/v1/banking/transactions", 2),
+        ("/v1/end-users/{id}", 1),
+    ];
+    let expected = expected.map(|(route, count)| (route.to_owned(), count));
+    assert_eq!(bank.calls(), BTreeMap::from(expected));
+    assert!(client.sandbox.bank("akahu").calls().is_empty());
+}
+
+#[tokio::test]
+async fn clock_can_be_advanced() {
+    let client = client().await;
+    let bank = client.sandbox.bank("fiskil");
+    let before = bank.now();
+    bank.advance_clock(SignedDuration::from_mins(14));
+    client.json("/v1/end-users").await;
+    bank.advance_clock(SignedDuration::from_mins(2));
+    assert!(bank.now() >= before + SignedDuration::from_mins(16));
+    assert_eq!(client.get("/v1/end-users").await.status(), 401);
+}
+
+/// Written by hand and sent over HTTP, because a JSON library would change the notation of the
+/// numbers.
+#[tokio::test]
+async fn added_rows_are_served_as_given() {
+    let fiskil = client().await;
+    let account = fiskil.accounts(0).await[0]["account_id"].clone();
+    let row = format!(
+        "{{\"account_id\":{account},\"amount\":1.2300e5,\"category\":null,\"mystery\":[1.10],\
+         \"execution_date_time\":\"2026-11-20T00:00:00+11:00\"}}"
+    );
+    let request = fiskil
+        .http
+        .post(format!("{}/__control/transactions", fiskil.base));
+    let row = request
+        .body(row)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    assert!(row.contains("\"fiskil_id\":\"bank_tx_") && !row.contains("posting_date_time"));
+    let page = format!("{}&page[size]=1000", fiskil.busiest().await);
+    let page = fiskil.get(&page).await.text().await.unwrap();
+    assert!(row.contains("1.2300e5") && page.contains(&row), "{row}");
+
+    let akahu = akahu().await;
+    let account = akahu.account("CHECKING").await["_id"].clone();
+    let row = format!(
+        "{{\"_account\":{account},\"amount\":1.2300e5,\"category\":null,\"mystery\":[1.10],\
+         \"date\":\"2026-11-21T01:00:00.000Z\"}}"
+    );
+    let row = akahu.control_raw(Method::POST, "/transactions", row).await;
+    let row = row.text().await.unwrap();
+    let page = akahu.rows_path("CHECKING").await;
+    let page = akahu.get(&page).await.text().await.unwrap();
+    assert!(
+        page.starts_with(&format!("{{\"success\":true,\"items\":[{row},")),
+        "{row}"
+    );
+
+    let snaptrade = snaptrade_client::client().await;
+    let account = snaptrade.account("Bluegum Individual Margin").await;
+    let row = format!(
+        "{{\"account\":\"{account}\",\"units\":1.2300e5,\"price\":null,\"mystery\":[1.10],\"type\":\"Odd\"}}"
+    );
+    let (status, row) = snaptrade.control_text("POST", "/transactions", row).await;
+    assert_eq!(status, 201, "{row}");
+    assert!(!row.contains("\"account\""), "current rows name no account");
+    let page = format!("/accounts/{account}/activities");
+    let page = snaptrade.get(&page).await.text;
+    assert!(page.contains(&row), "{row}");
+}
+
+#[tokio::test]
+async fn changed_row_is_sorted_again_until_it_is_removed() {
+    let client = client().await;
+    let bank = client.sandbox.bank("fiskil");
+    let path = format!("{}&status=POSTED", client.busiest().await);
+    let before = client.rows(&path).await;
+    let id = before[100]["fiskil_id"].as_str().unwrap();
+    let change = json!({
+        "posting_date_time": "2026-11-21T01:00:00Z", "merchant_name": null, "amount": "-99.990",
+    });
+    let row = bank.change_row(id, &change).unwrap();
+    assert!(row.get("merchant_name").is_none());
+    assert_eq!(row["description"], before[100]["description"]);
+    let after = client.rows(&path).await;
+    assert_eq!((after.len(), &after[0]), (before.len(), &row));
+    bank.remove_row(id).unwrap();
+    let mut expected = ids(&before);
+    expected.remove(100);
+    assert_eq!(ids(&client.rows(&path).await), expected);
+    assert!(bank.remove_row(id).is_err());
+}
+
+#[tokio::test]
+async fn accounts_and_balances_can_be_added_and_changed() {
+    let client = client().await;
+    let bank = client.sandbox.bank("fiskil");
+    let (user, arrangement) = client.credentials(0);
+    let added = bank
+        .add_account(&json!({"endUserId": user, "arrangementId": arrangement, "nickname": "New"}))
+        .unwrap();
+    let id = added["account_id"].as_str().unwrap();
+    bank.change_account(id, &json!({"nickname": null})).unwrap();
+    bank.set_balance(id, &json!({"current_balance": "1.50"}))
+        .unwrap();
+    let accounts = client.accounts(0).await;
+    let account = accounts.last().unwrap();
+    assert_eq!(account["account_id"], id);
+    assert!(added["nickname"] == "New" && account.get("nickname").is_none());
+    let balances = client
+        .json(&format!(
+            "/v1/banking/balances?end_user_id={user}&account_id={id}"
+        ))
+        .await;
+    assert_eq!(balances["balances"][0]["current_balance"], "1.50");
+    assert_eq!(balances["balances"][0]["available_balance"], "0.00");
+
+    let snaptrade = snaptrade_client::client().await;
+    let bank = snaptrade.sandbox.bank("snaptrade");
+    let made = bank
+        .add_account(&json!({"authorizationId": snaptrade.connection(1), "name": null}))
+        .unwrap();
+    let id = made["id"].as_str().unwrap();
+    bank.set_balance(id, &json!([{"currency": {"code": "NZD"}, "cash": 5}]))
+        .unwrap();
+    bank.add_row(&json!({"account": id})).unwrap();
+    assert_eq!(snaptrade.accounts().await.last().unwrap(), &made);
+    assert_eq!(snaptrade.activities(id).await.len(), 1);
+    let balances = snaptrade.ok(&format!("/accounts/{id}/balances")).await;
+    assert_eq!(balances[0]["currency"]["code"], "NZD");
+}
+
+#[tokio::test]
+async fn accounts_can_be_filled() {
+    let akahu = akahu().await;
+    let account = akahu.account("CHECKING").await;
+    let bank = akahu.sandbox.bank("akahu");
+    for wanted in [2500, 7, 0] {
+        bank.fill(account["_id"].as_str().unwrap(), wanted).unwrap();
+        let rows = akahu.rows(&akahu.rows_path("CHECKING").await).await;
+        assert_eq!(rows.len(), wanted as usize);
+        if let Some(newest) = rows.first() {
+            assert_eq!(newest["balance"], account["balance"]["current"]);
+        }
+    }
+    let snaptrade = snaptrade_client::client().await;
+    let id = snaptrade.account("Bluegum Line of Credit").await;
+    snaptrade
+        .sandbox
+        .bank("snaptrade")
+        .fill(&id, 20_000)
+        .unwrap();
+    let page = format!("/accounts/{id}/activities?offset=19995&limit=10");
+    let page = snaptrade.ok(&page).await;
+    assert_eq!(page["data"].as_array().unwrap().len(), 5);
+    assert_eq!(page["pagination"]["total"], 20_000);
+}
+
+#[tokio::test]
+async fn users_lose_their_access() {
+    let akahu = akahu().await;
+    let bank = akahu.sandbox.bank("akahu");
+    bank.set_user(&akahu.token, false).unwrap();
+    assert_eq!(akahu.get("/me").await.status(), 401);
+    bank.set_user(&akahu.token, true).unwrap();
+    assert_eq!(akahu.get("/me").await.status(), 200);
+}
+
+#[tokio::test]
+async fn unknown_ids_and_fields_are_refused_with_a_reason() {
+    let client = client().await;
+    for (method, path, body) in [
+        (Method::POST, "/transactions", json!({})),
+        (
+            Method::POST,
+            "/transactions",
+            json!({"account_id": "unknown"}),
+        ),
+        (Method::POST, "/transactions", json!(3)),
+        (Method::PATCH, "/transactions/none", json!({})),
+        (Method::POST, "/accounts", json!({})),
+        (Method::PATCH, "/accounts/none", json!({})),
+        (Method::PUT, "/balances/none", json!({})),
+        (Method::POST, "/consents/none", json!({"state": "active"})),
+        (Method::POST, "/consents/none", json!({"state": "sad"})),
+        (Method::POST, "/users/none", json!({"state": "active"})),
+        (Method::POST, "/options", json!({"sadness": 1})),
+        (Method::POST, "/positions", json!({})),
+        (
+            Method::POST,
+            "/fill",
+            json!({"accountId": "none", "rows": 1}),
+        ),
+    ] {
+        let response = client.control_raw(method, path, body).await;
+        assert_eq!(response.status(), 400, "{path}");
+        let error: Value = response.json().await.unwrap();
+        assert!(error["error"].is_string(), "{path}");
+    }
+    let unknown = client
+        .control_raw(Method::GET, "/nothing", Value::Null)
+        .await;
+    assert_eq!(unknown.status(), 404);
+}
+
+#[tokio::test]
+async fn pending_row_can_become_posted() {
+    let client = client().await;
+    let path = client.busiest().await;
+    let id = client.json(&path).await["transactions"][0]["fiskil_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let patch = json!({"status": "POSTED", "posting_date_time": "2026-11-21T01:00:00Z"});
+    client
+        .sandbox
+        .bank("fiskil")
+        .change_row(&id, &patch)
+        .unwrap();
+    assert_eq!(
+        client.rows(&format!("{path}&status=PENDING")).await.len(),
+        2
+    );
+    assert_eq!(
+        ids(&client.rows(&format!("{path}&status=POSTED")).await)[0],
+        id
+    );
+}
+
+#[tokio::test]
+async fn category_can_be_changed() {
+    let client = client().await;
+    let path = client.busiest().await;
+    let id = ids(&client.rows(&path).await)[20].clone();
+    let body = json!({"fiskil_transaction_id": id, "secondary_category": "TRAVEL_LODGING"});
+    let done = client
+        .call(Method::POST, "/v1/banking/transactions/category")
+        .json(&body)
+        .send()
+        .await
+        .unwrap();
+    assert!(done.json::<Value>().await.unwrap()["message"].is_string());
+    let row = client.rows(&path).await.remove(20);
+    assert_eq!(
+        (
+            &row["fiskil_id"],
+            row["category"]["primary_category"].as_str()
+        ),
+        (&json!(id), Some("TRAVEL"))
+    );
+    let bad = json!({"fiskil_transaction_id": "x", "secondary_category": "TRAVEL_LODGING"});
+    let bad = client
+        .call(Method::POST, "/v1/banking/transactions/category")
+        .json(&bad)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(bad.status(), 400);
+}
