@@ -6,9 +6,8 @@ use axum::response::Response;
 use bellbird_domain::Category;
 use bytes::Bytes;
 use serde::Serialize;
-use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{RefOr, Schema};
 
+use self::words::CategoryKey;
 use crate::http::documented::PlanErrors;
 use crate::http::json::json_bytes;
 use crate::http::{NoParams, Query};
@@ -31,20 +30,28 @@ pub(super) async fn list_categories(Query(NoParams {}): Query<NoParams>) -> Resp
     json_bytes(BODY.clone())
 }
 
-struct CategoryKey;
+mod words {
+    use bellbird_domain::Category;
+    use utoipa::openapi::schema::{ObjectBuilder, Type};
+    use utoipa::openapi::{RefOr, Schema};
 
-impl utoipa::PartialSchema for CategoryKey {
-    fn schema() -> RefOr<Schema> {
-        let keys = Category::ALL.iter().map(|category| category.key());
-        ObjectBuilder::new()
-            .schema_type(Type::String)
-            .enum_values(Some(keys))
-            .example(Some("FOOD_AND_DRINK".into()))
-            .into()
+    /// The key of a category, for the document.
+    pub(super) struct CategoryKey;
+
+    impl utoipa::PartialSchema for CategoryKey {
+        #[expect(deprecated, reason = "derived schemas have `example`, too")]
+        fn schema() -> RefOr<Schema> {
+            let keys = Category::ALL.iter().map(|category| category.key());
+            ObjectBuilder::new()
+                .schema_type(Type::String)
+                .enum_values(Some(keys))
+                .example(Some("FOOD_AND_DRINK".into()))
+                .into()
+        }
     }
-}
 
-impl utoipa::ToSchema for CategoryKey {}
+    impl utoipa::ToSchema for CategoryKey {}
+}
 
 /// A transaction category.
 #[derive(Serialize, utoipa::ToSchema)]

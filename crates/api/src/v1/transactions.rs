@@ -12,11 +12,9 @@ use http::HeaderValue;
 use http::header::LINK;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
-use utoipa::openapi::{RefOr, Schema};
 use uuid::Uuid;
 
+use self::words::{CategoryKey, Direction, Status};
 use crate::http::documented::ProviderErrors;
 use crate::http::extract::{ConnectionQuery, Selected};
 use crate::http::json::{write_json, write_string};
@@ -310,38 +308,47 @@ fn write_member(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
     }
 }
 
-#[derive(utoipa::ToSchema)]
-#[schema(rename_all = "lowercase")]
-#[expect(dead_code, reason = "documents the word")]
-enum Status {
-    Posted,
-}
+/// The words of some fields, for the document.
+mod words {
+    use bellbird_domain::Category;
+    use serde_json::Value;
+    use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+    use utoipa::openapi::{RefOr, Schema};
 
-#[derive(utoipa::ToSchema)]
-#[schema(rename_all = "lowercase", example = "debit")]
-#[expect(dead_code, reason = "documents the words of `Transaction::direction`")]
-enum Direction {
-    Credit,
-    Debit,
-}
-
-/// The key of a category, or null.
-struct CategoryKey;
-
-impl utoipa::PartialSchema for CategoryKey {
-    fn schema() -> RefOr<Schema> {
-        let keys = Category::ALL
-            .iter()
-            .map(|category| Value::from(category.key()));
-        ObjectBuilder::new()
-            .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
-            .enum_values(Some(keys.chain([Value::Null])))
-            .example(Some("TRANSPORTATION".into()))
-            .into()
+    #[derive(utoipa::ToSchema)]
+    #[schema(rename_all = "lowercase")]
+    #[expect(dead_code, reason = "documents the word")]
+    pub(super) enum Status {
+        Posted,
     }
-}
 
-impl utoipa::ToSchema for CategoryKey {}
+    #[derive(utoipa::ToSchema)]
+    #[schema(rename_all = "lowercase", example = "debit")]
+    #[expect(dead_code, reason = "documents the words of `Transaction::direction`")]
+    pub(super) enum Direction {
+        Credit,
+        Debit,
+    }
+
+    /// The key of a category, or null.
+    pub(super) struct CategoryKey;
+
+    impl utoipa::PartialSchema for CategoryKey {
+        #[expect(deprecated, reason = "derived schemas have `example`, too")]
+        fn schema() -> RefOr<Schema> {
+            let keys = Category::ALL
+                .iter()
+                .map(|category| Value::from(category.key()));
+            ObjectBuilder::new()
+                .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+                .enum_values(Some(keys.chain([Value::Null])))
+                .example(Some("TRANSPORTATION".into()))
+                .into()
+        }
+    }
+
+    impl utoipa::ToSchema for CategoryKey {}
+}
 
 /// A window of the transactions, newest first.
 #[derive(utoipa::ToSchema)]
