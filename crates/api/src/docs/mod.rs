@@ -401,6 +401,12 @@ mod tests {
 
     /// What the templates repeat, because no type of the document has it.
     #[test]
+    fn template_is_read() {
+        let read: Result<Template, _> = yaml_serde::from_str(include_str!("document.yaml"));
+        assert_eq!(read.err().map(|error| error.to_string()), None);
+    }
+
+    #[test]
     fn templates_say_what_the_code_says() {
         let document = Document::new(v1::routes().documented());
         let components = &document.value()["components"];
