@@ -114,6 +114,8 @@ pub struct SnapTradeAccess {
     pub client_id: String,
     /// Signs calls and webhooks.
     pub consumer_key: String,
+    /// Not in the JSON, because the settings of a service have one key.
+    #[serde(skip)]
     pub personal: SnapTradePersonalKey,
 }
 

@@ -105,7 +105,8 @@ impl Position {
         }
     }
 
-    /// A cursor for this position with a tag that `sign` makes, so that an invented one is rejected.
+    /// A cursor for this position with a tag that `sign` makes, so that an invented one is
+    /// rejected.
     pub(crate) fn to_cursor(self, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
         let mut bytes = vec![self.group, self.empty_pages];
         bytes.extend_from_slice(&self.major.to_be_bytes());

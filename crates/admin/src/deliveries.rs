@@ -342,8 +342,8 @@ pub(super) async fn redeliver(
 
 /// Deliver all failed events again
 ///
-/// Those that were created at `since` or later, with the same ids and the provider's current rows. Of
-/// all users, some 10,000 at a time: repeat the request, with another `Idempotency-Key`, until
+/// Those that were created at `since` or later, with the same ids and the provider's current rows.
+/// Of all users, some 10,000 at a time: repeat the request, with another `Idempotency-Key`, until
 /// `recovered` is 0.
 #[utoipa::path(
     post, path = "/admin/v1/webhook-endpoints/{id}/recover", tag = TAG,

@@ -8,7 +8,7 @@
 //! active -> invalidated | pending_mfa | revoked
 //! pending_mfa -> invalidated | revoked
 //! invalidated -> pending_mfa | revoked
-//! invalidated | pending_mfa | revoked -> active      the provider reports the consent as active again
+//! invalidated | pending_mfa | revoked -> active    the provider reports the consent as active
 //! any -> deleting -> gone
 //! ```
 

@@ -61,7 +61,8 @@ pub(crate) struct Inner {
     pub(crate) form_limit: Option<RateLimiter<UserId>>,
     /// Files of a user's own data that are being sent.
     pub(crate) own_data_permits: InFlight<UserId>,
-    /// SHA-256 of the sessions' cookies that have worked in the last day. They are looked up at once.
+    /// SHA-256 of the sessions' cookies that have worked in the last day. They are looked up at
+    /// once.
     known_cookies: Expiring<[u8; 32], ()>,
     /// Links to sign in that are to be sent. None: no e-mails are.
     pub(crate) asked_links: Option<mpsc::Sender<AskedLink>>,

@@ -20,8 +20,8 @@ pub struct CreatedSetupToken {
     pub expires_at: Timestamp,
 }
 
-/// Creates a token whose claim creates a key of this name, or `SimpleFIN`. A user has at most 20 that no program
-/// has claimed.
+/// Creates a token whose claim creates a key of this name, or `SimpleFIN`. A user has at most 20
+/// that no program has claimed.
 pub async fn create(
     change: &mut ManagementChange<'_>,
     user_id: UserId,

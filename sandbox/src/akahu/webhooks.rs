@@ -136,8 +136,8 @@ pub(super) async fn events(call: AppCall) -> Result<Response, Failure> {
     ))
 }
 
-/// A delivery as Akahu lists it (docs/providers/akahu.md#webhooks). Its subscription has one name in
-/// Akahu's OpenAPI document, and another in the official client's types.
+/// A delivery as Akahu lists it (docs/providers/akahu.md#webhooks). Its subscription has one name
+/// in Akahu's OpenAPI document, and another in the official client's types.
 fn delivery_view(delivery: Delivery) -> Option<Value> {
     let status = match delivery.state {
         DeliveryState::Sent => "SENT",

@@ -1,8 +1,8 @@
 //! What handlers for operators extract: the operator, the id in the path, the query, and a JSON
 //! body.
 //!
-//! These exist for the state [`OperatorState`] only, which nothing but the guard makes, after it has
-//! checked the key of an operator.
+//! These exist for the state [`OperatorState`] only, which nothing but the guard makes, after it
+//! has checked the key of an operator.
 
 use std::str::FromStr;
 

@@ -1,5 +1,5 @@
-//! The faults that are planted. Those of worlds replace a part of the statements that have it; those
-//! of histories change what a sync stores, or what a client or the service does.
+//! The faults that are planted. Those of worlds replace a part of the statements that have it;
+//! those of histories change what a sync stores, or what a client or the service does.
 
 use std::collections::{BTreeMap, HashSet};
 

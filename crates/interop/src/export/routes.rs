@@ -77,8 +77,8 @@ fn files(
 /// account, so they need `accountId`. Every `csv` but that layout ends its lines with the account's
 /// `institutionName` and `accountNumber`, as `/v1/accounts` has them.
 ///
-/// A file that cannot be completed is broken off: the transfer fails, and what was received is not a
-/// whole file. A failure before the first byte is the usual error. With `partial=true`, a file of
+/// A file that cannot be completed is broken off: the transfer fails, and what was received is not
+/// a whole file. A failure before the first byte is the usual error. With `partial=true`, a file of
 /// several connections leaves out those that cannot be read when it begins, unless that is all of
 /// them, and names each in `Bellbird-Left-Out`. The last line of a `jsonl` then has the member
 /// `leftOut` only, a list of them. One request is one of the concurrent requests of the key until
@@ -110,8 +110,8 @@ async fn export_transactions(
 /// Export trades
 ///
 /// The rows of `/v1/trades` as a file, account after account, each newest first. Without
-/// `connectionId` and `accountId` it has all brokerage accounts of the user. Otherwise as the export
-/// of transactions. Needs the Professional plan.
+/// `connectionId` and `accountId` it has all brokerage accounts of the user. Otherwise as the
+/// export of transactions. Needs the Professional plan.
 #[utoipa::path(
     get, path = "/v1/export/trades.{format}", tag = "Files",
     params(TableFile, TradesFileQuery),

@@ -845,9 +845,9 @@ pub(crate) async fn postgres_database() -> String {
     url
 }
 
-/// Runs tests of a module on PostgreSQL too, each time: as `postgres_too::name`. All tests run there
-/// each night, so only those belong here whose point is the database: its locks, its notifications,
-/// several instances or processes at once, or what it stores.
+/// Runs tests of a module on PostgreSQL too, each time: as `postgres_too::name`. All tests run
+/// there each night, so only those belong here whose point is the database: its locks, its
+/// notifications, several instances or processes at once, or what it stores.
 macro_rules! also_on_postgres {
     ($($name:ident)+) => {
         mod postgres_too {

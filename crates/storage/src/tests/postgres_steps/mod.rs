@@ -1,7 +1,7 @@
 //! Operations stepped statement by statement on PostgreSQL: before each statement an operation
 //! waits for leave from a scheduler, which tries the orders of two of them, and random ones of
-//! three. So a race is found by each run or by none. With `BELLBIRD_TEST_PERCENT`, more sets of three
-//! are tried, and all orders of two, up to 3,000 of each.
+//! three. So a race is found by each run or by none. With `BELLBIRD_TEST_PERCENT`, more sets of
+//! three are tried, and all orders of two, up to 3,000 of each.
 //!
 //! An operation is correct if its outcome, and the rows that are left, are those of some order of
 //! whole transactions, because that is what the rest of the program reckons with. Whatever the

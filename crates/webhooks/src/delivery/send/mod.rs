@@ -43,8 +43,8 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const BELLBIRD_ENDPOINT: HeaderName = HeaderName::from_static("bellbird-endpoint");
 
-/// All error texts of an exchange. The delivery log has them, but for those that [`Exchange::shown`]
-/// replaces.
+/// All error texts of an exchange. The delivery log has them, but for those that
+/// [`Exchange::shown`] replaces.
 pub(crate) mod delivery_error {
     /// The user's plan does not include such events any more.
     pub(crate) const NOT_IN_PLAN: &str = "not in the user's plan";
