@@ -1,7 +1,7 @@
 //! An app with many users: each is created, linked and synced by API, and one endpoint gets the
 //! events of all.
 //!
-//! `BELLBIRD_TEST_USERS` sets how many. docs/benchmarks.md has the figures of 500.
+//! `BELLBIRD_TEST_USERS` sets how many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
