@@ -87,7 +87,7 @@ fn candidates<'a>(page: &'a [u8], account: &'a Account) -> [Candidate<'a>; 9] {
             Box::new(move || {
                 drop(black_box(serde_json::from_slice::<IgnoredAny>(black_box(
                     page,
-                ))))
+                ))));
             }),
         ),
         candidate(

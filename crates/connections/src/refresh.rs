@@ -148,7 +148,7 @@ impl Refreshes<'_> {
             {
                 Ok(_) => state.wake(&KIND, &provider),
                 Err(error) => {
-                    tracing::warn!(connection_id = %id, %error, "could not request a refresh")
+                    tracing::warn!(connection_id = %id, %error, "could not request a refresh");
                 }
             }
         };
@@ -237,7 +237,7 @@ impl Refreshes<'_> {
                 .await
             {
                 Err(ConnectionsError::ConsentInactive(status)) => {
-                    consent_status = ConsentStatus::Broken(status)
+                    consent_status = ConsentStatus::Broken(status);
                 }
                 refreshed => refreshed?,
             }

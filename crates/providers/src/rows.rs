@@ -135,7 +135,7 @@ pub(crate) fn keep<'a, R>(
             Err(Skipped::NoTime) => count_dropped(provider, "no_time"),
             Err(Skipped::Pending) => count_dropped(provider, "pending"),
             Err(Skipped::OtherAccount) if query.one_account => {
-                count_dropped(provider, "other_account")
+                count_dropped(provider, "other_account");
             }
             // The lists of several accounts have the rows of other consents, so they are not
             // counted.

@@ -106,7 +106,7 @@ impl WebhookSource for Akahu {
             }
             if has_ended {
                 subscriptions.iter().for_each(|subscription| {
-                    recorder.record_for(subscription, "WEBHOOK_CANCELLED", &json!({}))
+                    recorder.record_for(subscription, "WEBHOOK_CANCELLED", &json!({}));
                 });
                 self.store.write().users[user_index].subscriptions.clear();
             }
@@ -263,7 +263,11 @@ fn record_rows(
             let own = json!({"item_id": account_id, "removed_transactions": [row_id]});
             recorder.record("TRANSACTION", "DELETE", &own);
         } else {
-            recorder.record_transactions("DEFAULT_UPDATE", account_id, &[row_id.clone()]);
+            recorder.record_transactions(
+                "DEFAULT_UPDATE",
+                account_id,
+                std::slice::from_ref(row_id),
+            );
         }
     }
 }

@@ -192,7 +192,7 @@ impl<S> ConsentSession<S> {
         match self.step {
             Step::Consent => self.begin(provider, now),
             Step::Institution => {
-                self.choose_institution(provider, form.get("institution").unwrap_or_default())
+                self.choose_institution(provider, form.get("institution").unwrap_or_default());
             }
             Step::SignIn => self.sign_in(provider, form),
             Step::Accounts => self.allow(provider, form),

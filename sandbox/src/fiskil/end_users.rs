@@ -68,7 +68,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Failure> {
     if call.version == Version::V3 {
         let page = page(&[store.end_users.as_slice()], PageRequest::of(&call)?, keep);
         return Ok(ready(write(&call, "end_users", &page, |out, _, user| {
-            user.write(out)
+            user.write(out);
         })));
     }
     let mut out = vec![b'['];

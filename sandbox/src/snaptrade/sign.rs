@@ -80,7 +80,7 @@ fn write(out: &mut String, value: &Value, letters: Letters) {
             });
         }
         Value::Array(elements) => list(out, ('[', ']'), elements, |out, value| {
-            write(out, value, letters)
+            write(out, value, letters);
         }),
         Value::String(text) => write_text(out, text, letters),
         Value::Null | Value::Bool(_) | Value::Number(_) => out.push_str(&value.to_string()),

@@ -436,7 +436,7 @@ async fn run_deliveries<P: WebhookSource>(provider: Weak<P>) {
         let next = source.webhooks.state.lock().next_due(now);
         match next {
             Some((destination, delivery, sign)) => {
-                make_attempt(source, destination, delivery, sign).await
+                make_attempt(source, destination, delivery, sign).await;
             }
             None => {
                 let _ = tokio::time::timeout(POLL_INTERVAL, source.webhooks.wake.notified()).await;

@@ -115,10 +115,8 @@ impl Document {
         routes: impl Iterator<Item = DocumentedRoutes>,
         complete: impl FnOnce(&mut Value),
     ) -> Self {
-        let Template {
-            mut document,
-            shared,
-        } = yaml_serde::from_str(template).unwrap_or_default();
+        let template: Template = yaml_serde::from_str(template).unwrap_or_default();
+        let mut document = template.document.clone();
         for DocumentedRoutes {
             mut openapi,
             needs_key,
@@ -126,7 +124,7 @@ impl Document {
         {
             for item in openapi.paths.paths.values_mut() {
                 for operation in operations(item) {
-                    shared.complete(operation, needs_key);
+                    template.complete(operation, needs_key);
                 }
             }
             document.merge(openapi);
@@ -201,16 +199,9 @@ fn serve(body: &Bytes, content_type: &'static str) -> Response {
 #[derive(Default, Deserialize)]
 struct Template {
     document: OpenApi,
-    #[serde(flatten)]
-    shared: SharedErrors,
-}
-
-/// Descriptions by status.
-#[derive(Default, Deserialize)]
-struct SharedErrors {
-    /// Of every operation.
+    /// Errors of every operation: descriptions by status.
     errors: BTreeMap<String, String>,
-    /// Of those that need a key.
+    /// Errors of those that need a key.
     guarded_errors: BTreeMap<String, String>,
 }
 
@@ -225,7 +216,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [get, post, patch, delete].into_iter().flatten()
 }
 
-impl SharedErrors {
+impl Template {
     /// Adds the errors that an operation can have because of what it takes, unless it describes
     /// them itself, and the headers of its responses.
     fn complete(&self, operation: &mut Operation, needs_key: bool) {

@@ -280,7 +280,6 @@ fn shared_layers(routes: Router, context: &ApiContext, style: WireStyle) -> Rout
 }
 
 /// The router of a listener. `first` words the errors of paths that no prefix begins.
-#[must_use]
 pub fn listener(first: Interface, others: Vec<Interface>) -> Router {
     let elsewhere = first.unknown_paths(UnknownPath::Public);
     let (mut router, mut unknown) = (Router::new(), Vec::new());

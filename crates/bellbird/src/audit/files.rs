@@ -41,7 +41,7 @@ mod tests {
         let texts = Texts::new([("COFFEE SHOP", 7)]).unwrap();
         let mut found = Vec::new();
         let size = visit_file(file.path(), &mut |block| {
-            texts.find_in(block, &mut |number, _| found.push(number))
+            texts.find_in(block, &mut |number, _| found.push(number));
         });
         assert_eq!((size.unwrap(), found), (content.len() as u64, vec![7]));
         assert!(visit_file(Path::new("/nonexistent/log"), &mut |_| {}).is_err());

@@ -46,7 +46,7 @@ pub fn visit_memory(process: u32, visit: &mut dyn FnMut(&str, &[u8])) -> io::Res
             let length = run.len() as u64 * page_bytes;
             if run[0] {
                 visit_range(&mut memory, start, length, page_bytes, |bytes| {
-                    visit(region.name, bytes)
+                    visit(region.name, bytes);
                 });
                 size += length;
             }
@@ -138,7 +138,7 @@ mod tests {
         let texts = Texts::new([(planted.as_str(), 0)]).unwrap();
         let mut found = 0;
         let size = visit_memory(std::process::id(), &mut |_, block| {
-            texts.find_in(block, &mut |_, _| found += 1)
+            texts.find_in(block, &mut |_, _| found += 1);
         });
         assert!(size.unwrap() > 0 && found > 0, "{found}");
     }

@@ -55,7 +55,7 @@ mod tests {
             Texts::new([("COFFEE SHOP", 0), ("COFFEE", 1), ("shop 1", 2), (&long, 3)]).unwrap();
         let mut found = Vec::new();
         texts.find_in(b"a COFFEE SHOP, shop 12 short", &mut |number, at| {
-            found.push((number, at))
+            found.push((number, at));
         });
         found.sort_unstable();
         assert_eq!(found, [(0, 2), (1, 2), (2, 15)]);

@@ -161,7 +161,7 @@ async fn record(
             let mut rows = 0;
             let read = bank
                 .transactions(&context, &credentials, &query, FIRST_PAGE, &mut |_| {
-                    rows += 1
+                    rows += 1;
                 })
                 .await;
             reads.push(ReadView::of("transactions", read.map(|_| rows)));
@@ -184,7 +184,7 @@ async fn record(
                 let mut rows = 0;
                 let read = broker
                     .trades(&context, &credentials, &query, FIRST_PAGE, &mut |_, _| {
-                        rows += 1
+                        rows += 1;
                     })
                     .await;
                 reads.push(ReadView::of("trades", read.map(|_| rows)));

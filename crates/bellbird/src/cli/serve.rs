@@ -132,7 +132,7 @@ fn change_level_on_hangup(
                     tracing::warn!(level = ?settings.log.level, "log level set");
                 }
                 Err(error) => {
-                    tracing::error!(%error, "could not read settings, log level unchanged")
+                    tracing::error!(%error, "could not read settings, log level unchanged");
                 }
             }
         }

@@ -168,7 +168,7 @@ impl<'a> SourceReader<'a> {
                     }
                 }
                 DeValue::Table(_) => {
-                    self.unknown_section(section.get_ref(), &origin(section.span().start))
+                    self.unknown_section(section.get_ref(), &origin(section.span().start));
                 }
                 _ => self.outside_of_sections(section.get_ref(), &origin(section.span().start)),
             }

@@ -192,7 +192,7 @@ async fn renew_regularly(
         match renewed {
             Ok(()) if is_news => tracing::info!("row of this instance renewed again"),
             Err(error) if is_news => {
-                tracing::warn!(error = %Chain(&error), "could not renew the row of this instance")
+                tracing::warn!(error = %Chain(&error), "could not renew the row of this instance");
             }
             Ok(()) | Err(_) => {}
         }

@@ -126,9 +126,9 @@ impl Visit for Fields<'_, '_> {
 
     fn record_f64(&mut self, field: &Field, value: f64) {
         if value.is_finite() {
-            self.plain(field, value)
+            self.plain(field, value);
         } else {
-            self.text(field, value)
+            self.text(field, value);
         }
     }
 

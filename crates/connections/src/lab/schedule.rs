@@ -188,7 +188,7 @@ impl World {
                 }
             }
             None => {
-                sleep(self.scenario.call_time * (REFRESH_CALLS + self.scenario.row_calls)).await
+                sleep(self.scenario.call_time * (REFRESH_CALLS + self.scenario.row_calls)).await;
             }
         }
         let next = self.settings.next_sync_at(self.now(), phase(number));

@@ -141,7 +141,7 @@ impl Links<'_> {
                 applied.withdrawn = true;
             }
             (Action::Count(effect), Existing::Connected(connection)) => {
-                applied.add(effect, connection.clone())
+                applied.add(effect, connection.clone());
             }
             (Action::ReadAccounts(effect), _) => {
                 return self
@@ -181,7 +181,7 @@ impl Links<'_> {
             _ => {
                 Imports(self.0)
                     .withdraw_unconnected(session.user_id, request.provider, consent.found, cause)
-                    .await?
+                    .await?;
             }
         }
         tracing::info!(

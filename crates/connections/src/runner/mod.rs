@@ -112,7 +112,7 @@ impl Jobs<'_> {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::warn!(kind = kind.name, provider, %error, "could not claim job")
+                    tracing::warn!(kind = kind.name, provider, %error, "could not claim job");
                 }
             }
             tokio::select! {

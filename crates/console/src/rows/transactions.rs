@@ -132,7 +132,7 @@ pub(crate) async fn show(
             match search::<Transaction, Row>(&console, &session, &choice, "/v1/transactions").await
             {
                 Ok((rows, position)) => {
-                    (page.rows, page.position, page.newer) = (rows, position, None)
+                    (page.rows, page.position, page.newer) = (rows, position, None);
                 }
                 Err(error) => page.error = Some(error.message),
             }

@@ -195,7 +195,7 @@ impl AccountsRequest {
         match connection.category {
             _ if self.params.balances_only.0 => {}
             ConnectionCategory::Banking => {
-                rows = self.read_window(account, &balance, &mut room).await?
+                rows = self.read_window(account, &balance, &mut room).await?;
             }
             ConnectionCategory::Brokerage if self.caller.plan == Plan::Professional => {
                 holdings = self.read_holdings(account).await?;

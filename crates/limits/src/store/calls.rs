@@ -63,14 +63,14 @@ impl SharedStore {
             .arg(Uuid::new_v4().simple().to_string())
             .arg(lasts.as_micros() as u64);
         let mut connection = self.inner.connection.clone();
-        let reply = script.invoke_async::<(u8, String, i64, Vec<(String, f64)>)>(&mut connection);
+        let reply = script.invoke_async::<(u8, String, i64, Vec<(String, i64)>)>(&mut connection);
         let (is_added, newest, server_us, found) = self.inner.call(reply).await?;
         if is_added == 1 {
             return Some(Addition::Added(newest));
         }
         let now = Instant::now();
-        let call = |(text, ends_us): (String, f64)| {
-            let left_us = (ends_us as i64).saturating_sub(server_us);
+        let call = |(text, ends_us): (String, i64)| {
+            let left_us = ends_us.saturating_sub(server_us);
             let left = Duration::from_micros(u64::try_from(left_us).unwrap_or_default());
             parse(&text, now + left)
         };

@@ -258,8 +258,8 @@ async fn permits_in(server: &Server) -> Vec<(String, String, i64)> {
         let members = server
             .command(&["ZRANGE", &name, "0", "-1", "WITHSCORES"])
             .await;
-        let members: Vec<(String, f64)> = redis::from_redis_value(members).unwrap();
-        let left = |ends_us: f64| ends_us as i64 / 1_000_000 - time.0;
+        let members: Vec<(String, i64)> = redis::from_redis_value(members).unwrap();
+        let left = |ends_us: i64| ends_us / 1_000_000 - time.0;
         found.extend(
             members
                 .into_iter()

@@ -14,6 +14,10 @@ use crate::management::audit::{self, AuditAction};
 use crate::management::requests::{self, Found, Idempotency, StoredResponse};
 
 /// How a change begins whose request may be repeated.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made once for a request and taken apart at once"
+)]
 pub enum IdempotentStart<'s> {
     New(ManagementChange<'s>),
     /// The request is repeated: nothing is changed, and the response is the same.

@@ -236,7 +236,7 @@ impl Serialize for OwnRow {
             match (kind, cell) {
                 (Kind::Hash, _) => {}
                 (Kind::Flag, Cell::Number(number)) => {
-                    map.serialize_entry(&name, &(*number != 0))?
+                    map.serialize_entry(&name, &(*number != 0))?;
                 }
                 (Kind::Time, Cell::Number(number)) => map.serialize_entry(&name, &time(*number))?,
                 (Kind::Day, Cell::Number(number)) => map.serialize_entry(&name, &day(*number))?,

@@ -140,7 +140,7 @@ impl Webhooks {
                 tracing::info!(endpoint_id = %id, "endpoint lease lost");
             }
             Err(ServeError::Storage(error)) => {
-                tracing::warn!(endpoint_id = %id, %error, "could not finish time slice")
+                tracing::warn!(endpoint_id = %id, %error, "could not finish time slice");
             }
         }
     }

@@ -105,9 +105,9 @@ pub(super) async fn run(
                         connection.id, report.status, connection.id
                     );
                     if args.id.is_some() {
-                        errors.push(text)
+                        errors.push(text);
                     } else {
-                        output::note(&text)
+                        output::note(&text);
                     }
                 }
             }

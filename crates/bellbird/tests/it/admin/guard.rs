@@ -195,7 +195,7 @@ async fn paths_have_their_methods() {
 #[tokio::test]
 async fn each_operator_key_has_a_rate_limit() {
     let admin = Admin::start_with(Setup::with(|settings| {
-        settings.access.operator_per_minute = 2
+        settings.access.operator_per_minute = 2;
     }))
     .await;
     for left in ["1", "0"] {
@@ -239,7 +239,7 @@ async fn admin_is_where_the_setting_says() {
     let address = probe.local_addr().unwrap();
     drop(probe);
     let app = App::start(Setup::with(|settings| {
-        settings.admin_listen = Some(address)
+        settings.admin_listen = Some(address);
     }))
     .await;
     let key = operator_key(&app, "backend").await;

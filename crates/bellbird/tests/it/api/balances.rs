@@ -222,7 +222,7 @@ async fn invalid_parameters_are_rejected() {
 #[tokio::test]
 async fn a_failing_connection_is_confined_to_its_accounts() {
     let app = App::start(Setup::with(|settings| {
-        settings.provider_timeout = std::time::Duration::from_secs(2)
+        settings.provider_timeout = std::time::Duration::from_secs(2);
     }))
     .await;
     let [first, second] = [app.olivia.connections[0].id, app.olivia.connections[1].id];

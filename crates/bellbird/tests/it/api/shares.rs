@@ -369,7 +369,7 @@ async fn hanging_provider_stops_no_sync_elsewhere() {
 #[tokio::test]
 async fn provider_that_hangs_is_rejected_fast() {
     let app = App::start(Setup::with(|settings| {
-        settings.provider_timeout = Duration::from_millis(100)
+        settings.provider_timeout = Duration::from_millis(100);
     }))
     .await;
     let connection = app.olivia.connections[0].id;

@@ -115,7 +115,7 @@ async fn deleted_database_fails_readiness_and_can_be_rescued() {
                 .status()
                 .unwrap()
                 .success()
-        )
+        );
     };
     signal("-STOP");
     for fd in std::fs::read_dir(format!("/proc/{id}/fd"))

@@ -222,7 +222,7 @@ async fn pages_of_a_plan_that_reads_nothing() {
 async fn console_works_over_http_in_a_home_network() {
     const LAN: &str = "http://192.168.77.5:8081";
     let app = App::start(Setup::with(|settings| {
-        settings.console.public_url = Some(LAN.to_owned())
+        settings.console.public_url = Some(LAN.to_owned());
     }))
     .await;
     let address = app.console_url.trim_start_matches("http://");

@@ -105,9 +105,9 @@ async fn charts_sum_the_rows_of_the_api() {
                     .entry(row["currency"].as_str().unwrap_or_default().to_owned())
                     .or_default();
                 if value < 0 {
-                    sums.1 += value
+                    sums.1 += value;
                 } else {
-                    sums.0 += value
+                    sums.0 += value;
                 }
             }
         }

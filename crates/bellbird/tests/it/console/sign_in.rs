@@ -390,7 +390,7 @@ async fn user_who_may_not_sign_in_is_as_unknown_as_any() {
 #[tokio::test]
 async fn attempts_are_limited_by_address() {
     let app = App::start(Setup::with(|settings| {
-        settings.pages.failed_auth_per_minute = 3
+        settings.pages.failed_auth_per_minute = 3;
     }))
     .await;
     let mut statuses = Vec::new();

@@ -524,7 +524,7 @@ pub(super) async fn read(
             let mut rows = 0;
             let outcome = broker
                 .holdings(call, request.credentials, &request.accounts[0], &mut |_| {
-                    rows += 1
+                    rows += 1;
                 })
                 .await;
             assert!(

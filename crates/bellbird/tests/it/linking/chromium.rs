@@ -146,7 +146,7 @@ impl Drop for AppSite {
 async fn from_an_app_to_every_provider_and_back() {
     let site = AppSite::start().await;
     let app = App::start(Setup::with(|settings| {
-        settings.return_origins = vec![origin(&site.origin)]
+        settings.return_origins = vec![origin(&site.origin)];
     }))
     .await;
     let mut browser = Browser::start();

@@ -269,7 +269,7 @@ async fn key_method_and_origin_are_checked() {
 #[tokio::test]
 async fn limits_of_requests_are_jsonrpc_errors() {
     let app = App::start(Setup::with(|settings| {
-        settings.access.metadata_per_minute = 2
+        settings.access.metadata_per_minute = 2;
     }))
     .await;
     let mcp = Mcp {

@@ -145,7 +145,7 @@ async fn window_that_ends_before_it_starts_is_noted() {
 #[tokio::test]
 async fn slow_provider_delays_no_other() {
     let app = App::start(Setup::with(|settings| {
-        settings.reads.deadline = Duration::from_secs(2)
+        settings.reads.deadline = Duration::from_secs(2);
     }))
     .await;
     let (fiskil, akahu) = (

@@ -240,9 +240,9 @@ async fn assert_announced_as_shown(
         .collect();
     for (delivered, shown) in delivered.into_iter().zip(&shown) {
         if spec.is_brokerage() {
-            assert_trade(delivered, shown)
+            assert_trade(delivered, shown);
         } else {
-            assert_transaction(delivered, shown, &raw)
+            assert_transaction(delivered, shown, &raw);
         }
     }
     for event in &received {

@@ -324,16 +324,16 @@ type Lack = fn(&mut Coverage);
 /// Runs that have not read all that row 1 may be.
 const PARTIAL: [(&str, Lack); 4] = [
     ("another account", |coverage| {
-        coverage.accounts = HashSet::from([AccountTag(8)])
+        coverage.accounts = HashSet::from([AccountTag(8)]);
     }),
     ("later days", |coverage| {
-        (coverage.days, coverage.first_certain_day) = (UtcDay(151)..=UtcDay(200), UtcDay(151))
+        (coverage.days, coverage.first_certain_day) = (UtcDay(151)..=UtcDay(200), UtcDay(151));
     }),
     ("an unreadable row of the day", |coverage| {
-        coverage.unreadable = HashSet::from([Some(UtcDay(150))])
+        coverage.unreadable = HashSet::from([Some(UtcDay(150))]);
     }),
     ("an unreadable row of any day", |coverage| {
-        coverage.unreadable = HashSet::from([None])
+        coverage.unreadable = HashSet::from([None]);
     }),
 ];
 

@@ -172,7 +172,7 @@ fn on_world(body: impl AsyncFnOnce(&World)) {
     on_postgres(async |db| {
         LocalSet::new()
             .run_until(async { body(&World::new(db).await).await })
-            .await
+            .await;
     });
 }
 

@@ -109,7 +109,7 @@ impl RowHasher {
         known: impl FnOnce(Digest, ContentDigest) -> Option<RowDigests>,
     ) -> RowDigests {
         let number = |number: &Option<Decimal<'_>>, to: &mut Feed| {
-            to.optional(number.as_ref().map(Decimal::as_str))
+            to.optional(number.as_ref().map(Decimal::as_str));
         };
         let mut content = self.feed(Purpose::TradeContent);
         content.text(&row.symbol);

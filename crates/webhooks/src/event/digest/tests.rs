@@ -65,17 +65,17 @@ fn every_transaction_field_changes_the_digest() {
         // The characters of two adjacent fields, divided at another place.
         |row| {
             (row.reference, row.extended_description) =
-                (Some("LUNCHLunch".into()), Some(" with Kim".into()))
+                (Some("LUNCHLunch".into()), Some(" with Kim".into()));
         },
         |row| {
             (row.merchant_name, row.merchant_category_code) =
-                (Some("Example Cafe5812".into()), Some("".into()))
+                (Some("Example Cafe5812".into()), Some("".into()));
         },
         // A value that moves to another field.
         |row| (row.reference, row.extended_description) = (None, Some("LUNCH".into())),
         |row| {
             (row.reference, row.extended_description) =
-                (Some("Lunch with Kim".into()), Some("LUNCH".into()))
+                (Some("Lunch with Kim".into()), Some("LUNCH".into()));
         },
     ];
     all_differ(&transaction(&account), changes, |row| {

@@ -307,7 +307,7 @@ async fn calls_to_a_provider_are_shared_over_all_instances() {
         .control(
             "snaptrade",
             Method::POST,
-            "limits",
+            "options",
             json!({"perMinute": 250}),
         )
         .await;

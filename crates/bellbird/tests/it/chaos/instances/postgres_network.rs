@@ -67,7 +67,7 @@ async fn silence_of_the_network_costs_one_instance_ten_seconds() {
         readers.push(tokio::spawn(async move {
             while !stop.is_cancelled() {
                 read(&url, &key, &before, |change| {
-                    change(&mut all.lock().unwrap()[number])
+                    change(&mut all.lock().unwrap()[number]);
                 })
                 .await;
             }

@@ -143,7 +143,7 @@ impl Kills {
                 self.syncs += synced
                     .as_array()
                     .or(synced["synced"].as_array())
-                    .map_or(0, Vec::len)
+                    .map_or(0, Vec::len);
             }
             None => self.kills += 1,
         }

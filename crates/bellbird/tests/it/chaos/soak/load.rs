@@ -219,7 +219,7 @@ impl Shared {
                 Step::Disturb => self.disturb(&mut random).await,
                 Step::TroubleShared => self.trouble_shared().await,
                 Step::Kill if Instant::now() < self.kills_end => {
-                    self.deployment.kill(random.one_in(2)).await
+                    self.deployment.kill(random.one_in(2)).await;
                 }
                 Step::Kill => {}
             }

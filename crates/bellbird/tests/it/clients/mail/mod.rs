@@ -344,7 +344,7 @@ async fn what_a_mail_server_does_not_take_is_sent_later() {
 async fn nothing_is_sent_without_the_tls_that_is_asked_for() {
     let mail = MailServer::start();
     let app = App::start(Setup::with(|settings| {
-        mail.configure(settings, "?tls=required")
+        mail.configure(settings, "?tls=required");
     }))
     .await;
     app.sign_in(app.ben.user.id).await;
