@@ -1,5 +1,5 @@
 //! The failures of handlers, each with its status, `Retry-After` and message, and the error object
-//! of `/v1`. Other interfaces word a [`Problem`] in their own form ([`WireStyle`]).
+//! of `/v1`. Other interfaces word a [`Problem`] in their own form (`WireStyle`).
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -326,7 +326,7 @@ impl Problem {
     }
 }
 
-/// Only the interface knows the form of its errors, so [`write_problem`] writes the body.
+/// Only the interface knows the form of its errors, so `write_problem` writes the body.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = Response::default();
