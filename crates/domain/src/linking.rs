@@ -57,7 +57,7 @@ string_enum! {
 }
 
 string_enum! {
-    /// What an app is told about its link session.
+    /// How far a link session is, as its app sees it.
     LinkStatus {
         /// Nobody has returned from a provider yet.
         Open "open",

@@ -21,7 +21,7 @@ impl<P: Clone> RowIndex<P> {
         self.0[behind.saturating_sub(1)].clone()
     }
 
-    /// Stores the place of a row. If it is known already, replaces it only if told to.
+    /// Stores the place of a row. One that is known already is replaced only on request.
     pub(crate) fn learn(&mut self, row: u64, place: P, replaces: bool) {
         let at = self.0.partition_point(|(known, _)| *known < row);
         let is_full = self.0.len() >= PLACES_MAX;
