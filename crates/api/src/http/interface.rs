@@ -4,6 +4,8 @@
 //! Axum finds the route. The layers that all routes share, which are given below, run after that,
 //! so that they know its [`MatchedPath`](axum::extract::MatchedPath).
 
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::Router;
@@ -11,10 +13,10 @@ use axum::extract::Request;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_domain::ApiKey;
+use futures_util::FutureExt as _;
 use http::HeaderMap;
 use tower::ServiceExt as _;
-use tower::util::{MapResponseLayer, option_layer};
-use tower_http::catch_panic::CatchPanicLayer;
+use tower::util::{MapFutureLayer, MapResponseLayer, option_layer};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -182,21 +184,15 @@ impl Interface {
     #[must_use]
     pub fn add<S: Clone + Send + Sync + 'static>(mut self, state: &S, routes: Routes<S>) -> Self {
         for group in routes.groups {
-            let (routes, style) = match group {
+            let routes = match group {
                 Group::Open(routes) => {
-                    let routes = self.with_405(Router::from(routes), UnknownPath::Public);
-                    (routes.with_state(state.clone()), self.style)
+                    self.layered(routes, self.style, None, UnknownPath::Public, state.clone())
                 }
                 Group::Users {
                     routes,
                     quota,
                     has_codes,
                 } => {
-                    let gate = Gate::Users(self.style.key, quota(state).clone());
-                    let guard = from_fn_with_state(self.guard(gate), guard);
-                    let routes = Router::from(routes).route_layer(guard);
-                    let routes = self.with_405(routes, UnknownPath::Users);
-                    let state = UserState::new(state.clone(), self.context.clone());
                     let style = match has_codes {
                         true => WireStyle {
                             error: json_response_with_code,
@@ -204,23 +200,36 @@ impl Interface {
                         },
                         false => self.style,
                     };
-                    (routes.with_state(state), style)
+                    let gate = Gate::Users(self.style.key, quota(state).clone());
+                    let state = UserState::new(state.clone(), self.context.clone());
+                    self.layered(routes, style, Some(gate), UnknownPath::Users, state)
                 }
                 Group::Operators(routes) => {
-                    let guard = from_fn_with_state(self.guard(Gate::Operators), guard);
-                    let routes = Router::from(routes).route_layer(guard);
-                    let routes = self.with_405(routes, UnknownPath::Operators);
-                    (
-                        routes.with_state(OperatorState::new(state.clone())),
-                        self.style,
-                    )
+                    let state = OperatorState::new(state.clone());
+                    let gate = Some(Gate::Operators);
+                    self.layered(routes, self.style, gate, UnknownPath::Operators, state)
                 }
             };
-            self.routes = self
-                .routes
-                .merge(shared_layers(routes, &self.context, style));
+            self.routes = self.routes.merge(routes);
         }
         self
+    }
+
+    /// The routes of a group behind its gate. Axum rejects other methods than theirs, and adds the
+    /// header `Allow`.
+    fn layered<S: Clone + Send + Sync + 'static>(
+        &self,
+        routes: OpenApiRouter<S>,
+        style: WireStyle,
+        gate: Option<Gate>,
+        known_to: UnknownPath,
+        state: S,
+    ) -> Router {
+        let guard = gate.map(|gate| self.guard(gate));
+        let other_methods = self.rejecting(known_to, style, Problem::MethodNotAllowed);
+        with_layers(Router::from(routes), &self.context, style, guard)
+            .method_not_allowed_fallback(move |request: Request| other_methods.clone().oneshot(request))
+            .with_state(state)
     }
 
     fn guard(&self, gate: Gate) -> Arc<Guard> {
@@ -228,24 +237,11 @@ impl Interface {
         Arc::new(Guard { context, gate })
     }
 
-    /// Rejects other methods of the routes than theirs. Axum adds the header `Allow`.
-    fn with_405<S: Clone + Send + Sync + 'static>(
-        &self,
-        routes: Router<S>,
-        known_to: UnknownPath,
-    ) -> Router<S> {
+    /// Rejects every request.
+    fn rejecting(&self, known_to: UnknownPath, style: WireStyle, problem: Problem) -> Router {
         let guard = self.rejecting_guard(known_to);
-        routes.method_not_allowed_fallback(move |request: Request| {
-            reject(guard.clone(), request, Problem::MethodNotAllowed)
-        })
-    }
-
-    /// Rejects paths that do not exist.
-    fn unknown_paths(&self, known_to: UnknownPath) -> Router {
-        let guard = self.rejecting_guard(known_to);
-        let unknown = Router::new()
-            .fallback(move |request: Request| reject(guard.clone(), request, Problem::NoSuchPath));
-        shared_layers(unknown, &self.context, self.style)
+        let reject = move |request: Request| reject(guard.clone(), request, problem.clone());
+        with_layers(Router::new().fallback(reject), &self.context, style, None)
     }
 
     fn rejecting_guard(&self, known_to: UnknownPath) -> Option<Arc<Guard>> {
@@ -265,9 +261,14 @@ async fn reject(guard: Option<Arc<Guard>>, request: Request, problem: Problem) -
     }
 }
 
-/// The layers of every route, outermost first. One call, because each one would box every request
-/// and response once more.
-fn shared_layers(routes: Router, context: &ApiContext, style: WireStyle) -> Router {
+/// The layers of every route, outermost first, with the guard of those that have one. One call,
+/// because each one would box every request and response once more.
+fn with_layers<S: Clone + Send + Sync + 'static>(
+    routes: Router<S>,
+    context: &ApiContext,
+    style: WireStyle,
+    route_guard: Option<Arc<Guard>>,
+) -> Router<S> {
     let cors = style
         .cors_headers
         .and_then(|headers| cors::layer(context.cors_origins(), headers));
@@ -275,17 +276,31 @@ fn shared_layers(routes: Router, context: &ApiContext, style: WireStyle) -> Rout
         MapResponseLayer::new(move |response| write_problem(response, style.error)),
         from_fn_with_state(context.clone(), access_log),
         option_layer(cors),
-        CatchPanicLayer::custom(|_| Problem::Internal.into_response()),
+        MapFutureLayer::new(without_panic),
+        option_layer(route_guard.map(|route_guard| from_fn_with_state(route_guard, guard))),
     ))
+}
+
+/// Responds in place of a handler that panics. The panic is in the log.
+async fn without_panic(
+    handler: impl Future<Output = Result<Response, Infallible>>,
+) -> Result<Response, Infallible> {
+    let outcome = AssertUnwindSafe(handler).catch_unwind().await;
+    outcome.unwrap_or_else(|_| Ok(Problem::Internal.into_response()))
 }
 
 /// The router of a listener. `first` words the errors of paths that no prefix begins.
 pub fn listener(first: Interface, others: Vec<Interface>) -> Router {
-    let elsewhere = first.unknown_paths(UnknownPath::Public);
+    let unknown_path = |interface: &Interface, known_to| {
+        interface.rejecting(known_to, interface.style, Problem::NoSuchPath)
+    };
+    let elsewhere = unknown_path(&first, UnknownPath::Public);
     let (mut router, mut unknown) = (Router::new(), Vec::new());
     for interface in [first].into_iter().chain(others) {
-        let unknown_paths = interface.unknown_paths(interface.unknown_path);
-        unknown.push((interface.prefix, unknown_paths));
+        unknown.push((
+            interface.prefix,
+            unknown_path(&interface, interface.unknown_path),
+        ));
         router = router.merge(interface.routes);
     }
     let unknown = Arc::new(unknown);
