@@ -58,7 +58,7 @@ pub const DELIVERY_LATENESS: &str = "bellbird_webhook_lateness_seconds";
 /// Gauge: webhook endpoints that fail or are disabled.
 pub const ENDPOINT_STATES: &str = "bellbird_webhook_endpoints";
 
-/// Gauge: seconds since the last backup of SQLite.
+/// Gauge: seconds since the last backup that a command made or recorded.
 pub const BACKUP_AGE: &str = "bellbird_backup_age_seconds";
 /// Gauge: instances that are alive.
 pub const INSTANCES: &str = "bellbird_instances";
@@ -206,10 +206,7 @@ impl QueueCounts {
 
 async fn record_small_metrics(storage: &Storage, now: Timestamp) -> Result<(), StorageError> {
     metrics::gauge!(INSTANCES).set(gauge_value(instances::running(storage).await?.len() as u64));
-    // `pg_dump` makes those of PostgreSQL, unnoticed.
-    if storage.kind() == "sqlite"
-        && let Some(last) = storage.audit().last_backup_at().await?
-    {
+    if let Some(last) = storage.audit().last_backup_at().await? {
         let age = now.duration_since(last).as_secs().max(0);
         metrics::gauge!(BACKUP_AGE).set(gauge_value(age.unsigned_abs()));
     }

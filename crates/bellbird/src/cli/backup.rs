@@ -1,11 +1,13 @@
 //! `bellbird backup`: copies the SQLite database to a file.
 
 use std::fmt::Write as _;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use anyhow::{Context as _, bail};
-use bellbird_storage::{AuditAction, SealedSecrets, Storage};
+use bellbird_storage::{AuditAction, SealedSecrets, Storage, StorageError};
 use clap::Args;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -23,24 +25,33 @@ const NAME: &str = "bellbird-%Y%m%dT%H%M%SZ.db";
 
 /// Copy the SQLite database to a new file, also while the service runs.
 ///
-/// With --keep, PATH is a folder. The file gets a name with the time, and of the files that the
-/// command made there before, the newest N stay. `bellbird-backup.timer` of the package runs this
-/// every day.
+/// With --keep, PATH is a folder, which is made if needed. The file gets a name with the time, and
+/// of the files that the command made there before, the newest N stay. `bellbird-backup.timer` of
+/// the package runs this every day.
 ///
 /// The file has mode 0600, and is checked before it gets its name. An existing file is never
 /// overwritten. The command prints which master keys a restore needs: keep them for as long as you
 /// keep the backup. On PostgreSQL it prints the `pg_dump` command to use instead.
+///
+/// The metric `bellbird_backup_age_seconds` says how old the last backup is. With --made-elsewhere,
+/// another program such as `pg_dump` has made one, and the command only records that.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird backup /backups/bellbird-$(date +%F).db
-  bellbird backup --keep 14 /backups")]
+  bellbird backup --keep 14 /backups
+  pg_dump --format=custom --file=bellbird.dump && bellbird backup --made-elsewhere")]
 pub(super) struct BackupArgs {
     /// The file to create, or with --keep the folder
-    path: PathBuf,
+    #[arg(required_unless_present = "made_elsewhere")]
+    path: Option<PathBuf>,
 
     /// Keep this many backups in the folder, with the new one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     keep: Option<u16>,
+
+    /// Only record that another program has made a backup now
+    #[arg(long, conflicts_with_all = ["path", "keep"])]
+    made_elsewhere: bool,
 
     #[command(flatten)]
     format: JsonFlag,
@@ -60,6 +71,12 @@ struct BackupView {
     deleted: Vec<String>,
 }
 
+/// What `backup --made-elsewhere --json` prints.
+#[derive(Serialize)]
+struct RecordedView {
+    recorded: bool,
+}
+
 /// A master key that a backup needs.
 #[derive(Serialize)]
 pub(super) struct NeededKey {
@@ -72,15 +89,35 @@ pub(super) struct NeededKey {
 pub(super) async fn run(settings: &SettingArgs, args: &BackupArgs) -> anyhow::Result<()> {
     let settings = settings.load(None)?;
     let storage = wiring::open_storage(&settings).await?;
-    let result = back_up(&settings, &storage, args).await;
+    let result = match &args.path {
+        Some(path) => back_up(&settings, &storage, args, path).await,
+        None => record_elsewhere(&storage, args.format).await,
+    };
     storage.close().await;
     result
 }
 
-async fn back_up(settings: &Settings, storage: &Storage, args: &BackupArgs) -> anyhow::Result<()> {
+async fn record_elsewhere(storage: &Storage, format: JsonFlag) -> anyhow::Result<()> {
+    record(storage).await?;
+    output::print(format, &RecordedView { recorded: true }, |_| {
+        "Recorded a backup that was made elsewhere.".to_owned()
+    })
+}
+
+/// What `bellbird_backup_age_seconds` counts from.
+async fn record(storage: &Storage) -> Result<(), StorageError> {
+    actor::record(storage, &AuditAction::of_installation("database.backup")).await
+}
+
+async fn back_up(
+    settings: &Settings,
+    storage: &Storage,
+    args: &BackupArgs,
+    folder: &Path,
+) -> anyhow::Result<()> {
     let path = match args.keep {
-        Some(_) => args.path.join(Timestamp::now().strftime(NAME).to_string()),
-        None => args.path.clone(),
+        Some(_) => folder.join(Timestamp::now().strftime(NAME).to_string()),
+        None => folder.to_owned(),
     };
     let file = path.display().to_string();
     let configured = wiring::key_ids(settings)?;
@@ -94,11 +131,16 @@ async fn back_up(settings: &Settings, storage: &Storage, args: &BackupArgs) -> a
             describe(&keys)
         );
     }
+    if args.keep.is_some() {
+        // A container has no other program that could make it.
+        let make = || DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        make().with_context(|| format!("could not make the folder {}", folder.display()))?;
+    }
     let contents = storage.back_up(&path).await?;
-    actor::record(storage, &AuditAction::of_installation("database.backup")).await?;
+    record(storage).await?;
     let deleted = match args.keep {
         Some(keep) => {
-            delete_older(&args.path, keep.into()).context("an older backup could not be deleted")?
+            delete_older(folder, keep.into()).context("an older backup could not be deleted")?
         }
         None => Vec::new(),
     };

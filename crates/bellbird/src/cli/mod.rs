@@ -13,6 +13,7 @@ mod doctor;
 mod export;
 mod key;
 mod listener;
+mod man;
 mod mcp;
 mod migrate;
 mod openapi;
@@ -119,6 +120,9 @@ enum Command {
     Mcp,
     Openapi(openapi::OpenapiArgs),
     Completions(completions::CompletionsArgs),
+    /// For packages.
+    #[command(hide = true)]
+    Man(man::ManArgs),
     #[command(subcommand)]
     User(user::UserCommand),
     #[command(subcommand)]
@@ -204,6 +208,7 @@ async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Mcp => mcp::run().await?,
         Command::Openapi(args) => openapi::run(&args)?,
         Command::Completions(args) => completions::run(&args, cli.format, &mut Cli::command())?,
+        Command::Man(args) => man::run(&args, Cli::command())?,
         Command::User(command) => user::run(&settings, command).await?,
         Command::Key(command) => key::run(&settings, command).await?,
         Command::OperatorKey(command) => operator_key::run(&settings, command).await?,

@@ -84,7 +84,7 @@ pub const METRICS: &[Metric] = &[
         "Connections of this instance to PostgreSQL, and requests that wait for one."),
     metric(Gauge, "bellbird_instances", &[], "Instances that run on this database."),
     metric(Gauge, "bellbird_backup_age_seconds", &[],
-        "Time since the last `bellbird backup`, or since the database was created. Not for PostgreSQL."),
+        "Time since the last `bellbird backup`. Without one, since the SQLite database was created."),
     metric(Gauge, "bellbird_build_info", &["version", "commit"], "1, with the version and commit of this instance."),
     metric(Gauge, "bellbird_tasks", &[], "Tasks of this instance that have not ended."),
     metric(Gauge, "process_resident_memory_bytes", &[], "Memory of this process."),

@@ -150,7 +150,8 @@ impl Audit<'_> {
         }
     }
 
-    /// When the last backup was recorded. Without one, when the database was created.
+    /// When the last backup was recorded. Without one, when a SQLite database was created, because
+    /// only a command can copy it safely. PostgreSQL may have backups that nobody records.
     pub async fn last_backup_at(self) -> Result<Option<Timestamp>> {
         let last = self
             .0
@@ -159,13 +160,13 @@ impl Audit<'_> {
             .await?
             .flatten();
         match last {
-            Some(last) => Ok(Some(last)),
-            None => Ok(self
+            None if self.0.kind() == "sqlite" => Ok(self
                 .0
                 .db
                 .one(FIND_CREATED_AT, params![], |row| row.opt_time(0))
                 .await?
                 .flatten()),
+            last => Ok(last),
         }
     }
 

@@ -678,23 +678,40 @@ async fn newest_backups_of_a_folder_are_kept() {
     left.sort();
     assert_eq!((left.len(), left[0].as_str()), (2, old[2]));
     assert!(text(&printed, "file").ends_with(&left[1]), "{printed}");
+    let file = text(
+        &deployment.workdir.json("backup --keep 1 new/folder"),
+        "file",
+    )
+    .to_owned();
+    let made = fs::metadata(deployment.workdir.path().join(file).parent().unwrap()).unwrap();
+    assert_eq!(made.permissions().mode() & 0o777, 0o700);
     // The service says how old the newest one is.
     deployment.serve();
+    let age = backup_age(&deployment).await;
+    assert!(age < 3_600, "{age}");
+    deployment.stop();
+}
+
+/// What the service says in its metrics.
+async fn backup_age(deployment: &Deployment) -> u64 {
     let ops = text(&deployment.service.as_ref().unwrap().0.json(), "opsUrl").to_owned();
-    let age = loop {
-        let metrics = reqwest::get(format!("{ops}/metrics"))
-            .await
-            .unwrap()
-            .text()
-            .await
-            .unwrap();
-        if let Some(age) = metrics
-            .lines()
-            .find_map(|line| line.strip_prefix("bellbird_backup_age_seconds "))
-        {
-            break age.parse::<u64>().unwrap();
+    loop {
+        let metrics = reqwest::get(format!("{ops}/metrics")).await.unwrap();
+        let metrics = metrics.text().await.unwrap();
+        let name = "bellbird_backup_age_seconds ";
+        if let Some(age) = metrics.lines().find_map(|line| line.strip_prefix(name)) {
+            return age.parse().unwrap();
         }
-    };
+    }
+}
+
+#[tokio::test]
+async fn backup_made_elsewhere_is_recorded() {
+    let mut deployment = Deployment::start(Database::of_test()).await;
+    let printed = deployment.workdir.text("backup --made-elsewhere");
+    assert_eq!(printed, "Recorded a backup that was made elsewhere.\n");
+    deployment.serve();
+    let age = backup_age(&deployment).await;
     assert!(age < 3_600, "{age}");
     deployment.stop();
 }
@@ -735,6 +752,7 @@ async fn restore_fails_without_a_change() {
         "restore --keep-access",
         "restore backup.db --yes",
         "backup",
+        "backup other.db --made-elsewhere",
     ] {
         let error = workdir.error(line, 2);
         assert!(error.contains("Usage: bellbird "), "{error}");
@@ -761,4 +779,7 @@ async fn restore_fails_without_a_change() {
     assert_eq!(workdir.json("user list").as_array().unwrap().len(), 1);
 }
 
-also_on_postgres! { restore_cuts_all_access restore_keeps_access_on_the_operators_word }
+also_on_postgres! {
+    restore_cuts_all_access restore_keeps_access_on_the_operators_word
+    backup_made_elsewhere_is_recorded
+}

@@ -1073,4 +1073,12 @@ fn documents_and_scripts_are_printed() {
             .text("completions bash")
             .contains("complete -F _bellbird")
     );
+    workdir.text("man .");
+    let page = |name: &str| std::fs::read_to_string(workdir.path().join(name));
+    assert!(page("bellbird.1").unwrap().contains("bellbird\\-user(1)"));
+    assert!(page("bellbird-user-add.1").unwrap().contains("timezone"));
+    assert!(
+        page("bellbird-man.1").is_err(),
+        "a page of a hidden command"
+    );
 }
