@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -262,6 +263,8 @@ pub(crate) trait Controls: Send + Sync {
     fn send_event(&self, name: &str, given: Members) -> Result<u64, Refused>;
     /// Queues the webhooks that follow from changes.
     fn announce(&self);
+    /// Writes the state into its file, if there is one.
+    fn save(&self) -> io::Result<()>;
 }
 
 impl<P: ConsentProvider + WebhookSource> Controls for P {
@@ -344,5 +347,12 @@ impl<P: ConsentProvider + WebhookSource> Controls for P {
 
     fn announce(&self) {
         webhooks::enqueue_changes(self);
+    }
+
+    fn save(&self) -> io::Result<()> {
+        match &self.state_file {
+            Some(file) => file.save(|| serde_json::to_vec(&*self.store.read())),
+            None => Ok(()),
+        }
     }
 }

@@ -10,12 +10,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, patch, post, put};
 use axum::{Json, Router};
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
 use crate::bank::{Bank, ConsentState, Refused};
 use crate::faults::Fault;
@@ -30,8 +31,13 @@ impl IntoResponse for Refused {
     }
 }
 
-/// Adds the control routes to those of a provider.
-pub(crate) fn attach(bank: Bank, provider: Router) -> Router {
+/// Reports what the calls of a provider change, and saves it.
+pub(crate) fn watch(bank: &Bank, provider: Router) -> Router {
+    provider.layer(from_fn_with_state(bank.clone(), announce_after))
+}
+
+/// Adds the control routes to those of a provider, which are watched.
+pub(crate) fn attach(bank: &Bank, provider: Router) -> Router {
     let control = Router::new()
         .route("/faults", get(faults).post(add_fault).delete(clear_faults))
         .route("/calls", get(calls).delete(clear_calls))
@@ -55,17 +61,30 @@ pub(crate) fn attach(bank: Bank, provider: Router) -> Router {
         .route("/{*rest}", any(unknown))
         .with_state(bank.clone());
     Router::new()
-        .nest("/__control", control)
+        .nest("/__control", watch(bank, control))
         .merge(provider)
-        .layer(from_fn_with_state(bank, announce_after))
         .layer(from_fn(guard))
 }
 
 /// A call may have changed something, and the clock goes on.
 async fn announce_after(State(bank): State<Bank>, request: Request, next: Next) -> Response {
+    let may_change = request.method() != Method::GET || is_consent_without_pages(request.uri());
     let response = next.run(request).await;
     bank.0.announce();
+    if may_change && bank.0.shared().state_file.is_some() {
+        // Before the response: what a client was told outlives the process.
+        let saving = spawn_blocking(move || bank.0.save()).await;
+        if !matches!(saving, Ok(Ok(()))) {
+            tracing::warn!("could not write the state of a simulated provider");
+        }
+    }
     response
+}
+
+/// The one `GET` that changes something.
+fn is_consent_without_pages(uri: &Uri) -> bool {
+    uri.query()
+        .is_some_and(|query| query.contains("sandbox_auto"))
 }
 
 /// Rejects control calls that a web page could send from a developer's browser: pages name their

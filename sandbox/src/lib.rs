@@ -20,15 +20,19 @@ mod logos;
 mod members;
 mod provider;
 mod query;
+mod saved;
 mod serve;
 mod snaptrade;
+mod state;
 mod store;
 mod webhooks;
 mod world;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::Router;
 use serde::Serialize;
 
 pub use bank::{Bank, ConsentState, Refused};
@@ -37,6 +41,9 @@ pub use webhooks::{Sign, WebhookSettings};
 
 /// The simulated providers, by the names of their members in [`Description`].
 pub const PROVIDERS: [&str; 3] = ["fiskil", "akahu", "snaptrade"];
+
+/// The paths at which browsers arrive, of all providers.
+const PAGES: [&str; 4] = ["/", "/consent", "/authorize", "/snapTrade/redeemToken"];
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -48,6 +55,9 @@ pub struct Options {
     pub fiskil_listen: SocketAddr,
     pub akahu_listen: SocketAddr,
     pub snaptrade_listen: SocketAddr,
+    /// The folder with the state of an earlier sandbox, to go on with and to save into. Without it,
+    /// consents end with the process.
+    pub state: Option<PathBuf>,
     /// Whether control calls may send webhooks to other machines.
     pub webhooks_anywhere: bool,
     /// The start of the clock, which then runs on; `None` is the system time.
@@ -63,6 +73,7 @@ impl Default for Options {
             fiskil_listen: any,
             akahu_listen: any,
             snaptrade_listen: any,
+            state: None,
             webhooks_anywhere: false,
             now: None,
         }
@@ -156,8 +167,9 @@ pub enum Credentials {
 /// The running listeners. Dropping it stops them.
 pub struct Sandbox {
     description: Description,
-    /// In the order of [`PROVIDERS`].
+    /// In the order of [`PROVIDERS`], as those below.
     banks: [Bank; 3],
+    routers: [Router; 3],
     listeners: [serve::Listener; 3],
 }
 
@@ -177,6 +189,37 @@ impl Sandbox {
         &self.banks[index.expect("the sandbox simulates the provider")]
     }
 
+    /// Where browsers find the pages of each provider.
+    #[must_use]
+    pub fn origins(&self) -> [(&'static str, &str); 3] {
+        let Description {
+            fiskil,
+            akahu,
+            snaptrade,
+            ..
+        } = &self.description;
+        let [first, second, third] = PROVIDERS;
+        [
+            (first, &fiskil.base_url),
+            (second, &akahu.oauth_url),
+            (third, &snaptrade.base_url),
+        ]
+    }
+
+    /// The routes of the provider with this name, if `path` is one of its pages for browsers.
+    #[must_use]
+    pub fn page_router(&self, provider: &str, path: &str) -> Option<&Router> {
+        let index = PROVIDERS.iter().position(|name| *name == provider)?;
+        PAGES.contains(&path).then(|| &self.routers[index])
+    }
+
+    /// Lets users of an app at this URI, which is not of this machine, come back from a consent
+    /// page.
+    pub fn register_redirect_uri(&self, uri: &str) -> Result<(), Refused> {
+        let options = serde_json::json!({"redirectUris": [uri]});
+        self.bank("akahu").set_options(&options).map(drop)
+    }
+
     /// Stops the listeners within a second. Running calls get half a second to finish.
     pub async fn stop(self) {
         futures_util::future::join_all(self.listeners.map(serve::Listener::stop)).await;
@@ -187,11 +230,14 @@ impl Sandbox {
 /// cannot be bound.
 pub async fn start(options: Options) -> std::io::Result<Sandbox> {
     let (fiskil_socket, address) = serve::bind(options.fiskil_listen).await?;
-    let fiskil = Arc::new(fiskil::Fiskil::new(&options, address));
+    let saved = state::load(&options, "fiskil")?;
+    let fiskil = Arc::new(fiskil::Fiskil::new(&options, address, saved));
     let (akahu_socket, address) = serve::bind(options.akahu_listen).await?;
-    let akahu = Arc::new(akahu::Akahu::new(&options, address));
+    let saved = state::load(&options, "akahu")?;
+    let akahu = Arc::new(akahu::Akahu::new(&options, address, saved));
     let (snaptrade_socket, address) = serve::bind(options.snaptrade_listen).await?;
-    let snaptrade = Arc::new(snaptrade::SnapTrade::new(&options, address));
+    let saved = state::load(&options, "snaptrade")?;
+    let snaptrade = Arc::new(snaptrade::SnapTrade::new(&options, address, saved));
     let (fiskil_access, akahu_access) = (fiskil.access(), akahu.access());
     let snaptrade_access = snaptrade.access();
     let banks = [
@@ -208,17 +254,27 @@ pub async fn start(options: Options) -> std::io::Result<Sandbox> {
         credentials,
         people,
     };
-    let [fiskil_bank, akahu_bank, snaptrade_bank] = banks.clone();
-    let listen =
-        |socket, bank, provider| serve::Listener::start(socket, control::attach(bank, provider));
+    for bank in &banks {
+        bank.0.save()?;
+    }
+    let [fiskil_bank, akahu_bank, snaptrade_bank] = &banks;
+    let routers = [
+        control::watch(fiskil_bank, fiskil.router()),
+        control::watch(akahu_bank, akahu.router()),
+        control::watch(snaptrade_bank, snaptrade.router()),
+    ];
+    let listen = |socket, bank: &Bank, router: &Router| {
+        serve::Listener::start(socket, control::attach(bank, router.clone()))
+    };
     let listeners = [
-        listen(fiskil_socket, fiskil_bank, fiskil.router()),
-        listen(akahu_socket, akahu_bank, akahu.router()),
-        listen(snaptrade_socket, snaptrade_bank, snaptrade.router()),
+        listen(fiskil_socket, fiskil_bank, &routers[0]),
+        listen(akahu_socket, akahu_bank, &routers[1]),
+        listen(snaptrade_socket, snaptrade_bank, &routers[2]),
     ];
     Ok(Sandbox {
         description,
         banks,
+        routers,
         listeners,
     })
 }

@@ -17,6 +17,7 @@ use crate::consent_page::ConsentSessions;
 use crate::empty_pages::EmptyPages;
 use crate::faults::Faults;
 use crate::members::Members;
+use crate::state::StateFile;
 use crate::store::{Protocol, Store};
 use crate::webhooks::WebhookQueue;
 use crate::{Credentials, Options};
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     /// Accounts that lists leave out. All other responses have them.
     pub(crate) unlisted: Mutex<HashSet<String>>,
     pub(crate) webhooks: WebhookQueue,
+    pub(crate) state_file: Option<StateFile>,
 }
 
 /// The whole state of a provider.
@@ -55,6 +57,10 @@ impl<P: Provider> Core<P> {
                 empty_pages: EmptyPages::default(),
                 unlisted: Mutex::default(),
                 webhooks: WebhookQueue::new(options.webhooks_anywhere),
+                state_file: options
+                    .state
+                    .as_deref()
+                    .map(|folder| StateFile::new(folder, P::NAME)),
             },
             options: Mutex::default(),
             consent_sessions: ConsentSessions::default(),
@@ -78,6 +84,8 @@ pub(crate) trait Provider: Protocol + Deref<Target = Core<Self>> + Send + Sync {
     type Snapshot: Send;
     /// How the provider behaves where its real behaviour is unknown.
     type Options: Default + Serialize + DeserializeOwned + Send;
+    /// One of [`crate::PROVIDERS`].
+    const NAME: &'static str;
 
     /// Content type and body of the provider's error for a path and status.
     fn error_body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>);

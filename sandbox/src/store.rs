@@ -6,6 +6,8 @@ use std::ops::{Deref, DerefMut};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::bank::Refused;
 use crate::members::Members;
@@ -21,11 +23,11 @@ pub(crate) trait Numbered: Clone {
 
 /// How a provider names, orders and writes its rows.
 pub(crate) trait Protocol: Sized + 'static {
-    type Row: Numbered + Send + Sync;
+    type Row: Numbered + Serialize + DeserializeOwned + Send + Sync;
     /// What the provider keeps with an account.
-    type Account: Send + Sync;
+    type Account: Serialize + DeserializeOwned + Send + Sync;
     /// What the provider keeps besides accounts.
-    type State: Send + Sync;
+    type State: Serialize + DeserializeOwned + Send + Sync;
     /// The field with the id of a row.
     const ROW_ID: &'static str;
 
@@ -135,12 +137,29 @@ pub(crate) struct Entry<P: Protocol> {
     pub(crate) body: Body<P::Row>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Body<R> {
     /// Written from the world on each read.
     Drawn(R),
     /// As a test sent it.
     Given(Members),
+}
+
+/// The number of the row, and the row.
+impl<P: Protocol> Serialize for Entry<P> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.number(), &self.body).serialize(serializer)
+    }
+}
+
+impl<'de, P: Protocol> Deserialize<'de> for Entry<P> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (number, body) = <(u64, Body<P::Row>)>::deserialize(deserializer)?;
+        Ok(match body {
+            Body::Drawn(row) => Self::drawn(row),
+            Body::Given(row) => Self::given(row, number),
+        })
+    }
 }
 
 impl<P: Protocol> Entry<P> {
@@ -196,6 +215,8 @@ impl<P: Protocol> Entry<P> {
     }
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 pub(crate) struct Account<P: Protocol> {
     pub(crate) id: String,
     /// In the provider's own shape.
@@ -282,10 +303,13 @@ pub(crate) struct RowChange {
     pub(crate) removed: bool,
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 pub(crate) struct Store<P: Protocol> {
     pub(crate) seed: u64,
     pub(crate) accounts: Vec<Account<P>>,
     /// Since the last comparison for webhooks.
+    #[serde(skip)]
     pub(crate) row_changes: Vec<RowChange>,
     pub(crate) next_order: u64,
     /// What only this provider keeps.

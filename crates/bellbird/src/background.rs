@@ -83,6 +83,7 @@ pub fn start(parts: Parts, roles: &Roles, stop: CancellationToken) -> JoinHandle
                 evict_removed(&parts, &stop),
                 purge_regularly(&parts, &stop),
                 write_key_reads(&parts, &stop),
+                parts.provider_loader.follow(&stop),
             )
         };
         let grace_period = async {

@@ -9,10 +9,14 @@ pub mod background;
 pub mod cli;
 pub mod config;
 pub mod failure;
+pub mod first_start;
 pub mod instances;
 pub mod openapi;
 pub mod ops;
+pub mod provider_loader;
 pub mod roles;
+#[cfg(feature = "sandbox")]
+pub mod sandbox_beside;
 pub mod service;
 pub mod telemetry;
 pub mod wiring;

@@ -3,10 +3,11 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use bellbird_console::{Demo, Site};
+use bellbird_console::{Demo, MasterKey, Site};
 use bellbird_domain::Clock;
 use bellbird_storage::{Sealer, ServiceLock, Storage, StorageError};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -18,6 +19,7 @@ use uuid::Uuid;
 use crate::config::{Address, Settings};
 use crate::instances::{Identity, Presence};
 use crate::ops::ServiceInfo;
+use crate::provider_loader::ProcessSandbox;
 use crate::roles::{Role, Roles};
 use crate::wiring::{self, Parts, Urls, Wiring};
 use crate::{background, ops};
@@ -38,6 +40,8 @@ pub struct Start {
     pub sealer: Sealer,
     pub clock: Clock,
     pub metrics: PrometheusHandle,
+    /// Simulates providers for which the database says so.
+    pub sandbox: Option<Arc<dyn ProcessSandbox>>,
     /// Stops the service.
     pub stop: CancellationToken,
 }
@@ -81,7 +85,8 @@ impl Service {
         let storage = wiring::open(&settings, start.sealer.clone())
             .await?
             .held_by(id);
-        let wiring = Wiring::with_clock(&settings, &storage, start.clock.clone())?;
+        let (clock, sandbox) = (start.clock.clone(), start.sandbox.clone());
+        let wiring = Wiring::with_clock(&settings, &storage, clock, sandbox)?;
         let listeners = Listeners::open(&settings, &start.roles).await?;
         let is_new = migrate(&storage).await?;
         // A demo's is always new.
@@ -97,6 +102,7 @@ impl Service {
         if settings.master_keys.is_some() {
             storage.secrets().check_sealing_key().await?;
         }
+        wiring.provider_loader.apply().await?;
         let urls = listeners.urls(&settings);
         let parts = Parts::new(&wiring, &urls)?;
         let identity = Identity {
@@ -172,6 +178,7 @@ impl Service {
             interop,
             admin,
             mailer,
+            provider_loader,
             ..
         } = parts;
         let info = ServiceInfo {
@@ -183,6 +190,8 @@ impl Service {
             console_url: urls.public_console,
             mailer,
             webhooks,
+            providers: provider_loader,
+            master_key: master_key(&settings),
             demo,
         };
         let options = ServeOptions {
@@ -202,6 +211,10 @@ impl Service {
         let router = wiring::api_router(&api, &interop, is_shared.then_some(&admin));
         let console =
             bellbird_console::router(api.access().clone(), router.clone(), settings.pages, site);
+        let console = match start.sandbox {
+            Some(sandbox) => sandbox.attach_pages(console),
+            None => console,
+        };
         let admin = bellbird_api::http::listener(bellbird_admin::interface(&admin), Vec::new());
         let served = [
             (listeners.api, router),
@@ -236,6 +249,15 @@ impl Service {
         drop(lock);
         withdrawn
     }
+}
+
+/// For an operator who completes a first start.
+fn master_key(settings: &Settings) -> Option<MasterKey> {
+    let key = settings.master_keys.clone()?;
+    let place = settings
+        .origin("secrets.key")
+        .map_or_else(|| "the settings".to_owned(), ToString::to_string);
+    Some(MasterKey { key, place })
 }
 
 fn report_panic(ended: Result<(), tokio::task::JoinError>) {

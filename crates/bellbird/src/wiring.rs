@@ -2,6 +2,7 @@
 //! reads.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -26,11 +27,11 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::config::place::INSTALLED_SETTINGS;
 use crate::config::{Database, Settings};
 use crate::failure::Failure;
+use crate::provider_loader::{ProcessSandbox, ProviderLoader};
 
-/// The settings of the package's service.
-const INSTALLED_SETTINGS: &str = "/etc/bellbird/bellbird.toml";
 const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
     `head -c 32 /dev/urandom | base64`, write main:THE_OUTPUT into a file, name that in secrets.key_file, and keep a \
     copy";
@@ -294,31 +295,57 @@ pub fn no_provider_hint() -> String {
     )
 }
 
+/// The simulated providers of a service that runs beside this command.
+#[cfg(feature = "sandbox")]
+fn running_sandbox(settings: &Settings) -> Option<Arc<dyn ProcessSandbox>> {
+    let sandbox = crate::sandbox_beside::SandboxOfService::new(settings)?;
+    Some(Arc::new(sandbox))
+}
+
+#[cfg(not(feature = "sandbox"))]
+fn running_sandbox(_: &Settings) -> Option<Arc<dyn ProcessSandbox>> {
+    None
+}
+
 /// Builds what works on one database with the same providers, clock and buffer of webhook events.
 pub struct Wiring<'a> {
     pub settings: &'a Settings,
     pub storage: &'a Storage,
     pub providers: Registry,
     pub clock: Clock,
+    /// Opens the providers that the database has settings for.
+    pub provider_loader: Arc<ProviderLoader>,
     store: Option<SharedStore>,
     /// In which syncs collect the webhook events to deliver.
     event_buffer: WebhookEventBuffer,
 }
 
 impl<'a> Wiring<'a> {
-    /// For a command. Fails as [`providers`] does, and if redis.url cannot be used.
-    pub fn new(settings: &'a Settings, storage: &'a Storage) -> anyhow::Result<Self> {
-        Self::with_clock(settings, storage, Clock::system())
+    /// For a command, with the providers of the settings and of the database. Fails as [`providers`]
+    /// does, and if redis.url cannot be used.
+    pub async fn new(settings: &'a Settings, storage: &'a Storage) -> anyhow::Result<Self> {
+        let wiring = Self::with_clock(
+            settings,
+            storage,
+            Clock::system(),
+            running_sandbox(settings),
+        )?;
+        wiring.provider_loader.apply().await?;
+        Ok(wiring)
     }
 
-    /// As [`Self::new`], for a service.
+    /// As [`Self::new`], for a service, whose database may have no tables yet. `sandbox` simulates
+    /// providers.
     pub fn with_clock(
         settings: &'a Settings,
         storage: &'a Storage,
         clock: Clock,
+        sandbox: Option<Arc<dyn ProcessSandbox>>,
     ) -> anyhow::Result<Self> {
         let store = shared_store(settings, storage)?;
         let providers = counted_providers(settings, store.as_ref())?;
+        let provider_loader =
+            ProviderLoader::new(settings, storage, &providers, store.as_ref(), sandbox);
         let first_delay = settings
             .webhooks
             .schedule
@@ -335,6 +362,7 @@ impl<'a> Wiring<'a> {
             storage,
             providers,
             clock,
+            provider_loader: Arc::new(provider_loader),
             store,
             event_buffer,
         })
@@ -427,6 +455,7 @@ pub struct Parts {
     pub admin: Admin,
     /// None: no e-mails.
     pub mailer: Option<Mailer>,
+    pub provider_loader: Arc<ProviderLoader>,
 }
 
 impl Parts {
@@ -436,6 +465,7 @@ impl Parts {
             storage,
             clock,
             store,
+            provider_loader,
             ..
         } = wiring;
         let (reads, connections) = (
@@ -479,6 +509,7 @@ impl Parts {
             interop,
             admin,
             mailer,
+            provider_loader: Arc::clone(provider_loader),
         })
     }
 

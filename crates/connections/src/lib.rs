@@ -29,8 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellbird_domain::Clock;
-use bellbird_providers::Registry;
 use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::{Provider, Registry};
 use bellbird_storage::{Storage, StorageError};
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use tokio_util::task::TaskTracker;
@@ -156,11 +156,18 @@ impl Connections {
     /// The configured providers, by the name in the API, and how the calls of this process to them
     /// went.
     pub fn provider_health(&self) -> Vec<(&'static str, ProviderHealth)> {
-        self.0
-            .providers
+        let enabled = self.0.providers.enabled();
+        let health = |provider: &dyn Provider| (provider.name().as_str(), provider.health());
+        enabled
             .iter()
-            .map(|provider| (provider.name().as_str(), provider.health()))
+            .map(|enabled| health(enabled.provider.as_ref()))
             .collect()
+    }
+
+    /// The providers that are enabled, as they are exchanged.
+    #[must_use]
+    pub fn registry(&self) -> Registry {
+        self.0.providers.clone()
     }
 
     /// Runs a database read that anyone can cause with a made-up token, `state` or cookie: a few at

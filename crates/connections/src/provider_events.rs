@@ -11,6 +11,7 @@ use bellbird_providers::webhook_verifier::{AffectedResource, Rejection, RemovedT
 use bellbird_providers::{Cause, Provider};
 use bellbird_storage::{AffectedRef, JobKey, StorageError};
 use bellbird_webhooks::event::digest::RowHasher;
+use futures_util::future::join_all;
 use http::HeaderMap;
 use jiff::SignedDuration;
 use secrecy::ExposeSecret as _;
@@ -189,6 +190,27 @@ impl ProviderEvents<'_> {
                 .await?;
         }
         Ok(())
+    }
+
+    /// Fetches what the events of all providers are verified with, and anew for all of them when
+    /// providers are exchanged.
+    pub(crate) async fn prepare_all(self) {
+        let mut exchanges = self.0.providers.exchanges();
+        loop {
+            exchanges.mark_unchanged();
+            let enabled = self.0.providers.enabled();
+            let prepared = enabled
+                .iter()
+                .map(|enabled| self.prepare(enabled.provider.as_ref()));
+            let prepare = async {
+                join_all(prepared).await;
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = prepare => {}
+                changed = exchanges.changed() => if changed.is_err() { return },
+            }
+        }
     }
 
     /// Fetches what the provider's events are verified with, until that has succeeded once.

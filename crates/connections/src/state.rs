@@ -8,7 +8,7 @@ use std::time::Duration;
 use bellbird_domain::{Clock, TimestampExt as _, UserId};
 use bellbird_limits::Expiring;
 use bellbird_providers::linking::Url;
-use bellbird_providers::{CallContext, Cause, Provider, Registry};
+use bellbird_providers::{CallContext, Cause, Linking, Provider, Registry};
 use bellbird_storage::{Storage, StorageError};
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use jiff::Timestamp;
@@ -125,11 +125,18 @@ impl State {
         }
     }
 
-    pub(crate) fn provider(&self, name: &str) -> Result<&Arc<dyn Provider>, ConnectionsError> {
+    pub(crate) fn provider(&self, name: &str) -> Result<Arc<dyn Provider>, ConnectionsError> {
         self.providers
             .find(name)
             .ok_or_else(|| ConnectionsError::NotConfigured(name.to_owned()))
     }
+}
+
+/// The consent page of a provider.
+pub(crate) fn linking_of(provider: &dyn Provider) -> Result<&dyn Linking, ConnectionsError> {
+    let name = || provider.name().as_str().to_owned();
+    let linking = provider.linking();
+    linking.ok_or_else(|| ConnectionsError::NoConsentPage(name()))
 }
 
 impl Lanes {

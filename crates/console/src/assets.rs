@@ -1,5 +1,5 @@
-//! The style sheet, the script that copies, and the logo. A file's name contains the start of its
-//! hash, so browsers may cache it for a year.
+//! The style sheet, two scripts, which copy and propose a timezone, and the logo. A file's name
+//! contains the start of its hash, so browsers may cache it for a year.
 
 use std::sync::LazyLock;
 
@@ -20,6 +20,14 @@ pub(crate) static COPY: LazyLock<Asset> = LazyLock::new(|| {
         "js",
         "text/javascript; charset=utf-8",
         include_str!("../assets/copy.js"),
+    )
+});
+pub(crate) static ZONE: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new(
+        "zone",
+        "js",
+        "text/javascript; charset=utf-8",
+        include_str!("../assets/zone.js"),
     )
 });
 pub(crate) static LOGO: LazyLock<Asset> = LazyLock::new(|| {

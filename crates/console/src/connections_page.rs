@@ -41,6 +41,7 @@ struct ConnectionsPage<'a> {
 struct ConnectionRow {
     id: ConnectionId,
     name: String,
+    is_sandbox: bool,
     provider: String,
     status: &'static str,
     is_active: bool,
@@ -152,6 +153,11 @@ fn row(
     ConnectionRow {
         id: connection.id,
         name: institution_name(connection),
+        is_sandbox: console
+            .inner
+            .frame
+            .providers
+            .is_sandbox(&connection.provider),
         provider: links.provider_title(&connection.provider).to_owned(),
         status: status_text(connection.status),
         is_active,

@@ -4,9 +4,9 @@
 //! The fourth stays when the user signs out, and says that a user has signed in here before. The
 //! fifth binds a sign-in at the identity provider to the browser.
 
+use bellbird_storage::SESSION_MAX;
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
-use jiff::SignedDuration;
 use secrecy::SecretString;
 
 /// Longer than a consent session, so that the user can return to its link URL afterwards.
@@ -15,8 +15,6 @@ const BROWSER_MAX_AGE_SECONDS: u32 = 3600;
 const LINK_MAX_AGE_SECONDS: u32 = 1800;
 /// How long a browser may be at the identity provider.
 const IDENTITY_PROVIDER_MAX_AGE_SECONDS: u32 = 600;
-/// How long a session lasts.
-pub(crate) const SESSION_TTL: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// As long as browsers keep a cookie at most.
 const KNOWN_BROWSER_MAX_AGE_SECONDS: u32 = 400 * 86_400;
 /// Of all values, which are hexadecimal.
@@ -40,9 +38,10 @@ impl Cookie {
         Self::new("bellbird-link", LINK_MAX_AGE_SECONDS, console_url)
     }
 
-    /// Says who is signed in.
+    /// Says who is signed in. The browser keeps it for as long as a session can last, because a
+    /// session that is used lasts longer than it was to at first.
     pub(crate) fn of_session(console_url: &str) -> Self {
-        let max_age_seconds = u32::try_from(SESSION_TTL.as_secs()).unwrap_or(u32::MAX);
+        let max_age_seconds = u32::try_from(SESSION_MAX.as_secs()).unwrap_or(u32::MAX);
         Self::new("bellbird-session", max_age_seconds, console_url)
     }
 

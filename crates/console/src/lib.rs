@@ -1,10 +1,10 @@
 //! The console listener: the pages of a user who is signed in, the pages for linking in a browser,
 //! and the endpoint for provider events.
 //!
-//! The pages use one script, which copies, and nothing from other servers but the logos of
-//! institutions on the pages for linking. Of these, the token in a link URL is the only
-//! authentication, and a cookie binds a consent session to the browser that started it. All others
-//! need a session.
+//! The pages use two scripts, which copy and propose a timezone, and nothing from other servers but
+//! the logos of institutions on the pages for linking. Of these, the token in a link URL is the
+//! only authentication, and a cookie binds a consent session to the browser that started it. All
+//! others need a session.
 
 mod amounts;
 mod api_client;
@@ -33,13 +33,16 @@ mod pages;
 mod plan;
 mod prefetch;
 mod programs_page;
+mod provider_control;
 mod provider_events;
+mod qr_code;
 mod request_span;
 mod rows;
 mod security_headers;
 mod session;
 mod settings;
 mod settings_page;
+mod setup;
 mod sign_in;
 mod state;
 #[cfg(test)]
@@ -68,6 +71,7 @@ use crate::state::{Console, Inner, PROVIDER_EVENTS_CONCURRENT_MAX};
 
 pub use crate::emails::{EmailSettings, Mailer, SendError};
 pub use crate::oidc::check_identity_provider;
+pub use crate::provider_control::{MasterKey, ProviderControl, TestError};
 pub use crate::settings::{ConsoleSettings, Demo, OidcSettings, Site};
 
 /// How long sums stay in memory at most after they have expired.
@@ -109,6 +113,8 @@ pub fn router(access: ApiContext, api: Router, settings: ConsoleSettings, site: 
             "/sign-in/{token}",
             get(sign_in::open_link).post(sign_in::use_link),
         )
+        .route("/setup", get(setup::show).post(setup::create_operator))
+        .route("/setup/{code}", get(setup::open).post(setup::claim))
         .route("/sign-in/oidc", post(oidc_page::leave))
         .route("/sign-in/oidc/callback", get(oidc_page::come_back))
         .route("/sign-out", post(sign_in::sign_out))
@@ -147,6 +153,10 @@ pub fn router(access: ApiContext, api: Router, settings: ConsoleSettings, site: 
         .route(
             assets::COPY.path(),
             get(|| async { assets::COPY.response() }),
+        )
+        .route(
+            assets::ZONE.path(),
+            get(|| async { assets::ZONE.response() }),
         )
         .route(
             assets::LOGO.path(),

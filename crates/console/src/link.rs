@@ -279,6 +279,7 @@ mod tests {
     use super::*;
 
     const LINKABLE: [LinkableProvider; 1] = [LinkableProvider {
+        is_sandbox: false,
         name: "somebank",
         title: "SomeBank",
         reaches: "Some banks",

@@ -1,11 +1,14 @@
 //! The settings of the console, and what it takes when it starts.
 
+use std::sync::Arc;
+
 use bellbird_domain::{Plan, UserId};
 use bellbird_limits::client_address::Network;
 use bellbird_webhooks::Webhooks;
 use secrecy::SecretString;
 
 use crate::emails::{EmailSettings, Mailer};
+use crate::provider_control::{MasterKey, ProviderControl};
 
 #[derive(Debug, Clone)]
 pub struct ConsoleSettings {
@@ -50,6 +53,9 @@ pub struct Site {
     /// None: no e-mails.
     pub mailer: Option<Mailer>,
     pub webhooks: Webhooks,
+    pub providers: Arc<dyn ProviderControl>,
+    /// None: there is no first start to complete.
+    pub master_key: Option<MasterKey>,
     /// Only in `bellbird demo`.
     pub demo: Option<Demo>,
 }

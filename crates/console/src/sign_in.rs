@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{KeyId, KeyStatus, TimestampExt as _};
 use bellbird_management::Refusal;
 use bellbird_management::sign_in as management;
-use bellbird_storage::{BegunSession, NewSession, Storage, StorageError};
+use bellbird_storage::{BegunSession, NewSession, SESSION_TTL, Storage, StorageError};
 use http::header::{HeaderName, SET_COOKIE, USER_AGENT};
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
@@ -16,7 +16,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
 use crate::browser_name::browser_name;
-use crate::cookie::{Cookie, SESSION_TTL};
+use crate::cookie::Cookie;
 use crate::error_page;
 use crate::keys_page;
 use crate::local::is_from_here;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -55,6 +56,8 @@ pub(crate) struct Inner {
     pub(crate) site: Site,
     pub(crate) frame: Frame,
     pub(crate) clock: Clock,
+    /// Whether no first start awaits an operator, which a process need not ask again.
+    pub(crate) is_setup_over: AtomicBool,
     pub(crate) failed_auth_limit: Option<RateLimiter<IpAddr>>,
     /// Of pages and of forms that a user who is signed in asks for.
     pub(crate) page_limit: Option<RateLimiter<UserId>>,
@@ -95,7 +98,7 @@ impl Console {
         site: Site,
         events_max: usize,
     ) -> Self {
-        let frame = Frame::new(&settings, &site);
+        let frame = Frame::new(&settings, &site, access.connections().registry());
         let cookie = Cookie::of_browser(&site.console_url);
         let link_cookie = Cookie::of_link(&site.console_url);
         let permits = || EventPermits {
@@ -139,6 +142,7 @@ impl Console {
             site,
             frame,
             clock,
+            is_setup_over: AtomicBool::new(false),
             failed_auth_limit,
             page_limit,
             form_limit,

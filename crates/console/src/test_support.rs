@@ -1,5 +1,7 @@
 //! A console without providers on a real database. Does not use the router.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -8,17 +10,21 @@ use bellbird_api::http::{AccessSettings, ApiContext};
 use bellbird_connections::Connections;
 use bellbird_domain::Clock;
 use bellbird_domain::{Plan, UserId};
+use bellbird_providers::Error;
+use bellbird_providers::settings::Declaration;
 use bellbird_reads::{Limits, Reads};
-use bellbird_storage::{NewLink, NewUser, Sealer, Storage};
+use bellbird_storage::{NewLink, NewUser, Sealer, Storage, StorageError};
 use bellbird_webhooks::delivery::schedule::Schedule;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use bellbird_webhooks::target::Rules;
 use bellbird_webhooks::{Settings, Webhooks};
 use bytes::Bytes;
 use jiff::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
 use tempfile::TempDir;
 
 use crate::api_client::ApiClient;
+use crate::provider_control::{ProviderControl, TestError};
 use crate::settings::{ConsoleSettings, Site};
 use crate::state::Console;
 
@@ -69,12 +75,24 @@ fn access(storage: Storage, connections: Connections) -> ApiContext {
 }
 
 impl TestConsole {
-    pub(crate) async fn new() -> Self {
+    /// On a database of nobody.
+    pub(crate) async fn without_user() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("console.db").display());
         let storage = Storage::open(&url, Sealer::random()).await.unwrap();
         storage.migrate().await.unwrap();
         let now: Timestamp = "2026-11-20T09:24:00Z".parse().unwrap();
+        let connections = Connections::new(storage.clone(), Default::default(), Clock::manual(now));
+        Self {
+            access: access(storage, connections),
+            user: UserId::INSTALLATION,
+            _folder: folder,
+        }
+    }
+
+    pub(crate) async fn new() -> Self {
+        let empty = Self::without_user().await;
+        let (storage, now) = (empty.access.storage(), empty.access.clock().now());
         let user = NewUser {
             email: "<emma>@example.com",
             plan: Plan::Developer,
@@ -96,11 +114,9 @@ impl TestConsole {
             };
             storage.links().insert(&link, now).await.unwrap();
         }
-        let connections = Connections::new(storage.clone(), Default::default(), Clock::manual(now));
         Self {
-            access: access(storage, connections),
             user: user_id,
-            _folder: folder,
+            ..empty
         }
     }
 
@@ -130,12 +146,53 @@ impl TestConsole {
             console_url: console.to_owned(),
             mailer: None,
             webhooks,
+            providers: Arc::new(FakeProviders),
+            master_key: None,
             demo: None,
         }
     }
 
     pub(crate) fn router(&self, site: Site) -> Router {
         crate::router(self.access.clone(), Router::new(), settings(), site)
+    }
+}
+
+/// The client secret that [`FakeProviders`] take.
+pub(crate) const RIGHT_SECRET: &str = "right-4711";
+
+/// None is configured, and each rejects all credentials but one.
+#[derive(Debug)]
+pub(crate) struct FakeProviders;
+
+#[async_trait::async_trait]
+impl ProviderControl for FakeProviders {
+    fn configured_by(&self, _: &Declaration) -> Option<String> {
+        None
+    }
+
+    fn has_sandbox(&self) -> bool {
+        true
+    }
+
+    async fn test(
+        &self,
+        _: &'static Declaration,
+        credentials: BTreeMap<String, SecretString>,
+    ) -> Result<(), TestError> {
+        let secret = credentials.get("client_secret");
+        if secret.is_some_and(|secret| secret.expose_secret() == RIGHT_SECRET) {
+            return Ok(());
+        }
+        let settings = "client_id and client_secret";
+        let rejected = Error::OperatorRejected {
+            settings,
+            status: 403,
+        };
+        Err(rejected.into())
+    }
+
+    async fn apply(&self) -> Result<(), StorageError> {
+        Ok(())
     }
 }
 

@@ -38,6 +38,12 @@ impl Actor {
         }
     }
 
+    /// Whoever has the code that the log of a first start shows.
+    #[must_use]
+    pub fn first_start() -> Self {
+        Self::command("first start")
+    }
+
     #[must_use]
     pub fn operator_key(key: OperatorKeyId) -> Self {
         Self {

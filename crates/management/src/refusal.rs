@@ -55,6 +55,14 @@ pub enum Refusal {
     MayNotSignIn,
     #[error("20 sign-in links that work: wait ten minutes")]
     TooManySignInLinks,
+    /// Nobody may complete a first start in this way now.
+    #[error("There is no first start that awaits its operator")]
+    NoFirstStart,
+    #[error(
+        "There are connections through this provider: remove them first, because a simulated connection does not \
+         become a real one, nor the other way round"
+    )]
+    ProviderInUse,
     #[error("The connection is being removed and cannot be synced")]
     BeingRemoved,
     #[error("Syncs are off: set sync.enabled, or run `bellbird connection sync`")]
@@ -93,6 +101,7 @@ impl Refusal {
 impl From<StorageError> for Refusal {
     fn from(error: StorageError) -> Self {
         match error {
+            StorageError::NotFound("first start") => Self::NoFirstStart,
             StorageError::NotFound("user") => Self::NotFound(USER),
             StorageError::NotFound("key") => Self::NotFound(KEY),
             StorageError::NotFound("operator key") => Self::NotFound(OPERATOR_KEY),

@@ -13,6 +13,8 @@ use crate::refusal::{Refusal, SESSION, USER};
 
 /// How long a link works.
 const LINK_TTL: SignedDuration = SignedDuration::from_mins(10);
+/// How long a link works that an operator sends, because its user may be away.
+const INVITATION_TTL: SignedDuration = SignedDuration::from_hours(24);
 /// Links of one user that work at the same time.
 const LINKS_MAX: i64 = 20;
 
@@ -22,9 +24,30 @@ pub async fn create_link(
     user_id: UserId,
     console_url: &str,
 ) -> Result<SecretString, Refusal> {
+    insert_link(change, user_id, console_url, LINK_TTL).await
+}
+
+/// As [`create_link`], for an e-mail to the user, which works for a day.
+pub async fn create_invitation(
+    change: &mut ManagementChange<'_>,
+    user_id: UserId,
+    console_url: &str,
+) -> Result<SecretString, Refusal> {
+    insert_link(change, user_id, console_url, INVITATION_TTL).await
+}
+
+async fn insert_link(
+    change: &mut ManagementChange<'_>,
+    user_id: UserId,
+    console_url: &str,
+    ttl: SignedDuration,
+) -> Result<SecretString, Refusal> {
     require_owner(change, user_id, USER)?;
     let (token, now) = (bellbird_storage::new_token(), change.now());
-    let link = new_link(user_id, &token, None, now);
+    let link = NewSignInLink {
+        expires_at: now.plus(ttl),
+        ..new_link(user_id, &token, None, now)
+    };
     if !sessions::insert_link(change.tx(), &link, LINKS_MAX, now).await? {
         return Err(Refusal::TooManySignInLinks);
     }

@@ -1,6 +1,8 @@
 //! Who may change what, and what the audit says of it, over a real database.
 
-use bellbird_domain::{Actor, ActorKind, ApiVersion, EventId, EventType, Plan, UserId};
+use bellbird_domain::{
+    Actor, ActorKind, ApiVersion, EventId, EventType, Plan, ProviderName, UserId,
+};
 use bellbird_storage::{AuditRow, NewUser, Sealer, Storage, UserChange};
 use bellbird_webhooks::endpoint::EndpointUrl;
 use jiff::Timestamp;
@@ -9,7 +11,10 @@ use uuid::Uuid;
 
 use crate::endpoints::{CreatedEndpoint, EndpointChange, NewEndpoint};
 use crate::keys::{CreatedKey, NewKey};
-use crate::{ManagementChange, Refusal, deliveries, endpoints, keys, setup_tokens, sign_in, users};
+use crate::{
+    ManagementChange, Refusal, deliveries, endpoints, keys, provider_settings, setup_tokens,
+    sign_in, users,
+};
 
 /// A user with a key and an endpoint, and another user.
 struct World {
@@ -218,4 +223,42 @@ async fn endpoint_of_a_user_gets_no_events_of_all() {
     };
     let made = endpoints::create(&mut change, all).await.unwrap();
     assert_eq!(made.endpoint.api_version, ApiVersion::NEWEST);
+}
+
+#[tokio::test]
+async fn settings_of_providers_are_in_the_audit_without_values() {
+    let world = World::start().await;
+    let fiskil = ProviderName::new("fiskil");
+    let values = [("client_secret".to_owned(), "hidden-17".into())].into();
+    let mut change = by_command(&world.storage).await;
+    provider_settings::set(&mut change, fiskil, &values)
+        .await
+        .unwrap();
+    provider_settings::remove(&mut change, fiskil)
+        .await
+        .unwrap();
+    provider_settings::use_sandbox(&mut change, fiskil)
+        .await
+        .unwrap();
+    change.commit().await.unwrap();
+    let rows = world
+        .storage
+        .audit()
+        .list_before(None, None, 3)
+        .await
+        .unwrap();
+    let actions: Vec<_> = rows.iter().map(|row| row.action.as_str()).collect();
+    assert_eq!(
+        actions,
+        [
+            "provider_settings.use_sandbox",
+            "provider_settings.remove",
+            "provider_settings.set"
+        ]
+    );
+    assert!(
+        rows.iter()
+            .all(|row| row.subject.as_deref() == Some("fiskil") && row.detail.is_none())
+    );
+    assert!(!format!("{rows:?}").contains("hidden-17"));
 }

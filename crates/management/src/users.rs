@@ -18,7 +18,7 @@ pub async fn create(change: &mut ManagementChange<'_>, new: &NewUser<'_>) -> Res
     Ok(user)
 }
 
-/// Changes a user. Only a command makes somebody an operator.
+/// Changes a user. Only a command makes somebody an operator, or [`crate::first_start`].
 pub async fn update(
     change: &mut ManagementChange<'_>,
     id: UserId,

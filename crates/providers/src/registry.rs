@@ -1,7 +1,11 @@
 //! The list of providers, and the registry of those that the configuration enables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bellbird_domain::ProviderName;
+use tokio::sync::watch;
 
 use crate::http::ClientSettings;
 use crate::settings::{Declaration, Form, Values};
@@ -16,12 +20,28 @@ pub const PROVIDERS: &[&Declaration] = &[
 
 /// The settings of all providers, by provider name.
 #[derive(Debug, Clone, Default)]
-pub struct ProviderSettings(BTreeMap<&'static str, Values>);
+pub struct ProviderSettings {
+    sections: BTreeMap<&'static str, Values>,
+    /// The providers whose section is of a simulation.
+    sandbox: BTreeSet<&'static str>,
+}
 
 impl ProviderSettings {
     /// The values of a provider's section. The configuration sets them.
     pub fn section(&mut self, provider: &Declaration) -> &mut Values {
-        self.0.entry(provider.name.as_str()).or_default()
+        self.sections.entry(provider.name.as_str()).or_default()
+    }
+
+    /// Takes the values with which a provider's simulation is called.
+    pub fn set_sandbox(&mut self, provider: &Declaration, values: Values) {
+        self.sections.insert(provider.name.as_str(), values);
+        self.sandbox.insert(provider.name.as_str());
+    }
+
+    /// Whether a provider is simulated.
+    #[must_use]
+    pub fn is_sandbox(&self, provider: &Declaration) -> bool {
+        self.sandbox.contains(provider.name.as_str())
     }
 
     /// A required key that is not set although another required key of the provider is: most likely
@@ -37,10 +57,18 @@ impl ProviderSettings {
             .copied()
     }
 
+    /// Whether all required keys of a provider are set.
+    #[must_use]
+    pub fn is_complete(&self, provider: &Declaration) -> bool {
+        let values = self.sections.get(provider.name.as_str());
+        let is_set = |needed: &&str| values.is_some_and(|values| values.get(needed).is_some());
+        provider.needs.iter().all(is_set)
+    }
+
     /// The values of a provider's section, with its defaults.
     pub fn of(&self, provider: &Declaration) -> Values {
         let mut values = self
-            .0
+            .sections
             .get(provider.name.as_str())
             .cloned()
             .unwrap_or_default();
@@ -53,10 +81,29 @@ impl ProviderSettings {
     }
 }
 
-/// The enabled providers.
-#[derive(Clone, Default)]
-pub struct Registry {
-    providers: Arc<[Arc<dyn Provider>]>,
+/// The enabled providers, which can be exchanged while requests run. Cheap to clone: all clones see
+/// the same providers.
+#[derive(Clone)]
+pub struct Registry(Arc<Shared>);
+
+struct Shared {
+    providers: ArcSwap<Vec<Enabled>>,
+    /// Counts the exchanges.
+    exchanged: watch::Sender<u64>,
+}
+
+/// An enabled provider.
+#[derive(Clone)]
+pub struct Enabled {
+    pub provider: Arc<dyn Provider>,
+    /// Whether it is simulated.
+    pub is_sandbox: bool,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::of(Vec::new())
+    }
 }
 
 impl Registry {
@@ -64,39 +111,104 @@ impl Registry {
     /// the invalid setting.
     pub fn new(settings: &ProviderSettings, client: ClientSettings<'_>) -> Result<Self, String> {
         let mut enabled = Vec::new();
-        for provider in PROVIDERS {
-            let values = settings.of(provider);
-            if provider
-                .needs
-                .iter()
-                .all(|needed| values.get(needed).is_some())
-            {
-                let opened = (provider.open)(&values, client);
-                enabled.push(opened.map_err(|error| format!("{}: {error}", provider.name))?);
-            }
+        for declared in PROVIDERS {
+            enabled.extend(open(declared, settings, client)?);
         }
-        Ok(Self {
-            providers: enabled.into(),
-        })
+        Ok(Self::of_enabled(enabled))
     }
 
     /// A registry of the given providers, for tests.
     pub fn of(providers: Vec<Arc<dyn Provider>>) -> Self {
-        Self {
-            providers: providers.into(),
-        }
+        let enabled = |provider| Enabled {
+            provider,
+            is_sandbox: false,
+        };
+        Self::of_enabled(providers.into_iter().map(enabled).collect())
     }
 
-    /// The adapter of an enabled provider.
-    pub fn find(&self, name: &str) -> Option<&Arc<dyn Provider>> {
-        self.providers
+    fn of_enabled(enabled: Vec<Enabled>) -> Self {
+        Self(Arc::new(Shared {
+            providers: ArcSwap::from_pointee(enabled),
+            exchanged: watch::Sender::new(0),
+        }))
+    }
+
+    /// The adapter of an enabled provider. Whoever keeps it calls that provider to the end, also
+    /// after an exchange.
+    pub fn find(&self, name: &str) -> Option<Arc<dyn Provider>> {
+        let providers = self.0.providers.load();
+        let found = providers
             .iter()
-            .find(|provider| provider.name().as_str() == name)
+            .find(|enabled| enabled.provider.name().as_str() == name)?;
+        Some(Arc::clone(&found.provider))
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Provider>> {
-        self.providers.iter()
+    /// Whether a provider is simulated. False if it is not enabled.
+    #[must_use]
+    pub fn is_sandbox(&self, name: &str) -> bool {
+        let providers = self.0.providers.load();
+        let mut of_sandbox = providers.iter().filter(|enabled| enabled.is_sandbox);
+        of_sandbox.any(|enabled| enabled.provider.name().as_str() == name)
     }
+
+    /// The providers that are enabled now.
+    #[must_use]
+    pub fn enabled(&self) -> Arc<Vec<Enabled>> {
+        self.0.providers.load_full()
+    }
+
+    /// Replaces a provider, adds it, or with None removes it. Calls in flight complete with the old
+    /// one, and each holder of the registry uses the new one from its next call on.
+    pub fn exchange(&self, name: &str, with: Option<Enabled>) {
+        self.0.providers.rcu(|now| {
+            let is_kept = |kept: &&Enabled| kept.provider.name().as_str() != name;
+            let kept = now.iter().filter(is_kept).cloned();
+            let mut next: Vec<Enabled> = kept.chain(with.clone()).collect();
+            next.sort_by_key(|enabled| position(enabled.provider.name()));
+            next
+        });
+        self.0.exchanged.send_modify(|count| *count += 1);
+    }
+
+    /// Tells when providers are exchanged.
+    #[must_use]
+    pub fn exchanges(&self) -> watch::Receiver<u64> {
+        self.0.exchanged.subscribe()
+    }
+}
+
+/// Opens the adapter of a provider, if all required settings are set.
+pub fn open(
+    declared: &Declaration,
+    settings: &ProviderSettings,
+    client: ClientSettings<'_>,
+) -> Result<Option<Enabled>, String> {
+    if !settings.is_complete(declared) {
+        return Ok(None);
+    }
+    let opened = (declared.open)(&settings.of(declared), client);
+    let provider = opened.map_err(|error| format!("{}: {error}", declared.name))?;
+    Ok(Some(Enabled {
+        provider,
+        is_sandbox: settings.is_sandbox(declared),
+    }))
+}
+
+/// The declaration of a provider.
+#[must_use]
+pub fn declaration(name: &str) -> Option<&'static Declaration> {
+    let mut declared = PROVIDERS.iter();
+    declared
+        .find(|declared| declared.name.as_str() == name)
+        .copied()
+}
+
+/// The place in [`PROVIDERS`].
+fn position(name: ProviderName) -> usize {
+    PROVIDERS
+        .iter()
+        .position(|declared| declared.name == name)
+        .unwrap_or(PROVIDERS.len())
 }
 
 #[cfg(test)]
@@ -107,7 +219,7 @@ mod tests {
 
     #[test]
     fn every_provider_has_a_complete_declaration() {
-        let mut names = std::collections::BTreeSet::new();
+        let mut names = BTreeSet::new();
         for provider in PROVIDERS {
             assert!(
                 names.insert(provider.name.as_str()),
@@ -175,6 +287,6 @@ mod tests {
             store: None,
         };
         let registry = Registry::new(&ProviderSettings::default(), client).unwrap();
-        assert_eq!(registry.iter().count(), 0);
+        assert_eq!(registry.enabled().len(), 0);
     }
 }

@@ -24,6 +24,8 @@ pub struct Declaration {
     pub reaches: &'static str,
     /// Where a person can end a consent without this service: `at your bank`.
     pub consents: &'static str,
+    /// Where an operator gets the credentials, for a form: `in the Fiskil console`.
+    pub credentials_at: &'static str,
     /// The members of responses with the words that the adapter compares them with, and names of
     /// its own. `bellbird record` masks neither.
     pub words: KnownWords,
@@ -42,6 +44,8 @@ pub type Opened = Result<Arc<dyn Provider>, String>;
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     pub name: &'static str,
+    /// How a form calls it, as the provider does. Empty for a URL, which no form has.
+    pub label: &'static str,
     pub form: Form,
 }
 

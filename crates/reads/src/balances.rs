@@ -93,7 +93,9 @@ impl Reads {
                 outcomes.fill(Err(ReadError::Reconnect(context.connection.status)));
             }
         }
-        let requests = self.inner.providers.iter().map(|provider| async move {
+        let enabled = self.inner.providers.enabled();
+        let requests = enabled.iter().map(|enabled| async move {
+            let provider = &enabled.provider;
             let is_served = |context: &ConnectionContext| {
                 context.connection.provider == provider.name().as_str() && !context.is_gone(now)
             };

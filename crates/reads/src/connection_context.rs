@@ -150,19 +150,11 @@ impl Reads {
         Ok(context)
     }
 
-    fn provider(&self, connection: &Connection) -> Result<&Arc<dyn Provider>, ReadError> {
+    pub(crate) fn provider(&self, connection: &Connection) -> Result<Arc<dyn Provider>, ReadError> {
         self.inner
             .providers
             .find(&connection.provider)
             .ok_or(ReadError::OperatorNeeded)
-    }
-
-    /// The provider of a connection, if it lists such rows.
-    pub(crate) fn provider_of<K: RowKind>(
-        &self,
-        connection: &Connection,
-    ) -> Result<K::Provider<'_>, ReadError> {
-        K::provider(self.provider(connection)?.kind()).ok_or(ReadError::WrongCategory)
     }
 
     /// Records that the provider returned data: at most once a minute, in the background.
@@ -261,4 +253,9 @@ impl ConnectionContext {
             Err(ReadError::WrongCategory)
         }
     }
+}
+
+/// The part of a provider that lists such rows, if it has one.
+pub(crate) fn lister<K: RowKind>(provider: &dyn Provider) -> Result<K::Provider<'_>, ReadError> {
+    K::provider(provider.kind()).ok_or(ReadError::WrongCategory)
 }

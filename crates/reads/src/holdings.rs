@@ -5,6 +5,7 @@ use bellbird_providers::CallContext;
 use bellbird_providers::pages::Trades;
 use futures_util::future::join_all;
 
+use crate::connection_context::lister;
 use crate::{ReadError, Reads, SelectedAccounts};
 
 /// Adds a holding to what was made of its account so far.
@@ -20,7 +21,8 @@ impl Reads {
         add: &AddHolding<'_, T>,
     ) -> Result<Vec<(AccountId, Result<T, ReadError>)>, ReadError> {
         let context = &selected.context;
-        let brokerage = self.provider_of::<Trades>(&context.connection)?;
+        let provider = self.provider(&context.connection)?;
+        let brokerage = lister::<Trades>(provider.as_ref())?;
         let reads = selected.accounts().map(|account| async move {
             let mut made = T::default();
             let mut sink = |holding: Holding<'_>| add(&holding, &mut made);

@@ -40,7 +40,8 @@ statements! {
     RENEW = "INSERT INTO instances (id, version, host, api_url, boot_id, console_url, key_ids, allow_loopback,
             started_at, last_seen_at, clock_ahead_ms, roles, settings)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-        ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at, clock_ahead_ms = excluded.clock_ahead_ms";
+        ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at, clock_ahead_ms = excluded.clock_ahead_ms
+        RETURNING (SELECT CAST(COALESCE(SUM(revision), 0) AS BIGINT) FROM provider_settings)";
 
     LIST = "SELECT id, version, host, api_url, boot_id, console_url, key_ids, allow_loopback, started_at,
             last_seen_at, clock_ahead_ms, roles, settings
@@ -155,7 +156,8 @@ impl Instances<'_> {
         }
     }
 
-    /// Stores that an instance runs. It stays alive for [`INSTANCE_TIMEOUT`] after `now`.
+    /// Stores that an instance runs. It stays alive for [`INSTANCE_TIMEOUT`] after `now`. Reads
+    /// whether the providers' settings have changed, for `storage.provider_settings().changes()`.
     pub async fn renew(self, instance: &Instance, now: Timestamp) -> Result<()> {
         let Instance {
             id,
@@ -192,7 +194,13 @@ impl Instances<'_> {
             roles.as_str(),
             settings.as_str()
         ];
-        self.0.db.run(RENEW, values).await.map(|_| ())
+        let revision = self.0.db.write_one(RENEW, values, |row| row.int(0)).await?;
+        let known = &self.0.renewals.provider_settings;
+        known.send_if_modified(|known| {
+            let read = revision.unwrap_or_default();
+            std::mem::replace(known, read) != read
+        });
+        Ok(())
     }
 
     /// Records how a renewal went, for [`Self::fault`]. Returns whether that is news.

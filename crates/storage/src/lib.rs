@@ -75,10 +75,14 @@ pub use linking::provider_events::AffectedRef;
 pub use linking::provider_users::{ClaimedProviderUser, ProviderUserRecord, ProviderUserState};
 pub use management::audit::{AuditAction, AuditRow};
 pub use management::changes::{IdempotentStart, ManagementChange};
+pub use management::first_start::FirstStart;
 pub use management::operator_keys::{FoundOperatorKey, OperatorKeyRecord};
+pub use management::provider_settings::StoredProviderSettings;
 pub use management::requests::{Idempotency, StoredResponse};
 use renewals::Renewals;
-pub use secrets::random::{new_key, new_operator_key, new_setup_token, new_token, random_bytes};
+pub use secrets::random::{
+    new_key, new_operator_key, new_setup_code, new_setup_token, new_token, random_bytes,
+};
 pub use secrets::sealer::{SealedFor, Sealer, key_id_of};
 pub use secrets::store::{Leftovers, ResealCounts, SealedSecrets, UnopenableSecret};
 #[cfg(feature = "test-support")]
@@ -91,8 +95,8 @@ pub use users::key_reads::KeyReadCount;
 pub use users::keys::KeyRecord;
 pub use users::own_data::{LEFT_OUT, OWN_TABLES, OwnPosition, OwnRow, OwnTable, camel_case};
 pub use users::sessions::{
-    BegunSession, NO_CONSOLE_SIGN_IN, NewSession, NewSignInLink, SessionRecord, SignInLink,
-    SignedIn,
+    BegunSession, NO_CONSOLE_SIGN_IN, NewSession, NewSignInLink, SESSION_MAX, SESSION_TTL,
+    SessionRecord, SignInLink, SignedIn,
 };
 pub use users::setup_tokens::{KeyAuditRow, NewSetupToken, SetupTokenClaim};
 pub use users::user::{NewUser, REFERENCE_IN_USE, UserChange};
@@ -110,7 +114,7 @@ pub use webhooks::webhook_events::{EventConnection, NewWebhookEvent, WebhookEven
 pub mod writes {
     pub use crate::connections::{removals, syncs};
     pub use crate::linking::links;
-    pub use crate::management::operator_keys;
+    pub use crate::management::{first_start, operator_keys, provider_settings};
     pub use crate::users::{identities, keys, removal, sessions, setup_tokens, user};
     pub use crate::webhooks::{delivery_log, endpoints, redeliveries};
 }
@@ -208,6 +212,10 @@ parts! {
     webhook_events: WebhookEvents;
     /// Sealed credentials, cursors and the keys that seal them.
     secrets: Secrets;
+    /// Whether this database is of a first start, and how far that has come.
+    first_start: FirstStarts;
+    /// What operators have entered for providers.
+    provider_settings: ProviderSettings;
     /// The running services on this database.
     instances: Instances;
     /// What a restore needs to know.

@@ -4,15 +4,20 @@
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::error::{Chain, Result, StorageError};
 
 /// Three renewals that failed. One that fails alone may be a fail-over, which requests wait for.
 const AGE_MAX: Duration = Duration::from_secs(15);
 
-/// None until the first renewal, and in a command.
 #[derive(Default)]
-pub(crate) struct Renewals(Mutex<Option<LastRenewal>>);
+pub(crate) struct Renewals {
+    /// None until the first renewal, and in a command.
+    last: Mutex<Option<LastRenewal>>,
+    /// The revision of the providers' settings, as the last renewal read it.
+    pub(crate) provider_settings: watch::Sender<i64>,
+}
 
 struct LastRenewal {
     succeeded_at: Instant,
@@ -29,7 +34,7 @@ impl Renewals {
             .as_ref()
             .err()
             .map(|error| (Chain(error).to_string(), is_lasting(error)));
-        let mut last = self.0.lock();
+        let mut last = self.last.lock();
         let was = last.as_ref().and_then(|last| last.failure.as_ref());
         let is_news = was.map(|(text, _)| text) != failure.as_ref().map(|(text, _)| text);
         let succeeded_at = last
@@ -44,7 +49,7 @@ impl Renewals {
     }
 
     pub(crate) fn fault(&self) -> Option<String> {
-        self.0
+        self.last
             .lock()
             .as_ref()
             .and_then(|last| last.fault(last.succeeded_at.elapsed()))
@@ -52,7 +57,7 @@ impl Renewals {
 
     /// Since the last one that succeeded.
     pub(crate) fn age(&self) -> Option<Duration> {
-        self.0
+        self.last
             .lock()
             .as_ref()
             .map(|last| last.succeeded_at.elapsed())

@@ -83,6 +83,7 @@ impl Provider for Akahu {
     type AuthRequest = authorize::AuthorizationRequest;
     type Snapshot = webhook_events::Snapshot;
     type Options = LinkingOptions;
+    const NAME: &'static str = "akahu";
 
     fn error_body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
         errors::body(path, status)
@@ -205,7 +206,7 @@ impl Provider for Akahu {
 
 impl Akahu {
     /// Creates the provider with its data, for a listener at `address`.
-    pub(crate) fn new(options: &Options, address: SocketAddr) -> Self {
+    pub(crate) fn new(options: &Options, address: SocketAddr, saved: Option<Store>) -> Self {
         let mut rng = Rng::new(options.seed, u64::MAX - 1);
         let access = AkahuAccess {
             base_url: format!("http://{address}/v1"),
@@ -214,7 +215,9 @@ impl Akahu {
             app_secret: rng.text(BASE62, 43),
         };
         Self {
-            core: Core::new(options, |now| Store::new(options.seed, now)),
+            core: Core::new(options, |now| {
+                saved.unwrap_or_else(|| Store::new(options.seed, now))
+            }),
             access,
             codes: token::Codes::default(),
             cursors: paging::Cursors::new(),

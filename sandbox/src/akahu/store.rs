@@ -1,6 +1,7 @@
 //! The state of the simulated Akahu, and how the world's data fills it.
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::connections;
@@ -9,6 +10,7 @@ use super::rows::{odd_row, pending};
 use super::{Akahu, ids};
 use crate::bank::ConsentState;
 use crate::members::Members;
+use crate::saved;
 use crate::world::new_zealand::{Holding, Institution, NEW_ZEALAND, Person, institution};
 use crate::world::nz_rows::{Calendars, draw};
 use crate::world::rng::{DIGITS, Rng};
@@ -30,7 +32,7 @@ pub(super) fn refresh_completion_time(now: Timestamp) -> Timestamp {
     now.saturating_add(REFRESH_DURATION).unwrap_or(now)
 }
 
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct State {
     /// Append-only, so an index stays valid.
     pub(super) users: Vec<User>,
@@ -39,6 +41,7 @@ pub(crate) struct State {
 }
 
 /// A person who shares logins with the app.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct User {
     pub(super) id: String,
     pub(super) name: String,
@@ -51,12 +54,13 @@ pub(crate) struct User {
     pub(super) subscriptions: Vec<WebhookSubscription>,
 }
 
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Token {
     pub(super) text: String,
     pub(super) alive: bool,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct WebhookSubscription {
     pub(super) id: String,
     pub(super) kind: String,
@@ -65,9 +69,11 @@ pub(crate) struct WebhookSubscription {
 }
 
 /// An authorisation: one login at an institution.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Login {
     pub(super) id: String,
     pub(super) user: usize,
+    #[serde(with = "saved::nz_institution")]
     pub(super) institution: &'static Institution,
     pub(super) state: ConsentState,
     /// When the bank was last read.
@@ -98,10 +104,12 @@ impl Login {
     }
 }
 
+#[derive(Serialize, Deserialize)]
 pub(crate) struct OwnAccount {
     pub(super) user: usize,
     pub(super) login: usize,
-    pub(super) connection_id: &'static str,
+    #[serde(with = "saved::text")]
+    pub(super) connection_id: saved::Text,
     pub(super) user_id: String,
     /// The last digits of the card.
     pub(super) card: String,

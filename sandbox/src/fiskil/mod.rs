@@ -92,6 +92,7 @@ impl Provider for Fiskil {
     type AuthRequest = sessions::Session;
     type Snapshot = webhook_events::Snapshot;
     type Options = LinkingOptions;
+    const NAME: &'static str = "fiskil";
 
     fn error_body(path: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
         Failure::of_status(Family::of(path), status).body()
@@ -169,12 +170,14 @@ impl Provider for Fiskil {
 
 impl Fiskil {
     /// Creates the provider with its data, for a listener at `address`.
-    pub(crate) fn new(options: &Options, address: SocketAddr) -> Self {
+    pub(crate) fn new(options: &Options, address: SocketAddr, saved: Option<Store>) -> Self {
         let mut rng = Rng::new(options.seed, u64::MAX);
         let client_id = rng.text(BASE62, 27);
         let secret: Vec<u8> = (0..4).flat_map(|_| rng.next().to_be_bytes()).collect();
         Self {
-            core: Core::new(options, |now| Store::new(options.seed, options.rows, now)),
+            core: Core::new(options, |now| {
+                saved.unwrap_or_else(|| Store::new(options.seed, options.rows, now))
+            }),
             base_url: format!("http://{address}"),
             client_secret: rng.text(BASE62, 43),
             webhook_secret: STANDARD.encode(secret),

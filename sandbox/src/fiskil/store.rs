@@ -1,12 +1,14 @@
 //! The state of the simulated Fiskil, and how the world's data fills it.
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Fiskil;
 use super::paging::HasPosition;
 use super::rows::{decimal, odd_row};
 use crate::members::Members;
+use crate::saved;
 use crate::store::Position;
 use crate::world::YEARS_DAYS;
 use crate::world::au_rows::draw;
@@ -21,13 +23,14 @@ pub(super) type Store = crate::store::Store<Fiskil>;
 pub(super) type Account = crate::store::Account<Fiskil>;
 pub(super) type Entry = crate::store::Entry<Fiskil>;
 
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(super) end_users: Vec<EndUser>,
     pub(super) consents: Vec<Consent>,
 }
 
 /// An end user; `deleted` ones no longer exist for the API.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct EndUser {
     pub(super) id: String,
     pub(super) members: Members,
@@ -36,16 +39,18 @@ pub(crate) struct EndUser {
 }
 
 /// The stored status of a consent. An active consent also ends at `expires_at`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ConsentStatus {
     Active,
     Ended,
 }
 
 /// An arrangement between an end user and a bank.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Consent {
     pub(super) arrangement_id: String,
     pub(super) end_user_id: String,
+    #[serde(with = "saved::au_institution")]
     pub(super) institution: &'static Institution,
     pub(super) created_at: Timestamp,
     pub(super) expires_at: Timestamp,
@@ -58,6 +63,7 @@ impl Consent {
     }
 }
 
+#[derive(Serialize, Deserialize)]
 pub(crate) struct OwnAccount {
     pub(super) fiskil_id: String,
     pub(super) arrangement_id: String,

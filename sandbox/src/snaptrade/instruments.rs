@@ -28,6 +28,7 @@ pub(super) struct InstrumentViews {
     pub(super) option_symbol: String,
 }
 
+#[derive(Default)]
 pub(super) struct Instruments {
     seed: u64,
     views: BTreeMap<&'static str, InstrumentViews>,

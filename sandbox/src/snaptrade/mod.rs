@@ -45,7 +45,7 @@ use errors::Failure;
 use store::Store;
 
 /// The two kinds of keys (docs/providers/snaptrade.md#keys).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum Key {
     /// Many users, each with a secret.
     Commercial,
@@ -99,6 +99,7 @@ impl Provider for SnapTrade {
     type AuthRequest = login::Link;
     type Snapshot = webhook_events::Snapshot;
     type Options = SnapTradeOptions;
+    const NAME: &'static str = "snaptrade";
 
     fn error_body(_: &str, status: StatusCode) -> (&'static str, Vec<u8>) {
         ("application/json", Failure::of_status(status).body())
@@ -239,7 +240,7 @@ impl Provider for SnapTrade {
 
 impl SnapTrade {
     /// Creates the provider with its data, for a listener at `address`.
-    pub(crate) fn new(options: &Options, address: SocketAddr) -> Self {
+    pub(crate) fn new(options: &Options, address: SocketAddr, saved: Option<Store>) -> Self {
         let mut rng = Rng::new(options.seed, u64::MAX - 2);
         // Letters only: clients encode other characters differently
         // (docs/providers/snaptrade.md#request-signatures).
@@ -248,7 +249,10 @@ impl SnapTrade {
             consumer_key: rng.text(BASE62, 50),
         };
         Self {
-            core: Core::new(options, |now| Store::new(options.seed, now)),
+            core: Core::new(options, |now| {
+                let saved = saved.map(Store::with_instruments);
+                saved.unwrap_or_else(|| Store::new(options.seed, now))
+            }),
             base_url: format!("http://{address}"),
             commercial: key_pair("EXAMPLE"),
             personal: key_pair("PERS-EXAMPLE"),

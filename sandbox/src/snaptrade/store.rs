@@ -1,11 +1,13 @@
 //! The state of the simulated SnapTrade.
 
 use jiff::{SignedDuration, Timestamp, civil};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::instruments::Instruments;
 use super::{Key, SnapTrade};
 use crate::members::Members;
+use crate::saved;
 use crate::world::brokerage::Broker;
 
 /// How long a deletion takes on the sandbox's clock. That deletions are delayed is known, the delay
@@ -15,13 +17,17 @@ pub(super) type Store = crate::store::Store<SnapTrade>;
 pub(super) type Account = crate::store::Account<SnapTrade>;
 pub(super) type Entry = crate::store::Entry<SnapTrade>;
 
+#[derive(Serialize, Deserialize)]
 pub(crate) struct State {
     pub(super) today: civil::Date,
+    /// Follows from the seed and the day.
+    #[serde(skip)]
     pub(super) instruments: Instruments,
     users: Vec<User>,
     pub(super) connections: Vec<Connection>,
 }
 
+#[derive(Serialize, Deserialize)]
 pub(crate) struct User {
     /// Unique, even if a deleted user's id is registered again.
     pub(super) number: u64,
@@ -34,10 +40,12 @@ pub(crate) struct User {
 }
 
 /// A login at a broker.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Connection {
     pub(super) id: String,
     /// The user's number.
     pub(super) user: u64,
+    #[serde(with = "saved::broker")]
     pub(super) broker: &'static Broker,
     pub(super) name: String,
     pub(super) trading: bool,
@@ -54,6 +62,7 @@ pub(crate) struct Connection {
     deleted_at: Option<Timestamp>,
 }
 
+#[derive(Serialize, Deserialize)]
 pub(crate) struct OwnAccount {
     pub(super) connection_id: String,
     /// A JSON array.
@@ -63,7 +72,8 @@ pub(crate) struct OwnAccount {
     pub(super) holding_changes: u64,
     /// When SnapTrade last fetched the positions from the broker.
     pub(super) as_of: Timestamp,
-    pub(super) institution: &'static str,
+    #[serde(with = "saved::text")]
+    pub(super) institution: saved::Text,
     /// Whether the user shares it.
     pub(super) shared: bool,
 }
@@ -77,6 +87,12 @@ impl Store {
             connections: vec![],
         };
         Self::empty(seed, state)
+    }
+
+    /// A store that was saved, with what is not.
+    pub(super) fn with_instruments(mut self) -> Self {
+        self.instruments = Instruments::new(self.seed, self.today);
+        self
     }
 
     /// The existing users of a key.

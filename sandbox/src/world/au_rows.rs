@@ -1,25 +1,29 @@
 //! Draws years of rows for one account in Australia.
 
+use serde::{Deserialize, Serialize};
+
 use super::australia::{AUSTRALIA, Oddity, Plan};
 use super::calendar::{Calendar, HOUR, SECOND};
 use super::rng::Rng;
 use super::template::Template;
+use crate::saved;
 use crate::store::Numbered;
 
 /// An amount as the bank writes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Amount {
     /// Whole cents, negative for debits.
     Cents(i64),
     /// A fixed text, for odd amounts.
-    Text(&'static str),
+    Text(#[serde(with = "saved::text")] saved::Text),
 }
 
 /// One row of a statement. Instants are Unix milliseconds.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// Unique in the world, and stable for a seed.
     pub(crate) number: u64,
+    #[serde(with = "saved::au_template")]
     pub(crate) template: &'static Template,
     pub(crate) posted: Option<i64>,
     pub(crate) executed: Option<i64>,

@@ -32,6 +32,11 @@ impl Australia {
     pub(crate) fn spending(&'static self) -> &'static [Template] {
         list(&self.lists, "SPENDING")
     }
+
+    /// All templates of rows.
+    pub(crate) fn templates(&'static self) -> impl Iterator<Item = &'static Template> {
+        self.lists.values().flatten()
+    }
 }
 
 /// A bank or an energy company. Ids are digit strings, as on the wire.

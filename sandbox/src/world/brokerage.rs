@@ -49,6 +49,13 @@ pub(crate) struct Broker {
     pub(crate) real_time: bool,
 }
 
+impl Brokerage {
+    /// All kinds of rows.
+    pub(crate) fn deals(&'static self) -> impl Iterator<Item = &'static Deal> {
+        self.deals.values().flatten()
+    }
+}
+
 pub(crate) fn broker(slug: &str) -> Option<&'static Broker> {
     BROKERAGE.brokers.iter().find(|broker| broker.slug == slug)
 }

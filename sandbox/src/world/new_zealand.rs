@@ -35,6 +35,11 @@ impl NewZealand {
     pub(crate) fn spending(&'static self) -> &'static [Template] {
         list(&self.lists, "SPENDING")
     }
+
+    /// All templates of rows.
+    pub(crate) fn templates(&'static self) -> impl Iterator<Item = &'static Template> {
+        self.lists.values().flatten()
+    }
 }
 
 #[derive(Deserialize)]

@@ -1,18 +1,22 @@
 //! Draws years of rows for one account in New Zealand.
 
+use serde::{Deserialize, Serialize};
+
 use super::YEARS_DAYS;
 use super::calendar::{Calendar, DAY, HOUR, SECOND};
 use super::new_zealand::{NEW_ZEALAND, Plan, Times};
 use super::rng::Rng;
 use super::template::{Template, pick};
+use crate::saved;
 use crate::store::Numbered;
 
 /// One settled row. Instants are Unix milliseconds, amounts are cents.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// Unique in the world, and stable for a seed. Of rows of one instant the larger number is
     /// newer.
     pub(crate) number: u64,
+    #[serde(with = "saved::nz_template")]
     pub(crate) template: &'static Template,
     /// When it was posted; often only the start of the day.
     pub(crate) at: i64,

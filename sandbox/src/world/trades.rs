@@ -4,15 +4,17 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, civil};
+use serde::{Deserialize, Serialize};
 
 use super::brokerage::{Deal, Flow, Plan, Style};
 use super::rng::Rng;
 use super::securities::{self, Security};
+use crate::saved;
 use crate::store::Numbered;
 
 /// A decimal number: `value` divided by ten to the power of `places`. Displays without trailing
 /// zeros; `{:#}` shows at least one decimal, as floats are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Scaled {
     value: i64,
     places: u32,
@@ -59,17 +61,21 @@ impl fmt::Display for Scaled {
 }
 
 /// One row of an account's history.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Trade {
     /// Unique in the world, and stable for a seed.
     pub(crate) number: u64,
     /// Equal for rows that belong together.
     pub(crate) group: u64,
+    #[serde(with = "saved::deal")]
     pub(crate) deal: &'static Deal,
     /// The share or option of the row.
+    #[serde(with = "saved::security")]
     pub(crate) security: Option<&'static Security>,
-    pub(crate) currency: &'static str,
+    #[serde(with = "saved::text")]
+    pub(crate) currency: saved::Text,
     /// The coin that pays, instead of a currency.
+    #[serde(with = "saved::security")]
     pub(crate) coin: Option<&'static Security>,
     pub(crate) units: Scaled,
     pub(crate) price: Scaled,

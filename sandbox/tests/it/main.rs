@@ -23,6 +23,7 @@ mod snaptrade_activities;
 mod snaptrade_client;
 mod snaptrade_consents;
 mod snaptrade_data;
+mod state;
 mod webhooks;
 mod webhooks_akahu;
 mod webhooks_snaptrade;

@@ -5,16 +5,13 @@ use bellbird_management::ManagementChange;
 use bellbird_storage::{AuditAction, Storage, StorageError};
 use jiff::Timestamp;
 
+use crate::config::place;
+
 /// The Unix user of this process.
 pub(super) fn of_command() -> Actor {
-    let uid = rustix::process::getuid().as_raw().to_string();
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let name = users.lines().find_map(|line| {
-        let mut columns = line.split(':');
-        let name = columns.next()?;
-        (columns.nth(1)? == uid).then_some(name)
-    });
-    Actor::command(name.unwrap_or(&format!("uid {uid}")))
+    let uid = rustix::process::getuid().as_raw();
+    let name = place::user_name(uid);
+    Actor::command(&name.unwrap_or_else(|| format!("uid {uid}")))
 }
 
 /// Begins a change by this command.

@@ -8,14 +8,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use bellbird_domain::{AccountId, Bound, ConnectionId, EndpointId, EventId, OperatorKeyId};
 use bellbird_management::values::{self, KeyName};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use secrecy::SecretString;
 
-use crate::config::{Flag, LISTEN_ADDRESS, LogFormat, LogLevel, Settings, Sources};
+use super::output::note;
+use crate::config::place::{DATA_DIR, FoundFile, SETTINGS_FILE, Surroundings};
+use crate::config::{Flag, LISTEN_ADDRESS, LogFormat, LogLevel, Settings, Sources, terminal};
 
 /// Longer input is cut off. No provider's credentials and no URL of a database are this long.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
@@ -23,9 +25,16 @@ const SECRET_BYTES_MAX: u64 = 64 * 1024;
 /// Settings flags of every command.
 #[derive(Debug, Clone, Args)]
 pub(super) struct SettingArgs {
-    /// Path of the settings file; defaults to bellbird.toml in the working directory, if it exists
+    /// Path of the settings file; by default bellbird.toml in the working directory, in the data
+    /// folder, or in /etc/bellbird
     #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
     config: Option<PathBuf>,
+
+    /// Data folder, with settings, master key and database, which a first start makes; by default
+    /// BELLBIRD_DATA_DIR, else ~/.local/share/bellbird, and /var/lib/bellbird for root
+    #[arg(long, global = true, value_name = "FOLDER", help_heading = "Settings")]
+    #[arg(conflicts_with = "config")]
+    data_dir: Option<PathBuf>,
 
     /// Log level
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Settings")]
@@ -36,11 +45,35 @@ pub(super) struct SettingArgs {
     #[arg(long, global = true, value_name = "FORMAT", help_heading = "Settings")]
     #[arg(value_parser = names_of::<LogFormat>())]
     log_format: Option<String>,
+
+    /// Whether standard error has no remarks.
+    #[arg(skip)]
+    pub(super) is_quiet: bool,
 }
 
 impl SettingArgs {
     /// Loads the settings of this process, with the flags of one command.
     pub(super) fn load(&self, listen: Option<&ListenArgs>) -> anyhow::Result<Settings> {
+        let file = match &self.config {
+            Some(file) => Some(file.clone()),
+            None => self.find_file()?,
+        };
+        self.load_from(file, listen)
+    }
+
+    /// As [`Self::load`], without what is elsewhere than in the working directory: for a command
+    /// that must not touch an installation which it was not told about.
+    #[cfg(feature = "sandbox")]
+    pub(super) fn load_here(&self, listen: Option<&ListenArgs>) -> anyhow::Result<Settings> {
+        self.load_from(self.config.clone(), listen)
+    }
+
+    /// As [`Self::load`], from this file. `None` is the one in the working directory, if it exists.
+    pub(super) fn load_from(
+        &self,
+        file: Option<PathBuf>,
+        listen: Option<&ListenArgs>,
+    ) -> anyhow::Result<Settings> {
         let mut flags = Vec::new();
         let mut add = |name, setting, value: Option<String>| {
             flags.extend(value.map(|value| Flag {
@@ -61,10 +94,38 @@ impl SettingArgs {
             );
             add("--ops-listen", "ops.listen", text(listen.ops_listen));
         }
-        Ok(Settings::load(&Sources::from_process(
-            self.config.clone(),
-            flags,
-        ))?)
+        Ok(Settings::load(&Sources::from_process(file, flags))?)
+    }
+
+    /// The data folder in which `serve` makes its first start: nothing says where an installation
+    /// is, and the working directory has no database either.
+    pub(super) fn first_start_folder(&self) -> anyhow::Result<Option<PathBuf>> {
+        let surroundings = Surroundings::of_process(self.data_dir.clone());
+        if self.config.is_some() || !surroundings.is_first_start() {
+            return Ok(None);
+        }
+        let folder = surroundings.data_folder().with_context(|| {
+            format!("HOME is not set: name the data folder with --data-dir, or {DATA_DIR}")
+        });
+        folder.map(Some)
+    }
+
+    fn find_file(&self) -> anyhow::Result<Option<PathBuf>> {
+        let surroundings = Surroundings::of_process(self.data_dir.clone());
+        match (surroundings.settings_file(), &self.data_dir) {
+            (FoundFile::Elsewhere(file), _) => {
+                if terminal::stderr_is_terminal() && !self.is_quiet {
+                    note(&format!("Using the settings in {}", file.display()));
+                }
+                Ok(Some(file))
+            }
+            (FoundFile::None, Some(folder)) => bail!(
+                "{} has no {SETTINGS_FILE}: `bellbird serve` or `bellbird init` makes it at a first start, if the \
+                 environment names no database and no key",
+                folder.display()
+            ),
+            _ => Ok(None),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `bellbird demo`: runs the service and the sandbox providers in one process, with made-up users.
 
 use std::path::absolute;
+use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use bellbird_connections::{Connections, LinkTarget};
@@ -9,6 +10,7 @@ use bellbird_domain::user::DEFAULT_TIMEZONE;
 use bellbird_domain::{AccountType, ApiKey, Clock, ConnectionCategory, Plan, User, UserId};
 use bellbird_management::keys::{self, NewKey};
 use bellbird_management::users;
+use bellbird_providers::registry::ProviderSettings;
 use bellbird_sandbox::Description;
 use bellbird_storage::{NewUser, Storage, UserChange};
 use clap::Args;
@@ -20,11 +22,12 @@ use tempfile::TempDir;
 use super::actor;
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
-use super::sandbox::{DataArgs, sandbox_settings};
+use super::sandbox::DataArgs;
 use super::simplefin;
 use super::webhook::add::{self as webhook, checked_url};
 use crate::config::{Settings, terminal};
 use crate::roles::Roles;
+use crate::sandbox_beside::{SandboxBeside, simulate_others};
 use crate::service::{self, Service, Start};
 use crate::telemetry;
 use crate::wiring::{self, Urls};
@@ -88,7 +91,8 @@ struct Person {
 }
 
 pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Result<()> {
-    let mut settings = settings.load(Some(&args.listen))?;
+    // Not those of an installation elsewhere: made-up users do not belong there.
+    let mut settings = settings.load_here(Some(&args.listen))?;
     let webhook = match &args.webhook {
         Some(url) => {
             settings.webhooks.rules.allow_loopback = true;
@@ -99,11 +103,11 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     let log = telemetry::start_log(&settings.log, None);
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
-    let sandbox = bellbird_sandbox::start(args.data.options())
-        .await
-        .context("could not start the sandbox")?;
-    settings.providers = sandbox_settings(sandbox.description())?;
+    settings.providers = ProviderSettings::default();
     let folder = use_temporary_database(&mut settings)?;
+    let sandbox = SandboxBeside::new(&settings, args.data.options())
+        .unwrap_or_else(|| SandboxBeside::without_state(args.data.options()));
+    let sandbox = Arc::new(sandbox);
     let database = shown_database(&settings);
     let sealer = wiring::optional_sealer(&settings)?;
     let start = Start {
@@ -111,14 +115,18 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
         sealer,
         clock: Clock::system(),
         metrics,
+        sandbox: Some(Arc::clone(&sandbox) as _),
         stop: stop.clone(),
     };
-    let mut service = Service::open(settings, start).await?;
+    let mut service = Service::open(settings.clone(), start).await?;
+    let (storage, loader) = (&service.parts.storage, &service.parts.provider_loader);
+    simulate_others(&settings, storage, loader, actor::of_command()).await?;
+    let description = sandbox.running().await?.description();
     let (storage, connections) = (
         service.parts.storage.clone(),
         service.parts.connections.clone(),
     );
-    let people = add_people(&storage, &connections, sandbox.description()).await?;
+    let people = add_people(&storage, &connections, description).await?;
     let webhook_secret = match &webhook {
         Some(url) => {
             let user = Some(&people[0].user);
@@ -159,7 +167,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
         simplefin_token: token.expose_secret(),
         webhook_secret: webhook_secret.as_ref().map(|secret| secret.expose_secret()),
         database: database.as_deref(),
-        sandbox: sandbox.description(),
+        sandbox: description,
     };
     let paths = if args.format.json {
         Vec::new()
@@ -180,7 +188,6 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
         tokio::spawn(stop.run_until_cancelled_owned(syncing));
     }
     service.serve(is_local.then_some(demo)).await?;
-    sandbox.stop().await;
     if let Some(folder) = folder {
         folder
             .close()

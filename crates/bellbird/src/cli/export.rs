@@ -100,7 +100,7 @@ pub(super) async fn run(settings: &SettingArgs, args: &ExportArgs) -> anyhow::Re
     let request = args.request().map_err(UsageError)?;
     let settings = settings.load(None)?;
     let storage = wiring::open_sealed_storage(&settings).await?;
-    let reads = Wiring::new(&settings, &storage)?.reads();
+    let reads = Wiring::new(&settings, &storage).await?.reads();
     // A signal has to delete the unfinished file.
     let stop = wiring::stop_on_signal(Duration::ZERO)?;
     let written = stop

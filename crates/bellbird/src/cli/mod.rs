@@ -2,6 +2,7 @@
 
 mod actor;
 mod arguments;
+mod ask;
 mod audit;
 mod backup;
 mod completions;
@@ -11,6 +12,7 @@ mod console;
 mod demo;
 mod doctor;
 mod export;
+mod init;
 mod key;
 mod listener;
 mod man;
@@ -41,8 +43,6 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use crate::instances::VERSION;
 use arguments::SettingArgs;
 use output::JsonFlag;
-#[cfg(feature = "sandbox")]
-pub use sandbox::sandbox_settings;
 
 /// First example of the help text, if this build has the command.
 const DEMO_EXAMPLE: &str = if cfg!(feature = "sandbox") {
@@ -52,12 +52,11 @@ const DEMO_EXAMPLE: &str = if cfg!(feature = "sandbox") {
 };
 
 const HOST_EXAMPLE: &str = "\
-Host it, with the settings and the master key that docs/hosting.md sets up:
-  bellbird migrate
-  bellbird user add --email me@example.com
-  bellbird key create --user me@example.com --name laptop
-  bellbird connection link --user me@example.com
+Host it. The first start makes all that it needs, and prints the address of a page that goes on from there:
   bellbird serve
+
+The same in a terminal:
+  bellbird init
 
 See what is missing or wrong:
   bellbird doctor
@@ -86,6 +85,7 @@ struct Cli {
 enum Command {
     #[cfg(feature = "sandbox")]
     Demo(demo::DemoArgs),
+    Init(init::InitArgs),
     Serve(serve::ServeArgs),
     #[cfg(feature = "sandbox")]
     Sandbox(sandbox::SandboxArgs),
@@ -189,10 +189,12 @@ fn forbid_core_files() {
 }
 
 async fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
-    let settings = cli.settings;
+    let mut settings = cli.settings;
+    settings.is_quiet = cli.format.json;
     match cli.command {
         #[cfg(feature = "sandbox")]
         Command::Demo(args) => demo::run(&settings, &args).await?,
+        Command::Init(args) => init::run(&settings, &args).await?,
         Command::Serve(args) => serve::run(&settings, &args).await?,
         #[cfg(feature = "sandbox")]
         Command::Sandbox(args) => sandbox::run(&settings, &args).await?,

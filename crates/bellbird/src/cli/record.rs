@@ -21,7 +21,7 @@ use super::connection::find;
 use super::output::{self, JsonFlag};
 use crate::config::Settings;
 use crate::instances::VERSION;
-use crate::wiring;
+use crate::wiring::{self, Wiring};
 
 const DEADLINE: Duration = Duration::from_secs(90);
 /// A provider without a page size sends more rows.
@@ -118,7 +118,7 @@ async fn record(
         .find_credentials(user, id)
         .await?
         .context(REMOVED)?;
-    let providers = wiring::providers(settings)?;
+    let providers = Wiring::new(settings, storage).await?.providers;
     let provider = providers
         .find(&connection.provider)
         .context("the settings have no credentials of its provider")?;

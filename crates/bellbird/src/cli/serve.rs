@@ -3,17 +3,24 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
 
 use bellbird_domain::Clock;
 use clap::Args;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
-use super::secrets;
+use super::{actor, init, secrets};
 use crate::config::{Settings, service_manager};
+use crate::first_start::{self, FirstStart};
 use crate::instances::{self, Finding};
+use crate::provider_loader::ProcessSandbox;
 use crate::roles::{Role, Roles};
+#[cfg(feature = "sandbox")]
+use crate::sandbox_beside::{self, SandboxBeside};
 use crate::service::{self, Service, Start};
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{self, LogGuard};
@@ -22,16 +29,26 @@ use bellbird_api::serve::raise_open_files_limit;
 
 /// Run the service.
 ///
-/// Applies pending database migrations and listens on three addresses (API, console, ops). SIGTERM
-/// or Ctrl-C stops the service after it has finished the requests in flight. SIGHUP reads log.level
-/// again. All settings are listed in bellbird.example.toml.
+/// Where there are no settings, no key and no database, it makes them in the data folder and prints
+/// the address of a page that goes on from there: the first start. Applies pending database
+/// migrations and listens on three addresses (API, console, ops). SIGTERM or Ctrl-C stops the
+/// service after it has finished the requests in flight. SIGHUP reads log.level again. All settings
+/// are listed in bellbird.example.toml.
 #[derive(Debug, Args)]
-#[command(after_long_help = "Example:
+#[command(after_long_help = "Examples:
+  bellbird serve
+  bellbird serve --sandbox
   BELLBIRD_SECRETS__KEY=\"main:...\" bellbird serve --config /etc/bellbird.toml")]
 pub(super) struct ServeArgs {
     /// What this instance does, if others share its PostgreSQL database; everything by default
     #[arg(long, value_name = "ROLE", value_delimiter = ',')]
     only: Vec<Role>,
+
+    /// Simulate the providers that have no credentials, with made-up people, in this process; needs
+    /// SQLite
+    #[cfg(feature = "sandbox")]
+    #[arg(long)]
+    sandbox: bool,
 
     #[command(flatten)]
     listen: ListenArgs,
@@ -41,7 +58,14 @@ pub(super) struct ServeArgs {
 }
 
 pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow::Result<()> {
-    let settings = setting_args.load(Some(&args.listen))?;
+    let first = match setting_args.first_start_folder()? {
+        Some(folder) => FirstStart::begin(&folder, None)?,
+        None => None,
+    };
+    let mut settings = match &first {
+        Some(first) => setting_args.load_from(Some(first.draft()), Some(&args.listen))?,
+        None => setting_args.load(Some(&args.listen))?,
+    };
     let traces = settings
         .traces_url
         .as_ref()
@@ -53,18 +77,38 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
     raise_open_files_limit();
     let stop = wiring::stop_on_signal(service::stop_timeout(&settings))?;
     let metrics = telemetry::start_metrics(&log, stop.clone())?;
-    let has_providers = wiring::providers(&settings)?.iter().next().is_some();
+    match first {
+        Some(first) => {
+            first.complete(&settings, actor::of_command()).await?;
+            settings = setting_args.load(Some(&args.listen))?;
+        }
+        None => first_start::check_database(&settings)?,
+    }
+    // Says what is wrong with them before anything else is opened.
+    wiring::providers(&settings)?;
     let sealer = wiring::required_sealer(&settings).await?;
     let roles = Roles::only(args.only.clone());
+    let sandbox = sandbox(&settings);
+    #[cfg(feature = "sandbox")]
+    if let (true, Some(sandbox)) = (args.sandbox, &sandbox) {
+        // An error ends the service, and later it would only leave out a provider.
+        sandbox.settings().await?;
+    }
     let start = Start {
         roles,
         sealer,
         clock: Clock::system(),
         metrics,
+        sandbox,
         stop,
     };
     let mut service = Service::open(settings.clone(), start).await?;
-    if !has_providers {
+    #[cfg(feature = "sandbox")]
+    if args.sandbox {
+        let (storage, loader) = (&service.parts.storage, &service.parts.provider_loader);
+        sandbox_beside::simulate_others(&settings, storage, loader, actor::of_command()).await?;
+    }
+    if service.parts.connections.provider_health().is_empty() {
         tracing::warn!("providers: {}", wiring::no_provider_hint());
     }
     warn_operator(&service, &settings).await?;
@@ -82,7 +126,12 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
         admin = admin_url,
         "ready"
     );
-    output::print(args.format, &service.urls, |_| {
+    let setup_url = setup_url(&service).await?;
+    let view = ServeView {
+        urls: &service.urls,
+        setup_url: setup_url.as_ref().map(|url| url.expose_secret()),
+    };
+    output::print(args.format, &view, |_| {
         let admin_url = admin_url.as_deref().unwrap_or_default();
         let urls = [
             ("API    ", api_url.as_str()),
@@ -94,7 +143,9 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
             .iter()
             .filter(|(_, url)| !url.is_empty())
             .map(|(name, url)| format!("\n{name}  {url}"));
-        format!("Bellbird is running.\n{}", lines.collect::<String>())
+        let lines = lines.collect::<String>();
+        let setup = setup_url.as_ref().map(|url| setup_text(&settings, url));
+        format!("Bellbird is running.\n{lines}{}", setup.unwrap_or_default())
     })?;
     service.start_background();
     if let Some(socket) = service_manager::notify_socket()
@@ -110,11 +161,60 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
     served
 }
 
+/// Simulates what operators choose in the console.
+#[cfg(feature = "sandbox")]
+fn sandbox(settings: &Settings) -> Option<Arc<dyn ProcessSandbox>> {
+    let sandbox = SandboxBeside::of_service(settings)?;
+    Some(Arc::new(sandbox))
+}
+
+#[cfg(not(feature = "sandbox"))]
+fn sandbox(_: &Settings) -> Option<Arc<dyn ProcessSandbox>> {
+    None
+}
+
+/// The address of the first page, until there is an operator. The code in it replaces the one of an
+/// earlier start.
+async fn setup_url(service: &Service) -> anyhow::Result<Option<SecretString>> {
+    if service.urls.console_url.is_empty() {
+        return Ok(None);
+    }
+    let mut change = actor::begin_change(&service.parts.storage).await?;
+    let Some(code) = bellbird_management::first_start::new_code(&mut change).await? else {
+        return Ok(None);
+    };
+    change.commit().await?;
+    Ok(Some(code.url(&service.urls.public_console)))
+}
+
+fn setup_text(settings: &Settings, url: &SecretString) -> String {
+    let made = first_start::made_in(settings).map(|folder| {
+        let contents = init::contents();
+        format!("\n\nAll of it is in {}:\n\n{contents}", folder.display())
+    });
+    format!(
+        "\n\nSet it up in a browser. This address works once, in one browser, for an hour:\n\n  {}{}",
+        url.expose_secret(),
+        made.unwrap_or_default()
+    )
+}
+
 /// systemd then starts what is ordered after the unit, and `systemctl start` returns.
 fn notify_ready(socket: &OsStr) -> io::Result<()> {
     UnixDatagram::unbound()?
         .send_to(b"READY=1", socket)
         .map(|_| ())
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ServeView<'a> {
+    #[serde(flatten)]
+    urls: &'a Urls,
+    /// Of the first page, until there is an operator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    setup_url: Option<&'a str>,
 }
 
 /// Reads the log level again when SIGHUP comes. Other settings need a restart.

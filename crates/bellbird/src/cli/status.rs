@@ -62,6 +62,9 @@ struct DatabaseView {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ContentsView {
+    /// Providers that operators entered in the console.
+    #[serde(skip)]
+    entered_providers: Vec<String>,
     users: usize,
     /// By status.
     connections: BTreeMap<String, u64>,
@@ -86,14 +89,24 @@ pub(super) async fn run(settings: &SettingArgs, args: &StatusArgs) -> anyhow::Re
         Err(error) => (None, Some(error)),
     };
     let reasons: Vec<_> = error.iter().map(|error| format!("{error:#}")).collect();
+    let configured = wiring::providers(&settings)?.enabled();
+    let mut providers: Vec<_> = configured
+        .iter()
+        .map(|enabled| enabled.provider.name().to_string())
+        .collect();
+    let entered = contents
+        .iter()
+        .flat_map(|contents| &contents.entered_providers);
+    for provider in entered {
+        if !providers.contains(provider) {
+            providers.push(provider.clone());
+        }
+    }
     let view = StatusView {
         version: VERSION,
         settings_file: settings.file.clone(),
         key_ids,
-        providers: wiring::providers(&settings)?
-            .iter()
-            .map(|provider| provider.name().to_string())
-            .collect(),
+        providers,
         database,
         contents,
         error: error
@@ -147,7 +160,10 @@ async fn read_database(
     }
     let instances = instances::running(storage).await?;
     let findings = instances::compare_with(&instances, settings);
+    let entered = storage.provider_settings().list().await?.into_iter();
+    let entered = entered.filter(|stored| stored.is_sandbox || stored.credentials.is_some());
     Ok(Some(ContentsView {
+        entered_providers: entered.map(|stored| stored.provider).collect(),
         users: storage.users().list().await?.len(),
         connections,
         jobs,

@@ -14,6 +14,7 @@
 )]
 
 pub mod client;
+pub mod place;
 pub mod service_manager;
 mod source;
 pub mod terminal;

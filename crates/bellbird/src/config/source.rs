@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf, absolute};
 
 use toml::de::{DeTable, DeValue};
 
+use super::place::{self, SETTINGS_FILE};
+
 const PREFIX: &str = "BELLBIRD_";
-const DEFAULT_FILE: &str = "bellbird.toml";
 
 /// A flag that sets a setting.
 #[derive(Debug, Clone)]
@@ -120,16 +122,17 @@ impl<'a> SourceReader<'a> {
     }
 
     fn add_file(&mut self, named: Option<&Path>) -> Result<(), String> {
-        let path = named.unwrap_or(Path::new(DEFAULT_FILE));
+        let path = named.unwrap_or(Path::new(SETTINGS_FILE));
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+            Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
                 return Ok(());
             }
             Err(error) => {
                 return Err(format!(
-                    "the settings file {} cannot be read: {error}",
-                    path.display()
+                    "the settings file {} cannot be read: {error}{}",
+                    path.display(),
+                    place::advice(path, &error)
                 ));
             }
         };
@@ -254,9 +257,13 @@ impl<'a> SourceReader<'a> {
                 self.set(name, secret, Origin::SecretFile(path.to_owned()), origin);
             }
             Err(error) => {
+                let advice = match error.kind() {
+                    io::ErrorKind::NotFound => ": restore your copy of it".to_owned(),
+                    _ => place::advice(path, &error),
+                };
                 let path = shortened(&path.display().to_string());
                 self.errors.push(format!(
-                    "{name}_file in {origin}: the file {path} cannot be read: {error}"
+                    "{name}_file in {origin}: the file {path} cannot be read: {error}{advice}"
                 ));
             }
         }

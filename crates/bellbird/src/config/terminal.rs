@@ -3,6 +3,8 @@
 
 use std::io::IsTerminal as _;
 
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
 #[must_use]
 pub fn stdin_is_terminal() -> bool {
     std::io::stdin().is_terminal()
@@ -25,4 +27,23 @@ pub fn has_browser() -> bool {
 #[must_use]
 pub fn stderr_wants_colour() -> bool {
     stderr_is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Stops the terminal from showing what is typed, until it is dropped. `None` without a terminal.
+#[must_use]
+pub fn hide_input() -> Option<HiddenInput> {
+    let shown = tcgetattr(std::io::stdin()).ok()?;
+    let mut hidden = shown.clone();
+    hidden.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(std::io::stdin(), OptionalActions::Flush, &hidden).ok()?;
+    Some(HiddenInput(shown))
+}
+
+/// The terminal's settings to go back to.
+pub struct HiddenInput(Termios);
+
+impl Drop for HiddenInput {
+    fn drop(&mut self) {
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0);
+    }
 }

@@ -14,6 +14,7 @@ mod clients;
 mod console;
 mod contract;
 mod export;
+mod first_start;
 mod linking;
 mod mcp;
 mod privacy;

@@ -209,7 +209,11 @@ impl Links<'_> {
     ) -> Result<CallbackOutcome, ConnectionsError> {
         let is_waiting =
             session.phase == LinkPhase::Started && self.0.clock.now() < session.expires_at;
-        let linking = self.linking_for(&session.provider);
+        let provider = self.0.provider(&session.provider);
+        let linking = provider
+            .as_ref()
+            .ok()
+            .and_then(|provider| provider.linking());
         let confirmation = match answer {
             CallbackAnswer::Yes(_) => Confirmation::Confirmed,
             CallbackAnswer::No if !is_waiting => return self.deny(state, session).await,
@@ -222,9 +226,7 @@ impl Links<'_> {
             // The user returned without consent, so there is nothing to ask. What is found all the
             // same is withdrawn.
             CallbackAnswer::Browser(_)
-                if linking
-                    .as_ref()
-                    .is_ok_and(|linking| linking.hint(params).is_err()) =>
+                if linking.is_some_and(|linking| linking.hint(params).is_err()) =>
             {
                 match session.confirmation {
                     Confirmation::Confirmed => Confirmation::Confirmed,
@@ -232,12 +234,12 @@ impl Links<'_> {
                 }
             }
             CallbackAnswer::Browser(_) => {
-                let is_urgent = linking.is_ok_and(|linking| !linking.can_finish(&[]));
+                let is_urgent = linking.is_some_and(|linking| !linking.can_finish(&[]));
                 return Ok(CallbackOutcome::NeedsAnswer { is_urgent });
             }
         };
         // Providers that register users send no code to exchange.
-        let exchanges_code = linking.is_ok_and(|linking| !linking.registers_users());
+        let exchanges_code = linking.is_some_and(|linking| !linking.registers_users());
         let (now, lease) = self.0.lease(if exchanges_code {
             EXCHANGE_LEASE
         } else {

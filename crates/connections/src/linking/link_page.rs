@@ -22,6 +22,8 @@ pub(crate) const OPEN_SESSIONS_MAX: u64 = 5;
 /// A configured provider that has a consent page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkableProvider {
+    /// Whether it is simulated.
+    pub is_sandbox: bool,
     /// The name in the API.
     pub name: &'static str,
     /// The name for people, as the provider writes it.
@@ -184,8 +186,9 @@ impl Links<'_> {
                     .any(|connection| is_result(connection, session));
             }
             // Without its callback, a session whose code is to be exchanged has no result.
-            self.linking_for(&session.provider)
-                .is_ok_and(|linking| linking.can_finish(&[]))
+            let provider = self.0.provider(&session.provider).ok();
+            let linking = provider.as_ref().and_then(|provider| provider.linking());
+            linking.is_some_and(|linking| linking.can_finish(&[]))
         };
         let unfinished =
             sessions

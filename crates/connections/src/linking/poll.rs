@@ -22,6 +22,7 @@ use super::start::CONSENT_SESSION_TTL;
 use crate::ConnectionsError;
 use crate::jobs::JobKind;
 use crate::linking::Links;
+use crate::state::linking_of;
 
 /// Longer than the time that a browser waits and [`ATTEMPT_DEADLINE`] together.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
@@ -191,8 +192,9 @@ impl Links<'_> {
         if run.facts.confirmation == Confirmation::Open && now < run.facts.expires_at {
             return Ok(Some(Poll::Pending));
         }
-        let provider = self.0.provider(&provider)?.as_ref();
-        let linking = self.linking_for(provider.name().as_str())?;
+        let provider = self.0.provider(&provider)?;
+        let provider = provider.as_ref();
+        let linking = linking_of(provider)?;
         if run.facts.phase == LinkPhase::CallbackReceived {
             run.facts.callback_result = linking.hint(&run.params);
         }

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::ConnectionsError;
 use crate::jobs::{FailedRun, JobKind, claim_or_wait, require_lease};
 use crate::linking::Links;
+use crate::state::linking_of;
 
 /// Longer than [`REGISTER_DEADLINE`], with time for the database before and after it.
 const LEASE: Duration = Duration::from_secs(30);
@@ -100,8 +101,8 @@ impl Links<'_> {
             let context = self
                 .0
                 .call_context_within(REGISTER_DEADLINE, Cause::RequestedJob(user.id));
-            let linking = self.linking_for(&job.provider)?;
-            linking
+            let provider = self.0.provider(&job.provider)?;
+            linking_of(provider.as_ref())?
                 .abandon_registration(&context, &reference, &user.email)
                 .await?;
         }
@@ -182,9 +183,7 @@ impl Links<'_> {
         }
         for record in self.0.storage.provider_users().list(id).await? {
             let provider = self.0.provider(&record.provider)?;
-            let linking = provider
-                .linking()
-                .ok_or_else(|| ConnectionsError::NoConsentPage(record.provider.clone()))?;
+            let linking = linking_of(provider.as_ref())?;
             let context = self
                 .0
                 .call_context_within(REGISTER_DEADLINE, Cause::Request(user.id));

@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::link_page::{LinkableProvider, OPEN_SESSIONS_MAX, SESSIONS_PER_LINK_MAX};
 use crate::ConnectionsError;
 use crate::linking::Links;
+use crate::state::linking_of;
 
 /// How long a link URL works.
 const LINK_TTL: Duration = Duration::from_secs(30 * 60);
@@ -170,7 +171,7 @@ impl<'c> Links<'c> {
             }
         };
         if let Some(name) = &provider {
-            self.linking_for(name)?;
+            linking_of(self.0.provider(name)?.as_ref())?;
             if let Some(user) = self.0.storage.users().find(user_id).await? {
                 self.check_plan(&user, name)?;
             }
@@ -244,7 +245,8 @@ impl<'c> Links<'c> {
                 .is_none_or(|allowed| allowed == *name)
         });
         let provider = provider.ok_or(ConnectionsError::LinkExpired)?;
-        let linking = self.linking_for(provider)?;
+        let adapter = self.0.provider(provider)?;
+        let linking = linking_of(adapter.as_ref())?;
         self.check_plan(&user, provider)?;
         self.check_open_sessions(user.id, provider).await?;
         if !self
@@ -446,6 +448,7 @@ impl<'c> Links<'c> {
             provider.linking()?;
             let category = provider.kind().category();
             Some(LinkableProvider {
+                is_sandbox: self.0.providers.is_sandbox(declared.name.as_str()),
                 name: declared.name.as_str(),
                 title: declared.title,
                 reaches: declared.reaches,
@@ -481,11 +484,6 @@ impl<'c> Links<'c> {
             .iter()
             .find(|known| known.name.as_str() == provider);
         known.map_or(provider, |known| known.title)
-    }
-
-    pub(crate) fn linking_for(self, provider: &str) -> Result<&'c dyn Linking, ConnectionsError> {
-        let linking = self.0.provider(provider)?.linking();
-        linking.ok_or_else(|| ConnectionsError::NoConsentPage(provider.to_owned()))
     }
 
     /// Returns the URL of a page of the console, as browsers reach it.

@@ -71,13 +71,11 @@ impl Jobs<'_> {
                 lanes.spawn(async move { Jobs(&state).run_lane(kind, lane, stop).await });
             }
         }
-        for provider in self.0.providers.iter() {
-            let (state, provider, stop) = (Arc::clone(self.0), Arc::clone(provider), stop.clone());
-            lanes.spawn(async move {
-                let prepared = ProviderEvents(&state).prepare(provider.as_ref());
-                stop.run_until_cancelled(prepared).await;
-            });
-        }
+        let (state, stop) = (Arc::clone(self.0), stop.clone());
+        lanes.spawn(async move {
+            let prepared = ProviderEvents(&state).prepare_all();
+            stop.run_until_cancelled(prepared).await;
+        });
         while lanes.join_next().await.is_some() {}
     }
 

@@ -334,8 +334,9 @@ impl Syncs<'_> {
         let hasher = RowHasher::new(key.expose_secret().as_bytes());
         let mut known = self.0.storage.syncs().fingerprints(user, id).await?;
         hasher.mask_days(&mut known.rows);
+        let provider = self.0.provider(&connection.provider)?;
         let pull = Pull {
-            provider: self.0.provider(&connection.provider)?.as_ref(),
+            provider: provider.as_ref(),
             context: &self
                 .0
                 .call_context_within(SYNC_DEADLINE, cause)

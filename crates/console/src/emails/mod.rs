@@ -18,7 +18,7 @@ use lettre::{Address, AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Ex
 use uuid::Uuid;
 
 pub use server::{EmailSettings, SendError};
-pub(crate) use texts::{SignInEmail, Text};
+pub(crate) use texts::{InvitationEmail, SignInEmail, Text};
 
 /// For one e-mail, from the connection on.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);

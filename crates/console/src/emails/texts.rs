@@ -21,6 +21,19 @@ pub(crate) struct SignInEmail<'a> {
     pub(crate) browser: &'a str,
 }
 
+/// With a link to sign in that an operator sends.
+#[derive(Template)]
+#[template(path = "emails/invitation.txt")]
+pub(crate) struct InvitationEmail<'a> {
+    pub(crate) url: &'a str,
+}
+
+impl InvitationEmail<'_> {
+    pub(crate) fn text(&self) -> Result<Text, askama::Error> {
+        Text::of(self)
+    }
+}
+
 #[derive(Template)]
 #[template(path = "emails/connection.txt")]
 struct ConnectionEmail<'a> {

@@ -8,6 +8,8 @@ mod audit;
 mod deliveries;
 mod endpoint;
 mod health;
+mod providers;
+mod setup;
 mod user;
 mod users;
 
@@ -28,12 +30,19 @@ use crate::error_page;
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
+pub(crate) use setup::PATH as SETUP_PATH;
+
+/// Where the page of providers is.
+const PROVIDERS_PATH: &str = "/operator/providers";
 /// Rows of one page.
 const PAGE_ROWS: u32 = 50;
 
 pub(crate) fn routes() -> Router<Console> {
     Router::new()
-        .route("/operator/users", any(not_found).get(users::show))
+        .route(
+            "/operator/users",
+            any(not_found).get(users::show).post(users::add),
+        )
         .route(
             "/operator/users/{id}",
             any(not_found).get(user::show).post(user::change),
@@ -43,6 +52,14 @@ pub(crate) fn routes() -> Router<Console> {
         .route(
             "/operator/deliveries/{id}",
             any(not_found).get(endpoint::show).post(endpoint::change),
+        )
+        .route(
+            PROVIDERS_PATH,
+            any(not_found).get(providers::show).post(providers::change),
+        )
+        .route(
+            setup::PATH,
+            any(not_found).get(setup::show).post(setup::change),
         )
         .route("/operator/audit", any(not_found).get(audit::show))
 }

@@ -1,5 +1,5 @@
 //! `/operator/users/{id}`: a user's plan, connections and keys. Its forms change the plan, make a
-//! sign-in link, and end the sessions.
+//! sign-in link or send it by e-mail, end the sessions, and remove the user.
 
 use askama::Template;
 use axum::extract::State;
@@ -12,12 +12,16 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::deliveries::EndpointRow;
 use super::{Operator, OperatorForm, PathText, gives, parsed, status_text};
+use crate::emails::InvitationEmail;
 use crate::error_page;
 use crate::keys_page::{self, KeyRow};
 use crate::pages::names::{institution_name, sanitized};
-use crate::pages::{LocalTime, SignedInFrame, page_response};
-use crate::session::Session;
+use crate::pages::{LocalTime, Notice, SignedInFrame, Tone, page_response};
+use crate::qr_code;
+use crate::session::{OwnForm, Session};
 use crate::state::Console;
+
+const SENT: &str = "The e-mail is sent. Its link works once, for a day.";
 
 #[derive(Template)]
 #[template(path = "operator_user.html")]
@@ -34,11 +38,20 @@ struct UserPage<'a> {
     sessions: usize,
     /// Shown now, and never again.
     link: Option<&'a SecretString>,
-    problem: Option<&'static str>,
+    /// The same as a QR code.
+    qr_code: Option<String>,
+    /// Whether a link can be sent by e-mail.
+    sends_links: bool,
+    /// Whether the operator is this user.
+    is_self: bool,
+    /// What was done, if the page does not show it otherwise.
+    done: Option<&'static str>,
+    problem: Option<String>,
 }
 
 struct ConnectionRow {
     name: String,
+    is_sandbox: bool,
     provider: String,
     status: &'static str,
     is_active: bool,
@@ -54,7 +67,8 @@ struct ConnectionRow {
 enum Shown<'a> {
     Only,
     Link(&'a SecretString),
-    Problem(&'static str),
+    Done(&'static str),
+    Problem(String),
 }
 
 /// `GET /operator/users/{id}`
@@ -93,6 +107,14 @@ async fn page(
             StatusCode::OK,
             &UserPage {
                 link: Some(link),
+                qr_code: qr_code::svg(link.expose_secret()),
+                ..page
+            },
+        ),
+        Shown::Done(text) => page_response(
+            StatusCode::OK,
+            &UserPage {
+                done: Some(text),
                 ..page
             },
         ),
@@ -138,6 +160,10 @@ async fn load<'a>(
         endpoints: endpoints.iter().map(endpoint).collect(),
         sessions: storage.sessions().list(user.id, session.now).await?.len(),
         link: None,
+        qr_code: None,
+        sends_links: console.inner.site.mailer.is_some() && user.console_sign_in,
+        is_self: session.user() == user.id,
+        done: None,
         problem: None,
     })
 }
@@ -151,6 +177,11 @@ fn row(
     let is_active = connection.status == ConnectionStatus::Active;
     ConnectionRow {
         name: institution_name(&connection),
+        is_sandbox: console
+            .inner
+            .frame
+            .providers
+            .is_sandbox(&connection.provider),
         provider: console
             .inner
             .connections
@@ -169,7 +200,8 @@ fn row(
     }
 }
 
-/// `POST /operator/users/{id}`, with the field `plan`, `sign-in-link` or `end-sessions`.
+/// `POST /operator/users/{id}`, with the field `plan`, `sign-in-link`, `send-link`, `end-sessions`,
+/// or `remove` and the user's address in `confirm-email`.
 pub(super) async fn change(
     State(console): State<Console>,
     headers: HeaderMap,
@@ -180,6 +212,16 @@ pub(super) async fn change(
         return error_page::not_found(&console, &headers);
     };
     let session = &form.session;
+    if form.field("remove").is_some() {
+        return remove(&console, &headers, &form, id).await;
+    }
+    if form.field("send-link").is_some() {
+        return match send_link(&console, session, id).await {
+            Ok(Ok(())) => page(&console, &headers, session, id, Shown::Done(SENT)).await,
+            Ok(Err(text)) => page(&console, &headers, session, id, Shown::Problem(text)).await,
+            Err(refusal) => refused(&console, &headers, session, id, refusal).await,
+        };
+    }
     let changed = if let Some(plan) = form.parsed::<Plan>("plan") {
         set_plan(&console, session, id, plan).await.map(|()| None)
     } else if form.field("sign-in-link").is_some() {
@@ -192,19 +234,87 @@ pub(super) async fn change(
     match changed {
         Ok(Some(link)) => page(&console, &headers, session, id, Shown::Link(&link)).await,
         Ok(None) => Redirect::to(&console.path(&format!("/operator/users/{id}"))).into_response(),
-        Err(Refusal::NotFound(_)) => error_page::not_found(&console, &headers),
-        Err(refusal @ (Refusal::MayNotSignIn | Refusal::TooManySignInLinks)) => {
-            const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
-            const MAY_NOT: &str =
-                "This user may not sign in, because nobody has verified the e-mail address.";
-            let problem = match refusal {
-                Refusal::MayNotSignIn => MAY_NOT,
-                _ => TOO_MANY,
-            };
-            page(&console, &headers, session, id, Shown::Problem(problem)).await
-        }
-        Err(refusal) => error_page::refused(&console, refusal),
+        Err(refusal) => refused(&console, &headers, session, id, refusal).await,
     }
+}
+
+async fn refused(
+    console: &Console,
+    headers: &HeaderMap,
+    session: &Session,
+    id: UserId,
+    refusal: Refusal,
+) -> Response {
+    const TOO_MANY: &str = "20 sign-in links of this user work already. Wait ten minutes.";
+    const MAY_NOT: &str =
+        "This user may not sign in, because nobody has verified the e-mail address.";
+    let problem = match refusal {
+        Refusal::NotFound(_) => return error_page::not_found(console, headers),
+        Refusal::MayNotSignIn => MAY_NOT,
+        Refusal::TooManySignInLinks => TOO_MANY,
+        other => return error_page::refused(console, other),
+    };
+    let problem = Shown::Problem(problem.to_owned());
+    page(console, headers, session, id, problem).await
+}
+
+/// Ends all access of the user at once, and begins the removal of their connections, which are
+/// withdrawn at the providers, and then of the user.
+async fn remove(console: &Console, headers: &HeaderMap, form: &OwnForm, id: UserId) -> Response {
+    let session = &form.session;
+    if id == session.user() {
+        let own = Shown::Problem("You delete yourself on the page Settings.".to_owned());
+        return page(console, headers, session, id, own).await;
+    }
+    let removed = async {
+        let user = console.storage().users().find(id).await?;
+        let user = user.ok_or(Refusal::NotFound("User"))?;
+        let confirmed = form.field("confirm-email").map(str::trim);
+        if confirmed.is_none_or(|email| !email.eq_ignore_ascii_case(&user.email)) {
+            return Ok(false);
+        }
+        let mut change = session.begin_as_operator(console).await?;
+        if users::begin_removal(&mut change, id).await? {
+            change.commit().await?;
+            console.inner.connections.user_removals().wake();
+        }
+        Ok(true)
+    };
+    match removed.await {
+        Ok(true) => {
+            let notice = Notice::new(Tone::Good, "The user is being removed")
+                .with("Keys, links and sessions of the user have ended already.")
+                .with("The consents are being withdrawn at the providers, which can take a few minutes.");
+            page_response(StatusCode::OK, &notice.page(&console.inner.frame))
+        }
+        Ok(false) => {
+            let other = Shown::Problem("That is not the address of this user.".to_owned());
+            page(console, headers, session, id, other).await
+        }
+        Err(refusal) => refused(console, headers, session, id, refusal).await,
+    }
+}
+
+/// Sends a link by e-mail. The inner error says why the mail server did not take it.
+async fn send_link(
+    console: &Console,
+    session: &Session,
+    id: UserId,
+) -> Result<Result<(), String>, Refusal> {
+    let Some(mailer) = &console.inner.site.mailer else {
+        return Ok(Err("This service sends no e-mails.".to_owned()));
+    };
+    let user = console.storage().users().find(id).await?;
+    let user = user.ok_or(Refusal::NotFound("User"))?;
+    let mut change = session.begin_as_operator(console).await?;
+    let url = sign_in::create_invitation(&mut change, id, &console.inner.site.console_url).await?;
+    change.commit().await?;
+    let url = url.expose_secret();
+    let Ok(text) = (InvitationEmail { url }).text() else {
+        return Ok(Err("The e-mail could not be written.".to_owned()));
+    };
+    let sent = mailer.send(&user.email, text).await;
+    Ok(sent.map_err(|error| format!("The e-mail was not sent: {error}.")))
 }
 
 async fn set_plan(

@@ -4,16 +4,18 @@ use std::collections::HashMap;
 
 use askama::Template;
 use axum::extract::{Query, State};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_domain::{Plan, User, UserId};
-use bellbird_storage::{StorageError, Users};
+use bellbird_management::{Refusal, users, values};
+use bellbird_storage::{NewUser, StorageError, Users};
 use http::{StatusCode, Uri};
 use serde::Deserialize;
 
-use super::{Operator, PAGE_ROWS, cut, gives};
+use super::{Operator, OperatorForm, PAGE_ROWS, cut, gives};
 use crate::error_page;
 use crate::pages::names::sanitized;
 use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::session::Session;
 use crate::state::Console;
 
 /// Of an e-mail address. A reference is shorter.
@@ -29,8 +31,15 @@ struct UsersPage<'a> {
     /// The last user of this page, if there are more.
     next: Option<UserId>,
     plans: Vec<PlanRow>,
+    /// What somebody who is not added has in the form, and why.
+    problem: Option<Problem<'a>>,
     /// What a key may call in a minute: paths from the database, balances, and rows.
     calls: [String; 3],
+}
+
+struct Problem<'a> {
+    email: &'a str,
+    text: String,
 }
 
 struct UserRow {
@@ -59,16 +68,25 @@ struct UsersQuery {
 /// `GET /operator/users`
 pub(super) async fn show(State(console): State<Console>, operator: Operator, uri: Uri) -> Response {
     let Operator(session) = operator;
-    let query = Query::<UsersQuery>::try_from_uri(&uri)
+    page(&console, &session, &uri, None).await
+}
+
+async fn page(
+    console: &Console,
+    session: &Session,
+    uri: &Uri,
+    problem: Option<Problem<'_>>,
+) -> Response {
+    let query = Query::<UsersQuery>::try_from_uri(uri)
         .map(|Query(query)| query)
         .unwrap_or_default();
     let search = query.search.trim();
     let after = query.after.and_then(|after| after.parse().ok());
-    let (rows, next, plans) = match load(&console, search, after, &session.zone()).await {
+    let (rows, next, plans) = match load(console, search, after, &session.zone()).await {
         Ok(found) => found,
-        Err(error) => return error_page::storage_error(&console, &error),
+        Err(error) => return error_page::storage_error(console, &error),
     };
-    let frame = session.frame(&console, "/operator/users");
+    let frame = session.frame(console, "/operator/users");
     let quotas = console.inner.access.quotas();
     let calls = [&quotas.metadata, &quotas.balances, &quotas.live].map(|quota| {
         quota
@@ -76,8 +94,12 @@ pub(super) async fn show(State(console): State<Console>, operator: Operator, uri
             .map_or_else(|| "no limit".to_owned(), |calls| calls.to_string())
     });
     let search_chars_max = SEARCH_CHARS_MAX;
+    let status = match &problem {
+        Some(_) => StatusCode::BAD_REQUEST,
+        None => StatusCode::OK,
+    };
     page_response(
-        StatusCode::OK,
+        status,
         &UsersPage {
             frame: &frame,
             search,
@@ -85,9 +107,49 @@ pub(super) async fn show(State(console): State<Console>, operator: Operator, uri
             rows,
             next,
             plans,
+            problem,
             calls,
         },
     )
+}
+
+/// `POST /operator/users`, with the fields `email` and `plan`: adds a user, for whom the operator
+/// vouches, so that the user may sign in.
+pub(super) async fn add(
+    State(console): State<Console>,
+    uri: Uri,
+    OperatorForm(form): OperatorForm,
+) -> Response {
+    let given = form.field("email").unwrap_or_default();
+    let rejected = async |text: String| {
+        let problem = Problem { email: given, text };
+        page(&console, &form.session, &uri, Some(problem)).await
+    };
+    let Some(plan) = form.parsed::<Plan>("plan") else {
+        return error_page::invalid_form(&console);
+    };
+    let email = match values::email(given) {
+        Ok(email) => email,
+        Err(expected) => return rejected(format!("Write {expected}.")).await,
+    };
+    let added = async {
+        let mut change = form.session.begin_as_operator(&console).await?;
+        let new = NewUser {
+            email: &email,
+            plan,
+            timezone: None,
+            reference: None,
+            console_sign_in: true,
+        };
+        let user = users::create(&mut change, &new).await?;
+        change.commit().await?;
+        Ok(user.id)
+    };
+    match added.await {
+        Ok(id) => Redirect::to(&console.path(&format!("/operator/users/{id}"))).into_response(),
+        Err(Refusal::InUse(_)) => rejected("There is a user with this address.".to_owned()).await,
+        Err(refusal) => error_page::refused(&console, refusal),
+    }
 }
 
 async fn load(

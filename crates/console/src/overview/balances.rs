@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bellbird_domain::{Account, Caller, Connection, Decimal, ExactSum};
+use bellbird_providers::Registry;
 use serde::Deserialize;
 
 use super::rendered;
@@ -28,18 +29,23 @@ struct Balance {
 
 pub(super) async fn part(
     api: &ApiClient,
+    registry: &Registry,
     caller: &Caller,
     connections: &[Connection],
     accounts: &[Account],
 ) -> String {
     rendered(&match read(api, caller, accounts).await {
-        Ok(balances) => view(connections, accounts, &balances),
+        Ok(balances) => view(registry, connections, accounts, &balances),
         Err(error) => Balances::failed(error.message),
     })
 }
 
 /// The part before the balances are there: every institution, with the currencies of its accounts.
-pub(super) fn expected(connections: &[Connection], accounts: &[Account]) -> String {
+pub(super) fn expected(
+    registry: &Registry,
+    connections: &[Connection],
+    accounts: &[Account],
+) -> String {
     let amounts = |currencies: BTreeSet<String>| {
         currencies
             .iter()
@@ -53,6 +59,7 @@ pub(super) fn expected(connections: &[Connection], accounts: &[Account]) -> Stri
         let sums = amounts(own.map(|account| account.currency.to_string()).collect());
         InstitutionBalances {
             name: institution_name(connection),
+            is_sandbox: registry.is_sandbox(&connection.provider),
             sums,
             rows: Vec::new(),
         }
@@ -90,7 +97,12 @@ async fn read(
     Ok(balances)
 }
 
-fn view(connections: &[Connection], accounts: &[Account], balances: &[Balance]) -> Balances {
+fn view(
+    registry: &Registry,
+    connections: &[Connection],
+    accounts: &[Account],
+    balances: &[Balance],
+) -> Balances {
     let of_account: BTreeMap<&str, &Balance> = balances
         .iter()
         .map(|balance| (balance.account_id.as_str(), balance))
@@ -132,6 +144,7 @@ fn view(connections: &[Connection], accounts: &[Account], balances: &[Balance]) 
         }
         institutions.push(InstitutionBalances {
             name: institution_name(connection),
+            is_sandbox: registry.is_sandbox(&connection.provider),
             sums: sums.amounts(),
             rows,
         });

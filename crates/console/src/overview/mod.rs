@@ -13,6 +13,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bellbird_domain::ConnectionCategory;
+use bellbird_storage::StorageError;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, FuturesUnordered};
@@ -48,12 +49,17 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
         Ok(found) => found,
         Err(error) => return error_page::storage_error(&console, &error),
     };
+    let continues_setup = match continues_setup(&console, &session).await {
+        Ok(continues) => continues,
+        Err(error) => return error_page::storage_error(&console, &error),
+    };
     let frame = session.frame(&console, "/overview");
     let attention = Attention::of(&connections, &endpoints, &session);
-    let expected = balances::expected(&connections, &accounts);
+    let expected = balances::expected(&console.inner.frame.providers, &connections, &accounts);
     let head = Head {
         frame: &frame,
         attention: &attention,
+        continues_setup,
         is_empty: connections.is_empty(),
         expected: &expected,
     };
@@ -64,8 +70,9 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
     let (head, end) = (head.to_owned(), end.to_owned());
     let parts: FuturesUnordered<Part> = FuturesUnordered::new();
     let (caller, api) = (session.caller.clone(), console.inner.api.clone());
+    let registry = console.inner.frame.providers.clone();
     parts.push(Box::pin(async move {
-        balances::part(&api, &caller, &connections, &accounts).await
+        balances::part(&api, &registry, &caller, &connections, &accounts).await
     }));
     let (console, caller, now) = (console.clone(), session.caller, session.now);
     parts.push(Box::pin(async move {
@@ -75,6 +82,15 @@ pub(crate) async fn show(State(console): State<Console>, session: Session) -> Re
     html(Body::from_stream(chunks.map(|chunk| {
         Ok::<_, std::convert::Infallible>(Bytes::from(chunk))
     })))
+}
+
+/// Whether a first start is going on whose operator this is.
+async fn continues_setup(console: &Console, session: &Session) -> Result<bool, StorageError> {
+    if !session.is_operator {
+        return Ok(false);
+    }
+    let found = console.storage().first_start().find().await?;
+    Ok(found.is_some_and(|found| found.done_at.is_none()))
 }
 
 fn html(body: Body) -> Response {

@@ -31,6 +31,8 @@ const MONTH_WIDTH: u32 = 64;
 pub(super) struct Head<'a> {
     pub(super) frame: &'a SignedInFrame<'a>,
     pub(super) attention: &'a Attention,
+    /// Whether the operator has a step of the first start to take.
+    pub(super) continues_setup: bool,
     /// Nothing is linked yet.
     pub(super) is_empty: bool,
     /// The part of balances without amounts, which is as high as the one that follows.
@@ -139,6 +141,7 @@ impl Balances {
 
 pub(super) struct InstitutionBalances {
     pub(super) name: String,
+    pub(super) is_sandbox: bool,
     pub(super) sums: Vec<Amount>,
     pub(super) rows: Vec<BalanceRow>,
 }

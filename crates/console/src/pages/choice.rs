@@ -191,6 +191,7 @@ mod tests {
     use crate::pages::fixtures::{HOSTILE, account, assert_harmless, connection};
 
     const PROVIDER: LinkableProvider = LinkableProvider {
+        is_sandbox: false,
         name: "somebank",
         title: "SomeBank",
         reaches: "Some banks",

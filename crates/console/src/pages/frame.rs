@@ -1,9 +1,10 @@
 //! What is around the content of every page.
 
+use bellbird_providers::Registry;
 use http::Uri;
 
 use super::names::sanitized;
-use crate::assets::{COPY, LOGO, STYLE};
+use crate::assets::{COPY, LOGO, STYLE, ZONE};
 use crate::local::is_loopback_host;
 use crate::settings::{ConsoleSettings, Site};
 
@@ -16,18 +17,22 @@ pub(crate) struct Frame {
     pub(crate) logo: String,
     /// The script that copies.
     pub(crate) copy: String,
+    /// The script that proposes the timezone of the browser.
+    pub(crate) zone: String,
     /// The reference of the API.
     pub(crate) docs: String,
     pub(crate) operator: Option<String>,
     /// Whether this is `bellbird demo`, whose pages offer a new link URL, and sign in without a
     /// link.
     pub(crate) is_demo: bool,
+    /// Which providers are enabled, and simulated, now.
+    pub(crate) providers: Registry,
     /// Whether the console is on this machine only, without TLS.
     pub(crate) is_on_loopback: bool,
 }
 
 impl Frame {
-    pub(crate) fn new(settings: &ConsoleSettings, site: &Site) -> Self {
+    pub(crate) fn new(settings: &ConsoleSettings, site: &Site, providers: Registry) -> Self {
         let url = site.console_url.parse::<Uri>().ok();
         let root = url.as_ref().map_or_else(String::new, |url| {
             url.path().trim_end_matches('/').to_owned()
@@ -37,10 +42,12 @@ impl Frame {
             style: format!("{root}{}", STYLE.path()),
             logo: format!("{root}{}", LOGO.path()),
             copy: format!("{root}{}", COPY.path()),
+            zone: format!("{root}{}", ZONE.path()),
             docs: format!("{}/docs", site.api_url.trim_end_matches('/')),
             root,
             operator: settings.operator_name.as_deref().map(sanitized),
             is_demo: site.demo.is_some(),
+            providers,
             is_on_loopback: is_http
                 && url
                     .as_ref()

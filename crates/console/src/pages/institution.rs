@@ -21,6 +21,8 @@ pub(crate) struct Institution {
     /// Shown unless the logo loads.
     pub(crate) letter: String,
     pub(crate) logo: Option<Logo>,
+    /// Whether it is simulated.
+    pub(crate) is_sandbox: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +60,7 @@ impl Institution {
             name,
             letter: letter.unwrap_or_default(),
             logo,
+            is_sandbox: frame.providers.is_sandbox(&connection.provider),
         }
     }
 }

@@ -21,6 +21,7 @@ pub(crate) const PAGES: &[(&str, &str)] = &[
 /// The pages of the menu for operators.
 pub(crate) const OPERATOR_PAGES: &[(&str, &str)] = &[
     ("/operator/users", "Users"),
+    ("/operator/providers", "Providers"),
     ("/operator/health", "Health"),
     ("/operator/deliveries", "Deliveries"),
     ("/operator/audit", "Audit"),

@@ -113,8 +113,14 @@ impl Choice {
         let institutions = shown
             .iter()
             .map(|(connection, accounts)| {
+                let is_sandbox = console
+                    .inner
+                    .frame
+                    .providers
+                    .is_sandbox(&connection.provider);
+                let mark = if is_sandbox { " (sandbox)" } else { "" };
                 (
-                    institution_name(connection),
+                    institution_name(connection) + mark,
                     accounts.iter().map(option).collect(),
                 )
             })

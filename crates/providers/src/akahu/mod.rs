@@ -40,6 +40,7 @@ pub const DECLARATION: Declaration = Declaration {
     title: "Akahu",
     reaches: "New Zealand banks",
     consents: "on my.akahu.nz",
+    credentials_at: "at my.akahu.nz/developers",
     words: &[
         ("status", "INACTIVE"),
         (
@@ -52,18 +53,22 @@ pub const DECLARATION: Declaration = Declaration {
     settings: &[
         Setting {
             name: "base_url",
+            label: "",
             form: Form::Url("https://api.akahu.io/v1"),
         },
         Setting {
             name: "oauth_url",
+            label: "",
             form: Form::Url("https://oauth.akahu.nz"),
         },
         Setting {
             name: "app_token",
+            label: "App ID Token",
             form: Form::Text,
         },
         Setting {
             name: "app_secret",
+            label: "App Secret, of a full app",
             form: Form::Secret,
         },
     ],

@@ -38,6 +38,7 @@ pub const DECLARATION: Declaration = Declaration {
     title: "Fiskil",
     reaches: "Australian banks",
     consents: "at your bank",
+    credentials_at: "in the Fiskil console",
     words: &[
         ("fiskil_id", ""),
         ("status", "POSTED"),
@@ -50,18 +51,22 @@ pub const DECLARATION: Declaration = Declaration {
     settings: &[
         Setting {
             name: "base_url",
+            label: "",
             form: Form::Url("https://api.fiskil.com"),
         },
         Setting {
             name: "client_id",
+            label: "Client ID",
             form: Form::Text,
         },
         Setting {
             name: "client_secret",
+            label: "Client secret",
             form: Form::Secret,
         },
         Setting {
             name: "webhook_secret",
+            label: "Signing secret of webhooks",
             form: Form::Secret,
         },
     ],

@@ -40,6 +40,7 @@ pub const DECLARATION: Declaration = Declaration {
     title: "SnapTrade",
     reaches: "Brokers",
     consents: "at your broker",
+    credentials_at: "in the SnapTrade dashboard",
     words: &[
         (
             "type",
@@ -54,14 +55,17 @@ pub const DECLARATION: Declaration = Declaration {
     settings: &[
         Setting {
             name: "base_url",
+            label: "",
             form: Form::Url("https://api.snaptrade.com"),
         },
         Setting {
             name: "client_id",
+            label: "Client ID",
             form: Form::Text,
         },
         Setting {
             name: "consumer_key",
+            label: "Consumer key",
             form: Form::Secret,
         },
     ],

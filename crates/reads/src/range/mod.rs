@@ -16,6 +16,7 @@ use bellbird_providers::pages::{List, Pages, RowKind, RowSink, Trades};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::connection_context::lister;
 use crate::{ConnectionContext, ReadError, Reads};
 pub use attempts::{Attempts, NewCall};
 
@@ -34,7 +35,7 @@ impl Reads {
         filter: DateFilter,
         now: Timestamp,
     ) -> Result<Range<K>, ReadError> {
-        self.provider_of::<K>(&context.connection)?;
+        lister::<K>(self.provider(&context.connection)?.as_ref())?;
         let accounts = context.accounts_of(account_id)?;
         let (dates, is_empty) = K::dates(filter, &caller.timezone, now);
         let mut lists: Vec<Option<AccountId>> = match accounts {
@@ -161,8 +162,9 @@ impl<K: RowKind> Range<K> {
             return Ok(false);
         };
         let accounts = self.context.accounts_of(account_id)?;
+        let provider = self.reads.provider(&self.context.connection)?;
         let list: List<'_, K> = List {
-            provider: self.reads.provider_of::<K>(&self.context.connection)?,
+            provider: lister::<K>(provider.as_ref())?,
             credentials: &self.context.credentials,
             query: K::query(accounts, account_id.is_some(), &self.dates, &self.zone),
             until: self.until,
@@ -212,7 +214,8 @@ impl<K: RowKind> Range<K> {
 impl Range<Trades> {
     /// Begins each list at a row, by its number in the provider's list.
     pub(crate) fn at_number(self, number: u64) -> Result<Self, ReadError> {
-        let brokerage = self.reads.provider_of::<Trades>(&self.context.connection)?;
+        let provider = self.reads.provider(&self.context.connection)?;
+        let brokerage = lister::<Trades>(provider.as_ref())?;
         let pages = Pages::at((number > 0).then(|| brokerage.trades_cursor(number)));
         Ok(Self { pages, ..self })
     }

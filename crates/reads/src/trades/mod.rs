@@ -14,6 +14,7 @@ use bellbird_providers::{CallContext, Error};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
+use crate::connection_context::lister;
 use crate::cursor_cache::QueryKey;
 use crate::merged::{ListState, Merged};
 use crate::window::WindowTotals;
@@ -61,7 +62,7 @@ impl Reads {
         write: WriteTrade,
     ) -> Result<TradesWindow, ReadError> {
         let WindowKey { query, page } = key;
-        self.provider_of::<Trades>(&context.connection)?;
+        lister::<Trades>(self.provider(&context.connection)?.as_ref())?;
         let accounts = context.accounts_of(query.account_id)?;
         let mut ids: Vec<AccountId> = accounts.iter().map(|account| account.id).collect();
         ids.sort_unstable();

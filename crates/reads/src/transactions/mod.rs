@@ -12,6 +12,7 @@ use jiff::civil::Date;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::connection_context::lister;
 use crate::window::{Window, WindowTotals};
 use crate::{ConnectionContext, ReadError, Reads, WindowKey};
 pub(crate) use cursor_index::CursorIndex;
@@ -57,10 +58,10 @@ impl Reads {
             interval: &interval,
             zone,
         };
-        let provider = self.provider_of::<Transactions>(&context.connection)?;
+        let provider = self.provider(&context.connection)?;
         let mut read = WindowRead {
             list: List {
-                provider,
+                provider: lister::<Transactions>(provider.as_ref())?,
                 credentials: &context.credentials,
                 query: listed,
                 until: None,

@@ -44,6 +44,9 @@ statements! {
             revision = revision + 1
         WHERE status = 'enabled'";
 
+    /// Its code and browser may be in the hands of others by now. The operator is made by command.
+    DELETE_FIRST_START = "DELETE FROM first_start WHERE done_at IS NULL";
+
     COUNT_USERS = "SELECT COUNT(*) FROM users";
 
     COUNT_CONNECTIONS = "SELECT COUNT(*) FROM connections WHERE status <> 'deleting'";
@@ -94,6 +97,7 @@ impl Backups<'_> {
     pub async fn cut_access(self, actor: &Actor, now: Timestamp) -> Result<AccessCut> {
         let mut tx = self.0.db.begin().await?;
         tx.run(EXPIRE_CONSENT_SESSIONS, params![now]).await?;
+        tx.run(DELETE_FIRST_START, params![]).await?;
         let cut = AccessCut {
             keys_revoked: tx.run(REVOKE_KEYS, params![now]).await?,
             operator_keys_revoked: tx.run(REVOKE_OPERATOR_KEYS, params![now]).await?,

@@ -79,6 +79,17 @@ impl Row<'_> {
         }
     }
 
+    pub(crate) fn opt_blob(&self, column: usize) -> Result<Option<&[u8]>> {
+        match self {
+            Self::Sqlite(row) => row
+                .get_ref(column)
+                .ok()
+                .and_then(|value| value.as_bytes_or_null().ok())
+                .ok_or(WRONG_TYPE),
+            Self::Postgres(row) => row.try_get(column).map_err(|_| WRONG_TYPE),
+        }
+    }
+
     pub(crate) fn opt_time(&self, column: usize) -> Result<Option<Timestamp>> {
         self.opt_int(column)?.map(timestamp).transpose()
     }

@@ -2,5 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod changes;
+pub mod first_start;
 pub mod operator_keys;
+pub mod provider_settings;
 pub(crate) mod requests;

@@ -28,6 +28,13 @@ pub fn new_setup_token() -> SetupToken {
     SetupToken::from_random(random_base62())
 }
 
+/// Makes the code of a first start: 32 hexadecimal digits, all of which are random, because it is
+/// of no cell yet.
+#[must_use]
+pub fn new_setup_code() -> SecretString {
+    hex::encode(*random_bytes::<16>()).into()
+}
+
 /// Makes a token for a link, a state, a session or another cookie: 64 hexadecimal digits, of which
 /// 62 are random.
 #[must_use]

@@ -34,7 +34,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Debug, Clone, Copy)]
 pub struct SealedFor<'a> {
     /// `credentials`, `provider_user`, `consent_session`, `fingerprints`, `webhook`, `old_webhook`,
-    /// `operator_request` or `cursor`.
+    /// `operator_request`, `provider_settings` or `cursor`.
     pub purpose: &'a str,
     /// The user id, then the subject's id, or the name of a list for a cursor.
     pub row: &'a [&'a str],

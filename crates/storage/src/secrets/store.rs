@@ -106,6 +106,15 @@ impl SecretSlot {
         }
     }
 
+    /// The credentials of the installation at a provider.
+    pub(crate) fn provider_settings(provider: &str) -> Self {
+        Self {
+            user: UserId::INSTALLATION,
+            purpose: "provider_settings".to_owned(),
+            subject: provider.to_owned(),
+        }
+    }
+
     /// The response to an operator's request with an `Idempotency-Key`.
     pub(crate) fn operator_request(user: UserId, request: Uuid) -> Self {
         Self {
@@ -138,8 +147,8 @@ pub struct SealedSecrets {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnopenableSecret {
     pub user_id: UserId,
-    /// `credentials`, `provider_user`, `consent_session`, `fingerprints`, `webhook`, `old_webhook`
-    /// or `operator_request`.
+    /// `credentials`, `provider_user`, `consent_session`, `fingerprints`, `webhook`, `old_webhook`,
+    /// `operator_request` or `provider_settings`.
     pub purpose: String,
     /// The id of a connection, consent session, endpoint or request, or the name of a provider.
     pub subject: String,

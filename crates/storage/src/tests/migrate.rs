@@ -494,6 +494,8 @@ fn the_primary_key_begins_with_the_user() {
                 "provider_events.provider",
                 "instances.id",
                 "audit.id",
+                "first_start.id",
+                "provider_settings.provider",
             ];
             // Of operators, who are no users.
             let own = own.contains(&column.as_str()) || column.starts_with("operator_");

@@ -13,6 +13,10 @@ use crate::management::audit;
 use crate::users::caller_lookups::caller;
 use crate::{Sessions, StorageError};
 
+/// A session ends when it was not used for so long,
+pub const SESSION_TTL: SignedDuration = SignedDuration::from_hours(14 * 24);
+/// and at the latest so long after its user signed in.
+pub const SESSION_MAX: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// Sessions of a user. One more ends the one that was used least recently.
 const SESSIONS_MAX: i64 = 50;
 /// Browsers in which a user is known to have signed in.
@@ -63,7 +67,11 @@ statements! {
     DELETE_OLDEST_BROWSERS = "DELETE FROM known_browsers WHERE user_id = $1 AND cookie_hash NOT IN
         (SELECT cookie_hash FROM known_browsers WHERE user_id = $1 ORDER BY signed_in_at DESC, cookie_hash LIMIT $2)";
 
-    TOUCH = "UPDATE sessions SET last_used_at = $3 WHERE user_id = $1 AND id = $2 AND last_used_at < $3";
+    /// $4 is the end of a session that is used now, and $5 the longest time that one lasts.
+    TOUCH = "UPDATE sessions SET last_used_at = $3,
+            expires_at = CASE WHEN expires_at > $4 THEN expires_at
+                WHEN created_at + $5 < $4 THEN created_at + $5 ELSE $4 END
+        WHERE user_id = $1 AND id = $2 AND last_used_at < $3";
 
     LIST = "SELECT id, browser, created_at, last_used_at, expires_at FROM sessions
         WHERE user_id = $1 AND expires_at > $2 ORDER BY last_used_at DESC, id";
@@ -218,7 +226,7 @@ impl Sessions<'_> {
     }
 
     /// Finds who is signed in with this cookie, as one indexed read, and records the use, at most
-    /// once a minute.
+    /// once a minute. A session that is used lasts longer.
     pub async fn find(self, token: &str, now: Timestamp) -> Result<Option<SignedIn>> {
         let found = self
             .0
@@ -232,9 +240,19 @@ impl Sessions<'_> {
         }) = &found
             && now.duration_since(*last_used_at) >= LAST_USED_WRITE_INTERVAL
         {
+            let longest = i64::try_from(SESSION_MAX.as_micros()).unwrap_or(i64::MAX);
             self.0
                 .db
-                .run(TOUCH, params![caller.user_id, caller.key_id, now])
+                .run(
+                    TOUCH,
+                    params![
+                        caller.user_id,
+                        caller.key_id,
+                        now,
+                        now.plus(SESSION_TTL),
+                        longest
+                    ],
+                )
                 .await?;
         }
         Ok(found)
@@ -341,7 +359,8 @@ pub async fn revoke_all(tx: &mut Tx, user: UserId) -> Result<()> {
     tx.run(REVOKE_ALL, params![user]).await.map(|_| ())
 }
 
-pub(super) async fn insert(
+/// Begins a session of a user, in a transaction that holds the lock on the user's row.
+pub async fn insert(
     tx: &mut Tx,
     user: UserId,
     session: &NewSession<'_>,

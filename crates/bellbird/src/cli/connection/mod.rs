@@ -133,7 +133,9 @@ pub(super) async fn run(
         | ConnectionCommand::Show(_) => wiring::open_storage(&settings).await?,
     };
     let console = console_url(&settings, &storage).await?;
-    let connections = Wiring::new(&settings, &storage)?.connections(console.as_deref());
+    let connections = Wiring::new(&settings, &storage)
+        .await?
+        .connections(console.as_deref());
     let result = match command {
         ConnectionCommand::Link(args) => link::run(&storage, &connections, &args)
             .await

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use bellbird_console::Mailer;
 use bellbird_limits::SharedStore;
-use bellbird_providers::registry::PROVIDERS;
+use bellbird_providers::registry::{Enabled, PROVIDERS};
 use bellbird_providers::settings::Form;
 use bellbird_providers::{CallContext, Cause, Provider, Registry};
 use bellbird_storage::{Chain, Instance, Storage, StorageError};
@@ -29,7 +29,7 @@ use super::secrets;
 use crate::config::Settings;
 use crate::instances::{self, Finding, VERSION};
 use crate::service;
-use crate::wiring::{self, NotReady};
+use crate::wiring::{self, NotReady, Wiring};
 
 /// Signatures hold the time, and consents and keys end by it. The way to a provider takes a part of
 /// this.
@@ -340,13 +340,25 @@ async fn check_instances(checks: &mut Checks, settings: &Settings, storage: &Sto
 }
 
 async fn check_providers(checks: &mut Checks, settings: &Settings) {
-    let Some(providers) = checks.value("providers", wiring::providers(settings)) else {
+    let Some(mut providers) = checks.value("providers", wiring::providers(settings)) else {
         return;
     };
-    if providers.iter().next().is_none() {
+    // What is wrong with the database has a check of its own.
+    if let Ok(storage) = wiring::open_sealed_storage(settings).await {
+        if let Ok(wiring) = Wiring::new(settings, &storage).await {
+            providers = wiring.providers.clone();
+        }
+        storage.close().await;
+    }
+    let enabled = providers.enabled();
+    if enabled.is_empty() {
         return checks.add("providers", Verdict::Note, wiring::no_provider_hint());
     }
-    for provider in providers.iter() {
+    for Enabled {
+        provider,
+        is_sandbox,
+    } in enabled.iter()
+    {
         let call = CallContext::new(
             Instant::now() + settings.provider_timeout,
             Timestamp::now(),
@@ -361,6 +373,11 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
                 name,
                 Verdict::Ok,
                 "reachable, and does not reject the credentials",
+            ),
+            Err(_) if *is_sandbox => checks.add(
+                name,
+                Verdict::Note,
+                "simulated by the service, which does not respond",
             ),
             Err(error) => checks.add(name, Verdict::Wrong, format!("{place}: {error}")),
         }
@@ -438,12 +455,13 @@ async fn check_identity_provider(checks: &mut Checks, settings: &Settings) {
 /// Reports the URLs for linking and for provider webhooks, with the providers that support each.
 fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry) {
     let names = |supports: fn(&dyn Provider) -> bool| -> String {
-        let supporting = providers.iter().filter(|provider| {
+        let enabled = providers.enabled();
+        let supporting = enabled.iter().filter(|Enabled { provider, .. }| {
             supports(provider.as_ref())
                 && placeholders(settings, provider.name().as_str()).is_empty()
         });
         supporting
-            .map(|provider| provider.name().as_str())
+            .map(|enabled| enabled.provider.name().as_str())
             .collect::<Vec<_>>()
             .join(", ")
     };

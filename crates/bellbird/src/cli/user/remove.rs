@@ -118,7 +118,7 @@ async fn remove(
     args: &RemoveArgs,
     user: &User,
 ) -> anyhow::Result<()> {
-    let connections = Wiring::new(settings, storage)?.connections(None);
+    let connections = Wiring::new(settings, storage).await?.connections(None);
     let prepared = users::prepare_removal(storage, &connections, user.id, args.local_only).await;
     match prepared {
         Err(Refusal::StillConnected) => return Err(still_connected(user)),

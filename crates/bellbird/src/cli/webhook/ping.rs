@@ -55,7 +55,7 @@ pub(super) async fn ping(
     args: &EndpointArgs,
 ) -> anyhow::Result<ExitCode> {
     let endpoint = find(storage, args.id).await?;
-    let webhooks = Wiring::new(settings, storage)?.webhooks()?;
+    let webhooks = Wiring::new(settings, storage).await?.webhooks()?;
     let pinged = match webhooks.ping(&endpoint).await {
         Err(PingError::NotFound) => return Err(endpoint_not_found(args.id)),
         other => other?,

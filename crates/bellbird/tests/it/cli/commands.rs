@@ -50,6 +50,7 @@ fn help_texts() {
         "",
         "demo",
         "serve",
+        "init",
         "sandbox",
         "migrate",
         "status",

@@ -4,6 +4,8 @@ mod chromium;
 mod identity_provider;
 mod operator;
 mod pages;
+mod provider_settings;
+mod setup;
 mod sign_in;
 mod webhooks;
 

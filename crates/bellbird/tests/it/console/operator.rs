@@ -12,9 +12,10 @@ use crate::support::harness::{App, Setup};
 use crate::support::receiver::Hook;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
-const PAGES: [&str; 4] = [
+const PAGES: [&str; 5] = [
     "/operator/users",
     "/operator/health",
+    "/operator/providers",
     "/operator/deliveries",
     "/operator/audit",
 ];

@@ -154,7 +154,8 @@ impl Fixture {
         let sandbox = bellbird_sandbox::start(options)
             .await
             .expect("the sandbox starts");
-        let settings = bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
+        let settings =
+            bellbird::sandbox_beside::sandbox_settings(sandbox.description()).expect("settings");
         let description = serde_json::to_value(sandbox.description()).expect("JSON");
         let base: Url = description[spec.name]["baseUrl"]
             .as_str()
@@ -387,7 +388,7 @@ fn open(settings: &ProviderSettings, name: &str, call_timeout: Duration) -> Arc<
         },
     )
     .expect("the settings are valid");
-    Arc::clone(registry.find(name).expect("the settings are complete"))
+    registry.find(name).expect("the settings are complete")
 }
 
 /// Reads one page into `rows`, which may get rows even if the read fails. Returns the cursor of the

@@ -155,7 +155,7 @@ impl Shared {
         let storage = Storage::open(&self.database, self.sealer.clone())
             .await
             .expect("the database opens");
-        let wiring = Wiring::with_clock(&self.settings, &storage, self.clock.clone())
+        let wiring = Wiring::with_clock(&self.settings, &storage, self.clock.clone(), None)
             .expect("the settings are valid");
         wiring.connections(Some(&self.console_url))
     }
@@ -257,7 +257,7 @@ impl App {
         let mut settings = setup.settings;
         settings.database.url = SecretString::from(url.clone());
         settings.providers =
-            bellbird::cli::sandbox_settings(sandbox.description()).expect("settings");
+            bellbird::sandbox_beside::sandbox_settings(sandbox.description()).expect("settings");
         let (sealer, clock, stop) = (
             Sealer::random(),
             Clock::manual(now),
@@ -266,6 +266,7 @@ impl App {
         let metrics = PrometheusBuilder::new().build_recorder().handle();
         let roles = Roles::all();
         let start = Start {
+            sandbox: None,
             roles,
             sealer: sealer.clone(),
             clock: clock.clone(),
@@ -714,8 +715,8 @@ impl App {
         let storage = Storage::open(database, sealer.clone())
             .await
             .expect("the database opens");
-        let wiring =
-            Wiring::with_clock(settings, &storage, clock.clone()).expect("the settings are valid");
+        let wiring = Wiring::with_clock(settings, &storage, clock.clone(), None)
+            .expect("the settings are valid");
         let listener = serve::listen("127.0.0.1:0".parse().expect("an address"))
             .await
             .expect("a port");

@@ -34,6 +34,11 @@ impl Workdir {
         self.folder.path().canonicalize().unwrap()
     }
 
+    /// Where a first start makes an installation, and where commands find it.
+    pub(crate) fn data_folder(&self) -> PathBuf {
+        self.path().join("data")
+    }
+
     /// A folder with a migrated database.
     pub(crate) fn migrated() -> Self {
         let workdir = Self::new();
@@ -54,6 +59,7 @@ impl Workdir {
             .env_clear();
         command
             .env("TMPDIR", self.folder.path())
+            .env("BELLBIRD_DATA_DIR", self.data_folder())
             .envs(self.variables.iter().cloned());
         command
             .stdin(Stdio::null())

@@ -31,6 +31,8 @@ fn statements() -> impl Iterator<Item = &'static Sql> {
         crate::backups::copy::STATEMENTS,
         crate::backups::origin::STATEMENTS,
         crate::contents::STATEMENTS,
+        crate::management::first_start::STATEMENTS,
+        crate::management::provider_settings::STATEMENTS,
         crate::connections::accounts::STATEMENTS,
         crate::connections::imports::STATEMENTS,
         crate::connections::audit::STATEMENTS,

@@ -1,2 +1,4 @@
 mod changes;
+mod first_start;
 mod keys;
+mod provider_settings;

@@ -61,6 +61,24 @@ both! {
         assert_eq!(sign_in(db, "late", "cookie3", 60).await, None, "expired");
     }
 
+    async fn session_that_is_used_lasts_longer(db) {
+        let user = db.user("a@x").await.id;
+        insert_link(db, user, "link", None, 60).await;
+        sign_in(db, "link", "cookie", 1).await.unwrap();
+        let day = 24 * 3_600;
+        assert_eq!(signed_in(db, "cookie", 900).await, Some(user));
+        // Each time within two weeks of the last, until ninety days have passed.
+        for days in 1..=6 {
+            assert_eq!(signed_in(db, "cookie", 13 * days * day).await, Some(user), "{days}");
+        }
+        assert_eq!(signed_in(db, "cookie", 90 * day).await, Some(user));
+        assert_eq!(signed_in(db, "cookie", 90 * day + 1).await, None, "the longest");
+        insert_link(db, user, "again", None, 60).await;
+        sign_in(db, "again", "unused", 1).await.unwrap();
+        signed_in(db, "unused", 900).await.unwrap();
+        assert_eq!(signed_in(db, "unused", 900 + 14 * day).await, None, "two weeks unused");
+    }
+
     async fn link_knows_the_browser_that_asked(db) {
         let user = db.user("a@x").await.id;
         insert_link(db, user, "asked", Some("browser"), 60).await;

@@ -69,7 +69,7 @@ impl Webhooks {
             .await?
             .ok_or(RebuildError::Postponed)?;
         Ok(RowSource {
-            provider: Arc::clone(provider),
+            provider,
             fingerprints: storage.syncs().fingerprints(user, id).await?,
             rows_backfill_began_at: sync.rows_backfill_began_at,
             credentials: storage

@@ -1,0 +1,285 @@
+//! `bellbird init`: what the first start and the first page of the console do, in a terminal.
+
+mod credentials;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use bellbird_domain::{Plan, User};
+use bellbird_management::{ManagementChange, provider_settings, sign_in, users};
+use bellbird_storage::{NewUser, Storage, UserChange};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use jiff::tz::TimeZone;
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
+
+use super::arguments::{self, SettingArgs};
+use super::connection::console_url;
+use super::output::{self, JsonFlag, UsageError};
+use super::{actor, ask};
+use crate::config::place::SETTINGS_FILE;
+use crate::config::{Settings, terminal};
+use crate::first_start::{self, FirstStart};
+use crate::wiring;
+use bellbird_providers::registry::PROVIDERS;
+use credentials::Credentials;
+
+/// Set Bellbird up: data folder, master key, database, and the first operator.
+///
+/// The same as the first `serve` and its page in the browser. Asks on a terminal for what no option
+/// says. Ends with a link that signs the operator in to the console, while the service runs.
+#[derive(Debug, Args)]
+#[command(after_long_help = "Examples:
+  bellbird init
+  bellbird init --email me@example.com --sandbox
+  bellbird init --email me@example.com --provider fiskil --credentials fiskil.json")]
+pub(super) struct InitArgs {
+    /// E-mail address of the first operator
+    #[arg(long, value_parser = arguments::email)]
+    email: Option<String>,
+
+    /// IANA timezone of the operator; that of this machine if not set
+    #[arg(long, value_name = "TZ", value_parser = arguments::timezone)]
+    timezone: Option<String>,
+
+    /// URL at which browsers and programs reach Bellbird, if there is a proxy in front of it
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+
+    /// Use simulated providers, which need no account
+    #[arg(long)]
+    sandbox: bool,
+
+    /// Provider to store credentials of
+    #[arg(long, requires = "credentials", conflicts_with = "sandbox")]
+    #[arg(value_parser = PossibleValuesParser::new(PROVIDERS.iter().map(|provider| provider.name.as_str())))]
+    provider: Option<String>,
+
+    /// File with the credentials, or - for standard input: a JSON object with the names of the
+    /// settings, such as client_id
+    #[arg(long, value_name = "FILE", requires = "provider")]
+    credentials: Option<String>,
+
+    #[command(flatten)]
+    format: JsonFlag,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InitView {
+    email: String,
+    /// Omitted if a first start did not make it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folder: Option<PathBuf>,
+    settings: Option<PathBuf>,
+    console_url: String,
+    /// Signs the operator in once, within ten minutes.
+    sign_in_url: String,
+}
+
+/// All answers, before anything is made.
+struct Answers {
+    email: String,
+    timezone: Option<String>,
+    providers: Providers,
+}
+
+enum Providers {
+    Sandbox,
+    Of(Credentials),
+    None,
+}
+
+pub(super) async fn run(setting_args: &SettingArgs, args: &InitArgs) -> anyhow::Result<()> {
+    let folder = setting_args.first_start_folder()?;
+    if folder.is_none() && args.public_url.is_some() {
+        let text = "--public-url is for a first start: set api.public_url and console.public_url in the settings file";
+        bail!(UsageError(text.to_owned()));
+    }
+    let answers = Answers::of(args)?;
+    if let Providers::Of(credentials) = &answers.providers {
+        credentials.check().await?;
+    }
+    if let Some(folder) = folder
+        && let Some(first) = FirstStart::begin(&folder, args.public_url.as_deref())?
+    {
+        let settings = setting_args.load_from(Some(first.draft()), None)?;
+        first.complete(&settings, actor::of_command()).await?;
+    }
+    let settings = setting_args.load(None)?;
+    let storage = wiring::open_sealed_storage(&settings).await?;
+    let made = make(&settings, &storage, &answers).await;
+    storage.close().await;
+    output::print(args.format, &made?, text)
+}
+
+impl Answers {
+    fn of(args: &InitArgs) -> anyhow::Result<Self> {
+        let asks = terminal::stdin_is_terminal() && !args.format.json;
+        let email = match &args.email {
+            Some(email) => email.clone(),
+            None if asks => ask::until("E-mail address of the first operator: ", arguments::email)?,
+            None => bail!(UsageError(
+                "the e-mail address of the first operator is needed: pass --email".to_owned()
+            )),
+        };
+        let here = TimeZone::system().iana_name().map(str::to_owned);
+        let timezone = match &args.timezone {
+            Some(timezone) => Some(timezone.clone()),
+            None if asks => {
+                let proposed = here.unwrap_or_else(|| "Australia/Sydney".to_owned());
+                let question = format!("Timezone, in which days begin and end [{proposed}]: ");
+                let parse = |text: &str| match text {
+                    "" => Ok(proposed.clone()),
+                    text => arguments::timezone(text),
+                };
+                Some(ask::until(&question, parse)?)
+            }
+            None => here.filter(|name| arguments::timezone(name).is_ok()),
+        };
+        let providers = match (&args.provider, &args.credentials) {
+            (Some(provider), Some(file)) => Providers::Of(Credentials::read(provider, file)?),
+            _ if args.sandbox => Providers::Sandbox,
+            _ if asks => Providers::ask()?,
+            _ => Providers::None,
+        };
+        Ok(Self {
+            email,
+            timezone,
+            providers,
+        })
+    }
+}
+
+impl Providers {
+    fn ask() -> anyhow::Result<Self> {
+        let names: Vec<_> = PROVIDERS
+            .iter()
+            .map(|provider| provider.name.as_str())
+            .collect();
+        let question = format!(
+            "Provider whose credentials you have ({}), or sandbox for simulated banks, or none [sandbox]: ",
+            names.join(", ")
+        );
+        let parse = |text: &str| match text {
+            "" => Ok("sandbox".to_owned()),
+            text if text == "sandbox" || text == "none" || names.contains(&text) => {
+                Ok(text.to_owned())
+            }
+            _ => Err(format!("must be sandbox, none, {}", names.join(" or "))),
+        };
+        Ok(match ask::until(&question, parse)?.as_str() {
+            "sandbox" => Self::Sandbox,
+            "none" => Self::None,
+            provider => Self::Of(Credentials::ask(provider)?),
+        })
+    }
+}
+
+async fn make(
+    settings: &Settings,
+    storage: &Storage,
+    answers: &Answers,
+) -> anyhow::Result<InitView> {
+    let console_url = console_url(settings, storage)
+        .await?
+        .context("the link needs the URL of the console: set console.public_url")?;
+    let found = find_operator(storage, &answers.email).await?;
+    let mut change = actor::begin_change(storage).await?;
+    let operator = match found {
+        Some(operator) => operator,
+        None => make_operator(&mut change, answers).await?,
+    };
+    match &answers.providers {
+        Providers::Sandbox => {
+            for provider in PROVIDERS {
+                if !settings.providers.is_complete(provider) {
+                    provider_settings::use_sandbox(&mut change, provider.name).await?;
+                }
+            }
+        }
+        Providers::Of(credentials) => credentials.store(&mut change).await?,
+        Providers::None => {}
+    }
+    let url = sign_in::create_link(&mut change, operator.id, &console_url).await?;
+    change.commit().await?;
+    Ok(InitView {
+        email: operator.email,
+        folder: first_start::made_in(settings),
+        settings: settings.file.clone(),
+        console_url,
+        sign_in_url: url.expose_secret().to_owned(),
+    })
+}
+
+/// The operator, if an earlier run has made it.
+async fn find_operator(storage: &Storage, email: &str) -> anyhow::Result<Option<User>> {
+    match storage.users().find_by_email(email).await? {
+        Some(user) if user.is_operator => return Ok(Some(user)),
+        Some(user) => bail!(
+            "{0} is a user, and no operator: make them one with `bellbird user set {0} --operator`",
+            user.email
+        ),
+        None => {}
+    }
+    let users = storage.users().list().await?;
+    match users.iter().find(|user| user.is_operator) {
+        Some(other) => bail!(
+            "there is an operator already, {0}: sign in with `bellbird console login --user {0}`",
+            other.email
+        ),
+        None => Ok(None),
+    }
+}
+
+async fn make_operator(
+    change: &mut ManagementChange<'_>,
+    answers: &Answers,
+) -> anyhow::Result<User> {
+    let new = NewUser {
+        email: &answers.email,
+        plan: Plan::Professional,
+        timezone: answers.timezone.as_deref(),
+        reference: None,
+        console_sign_in: true,
+    };
+    let created = users::create(change, &new).await?;
+    let operator = UserChange {
+        is_operator: Some(true),
+        ..UserChange::default()
+    };
+    Ok(users::update(change, created.id, &operator).await?)
+}
+
+/// The files that a first start has made, with what each is for.
+pub(super) fn contents() -> String {
+    let files = [
+        (
+            first_start::KEY_FILE,
+            "opens the stored credentials: keep a copy elsewhere",
+        ),
+        (first_start::DATABASE_FILE, "users, keys and connections"),
+        (SETTINGS_FILE, "settings"),
+    ];
+    let files = output::details(&files.map(|(name, text)| (name, text.to_owned())));
+    let lines: Vec<_> = files.lines().map(|line| format!("  {line}")).collect();
+    lines.join("\n")
+}
+
+fn text(view: &InitView) -> String {
+    let made = view.folder.as_ref().map(|folder| {
+        let contents = contents();
+        format!("Bellbird is in {}:\n\n{contents}\n\n", folder.display())
+    });
+    format!(
+        "{}Start it with `bellbird serve`, unless it runs already, and open this link within ten minutes. It signs \
+         in {}.\n\n  {}\n\nLater, the console is at {}, and `bellbird console login --user {}` prints another link.",
+        made.unwrap_or_default(),
+        view.email,
+        view.sign_in_url,
+        view.console_url,
+        view.email
+    )
+}

@@ -1,0 +1,279 @@
+//! The first start: where there is no installation, makes a data folder with a master key, a
+//! database and a settings file that says where both are.
+//!
+//! Everything is made under a lock on the folder. A mark stays in the folder until the settings
+//! file, which is written last, names a complete installation. A process that is killed before
+//! leaves the mark, so that the next start goes on. Without the mark, a key without its database,
+//! or a database without its key, is an installation that has lost something, and is left as it is.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bellbird_domain::Actor;
+use bellbird_storage::{Storage, random_bytes};
+use jiff::Timestamp;
+use rustix::fs::OFlags;
+use secrecy::ExposeSecret as _;
+
+use crate::config::place::{DATA_DIR, SETTINGS_FILE};
+use crate::config::{Origin, Settings};
+use crate::wiring;
+
+/// The file with the master key.
+pub const KEY_FILE: &str = "master.key";
+/// The SQLite database.
+pub const DATABASE_FILE: &str = "bellbird.db";
+/// Is there while a first start is not complete.
+const MARK: &str = "first-start";
+
+/// A first start that has begun: the folder has its key, and is locked.
+pub struct FirstStart {
+    folder: PathBuf,
+    /// Free again when this is dropped.
+    _lock: File,
+}
+
+impl FirstStart {
+    /// Makes the folder with the key, or goes on with those of a start that was interrupted. The
+    /// settings have `public_url` as the URL of API and console.
+    ///
+    /// Returns `None` if another process has made the whole installation meanwhile.
+    ///
+    /// # Errors
+    /// With a message for the operator, if the folder has a part of an installation, or another
+    /// process makes its first start there.
+    pub fn begin(folder: &Path, public_url: Option<&str>) -> anyhow::Result<Option<Self>> {
+        let shown = folder.display();
+        make_folder(folder).with_context(|| {
+            format!(
+                "could not make the data folder {shown}, name another with --data-dir or {DATA_DIR}"
+            )
+        })?;
+        let lock = File::open(folder)
+            .with_context(|| format!("could not open the data folder {shown}"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                bail!("another Bellbird makes its first start in {shown} at the moment")
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(error).context(format!("could not lock the data folder {shown}"));
+            }
+        }
+        let first = Self {
+            folder: folder.to_owned(),
+            _lock: lock,
+        };
+        if first.has(SETTINGS_FILE) {
+            return Ok(None);
+        }
+        let is_interrupted = first.has(MARK);
+        if !is_interrupted {
+            first.check_parts()?;
+        }
+        first
+            .make_files(public_url)
+            .with_context(|| format!("could not write into the data folder {shown}"))?;
+        Ok(Some(first))
+    }
+
+    /// The settings file before it has its name.
+    #[must_use]
+    pub fn draft(&self) -> PathBuf {
+        self.folder.join(draft_name(SETTINGS_FILE))
+    }
+
+    /// Makes the database with `settings`, which are those of the draft, and completes the
+    /// installation. The audit says that `actor` did.
+    pub async fn complete(self, settings: &Settings, actor: Actor) -> anyhow::Result<()> {
+        let sealer = wiring::required_sealer(settings).await?;
+        let storage = wiring::open(settings, sealer).await?;
+        let made = make_database(&storage, actor).await;
+        storage.close().await;
+        made?;
+        let commit = || -> io::Result<()> {
+            fs::rename(self.draft(), self.folder.join(SETTINGS_FILE))?;
+            sync(&self.folder)?;
+            fs::remove_file(self.folder.join(MARK))?;
+            sync(&self.folder)
+        };
+        commit().with_context(|| {
+            format!(
+                "could not write {}",
+                self.folder.join(SETTINGS_FILE).display()
+            )
+        })?;
+        tracing::warn!(
+            folder = %self.folder.display(),
+            master_key = %self.folder.join(KEY_FILE).display(),
+            database = %self.folder.join(DATABASE_FILE).display(),
+            settings = %self.folder.join(SETTINGS_FILE).display(),
+            "first start: installation made, keep a copy of the master key elsewhere"
+        );
+        Ok(())
+    }
+
+    /// Fails if the folder has a part of an installation.
+    fn check_parts(&self) -> anyhow::Result<()> {
+        // A service leaves its lock.
+        let was_used = self.has(DATABASE_FILE) || self.has(&format!("{DATABASE_FILE}-lock"));
+        match (self.has(KEY_FILE), was_used) {
+            (true, _) if !self.has(DATABASE_FILE) => bail!(lost_database(&self.folder)),
+            (false, true) => bail!(lost_key(&self.folder)),
+            _ => Ok(()),
+        }
+    }
+
+    fn make_files(&self, public_url: Option<&str>) -> io::Result<()> {
+        let mark = "Bellbird has begun its first start in this folder. The next start goes on.\n";
+        self.write(MARK, mark)?;
+        if !self.has(KEY_FILE) {
+            let key = STANDARD.encode(random_bytes::<32>().as_slice());
+            self.write(KEY_FILE, &format!("main:{key}\n"))?;
+        }
+        self.write_draft(SETTINGS_FILE, &settings_text(&self.folder, public_url))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.folder.join(name).exists()
+    }
+
+    /// Writes a file that is there as a whole or not at all.
+    fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        self.write_draft(name, text)?;
+        fs::rename(self.folder.join(draft_name(name)), self.folder.join(name))?;
+        sync(&self.folder)
+    }
+
+    fn write_draft(&self, name: &str, text: &str) -> io::Result<()> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(self.folder.join(draft_name(name)))?;
+        file.write_all(text.as_bytes())?;
+        give_to_owner(&file, &self.folder)?;
+        file.sync_all()
+    }
+}
+
+async fn make_database(storage: &Storage, actor: Actor) -> anyhow::Result<()> {
+    storage
+        .migrate()
+        .await
+        .context("could not make the database")?;
+    storage.secrets().check_sealing_key().await?;
+    let mut change = storage.begin_change(actor, Timestamp::now()).await?;
+    // A start that was interrupted may have marked it.
+    if bellbird_management::first_start::begin(&mut change).await? {
+        change.commit().await?;
+    }
+    Ok(())
+}
+
+/// Fails for an installation that a first start has made, and that has lost its database since. A
+/// new one would hide that, and the connections of the old one would be gone.
+pub fn check_database(settings: &Settings) -> anyhow::Result<()> {
+    let Some(folder) = made_in(settings) else {
+        return Ok(());
+    };
+    let _ = fs::remove_file(folder.join(MARK));
+    let database = fs::metadata(folder.join(DATABASE_FILE));
+    if database.is_ok_and(|file| file.len() > 0) {
+        return Ok(());
+    }
+    bail!(lost_database(&folder))
+}
+
+/// The folder of an installation that a first start has made: its settings, key and database are
+/// all there.
+#[must_use]
+pub fn made_in(settings: &Settings) -> Option<PathBuf> {
+    let folder = settings.file.as_ref()?.parent()?;
+    let Some(Origin::SecretFile(key)) = settings.origin("secrets.key") else {
+        return None;
+    };
+    let database = Storage::sqlite_path(settings.database.url.expose_secret())?;
+    let is_made = *key == folder.join(KEY_FILE) && database == folder.join(DATABASE_FILE);
+    is_made.then(|| folder.to_owned())
+}
+
+fn lost_database(folder: &Path) -> String {
+    let (database, key) = (folder.join(DATABASE_FILE), folder.join(KEY_FILE));
+    format!(
+        "the database {} is not there, but its master key {} is, so this is no first start: restore a backup with \
+         `bellbird restore`, or move the folder {} away to begin anew",
+        database.display(),
+        key.display(),
+        folder.display()
+    )
+}
+
+fn lost_key(folder: &Path) -> String {
+    let (database, key) = (folder.join(DATABASE_FILE), folder.join(KEY_FILE));
+    format!(
+        "the master key {} is not there, but its database {} is or was, so this is no first start: put your copy of \
+         the key there. If it is lost, docs/secrets.md#if-the-key-is-lost says what still works, and to begin anew, \
+         move the folder {} away",
+        key.display(),
+        database.display(),
+        folder.display()
+    )
+}
+
+/// Strings of JSON are strings of TOML.
+fn settings_text(folder: &Path, public_url: Option<&str>) -> String {
+    let quoted = |text: String| serde_json::Value::String(text).to_string();
+    let public = public_url.map(|url| quoted(url.to_owned()));
+    let public =
+        public.map(|url| format!("\n[api]\npublic_url = {url}\n\n[console]\npublic_url = {url}\n"));
+    let public = public.unwrap_or_default();
+    let database = quoted(format!("sqlite:{}", folder.join(DATABASE_FILE).display()));
+    let key = quoted(folder.join(KEY_FILE).display().to_string());
+    format!(
+        "# Settings of the Bellbird in this folder, made by its first start. bellbird.example.toml has all of them.\n\
+         # What is set here or in the environment overrides what was entered in the console.\n\n\
+         [database]\n\
+         # Users, hashes of API keys, connections and webhooks. Back it up with `bellbird backup`.\n\
+         url = {database}\n\n\
+         [secrets]\n\
+         # Opens the credentials in the database. Keep a copy elsewhere: without it, a backup is worth little.\n\
+         key_file = {key}\n{public}"
+    )
+}
+
+fn draft_name(name: &str) -> String {
+    format!(".{name}.new")
+}
+
+/// Makes the folder for its user alone, unless it is there.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    if let Some(parent) = folder.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// What root makes in the folder of the service's user belongs to that user.
+fn give_to_owner(file: &File, folder: &Path) -> io::Result<()> {
+    let (own, owner) = (file.metadata()?, fs::metadata(folder)?);
+    if own.uid() != owner.uid() {
+        fchown(file, Some(owner.uid()), Some(owner.gid()))?;
+    }
+    Ok(())
+}
+
+/// Makes the names in a folder durable.
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,230 @@
+//! Keeps the providers of a process in step with what operators enter in the console. What the
+//! settings file or the environment sets for a provider wins.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use bellbird_console::{ProviderControl, TestError};
+use bellbird_limits::SharedStore;
+use bellbird_providers::http::ClientSettings;
+use bellbird_providers::registry::{self, Enabled, PROVIDERS, ProviderSettings};
+use bellbird_providers::settings::{Declaration, Form};
+use bellbird_providers::{CallContext, Cause, Registry};
+use bellbird_storage::{Storage, StorageError, StoredProviderSettings};
+use jiff::Timestamp;
+use secrecy::SecretString;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+
+/// Simulates the providers in this process.
+#[async_trait]
+pub trait ProcessSandbox: Send + Sync {
+    /// The settings with which the simulated providers are called, of each provider that is
+    /// simulated. Starts them if they do not run yet.
+    async fn settings(&self) -> anyhow::Result<ProviderSettings>;
+
+    /// Adds the pages at which users consent to the router of the console, which leads there.
+    fn attach_pages(self: Arc<Self>, console: Router) -> Router;
+}
+
+#[async_trait]
+impl ProviderControl for ProviderLoader {
+    fn configured_by(&self, provider: &Declaration) -> Option<String> {
+        self.configured_by.get(provider.name.as_str()).cloned()
+    }
+
+    fn has_sandbox(&self) -> bool {
+        Self::has_sandbox(self)
+    }
+
+    async fn test(
+        &self,
+        provider: &'static Declaration,
+        credentials: BTreeMap<String, SecretString>,
+    ) -> Result<(), TestError> {
+        let settings = self.merged(provider, &credentials);
+        let opened = registry::open(provider, &settings, self.client()).map_err(TestError::Form)?;
+        let enabled =
+            opened.ok_or_else(|| TestError::Form("credentials are missing".to_owned()))?;
+        let deadline = Instant::now() + self.call_timeout;
+        let call = CallContext::new(deadline, Timestamp::now(), Cause::Schedule);
+        Ok(enabled.provider.check(&call).await?)
+    }
+
+    async fn apply(&self) -> Result<(), StorageError> {
+        Self::apply(self).await
+    }
+}
+
+impl fmt::Debug for ProviderLoader {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ProviderLoader").finish_non_exhaustive()
+    }
+}
+
+/// Exchanges the providers of a [`Registry`] when their stored settings change.
+pub struct ProviderLoader {
+    registry: Registry,
+    storage: Storage,
+    /// Of the settings file and the environment.
+    configured: ProviderSettings,
+    /// Of each provider whose credentials these have, the source of the first one.
+    configured_by: BTreeMap<&'static str, String>,
+    call_timeout: Duration,
+    user_calls_per_minute: u32,
+    store: Option<SharedStore>,
+    /// None: this process simulates nothing.
+    sandbox: Option<Arc<dyn ProcessSandbox>>,
+    /// The revision of each provider's row that its adapter was opened with.
+    applied: Mutex<BTreeMap<&'static str, i64>>,
+}
+
+impl ProviderLoader {
+    pub(crate) fn new(
+        settings: &Settings,
+        storage: &Storage,
+        registry: &Registry,
+        store: Option<&SharedStore>,
+        sandbox: Option<Arc<dyn ProcessSandbox>>,
+    ) -> Self {
+        Self {
+            registry: registry.clone(),
+            storage: storage.clone(),
+            configured: settings.providers.clone(),
+            configured_by: configured_by(settings),
+            call_timeout: settings.provider_timeout,
+            user_calls_per_minute: settings.access.provider_calls_per_minute,
+            store: store.cloned(),
+            sandbox,
+            applied: Mutex::default(),
+        }
+    }
+
+    /// Whether the settings file or the environment has the credentials of a provider.
+    #[must_use]
+    pub fn is_configured(&self, provider: &Declaration) -> bool {
+        self.configured.is_complete(provider)
+    }
+
+    /// Whether this process simulates providers.
+    #[must_use]
+    pub fn has_sandbox(&self) -> bool {
+        self.sandbox.is_some()
+    }
+
+    /// Opens the providers whose stored settings have changed since the last call, and closes those
+    /// that have none any more. A provider that cannot be opened is logged and left out, so that
+    /// the others work.
+    pub async fn apply(&self) -> Result<(), StorageError> {
+        let mut applied = self.applied.lock().await;
+        for stored in self.storage.provider_settings().list().await? {
+            let Some(declared) = registry::declaration(&stored.provider) else {
+                continue;
+            };
+            let name = declared.name.as_str();
+            if self.is_configured(declared) || applied.get(name) == Some(&stored.revision) {
+                continue;
+            }
+            let enabled = match self.open(declared, &stored).await {
+                Ok(enabled) => enabled,
+                Err(error) => {
+                    tracing::warn!(provider = name, %error, "could not use the stored settings");
+                    None
+                }
+            };
+            tracing::info!(
+                provider = name,
+                is_enabled = enabled.is_some(),
+                is_sandbox = stored.is_sandbox,
+                "stored settings of provider applied"
+            );
+            self.registry.exchange(name, enabled);
+            applied.insert(name, stored.revision);
+        }
+        Ok(())
+    }
+
+    /// Applies changes until `stop`. They are read with each renewal of the instance's row.
+    pub async fn follow(&self, stop: &CancellationToken) {
+        let mut changes = self.storage.provider_settings().changes();
+        while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
+            if let Err(error) = self.apply().await {
+                tracing::warn!(%error, "could not read the settings of providers");
+                // The next renewal may read the same revision, which would be no change.
+                changes.mark_changed();
+                let pause = tokio::time::sleep(Duration::from_secs(5));
+                stop.run_until_cancelled(pause).await;
+            }
+        }
+    }
+
+    /// The settings of a provider with these credentials: other settings are the configured ones.
+    fn merged(
+        &self,
+        declared: &Declaration,
+        credentials: &BTreeMap<String, SecretString>,
+    ) -> ProviderSettings {
+        let mut settings = self.configured.clone();
+        let section = settings.section(declared);
+        for setting in declared.settings {
+            if let Some(value) = credentials.get(setting.name)
+                && !matches!(setting.form, Form::Url(_))
+                && section.get(setting.name).is_none()
+            {
+                section.set(setting.name, value.clone());
+            }
+        }
+        settings
+    }
+
+    async fn open(
+        &self,
+        declared: &'static Declaration,
+        stored: &StoredProviderSettings,
+    ) -> anyhow::Result<Option<Enabled>> {
+        let settings = match (&self.sandbox, stored.is_sandbox) {
+            (Some(sandbox), true) => sandbox.settings().await?,
+            (None, true) => anyhow::bail!("this process has no simulated providers"),
+            (_, false) => match &stored.credentials {
+                Some(credentials) => self.merged(declared, credentials),
+                None => return Ok(None),
+            },
+        };
+        registry::open(declared, &settings, self.client()).map_err(anyhow::Error::msg)
+    }
+
+    fn client(&self) -> ClientSettings<'_> {
+        ClientSettings {
+            call_timeout: self.call_timeout,
+            user_calls_per_minute: self.user_calls_per_minute,
+            store: self.store.as_ref(),
+        }
+    }
+}
+
+/// The sources of the credentials of each provider that the settings configure completely.
+fn configured_by(settings: &Settings) -> BTreeMap<&'static str, String> {
+    let configured = PROVIDERS
+        .iter()
+        .filter(|declared| settings.providers.is_complete(declared));
+    configured
+        .map(|declared| {
+            let name = declared.name.as_str();
+            let mut origins = declared
+                .needs
+                .iter()
+                .filter_map(|needed| settings.origin(&format!("{name}.{needed}")));
+            let origin = origins
+                .next()
+                .map_or_else(|| "the command".to_owned(), ToString::to_string);
+            (name, origin)
+        })
+        .collect()
+}

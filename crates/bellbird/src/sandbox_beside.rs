@@ -1,0 +1,318 @@
+//! The simulated providers in the process of the service: `serve --sandbox`, `demo`, and what an
+//! operator chooses in the console. Their state is in a folder beside the database, so that links
+//! outlive the process.
+//!
+//! A browser reaches their consent pages below `/sandbox` of the console, because it may run on
+//! another machine than the service, and no other port has to be open for it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow, bail};
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::any;
+use bellbird_domain::Actor;
+use bellbird_management::provider_settings;
+use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
+use bellbird_providers::settings::Values;
+use bellbird_sandbox::{Description, Options, Sandbox};
+use bellbird_storage::{Storage, StoredProviderSettings};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use jiff::Timestamp;
+use secrecy::ExposeSecret as _;
+use serde_json::Value;
+use tokio::sync::OnceCell;
+use tower::ServiceExt as _;
+
+use crate::config::Settings;
+use crate::provider_loader::{ProcessSandbox, ProviderLoader};
+
+/// Below the console.
+const PREFIX: &str = "/sandbox";
+/// How the running service tells commands where its simulated providers are.
+const RUNNING_FILE: &str = "running.json";
+/// No consent page is longer.
+const PAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Starts the simulated providers when they are needed first.
+pub struct SandboxBeside {
+    options: Options,
+    /// Of the console, if that is not on this machine, because providers compare it.
+    redirect_uri: Option<String>,
+    running: OnceCell<Sandbox>,
+}
+
+impl SandboxBeside {
+    /// As [`Self::new`], with the usual data.
+    #[must_use]
+    pub fn of_service(settings: &Settings) -> Option<Self> {
+        Self::new(settings, Options::default())
+    }
+
+    /// With this data, and its state beside the database of the settings. `None` for PostgreSQL,
+    /// because its instances would each simulate other providers.
+    #[must_use]
+    pub fn new(settings: &Settings, options: Options) -> Option<Self> {
+        let options = Options {
+            state: Some(state_folder(settings)?),
+            ..options
+        };
+        let public_url = settings.console.public_url.as_ref();
+        Some(Self {
+            options,
+            redirect_uri: public_url.map(|url| format!("{url}/link/callback")),
+            running: OnceCell::new(),
+        })
+    }
+
+    /// For a process that is the only one on its database, whose links end with it.
+    #[must_use]
+    pub fn without_state(options: Options) -> Self {
+        Self {
+            options,
+            redirect_uri: None,
+            running: OnceCell::new(),
+        }
+    }
+
+    /// The simulated providers, which run from the first call on.
+    pub async fn running(&self) -> anyhow::Result<&Sandbox> {
+        self.running
+            .get_or_try_init(|| async {
+                let sandbox = bellbird_sandbox::start(self.options.clone()).await;
+                let sandbox = sandbox.context("could not start the simulated providers")?;
+                if let Some(folder) = &self.options.state {
+                    publish(folder, sandbox.description())
+                        .context("could not write the state of the simulated providers")?;
+                }
+                if let Some(uri) = &self.redirect_uri {
+                    let registered = sandbox.register_redirect_uri(uri);
+                    registered.map_err(|error| anyhow!("{error}"))?;
+                }
+                tracing::info!("simulated providers started");
+                Ok(sandbox)
+            })
+            .await
+    }
+
+    /// The provider at whose listener this URL is, and the path there.
+    fn find<'a>(&self, url: &'a str) -> Option<(&'static str, &'a str)> {
+        let sandbox = self.running.get()?;
+        sandbox
+            .origins()
+            .into_iter()
+            .find_map(|(provider, origin)| {
+                let path = url.strip_prefix(origin)?;
+                let is_whole = path.is_empty() || path.starts_with(['/', '?']);
+                is_whole.then_some((provider, path))
+            })
+    }
+
+    /// The page of a simulated provider, as below the prefix.
+    async fn page(&self, provider: &str, path: &str, request: Request) -> Option<Response> {
+        let sandbox = self.running.get()?;
+        let path = if path.is_empty() { "/" } else { path };
+        let router = sandbox.page_router(provider, path)?.clone();
+        let (mut parts, body) = request.into_parts();
+        let query = parts.uri.query().map(|query| format!("?{query}"));
+        parts.uri = format!("{path}{}", query.unwrap_or_default())
+            .parse()
+            .ok()?;
+        let response = router.oneshot(Request::from_parts(parts, body)).await;
+        let response = response.unwrap_or_else(|never| match never {});
+        Some(below_prefix(provider, response).await)
+    }
+}
+
+#[async_trait]
+impl ProcessSandbox for SandboxBeside {
+    async fn settings(&self) -> anyhow::Result<ProviderSettings> {
+        let description = self.running().await?.description();
+        sandbox_settings(description)
+    }
+
+    fn attach_pages(self: Arc<Self>, console: Router) -> Router {
+        let pages = Router::new()
+            .route(&format!("{PREFIX}/{{provider}}"), any(show))
+            .route(&format!("{PREFIX}/{{provider}}/"), any(show))
+            .route(&format!("{PREFIX}/{{provider}}/{{*path}}"), any(show))
+            .with_state(Arc::clone(&self));
+        console
+            .layer(from_fn_with_state(self, lead_to_pages))
+            .merge(pages)
+    }
+}
+
+/// The simulated providers of a service that runs beside a command.
+pub struct SandboxOfService {
+    state: PathBuf,
+}
+
+impl SandboxOfService {
+    /// `None` for PostgreSQL, as [`SandboxBeside::new`].
+    #[must_use]
+    pub fn new(settings: &Settings) -> Option<Self> {
+        state_folder(settings).map(|state| Self { state })
+    }
+}
+
+#[async_trait]
+impl ProcessSandbox for SandboxOfService {
+    async fn settings(&self) -> anyhow::Result<ProviderSettings> {
+        let text = fs::read(self.state.join(RUNNING_FILE));
+        let text = text.context("the service has not simulated any provider yet: start it")?;
+        Ok(settings_of(&serde_json::from_slice(&text)?))
+    }
+
+    fn attach_pages(self: Arc<Self>, console: Router) -> Router {
+        console
+    }
+}
+
+/// The provider settings that point at the sandbox.
+pub fn sandbox_settings(sandbox: &Description) -> anyhow::Result<ProviderSettings> {
+    Ok(settings_of(&serde_json::to_value(sandbox)?))
+}
+
+/// The description has camel-case names: `client_id` is `clientId` there. A provider without a
+/// simulation gets no settings.
+fn settings_of(sandbox: &Value) -> ProviderSettings {
+    let mut settings = ProviderSettings::default();
+    for provider in PROVIDERS {
+        let access = &sandbox[provider.name.as_str()];
+        if !access.is_object() {
+            continue;
+        }
+        let mut values = Values::default();
+        for setting in provider.settings {
+            if let Some(value) = access[camel_case(setting.name)].as_str() {
+                values.set(setting.name, value.into());
+            }
+        }
+        settings.set_sandbox(provider, values);
+    }
+    settings
+}
+
+/// Has the service simulate each provider for which nothing has credentials. The database remembers
+/// it.
+pub async fn simulate_others(
+    settings: &Settings,
+    storage: &Storage,
+    loader: &ProviderLoader,
+    actor: Actor,
+) -> anyhow::Result<()> {
+    if !loader.has_sandbox() {
+        bail!(
+            "simulated providers need SQLite, because each instance would simulate others: run `bellbird sandbox`, and \
+             set what it prints"
+        );
+    }
+    let stored = storage.provider_settings().list().await?;
+    let mut change = storage.begin_change(actor, Timestamp::now()).await?;
+    for provider in PROVIDERS {
+        let is_stored = |stored: &StoredProviderSettings| {
+            let is_used = stored.is_sandbox || stored.credentials.is_some();
+            stored.provider == provider.name.as_str() && is_used
+        };
+        if !settings.providers.is_complete(provider) && !stored.iter().any(is_stored) {
+            provider_settings::use_sandbox(&mut change, provider.name).await?;
+        }
+    }
+    change.commit().await?;
+    loader.apply().await?;
+    Ok(())
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut text = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let (first, rest) = word.split_at(word.len().min(1));
+        text.push_str(&first.to_ascii_uppercase());
+        text.push_str(rest);
+    }
+    text
+}
+
+/// Beside the SQLite database: `bellbird.db-sandbox`.
+fn state_folder(settings: &Settings) -> Option<PathBuf> {
+    let mut folder = Storage::sqlite_path(settings.database.url.expose_secret())?.into_os_string();
+    folder.push("-sandbox");
+    Some(folder.into())
+}
+
+fn publish(folder: &Path, description: &Description) -> anyhow::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    serde_json::to_writer(&mut file, description)?;
+    file.persist(folder.join(RUNNING_FILE))
+        .map_err(|error| anyhow!(error))?;
+    Ok(())
+}
+
+async fn show(State(sandbox): State<Arc<SandboxBeside>>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let below = path
+        .strip_prefix(PREFIX)
+        .unwrap_or_default()
+        .trim_start_matches('/');
+    let at = below.find('/').unwrap_or(below.len());
+    let (provider, path) = below.split_at(at);
+    let page = sandbox.page(provider, path, request).await;
+    page.unwrap_or_else(|| StatusCode::NOT_FOUND.into_response())
+}
+
+/// Leads a browser to the consent pages below the console, where it would be led to the listener of
+/// a simulated provider.
+async fn lead_to_pages(
+    State(sandbox): State<Arc<SandboxBeside>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = next.run(request).await;
+    let location = header_text(response.headers(), &header::LOCATION);
+    if let Some((provider, path)) = location.as_deref().and_then(|url| sandbox.find(url)) {
+        set_location(&mut response, &format!("{PREFIX}/{provider}{path}"));
+    }
+    response
+}
+
+/// Moves the links of a consent page below the prefix.
+async fn below_prefix(provider: &str, mut response: Response) -> Response {
+    let location = header_text(response.headers(), &header::LOCATION);
+    if let Some(path) = location.filter(|location| location.starts_with('/')) {
+        set_location(&mut response, &format!("{PREFIX}/{provider}{path}"));
+        return response;
+    }
+    let kind = header_text(response.headers(), &header::CONTENT_TYPE);
+    if !kind.is_some_and(|kind| kind.starts_with("text/html")) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let Ok(page) = to_bytes(body, PAGE_BYTES_MAX).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let page = String::from_utf8_lossy(&page);
+    let page = page.replace(" action=\"/", &format!(" action=\"{PREFIX}/{provider}/"));
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(page))
+}
+
+fn header_text(headers: &HeaderMap, name: &http::HeaderName) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+fn set_location(response: &mut Response, location: &str) {
+    // What is no URI came from no provider.
+    if location.parse::<Uri>().is_ok()
+        && let Ok(location) = HeaderValue::from_str(location)
+    {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+}

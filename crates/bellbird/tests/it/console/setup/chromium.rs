@@ -1,0 +1,97 @@
+//! From an empty folder to rows of a simulated bank: one command, and then a browser only, with
+//! axe at 360 and 1280 pixels, light and dark.
+
+use std::time::{Duration, Instant};
+
+use crate::linking::chromium::{UserAction, leave_consent_pages};
+use crate::support::chromium::Browser;
+use crate::support::process::{Addresses, RunningCommand, Workdir};
+
+#[test]
+fn from_an_empty_folder_to_rows() {
+    let begun = Instant::now();
+    let (workdir, addresses) = (Workdir::new(), Addresses::new());
+    let line = format!("serve --json {}", addresses.options());
+    let serve = || RunningCommand::start(&workdir, &line);
+    let service = serve();
+    let setup_url = service.json()["setupUrl"].as_str().unwrap().to_owned();
+    let console = format!("http://{}", addresses.console);
+    assert!(
+        setup_url.starts_with(&format!("{console}/setup/")),
+        "{setup_url}"
+    );
+
+    let mut browser = Browser::start();
+    browser.size(1280, 800, false);
+    browser.open(&format!("{console}/setup"));
+    assert!(
+        browser.text().contains("Page not found"),
+        "without the code"
+    );
+    browser.open(&setup_url);
+    browser.assert_accessible("setup-code");
+    browser.click("button.strong");
+    assert_eq!(browser.url(), format!("{console}/setup"));
+    let proposed = browser.evaluate(
+        "document.querySelector('#timezone').value === \
+         Intl.DateTimeFormat().resolvedOptions().timeZone",
+    );
+    assert_eq!(proposed, true, "the timezone of the browser");
+    browser.assert_accessible("setup-operator");
+    browser.write("#email", "me@example.com");
+    browser.write("#timezone", "Sydney");
+    browser.click("form.stacked button");
+    browser.assert_accessible("setup-operator-wrong");
+    browser.write("#timezone", "Australia/Sydney");
+    browser.click("form.stacked button");
+    assert_eq!(browser.url(), format!("{console}/operator/setup"));
+    browser.assert_accessible("setup-key");
+
+    // Killed. The next start goes on.
+    drop(service);
+    let service = serve();
+    assert!(service.json().get("setupUrl").is_none());
+    browser.open(&setup_url);
+    assert!(
+        browser.text().contains("Page not found"),
+        "there is an operator"
+    );
+    browser.open(&format!("{console}/operator/setup"));
+    browser.press("input[name=kept]");
+    browser.click("form.stacked button");
+    assert_eq!(browser.url(), format!("{console}/operator/providers"));
+    browser.assert_accessible("setup-providers");
+    browser.click("button[name=sandbox][value=all]");
+    browser.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)");
+    browser.assert_accessible("setup-providers-sandbox");
+    browser.click("button[name=finish]");
+    assert_eq!(browser.url(), format!("{console}/connections"));
+    browser.assert_accessible("setup-link");
+    browser.click("button[name=provider][value=fiskil]");
+    leave_consent_pages(&mut browser, "fiskil", UserAction::Approve);
+    browser.wait_for("document.body.innerText.includes('Sandbox')");
+    browser.assert_accessible("setup-linked");
+    for path in ["overview", "connections"] {
+        browser.open(&format!("{console}/{path}"));
+        browser.wait_for("document.querySelector('.badge') !== null");
+        browser.assert_accessible(&format!("setup-{path}"));
+    }
+    browser.open(&format!("{console}/transactions"));
+    assert!(browser.has("tbody tr"), "{}", browser.text());
+    browser.assert_accessible("setup-rows");
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(60), "{took:?}");
+
+    // What operators do afterwards.
+    browser.open(&format!("{console}/operator/users"));
+    browser.assert_accessible("operator-users-add");
+    browser.write("#email", "anna@example.com");
+    browser.click("section[aria-labelledby=add] button");
+    browser.assert_accessible("operator-user-added");
+    browser.click("button[name=sign-in-link]");
+    browser.assert_accessible("operator-user-link");
+    browser.write("#confirm-email", "anna@example.com");
+    browser.click("button[name=remove]");
+    browser.assert_accessible("operator-user-removed");
+    assert_eq!(service.stop("-TERM").0, Some(0));
+}

@@ -1,0 +1,214 @@
+//! The data folder: what a first start makes, and when a start is none.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Child;
+
+use super::{FILES, key, leftovers, serve, stop};
+use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, errors, text};
+
+#[tokio::test]
+async fn second_start_finds_what_the_first_one_made() {
+    let workdir = Workdir::new();
+    let service = serve(&workdir);
+    let urls = service.json();
+    let setup_url = text(&urls, "setupUrl").to_owned();
+    assert!(
+        setup_url.starts_with(&format!("{}/setup/", text(&urls, "consoleUrl"))),
+        "{setup_url}"
+    );
+    let folder = workdir.data_folder();
+    let mode = |name: &str| {
+        let file = std::fs::metadata(folder.join(name)).unwrap();
+        file.permissions().mode() & 0o777
+    };
+    assert_eq!((mode(""), FILES.map(mode)), (0o700, [0o600; 3]));
+    assert!(leftovers(&folder).is_empty(), "{:?}", leftovers(&folder));
+    let settings = std::fs::read_to_string(folder.join("bellbird.toml")).unwrap();
+    let shown = folder.display();
+    for line in [
+        format!("url = \"sqlite:{shown}/bellbird.db\""),
+        format!("key_file = \"{shown}/master.key\""),
+    ] {
+        assert!(settings.lines().any(|known| known == line), "{settings}");
+    }
+    // Another command finds it without being told.
+    assert_eq!(workdir.json("user list").as_array().unwrap().len(), 0);
+    let status = workdir.json("status");
+    assert_eq!(
+        text(&status, "settingsFile"),
+        folder.join("bellbird.toml").to_str().unwrap()
+    );
+    let log = stop(service);
+    assert!(log.contains("first start: installation made"), "{log}");
+    let (code, made) = (setup_url.rsplit('/').next().unwrap(), key(&workdir));
+    for secret in [code, made.trim().trim_start_matches("main:")] {
+        assert!(!log.contains(secret), "{log}");
+    }
+
+    let service = serve(&workdir);
+    let again = text(&service.json(), "setupUrl").to_owned();
+    assert_ne!(again.rsplit('/').next(), setup_url.rsplit('/').next());
+    let log = stop(service);
+    assert!(!log.contains("first start"), "{log}");
+    assert_eq!(key(&workdir), made);
+
+    workdir.json("user add --email me@example.com");
+    workdir.json("user set me@example.com --operator");
+    let service = serve(&workdir);
+    assert!(service.json().get("setupUrl").is_none());
+    stop(service);
+}
+
+#[test]
+fn first_start_says_where_everything_is() {
+    let workdir = Workdir::new();
+    let mut command = workdir.command(&format!("serve {ANY_PORTS}"));
+    let mut child: Child = command.spawn().unwrap();
+    let folder = workdir.data_folder();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let (mut shown, mut line) = (String::new(), String::new());
+    while !line.contains("bellbird.toml") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0);
+        shown.push_str(&line);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let expected = format!("All of it is in {}:", folder.display());
+    assert!(shown.contains(&expected), "{shown}");
+    assert!(shown.contains("/setup/"), "{shown}");
+}
+
+#[test]
+fn lost_database_is_no_first_start() {
+    let workdir = Workdir::new();
+    stop(serve(&workdir));
+    let folder = workdir.data_folder();
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .file_name()
+            .unwrap()
+            .to_string_lossy()
+            .starts_with("bellbird.db")
+        {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    for removed in ["nothing", "bellbird.toml"] {
+        let _ = std::fs::remove_file(folder.join(removed));
+        let error = workdir.error("serve", 1);
+        assert!(
+            error.contains("bellbird.db is not there, but its master key")
+                && error.contains("restore a backup with `bellbird restore`"),
+            "{error}"
+        );
+        assert!(!folder.join("bellbird.db").exists());
+    }
+}
+
+#[test]
+fn lost_key_is_no_first_start() {
+    let workdir = Workdir::new();
+    stop(serve(&workdir));
+    let folder = workdir.data_folder();
+    let key = key(&workdir);
+    std::fs::remove_file(folder.join("master.key")).unwrap();
+    let error = workdir.error("serve", 1);
+    assert!(error.ends_with("restore your copy of it"), "{error}");
+    let settings = std::fs::read(folder.join("bellbird.toml")).unwrap();
+    std::fs::remove_file(folder.join("bellbird.toml")).unwrap();
+    let error = workdir.error("serve", 1);
+    assert!(
+        error.contains("master.key is not there, but its database")
+            && error.contains("put your copy of the key there"),
+        "{error}"
+    );
+    assert!(!folder.join("master.key").exists());
+
+    // With both, only the settings are made again.
+    std::fs::write(folder.join("master.key"), key).unwrap();
+    stop(serve(&workdir));
+    assert_eq!(
+        std::fs::read(folder.join("bellbird.toml")).unwrap(),
+        settings
+    );
+}
+
+/// Any number of them: one makes the installation and serves.
+#[test]
+fn one_of_several_first_starts_wins() {
+    let workdir = Workdir::new();
+    let start = || {
+        let mut command = workdir.command(&format!("serve --json {ANY_PORTS}"));
+        command.spawn().unwrap()
+    };
+    let mut all: Vec<Child> = std::iter::repeat_with(start).take(5).collect();
+    let mut lost = Vec::new();
+    while lost.len() < 4 {
+        let ended = all
+            .iter_mut()
+            .position(|child| child.try_wait().unwrap().is_some());
+        match ended {
+            Some(index) => lost.push(all.remove(index).wait_with_output().unwrap()),
+            None => std::thread::yield_now(),
+        }
+    }
+    for output in lost {
+        let error = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(
+            error.contains("another Bellbird makes its first start in")
+                || error.contains("another service runs on the SQLite database"),
+            "{error}"
+        );
+    }
+    let winner = &mut all[0];
+    let mut ready = String::new();
+    let mut out = std::io::BufReader::new(winner.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut ready).unwrap();
+    assert!(ready.contains("setupUrl"), "{ready}");
+    winner.kill().unwrap();
+    winner.wait().unwrap();
+    assert!(leftovers(&workdir.data_folder()).is_empty());
+}
+
+#[test]
+fn environment_that_names_an_installation_is_complete() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let service = serve(&workdir);
+    assert!(service.json().get("setupUrl").is_none());
+    stop(service);
+    assert!(!workdir.data_folder().exists());
+    assert!(workdir.path().join("bellbird.db").exists());
+}
+
+/// As before there was a first start: the key was in the environment, and is not any more.
+#[test]
+fn database_in_the_working_directory_is_no_first_start() {
+    let workdir = Workdir::migrated();
+    let error = workdir.error("serve", 1);
+    assert!(
+        error.starts_with("error: secrets.key is not set"),
+        "{error}"
+    );
+    assert!(!workdir.data_folder().exists());
+}
+
+#[test]
+fn flag_names_the_data_folder() {
+    let workdir = Workdir::new();
+    let error = workdir.error("user list --data-dir mine", 1);
+    assert!(error.contains("mine has no bellbird.toml"), "{error}");
+    let line = format!("serve --json --data-dir mine {ANY_PORTS}");
+    stop(crate::support::process::RunningCommand::start(
+        &workdir, &line,
+    ));
+    assert!(workdir.path().join("mine/master.key").exists());
+    assert!(!workdir.data_folder().exists());
+    assert_eq!(
+        workdir.json("user list --data-dir mine"),
+        serde_json::json!([])
+    );
+}

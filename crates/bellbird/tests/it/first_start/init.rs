@@ -1,0 +1,112 @@
+//! `bellbird init`.
+
+use serde_json::json;
+
+use super::{FILES, serve, stop};
+use crate::support::process::{Workdir, errors, text};
+
+#[tokio::test]
+async fn init_makes_the_first_operator() {
+    let workdir = Workdir::new();
+    let output = workdir.run("init --email me@example.com --timezone Australia/Perth --sandbox");
+    assert_eq!(
+        (output.status.code(), errors(&output).as_str()),
+        (Some(0), "")
+    );
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let folder = workdir.data_folder();
+    let link = shown
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("http://127.0.0.1:8081/sign-in/"))
+        .unwrap();
+    insta::assert_snapshot!(
+        shown
+            .replace(folder.to_str().unwrap(), "DATA")
+            .replace(link, "TOKEN")
+    );
+    assert!(FILES.iter().all(|name| folder.join(name).exists()));
+    let users = workdir.json("user list");
+    assert_eq!(
+        (&users[0]["timezone"], &users[0]["isOperator"]),
+        (&json!("Australia/Perth"), &json!(true)),
+        "{users}"
+    );
+
+    // The page of the first start is gone, and the link works.
+    let service = serve(&workdir);
+    assert!(service.json().get("setupUrl").is_none());
+    let again = workdir.json("init --email me@example.com");
+    let page = reqwest::get(text(&again, "signInUrl")).await.unwrap();
+    assert_eq!(page.status(), 200);
+    let error = workdir.error("init --email other@example.com", 1);
+    assert!(
+        error.contains("there is an operator already, me@example.com"),
+        "{error}"
+    );
+    stop(service);
+}
+
+#[test]
+fn init_asks_for_nothing_without_a_terminal() {
+    let workdir = Workdir::new();
+    let error = workdir.error("init", 2);
+    assert!(error.contains("pass --email"), "{error}");
+    assert!(!workdir.data_folder().exists());
+}
+
+/// With a terminal, which `script` provides.
+#[test]
+fn init_asks_on_a_terminal() {
+    use std::io::Write as _;
+
+    let workdir = Workdir::new();
+    let init = format!("{} init", env!("CARGO_BIN_EXE_bellbird"));
+    let mut child = std::process::Command::new("script")
+        .args(["--quiet", "--return", "--command", &init, "/dev/null"])
+        .current_dir(workdir.path())
+        .env("BELLBIRD_DATA_DIR", workdir.data_folder())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input
+        .write_all(b"not an address\nme@example.com\nNowhere/Town\n\nwhatever\nsandbox\n")
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{shown}");
+    for text in [
+        "E-mail address of the first operator: ",
+        "That must be",
+        "Timezone, in which days begin and end",
+        "That must be sandbox, none, fiskil",
+        "/sign-in/",
+    ] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+}
+
+#[test]
+fn wrong_credentials_make_nothing() {
+    let workdir = Workdir::new();
+    for (credentials, code, part) in [
+        ("{}", 2, "the credentials of fiskil have no client_id"),
+        (
+            "{\"client\":\"a\"}",
+            2,
+            "fiskil has no setting \"client\": the credentials are client_id",
+        ),
+        ("s3cret", 1, "must be one JSON object with texts"),
+    ] {
+        let output = workdir.run_with_input(
+            "init --email me@example.com --provider fiskil --credentials -",
+            credentials,
+        );
+        let error = errors(&output);
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains(part) && !error.contains("s3cret"), "{error}");
+    }
+    assert!(!workdir.data_folder().exists());
+}

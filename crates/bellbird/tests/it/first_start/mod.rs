@@ -1,0 +1,41 @@
+//! A service that starts where there are neither settings nor a key nor a database, and
+//! `bellbird init`.
+
+mod folder;
+mod init;
+mod interrupted;
+mod sandbox;
+
+use std::path::{Path, PathBuf};
+
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir};
+
+/// The files of a whole installation.
+const FILES: [&str; 3] = ["master.key", "bellbird.db", "bellbird.toml"];
+
+fn serve(workdir: &Workdir) -> RunningCommand {
+    RunningCommand::start(workdir, &format!("serve --json {ANY_PORTS}"))
+}
+
+fn stop(running: RunningCommand) -> String {
+    let (code, _, log) = running.stop("-TERM");
+    assert_eq!(code, Some(0), "{log}");
+    log
+}
+
+fn key(workdir: &Workdir) -> String {
+    std::fs::read_to_string(workdir.data_folder().join("master.key")).unwrap()
+}
+
+/// The names in a folder that no complete installation has.
+fn leftovers(folder: &Path) -> Vec<PathBuf> {
+    let is_leftover = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name == "first-start" || name.starts_with('.')
+    };
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries
+        .map(|entry| entry.unwrap().path())
+        .filter(is_leftover)
+        .collect()
+}

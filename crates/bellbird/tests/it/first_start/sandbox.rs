@@ -1,0 +1,126 @@
+//! `serve --sandbox`: the simulated providers in the process of the service.
+
+use reqwest::Url;
+use serde_json::Value;
+
+use crate::support::browser::{open, start};
+use crate::support::harness::simulated_providers;
+use crate::support::process::{Addresses, RunningCommand, Workdir, get, text};
+
+/// Where a link URL leads a browser.
+async fn consent_page(link_url: &str) -> Url {
+    let page = start(link_url).await;
+    let location = page.headers["location"].to_str().unwrap();
+    link_url.parse::<Url>().unwrap().join(location).unwrap()
+}
+
+/// From an empty folder to rows, and the same rows after restarts.
+#[tokio::test]
+async fn links_outlive_a_restart() {
+    let (workdir, addresses) = (Workdir::new(), Addresses::new());
+    let serve = |flag: &str| {
+        let line = format!("serve --json {flag} {}", addresses.options());
+        RunningCommand::start(&workdir, &line)
+    };
+    let service = serve("--sandbox");
+    workdir.json("user add --email me@example.com");
+    let created = workdir.json("key create --user me@example.com --name test");
+    let key = text(&created, "key").to_owned();
+    for provider in simulated_providers() {
+        let link = workdir.json(&format!(
+            "connection link --user me@example.com --provider {provider}"
+        ));
+        let mut page = consent_page(text(&link, "url")).await;
+        assert!(
+            page.as_str()
+                .starts_with(&format!("http://{}/sandbox/{provider}", addresses.console)),
+            "a browser elsewhere reaches it: {page}"
+        );
+        page.query_pairs_mut().append_pair("sandbox_auto", "accept");
+        let callback = open(page.as_str()).await.location();
+        open(callback.as_str()).await;
+    }
+    let api = format!("http://{}", addresses.api);
+    let rows = async || {
+        let connections = get(&format!("{api}/v1/connections"), Some(&key)).await.1;
+        let mut all = Vec::new();
+        for connection in connections["data"].as_array().unwrap() {
+            assert_eq!(connection["status"], "active", "{connection}");
+            let kind = match text(connection, "category") {
+                "banking" => "transactions",
+                _ => "trades",
+            };
+            let id = text(connection, "id");
+            let path = format!("{api}/v1/{kind}?connectionId={id}&limit=20");
+            let (status, body) = get(&path, Some(&key)).await;
+            assert_eq!(status, 200, "{body}");
+            all.push(body["data"].clone());
+        }
+        all
+    };
+    let before = rows().await;
+    assert_eq!(before.len(), simulated_providers().count());
+    assert!(
+        before
+            .iter()
+            .all(|rows| !rows.as_array().unwrap().is_empty())
+    );
+    // A command calls the same providers.
+    let synced = workdir.json("connection sync --all");
+    assert_eq!(
+        synced.as_array().map(Vec::len),
+        Some(before.len()),
+        "{synced}"
+    );
+    drop(service);
+
+    // Killed. The database remembers that the providers are simulated.
+    let service = serve("");
+    assert_eq!(rows().await, before);
+    assert_eq!(service.stop("-TERM").0, Some(0));
+}
+
+/// The consent page works below the console, without a script.
+#[tokio::test]
+async fn consent_pages_are_below_the_console() {
+    let (workdir, addresses) = (Workdir::new(), Addresses::new());
+    let line = format!("serve --json --sandbox {}", addresses.options());
+    let service = RunningCommand::start(&workdir, &line);
+    workdir.json("user add --email me@example.com");
+    let link = workdir.json("connection link --user me@example.com --provider akahu");
+    let page = consent_page(text(&link, "url")).await;
+    let shown = reqwest::get(page.as_str()).await.unwrap();
+    assert_eq!(shown.status(), 200);
+    let console = format!("http://{}", addresses.console);
+    for path in [
+        "/sandbox/akahu/v1/accounts",
+        "/sandbox/akahu/__control/calls",
+        "/sandbox/other",
+    ] {
+        let response = reqwest::get(format!("{console}{path}")).await.unwrap();
+        assert_eq!(response.status(), 404, "{path}");
+    }
+    assert_eq!(service.stop("-TERM").0, Some(0));
+}
+
+#[test]
+fn providers_of_the_settings_are_not_simulated() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "real");
+    workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "real");
+    let line = format!("serve --json --sandbox {}", Addresses::new().options());
+    let service = RunningCommand::start(&workdir, &line);
+    let status: Value = workdir.json("status");
+    assert!(
+        status["providers"]
+            .as_array()
+            .unwrap()
+            .contains(&"fiskil".into()),
+        "{status}"
+    );
+    let (_, _, log) = service.stop("-TERM");
+    assert!(
+        !log.contains("\"provider\":\"fiskil\",\"is_enabled\""),
+        "{log}"
+    );
+}

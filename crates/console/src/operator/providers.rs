@@ -1,0 +1,326 @@
+//! `/operator/providers`: the credentials of each provider, or that it is simulated. What the
+//! settings file or the environment sets wins, and the page says so. It shows no value again.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use bellbird_management::{Refusal, provider_settings};
+use bellbird_providers::Error;
+use bellbird_providers::registry::{PROVIDERS, declaration};
+use bellbird_providers::settings::{Declaration, Form, Setting};
+use bellbird_storage::{StorageError, StoredProviderSettings};
+use http::StatusCode;
+use secrecy::SecretString;
+
+use super::{Operator, OperatorForm, PROVIDERS_PATH, setup};
+use crate::error_page;
+use crate::local::is_loopback_host;
+use crate::pages::{LocalTime, SignedInFrame, page_response};
+use crate::provider_control::TestError;
+use crate::session::{OwnForm, Session};
+use crate::state::Console;
+
+/// Longer than any credential of a provider.
+const VALUE_CHARS_MAX: usize = 1000;
+
+#[derive(Template)]
+#[template(path = "operator_providers.html")]
+struct ProvidersPage<'a> {
+    frame: &'a SignedInFrame<'a>,
+    rows: Vec<ProviderRow>,
+    /// Whether all providers that have no credentials can be simulated with one button.
+    offers_sandbox: bool,
+    /// Whether an institution can be linked now.
+    is_linkable: bool,
+    /// Only while a first start is going on.
+    address: Option<PublicAddress<'a>>,
+}
+
+/// At which address others reach the console.
+struct PublicAddress<'a> {
+    url: &'a str,
+    /// Whether it is this machine only.
+    is_local: bool,
+}
+
+struct ProviderRow {
+    name: &'static str,
+    title: &'static str,
+    reaches: &'static str,
+    credentials_at: &'static str,
+    state: ProviderState,
+    fields: Vec<Field>,
+    /// Why the credentials that were entered now are not stored.
+    problem: Option<String>,
+    offers_sandbox: bool,
+}
+
+impl ProviderRow {
+    fn is_configured(&self) -> bool {
+        matches!(self.state, ProviderState::Configured(_))
+    }
+
+    fn is_simulated(&self) -> bool {
+        matches!(self.state, ProviderState::Sandbox)
+    }
+
+    /// Whether the fields are shown at once.
+    fn is_open(&self) -> bool {
+        matches!(self.state, ProviderState::Off) || self.problem.is_some()
+    }
+
+    fn is_removable(&self) -> bool {
+        !matches!(
+            self.state,
+            ProviderState::Off | ProviderState::Configured(_)
+        )
+    }
+}
+
+enum ProviderState {
+    /// By this setting of the file or the environment.
+    Configured(String),
+    /// Since this day.
+    Stored(String),
+    Sandbox,
+    Off,
+    /// They are stored, and cannot be used: the log says why.
+    Unusable,
+}
+
+struct Field {
+    name: &'static str,
+    label: &'static str,
+    is_required: bool,
+    is_secret: bool,
+    is_wrong: bool,
+}
+
+/// Credentials that were entered and not stored.
+struct Rejected {
+    provider: &'static str,
+    problem: String,
+    /// The names of the settings that the provider rejects.
+    fields: Vec<&'static str>,
+}
+
+/// `GET /operator/providers`
+pub(super) async fn show(State(console): State<Console>, Operator(session): Operator) -> Response {
+    page(&console, &session, None).await
+}
+
+async fn page(console: &Console, session: &Session, rejected: Option<Rejected>) -> Response {
+    let (stored, first_start) = match read(console).await {
+        Ok(read) => read,
+        Err(error) => return error_page::storage_error(console, &error),
+    };
+    let zone = session.zone();
+    let rows: Vec<_> = PROVIDERS
+        .iter()
+        .map(|declared| row(console, declared, &stored, &zone, rejected.as_ref()))
+        .collect();
+    let is_unset = |row: &ProviderRow| matches!(row.state, ProviderState::Off);
+    let url = &console.inner.site.console_url;
+    let page = ProvidersPage {
+        frame: &session.frame(console, PROVIDERS_PATH),
+        offers_sandbox: console.inner.site.providers.has_sandbox() && rows.iter().all(is_unset),
+        is_linkable: !console.inner.connections.links().providers().is_empty(),
+        rows,
+        address: first_start.then(|| PublicAddress {
+            url,
+            is_local: url
+                .parse::<http::Uri>()
+                .is_ok_and(|url| url.host().is_some_and(is_loopback_host)),
+        }),
+    };
+    let status = rejected.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
+    page_response(status, &page)
+}
+
+/// What is stored, and whether a first start is going on.
+async fn read(console: &Console) -> Result<(Vec<StoredProviderSettings>, bool), StorageError> {
+    let stored = console.storage().provider_settings().list().await?;
+    let first_start = setup::in_progress(console).await?;
+    Ok((stored, first_start.is_some()))
+}
+
+fn row(
+    console: &Console,
+    declared: &'static Declaration,
+    stored: &[StoredProviderSettings],
+    zone: &LocalTime,
+    rejected: Option<&Rejected>,
+) -> ProviderRow {
+    let (name, control) = (declared.name.as_str(), &console.inner.site.providers);
+    let stored = stored.iter().find(|stored| stored.provider == name);
+    let is_enabled = console.inner.frame.providers.find(name).is_some();
+    let state = match (control.configured_by(declared), stored) {
+        (Some(by), _) => ProviderState::Configured(by),
+        (None, Some(stored)) if stored.is_sandbox && is_enabled => ProviderState::Sandbox,
+        (None, Some(stored)) if stored.credentials.is_some() && is_enabled => {
+            ProviderState::Stored(zone.day(stored.changed_at))
+        }
+        (None, Some(stored)) if stored.is_sandbox || stored.credentials.is_some() => {
+            ProviderState::Unusable
+        }
+        (None, _) => ProviderState::Off,
+    };
+    let rejected = rejected.filter(|rejected| rejected.provider == name);
+    let field = |setting: &Setting| Field {
+        name: setting.name,
+        label: setting.label,
+        is_required: declared.needs.contains(&setting.name),
+        is_secret: setting.form == Form::Secret,
+        is_wrong: rejected.is_some_and(|rejected| rejected.fields.contains(&setting.name)),
+    };
+    ProviderRow {
+        name,
+        title: declared.title,
+        reaches: declared.reaches,
+        credentials_at: declared.credentials_at,
+        offers_sandbox: control.has_sandbox() && matches!(state, ProviderState::Off),
+        state,
+        fields: entered(declared).map(field).collect(),
+        problem: rejected.map(|rejected| rejected.problem.clone()),
+    }
+}
+
+/// The settings that an operator enters.
+fn entered(declared: &'static Declaration) -> impl Iterator<Item = &'static Setting> {
+    let settings = declared.settings.iter();
+    settings.filter(|setting| !matches!(setting.form, Form::Url(_)))
+}
+
+/// `POST /operator/providers`, with the field `set`, `remove` or `sandbox`, whose value is the name
+/// of a provider, or `all` for `sandbox`. With `set`, the credentials too.
+pub(super) async fn change(
+    State(console): State<Console>,
+    OperatorForm(form): OperatorForm,
+) -> Response {
+    let session = &form.session;
+    let named = |field| form.field(field).and_then(declaration);
+    let changed = if let Some(declared) = named("set") {
+        match set(&console, &form, declared).await {
+            Ok(None) => Ok(()),
+            Ok(Some(rejected)) => return page(&console, session, Some(rejected)).await,
+            Err(refusal) => Err(refusal),
+        }
+    } else if let Some(declared) = named("remove") {
+        remove(&console, session, declared).await
+    } else if let Some(declared) = named("sandbox") {
+        use_sandbox(&console, session, &[declared]).await
+    } else if form.field("sandbox") == Some("all") {
+        use_sandbox(&console, session, PROVIDERS).await
+    } else {
+        return error_page::invalid_form(&console);
+    };
+    if let Err(refusal) = changed {
+        return error_page::refused(&console, refusal);
+    }
+    if let Err(error) = console.inner.site.providers.apply().await {
+        return error_page::storage_error(&console, &error);
+    }
+    Redirect::to(&console.path(PROVIDERS_PATH)).into_response()
+}
+
+/// Calls the provider with the credentials, and stores them if it does not reject them.
+async fn set(
+    console: &Console,
+    form: &OwnForm,
+    declared: &'static Declaration,
+) -> Result<Option<Rejected>, Refusal> {
+    let rejected = |problem: String, fields| Rejected {
+        provider: declared.name.as_str(),
+        problem,
+        fields,
+    };
+    let mut credentials = BTreeMap::new();
+    for setting in entered(declared) {
+        let value = form.field(setting.name).unwrap_or_default().trim();
+        let is_missing = value.is_empty() && declared.needs.contains(&setting.name);
+        if is_missing {
+            let problem = format!("{} is missing.", setting.label);
+            return Ok(Some(rejected(problem, vec![setting.name])));
+        }
+        if value.chars().count() > VALUE_CHARS_MAX || value.chars().any(char::is_control) {
+            let problem = format!("{} has to be one line of text.", setting.label);
+            return Ok(Some(rejected(problem, vec![setting.name])));
+        }
+        if !value.is_empty() {
+            credentials.insert(setting.name.to_owned(), SecretString::from(value));
+        }
+    }
+    let control = &console.inner.site.providers;
+    if let Err(error) = control.test(declared, credentials.clone()).await {
+        tracing::info!(provider = %declared.name, %error, "credentials not stored");
+        let (problem, fields) = explain(declared, &error);
+        return Ok(Some(rejected(problem, fields)));
+    }
+    let mut change = form.session.begin_as_operator(console).await?;
+    provider_settings::set(&mut change, declared.name, &credentials).await?;
+    change.commit().await?;
+    Ok(None)
+}
+
+/// What to do about an error of a test, and the settings that the provider rejects.
+fn explain(declared: &'static Declaration, error: &TestError) -> (String, Vec<&'static str>) {
+    let title = declared.title;
+    let named = |text: &str| {
+        let is_named = |setting: &&Setting| text.contains(setting.name);
+        let settings: Vec<_> = entered(declared).filter(is_named).collect();
+        let labels: Vec<_> = settings.iter().map(|setting| setting.label).collect();
+        let names = settings.iter().map(|setting| setting.name).collect();
+        (labels.join(" or "), names)
+    };
+    match error {
+        TestError::Form(text) => (format!("{title} was not called: {text}."), named(text).1),
+        TestError::Call(Error::OperatorRejected { settings, status }) => {
+            let (labels, names) = named(settings);
+            let problem = format!(
+                "{title} rejects {labels} (status {status}). Copy them again {}.",
+                declared.credentials_at
+            );
+            (problem, names)
+        }
+        TestError::Call(error) if error.is_transient() => (
+            format!("{title} could not be asked: {error}. Try again."),
+            Vec::new(),
+        ),
+        TestError::Call(error) => (format!("{title} could not be used: {error}."), Vec::new()),
+    }
+}
+
+async fn remove(
+    console: &Console,
+    session: &Session,
+    declared: &Declaration,
+) -> Result<(), Refusal> {
+    let mut change = session.begin_as_operator(console).await?;
+    provider_settings::remove(&mut change, declared.name).await?;
+    Ok(change.commit().await?)
+}
+
+/// Simulates those of the providers that are neither configured nor enabled.
+async fn use_sandbox(
+    console: &Console,
+    session: &Session,
+    providers: &[&'static Declaration],
+) -> Result<(), Refusal> {
+    let control = &console.inner.site.providers;
+    let is_free = |declared: &&&'static Declaration| {
+        let name = declared.name.as_str();
+        let is_enabled = console.inner.frame.providers.find(name).is_some();
+        control.has_sandbox() && control.configured_by(declared).is_none() && !is_enabled
+    };
+    let free: Vec<_> = providers.iter().filter(is_free).collect();
+    if free.is_empty() {
+        return Ok(());
+    }
+    let mut change = session.begin_as_operator(console).await?;
+    for declared in free {
+        provider_settings::use_sandbox(&mut change, declared.name).await?;
+    }
+    Ok(change.commit().await?)
+}

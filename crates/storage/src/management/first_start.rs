@@ -1,0 +1,141 @@
+//! Stores that this database is of a first start, which a person completes in a browser: with a
+//! code from the log, until there is an operator.
+
+use jiff::Timestamp;
+
+use crate::db::{Row, Tx, params, statements};
+use crate::digest::hash;
+use crate::error::Result;
+use crate::{FirstStarts, StorageError};
+
+statements! {
+    /// A database with a user is of no first start.
+    INSERT = "INSERT INTO first_start (id) SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM users)
+        ON CONFLICT (id) DO NOTHING";
+
+    /// As one statement that locks the row, so that of two codes one is valid.
+    SET_CODE = "UPDATE first_start SET code_hash = $1, ends_at = $2, browser_hash = NULL
+        WHERE id = 1 AND done_at IS NULL AND NOT EXISTS (SELECT 1 FROM users WHERE is_operator = 1)";
+
+    CLAIM = "UPDATE first_start SET code_hash = NULL, browser_hash = $2
+        WHERE id = 1 AND code_hash = $1 AND ends_at > $3 AND done_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM users WHERE is_operator = 1)";
+
+    /// Locks the row, so that of two forms of one browser one makes the operator.
+    LEAVE_CLAIM = "UPDATE first_start SET browser_hash = NULL, code_hash = NULL, ends_at = NULL
+        WHERE id = 1 AND browser_hash = $1 AND ends_at > $2 AND done_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM users WHERE is_operator = 1)";
+
+    /// Once it is done, nothing depends on the operators, and finding one may read all users.
+    FIND = "SELECT code_hash, ends_at, browser_hash, key_kept_at, done_at,
+            CASE WHEN done_at IS NOT NULL THEN 1
+                ELSE (SELECT COUNT(*) FROM (SELECT id FROM users WHERE is_operator = 1 LIMIT 1) AS operators) END
+        FROM first_start WHERE id = 1";
+
+    KEEP_KEY = "UPDATE first_start SET key_kept_at = COALESCE(key_kept_at, $1) WHERE id = 1 AND done_at IS NULL";
+
+    FINISH = "UPDATE first_start SET done_at = $1 WHERE id = 1 AND done_at IS NULL";
+}
+
+/// How far a first start has come. Has no `Debug`, because of the hashes.
+#[derive(Clone)]
+pub struct FirstStart {
+    code_hash: Option<Vec<u8>>,
+    browser_hash: Option<Vec<u8>>,
+    ends_at: Option<Timestamp>,
+    /// When an operator said that the master key is kept.
+    pub key_kept_at: Option<Timestamp>,
+    pub done_at: Option<Timestamp>,
+    has_operator: bool,
+}
+
+impl FirstStart {
+    /// Whether a code or a browser may make the first operator.
+    #[must_use]
+    pub fn awaits_operator(&self) -> bool {
+        self.done_at.is_none() && !self.has_operator
+    }
+
+    /// Whether this is the code of the log, which works still.
+    #[must_use]
+    pub fn has_code(&self, code: &str, now: Timestamp) -> bool {
+        self.is_open(self.code_hash.as_deref(), code, now)
+    }
+
+    /// Whether this browser has used the code, and may make the first operator.
+    #[must_use]
+    pub fn has_browser(&self, browser: &str, now: Timestamp) -> bool {
+        self.is_open(self.browser_hash.as_deref(), browser, now)
+    }
+
+    fn is_open(&self, stored: Option<&[u8]>, value: &str, now: Timestamp) -> bool {
+        self.awaits_operator()
+            && self.ends_at.is_some_and(|end| end > now)
+            && stored == Some(hash(value).as_ref())
+    }
+}
+
+impl FirstStarts<'_> {
+    /// None: this database is of no first start.
+    pub async fn find(self) -> Result<Option<FirstStart>> {
+        self.0.db.one(FIND, params![], first_start).await
+    }
+}
+
+/// Marks an empty database. Returns false if it has users, or is marked already.
+pub async fn begin(tx: &mut Tx) -> Result<bool> {
+    Ok(tx.run(INSERT, params![]).await? > 0)
+}
+
+/// Replaces the code, which voids the one before and the browser that used it. Returns false, and
+/// stores nothing, unless a first start awaits its operator.
+pub async fn set_code(tx: &mut Tx, code: &str, ends_at: Timestamp) -> Result<bool> {
+    let set = tx
+        .run(SET_CODE, params![hash(code).as_ref(), ends_at])
+        .await?;
+    Ok(set > 0)
+}
+
+/// Binds the first start to a browser. Returns false if the code is not valid.
+pub async fn claim(tx: &mut Tx, code: &str, browser: &str, now: Timestamp) -> Result<bool> {
+    let (code, browser) = (hash(code), hash(browser));
+    let values = params![code.as_ref(), browser.as_ref(), now];
+    Ok(tx.run(CLAIM, values).await? > 0)
+}
+
+/// Ends the claim of a browser, which makes the first operator now. Returns false if this browser
+/// has none.
+pub async fn leave_claim(tx: &mut Tx, browser: &str, now: Timestamp) -> Result<bool> {
+    let browser = hash(browser);
+    let values = params![browser.as_ref(), now];
+    Ok(tx.run(LEAVE_CLAIM, values).await? > 0)
+}
+
+/// Records that the master key is kept. [`StorageError::NotFound`] if no first start is going on.
+pub async fn keep_key(tx: &mut Tx, now: Timestamp) -> Result<()> {
+    require(tx.run(KEEP_KEY, params![now]).await?)
+}
+
+/// Ends the first start. [`StorageError::NotFound`] if none is going on.
+pub async fn finish(tx: &mut Tx, now: Timestamp) -> Result<()> {
+    require(tx.run(FINISH, params![now]).await?)
+}
+
+fn require(changed: u64) -> Result<()> {
+    if changed > 0 {
+        Ok(())
+    } else {
+        Err(StorageError::NotFound("first start"))
+    }
+}
+
+fn first_start(row: &Row<'_>) -> Result<FirstStart> {
+    Ok(FirstStart {
+        code_hash: row.opt_blob(0)?.map(<[u8]>::to_vec),
+        ends_at: row.opt_time(1)?,
+        browser_hash: row.opt_blob(2)?.map(<[u8]>::to_vec),
+        key_kept_at: row.opt_time(3)?,
+        done_at: row.opt_time(4)?,
+        has_operator: row.int(5)? > 0,
+    })
+}

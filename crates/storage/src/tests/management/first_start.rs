@@ -1,0 +1,74 @@
+use crate::tests::support::{TestDb, at, both};
+use crate::writes::first_start;
+use crate::{FirstStart, UserChange};
+
+async fn begin(db: &TestDb) -> bool {
+    let mut tx = db.storage().db.begin().await.unwrap();
+    let begun = first_start::begin(&mut tx).await.unwrap();
+    tx.commit().await.unwrap();
+    begun
+}
+
+async fn set_code(db: &TestDb, code: &str, ends: i64) -> bool {
+    let mut tx = db.storage().db.begin().await.unwrap();
+    let set = first_start::set_code(&mut tx, code, at(ends))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    set
+}
+
+async fn claim(db: &TestDb, code: &str, browser: &str, now: i64) -> bool {
+    let mut tx = db.storage().db.begin().await.unwrap();
+    let claimed = first_start::claim(&mut tx, code, browser, at(now))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    claimed
+}
+
+async fn found(db: &TestDb) -> FirstStart {
+    db.first_start().find().await.unwrap().unwrap()
+}
+
+both! {
+    async fn code_is_claimed_once_and_in_time(db) {
+        assert!(!set_code(db, "code", 60).await, "no first start");
+        assert!(begin(db).await && !begin(db).await, "marked once");
+        assert!(set_code(db, "code", 60).await);
+        assert!(found(db).await.has_code("code", at(59)) && !found(db).await.has_code("code", at(60)));
+        assert!(!claim(db, "cod", "browser", 1).await && !claim(db, "code", "browser", 60).await);
+        assert!(claim(db, "code", "browser", 1).await && !claim(db, "code", "other", 1).await);
+        let first = found(db).await;
+        assert!(first.has_browser("browser", at(59)) && !first.has_browser("other", at(1)));
+        assert!(!first.has_browser("browser", at(60)), "an hour in all");
+        assert!(set_code(db, "next", 99).await);
+        assert!(!found(db).await.has_browser("browser", at(1)), "a new code voids the claim");
+    }
+
+    async fn operator_ends_it_however_made(db) {
+        begin(db).await;
+        set_code(db, "code", 60).await;
+        let user = db.user("a@x").await.id;
+        assert!(found(db).await.has_code("code", at(1)), "a user is no operator");
+        let operator = UserChange { is_operator: Some(true), ..UserChange::default() };
+        db.users().update(user, &operator).await.unwrap();
+        assert!(!found(db).await.has_code("code", at(1)));
+        assert!(!claim(db, "code", "browser", 1).await && !set_code(db, "next", 60).await);
+    }
+
+    async fn database_with_a_user_is_of_no_first_start(db) {
+        db.user("a@x").await;
+        assert!(!begin(db).await);
+        assert!(db.first_start().find().await.unwrap().is_none());
+    }
+
+    async fn two_codes_at_once_leave_one(db) {
+        begin(db).await;
+        tokio::join!(set_code(db, "first", 60), set_code(db, "second", 60));
+        let left = found(db).await;
+        assert!(left.has_code("first", at(1)) ^ left.has_code("second", at(1)));
+        let (first, second) = tokio::join!(claim(db, "first", "a", 1), claim(db, "second", "b", 1));
+        assert!(first ^ second);
+    }
+}

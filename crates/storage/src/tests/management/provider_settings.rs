@@ -1,0 +1,87 @@
+use std::collections::BTreeMap;
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::tests::fixtures::with_keys;
+use crate::tests::support::{TestDb, at, both};
+use crate::writes::provider_settings;
+use crate::{Instance, Storage};
+
+fn credentials(secret: &str) -> BTreeMap<String, SecretString> {
+    [("client_secret".to_owned(), SecretString::from(secret))].into()
+}
+
+async fn set(db: &Storage, provider: &str, secret: &str, now: i64) {
+    let mut tx = db.db.begin().await.unwrap();
+    let credentials = credentials(secret);
+    provider_settings::set(&mut tx, db.secrets(), provider, &credentials, at(now))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+}
+
+async fn remove(db: &TestDb, provider: &str, now: i64) {
+    let mut tx = db.storage().db.begin().await.unwrap();
+    provider_settings::remove(&mut tx, provider, at(now))
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// As an instance with a row reads it.
+async fn revision(db: &TestDb) -> i64 {
+    let instance = Instance {
+        id: uuid::Uuid::from_u128(1),
+        version: String::new(),
+        host: String::new(),
+        api_url: String::new(),
+        roles: Vec::new(),
+        boot_id: String::new(),
+        console_url: String::new(),
+        key_ids: Vec::new(),
+        settings: BTreeMap::new(),
+        allow_loopback: false,
+        started_at: at(0),
+        last_seen_at: at(0),
+        clock_ahead_ms: 0,
+    };
+    db.instances().renew(&instance, at(0)).await.unwrap();
+    *db.provider_settings().changes().borrow()
+}
+
+both! {
+    async fn every_change_raises_the_revision(db) {
+        let mut revisions = vec![revision(db).await];
+        set(db, "fiskil", "a", 1).await;
+        revisions.push(revision(db).await);
+        set(db, "akahu", "b", 2).await;
+        revisions.push(revision(db).await);
+        remove(db, "fiskil", 3).await;
+        revisions.push(revision(db).await);
+        let mut tx = db.storage().db.begin().await.unwrap();
+        provider_settings::use_sandbox(&mut tx, "akahu", at(4)).await.unwrap();
+        tx.commit().await.unwrap();
+        revisions.push(revision(db).await);
+        assert_eq!(revisions, [0, 1, 2, 3, 4]);
+        let stored = db.provider_settings().list().await.unwrap();
+        let rows: Vec<_> = stored
+            .iter()
+            .map(|row| (row.provider.as_str(), row.is_sandbox, row.credentials.is_some(), row.changed_at))
+            .collect();
+        assert_eq!(rows, [("akahu", true, false, at(4)), ("fiskil", false, false, at(3))]);
+        assert_eq!(db.secrets().count().await.unwrap(), 0, "nothing sealed is left");
+    }
+
+    async fn credentials_are_sealed_again_with_a_new_key(db) {
+        let old = with_keys(db, &[1]).await;
+        set(&old, "fiskil", "secret", 1).await;
+        let new = with_keys(db, &[2, 1]).await;
+        assert_eq!(new.secrets().reseal_all(|_| {}).await.unwrap().resealed, 1);
+        let stored = with_keys(db, &[2]).await.provider_settings().list().await.unwrap();
+        let opened = stored[0].credentials.as_ref().unwrap();
+        assert_eq!(opened["client_secret"].expose_secret(), "secret");
+        let lost = old.secrets().sealed().await.unwrap().unopenable;
+        assert_eq!((lost[0].purpose.as_str(), lost[0].subject.as_str()), ("provider_settings", "fiskil"));
+        assert!(old.provider_settings().list().await.unwrap()[0].credentials.is_none());
+    }
+}
