@@ -165,7 +165,7 @@ impl Default for Way {
 fn read(page: &[u8], account: &Account, way: Way) -> Option<Vec<u8>> {
     let zone = jiff::tz::TimeZone::get("Australia/Sydney").ok()?;
     let bound = |text| Bound::parse(text).ok();
-    let interval = DateRange {
+    let dates = DateRange {
         from: bound("2000-01-01")?,
         to: bound("2100-01-01")?,
     };
@@ -173,7 +173,7 @@ fn read(page: &[u8], account: &Account, way: Way) -> Option<Vec<u8>> {
     let query = TransactionQuery {
         accounts,
         one_account: true,
-        interval: &interval,
+        dates: &dates,
         zone: &zone,
     };
     let page_request = Page {
@@ -190,7 +190,7 @@ fn read(page: &[u8], account: &Account, way: Way) -> Option<Vec<u8>> {
             None if way.are_days_by_zone => day_of(row.instant, &zone),
             None => days.day_of(row.instant),
         };
-        if way.is_parsed_only || !interval.contains(row.instant, || day) || !window.take() {
+        if way.is_parsed_only || !dates.contains(row.instant, || day) || !window.take() {
             return;
         }
         let view = TransactionView::new(&row, day);

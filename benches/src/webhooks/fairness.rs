@@ -2,6 +2,7 @@
 //! drip bytes forever.
 
 use bellbird_domain::Fingerprints;
+use bellbird_storage::in_tx;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -134,11 +135,11 @@ async fn run_alternating(
             alone.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
         }
         for subscriber in bad {
-            setup
-                .storage
-                .endpoints()
-                .enable(subscriber.user, subscriber.endpoint, Timestamp::now())
-                .await?;
+            in_tx!(
+                setup.storage,
+                endpoints::enable((subscriber.user, subscriber.endpoint), Timestamp::now())
+            )
+            .await?;
         }
         queue_for_bad_receivers(&feed, bad).await?;
         beside.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);
@@ -146,11 +147,11 @@ async fn run_alternating(
         ensure!(unanswered > 0, "the bad receivers got no request");
         for subscriber in bad {
             let (user, endpoint) = (subscriber.user, subscriber.endpoint);
-            setup
-                .storage
-                .endpoints()
-                .disable(user, endpoint, "by command", Timestamp::now())
-                .await?;
+            in_tx!(
+                setup.storage,
+                endpoints::disable((user, endpoint), "by command", Timestamp::now())
+            )
+            .await?;
         }
         if beside_first {
             alone.push(run_round(&webhooks, &feed, good, &mut receiver, round).await?);

@@ -12,7 +12,7 @@ use bellbird_domain::{
 };
 use bellbird_storage::{
     AttemptOutcome, ClaimedEndpoint, DueDelivery, FinishedAttempt, JobKey, NewEndpoint, NewUser,
-    Sealer, Storage, job_kinds,
+    Sealer, Storage, in_tx, job_kinds,
 };
 use bellbird_webhooks::delivery::sign::new_secret;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
@@ -384,7 +384,7 @@ async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Resu
             reference: None,
             console_sign_in: true,
         };
-        let user = storage.users().insert(&new, now).await?.id;
+        let user = in_tx!(storage, user::insert(&new, now)).await?.id;
         for _ in 0..DEAD_ENDPOINTS {
             let url = match number % 3 {
                 0 => format!("https://hooks-{number}.example.com/"),
@@ -403,7 +403,11 @@ async fn add_dead_endpoints(storage: &Storage, silent_port: u16) -> anyhow::Resu
                 api_version: ApiVersion::DEFAULT,
                 secret,
             };
-            storage.endpoints().insert(&new, u32::MAX, now).await?;
+            in_tx!(
+                storage,
+                endpoints::insert(storage.secrets(), &new, u32::MAX, now)
+            )
+            .await?;
             number += 1;
         }
         let consent = format!("consent of {email}");

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use bellbird_domain::{
     ApiVersion, ConnectionCategory, ConnectionId, EndpointId, EventType, Plan, UserId,
 };
-use bellbird_storage::{NewConnection, NewEndpoint, NewUser, Sealer, Storage};
+use bellbird_storage::{NewConnection, NewEndpoint, NewUser, Sealer, Storage, in_tx};
 use bellbird_webhooks::delivery::sign::new_secret;
 use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
@@ -149,7 +149,7 @@ impl Setup {
             reference: None,
             console_sign_in: true,
         };
-        let user = self.storage.users().insert(&new, now).await?.id;
+        let user = in_tx!(self.storage, user::insert(&new, now)).await?.id;
         let secret = new_secret();
         let new = NewEndpoint {
             user_id: user,
@@ -158,7 +158,12 @@ impl Setup {
             api_version: ApiVersion::DEFAULT,
             secret: &secret,
         };
-        let endpoint = self.storage.endpoints().insert(&new, 8, now).await?.id;
+        let endpoint = in_tx!(
+            self.storage,
+            endpoints::insert(self.storage.secrets(), &new, 8, now)
+        )
+        .await?
+        .id;
         let mut ids = Vec::new();
         for consent in 0..connections {
             let consent = format!("consent {number} {consent}");

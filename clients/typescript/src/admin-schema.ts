@@ -19,12 +19,6 @@ export type components = {
              */
             kind: string;
         };
-        /** @description A page of the audit. */
-        AuditList: {
-            data: components["schemas"]["AuditRow"][];
-            /** @description The `cursor` of the next page. Null: this is the last one. */
-            nextCursor: string | null;
-        };
         /** @description One change. */
         AuditRow: {
             /**
@@ -61,6 +55,11 @@ export type components = {
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
             userId: string | null;
+        };
+        AuditRowList: {
+            data: components["schemas"]["AuditRow"][];
+            /** @description The `cursor` of the next page. Null: this is the last one. */
+            nextCursor: string | null;
         };
         /** @description A link between a user and one institution through one provider. */
         Connection: {
@@ -176,11 +175,9 @@ export type components = {
              */
             userId: string;
         };
-        /** @description A connection. */
-        ConnectionItem: {
+        ConnectionDetailsItem: {
             data: components["schemas"]["ConnectionDetails"];
         };
-        /** @description A page of connections. */
         ConnectionList: {
             data: components["schemas"]["Connection"][];
             /** @description The `cursor` of the next page. Null: this is the last one. */
@@ -264,6 +261,9 @@ export type components = {
              */
             userId: string;
         };
+        CreatedKeyItem: {
+            data: components["schemas"]["CreatedKey"];
+        };
         /** @description A created link session. */
         CreatedLinkSession: {
             /**
@@ -283,6 +283,9 @@ export type components = {
              * @example https://console.example.com/link/...
              */
             url: string;
+        };
+        CreatedLinkSessionItem: {
+            data: components["schemas"]["CreatedLinkSession"];
         };
         /** @description A created webhook endpoint. */
         CreatedWebhookEndpoint: {
@@ -350,6 +353,9 @@ export type components = {
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
             userId: string | null;
+        };
+        CreatedWebhookEndpointItem: {
+            data: components["schemas"]["CreatedWebhookEndpoint"];
         };
         /** @description The delivery of an event to an endpoint. */
         Delivery: {
@@ -591,23 +597,11 @@ export type components = {
              */
             userId: string | null;
         };
-        /** @description A delivery with its attempts. */
-        DeliveryItem: {
+        DeliveryDetailsItem: {
             data: components["schemas"]["DeliveryDetails"];
         };
-        /** @description A page of deliveries. */
         DeliveryList: {
             data: components["schemas"]["Delivery"][];
-            /** @description The `cursor` of the next page. Null: this is the last one. */
-            nextCursor: string | null;
-        };
-        /** @description A webhook endpoint. */
-        EndpointItem: {
-            data: components["schemas"]["WebhookEndpoint"];
-        };
-        /** @description A page of webhook endpoints. */
-        EndpointList: {
-            data: components["schemas"]["WebhookEndpoint"][];
             /** @description The `cursor` of the next page. Null: this is the last one. */
             nextCursor: string | null;
         };
@@ -720,6 +714,9 @@ export type components = {
              */
             userId: string;
         };
+        LinkSessionItem: {
+            data: components["schemas"]["LinkSession"];
+        };
         /** @description Why a link session has no connection. */
         LinkSessionReason: {
             /**
@@ -751,10 +748,6 @@ export type components = {
              */
             provider: "fiskil" | "akahu" | "snaptrade";
         };
-        /** @description A created webhook endpoint. */
-        NewEndpointItem: {
-            data: components["schemas"]["CreatedWebhookEndpoint"];
-        };
         /** @description A key to create. */
         NewKey: {
             /**
@@ -768,10 +761,6 @@ export type components = {
              * @example app
              */
             name?: string;
-        };
-        /** @description A created key. */
-        NewKeyItem: {
-            data: components["schemas"]["CreatedKey"];
         };
         /** @description A link session to create. */
         NewLinkSession: {
@@ -805,14 +794,6 @@ export type components = {
              * @example 0191e7a0-7c3b-7def-8000-00aabbccddee
              */
             userId: string;
-        };
-        /** @description A new signing secret. */
-        NewSecretItem: {
-            data: components["schemas"]["NewWebhookSecret"];
-        };
-        /** @description A created link session. */
-        NewSessionItem: {
-            data: components["schemas"]["CreatedLinkSession"];
         };
         /** @description A setup token to create. */
         NewSetupToken: {
@@ -912,6 +893,9 @@ export type components = {
              */
             secret: string;
         };
+        NewWebhookSecretItem: {
+            data: components["schemas"]["NewWebhookSecret"];
+        };
         /** @description What an endpoint responded to a ping. */
         Ping: {
             /** @description Whether the endpoint accepted it, with a status of 2xx. */
@@ -938,7 +922,6 @@ export type components = {
              */
             status: number | null;
         };
-        /** @description What an endpoint responded to a ping. */
         PingItem: {
             data: components["schemas"]["Ping"];
         };
@@ -956,8 +939,7 @@ export type components = {
              */
             recovered: number;
         };
-        /** @description Events that are due. */
-        RecoveryItem: {
+        RecoveredItem: {
             data: components["schemas"]["Recovered"];
         };
         /** @description An event that is due. */
@@ -979,13 +961,8 @@ export type components = {
              */
             state: "pending" | "waiting" | "delivered" | "failed";
         };
-        /** @description An event that is due. */
         RedeliveryItem: {
             data: components["schemas"]["Redelivery"];
-        };
-        /** @description A link session with its result. */
-        SessionItem: {
-            data: components["schemas"]["LinkSession"];
         };
         /** @description A setup token. */
         SetupToken: {
@@ -1000,8 +977,7 @@ export type components = {
              */
             token: string;
         };
-        /** @description A setup token. */
-        TokenItem: {
+        SetupTokenItem: {
             data: components["schemas"]["SetupToken"];
         };
         /** @description A user. */
@@ -1074,11 +1050,9 @@ export type components = {
              */
             timezone?: string | null;
         };
-        /** @description A user. */
         UserItem: {
             data: components["schemas"]["User"];
         };
-        /** @description A page of users. */
         UserList: {
             data: components["schemas"]["User"][];
             /** @description The `cursor` of the next page. Null: this is the last one. */
@@ -1173,6 +1147,14 @@ export type components = {
              * @example https://hooks.example.com/bellbird
              */
             url?: string;
+        };
+        WebhookEndpointItem: {
+            data: components["schemas"]["WebhookEndpoint"];
+        };
+        WebhookEndpointList: {
+            data: components["schemas"]["WebhookEndpoint"][];
+            /** @description The `cursor` of the next page. Null: this is the last one. */
+            nextCursor: string | null;
         };
         /** @description Which events to deliver again. */
         WebhookRecovery: {

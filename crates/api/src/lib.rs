@@ -1,6 +1,7 @@
-//! The API listener: what its interfaces share, the JSON API below `/v1`, its documentation, and
-//! the loop that accepts connections for every listener.
+//! The API listener: what its interfaces share, the JSON API below `/v1`, the operator's API below
+//! `/admin/v1`, their documentation, and the loop that accepts connections for every listener.
 
+pub mod admin;
 pub mod docs;
 pub mod http;
 pub mod serve;
@@ -14,7 +15,7 @@ pub use v1::{ApiSettings, V1State};
 /// The JSON API. `document` describes its routes, and those that other crates add to it.
 pub fn interface(state: &V1State, document: fn() -> &'static Document) -> Interface {
     let docs = docs::routes(document, state.public_url(), &docs::V1_PATHS);
-    Interface::new(state.access(), "/v1", WireStyle::JSON, UnknownPath::Users)
+    Interface::new(state.context(), "/v1", WireStyle::JSON, UnknownPath::Users)
         .add(state, v1::routes())
         .add(&(), docs)
 }

@@ -268,7 +268,7 @@ async fn write_key_reads(parts: &Parts, stop: &CancellationToken) {
             .run_until_cancelled(tokio::time::sleep(KEY_READS_INTERVAL))
             .await
             .is_none();
-        if let Err(error) = parts.api.access().write_key_reads().await {
+        if let Err(error) = parts.api.context().write_key_reads().await {
             tracing::warn!(%error, "could not write how often keys were used");
         }
         if is_stopped {

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::config::{Address, Settings};
-use crate::instances::{Identity, Presence};
+use crate::instances::{Heartbeat, InstanceInfo};
 use crate::ops::ServiceInfo;
 use crate::provider_loader::ProcessSandbox;
 use crate::roles::{Role, Roles};
@@ -56,7 +56,7 @@ pub struct Service {
     settings: Settings,
     start: Start,
     listeners: Listeners,
-    presence: Presence,
+    heartbeat: Heartbeat,
     background: Option<JoinHandle<()>>,
     /// Freed last.
     lock: Option<ServiceLock>,
@@ -105,13 +105,13 @@ impl Service {
         wiring.provider_loader.apply().await?;
         let urls = listeners.urls(&settings);
         let parts = Parts::new(&wiring, &urls)?;
-        let identity = Identity {
+        let info = InstanceInfo {
             id,
             urls: &urls,
             roles: &start.roles,
         };
-        let presence = Presence::start(
-            &identity,
+        let heartbeat = Heartbeat::start(
+            &info,
             &storage,
             &settings,
             &start.sealer,
@@ -127,7 +127,7 @@ impl Service {
             settings,
             start,
             listeners,
-            presence,
+            heartbeat,
             background: None,
             lock,
         })
@@ -166,7 +166,7 @@ impl Service {
             settings,
             start,
             listeners,
-            presence,
+            heartbeat,
             background,
             lock,
         } = self;
@@ -196,7 +196,7 @@ impl Service {
         };
         let options = ServeOptions {
             stop_timeout,
-            trusted_proxies: settings.access.trusted_proxies.clone(),
+            trusted_proxies: settings.api_context.trusted_proxies.clone(),
             ..ServeOptions::default()
         };
         let (stop, stop_ops) = (start.stop, CancellationToken::new());
@@ -210,12 +210,12 @@ impl Service {
         let is_shared = settings.admin_listen == Some(settings.api.listen);
         let router = wiring::api_router(&api, &interop, is_shared.then_some(&admin));
         let console =
-            bellbird_console::router(api.access().clone(), router.clone(), settings.pages, site);
+            bellbird_console::router(api.context().clone(), router.clone(), settings.pages, site);
         let console = match start.sandbox {
             Some(sandbox) => sandbox.attach_pages(console),
             None => console,
         };
-        let admin = bellbird_api::http::listener(bellbird_admin::interface(&admin), Vec::new());
+        let admin = bellbird_api::http::listener(bellbird_api::admin::interface(&admin), Vec::new());
         let served = [
             (listeners.api, router),
             (listeners.console, console),
@@ -244,7 +244,7 @@ impl Service {
             background.await?;
         }
         connections.finish_tasks(background::TASK_GRACE).await;
-        let withdrawn = presence.withdraw().await;
+        let withdrawn = heartbeat.withdraw().await;
         storage.close().await;
         drop(lock);
         withdrawn

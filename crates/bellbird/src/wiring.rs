@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use axum::Router;
-use bellbird_admin::Admin;
 use bellbird_api::V1State;
+use bellbird_api::admin::Admin;
 use bellbird_api::http::ApiContext;
 use bellbird_connections::Connections;
 use bellbird_console::Mailer;
@@ -251,7 +251,7 @@ pub fn providers(settings: &Settings) -> anyhow::Result<Registry> {
 
 /// As [`providers`], with the calls of all instances that have the same store counted together.
 fn counted_providers(settings: &Settings, store: Option<&SharedStore>) -> anyhow::Result<Registry> {
-    let user_calls_per_minute = settings.access.provider_calls_per_minute;
+    let user_calls_per_minute = settings.api_context.provider_calls_per_minute;
     let client = ClientSettings {
         call_timeout: settings.provider_timeout,
         user_calls_per_minute,
@@ -472,20 +472,19 @@ impl Parts {
             wiring.reads(),
             wiring.connections(Some(&urls.public_console)),
         );
-        let (access, store) = (settings.access.clone(), store.clone());
-        let access = ApiContext::new(
+        let context = ApiContext::new(
             (*storage).clone(),
             reads.clone(),
             connections.clone(),
             clock.clone(),
-            access,
-            store,
+            settings.api_context.clone(),
+            store.clone(),
         );
-        let interop = Interop::new(access.clone(), settings.interop, urls.public_api.clone());
+        let interop = Interop::new(context.clone(), settings.interop, urls.public_api.clone());
         let webhooks = wiring.webhooks()?;
         let admin_url = urls.admin_url.as_deref().unwrap_or(&urls.public_api);
         let admin = Admin::new(
-            access.clone(),
+            context.clone(),
             webhooks.clone(),
             &urls.public_api,
             admin_url,
@@ -497,7 +496,7 @@ impl Parts {
             .map(|email| Mailer::new(email, &urls.public_console))
             .transpose();
         let mailer = mailer.context("cannot set up TLS for the mail server")?;
-        let api = V1State::new(access, &settings.caches, urls.public_api.clone());
+        let api = V1State::new(context, &settings.caches, urls.public_api.clone());
         let (storage, clock) = ((*storage).clone(), clock.clone());
         Ok(Self {
             storage,
@@ -560,6 +559,6 @@ pub fn api_router(api: &V1State, interop: &Interop, admin: Option<&Admin>) -> Ro
         .add(interop, bellbird_interop::export::routes());
     let others = bellbird_interop::interfaces(interop)
         .into_iter()
-        .chain(admin.map(bellbird_admin::interface));
+        .chain(admin.map(bellbird_api::admin::interface));
     bellbird_api::http::listener(v1, others.collect())
 }

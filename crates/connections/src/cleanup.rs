@@ -21,7 +21,7 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: Duration::from_secs(60),
     concurrency_max: |_, _| 1,
     is_enabled: |_| true,
-    gives_way: false,
+    yields_when_limited: false,
     run: |state, claim| Box::pin(clean_up(state, claim)),
 };
 

@@ -49,7 +49,7 @@ pub(crate) struct JobKind {
     pub(crate) is_enabled: fn(&State) -> bool,
     /// Whether due jobs wait while the provider says so
     /// ([`bellbird_providers::Provider::syncs_wait`]).
-    pub(crate) gives_way: bool,
+    pub(crate) yields_when_limited: bool,
     /// Does the work. The last write of a success finishes or deletes the job:
     /// [`State::finish_job`], or a statement of the storage that checks the claim in its
     /// transaction. An error is retried, with backoff.

@@ -204,3 +204,14 @@ impl Connections {
 pub fn provider_names() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|provider| provider.name.as_str())
 }
+
+/// Describes the name of a provider in the OpenAPI documents.
+pub struct ProviderSchema;
+
+impl utoipa::PartialSchema for ProviderSchema {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        bellbird_domain::connection::schema_of(provider_names())
+    }
+}
+
+impl utoipa::ToSchema for ProviderSchema {}

@@ -39,7 +39,7 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: LEASE,
     concurrency_max: |_, _| 8,
     is_enabled: |_| true,
-    gives_way: false,
+    yields_when_limited: false,
     // Failed reads, provider events and links ask for one.
     run: |state, claim| {
         let cause = Cause::RequestedJob(claim.user_id());
@@ -106,13 +106,7 @@ impl Refreshes<'_> {
                 .await
                 .map_err(|failed| failed.error)?;
         }
-        let connection = self
-            .0
-            .storage
-            .connections()
-            .find(user_id, id)
-            .await?
-            .ok_or(ConnectionsError::NotFound)?;
+        let connection = self.0.connection(user_id, id).await?;
         Ok(connection.status)
     }
 
@@ -196,20 +190,8 @@ impl Refreshes<'_> {
         backfill_ends_at: Option<Timestamp>,
     ) -> Result<(), ConnectionsError> {
         let (user, id) = (claim.user_id(), claim.subject_id());
-        let connection = self
-            .0
-            .storage
-            .connections()
-            .find(user, id)
-            .await?
-            .ok_or(ConnectionsError::NotFound)?;
-        let credentials = self
-            .0
-            .storage
-            .secrets()
-            .find_credentials(user, id)
-            .await?
-            .ok_or(ConnectionsError::NotFound)?;
+        let connection = self.0.connection(user, id).await?;
+        let credentials = self.0.credentials(user, id).await?;
         let provider = self.0.provider(&connection.provider)?;
         let Consent {
             status: mut consent_status,

@@ -36,7 +36,7 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: LEASE,
     concurrency_max: |_, _| 8,
     is_enabled: |_| true,
-    gives_way: false,
+    yields_when_limited: false,
     run: |state, claim| Box::pin(Removals(state).attempt_removal(claim, ConsentAction::Withdraw)),
 };
 

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bellbird_domain::{Clock, TimestampExt as _, UserId};
+use bellbird_domain::{Clock, Connection, ConnectionId, TimestampExt as _, UserId};
 use bellbird_limits::Expiring;
 use bellbird_providers::linking::Url;
 use bellbird_providers::{CallContext, Cause, Linking, Provider, Registry};
 use bellbird_storage::{Storage, StorageError};
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use jiff::Timestamp;
+use secrecy::SecretString;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -123,6 +124,24 @@ impl State {
             interval,
             ..self.sync_settings
         }
+    }
+
+    pub(crate) async fn connection(
+        &self,
+        user: UserId,
+        id: ConnectionId,
+    ) -> Result<Connection, ConnectionsError> {
+        let found = self.storage.connections().find(user, id).await?;
+        found.ok_or(ConnectionsError::NotFound)
+    }
+
+    pub(crate) async fn credentials(
+        &self,
+        user: UserId,
+        id: ConnectionId,
+    ) -> Result<SecretString, ConnectionsError> {
+        let found = self.storage.secrets().find_credentials(user, id).await?;
+        found.ok_or(ConnectionsError::NotFound)
     }
 
     pub(crate) fn provider(&self, name: &str) -> Result<Arc<dyn Provider>, ConnectionsError> {

@@ -25,7 +25,7 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: Duration::from_secs(120),
     concurrency_max: |_, _| 8,
     is_enabled: |_| true,
-    gives_way: false,
+    yields_when_limited: false,
     run: |state, claim| Box::pin(UserRemovals(state).run(claim)),
 };
 

@@ -6,11 +6,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use bellbird_connections::{LinkTarget, LinkableProvider, LinkedConnection};
 use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus, Plan};
-use bellbird_management::{Refusal, links};
+use bellbird_management::{Refusal, connections, links};
 use bellbird_storage::{ConnectionAuditRow, StorageError, SyncState};
 use http::header::REFRESH;
 use http::{HeaderMap, StatusCode};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error_page;
@@ -21,8 +21,6 @@ use crate::pages::{LocalTime, REFRESH_AFTER, SignedInFrame, page_response, statu
 use crate::session::{OwnForm, Session};
 use crate::state::Console;
 
-/// At most one sync on request in this time.
-const SYNC_AT_MOST_EVERY: SignedDuration = SignedDuration::from_secs(60);
 /// Changes of a connection that are shown.
 const HISTORY_ROWS: u32 = 10;
 
@@ -256,26 +254,26 @@ async fn create_link(
 }
 
 async fn sync_now(console: &Console, session: &Session, id: ConnectionId) -> Response {
-    let found = match console
-        .storage()
-        .connections()
-        .find(session.user(), id)
-        .await
-    {
-        Ok(Some(found)) => found,
+    let found = console.storage().connections().find(session.user(), id);
+    let requested = match found.await {
+        Ok(Some(found)) => request_sync(console, session, &found).await,
         Ok(None) => return error_page::connection_not_found(console),
-        Err(error) => return error_page::storage_error(console, &error),
+        Err(error) => Err(error.into()),
     };
-    match console
-        .storage()
-        .syncs()
-        .request(session.user(), id, session.now, SYNC_AT_MOST_EVERY)
-        .await
-    {
-        Ok(_) => {
-            console.inner.connections.syncs().wake(&found.provider);
-            Redirect::to(&console.path("/connections")).into_response()
-        }
-        Err(error) => error_page::storage_error(console, &error),
+    match requested {
+        Ok(()) => Redirect::to(&console.path("/connections")).into_response(),
+        Err(refusal) => error_page::refused(console, refusal),
     }
+}
+
+async fn request_sync(
+    console: &Console,
+    session: &Session,
+    connection: &Connection,
+) -> Result<(), Refusal> {
+    let mut change = session.begin(console).await?;
+    connections::request_sync(&mut change, connection).await?;
+    session.commit(change).await?;
+    console.inner.connections.syncs().wake(&connection.provider);
+    Ok(())
 }

@@ -78,9 +78,9 @@ pub use crate::settings::{ConsoleSettings, Demo, OidcSettings, Site};
 const PURGE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// `api` is the router of the API listener, by which the pages read. Call it inside of a runtime.
-pub fn router(access: ApiContext, api: Router, settings: ConsoleSettings, site: Site) -> Router {
+pub fn router(context: ApiContext, api: Router, settings: ConsoleSettings, site: Site) -> Router {
     let console = Console::new(
-        access,
+        context,
         ApiClient::new(api),
         settings,
         site,
@@ -205,7 +205,7 @@ async fn home(
 /// `GET /health/ready`, for a load balancer in front of this listener. As that of the API, without
 /// a body. So is `GET /health`.
 async fn ready(State(console): State<Console>) -> StatusCode {
-    if console.inner.access.is_ready() {
+    if console.inner.context.is_ready() {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE

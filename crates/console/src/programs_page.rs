@@ -5,7 +5,6 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use bellbird_domain::ConnectionCategory;
-use bellbird_interop::simplefin::setup_token_text;
 use bellbird_management::values::KeyName;
 use bellbird_management::{Refusal, setup_tokens};
 use http::StatusCode;
@@ -221,8 +220,5 @@ async fn create_token(
     let mut change = session.begin(console).await?;
     let created = setup_tokens::create(&mut change, session.user(), Some(name)).await?;
     session.commit(change).await?;
-    Ok(setup_token_text(
-        &console.inner.site.api_url,
-        &created.token,
-    ))
+    Ok(created.text(&console.inner.site.api_url))
 }

@@ -100,7 +100,7 @@ impl Session {
         console: &Console,
         limit: Option<&RateLimiter<UserId>>,
     ) -> Result<Self, Response> {
-        let now = console.inner.access.clock().now();
+        let now = console.inner.context.clock().now();
         let found = match console.inner.session_cookie.value(headers) {
             Some(token) => console.find_session(token, now).await,
             None => Ok(None),

@@ -56,7 +56,7 @@ pub(crate) async fn open_link(
     let Ok(Path(token)) = token else {
         return link_does_not_work(&console);
     };
-    let now = console.inner.access.clock().now();
+    let now = console.inner.context.clock().now();
     let browser = console.inner.cookie.value(&headers);
     match console
         .inner
@@ -83,7 +83,7 @@ pub(crate) async fn use_link(
     let Ok(Path(token)) = token else {
         return link_does_not_work(&console);
     };
-    let now = console.inner.access.clock().now();
+    let now = console.inner.context.clock().now();
     sign_in(&console, &form.headers, &token, now).await
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn sign_in_to_demo(
     if !is_from_here(&form.headers, &extensions) {
         return error_page::cross_site_form(&console);
     }
-    let now = console.inner.access.clock().now();
+    let now = console.inner.context.clock().now();
     let url = management::create_asked_link(console.storage(), demo.user, None, "", now).await;
     match url {
         Ok(url) => {

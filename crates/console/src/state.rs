@@ -49,7 +49,7 @@ pub(crate) struct Console {
 
 pub(crate) struct Inner {
     /// The services, which are the API's.
-    pub(crate) access: ApiContext,
+    pub(crate) context: ApiContext,
     pub(crate) api: ApiClient,
     pub(crate) connections: Connections,
     pub(crate) settings: ConsoleSettings,
@@ -92,7 +92,7 @@ pub(crate) struct EventPermits {
 impl Console {
     /// `events_max` limits the provider events in progress: see [`PROVIDER_EVENTS_CONCURRENT_MAX`].
     pub(crate) fn new(
-        access: ApiContext,
+        context: ApiContext,
         api: ApiClient,
         settings: ConsoleSettings,
         site: Site,
@@ -109,7 +109,7 @@ impl Console {
             .chain([""])
             .map(|name| (name, permits()))
             .collect();
-        let store = access.shared_store();
+        let store = context.shared_store();
         let failed_auth_limit = RateLimiter::per_minute(settings.failed_auth_per_minute);
         let failed_auth_limit =
             failed_auth_limit.map(|limit| limit.shared(store, "console_failed_auth"));
@@ -119,12 +119,12 @@ impl Console {
         let page_limit = limit_of_user("console", settings.console_per_minute);
         let form_limit = limit_of_user("console_forms", settings.console_forms_per_minute);
         let send_links = |mailer: Mailer| {
-            mailer.send_asked_links(access.storage().clone(), access.clock().clone(), store)
+            mailer.send_asked_links(context.storage().clone(), context.clock().clone(), store)
         };
         let asked_links = site.mailer.clone().map(send_links);
         let ping_limit =
             RateLimiter::per_minute(PINGS_PER_MINUTE).map(|limit| limit.shared(store, "ping"));
-        let (connections, clock) = (access.connections().clone(), access.clock().clone());
+        let (connections, clock) = (context.connections().clone(), context.clock().clone());
         let session_cookie = Cookie::of_session(&site.console_url);
         let identity_provider = settings
             .oidc
@@ -135,7 +135,7 @@ impl Console {
             cached.bytes()
         });
         let inner = Inner {
-            access,
+            context,
             api,
             connections,
             settings,
@@ -164,7 +164,7 @@ impl Console {
     }
 
     pub(crate) fn storage(&self) -> &Storage {
-        self.inner.access.storage()
+        self.inner.context.storage()
     }
 
     /// The client's address, as limits count it. None without a listener.

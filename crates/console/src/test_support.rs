@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use bellbird_api::http::{AccessSettings, ApiContext};
+use bellbird_api::http::{ApiContext, ApiContextSettings};
 use bellbird_connections::Connections;
 use bellbird_domain::Clock;
 use bellbird_domain::{Plan, UserId};
 use bellbird_providers::Error;
 use bellbird_providers::settings::Declaration;
 use bellbird_reads::{Limits, Reads};
-use bellbird_storage::{NewLink, NewUser, Sealer, Storage, StorageError};
+use bellbird_storage::{NewLink, NewUser, Sealer, Storage, StorageError, in_tx};
 use bellbird_webhooks::delivery::schedule::Schedule;
 use bellbird_webhooks::event::buffer::WebhookEventBuffer;
 use bellbird_webhooks::target::Rules;
@@ -30,7 +30,7 @@ use crate::state::Console;
 
 /// A console with one user and two links, without providers.
 pub(crate) struct TestConsole {
-    pub(crate) access: ApiContext,
+    pub(crate) context: ApiContext,
     pub(crate) user: UserId,
     pub(crate) _folder: TempDir,
 }
@@ -47,7 +47,7 @@ pub(crate) fn settings() -> ConsoleSettings {
     }
 }
 
-fn access(storage: Storage, connections: Connections) -> ApiContext {
+fn context(storage: Storage, connections: Connections) -> ApiContext {
     let clock = Clock::manual("2026-11-20T09:24:00Z".parse().unwrap());
     let limits = Limits {
         deadline: Duration::from_secs(30),
@@ -60,7 +60,7 @@ fn access(storage: Storage, connections: Connections) -> ApiContext {
         limits,
         None,
     );
-    let settings = AccessSettings {
+    let settings = ApiContextSettings {
         metadata_per_minute: 0,
         balances_per_minute: 0,
         live_per_minute: 0,
@@ -84,7 +84,7 @@ impl TestConsole {
         let now: Timestamp = "2026-11-20T09:24:00Z".parse().unwrap();
         let connections = Connections::new(storage.clone(), Default::default(), Clock::manual(now));
         Self {
-            access: access(storage, connections),
+            context: context(storage, connections),
             user: UserId::INSTALLATION,
             _folder: folder,
         }
@@ -92,7 +92,7 @@ impl TestConsole {
 
     pub(crate) async fn new() -> Self {
         let empty = Self::without_user().await;
-        let (storage, now) = (empty.access.storage(), empty.access.clock().now());
+        let (storage, now) = (empty.context.storage(), empty.context.clock().now());
         let user = NewUser {
             email: "<emma>@example.com",
             plan: Plan::Developer,
@@ -100,7 +100,7 @@ impl TestConsole {
             reference: None,
             console_sign_in: true,
         };
-        let user_id = storage.users().insert(&user, now).await.unwrap().id;
+        let user_id = in_tx!(storage, user::insert(&user, now)).await.unwrap().id;
         let expires_at = "2026-11-20T09:54:00Z".parse().unwrap();
         for (token, provider) in [("choice-token", None), ("provider-token", Some("somebank"))] {
             let link = NewLink {
@@ -112,7 +112,7 @@ impl TestConsole {
                 session: None,
                 console_session: None,
             };
-            storage.links().insert(&link, now).await.unwrap();
+            in_tx!(storage, links::insert(&link, now)).await.unwrap();
         }
         Self {
             user: user_id,
@@ -123,16 +123,16 @@ impl TestConsole {
     /// Sets the URL in links.
     pub(crate) fn set_console_url(&mut self, url: &str) {
         let connections = self
-            .access
+            .context
             .connections()
             .clone()
             .with_console_url(url.parse().unwrap());
-        self.access = access(self.access.storage().clone(), connections);
+        self.context = context(self.context.storage().clone(), connections);
     }
 
     pub(crate) fn site(&self) -> Site {
         let (api, console) = ("http://127.0.0.1:8080", "https://example.com/console/");
-        let (storage, clock) = (self.access.storage().clone(), self.access.clock().clone());
+        let (storage, clock) = (self.context.storage().clone(), self.context.clock().clone());
         let settings = Settings {
             rules: Rules::default(),
             timeout: Duration::from_secs(1),
@@ -153,7 +153,7 @@ impl TestConsole {
     }
 
     pub(crate) fn router(&self, site: Site) -> Router {
-        crate::router(self.access.clone(), Router::new(), settings(), site)
+        crate::router(self.context.clone(), Router::new(), settings(), site)
     }
 }
 
@@ -205,7 +205,7 @@ pub(crate) async fn console() -> Console {
     let console = TestConsole::new().await;
     let site = console.site();
     Console::new(
-        console.access,
+        console.context,
         ApiClient::new(Router::new()),
         settings(),
         site,

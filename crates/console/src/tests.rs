@@ -517,7 +517,7 @@ async fn concurrent_provider_events_are_bounded() {
 
 /// The cookie of a browser in which the user is signed in.
 async fn sign_in(console: &TestConsole, router: &Router) -> String {
-    let (storage, now) = (console.access.storage(), console.access.clock().now());
+    let (storage, now) = (console.context.storage(), console.context.clock().now());
     let link =
         bellbird_management::sign_in::create_asked_link(storage, console.user, None, "", now)
             .await
@@ -593,7 +593,7 @@ async fn files_keep_what_the_listener_must_know() {
         response
     };
     let api = Router::new().route("/v1/export/transactions.csv", get(file));
-    let router = crate::router(console.access.clone(), api, settings(), console.site());
+    let router = crate::router(console.context.clone(), api, settings(), console.site());
     let cookie = sign_in(&console, &router).await;
     let file = router
         .oneshot(request(

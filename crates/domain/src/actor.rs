@@ -20,12 +20,20 @@ string_enum! {
     }
 }
 
-/// Who makes a change. Serialized as the API and commands show it.
+/// Who made a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Actor {
+    /// `operator_key`, `operator` (on the console's pages for operators), `command` or `user` (in
+    /// the console).
+    #[cfg_attr(feature = "openapi", schema(value_type = String, example = "operator_key"))]
     pub kind: ActorKind,
-    /// The name of the Unix user who ran the command, or the id of the operator key, of the user
-    /// who is an operator, or of the session of the user whom it is about.
+    /// The id of the operator's key, of the operator, or of the user's session; of a command its
+    /// Unix user.
+    #[cfg_attr(
+        feature = "openapi",
+        schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")
+    )]
     pub id: String,
 }
 

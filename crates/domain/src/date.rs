@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn span_compares_days_as_days() {
         let zone = TimeZone::get("Australia/Sydney").expect("a zone");
-        let span = |from: &str, to: &str| {
+        let dates = |from: &str, to: &str| {
             let bound =
                 |text: &str| (!text.is_empty()).then(|| Bound::parse(text).expect("a bound"));
             DateFilter {
@@ -367,7 +367,7 @@ mod tests {
             ("2026-11-02", "2026-11-01", day("2026-11-01"), false),
         ] {
             assert_eq!(
-                span(from, to).contains(time, &zone),
+                dates(from, to).contains(time, &zone),
                 inside,
                 "{from} {to} {time:?}"
             );
@@ -380,9 +380,9 @@ mod tests {
             ("2026-10-31T13:30:00Z", Some("2026-10-31T13:30:00Z")),
         ] {
             let before = before.map(|instant| instant.parse().expect("an instant"));
-            assert_eq!(span("", to).unfiltered_before(&zone), before, "{to}");
+            assert_eq!(dates("", to).unfiltered_before(&zone), before, "{to}");
         }
-        let days = |from, to| span(from, to).days(&zone);
+        let days = |from, to| dates(from, to).days(&zone);
         let date = |text: &str| Some(text.parse().expect("a day"));
         assert_eq!(
             days("2026-10-31", "2026-10-31T13:30:00Z"),
@@ -465,12 +465,12 @@ mod tests {
             ),
         ] {
             let bound = Bound::parse(day).expect("a day");
-            let interval = DateRange {
+            let dates = DateRange {
                 from: bound,
                 to: bound,
             };
             assert_eq!(
-                interval.instants(&sydney),
+                dates.instants(&sydney),
                 (first.parse().expect("first"), last.parse().expect("last")),
                 "{day}"
             );
@@ -481,14 +481,14 @@ mod tests {
     fn repeated_hour_after_midnight_is_included() {
         let zone = TimeZone::get("America/St_Johns").expect("bundled");
         let bound = Bound::parse("1999-10-30").expect("a day");
-        let interval = DateRange {
+        let dates = DateRange {
             from: bound,
             to: bound,
         };
         // The second 23:30 of the day: clocks went back from 00:01 to 23:01.
         let repeated: Timestamp = "1999-10-31T03:00:00Z".parse().expect("an instant");
-        assert!(interval.contains(repeated, || day_of(repeated, &zone)));
-        let (first, last) = interval.instants(&zone);
+        assert!(dates.contains(repeated, || day_of(repeated, &zone)));
+        let (first, last) = dates.instants(&zone);
         assert!((first..=last).contains(&repeated));
     }
 
@@ -554,9 +554,9 @@ mod tests {
             let epoch: Date = "1970-01-01".parse().expect("a day");
             let from = epoch + jiff::Span::new().days(first);
             let to = from + jiff::Span::new().days(length);
-            let interval = DateRange { from: Bound::Day(from), to: Bound::Day(to) };
-            let (low, high) = interval.instants(&zone);
-            let inside = interval.contains(instant, || day_of(instant, &zone));
+            let dates = DateRange { from: Bound::Day(from), to: Bound::Day(to) };
+            let (low, high) = dates.instants(&zone);
+            let inside = dates.contains(instant, || day_of(instant, &zone));
             let queried = (low..=high).contains(&instant);
             prop_assert!(queried || !inside, "the query misses a row of the range");
             // Until 2011 clocks there went back at 00:01, so the last hour of a day repeated after

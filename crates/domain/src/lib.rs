@@ -60,4 +60,6 @@ pub use timestamp::TimestampExt;
 pub use trade::{Trade, TradeTime, TradeType};
 pub use transaction::{Direction, Transaction};
 pub use user::{Caller, Plan, User};
+#[cfg(feature = "openapi")]
+pub use webhook_event::SubscribableEvent;
 pub use webhook_event::{ApiVersion, DeliveryState, Digest, EndpointStatus, EventType};

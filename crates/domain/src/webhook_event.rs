@@ -29,6 +29,20 @@ string_enum! {
     }
 }
 
+/// Describes an event type that an endpoint can subscribe to.
+#[cfg(feature = "openapi")]
+pub struct SubscribableEvent;
+
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for SubscribableEvent {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        crate::connection::schema_of(EventType::SUBSCRIBABLE.iter().map(|event| event.as_str()))
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for SubscribableEvent {}
+
 impl EventType {
     /// Event types that an endpoint of the installation can subscribe to.
     pub const SUBSCRIBABLE: &'static [Self] = &[

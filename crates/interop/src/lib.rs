@@ -22,7 +22,7 @@ pub struct InteropSettings {
 /// The state shared by the handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct Interop {
-    access: ApiContext,
+    context: ApiContext,
     settings: InteropSettings,
     /// The public URL of the API, without a trailing slash.
     public_url: Arc<str>,
@@ -31,9 +31,9 @@ pub struct Interop {
 
 impl Interop {
     #[must_use]
-    pub fn new(access: ApiContext, settings: InteropSettings, public_url: String) -> Self {
+    pub fn new(context: ApiContext, settings: InteropSettings, public_url: String) -> Self {
         Self {
-            access,
+            context,
             settings,
             public_url: public_url.into(),
             simplefin: Arc::new(simplefin::Memory::new()),

@@ -92,7 +92,7 @@ impl CallWindow {
     /// Whether syncs have to wait because the calls of other instances are not known.
     #[must_use]
     pub fn syncs_wait(&self) -> bool {
-        self.store.as_ref().is_some_and(SharedStore::is_away)
+        self.store.as_ref().is_some_and(SharedStore::is_down)
     }
 
     /// Counts a call in the share of a user, unless it must wait.

@@ -11,6 +11,9 @@ use jiff::SignedDuration;
 use crate::change::require_owner;
 use crate::refusal::{CONNECTION, Refusal};
 
+/// At most one sync that a user requests in this time.
+const SYNC_OF_USER_AT_MOST_EVERY: SignedDuration = SignedDuration::from_secs(60);
+
 /// A connection with its jobs.
 #[derive(Debug)]
 pub struct ConnectionDetails {
@@ -50,14 +53,19 @@ pub fn require_syncable(connections: &Connections, connection: &Connection) -> R
     Ok(())
 }
 
-/// Requests a sync as soon as possible. The caller commits and wakes the service.
+/// Requests a sync as soon as possible, for a user at most once a minute. The caller commits and
+/// wakes the service.
 pub async fn request_sync(
     change: &mut ManagementChange<'_>,
     connection: &Connection,
 ) -> Result<(), Refusal> {
     require_owner(change, connection.user_id, CONNECTION)?;
     let (of, now) = ((connection.user_id, connection.id), change.now());
-    if !syncs::request(change.tx(), of, now, SignedDuration::ZERO).await? {
+    let at_most_every = match change.owner() {
+        Some(_) => SYNC_OF_USER_AT_MOST_EVERY,
+        None => SignedDuration::ZERO,
+    };
+    if !syncs::request(change.tx(), of, now, at_most_every).await? {
         return Err(Refusal::NotFound(CONNECTION));
     }
     record_action(change, "connection.sync", connection).await

@@ -27,8 +27,11 @@ pub async fn redeliver(
 ) -> Result<(), Refusal> {
     let endpoint = find(change, id).await?;
     let (user_id, now) = (user_of_event(&endpoint, user)?, change.now());
-    if !redeliveries::redeliver(change.tx(), (user_id, id), event, now).await? {
-        return Err(why_not_redelivered(change, user_id, id, event).await?);
+    match redeliveries::redeliver(change.tx(), (user_id, id), event, now).await {
+        Err(StorageError::NotFound(_)) => {
+            return Err(why_not_redelivered(change, user_id, id, event).await?);
+        }
+        other => other?,
     }
     let subject = event.to_string();
     let action = AuditAction::of_user("delivery.redeliver", user_id)
@@ -113,7 +116,7 @@ pub async fn recover_all(
 ) -> Result<u64, StorageError> {
     storage
         .deliveries()
-        .recover(endpoint.user_id, endpoint.id, since, now)
+        .recover_all(endpoint.id, since, now)
         .await
 }
 

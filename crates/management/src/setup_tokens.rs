@@ -1,9 +1,12 @@
 //! Setup tokens, with which a user's program gets an API key once.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::{SetupToken, UserId};
 use bellbird_storage::writes::setup_tokens;
 use bellbird_storage::{AuditAction, ManagementChange, NewSetupToken};
 use jiff::{SignedDuration, Timestamp};
+use secrecy::SecretString;
 
 use crate::change::{after, require_owner};
 use crate::refusal::{Refusal, USER};
@@ -18,6 +21,17 @@ pub struct CreatedSetupToken {
     /// Shown once, and not stored.
     pub token: SetupToken,
     pub expires_at: Timestamp,
+}
+
+impl CreatedSetupToken {
+    /// The text for a program, which decodes it and sends a POST to the URL in it. `api_url` is the
+    /// API's public one. Some clients require `simplefin` in the URL.
+    #[must_use]
+    pub fn text(&self, api_url: &str) -> SecretString {
+        let (api_url, token) = (api_url.trim_end_matches('/'), self.token.expose());
+        let claim_url = format!("{api_url}/simplefin/claim/{token}");
+        STANDARD.encode(claim_url).into()
+    }
 }
 
 /// Creates a token whose claim creates a key of this name, or `SimpleFIN`. A user has at most 20

@@ -157,7 +157,7 @@ impl CallContext {
     /// Skips rows that cannot be read, instead of failing their page.
     /// [`CallContext::take_unreadable`] returns them.
     #[must_use]
-    pub fn past_unreadable_rows(self) -> Self {
+    pub fn skip_unreadable_rows(self) -> Self {
         Self {
             unreadable: unreadable::UnreadableRows::collected(),
             ..self
@@ -165,7 +165,7 @@ impl CallContext {
     }
 
     /// The rows that could not be read since the last call. They may lie outside the query's
-    /// interval, and a row that was read twice is there twice.
+    /// dates, and a row that was read twice is there twice.
     pub fn take_unreadable(&self) -> Vec<UnreadableRow> {
         self.unreadable.take()
     }
@@ -286,8 +286,8 @@ pub struct TransactionQuery<'a> {
     pub one_account: bool,
     /// Days or instants. The adapter may request a wider range, and the caller filters the rows
     /// again.
-    pub interval: &'a DateRange,
-    /// The user's time zone, in which the days of `interval` begin and end.
+    pub dates: &'a DateRange,
+    /// The user's time zone, in which the days of `dates` begin and end.
     pub zone: &'a TimeZone,
 }
 
@@ -440,13 +440,13 @@ pub trait Banking: Send + Sync {
     /// Reads one page of posted transactions and passes each row to `rows` once, newest first. A
     /// page that fails passes no row.
     ///
-    /// Rows may lie outside the query's interval. Rows of other accounts, pending rows and rows
+    /// Rows may lie outside the query's dates. Rows of other accounts, pending rows and rows
     /// without a time are left out. If the provider has no list of several accounts, the adapter
     /// merges the lists of each.
     ///
     /// Returns the start of the next page, or none at the end. The end is that of the provider's
     /// list. If the provider cannot filter by time, it is the first page whose rows all lie before
-    /// the interval. A page can be empty without being the last.
+    /// the dates. A page can be empty without being the last.
     async fn transactions(
         &self,
         context: &CallContext,
@@ -463,8 +463,8 @@ pub struct TradeQuery<'a> {
     pub account: &'a Account,
     /// Days or instants, either end optional. The adapter may request a wider range, and the caller
     /// filters again.
-    pub span: &'a DateFilter,
-    /// The user's time zone, in which the days of `span` begin and end.
+    pub dates: &'a DateFilter,
+    /// The user's time zone, in which the days of `dates` begin and end.
     pub zone: &'a TimeZone,
 }
 
@@ -495,7 +495,7 @@ pub trait Brokerage: Send + Sync {
     fn trades_cursor(&self, number: u64) -> Cursor;
 
     /// Reads one page of trades of an account and passes each to `rows` once, newest first. A page
-    /// that fails passes no row. Rows may lie outside the query's span. Rows without a date are
+    /// that fails passes no row. Rows may lie outside the query's dates. Rows without a date are
     /// left out.
     async fn trades(
         &self,

@@ -117,7 +117,7 @@ pub(crate) enum Skipped {
 
 /// The rows of a page that match the query, newest first. Those that cannot be read go to
 /// `unreadable`.
-pub(crate) fn keep<'a, R>(
+pub(crate) fn matching<'a, R>(
     provider: ProviderName,
     page: Vec<R>,
     query: &TransactionQuery<'_>,

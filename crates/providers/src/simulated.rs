@@ -342,7 +342,7 @@ impl Banking for Simulated {
         let mut sink = |_: usize, row: &Row, account: &Account| rows(row.transaction(account));
         let listed = self.page(
             query.accounts,
-            query.interval.instants(query.zone),
+            query.dates.instants(query.zone),
             first..end,
             &mut sink,
         );
@@ -384,19 +384,14 @@ impl Brokerage for Simulated {
         let account = query.account.provider_account_id.clone();
         self.call(Some(account), first as u64, page.rows).await?;
         let end = first.saturating_add(page.rows as usize);
-        let interval = DateRange {
-            from: query.span.from.unwrap_or(Bound::Instant(at(0))),
-            to: query.span.to.unwrap_or(Bound::Instant(at(NOW * 2))),
+        let dates = DateRange {
+            from: query.dates.from.unwrap_or(Bound::Instant(at(0))),
+            to: query.dates.to.unwrap_or(Bound::Instant(at(NOW * 2))),
         };
         let mut sink =
             |at: usize, row: &Row, account: &Account| rows((first + at) as u64, row.trade(account));
         let accounts = std::slice::from_ref(query.account);
-        let listed = self.page(
-            accounts,
-            interval.instants(query.zone),
-            first..end,
-            &mut sink,
-        );
+        let listed = self.page(accounts, dates.instants(query.zone), first..end, &mut sink);
         Ok(Page {
             next: (end < listed).then(|| Brokerage::trades_cursor(self, end as u64)),
             total: Some(listed as u64),

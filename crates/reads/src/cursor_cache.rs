@@ -36,7 +36,7 @@ pub struct QueryKey {
     pub connection_id: ConnectionId,
     /// `None` for all accounts.
     pub account_id: Option<AccountId>,
-    pub span: DateFilter,
+    pub dates: DateFilter,
 }
 
 /// The rows of a query that a client sees at once.
@@ -281,7 +281,7 @@ mod tests {
             key_id,
             connection_id: ConnectionId::new(),
             account_id: None,
-            span: DateFilter { from: None, to },
+            dates: DateFilter { from: None, to },
         }
     }
 

@@ -211,7 +211,7 @@ impl Instances<'_> {
     /// Why this instance should get no requests, as its renewals found. Asks nobody. None for a
     /// command.
     pub fn fault(self) -> Option<String> {
-        if self.0.claims_nothing() {
+        if self.0.claims_paused() {
             Some(WRONG_CLOCK.to_owned())
         } else {
             self.0.renewals.fault()

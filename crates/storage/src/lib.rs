@@ -36,6 +36,8 @@ mod renewals;
 mod secrets;
 #[cfg(feature = "test-support")]
 mod simulation;
+#[cfg(any(test, feature = "test-support"))]
+mod test_tx;
 mod users;
 mod webhooks;
 
@@ -137,7 +139,7 @@ pub struct Storage {
     /// The instance that takes leases. None: a command, whose leases end by themselves.
     holder: Option<Uuid>,
     /// Whether no job or endpoint is claimed, because this machine's clock is wrong.
-    claims_nothing: Arc<AtomicBool>,
+    claims_paused: Arc<AtomicBool>,
     /// Whether no secret had the id of the first key when that was checked. See
     /// `storage.secrets().check_sealing_key`.
     sealing_key_is_new: Arc<AtomicBool>,
@@ -148,7 +150,7 @@ pub struct Storage {
 }
 
 /// Declares the parts of the storage. A part is a borrow: `storage.jobs().claim(..)`.
-macro_rules! parts {
+macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident: $Part:ident;)*) => {
         $(
             $(#[$doc])*
@@ -167,7 +169,7 @@ macro_rules! parts {
     };
 }
 
-parts! {
+handles! {
     /// Users: plan, time zone, e-mail address.
     users: Users;
     /// API keys, and the caller of a request.
@@ -287,12 +289,12 @@ impl Storage {
     }
 
     fn new(db: Db, sealer: Sealer, open_lock: Option<Arc<OpenLock>>) -> Self {
-        let (claims_nothing, sealing_key_is_new) = (Arc::default(), Arc::default());
+        let (claims_paused, sealing_key_is_new) = (Arc::default(), Arc::default());
         Self {
             db,
             sealer,
             holder: None,
-            claims_nothing,
+            claims_paused,
             sealing_key_is_new,
             renewals: Arc::default(),
             caller_lookups: Arc::default(),
@@ -312,13 +314,13 @@ impl Storage {
 
     /// Claims no due job or endpoint from now on, or does again: a lease is measured by the clock
     /// of who takes it.
-    pub fn set_claims_nothing(&self, claims_nothing: bool) {
-        self.claims_nothing.store(claims_nothing, Ordering::Relaxed);
+    pub fn set_claims_paused(&self, claims_paused: bool) {
+        self.claims_paused.store(claims_paused, Ordering::Relaxed);
     }
 
     /// As it was set last.
-    pub fn claims_nothing(&self) -> bool {
-        self.claims_nothing.load(Ordering::Relaxed)
+    pub fn claims_paused(&self) -> bool {
+        self.claims_paused.load(Ordering::Relaxed)
     }
 
     /// The path of the file at a `sqlite:` URL.

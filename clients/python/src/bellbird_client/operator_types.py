@@ -45,6 +45,12 @@ class AuditRow(TypedDict):
     """Null: the action is about the installation, such as an endpoint for all users."""
 
 
+class AuditRowList(TypedDict):
+    data: list[AuditRow]
+    nextCursor: str | None
+    """The `cursor` of the next page. Null: this is the last one."""
+
+
 class Connection(TypedDict):
     """A link between a user and one institution through one provider."""
 
@@ -70,8 +76,6 @@ class Connection(TypedDict):
 
 
 class ConnectionList(TypedDict):
-    """A page of connections."""
-
     data: list[Connection]
     nextCursor: str | None
     """The `cursor` of the next page. Null: this is the last one."""
@@ -115,6 +119,10 @@ class CreatedKey(TypedDict):
     userId: str
 
 
+class CreatedKeyItem(TypedDict):
+    data: CreatedKey
+
+
 class CreatedLinkSession(TypedDict):
     """A created link session."""
 
@@ -123,6 +131,10 @@ class CreatedLinkSession(TypedDict):
     """No secret: the return has it too."""
     url: str
     """Secret: whoever has it links for this user."""
+
+
+class CreatedLinkSessionItem(TypedDict):
+    data: CreatedLinkSession
 
 
 class CreatedWebhookEndpoint(TypedDict):
@@ -160,6 +172,10 @@ class CreatedWebhookEndpoint(TypedDict):
     url: str
     userId: str | None
     """Null: it receives the events of all users."""
+
+
+class CreatedWebhookEndpointItem(TypedDict):
+    data: CreatedWebhookEndpoint
 
 
 class Delivery(TypedDict):
@@ -265,15 +281,11 @@ class DeliveryDetails(TypedDict):
     """Whose event it is. Null: nobody's, because it is a ping of an endpoint for all users."""
 
 
-class DeliveryItem(TypedDict):
-    """A delivery with its attempts."""
-
+class DeliveryDetailsItem(TypedDict):
     data: DeliveryDetails
 
 
 class DeliveryList(TypedDict):
-    """A page of deliveries."""
-
     data: list[Delivery]
     nextCursor: str | None
     """The `cursor` of the next page. Null: this is the last one."""
@@ -349,12 +361,6 @@ class LinkedConnection(TypedDict):
     provider: Literal["fiskil", "akahu", "snaptrade"]
 
 
-class NewEndpointItem(TypedDict):
-    """A created webhook endpoint."""
-
-    data: CreatedWebhookEndpoint
-
-
 class NewKey(TypedDict):
     """A key to create."""
 
@@ -362,12 +368,6 @@ class NewKey(TypedDict):
     """The key works before this time. If absent, it does not expire."""
     name: NotRequired[str]
     """Name of the key, to recognise it in lists. 1 to 100 characters; `default` if absent."""
-
-
-class NewKeyItem(TypedDict):
-    """A created key."""
-
-    data: CreatedKey
 
 
 class NewLinkSession(TypedDict):
@@ -386,12 +386,6 @@ class NewLinkSession(TypedDict):
     """Your own text for the return, at most 500 characters. It is in a URL, so no secret."""
     userId: str
     """For whom the person links."""
-
-
-class NewSessionItem(TypedDict):
-    """A created link session."""
-
-    data: CreatedLinkSession
 
 
 class NewSetupToken(TypedDict):
@@ -468,6 +462,10 @@ class NewWebhookSecret(TypedDict):
     """Verifies the signatures of events. Store it: it is not shown again."""
 
 
+class NewWebhookSecretItem(TypedDict):
+    data: NewWebhookSecret
+
+
 class Ping(TypedDict):
     """What an endpoint responded to a ping."""
 
@@ -482,8 +480,6 @@ class Ping(TypedDict):
 
 
 class PingItem(TypedDict):
-    """What an endpoint responded to a ping."""
-
     data: Ping
 
 
@@ -495,9 +491,7 @@ class Recovered(TypedDict):
     """How many. Pings are left out."""
 
 
-class RecoveryItem(TypedDict):
-    """Events that are due."""
-
+class RecoveredItem(TypedDict):
     data: Recovered
 
 
@@ -511,8 +505,6 @@ class Redelivery(TypedDict):
 
 
 class RedeliveryItem(TypedDict):
-    """An event that is due."""
-
     data: Redelivery
 
 
@@ -524,9 +516,7 @@ class SetupToken(TypedDict):
     """The text that the user pastes into the program."""
 
 
-class TokenItem(TypedDict):
-    """A setup token."""
-
+class SetupTokenItem(TypedDict):
     data: SetupToken
 
 
@@ -565,14 +555,10 @@ class UserChange(TypedDict):
 
 
 class UserItem(TypedDict):
-    """A user."""
-
     data: User
 
 
 class UserList(TypedDict):
-    """A page of users."""
-
     data: list[User]
     nextCursor: str | None
     """The `cursor` of the next page. Null: this is the last one."""
@@ -638,6 +624,16 @@ class WebhookEndpointChange(TypedDict):
     """Where events are sent."""
 
 
+class WebhookEndpointItem(TypedDict):
+    data: WebhookEndpoint
+
+
+class WebhookEndpointList(TypedDict):
+    data: list[WebhookEndpoint]
+    nextCursor: str | None
+    """The `cursor` of the next page. Null: this is the last one."""
+
+
 class WebhookRecovery(TypedDict):
     """Which events to deliver again."""
 
@@ -652,14 +648,6 @@ class WebhookRedelivery(TypedDict):
 
     userId: NotRequired[str]
     """Whose event it is. Required if the endpoint is for all users."""
-
-
-class AuditList(TypedDict):
-    """A page of the audit."""
-
-    data: list[AuditRow]
-    nextCursor: str | None
-    """The `cursor` of the next page. Null: this is the last one."""
 
 
 class ConnectionDetails(TypedDict):
@@ -688,24 +676,8 @@ class ConnectionDetails(TypedDict):
     userId: str
 
 
-class ConnectionItem(TypedDict):
-    """A connection."""
-
+class ConnectionDetailsItem(TypedDict):
     data: ConnectionDetails
-
-
-class EndpointItem(TypedDict):
-    """A webhook endpoint."""
-
-    data: WebhookEndpoint
-
-
-class EndpointList(TypedDict):
-    """A page of webhook endpoints."""
-
-    data: list[WebhookEndpoint]
-    nextCursor: str | None
-    """The `cursor` of the next page. Null: this is the last one."""
 
 
 class LinkSession(TypedDict):
@@ -721,13 +693,5 @@ class LinkSession(TypedDict):
     userId: str
 
 
-class NewSecretItem(TypedDict):
-    """A new signing secret."""
-
-    data: NewWebhookSecret
-
-
-class SessionItem(TypedDict):
-    """A link session with its result."""
-
+class LinkSessionItem(TypedDict):
     data: LinkSession

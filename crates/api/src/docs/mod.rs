@@ -35,7 +35,7 @@ pub struct Document {
 }
 
 /// Where a document and its page are.
-pub struct DocsPaths {
+pub(crate) struct DocsPaths {
     /// Of the document: JSON and YAML.
     pub document: [&'static str; 2],
     /// Of the page, then of its script, style sheet and logo, which are below it.
@@ -56,8 +56,7 @@ pub(crate) const V1_PATHS: DocsPaths = DocsPaths {
 /// The routes of the document and the page. All are made when they are first asked for: most
 /// services never are, and together they would take half of the time of a start. `public_url`
 /// begins the URLs of the page's `curl` lines.
-#[must_use]
-pub fn routes(
+pub(crate) fn routes(
     document: fn() -> &'static Document,
     public_url: &str,
     docs: &'static DocsPaths,
@@ -103,8 +102,10 @@ impl Document {
     }
 
     /// The document of the operator's API. `template` has the parts that no code has.
-    #[must_use]
-    pub fn for_operators(template: &str, routes: impl Iterator<Item = DocumentedRoutes>) -> Self {
+    pub(crate) fn for_operators(
+        template: &str,
+        routes: impl Iterator<Item = DocumentedRoutes>,
+    ) -> Self {
         Self::with(template, routes, |document| {
             inline_flattened(&mut document["components"]["schemas"]);
         })

@@ -28,7 +28,7 @@ const KNOWN_KEYS_MAX: u64 = 10_000;
 const UNPROVEN_LOOKUPS_MAX: usize = 4;
 
 #[derive(Debug, Clone)]
-pub struct AccessSettings {
+pub struct ApiContextSettings {
     /// Requests a minute for each key: connections, accounts, categories and the key's user. 0
     /// disables this and every limit below.
     pub metadata_per_minute: u32,
@@ -62,7 +62,7 @@ pub(crate) struct Inner {
     reads: Reads,
     pub(crate) connections: Connections,
     pub(crate) clock: Clock,
-    pub(crate) settings: AccessSettings,
+    pub(crate) settings: ApiContextSettings,
     shared_store: Option<SharedStore>,
     quotas: Quotas,
     /// SHA-256 of the keys that worked recently. They are looked up at once.
@@ -86,7 +86,7 @@ impl ApiContext {
         reads: Reads,
         connections: Connections,
         clock: Clock,
-        settings: AccessSettings,
+        settings: ApiContextSettings,
         shared_store: Option<SharedStore>,
     ) -> Self {
         let store = shared_store.as_ref();

@@ -2,26 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use bellbird_connections::provider_names;
-use bellbird_domain::connection::schema_of;
 use serde_json::json;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{RefOr, Required, Response, Schema, SchemaFormat};
-use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
+use utoipa::openapi::{RefOr, Required, Response, SchemaFormat};
+use utoipa::{IntoParams, IntoResponses};
 
 use crate::http::operator::PathId;
-
-/// The name of a provider.
-pub struct ProviderSchema;
-
-impl PartialSchema for ProviderSchema {
-    fn schema() -> RefOr<Schema> {
-        schema_of(provider_names())
-    }
-}
-
-impl ToSchema for ProviderSchema {}
 
 /// Errors by status. The document adds their body and headers.
 pub fn errors<const N: usize>(

@@ -117,7 +117,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
     /// For operators, within the rate limit of their key.
     #[must_use]
-    pub fn operators(self, routes: impl Into<OpenApiRouter<OperatorState<S>>>) -> Self {
+    pub(crate) fn operators(self, routes: impl Into<OpenApiRouter<OperatorState<S>>>) -> Self {
         self.with(Group::Operators(routes.into()))
     }
 

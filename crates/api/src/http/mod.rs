@@ -25,9 +25,9 @@ mod route_metrics;
 mod trace;
 
 pub use auth::{SignedInCaller, authorization};
-pub use context::{AccessSettings, ApiContext};
+pub use context::{ApiContext, ApiContextSettings};
 pub use extract::{Authorized, BankingConnection, BrokerageConnection, NoParams, Query, UserState};
 pub use interface::{DocumentedRoutes, Interface, Routes, UnknownPath, WireStyle, listener};
-pub use operator::{JsonBody, Operator, OperatorState, PathId, PathIds, Resource};
+pub(crate) use operator::{JsonBody, Operator, OperatorState, PathId, PathIds, Resource};
 pub use problem::Problem;
 pub use quota::{LivePermit, QuotaClass};

@@ -25,7 +25,7 @@ const BODY_BYTES_MAX: usize = 16 * 1024;
 /// A request with a valid operator's key, within its rate limit.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Operator {
+pub(crate) struct Operator {
     pub key_id: OperatorKeyId,
     /// The time at which the guard received the request.
     pub now: Timestamp,
@@ -56,7 +56,7 @@ impl<S: Send + Sync> FromRequestParts<OperatorState<S>> for Operator {
 }
 
 /// What an id in a path names.
-pub trait Resource: FromStr {
+pub(crate) trait Resource: FromStr {
     /// For "User not found".
     const NOUN: &'static str;
 }
@@ -82,7 +82,7 @@ impl Resource for EventId {
 }
 
 /// The id in the path, as `{id}`. Text that is not an id is treated as an unknown id.
-pub struct PathId<T>(pub T);
+pub(crate) struct PathId<T>(pub T);
 
 impl<S: Send + Sync, T: Resource> FromRequestParts<OperatorState<S>> for PathId<T> {
     type Rejection = Problem;
@@ -99,7 +99,7 @@ impl<S: Send + Sync, T: Resource> FromRequestParts<OperatorState<S>> for PathId<
 }
 
 /// The two ids in the path, as [`PathId`].
-pub struct PathIds<T, U>(pub T, pub U);
+pub(crate) struct PathIds<T, U>(pub T, pub U);
 
 impl<S: Send + Sync, T: Resource, U: Resource> FromRequestParts<OperatorState<S>>
     for PathIds<T, U>
@@ -123,7 +123,7 @@ fn parse_id<T: Resource>(id: &str) -> Result<T, Problem> {
 
 /// A body of JSON. No body is an object without members. Unknown and repeated members are rejected,
 /// and null where it says nothing.
-pub struct JsonBody<T> {
+pub(crate) struct JsonBody<T> {
     pub value: T,
     /// SHA-256 of method, path and body.
     pub digest: [u8; 32],

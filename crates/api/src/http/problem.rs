@@ -364,7 +364,7 @@ pub(crate) fn json_response_with_code(problem: Problem) -> Response {
 /// As the error of `/v1` with its code, and with another message, for an interface with other paths
 /// and methods.
 #[must_use]
-pub fn json_response_with_message(problem: Problem, message: String) -> Response {
+pub(crate) fn json_response_with_message(problem: Problem, message: String) -> Response {
     respond(problem, |problem| {
         let body = problem.body(true);
         ErrorBody {

@@ -45,7 +45,7 @@ pub(super) async fn list_accounts(
         return Ok(json_bytes(body));
     }
     let (accounts, total) = state
-        .access
+        .context
         .storage()
         .accounts()
         .list(caller.user_id, page.limit, page.offset)
@@ -66,7 +66,7 @@ async fn list_of_connection(
     page: Page,
 ) -> Result<Response, Problem> {
     const UNKNOWN: Problem = Problem::NotFound("Connection");
-    let (storage, id) = (state.access.storage(), connection_id.ok_or(UNKNOWN)?);
+    let (storage, id) = (state.context.storage(), connection_id.ok_or(UNKNOWN)?);
     storage
         .connections()
         .find(user_id, id)

@@ -80,7 +80,7 @@ pub(super) async fn list_balances(
     let cache_status = state
         .inner
         .balances_cache
-        .keep(key, body.complete.then(cached), now)
+        .store(key, body.complete.then(cached), now)
         .await;
     Ok(body.response(cache_status))
 }
@@ -91,7 +91,7 @@ impl V1State {
         caller: &Caller,
         ids: &[AccountId],
     ) -> Result<Vec<Account>, Problem> {
-        let found = self.access.reads().own_accounts(caller, ids).await;
+        let found = self.context.reads().own_accounts(caller, ids).await;
         found.map_err(|error| problem_from_read(&error, REQUESTED, ""))
     }
 
@@ -111,8 +111,8 @@ impl V1State {
     }
 
     async fn read_balances(self, caller: Caller, accounts: Vec<Account>) -> LiveOutcome {
-        let call = self.access.call_context(&caller);
-        let outcome = self.access.balances(&call, &caller, accounts).await;
+        let call = self.context.call_context(&caller);
+        let outcome = self.context.balances(&call, &caller, accounts).await;
         let outcome = outcome
             .map_err(|error| problem_from_read(&error, "", ""))
             .and_then(|found| {

@@ -21,7 +21,7 @@ use crate::v1::live::{CacheStatus, JsonText, LiveBody};
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 pub(crate) struct ResponseCache<K, V> {
-    own: Expiring<K, V>,
+    local: Expiring<K, V>,
     ttl: Duration,
     /// Where other instances find the responses, under this kind.
     shared: Option<(SharedStore, &'static str)>,
@@ -43,7 +43,7 @@ where
             .filter(|_| !ttl.is_zero())
             .map(|store| (store.clone(), kind));
         Self {
-            own: Expiring::new(ttl, BYTES_MAX, bytes_of),
+            local: Expiring::new(ttl, BYTES_MAX, bytes_of),
             ttl,
             shared,
         }
@@ -51,18 +51,18 @@ where
 
     /// A response that this or another instance has read, and its age.
     pub(crate) async fn get(&self, key: &K, now: Timestamp) -> Option<(V, SignedDuration)> {
-        if let Some(found) = self.own.get(key, now) {
+        if let Some(found) = self.local.get(key, now) {
             return Some(found);
         }
         let (store, kind) = self.shared.as_ref()?;
         let (_, value) = store.get(kind, &serde_json::to_vec(key).ok()?).await?;
         let (read_at, value) = serde_json::from_slice(&value).ok()?;
-        self.own.insert(key.clone(), value, read_at);
-        self.own.get(key, now)
+        self.local.insert(key.clone(), value, read_at);
+        self.local.get(key, now)
     }
 
     /// Caches what was read now, unless caching is off or there is nothing to cache.
-    pub(crate) async fn keep(&self, key: K, value: Option<V>, now: Timestamp) -> CacheStatus {
+    pub(crate) async fn store(&self, key: K, value: Option<V>, now: Timestamp) -> CacheStatus {
         let Some(value) = value else {
             return CacheStatus::Bypass;
         };
@@ -74,7 +74,7 @@ where
                 .put(kind, &name, (Default::default(), true), &value, self.ttl)
                 .await;
         }
-        if self.own.insert(key, value, now) {
+        if self.local.insert(key, value, now) {
             CacheStatus::Miss
         } else {
             CacheStatus::Bypass
@@ -82,11 +82,11 @@ where
     }
 
     pub(crate) fn purge_expired(&self) {
-        self.own.purge_expired();
+        self.local.purge_expired();
     }
 
     pub(crate) fn remove_where(&self, matches: impl Fn(&K) -> bool) {
-        self.own.remove_where(matches);
+        self.local.remove_where(matches);
     }
 }
 

@@ -2,13 +2,14 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use bellbird_connections::ProviderSchema;
 use bellbird_domain::connection::schema_of;
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus};
 use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::openapi::{RefOr, Schema};
 
-use crate::http::documented::{PlanErrors, ProviderSchema};
+use crate::http::documented::PlanErrors;
 use crate::http::json::{json_bytes, to_json};
 use crate::http::{Authorized, NoParams, Problem, Query};
 use crate::v1::metadata_cache::MetadataList;
@@ -31,7 +32,7 @@ pub(super) async fn list_connections(
         return Ok(json_bytes(body));
     }
     let connections = state
-        .access
+        .context
         .storage()
         .connections()
         .list(caller.user_id)

@@ -26,7 +26,7 @@ use crate::v1::state::V1State;
     ),
 )]
 pub(super) async fn ready(State(state): State<V1State>) -> Result<Response, Problem> {
-    if state.access.is_ready() {
+    if state.context.is_ready() {
         Ok(health().await)
     } else {
         Err(Problem::ServiceUnavailable)

@@ -86,7 +86,7 @@ pub(super) async fn list_holdings(
         .iter()
         .map(|(id, rows)| Some((*id, JsonText(rows.as_ref().ok()?.clone()))))
         .collect();
-    let cache_status = state.inner.holdings_cache.keep(key, complete, now).await;
+    let cache_status = state.inner.holdings_cache.store(key, complete, now).await;
     Ok(body.response(cache_status))
 }
 
@@ -120,10 +120,10 @@ impl V1State {
         context: Arc<ConnectionContext>,
         _permit: LivePermit,
     ) -> LiveOutcome<AccountHoldings> {
-        let call = self.access.call_context(&caller);
+        let call = self.context.call_context(&caller);
         let selected = SelectedAccounts::all(Arc::clone(&context));
         let outcome = self
-            .access
+            .context
             .reads()
             .holdings(&call, &selected, &write_holding)
             .await;
@@ -136,7 +136,7 @@ impl V1State {
                         Err(error) => (
                             id,
                             Err(self
-                                .access
+                                .context
                                 .after_failed_read(&caller, &context, &error)
                                 .await),
                         ),
@@ -145,7 +145,7 @@ impl V1State {
                 Ok(holdings.into())
             }
             Err(error) => Err(self
-                .access
+                .context
                 .after_failed_read(&caller, &context, &error)
                 .await),
         };

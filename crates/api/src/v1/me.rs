@@ -24,7 +24,7 @@ pub(super) async fn show_me(
     Query(NoParams {}): Query<NoParams>,
 ) -> Result<Response, Problem> {
     let key = state
-        .access
+        .context
         .storage()
         .keys()
         .find(caller.key_id)
@@ -35,7 +35,7 @@ pub(super) async fn show_me(
         plan: caller.plan,
         timezone: zone(&caller),
         key: key.into(),
-        limits: limits(&state.access),
+        limits: limits(&state.context),
     };
     Ok(json_bytes(to_json(&Me { data: me })?))
 }
@@ -44,9 +44,9 @@ fn zone(caller: &Caller) -> String {
     caller.timezone.iana_name().unwrap_or("UTC").to_owned()
 }
 
-fn limits(access: &ApiContext) -> LimitsView {
-    let quotas = access.quotas();
-    let settings = &access.inner.settings;
+fn limits(api: &ApiContext) -> LimitsView {
+    let quotas = api.quotas();
+    let settings = &api.inner.settings;
     let limit = |number: u32| (number > 0).then_some(number);
     LimitsView {
         metadata_per_minute: quotas.metadata.calls(),

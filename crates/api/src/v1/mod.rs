@@ -25,7 +25,6 @@ use crate::http::Routes;
 pub use accounts::{AccountList, AccountView};
 pub use balances::{BalanceList, BalanceView};
 pub use categories::{CategoryList, CategoryView};
-pub use changes::{TradeChanges, TransactionChanges};
 pub use connections::{ConnectionList, ConnectionView};
 pub use health::Health;
 pub use holdings::{HoldingList, HoldingView};
@@ -57,16 +56,16 @@ pub(crate) fn routes() -> Routes<V1State> {
     let every_plan = OpenApiRouter::default().routes(routes!(me::show_me));
     Routes::new()
         .open(open)
-        .users(|state| &state.access.quotas().metadata, metadata)
-        .users(|state| &state.access.quotas().balances, balances)
-        .users(|state| &state.access.quotas().live, live)
-        .users_with_codes(|state| &state.access.quotas().metadata, changes)
-        .users(|state| &state.access.quotas().brokerage, brokerage)
+        .users(|state| &state.context.quotas().metadata, metadata)
+        .users(|state| &state.context.quotas().balances, balances)
+        .users(|state| &state.context.quotas().live, live)
+        .users_with_codes(|state| &state.context.quotas().metadata, changes)
+        .users(|state| &state.context.quotas().brokerage, brokerage)
         .users_with_codes(
-            |state| &state.access.quotas().brokerage_metadata,
+            |state| &state.context.quotas().brokerage_metadata,
             brokerage_changes,
         )
-        .users_with_codes(|state| &state.access.quotas().every_plan, every_plan)
+        .users_with_codes(|state| &state.context.quotas().every_plan, every_plan)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub struct ApiSettings {
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct V1State {
-    pub(crate) access: ApiContext,
+    pub(crate) context: ApiContext,
     pub(crate) inner: Arc<Inner>,
 }
 
@@ -65,12 +65,12 @@ impl FromRef<UserState<Self>> for V1State {
 impl V1State {
     /// `public_url` is that of the API, without a trailing slash.
     #[must_use]
-    pub fn new(access: ApiContext, settings: &ApiSettings, public_url: String) -> Self {
+    pub fn new(context: ApiContext, settings: &ApiSettings, public_url: String) -> Self {
         let bytes_of = |key: &BalancesKey, value: &CachedBalances| {
             key.account_ids.len() * 16 + value.body.json.0.len() + 200
         };
         let link = format!("<{public_url}/docs>; rel=\"deprecation\"; type=\"text/html\"");
-        let (tasks, store) = (access.connections().tasks(), access.shared_store());
+        let (tasks, store) = (context.connections().tasks(), context.shared_store());
         let inner = Inner {
             deprecation_link: HeaderValue::from_str(&link)
                 .unwrap_or(HeaderValue::from_static("</docs>; rel=\"deprecation\"")),
@@ -98,7 +98,7 @@ impl V1State {
             trades_flights: LiveFlights::new(tasks),
             transactions_flights: LiveFlights::new(tasks),
             recently_synced: Expiring::new(
-                access.inner.settings.changes_max_age,
+                context.inner.settings.changes_max_age,
                 SYNCED_BYTES_MAX,
                 |_, ()| 64,
             ),
@@ -106,15 +106,15 @@ impl V1State {
             public_url,
         };
         Self {
-            access,
+            context,
             inner: Arc::new(inner),
         }
     }
 
     /// What all interfaces of the listener share.
     #[must_use]
-    pub fn access(&self) -> &ApiContext {
-        &self.access
+    pub fn context(&self) -> &ApiContext {
+        &self.context
     }
 
     pub(crate) fn public_url(&self) -> &str {
@@ -123,7 +123,7 @@ impl V1State {
 
     /// Frees the memory of all cached responses, credentials and cursors that have expired.
     pub fn purge_expired(&self) {
-        self.access.reads().purge_expired();
+        self.context.reads().purge_expired();
         self.inner.balances_cache.purge_expired();
         self.inner.holdings_cache.purge_expired();
         self.inner.trades_cache.purge_expired();
@@ -134,7 +134,7 @@ impl V1State {
     /// Evicts a removed connection from all caches. This frees memory only: every request checks
     /// first that the connection belongs to the caller, so a stale entry is never served.
     pub fn evict_connection(&self, user_id: UserId, connection_id: ConnectionId) {
-        let accounts = self.access.reads().evict(user_id, connection_id);
+        let accounts = self.context.reads().evict(user_id, connection_id);
         let is_affected =
             |key: &BalancesKey| accounts.iter().any(|id| key.account_ids.contains(id));
         self.inner.balances_cache.remove_where(is_affected);

@@ -60,7 +60,7 @@ pub(super) async fn list_trades(
         account_id,
         query,
     } = broker;
-    let span = DateFilter {
+    let dates = DateFilter {
         from: query.from.map(|date| date.0),
         to: query.to.map(|date| date.0),
     };
@@ -69,7 +69,7 @@ pub(super) async fn list_trades(
         key_id: caller.key_id,
         connection_id: context.connection.id,
         account_id,
-        span,
+        dates,
     };
     let key = WindowKey { query, page };
     let (revision, zone) = (caller.revision, caller.timezone.clone());
@@ -88,7 +88,7 @@ pub(super) async fn list_trades(
     let cache_status = state
         .inner
         .trades_cache
-        .keep(key, body.complete.then(cached), now)
+        .store(key, body.complete.then(cached), now)
         .await;
     Ok(body.response(cache_status))
 }
@@ -101,11 +101,11 @@ impl V1State {
         key: WindowKey,
         _permit: LivePermit,
     ) -> LiveOutcome {
-        let call = self.access.call_context(&caller);
+        let call = self.context.call_context(&caller);
         let write_row =
             |trade: &Trade<'_>, out: &mut Vec<u8>| write_json(&TradeView::new(trade), out);
         let outcome = self
-            .access
+            .context
             .reads()
             .trades(&call, &caller, &context, key, write_row)
             .await;
@@ -122,7 +122,7 @@ impl V1State {
                 })
             }
             Err(error) => Err(self
-                .access
+                .context
                 .after_failed_read(&caller, &context, &error)
                 .await),
         };

@@ -68,7 +68,7 @@ pub(super) async fn list_transactions(
         account_id,
         query,
     } = bank;
-    let span = DateFilter {
+    let dates = DateFilter {
         from: query.from.map(|date| date.0),
         to: query.to.map(|date| date.0),
     };
@@ -77,7 +77,7 @@ pub(super) async fn list_transactions(
         key_id: caller.key_id,
         connection_id: context.connection.id,
         account_id,
-        span,
+        dates,
     };
     let (key, revision) = (WindowKey { query, page }, caller.revision);
     let read = state
@@ -106,11 +106,11 @@ impl V1State {
         key: WindowKey,
         _permit: LivePermit,
     ) -> LiveOutcome {
-        let call = self.access.call_context(&caller);
+        let call = self.context.call_context(&caller);
         let mut body = TransactionsBody::new(key.page);
         let mut push_row = |row: &Transaction<'_>, day| body.push(&TransactionView::new(row, day));
         let outcome = self
-            .access
+            .context
             .reads()
             .transactions(&call, &caller, &context, key, &mut push_row)
             .await;
@@ -121,7 +121,7 @@ impl V1State {
                 complete: true,
             }),
             Err(error) => Err(self
-                .access
+                .context
                 .after_failed_read(&caller, &context, &error)
                 .await),
         };

@@ -145,10 +145,13 @@ pub(super) async fn run(settings: &SettingArgs, args: &DemoArgs) -> anyhow::Resu
     };
     // The button of its pages needs no key, so it is for this machine only.
     let is_local = service.is_console_local();
-    let link = connections
-        .links()
-        .create_link(people[0].user.id, LinkTarget::UserChoice)
+    let links = connections.links();
+    let prepared = links
+        .prepare_link(people[0].user.id, LinkTarget::UserChoice, None)
         .await?;
+    let mut change = actor::begin_change(&storage).await?;
+    let link = bellbird_management::links::create(&mut change, prepared).await?;
+    change.commit().await?;
     let api_url = &service.urls.public_api;
     let (token, _) =
         simplefin::create_setup_token(&storage, people[0].user.id, None, api_url).await?;

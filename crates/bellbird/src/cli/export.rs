@@ -161,7 +161,7 @@ impl ExportArgs {
                     .to_owned(),
             );
         }
-        let span = DateFilter {
+        let dates = DateFilter {
             from: self.from,
             to: self.to,
         };
@@ -173,7 +173,7 @@ impl ExportArgs {
             options,
             connection_id,
             account_id,
-            span,
+            dates,
             partial,
         };
         if request.lacks_account() {

@@ -24,7 +24,7 @@ pub(super) struct OpenapiArgs {
 
 pub(super) fn run(args: &OpenapiArgs) -> anyhow::Result<()> {
     let document = if args.admin {
-        bellbird_admin::document()
+        bellbird_api::admin::document()
     } else {
         crate::openapi::document()
     };

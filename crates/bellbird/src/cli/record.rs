@@ -127,7 +127,7 @@ async fn record(
         .find(|declared| declared.name == provider.name())
         .map_or(&[][..], |found| found.words);
     let context = CallContext::new(Instant::now() + DEADLINE, Timestamp::now(), Cause::Schedule);
-    let context = context.past_unreadable_rows().recorded(words);
+    let context = context.skip_unreadable_rows().recorded(words);
 
     let consent = provider.consent(&context, &credentials).await;
     let found = provider.accounts(&context, &credentials).await;
@@ -151,11 +151,11 @@ async fn record(
             let from = context
                 .now
                 .checked_sub(SignedDuration::from_hours(24 * DAYS))?;
-            let interval = DateRange::resolve(Some(Bound::Instant(from)), None, context.now);
+            let dates = DateRange::resolve(Some(Bound::Instant(from)), None, context.now);
             let query = TransactionQuery {
                 accounts: &accounts,
                 one_account: false,
-                interval: &interval,
+                dates: &dates,
                 zone: &zone,
             };
             let mut rows = 0;
@@ -175,7 +175,7 @@ async fn record(
                 reads.push(ReadView::of("holdings", read.map(|()| rows)));
                 let query = TradeQuery {
                     account,
-                    span: &DateFilter {
+                    dates: &DateFilter {
                         from: None,
                         to: None,
                     },

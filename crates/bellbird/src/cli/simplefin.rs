@@ -2,7 +2,6 @@
 
 use anyhow::Context as _;
 use bellbird_domain::UserId;
-use bellbird_interop::simplefin::setup_token_text;
 use bellbird_management::setup_tokens;
 use bellbird_management::values::KeyName;
 use bellbird_storage::Storage;
@@ -134,8 +133,5 @@ pub(super) async fn create_setup_token(
     let mut change = actor::begin_change(storage).await?;
     let created = setup_tokens::create(&mut change, user_id, name).await?;
     change.commit().await?;
-    Ok((
-        setup_token_text(api_url, &created.token),
-        created.expires_at,
-    ))
+    Ok((created.text(api_url), created.expires_at))
 }

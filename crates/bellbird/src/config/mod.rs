@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bellbird_api::ApiSettings;
-use bellbird_api::http::AccessSettings;
+use bellbird_api::http::ApiContextSettings;
 use bellbird_connections::{ProviderSyncs, ReturnOrigin, SyncSettings, SyncsByProvider};
 use bellbird_console::{ConsoleSettings, OidcSettings};
 use bellbird_interop::InteropSettings;
@@ -68,7 +68,7 @@ pub struct Settings {
     pub provider_timeout: Duration,
     pub reads: Limits,
     pub caches: ApiSettings,
-    pub access: AccessSettings,
+    pub api_context: ApiContextSettings,
     /// The URL of the Valkey or Redis server in which instances share limits, cursors and cached
     /// responses.
     pub shared_store: Option<StoreSettings>,
@@ -227,7 +227,7 @@ impl Settings {
         );
         let trades_cache =
             from.seconds("cache.trades_seconds", Duration::from_secs(600), 0..=86_400);
-        let mut access = AccessSettings {
+        let mut api_context = ApiContextSettings {
             metadata_per_minute: from.number("limits.metadata_per_minute", 60, 0..=1_000_000),
             balances_per_minute: from.number("limits.balances_per_minute", 30, 0..=1_000_000),
             live_per_minute: from.number("limits.live_per_minute", 30, 0..=1_000_000),
@@ -244,7 +244,7 @@ impl Settings {
         };
         let pages = ConsoleSettings {
             operator_name,
-            trusted_proxies: access.trusted_proxies.clone(),
+            trusted_proxies: api_context.trusted_proxies.clone(),
             failed_auth_per_minute: from.number("limits.failed_auth_per_minute", 60, 0..=1_000_000),
             console_per_minute: from.number("limits.console_per_minute", 120, 0..=1_000_000),
             console_forms_per_minute: from.number(
@@ -273,9 +273,9 @@ impl Settings {
             ..sync
         };
         let syncs_by_provider = read_syncs_by_provider(from);
-        access.changes_max_age = from.seconds(
+        api_context.changes_max_age = from.seconds(
             "sync.changes_max_age_seconds",
-            access.changes_max_age,
+            api_context.changes_max_age,
             1..=86_400,
         );
         let api_settings = ApiSettings {
@@ -310,7 +310,7 @@ impl Settings {
             provider_timeout,
             reads,
             caches: api_settings,
-            access,
+            api_context,
             shared_store,
             interop,
             pages,

@@ -41,9 +41,9 @@ const CLOCK_ROUND_TRIP_MAX: SignedDuration = SignedDuration::from_secs(1);
 /// Limit for deleting the row when the service stops, in case the database is lost.
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The row of this instance, renewed until [`Presence::withdraw`].
+/// The row of this instance, renewed until [`Heartbeat::withdraw`].
 #[must_use]
-pub struct Presence {
+pub struct Heartbeat {
     storage: Storage,
     id: Uuid,
     stop: CancellationToken,
@@ -52,26 +52,26 @@ pub struct Presence {
 }
 
 /// Which instance this is.
-pub struct Identity<'a> {
+pub struct InstanceInfo<'a> {
     pub id: Uuid,
     pub urls: &'a Urls,
     pub roles: &'a Roles,
 }
 
-impl Presence {
+impl Heartbeat {
     /// Stores that this instance runs. Call it before the first request, so that commands know of
     /// every instance that seals and opens secrets. From then on the instance's clock follows that
     /// of the database, or this machine's on SQLite. Stops the service if a backup replaces the
     /// database while the instance runs.
     pub async fn start(
-        identity: &Identity<'_>,
+        info: &InstanceInfo<'_>,
         storage: &Storage,
         settings: &Settings,
         sealer: &Sealer,
         clock: &Clock,
         service: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        let Identity { id, urls, roles } = *identity;
+        let InstanceInfo { id, urls, roles } = *info;
         let Clocks {
             now,
             ahead_ms: clock_ahead_ms,
@@ -101,7 +101,7 @@ impl Presence {
             last_seen_at: now,
             clock_ahead_ms,
         };
-        heed_clock(storage, &instance, None);
+        apply_clock_check(storage, &instance, None);
         if storage.kind() == "sqlite" {
             // The lock of the file allows one service: others in the table were killed.
             storage.instances().delete_all().await?;
@@ -223,7 +223,7 @@ async fn renew(
         clock.follow(now, age_max);
         let was_wrong = compare::wrong_clock(instance).map(|found| found.is_wrong);
         instance.clock_ahead_ms = ahead_ms;
-        heed_clock(storage, instance, was_wrong);
+        apply_clock_check(storage, instance, was_wrong);
     }
     storage.instances().renew(instance, now).await?;
     let dead = storage.instances().delete_dead(now).await?;
@@ -299,7 +299,7 @@ async fn clocks(storage: &Storage) -> Result<Clocks, StorageError> {
 
 /// Leaves jobs and events to other instances while this machine's clock is wrong. Logs what has
 /// changed since `was_wrong`.
-fn heed_clock(storage: &Storage, instance: &Instance, was_wrong: Option<bool>) {
+fn apply_clock_check(storage: &Storage, instance: &Instance, was_wrong: Option<bool>) {
     let found = compare::wrong_clock(instance);
     let is_wrong = found.as_ref().map(|found| found.is_wrong);
     if let Some(Finding { text, .. }) = found
@@ -307,7 +307,7 @@ fn heed_clock(storage: &Storage, instance: &Instance, was_wrong: Option<bool>) {
     {
         tracing::warn!(clock_ahead_ms = instance.clock_ahead_ms, "{text}");
     }
-    storage.set_claims_nothing(is_wrong == Some(true));
+    storage.set_claims_paused(is_wrong == Some(true));
 }
 
 fn host_name() -> String {

@@ -265,13 +265,7 @@ impl Links<'_> {
         if !is_allowed {
             return Err(ConnectionsError::LinkExpired);
         }
-        let connection = self
-            .0
-            .storage
-            .connections()
-            .find(user.id, id)
-            .await?
-            .ok_or(ConnectionsError::NotFound)?;
+        let connection = self.0.connection(user.id, id).await?;
         let app_return = self.app_return(&link);
         Ok(RemovalPage {
             email: user.email,

@@ -12,41 +12,55 @@ use uuid::Uuid;
 
 use super::callback::outcome_of;
 use super::link_page::is_result;
-use super::start::{CreatedLink, LinkTarget, PreparedLink};
-use crate::ConnectionsError;
+use super::start::{LinkTarget, PreparedLink};
 use crate::linking::Links;
 use crate::return_url::{AppReturn, ReturnUrl};
+use crate::{ConnectionsError, ProviderSchema};
 
 const STATE_CHARS_MAX: usize = 500;
 
-/// A link session as its app sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// A link session with its result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LinkSession {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub id: Uuid,
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub user_id: UserId,
+    /// `open`, `waiting`, `connected`, `declined`, `failed` or `expired`.
+    #[schema(inline, example = "connected")]
     pub status: LinkStatus,
     /// What it has connected, reconnected or renewed, and what is still connected.
     pub connections: Vec<SessionConnection>,
-    /// Why there is none, once the status says so.
+    /// Why there is none. Null until the status says so.
+    #[schema(required = true)]
     pub reason: Option<NoConnection>,
+    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:40:00Z")]
     pub expires_at: Timestamp,
 }
 
-/// A connection of a link session, with what an app has to know to read it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// A connection of a link session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = LinkedConnection)]
 pub struct SessionConnection {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub id: ConnectionId,
+    #[schema(inline, value_type = ProviderSchema, example = "fiskil")]
     pub provider: String,
+    #[schema(inline, example = "banking")]
     pub category: ConnectionCategory,
 }
 
 /// Why a link session has no connection.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = LinkSessionReason)]
 pub struct NoConnection {
-    /// The outcome of its last consent session, or `removed`.
+    /// A word for programs. More may come.
+    // The outcome of its last consent session, or `removed`.
+    #[schema(example = "declined")]
     pub code: &'static str,
     /// A sentence for people.
+    #[schema(example = "The person gave no consent.")]
     pub message: String,
 }
 
@@ -99,18 +113,6 @@ impl<'a> Visit<'a> {
 }
 
 impl Links<'_> {
-    /// Creates a link session for a user, as [`Links::create_link`] creates a link, with the errors
-    /// of [`Links::prepare_link_session`].
-    pub async fn create_link_session(
-        self,
-        user: UserId,
-        to: LinkTarget<'_>,
-        session: NewLinkSession<'_>,
-    ) -> Result<CreatedLink, ConnectionsError> {
-        self.insert_link(self.prepare_link_session(user, to, session).await?)
-            .await
-    }
-
     /// Checks a link session for a user, for a caller who stores it in a transaction of its own.
     ///
     /// Fails with [`ConnectionsError::ReturnUrl`] or [`ConnectionsError::InvalidState`] if the

@@ -35,7 +35,7 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: LEASE,
     concurrency_max: |_, _| 4,
     is_enabled: |_| true,
-    gives_way: false,
+    yields_when_limited: false,
     run: |state, claim| Box::pin(Links(state).undo_registration(claim)),
 };
 

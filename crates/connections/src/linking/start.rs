@@ -106,17 +106,6 @@ struct StartRequest<'a> {
 }
 
 impl<'c> Links<'c> {
-    /// Creates a link URL for a user. Checks provider and connection now, so that the caller gets
-    /// the error and not the user in the browser.
-    pub async fn create_link(
-        self,
-        user: UserId,
-        to: LinkTarget<'_>,
-    ) -> Result<CreatedLink, ConnectionsError> {
-        self.insert_link(self.prepare_link(user, to, None).await?)
-            .await
-    }
-
     /// Checks a link that a user makes in a session of the console, for a caller who stores it in a
     /// transaction of its own. It ends with the session.
     pub async fn prepare_own_link(
@@ -132,20 +121,9 @@ impl<'c> Links<'c> {
         })
     }
 
-    pub(crate) async fn insert_link(
-        self,
-        link: PreparedLink<'_>,
-    ) -> Result<CreatedLink, ConnectionsError> {
-        let id = self
-            .0
-            .storage
-            .links()
-            .insert(&link.new_link(), self.0.clock.now())
-            .await?;
-        Ok(link.into_created(id))
-    }
-
-    /// Checks a link for a user, for a caller who stores it in a transaction of its own.
+    /// Checks a link for a user, for a caller who stores it in a transaction of its own. Provider
+    /// and connection are checked now, so that the caller gets the error and not the user in the
+    /// browser.
     pub async fn prepare_link<'a>(
         self,
         user_id: UserId,
@@ -160,13 +138,7 @@ impl<'c> Links<'c> {
             LinkTarget::UserChoice => (None, None),
             LinkTarget::Provider(name) => (Some(name.to_owned()), None),
             LinkTarget::Connection(id) => {
-                let found = self
-                    .0
-                    .storage
-                    .connections()
-                    .find(user_id, id)
-                    .await?
-                    .ok_or(ConnectionsError::NotFound)?;
+                let found = self.0.connection(user_id, id).await?;
                 (Some(found.provider), Some(id))
             }
         };

@@ -163,7 +163,7 @@ impl Jobs<'_> {
         place: OwnedSemaphorePermit,
         running: &mut JoinSet<Result<(), ConnectionsError>>,
     ) -> Result<bool, StorageError> {
-        if kind.gives_way
+        if kind.yields_when_limited
             && self
                 .0
                 .provider(provider)

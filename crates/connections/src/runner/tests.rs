@@ -84,7 +84,7 @@ const fn kind(
         lease: LEASE,
         concurrency_max: |_, _| 2,
         is_enabled,
-        gives_way: false,
+        yields_when_limited: false,
         run,
     }
 }
@@ -193,7 +193,7 @@ async fn due_syncs_wait_while_the_provider_says_so() {
         })
     });
     static SYNC: JobKind = JobKind {
-        gives_way: true,
+        yields_when_limited: true,
         ..OTHER
     };
     let broker = Arc::new(Simulated::new(

@@ -350,14 +350,7 @@ impl Syncs<'_> {
         id: ConnectionId,
         age_max: Duration,
     ) -> Result<(), ConnectionsError> {
-        let provider = self
-            .0
-            .storage
-            .connections()
-            .find(user, id)
-            .await?
-            .ok_or(ConnectionsError::NotFound)?
-            .provider;
+        let provider = self.0.connection(user, id).await?.provider;
         let _places = self.places(user, &provider).await;
         let (state, now) = (self.state(user, id).await?, self.0.clock.now());
         // Another instance may have synced it meanwhile.
@@ -433,13 +426,8 @@ impl Syncs<'_> {
         user: UserId,
         id: ConnectionId,
     ) -> Result<(RowHasher, Fingerprints), ConnectionsError> {
-        let key = self
-            .0
-            .storage
-            .syncs()
-            .fingerprint_key(user, id)
-            .await?
-            .ok_or(ConnectionsError::NotFound)?;
+        let key = self.0.storage.syncs().fingerprint_key(user, id).await?;
+        let key = key.ok_or(ConnectionsError::NotFound)?;
         let hasher = RowHasher::new(key.expose_secret().as_bytes());
         let mut fingerprints = self.0.storage.syncs().fingerprints(user, id).await?;
         hasher.mask_days(&mut fingerprints.rows);

@@ -27,7 +27,6 @@ use bellbird_storage::{ClaimedJob, FinishedSync, JobKey, SyncState, UnreadableRo
 use bellbird_webhooks::event::buffer::{self, SyncRun};
 use bellbird_webhooks::event::digest::RowHasher;
 use jiff::Timestamp;
-use secrecy::ExposeSecret as _;
 use tokio::time::Instant;
 
 use crate::ConnectionsError;
@@ -60,7 +59,7 @@ pub(crate) static KIND: JobKind = JobKind {
     lease: LEASE,
     concurrency_max: |state, provider| state.syncs_of(provider).at_once,
     is_enabled: |state| state.sync_settings.enabled,
-    gives_way: true,
+    yields_when_limited: true,
     run: |state, claim| Box::pin(async move { Syncs(state).run_scheduled(claim).await }),
 };
 
@@ -205,13 +204,7 @@ impl Syncs<'_> {
             self.0.finish_job(claim, Some(next)).await?;
             return Ok(report);
         }
-        let connection = self
-            .0
-            .storage
-            .connections()
-            .find(user, id)
-            .await?
-            .ok_or(ConnectionsError::NotFound)?;
+        let connection = self.0.connection(user, id).await?;
         let before = self
             .0
             .storage
@@ -310,20 +303,8 @@ impl Syncs<'_> {
         (now, cause): (Timestamp, Cause),
     ) -> Result<(Pulled, RowHasher), ConnectionsError> {
         let (user, id) = (connection.user_id, connection.id);
-        let key = self
-            .0
-            .storage
-            .syncs()
-            .fingerprint_key(user, id)
-            .await?
-            .ok_or(ConnectionsError::NotFound)?;
-        let credentials = self
-            .0
-            .storage
-            .secrets()
-            .find_credentials(user, id)
-            .await?
-            .ok_or(ConnectionsError::NotFound)?;
+        let (hasher, known) = self.fingerprints(user, id).await?;
+        let credentials = self.0.credentials(user, id).await?;
         let zone = self
             .0
             .storage
@@ -331,9 +312,6 @@ impl Syncs<'_> {
             .find_zone(user)
             .await?
             .ok_or(ConnectionsError::NotFound)?;
-        let hasher = RowHasher::new(key.expose_secret().as_bytes());
-        let mut known = self.0.storage.syncs().fingerprints(user, id).await?;
-        hasher.mask_days(&mut known.rows);
         let provider = self.0.provider(&connection.provider)?;
         let pull = Pull {
             provider: provider.as_ref(),
@@ -341,7 +319,7 @@ impl Syncs<'_> {
                 .0
                 .call_context_within(SYNC_DEADLINE, cause)
                 .for_sync()
-                .past_unreadable_rows(),
+                .skip_unreadable_rows(),
             credentials: &credentials,
             accounts: &self.0.storage.accounts().list_visible(user, id).await?,
             zone: &zone,

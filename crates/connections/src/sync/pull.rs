@@ -224,7 +224,7 @@ impl Pull<'_> {
 
     async fn transactions(&self, banking: &dyn Banking) -> Result<Read, Error> {
         let (from, to) = self.date_range;
-        let interval = DateRange {
+        let dates = DateRange {
             from: Bound::Instant(from),
             to: Bound::Instant(to),
         };
@@ -232,7 +232,7 @@ impl Pull<'_> {
         let query = TransactionQuery {
             accounts,
             one_account: false,
-            interval: &interval,
+            dates: &dates,
             zone,
         };
         let mut collector = RowCollector::new(self);
@@ -268,7 +268,7 @@ impl Pull<'_> {
     /// it are kept.
     async fn trades(&self, brokerage: &dyn Brokerage) -> Result<Read, Error> {
         // Without an end, so that trades with a future date are reported at once.
-        let span = DateFilter {
+        let dates = DateFilter {
             from: Some(Bound::Instant(self.date_range.0)),
             to: None,
         };
@@ -287,7 +287,7 @@ impl Pull<'_> {
         for (index, account) in accounts.iter().enumerate() {
             let query = TradeQuery {
                 account,
-                span: &span,
+                dates: &dates,
                 zone: self.zone,
             };
             let rows_before = collector.rows.len();

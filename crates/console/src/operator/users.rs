@@ -87,7 +87,7 @@ async fn page(
         Err(error) => return error_page::storage_error(console, &error),
     };
     let frame = session.frame(console, "/operator/users");
-    let quotas = console.inner.access.quotas();
+    let quotas = console.inner.context.quotas();
     let calls = [&quotas.metadata, &quotas.balances, &quotas.live].map(|quota| {
         quota
             .calls()

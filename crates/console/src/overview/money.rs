@@ -60,13 +60,13 @@ impl Sums {
 }
 
 async fn read(console: &Console, caller: &Caller, now: Timestamp) -> Result<Money, Problem> {
-    let access = &console.inner.access;
-    let permit = access.admit(&access.quotas().live, caller, now).await?;
+    let api = &console.inner.context;
+    let permit = api.admit(&api.quotas().live, caller, now).await?;
     let selection = Selection {
         category: Some(ConnectionCategory::Banking),
         ..Selection::default()
     };
-    let selected = access
+    let selected = api
         .reads()
         .select(caller, selection)
         .await
@@ -128,18 +128,18 @@ async fn read_list(
     now: Timestamp,
     sums: &Mutex<Sums>,
 ) -> Option<String> {
-    let access = &console.inner.access;
+    let api = &console.inner.context;
     let name = || Some(list.context.connection.institution_name.clone());
-    let span = DateFilter {
+    let dates = DateFilter {
         from: Some(Bound::Day(first)),
         to: None,
     };
-    let call = access.call_context(caller);
-    let range = access.reads().range::<Transactions>(
+    let call = api.call_context(caller);
+    let range = api.reads().range::<Transactions>(
         caller,
         list.context.clone(),
         list.account_id(),
-        span,
+        dates,
         now,
     );
     let Ok(mut range) = range else { return name() };
@@ -151,9 +151,7 @@ async fn read_list(
             Err(error) => {
                 // As the API does: a consent that is gone is a reason to ask the provider for its
                 // status.
-                access
-                    .after_failed_read(caller, &list.context, &error)
-                    .await;
+                api.after_failed_read(caller, &list.context, &error).await;
                 return name();
             }
         }

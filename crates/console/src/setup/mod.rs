@@ -82,7 +82,7 @@ pub(crate) async fn open(
     if is_prefetch(&headers) {
         return error_page::prefetch(&console);
     }
-    let now = console.inner.access.clock().now();
+    let now = console.inner.context.clock().now();
     if has_claim(&console, &found, &headers, now) {
         return Redirect::to(&console.path("/setup")).into_response();
     }
@@ -108,7 +108,7 @@ pub(crate) async fn claim(
         Ok(None) => return error_page::not_found(&console, headers),
         Err(error) => return error_page::storage_error(&console, &error),
     };
-    let now = console.inner.access.clock().now();
+    let now = console.inner.context.clock().now();
     if has_claim(&console, &found, headers, now) {
         return Redirect::to(&console.path("/setup")).into_response();
     }
@@ -144,7 +144,7 @@ pub(crate) async fn claim(
 
 /// `GET /setup`
 pub(crate) async fn show(State(console): State<Console>, headers: HeaderMap) -> Response {
-    let now = console.inner.access.clock().now();
+    let now = console.inner.context.clock().now();
     match find(&console).await {
         Ok(Some(found)) if has_claim(&console, &found, &headers, now) => {
             page(&console, StatusCode::OK, Some(OperatorFields::default()))
@@ -156,7 +156,7 @@ pub(crate) async fn show(State(console): State<Console>, headers: HeaderMap) -> 
 
 /// `POST /setup`, with the fields `email` and `timezone`: makes the operator, who is signed in then.
 pub(crate) async fn create_operator(State(console): State<Console>, form: GuestForm) -> Response {
-    let (headers, now) = (&form.headers, console.inner.access.clock().now());
+    let (headers, now) = (&form.headers, console.inner.context.clock().now());
     match find(&console).await {
         Ok(Some(found)) if has_claim(&console, &found, headers, now) => {}
         Ok(_) => return error_page::not_found(&console, headers),

@@ -39,7 +39,7 @@ pub(crate) struct CutOff;
 
 /// A file that is being sent.
 pub(crate) struct FileBody {
-    access: ApiContext,
+    context: ApiContext,
     route: MatchedPath,
     quota: QuotaClass,
     /// Renewed with each page, because a file may be sent for longer than a permit lasts.
@@ -64,7 +64,7 @@ pub(crate) struct FileBody {
 impl FileBody {
     /// Reads the first page. Its failure is an error of the request, as that of `/v1`.
     pub(crate) async fn begin(
-        access: ApiContext,
+        context: ApiContext,
         route: MatchedPath,
         authorized: Authorized,
         mut export: Export,
@@ -78,14 +78,14 @@ impl FileBody {
         let mut page = Vec::new();
         let started = Instant::now();
         let broken = match export
-            .leave_out_broken(Retries::Off, &|| access.call_context(&caller))
+            .leave_out_broken(Retries::Off, &|| context.call_context(&caller))
             .await
         {
             Ok(broken) => broken,
-            Err(error) => return Err(problem_of(&access, &caller, error).await),
+            Err(error) => return Err(problem_of(&context, &caller, error).await),
         };
         for error in broken {
-            let problem = problem_of(&access, &caller, error).await;
+            let problem = problem_of(&context, &caller, error).await;
             // Else the connection was removed meanwhile, or the database is unavailable.
             if !matches!(
                 problem,
@@ -97,17 +97,17 @@ impl FileBody {
         let read = export
             .next_page(
                 Retries::Off,
-                &mut || access.call_context(&caller),
+                &mut || context.call_context(&caller),
                 &mut page,
             )
             .await;
         let has_more = match read {
             Ok(has_more) => has_more,
-            Err(error) => return Err(problem_of(&access, &caller, error).await),
+            Err(error) => return Err(problem_of(&context, &caller, error).await),
         };
         let span = Span::current();
         Ok(Self {
-            access,
+            context,
             route,
             quota,
             permit,
@@ -170,13 +170,13 @@ impl FileBody {
     }
 
     async fn read_page(&mut self) -> Result<(), Problem> {
-        let (access, caller) = (&self.access, &mut self.caller);
-        *caller = access
+        let (context, caller) = (&self.context, &mut self.caller);
+        *caller = context
             .check_again(&self.quota, caller, self.export.open_context())
             .await?;
         self.export.set_revision(caller.revision);
         if let Some(permit) = &self.permit {
-            permit.renew(access.clock().now()).await;
+            permit.renew(context.clock().now()).await;
         }
         // No row stays behind a shorter page.
         self.page.fill(0);
@@ -187,7 +187,7 @@ impl FileBody {
             .export
             .next_page(
                 Retries::On,
-                &mut || access.call_context(caller),
+                &mut || context.call_context(caller),
                 &mut self.page,
             )
             .await;
@@ -195,14 +195,14 @@ impl FileBody {
             Ok(has_more) => {
                 // The page may have waited for minutes, during which the key may have been revoked.
                 if began.elapsed() >= CHECK_AFTER {
-                    access
+                    context
                         .check_again(&self.quota, caller, self.export.context())
                         .await?;
                 }
                 self.has_more = has_more;
                 Ok(())
             }
-            Err(error) => Err(problem_of(access, caller, error).await),
+            Err(error) => Err(problem_of(context, caller, error).await),
         }
     }
 
@@ -252,7 +252,7 @@ impl Drop for FileBody {
     }
 }
 
-async fn problem_of(access: &ApiContext, caller: &Caller, error: ExportError) -> Problem {
+async fn problem_of(api: &ApiContext, caller: &Caller, error: ExportError) -> Problem {
     match error {
         ExportError::Open {
             connection_id,
@@ -260,7 +260,7 @@ async fn problem_of(access: &ApiContext, caller: &Caller, error: ExportError) ->
         } => problem_for_category(&error, "Connection", ConnectionCategory::Banking)
             .at(connection_id),
         ExportError::Read { context, error } => {
-            access.after_failed_read(caller, &context, &error).await
+            api.after_failed_read(caller, &context, &error).await
         }
         ExportError::Format(error) => problem_of_format(error),
     }

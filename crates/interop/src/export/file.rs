@@ -503,15 +503,15 @@ impl Export {
 
     fn read(&mut self, selected: SelectedAccounts) -> Result<ExportRead, ReadError> {
         let (reads, caller) = (&self.reads, &self.caller);
-        let (span, now) = (self.request.span, self.now);
+        let (dates, now) = (self.request.dates, self.now);
         let (context, account_id) = (Arc::clone(&selected.context), selected.account_id());
         self.context = Some(Arc::clone(&context));
         match self.request.resource {
             Resource::Transactions => reads
-                .range(caller, context, account_id, span, now)
+                .range(caller, context, account_id, dates, now)
                 .map(ExportRead::Transactions),
             Resource::Trades => reads
-                .range(caller, context, account_id, span, now)
+                .range(caller, context, account_id, dates, now)
                 .map(ExportRead::Trades),
             Resource::Holdings => Ok(ExportRead::Holdings(selected)),
         }
@@ -703,7 +703,7 @@ fn days_of(request: &FileRequest, caller: &Caller, now: Timestamp) -> (Option<Da
         Bound::Day(day) => day,
         Bound::Instant(instant) => day_of(instant, &caller.timezone),
     };
-    let DateFilter { from, to } = request.span;
+    let DateFilter { from, to } = request.dates;
     match request.resource {
         Resource::Transactions => {
             let DateRange { from, to } = DateRange::resolve(from, to, now);

@@ -99,7 +99,7 @@ pub(super) struct HoldingsFileQuery {
 }
 
 impl FileQuery {
-    pub(super) fn span(&self) -> DateFilter {
+    pub(super) fn dates(&self) -> DateFilter {
         let bound = |date: &Option<DateBound>| date.as_ref().map(|DateBound(bound)| *bound);
         DateFilter {
             from: bound(&self.from),

@@ -61,7 +61,7 @@ pub struct FileRequest {
     pub account_id: Option<AccountId>,
     /// Without bounds, transactions are those of the last 30 days, and the broker decides about
     /// trades. Holdings have none.
-    pub span: DateFilter,
+    pub dates: DateFilter,
     /// Leaves out connections that cannot be read, as long as one of several can.
     pub partial: bool,
 }

@@ -47,9 +47,9 @@ pub fn routes() -> Routes<Interop> {
     let trades = files(routes!(export_trades), Resource::Trades);
     let holdings = files(routes!(export_holdings), Resource::Holdings);
     Routes::new()
-        .users(|interop: &Interop| &interop.access.quotas().live, live)
+        .users(|interop: &Interop| &interop.context.quotas().live, live)
         .users(
-            |interop| &interop.access.quotas().brokerage,
+            |interop| &interop.context.quotas().brokerage,
             trades.merge(holdings),
         )
 }
@@ -256,7 +256,7 @@ fn media_type(format: Format) -> &'static str {
 }
 
 async fn export(
-    Interop { access, .. }: Interop,
+    Interop { context, .. }: Interop,
     authorized: Authorized,
     FileHead {
         format,
@@ -278,13 +278,13 @@ async fn export(
             .account_id
             .map(|Id(id)| id.ok_or(Problem::NotFound("Account")))
             .transpose()?,
-        span: query.span(),
+        dates: query.dates(),
         partial: query.is_partial(),
     };
     let category = resource.category();
     let opened = Export::open(
-        access.reads().clone(),
-        access.storage(),
+        context.reads().clone(),
+        context.storage(),
         authorized.caller.clone(),
         request,
         authorized.now,
@@ -319,7 +319,7 @@ async fn export(
         // As without a known length.
         Response::new(Body::from_stream(stream::empty::<Result<Bytes, CutOff>>()))
     } else {
-        let file = FileBody::begin(access, route, authorized, export).await?;
+        let file = FileBody::begin(context, route, authorized, export).await?;
         add_provider_calls(file.provider_calls());
         left_out.extend_from_slice(file.left_out());
         Response::new(file.into_body())

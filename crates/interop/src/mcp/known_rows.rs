@@ -29,21 +29,21 @@ impl KnownRows {
     /// no sync may know the rows' ids yet, and all rows would be new. If that fails, the read of
     /// the rows says why. A sync that takes longer than `deadline` goes on.
     pub(super) async fn before(
-        access: &ApiContext,
+        api: &ApiContext,
         caller: &Caller,
         connection: ConnectionId,
         before: Timestamp,
         deadline: Instant,
     ) -> Result<Self, Problem> {
         let (connections, user, max_age) = (
-            access.connections().clone(),
+            api.connections().clone(),
             caller.user_id,
-            access.changes_max_age(),
+            api.changes_max_age(),
         );
         let sync =
             async move { Box::pin(connections.syncs().freshen(user, connection, max_age)).await };
-        let _ = timeout_at(deadline, access.connections().tasks().spawn(sync)).await;
-        let syncs = access.connections().syncs();
+        let _ = timeout_at(deadline, api.connections().tasks().spawn(sync)).await;
+        let syncs = api.connections().syncs();
         let problem = |_| Problem::Internal;
         let state = syncs
             .state(caller.user_id, connection)

@@ -54,10 +54,10 @@ const STYLE: WireStyle = WireStyle {
 pub(crate) fn interface(interop: &Interop) -> Interface {
     let router: Router<UserState<Interop>> = Router::new().route("/mcp", post(handle_message));
     let routes = Routes::new().users(
-        |interop: &Interop| &interop.access.quotas().metadata,
+        |interop: &Interop| &interop.context.quotas().metadata,
         router,
     );
-    Interface::new(&interop.access, "/mcp", STYLE, UnknownPath::Public).add(interop, routes)
+    Interface::new(&interop.context, "/mcp", STYLE, UnknownPath::Public).add(interop, routes)
 }
 
 /// An error before the message was read, so it has no id.
@@ -141,7 +141,7 @@ fn is_allowed_origin(headers: &HeaderMap, interop: &Interop) -> bool {
     // `https://` begins the service's URL, and is not an origin.
     is_own && !origin.ends_with('/') && origin.contains("://")
         || interop
-            .access
+            .context
             .cors_origins()
             .iter()
             .any(|allowed| allowed == origin)

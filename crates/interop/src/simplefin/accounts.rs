@@ -39,7 +39,7 @@ pub(super) async fn list_accounts(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let params = SetParams::read(uri.query())?;
-    let call = server.interop.access.call_context(&caller);
+    let call = server.interop.context.call_context(&caller);
     let request = Arc::new(AccountsRequest {
         server,
         caller,
@@ -82,20 +82,20 @@ struct AccountSet {
 impl AccountSet {
     /// Finds the requested accounts, and starts to read them.
     async fn select(request: Arc<AccountsRequest>) -> Result<Self, Problem> {
-        let access = &request.server.interop.access;
+        let api = &request.server.interop.context;
         let ids = request.params.accounts.ids.as_deref();
         let selection = Selection {
             account_ids: ids,
             ..Selection::default()
         };
-        let found = access.reads().select(&request.caller, selection).await;
+        let found = api.reads().select(&request.caller, selection).await;
         let Selected {
             connections: found,
             unknown,
         } = found.map_err(|error| match error {
             SelectError::Connection(error) | SelectError::Account(error) => problem_of(&error),
         })?;
-        let (all, _) = access
+        let (all, _) = api
             .storage()
             .accounts()
             .list(request.caller.user_id, ACCOUNTS_MAX, 0)

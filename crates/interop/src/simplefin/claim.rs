@@ -20,13 +20,13 @@ pub(super) async fn claim(
     State(server): State<SimpleFin>,
     token: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
-    let access = &server.interop.access;
-    let now = access.clock().now();
+    let api = &server.interop.context;
+    let now = api.clock().now();
     let Path(token) = token.map_err(|_| Problem::Unauthorized)?;
     let token = SetupToken::parse(&token).map_err(|_| Problem::Unauthorized)?;
     let key = bellbird_storage::new_key();
-    match access
-        .look_up_unproven(access.storage().setup_tokens().claim(&token, &key, now))
+    match api
+        .look_up_unproven(api.storage().setup_tokens().claim(&token, &key, now))
         .await?
     {
         SetupTokenClaim::Created(record) => {

@@ -24,10 +24,9 @@ use base64::engine::general_purpose::STANDARD;
 use bellbird_api::http::{
     Interface, Problem, QuotaClass, Routes, UnknownPath, UserState, WireStyle, authorization,
 };
-use bellbird_domain::{ApiKey, SetupToken};
+use bellbird_domain::ApiKey;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use secrecy::SecretString;
 use tokio::sync::Semaphore;
 
 pub(crate) use memory::Memory;
@@ -62,7 +61,7 @@ const STYLE: WireStyle = WireStyle {
 };
 
 pub(crate) fn interface(interop: Interop) -> Interface {
-    let context = interop.access.clone();
+    let context = interop.context.clone();
     let calls = interop.settings.simplefin_per_minute;
     let quota = QuotaClass::per_minute("simplefin", calls, context.shared_store());
     let inner = Inner {
@@ -97,19 +96,6 @@ fn basic_key(headers: &HeaderMap) -> Option<ApiKey> {
     let decoded = STANDARD.decode(authorization(headers, "basic")?).ok()?;
     let (_user, password) = str::from_utf8(&decoded).ok()?.split_once(':')?;
     ApiKey::parse(password).ok()
-}
-
-/// The text of a setup token for a program, which decodes it and sends a POST to the URL in it.
-/// `api_url` is the API's public one.
-#[must_use]
-pub fn setup_token_text(api_url: &str, token: &SetupToken) -> SecretString {
-    STANDARD
-        .encode(format!(
-            "{}{ROOT_PATH}/claim/{}",
-            api_url.trim_end_matches('/'),
-            token.expose()
-        ))
-        .into()
 }
 
 async fn info() -> Response {

@@ -70,7 +70,7 @@ impl Days {
 
     /// The days as a read takes them. Without dates, that is the last 30 days, as for
     /// `/v1/transactions`.
-    pub(super) fn span(&self) -> DateFilter {
+    pub(super) fn dates(&self) -> DateFilter {
         DateFilter {
             from: self.first.map(Bound::Day),
             to: self.last.map(Bound::Day),

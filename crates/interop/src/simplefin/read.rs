@@ -97,7 +97,7 @@ impl AccountReads {
                 .push((Arc::new(account), sender));
         }
         let providers = by_provider.len();
-        let tracker = request.server.interop.access.connections().tasks();
+        let tracker = request.server.interop.context.connections().tasks();
         let start = |accounts| {
             let reads = Arc::clone(request).read_provider(accounts, providers);
             AbortOnDropHandle::new(tracker.spawn(reads.in_current_span()))
@@ -225,13 +225,13 @@ impl AccountsRequest {
         self: Arc<Self>,
         accounts: Vec<Arc<RequestedAccount>>,
     ) -> Arc<BTreeMap<AccountId, Result<SetBalance, Problem>>> {
-        let access = &self.server.interop.access;
+        let api = &self.server.interop.context;
         let requested = accounts
             .iter()
             .map(|account| account.account.clone())
             .collect();
-        let found = access.balances(&self.call, &self.caller, requested).await;
-        let read_at = access.clock().now();
+        let found = api.balances(&self.call, &self.caller, requested).await;
+        let read_at = api.clock().now();
         let view = |(account, read): &(Account, Result<Balance, ReadError>)| match read {
             Ok(balance) => balance_view(balance, account, read_at).ok_or_else(unavailable),
             Err(ReadError::Reconnect(status)) => Err(Problem::reconnect(*status)),
@@ -256,7 +256,7 @@ impl AccountsRequest {
         if window.is_empty() || self.is_before_first_row(account, balance).await? {
             return Ok(Rows::default());
         }
-        self.read_rows(account, window.span(), room).await
+        self.read_rows(account, window.dates(), room).await
     }
 
     /// Whether the window ends before the first row of the account. Firefly III asks for an account
@@ -329,7 +329,7 @@ impl AccountsRequest {
         room: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Rows, Problem> {
         let (context, id) = (&account.selected.context, Some(account.account.id));
-        let reads = self.server.interop.access.reads();
+        let reads = self.server.interop.context.reads();
         let range =
             reads.range::<Transactions>(&self.caller, Arc::clone(context), id, days, self.now);
         let mut range = range.map_err(|error| problem_of(&error))?;
@@ -354,10 +354,10 @@ impl AccountsRequest {
 
     /// The positions as JSON.
     async fn read_holdings(&self, account: &RequestedAccount) -> Result<Vec<u8>, Problem> {
-        let access = &self.server.interop.access;
-        let read_at = access.clock().now();
+        let api = &self.server.interop.context;
+        let read_at = api.clock().now();
         let write = |holding: &Holding<'_>, out: &mut Vec<u8>| write_holding(holding, read_at, out);
-        let found = access
+        let found = api
             .reads()
             .holdings(&self.call, &account.selected, &write)
             .await;
@@ -373,7 +373,7 @@ impl AccountsRequest {
     async fn after_failed_read(&self, context: &ConnectionContext, error: &ReadError) -> Problem {
         self.server
             .interop
-            .access
+            .context
             .after_failed_read(&self.caller, context, error)
             .await
     }

@@ -165,8 +165,8 @@ impl SharedStore {
 
     /// Whether it is known that the server does not respond.
     #[must_use]
-    pub fn is_away(&self) -> bool {
-        self.inner.is_away()
+    pub fn is_down(&self) -> bool {
+        self.inner.is_down()
     }
 
     /// Asks for a call out of a bucket of a key, its permit, or both. None if the server is down:
@@ -261,7 +261,7 @@ impl Inner {
             .collect()
     }
 
-    fn is_away(&self) -> bool {
+    fn is_down(&self) -> bool {
         self.failures.load(Ordering::Relaxed) >= FAILURES_MAX
     }
 
@@ -281,13 +281,13 @@ impl Inner {
         let outcome = self
             .attempt(probe.query_async::<()>(&mut connection), CONNECT_TIMEOUT)
             .await;
-        metrics::gauge!(AVAILABLE).set(u8::from(!self.is_away()));
+        metrics::gauge!(AVAILABLE).set(u8::from(!self.is_down()));
         outcome
     }
 
     /// None if the call fails, and at once while the server is down.
     async fn call<T>(&self, work: impl Future<Output = RedisResult<T>>) -> Option<T> {
-        if self.is_away() {
+        if self.is_down() {
             None
         } else {
             self.attempt(work, CALL_TIMEOUT).await.ok()
@@ -297,7 +297,7 @@ impl Inner {
     /// As [`Self::call`], for what only saves work. The server may refuse it, for example because
     /// its memory is full.
     async fn call_for_value<T>(&self, work: impl Future<Output = RedisResult<T>>) -> Option<T> {
-        if self.is_away() {
+        if self.is_down() {
             return None;
         }
         match tokio::time::timeout(CALL_TIMEOUT, work).await {

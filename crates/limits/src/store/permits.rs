@@ -54,7 +54,7 @@ impl SharedPermit {
 impl Drop for SharedPermit {
     fn drop(&mut self) {
         let inner = &self.store.inner;
-        if !self.may_be_held || inner.is_away() {
+        if !self.may_be_held || inner.is_down() {
             return;
         }
         let mut command = redis::cmd("ZREM");

@@ -374,7 +374,7 @@ async fn server_that_is_away_is_noticed_without_a_request() {
     };
     assert_eq!(settings.servers(), "127.0.0.1:1");
     let store = SharedStore::open(&settings, &[7; 32]).unwrap();
-    while !store.inner.is_away() {
+    while !store.inner.is_down() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let error = store.check().await.unwrap_err();
@@ -401,7 +401,7 @@ async fn instance_counts_for_itself_while_the_server_is_away() {
         (10..=20).contains(&allowed),
         "{allowed}: it goes on from what it knew"
     );
-    assert!(store.inner.is_away());
+    assert!(store.inner.is_down());
     let permits = InFlight::<String>::new(1).shared(Some(&store));
     let held = admit(None, Some(&permits), "b".to_owned(), now()).await;
     assert!(
@@ -411,7 +411,7 @@ async fn instance_counts_for_itself_while_the_server_is_away() {
                 .has_permit
     );
     let _again = Server::start_at(port);
-    while store.inner.is_away() {
+    while store.inner.is_down() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(limiter.take("c".to_owned(), now()).await.allowed);
@@ -617,12 +617,12 @@ async fn server_that_stands_still_is_not_waited_for() {
             "{name} timed out"
         );
     }
-    assert!(store.inner.is_away());
+    assert!(store.inner.is_down());
     assert!(
         limiter(&store, 2).take("a".to_owned(), now()).await.allowed,
         "at once, alone"
     );
-    while store.inner.is_away() {
+    while store.inner.is_down() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     for name in ["d", "c", "b", "a"] {
@@ -766,7 +766,7 @@ async fn limits_hold_while_the_server_has_no_memory_for_values() {
     assert_eq!(allowed, 2);
     let permits = InFlight::<String>::new(1).shared(Some(&store));
     let Admission { permit, .. } = admit(Some(&limit), Some(&permits), "b".to_owned(), now()).await;
-    assert!(permit.is_some() && !store.inner.is_away() && store.check().await.is_ok());
+    assert!(permit.is_some() && !store.inner.is_down() && store.check().await.is_ok());
 }
 
 #[tokio::test]
@@ -784,9 +784,9 @@ async fn replica_that_cannot_be_written_counts_as_away() {
             "each time by what it knows: nothing"
         );
     }
-    assert!(store.inner.is_away() && store.check().await.is_err());
+    assert!(store.inner.is_down() && store.check().await.is_err());
     server.command(&["REPLICAOF", "NO", "ONE"]).await;
-    assert!(store.check().await.is_ok() && !store.inner.is_away());
+    assert!(store.check().await.is_ok() && !store.inner.is_down());
 }
 
 #[test]

@@ -158,7 +158,7 @@ async fn limits_permits_and_values_are_those_of_a_cluster() {
     }
     let window = CallWindow::new("test", 10, Some(&one));
     assert_eq!(window.take(CallKind::Job, None).await, Ok(()));
-    assert!(!one.is_away() && !two.is_away());
+    assert!(!one.is_down() && !two.is_down());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,7 +184,7 @@ async fn replica_takes_over_from_its_node() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-    while store.check().await.is_err() || store.is_away() {
+    while store.check().await.is_err() || store.is_down() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -197,15 +197,15 @@ async fn another_cluster_at_the_same_addresses_is_found() {
     assert!(limit.take("a".to_owned(), now()).await.allowed);
     let ports = cluster.ports.clone();
     drop(cluster);
-    while !store.is_away() {
+    while !store.is_down() {
         assert!(limit.take("a".to_owned(), now()).await.remaining <= 9);
     }
     let _again = Cluster::start_at(ports);
-    while store.is_away() {
+    while store.is_down() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     for key in 0..30 {
         assert!(limit.take(format!("key {key}"), now()).await.allowed);
     }
-    assert!(!store.is_away());
+    assert!(!store.is_down());
 }

@@ -94,11 +94,11 @@ fn day_only(instant: Timestamp, auckland: &TimeZone) -> Option<Date> {
 /// The first and last instant to request. They cover the days in the user's time zone and in New
 /// Zealand, because a row that has only a day is at midnight in New Zealand.
 pub(super) fn instants(
-    interval: &DateRange,
+    dates: &DateRange,
     zone: &TimeZone,
     auckland: &TimeZone,
 ) -> (Timestamp, Timestamp) {
-    let (user_range, local_range) = (interval.instants(zone), interval.instants(auckland));
+    let (user_range, local_range) = (dates.instants(zone), dates.instants(auckland));
     (
         user_range.0.min(local_range.0),
         user_range.1.max(local_range.1),
@@ -286,11 +286,11 @@ mod tests {
                 "2026-01-06T02:00:00Z",
             ),
         ] {
-            let interval = DateRange {
+            let dates = DateRange {
                 from: Bound::parse(from).unwrap(),
                 to: Bound::parse(to).unwrap(),
             };
-            let requested = instants(&interval, &zone(user), &auckland());
+            let requested = instants(&dates, &zone(user), &auckland());
             assert_eq!(
                 requested,
                 (first.parse().unwrap(), last.parse().unwrap()),

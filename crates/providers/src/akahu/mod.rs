@@ -22,7 +22,7 @@ use url::Url;
 use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, ClientSettings};
-use crate::rows::{assert_page_invariants, keep, parse_each};
+use crate::rows::{assert_page_invariants, matching, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
@@ -427,7 +427,7 @@ impl Banking for Akahu {
             [account] => Some(account.provider_account_id.as_str()),
             _ => None,
         };
-        let instants = map::instants(query.interval, query.zone, &self.auckland);
+        let instants = map::instants(query.dates, query.zone, &self.auckland);
         let query_params = TransactionsParams {
             account_id,
             instants,
@@ -503,7 +503,7 @@ fn posted<'a>(
     auckland: &TimeZone,
     unreadable: &mut Vec<UnreadableRow>,
 ) -> Vec<Transaction<'a>> {
-    keep(NAME, page, query, unreadable, |row| {
+    matching(NAME, page, query, unreadable, |row| {
         map::transaction(row, query.accounts, auckland)
     })
 }
@@ -512,13 +512,13 @@ fn posted<'a>(
 /// fuzz target.
 #[doc(hidden)]
 pub fn fuzz_transactions_page(body: &[u8], account: Account) {
-    let interval = bellbird_domain::DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
+    let dates = bellbird_domain::DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
     let accounts = [account];
     let zone = TimeZone::UTC;
     let query = TransactionQuery {
         accounts: &accounts,
         one_account: false,
-        interval: &interval,
+        dates: &dates,
         zone: &zone,
     };
     json::fuzz::<wire::List<wire::Transaction<'_>>>(body);

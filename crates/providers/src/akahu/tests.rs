@@ -33,12 +33,12 @@ fn sydney() -> TimeZone {
 /// Maps a body and formats its rows as lines.
 fn read(body: &str) -> Result<Vec<String>, Error> {
     let accounts = [account(1, EVERYDAY), account(2, VISA)];
-    let interval = DateRange::resolve(None, None, Timestamp::UNIX_EPOCH);
+    let dates = DateRange::resolve(None, None, Timestamp::UNIX_EPOCH);
     let zone = sydney();
     let query = TransactionQuery {
         accounts: &accounts,
         one_account: false,
-        interval: &interval,
+        dates: &dates,
         zone: &zone,
     };
     let page = api::list::<wire::Transaction<'_>>(body.as_bytes())?;
@@ -130,7 +130,7 @@ fn malformed_rows_of_other_accounts_are_left_out() {
         Timestamp::UNIX_EPOCH,
         crate::Cause::Schedule,
     )
-    .past_unreadable_rows();
+    .skip_unreadable_rows();
     let date = "2026-11-19T03:00:00Z";
     let row = |account: &str| {
         format!(r#"{{"_id": "t", "_account": {account}, "date": "{date}", "description": {{}}}}"#)
@@ -342,7 +342,7 @@ async fn page_of(
         panic!("banking")
     };
     let bound = |text| Bound::parse(text).unwrap();
-    let interval = DateRange {
+    let dates = DateRange {
         from: bound("2026-02-24"),
         to: bound("2026-02-26"),
     };
@@ -350,7 +350,7 @@ async fn page_of(
     let query = TransactionQuery {
         accounts,
         one_account,
-        interval: &interval,
+        dates: &dates,
         zone: &zone,
     };
     let cursor = cursor.map(|text| Cursor(text.to_owned()));

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::balances::{BalanceRequest, by_provider_user};
 use crate::consent_status_cache::ConsentStatusCache;
 use crate::http::{Client, ClientSettings, parse_json};
-use crate::rows::{Skipped, assert_page_invariants, keep, parse_each};
+use crate::rows::{Skipped, assert_page_invariants, matching, parse_each};
 use crate::settings::{Declaration, Form, Opened, Setting, Values};
 use crate::text::Text;
 use crate::{
@@ -432,7 +432,7 @@ impl Banking for Fiskil {
         rows: &mut TransactionSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let arrangement = Credentials::arrangement(credentials)?;
-        let instants = query.interval.instants(query.zone);
+        let instants = query.dates.instants(query.zone);
         let query_params = TransactionsParams {
             end_user_id: &arrangement.end_user_id,
             account_id: query.account_id(),
@@ -512,7 +512,7 @@ fn posted<'a>(
     if page.len() > api::PAGE_ROWS_MAX as usize {
         return Err(Error::Malformed("too many rows in a page"));
     }
-    Ok(keep(NAME, page, query, unreadable, |row| {
+    Ok(matching(NAME, page, query, unreadable, |row| {
         let mapped = map::transaction(row, arrangement_id, query.accounts);
         if query.one_account && matches!(mapped, Err(Skipped::OtherAccount)) {
             // It is unknown whether the filter takes the bank's id
@@ -563,13 +563,13 @@ pub fn read_transactions_page_by_serde_json(
 /// fuzz target.
 #[doc(hidden)]
 pub fn fuzz_transactions_page(body: &[u8], account: Account) {
-    let interval = bellbird_domain::DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
+    let dates = bellbird_domain::DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
     let accounts = [account];
     let zone = jiff::tz::TimeZone::UTC;
     let query = TransactionQuery {
         accounts: &accounts,
         one_account: false,
-        interval: &interval,
+        dates: &dates,
         zone: &zone,
     };
     json::fuzz::<wire::TransactionsPage<'_>>(body);

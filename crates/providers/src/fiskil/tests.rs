@@ -11,11 +11,11 @@ use crate::unreadable::UnreadableRows;
 fn read(body: &str) -> Result<Vec<String>, Error> {
     let accounts = [account(1, "123456789")];
     let zone = TimeZone::get("Australia/Sydney").unwrap();
-    let interval = DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
+    let dates = DateRange::resolve(None, None, jiff::Timestamp::UNIX_EPOCH);
     let query = TransactionQuery {
         accounts: &accounts,
         one_account: false,
-        interval: &interval,
+        dates: &dates,
         zone: &zone,
     };
     let page: wire::TransactionsPage<'_> = parse_json(body.as_bytes())?;

@@ -114,13 +114,13 @@ impl RowKind for Transactions {
     fn query<'q>(
         accounts: &'q [Account],
         one_account: bool,
-        interval: &'q DateRange,
+        dates: &'q DateRange,
         zone: &'q TimeZone,
     ) -> TransactionQuery<'q> {
         TransactionQuery {
             accounts,
             one_account,
-            interval,
+            dates,
             zone,
         }
     }
@@ -147,13 +147,13 @@ impl RowKind for Transactions {
         page: PageRequest<'_>,
         sink: &mut RowSink<'_, Self>,
     ) -> Result<Page, Error> {
-        let (range, until) = (list.query.interval, list.until);
-        let interval = DateRange {
+        let (range, until) = (list.query.dates, list.until);
+        let dates = DateRange {
             to: until.map_or(range.to, Bound::Instant),
             ..*range
         };
         let query = TransactionQuery {
-            interval: &interval,
+            dates: &dates,
             ..list.query
         };
         let mut days = DayFinder::new(query.zone);
@@ -201,12 +201,12 @@ impl RowKind for Trades {
     fn query<'q>(
         accounts: &'q [Account],
         _: bool,
-        span: &'q DateFilter,
+        dates: &'q DateFilter,
         zone: &'q TimeZone,
     ) -> TradeQuery<'q> {
         TradeQuery {
             account: &accounts[0],
-            span,
+            dates,
             zone,
         }
     }
@@ -245,13 +245,13 @@ impl RowKind for Trades {
         page: PageRequest<'_>,
         sink: &mut RowSink<'_, Self>,
     ) -> Result<Page, Error> {
-        let (filter, until) = (list.query.span, list.until);
-        let span = DateFilter {
+        let (filter, until) = (list.query.dates, list.until);
+        let dates = DateFilter {
             to: until.map(Bound::Instant).or(filter.to),
             ..*filter
         };
         let query = TradeQuery {
-            span: &span,
+            dates: &dates,
             ..list.query
         };
         let mut in_range = |number: u64, row: Trade<'_>| {

@@ -89,14 +89,14 @@ async fn read_transactions(pages: ListedPages, rows_max: usize) -> Outcome {
         requested_pages: Mutex::default(),
     };
     let accounts = [account("1")];
-    let interval = DateRange {
+    let dates = DateRange {
         from: Bound::Instant(at(100)),
         to: Bound::Instant(at(2)),
     };
     let query = TransactionQuery {
         accounts: &accounts,
         one_account: false,
-        interval: &interval,
+        dates: &dates,
         zone: &TimeZone::UTC,
     };
     let mut rows = Vec::new();
@@ -259,13 +259,13 @@ async fn read_trades(list_rows: u64, total: fn(u64) -> u64, rows_max: usize) -> 
         requested_offsets: Mutex::default(),
     };
     let account = account("1");
-    let span = DateFilter {
+    let dates = DateFilter {
         from: None,
         to: Some(Bound::Instant(at(2))),
     };
     let query = TradeQuery {
         account: &account,
-        span: &span,
+        dates: &dates,
         zone: &TimeZone::UTC,
     };
     let mut rows = Vec::new();

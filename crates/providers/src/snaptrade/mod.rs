@@ -480,7 +480,7 @@ impl Brokerage for SnapTrade {
     ) -> Result<Page, Error> {
         let stored = ConnectionCredentials::read(credentials)?;
         let (offset, limit) = (offset_of(page.cursor)?, page.rows.min(api::ACTIVITIES_MAX));
-        let (from, to) = query.span.days(query.zone);
+        let (from, to) = query.dates.days(query.zone);
         let params = [
             ("startDate", from.map(day_text)),
             ("endDate", to.map(day_text)),

@@ -177,14 +177,14 @@ impl Peer {
 
     async fn trades(
         &self,
-        span: DateFilter,
+        dates: DateFilter,
         offset: u64,
         limit: u32,
     ) -> Result<(Page, Vec<String>), Error> {
         let (account, zone) = (account(ACCOUNT), TimeZone::get("Australia/Sydney").unwrap());
         let query = TradeQuery {
             account: &account,
-            span: &span,
+            dates: &dates,
             zone: &zone,
         };
         let mut lines = Vec::new();

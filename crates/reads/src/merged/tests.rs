@@ -57,7 +57,7 @@ impl Setup {
         let mut ranges = Vec::new();
         for context in self.contexts.iter().rev() {
             for account in &context.accounts {
-                let span = DateFilter {
+                let dates = DateFilter {
                     from: Some(Bound::Instant(at(0))),
                     to: Some(Bound::Instant(at(NOW))),
                 };
@@ -65,7 +65,7 @@ impl Setup {
                 let range =
                     self.world
                         .reads
-                        .range(caller, context, Some(account.id), span, at(NOW));
+                        .range(caller, context, Some(account.id), dates, at(NOW));
                 ranges.push(range.unwrap());
             }
         }

@@ -157,14 +157,14 @@ async fn range_is_that_of_the_transactions_endpoint() {
         (ids([0, -1, -30 * DAY]), false)
     );
 
-    let span = DateFilter {
+    let dates = DateFilter {
         from: Some(Bound::Instant(at(NOW - 50 * DAY))),
         to: Some(Bound::Instant(at(NOW - 2))),
     };
     let own = Some(context.accounts[0].id);
     let mut range = world
         .reads
-        .range::<Transactions>(&world.caller, Arc::clone(&context), own, span, at(NOW))
+        .range::<Transactions>(&world.caller, Arc::clone(&context), own, dates, at(NOW))
         .unwrap();
     assert_eq!(
         page(&world, &mut range).await.unwrap().0,
@@ -177,8 +177,8 @@ async fn range_is_that_of_the_transactions_endpoint() {
     );
 
     let empty = DateFilter {
-        from: span.to,
-        to: span.from,
+        from: dates.to,
+        to: dates.from,
     };
     let mut range = world
         .reads
@@ -432,7 +432,7 @@ async fn trades_come_account_after_account() {
         (vec![], false)
     );
 
-    let span = DateFilter {
+    let dates = DateFilter {
         from: Some(Bound::Instant(at(NOW - 3))),
         to: Some(Bound::Instant(at(NOW - 1))),
     };
@@ -443,7 +443,7 @@ async fn trades_come_account_after_account() {
             &world.caller,
             Arc::clone(&context),
             account_id,
-            span,
+            dates,
             at(NOW),
         )
         .unwrap();
@@ -452,8 +452,8 @@ async fn trades_come_account_after_account() {
         (ids([1, 3]), false)
     );
     let empty = DateFilter {
-        from: span.to,
-        to: span.from,
+        from: dates.to,
+        to: dates.from,
     };
     let mut range = world
         .reads

@@ -158,7 +158,7 @@ impl<'r> TradesRead<'r> {
                 None => {}
                 // No row of the range lies at the offset. The provider's total includes filtered
                 // rows, so only a read from the start counts the rows of the range.
-                Some(_) if self.is_behind_the_end() && !self.query.span.is_open() => {
+                Some(_) if self.is_behind_the_end() && !self.query.dates.is_open() => {
                     self.start = (0, vec![0; self.ids.len()]);
                     may_jump = false;
                 }
@@ -177,7 +177,7 @@ impl<'r> TradesRead<'r> {
         let (offset, end) = (self.page.offset, self.page.end());
         // The query covers one day more than `to`, so only reading shows which rows that leaves
         // out. Behind them the provider's row numbers are those of the filtered list.
-        let numbered_before = self.query.span.unfiltered_before(&self.caller.timezone);
+        let numbered_before = self.query.dates.unfiltered_before(&self.caller.timezone);
         if may_jump && numbered_before.is_none() && !self.is_ended(0) {
             self.jump(self.numbers[0]);
         }
@@ -222,20 +222,20 @@ impl<'r> TradesRead<'r> {
 
     /// The lists of all accounts from their next rows on.
     fn merged(&self) -> Result<Merged<'r, Trades, ReadTrade>, ReadError> {
-        let spare = if self.query.span.is_open() {
+        let spare = if self.query.dates.is_open() {
             0
         } else {
             ROWS_SPARE
         };
         let rows = u32::try_from(self.page.end() + 1 - self.row + spare).unwrap_or(u32::MAX);
-        let (caller, now, span) = (self.caller, self.call.now, self.query.span);
+        let (caller, now, dates) = (self.caller, self.call.now, self.query.dates);
         let mut ranges = Vec::with_capacity(self.ids.len());
         for (at, id) in self.ids.iter().enumerate() {
             if !self.is_ended(at) {
                 let context = Arc::clone(self.context);
                 let range = self
                     .reads
-                    .range::<Trades>(caller, context, Some(*id), span, now)?;
+                    .range::<Trades>(caller, context, Some(*id), dates, now)?;
                 let range = range.at_number(self.numbers[at])?;
                 ranges.push(range.with_first_page_rows(rows));
             }

@@ -132,17 +132,17 @@ impl Client {
 
     async fn window(
         &self,
-        span: DateFilter,
+        dates: DateFilter,
         limit: u32,
         offset: u64,
     ) -> (Vec<String>, WindowTotals) {
-        let found = self.try_window(span, limit, offset).await;
+        let found = self.try_window(dates, limit, offset).await;
         found.expect("the window is read")
     }
 
     async fn try_window(
         &self,
-        span: DateFilter,
+        dates: DateFilter,
         limit: u32,
         offset: u64,
     ) -> Result<(Vec<String>, WindowTotals), ReadError> {
@@ -150,7 +150,7 @@ impl Client {
             key_id: self.key_id,
             connection_id: self.context.connection.id,
             account_id: None,
-            span,
+            dates,
         };
         let page = Page { limit, offset };
         let (call, key) = (self.world.call(), WindowKey { query, page });
@@ -190,9 +190,9 @@ fn both_ends() -> DateFilter {
 async fn one_account_window_costs_one_call_anywhere() {
     let broker = Broker::new(vec![one(20_000)]);
     let (model, client) = (broker.model(), broker.client());
-    for span in [DateFilter::default(), from_start()] {
+    for dates in [DateFilter::default(), from_start()] {
         for offset in [0, 200, 12_345, 19_900] {
-            let (rows, totals) = client.fresh().window(span, 200, offset).await;
+            let (rows, totals) = client.fresh().window(dates, 200, offset).await;
             let at = offset as usize;
             assert_eq!(rows, model[at..(at + 200).min(20_000)]);
             assert_eq!(client.simulated.take_calls(), 1, "{offset}");
@@ -215,12 +215,12 @@ async fn far_window_skips_rows_filtered_by_to() {
     let broker = Broker::new(vec![list]);
     let (model, client) = (broker.model(), broker.client());
     let newest = Timestamp::from_second(FROM + DAY * 900 - 120 * 60).expect("an instant");
-    let span = DateFilter {
+    let dates = DateFilter {
         from: None,
         to: Some(Bound::Instant(newest)),
     };
     for (offset, calls) in [(0, 2), (200, 3), (10_000, 3), (19_878, 3)] {
-        let (rows, _) = client.fresh().window(span, 200, offset).await;
+        let (rows, _) = client.fresh().window(dates, 200, offset).await;
         let at = offset as usize;
         assert_eq!(
             rows,
@@ -242,14 +242,14 @@ async fn exactly_the_cap_is_not_truncated() {
 #[tokio::test]
 async fn behind_the_end_the_total_is_exact() {
     let client = Broker::new(vec![one(300)]).client();
-    for (span, calls) in [
+    for (dates, calls) in [
         (DateFilter::default(), 1),
         (from_start(), 3),
         (both_ends(), 3),
     ] {
         for _ in 0..2 {
-            let (rows, totals) = client.fresh().window(span, 200, 5_000).await;
-            assert!(rows.is_empty(), "{span:?}");
+            let (rows, totals) = client.fresh().window(dates, 200, 5_000).await;
+            assert!(rows.is_empty(), "{dates:?}");
             assert_eq!(
                 totals,
                 WindowTotals {
@@ -257,9 +257,9 @@ async fn behind_the_end_the_total_is_exact() {
                     has_more: false,
                     truncated: false
                 },
-                "{span:?}"
+                "{dates:?}"
             );
-            assert!(client.simulated.take_calls() <= calls, "{span:?}");
+            assert!(client.simulated.take_calls() <= calls, "{dates:?}");
         }
     }
 }
@@ -385,13 +385,13 @@ impl Client {
     /// came.
     async fn all_while_rows_vanish(
         &self,
-        span: DateFilter,
+        dates: DateFilter,
         limit: u32,
         vanish: &[Option<usize>],
     ) -> Vec<String> {
         let mut all = Vec::new();
         for window in 0.. {
-            let (rows, totals) = self.window(span, limit, all.len() as u64).await;
+            let (rows, totals) = self.window(dates, limit, all.len() as u64).await;
             all.extend(rows);
             if !totals.has_more {
                 break;
@@ -510,13 +510,13 @@ proptest! {
     ) {
         let mut provider = Broker::new(lists);
         provider.simulated.rows_max = rows_max;
-        let span = if has_end { both_ends() } else { from_start() };
+        let dates = if has_end { both_ends() } else { from_start() };
         let model = provider.model();
         let client = provider.client();
         runtime().block_on(async {
             let mut all = Vec::new();
             loop {
-                let (rows, totals) = client.window(span, limit, all.len() as u64).await;
+                let (rows, totals) = client.window(dates, limit, all.len() as u64).await;
                 let is_full = rows.len() == limit as usize;
                 prop_assert!(is_full || !totals.has_more, "a short window although more rows follow");
                 prop_assert!(rows.len() <= limit as usize);
@@ -543,9 +543,9 @@ proptest! {
         let matching = |list: Vec<(i64, Kind)>| list.into_iter().filter(|row| row.1 == Kind::Matches).collect();
         let mut provider = Broker::new(lists.into_iter().map(matching).collect());
         provider.simulated.rows_max = rows_max;
-        let span = if has_end { both_ends() } else { from_start() };
+        let dates = if has_end { both_ends() } else { from_start() };
         let client = provider.client();
-        let all = runtime().block_on(client.all_while_rows_vanish(span, limit, &vanish));
+        let all = runtime().block_on(client.all_while_rows_vanish(dates, limit, &vanish));
         for row in client.listed() {
             prop_assert!(all.contains(&row), "{row} of {all:?}");
         }
@@ -564,8 +564,8 @@ proptest! {
         provider.simulated.rows_max = rows_max;
         let model = provider.model();
         let client = provider.client();
-        for span in [DateFilter::default(), from_start(), both_ends()] {
-            let (rows, totals) = runtime().block_on(client.fresh().window(span, limit, offset));
+        for dates in [DateFilter::default(), from_start(), both_ends()] {
+            let (rows, totals) = runtime().block_on(client.fresh().window(dates, limit, offset));
             let expected: Vec<String> = model.iter().skip(offset as usize).take(limit as usize).cloned().collect();
             prop_assert_eq!(rows, expected);
             prop_assert_eq!(totals.has_more, offset + u64::from(limit) < model.len() as u64);

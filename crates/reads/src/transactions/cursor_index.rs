@@ -14,7 +14,7 @@ use crate::row_index::RowIndex;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CursorIndex {
-    interval: DateRange,
+    dates: DateRange,
     /// The timezone that decided which rows match.
     #[serde(with = "jiff::fmt::serde::tz::required")]
     zone: TimeZone,
@@ -29,11 +29,11 @@ pub(crate) struct CursorIndex {
 }
 
 impl CursorIndex {
-    /// Creates an empty index. `interval` is resolved once, so that all windows use the same
+    /// Creates an empty index. `dates` is resolved once, so that all windows use the same
     /// instants. `as_of` is the current time.
-    pub(crate) fn new(interval: DateRange, zone: TimeZone, as_of: Timestamp) -> Self {
+    pub(crate) fn new(dates: DateRange, zone: TimeZone, as_of: Timestamp) -> Self {
         Self {
-            interval,
+            dates,
             zone,
             as_of,
             cursors: RowIndex::new(None),
@@ -42,8 +42,8 @@ impl CursorIndex {
         }
     }
 
-    pub(crate) fn interval(&self) -> DateRange {
-        self.interval
+    pub(crate) fn dates(&self) -> DateRange {
+        self.dates
     }
 
     pub(crate) fn as_of(&self) -> Timestamp {
@@ -97,7 +97,7 @@ impl CursorIndex {
 
     /// Drops all cursors and counts. Needed when the provider no longer accepts a cursor.
     pub(crate) fn reset(&mut self) {
-        *self = Self::new(self.interval, self.zone.clone(), self.as_of);
+        *self = Self::new(self.dates, self.zone.clone(), self.as_of);
     }
 }
 

@@ -38,16 +38,16 @@ impl Reads {
         let WindowKey { query, page } = key;
         let (accounts, zone) = (context.accounts_of(query.account_id)?, &caller.timezone);
         let new = || {
-            let interval = DateRange::resolve(query.span.from, query.span.to, call.now);
-            CursorIndex::new(interval, zone.clone(), call.now)
+            let dates = DateRange::resolve(query.dates.from, query.dates.to, call.now);
+            CursorIndex::new(dates, zone.clone(), call.now)
         };
         let cursors = &self.inner.transaction_cursors;
         let cached = cursors
             .find_or_insert(key, call.now, |index| index.is_in_zone(zone), new)
             .await;
         let index = &cached.index;
-        let interval = index.lock().interval();
-        let (first, last) = interval.instants(zone);
+        let dates = index.lock().dates();
+        let (first, last) = dates.instants(zone);
         if first > last || accounts.is_empty() {
             return Ok(Window::new(page, 0).totals(0, Some(0)));
         }
@@ -55,7 +55,7 @@ impl Reads {
         let listed = TransactionQuery {
             accounts,
             one_account,
-            interval: &interval,
+            dates: &dates,
             zone,
         };
         let provider = self.provider(&context.connection)?;

@@ -53,21 +53,21 @@ impl Bank {
 struct Client<'p> {
     bank: &'p Bank,
     index: Mutex<CursorIndex>,
-    interval: DateRange,
+    dates: DateRange,
     row_cap: u64,
 }
 
 impl<'p> Client<'p> {
     fn new(bank: &'p Bank) -> Self {
         let from = Bound::Instant(at(NOW - 60 * 60 * 24 * 365 * 20));
-        let interval = DateRange {
+        let dates = DateRange {
             from,
             to: Bound::Instant(at(NOW)),
         };
         Self {
             bank,
-            index: Mutex::new(CursorIndex::new(interval, TimeZone::UTC, at(NOW))),
-            interval,
+            index: Mutex::new(CursorIndex::new(dates, TimeZone::UTC, at(NOW))),
+            dates,
             row_cap: 5_000,
         }
     }
@@ -86,7 +86,7 @@ impl<'p> Client<'p> {
         let query = TransactionQuery {
             accounts,
             one_account: true,
-            interval: &self.interval,
+            dates: &self.dates,
             zone: &TimeZone::UTC,
         };
         let mut read = WindowRead {

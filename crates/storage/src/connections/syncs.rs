@@ -230,21 +230,6 @@ impl Syncs<'_> {
             .map(|_| ())
     }
 
-    /// Requests a sync for a person, as `storage.jobs().request` does. Returns false if the
-    /// connection is gone.
-    pub async fn request(
-        self,
-        user: UserId,
-        connection: ConnectionId,
-        now: Timestamp,
-        at_most_every: SignedDuration,
-    ) -> Result<bool> {
-        let mut tx = self.0.db.begin().await?;
-        let is_requested = request(&mut tx, (user, connection), now, at_most_every).await?;
-        tx.commit().await?;
-        Ok(is_requested)
-    }
-
     /// The provider said that these rows of the user's connection are gone. The next sync checks
     /// it.
     ///
@@ -354,7 +339,8 @@ impl Syncs<'_> {
     }
 }
 
-/// As `storage.syncs().request`.
+/// Requests a sync for a person, as `storage.jobs().request` does. Returns false if the
+/// connection is gone.
 pub async fn request(
     tx: &mut Tx,
     (user, connection): (UserId, ConnectionId),

@@ -240,7 +240,7 @@ impl Jobs<'_> {
         now: Timestamp,
         lease_until: Timestamp,
     ) -> Result<Option<ClaimedJob>> {
-        if self.0.claims_nothing() {
+        if self.0.claims_paused() {
             return Ok(None);
         }
         let is_sqlite = matches!(self.0.db, Db::Sqlite(_));

@@ -101,19 +101,6 @@ pub struct Link {
 }
 
 impl Links<'_> {
-    /// Stores a link, and returns its id.
-    ///
-    /// # Errors
-    /// [`StorageError::NotFound`] if the user or the connection to repair does not exist,
-    /// [`StorageError::Conflict`] if the token does, and [`StorageError::TooMany`] if the user has
-    /// 1,000 links.
-    pub async fn insert(self, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
-        let mut tx = self.0.db.begin().await?;
-        let id = insert(&mut tx, link, now).await?;
-        tx.commit().await?;
-        Ok(id)
-    }
-
     /// Finds the link with this token, also an expired one until cleanup deletes it.
     pub async fn find(self, token: &str) -> Result<Option<Link>> {
         self.0
@@ -148,7 +135,12 @@ impl Links<'_> {
     }
 }
 
-/// As `storage.links().insert`, in a transaction.
+/// Stores a link, and returns its id.
+///
+/// # Errors
+/// [`StorageError::NotFound`] if the user or the connection to repair does not exist,
+/// [`StorageError::Conflict`] if the token does, and [`StorageError::TooMany`] if the user has
+/// 1,000 links.
 pub async fn insert(tx: &mut Tx, link: &NewLink<'_>, now: Timestamp) -> Result<Uuid> {
     lock_user(tx, link.user_id).await?;
     if tx

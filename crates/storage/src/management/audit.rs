@@ -110,17 +110,29 @@ impl<'a> AuditAction<'a> {
     }
 }
 
-/// A row of the audit, serialized as the API and `--json` show it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRow {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub id: Uuid,
+    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
     pub at: Timestamp,
     pub actor: Actor,
+    /// The subject and the verb, such as `key.create`. The list may grow.
+    #[schema(example = "key.create")]
     pub action: String,
-    /// None: it was about the installation, such as an endpoint for all users.
+    /// Null: the action is about the installation, such as an endpoint for all users.
+    #[schema(value_type = Option<String>, format = "uuid", required = true)]
+    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub user_id: Option<UserId>,
+    /// The id of what it was about, such as a key; of `key.rotate` the old one. Null: the action is
+    /// about the user.
+    #[schema(required = true, example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub subject: Option<String>,
+    /// What the user calls it: the browser, the name of the key or the URL of the endpoint. Null:
+    /// an operator did it.
+    #[schema(required = true, example = "Firefox on Linux")]
     pub detail: Option<String>,
 }
 

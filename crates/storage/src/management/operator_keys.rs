@@ -61,28 +61,6 @@ pub struct FoundOperatorKey {
 }
 
 impl OperatorKeys<'_> {
-    /// Adds a key, for the tests. A command adds one with its audit row.
-    pub async fn insert(
-        self,
-        key: &OperatorKey,
-        name: &str,
-        expires_at: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Result<OperatorKeyRecord> {
-        let mut tx = self.0.db.begin().await?;
-        let record = insert(&mut tx, key, name, expires_at, now).await?;
-        tx.commit().await?;
-        Ok(record)
-    }
-
-    /// Revokes a key, for the tests. A command revokes one with its audit row.
-    pub async fn revoke(self, id: OperatorKeyId, now: Timestamp) -> Result<OperatorKeyRecord> {
-        let mut tx = self.0.db.begin().await?;
-        let record = revoke(&mut tx, id, now).await?;
-        tx.commit().await?;
-        Ok(record)
-    }
-
     /// Finds a key that is neither revoked nor expired, as one indexed read.
     pub async fn find_valid(
         self,

@@ -16,7 +16,7 @@ use crate::tests::support::{
 };
 use crate::{
     AccessCut, Identity, NewSession, NewSignInLink, ServiceLock, SetupTokenClaim, StagedBackup,
-    Storage, StorageError, UserChange,
+    Storage, StorageError, UserChange, in_tx,
 };
 
 fn operator() -> Actor {
@@ -448,14 +448,15 @@ both! {
     async fn a_cut_ends_all_access(db) {
         let user = db.user("a@x").await.id;
         let other_operator = UserChange { is_operator: Some(true), ..UserChange::default() };
-        db.users().update(user, &other_operator).await.unwrap();
+        in_tx!(db, user::update(user, &other_operator)).await.unwrap();
         let connection = db.connection(user, "consent", &[new_account("acc", "Everyday")]).await;
         for number in 0..3 {
-            db.keys().insert(user, &key(number), "k", (number == 2).then(|| at(50)), at(0)).await.unwrap();
+            in_tx!(db, keys::insert(user, &key(number), "k", (number == 2).then(|| at(50)), at(0))).await.unwrap();
         }
-        db.keys().revoke(db.keys().list(user).await.unwrap()[0].id, at(1)).await.unwrap();
-        db.operator_keys().insert(&operator_key(1), "k", None, at(0)).await.unwrap();
-        db.links().insert(&new_link(user, "link", at(1_000)), at(0)).await.unwrap();
+        let first = db.keys().list(user).await.unwrap()[0].id;
+        in_tx!(db, keys::revoke(first, at(1))).await.unwrap();
+        in_tx!(db, operator_keys::insert(&operator_key(1), "k", None, at(0))).await.unwrap();
+        in_tx!(db, links::insert(&new_link(user, "link", at(1_000)), at(0))).await.unwrap();
         insert_setup_token(db, user, 1, at(1_000)).await;
         db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
         let session = NewSession { token: "cookie", browser: "Firefox", known_browser: "b", expires_at: at(1_000) };
@@ -515,14 +516,14 @@ both! {
         db.backups().cut_access(&operator(), at(3)).await.unwrap();
         let paused = db.endpoints().find_any(own).await.unwrap().unwrap();
         assert_eq!(paused.status, EndpointStatus::Disabled);
-        assert!(db.endpoints().enable(user, own, at(100)).await.unwrap());
+        assert!(in_tx!(db, endpoints::enable((user, own), at(100))).await.unwrap());
         claimed_endpoint(db, own, 100).await;
     }
 
     async fn kept_access_works(db) {
         let user = db.user("a@x").await.id;
-        db.keys().insert(user, &key(1), "k", None, at(0)).await.unwrap();
-        db.links().insert(&new_link(user, "link", at(1_000)), at(0)).await.unwrap();
+        in_tx!(db, keys::insert(user, &key(1), "k", None, at(0))).await.unwrap();
+        in_tx!(db, links::insert(&new_link(user, "link", at(1_000)), at(0))).await.unwrap();
         db.backups().set_copy().await.unwrap();
         db.backups().keep_access(&operator(), at(1)).await.unwrap();
         assert!(db.keys().find_caller(&key(1), at(2)).await.unwrap().is_some());

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use crate::job_kinds::REFRESH;
 use crate::tests::support::{at, both, credentials, new_account, new_connection};
-use crate::{NewConnection, Sealer, Storage, StorageError, UserChange};
+use crate::{NewConnection, Sealer, Storage, StorageError, UserChange, in_tx};
 
 /// Writes by each task.
 const ROUNDS: u8 = 12;
@@ -22,7 +22,7 @@ both! {
             tasks.spawn(async move {
                 for round in 0..ROUNDS {
                     let key = key_of(task, round);
-                    storage.keys().insert(user, &key, "k", None, at(0)).await.unwrap();
+                    in_tx!(storage, keys::insert(user, &key, "k", None, at(0))).await.unwrap();
                     assert!(
                         storage.keys().find_caller(&key, at(1)).await.unwrap().is_some(),
                         "its own write is visible",
@@ -81,11 +81,11 @@ both! {
         for round in 0..ROUNDS {
             let user = db.user(&format!("{round}@x")).await.id;
             let (key, other) = (key_of(0, round), key_of(1, round));
-            let old = db.keys().insert(user, &key_of(2, round), "k", None, at(0)).await.unwrap();
+            let old = in_tx!(db, keys::insert(user, &key_of(2, round), "k", None, at(0))).await.unwrap();
             let (inserted, rotated, removed) = tokio::join!(
-                handles[0].keys().insert(user, &key, "k", None, at(0)),
-                db.keys().rotate(&old, &other, at(9), at(0)),
-                handles[1].users().delete(user, at(900)),
+                in_tx!(handles[0], keys::insert(user, &key, "k", None, at(0))),
+                in_tx!(db, keys::rotate(&old, &other, at(9), at(0))),
+                in_tx!(handles[1], user::delete(user, at(900))),
             );
             removed.unwrap();
             for result in [inserted, rotated.map(|(new, _)| new)] {
@@ -100,7 +100,7 @@ both! {
         let plan = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
         let zone = UserChange { timezone: Some(Some("Asia/Tokyo")), ..UserChange::default() };
         let (first, second) =
-            tokio::join!(handles[0].users().update(user, &plan), handles[1].users().update(user, &zone));
+            tokio::join!(in_tx!(handles[0], user::update(user, &plan)), in_tx!(handles[1], user::update(user, &zone)));
         assert!(first.is_ok() && second.is_ok());
         let now = db.users().find(user).await.unwrap().unwrap();
         assert_eq!((now.plan, now.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));

@@ -1,11 +1,12 @@
 //! What a search of the whole database gets to see.
 
+use crate::in_tx;
 use crate::tests::support::{at, both, key};
 
 both! {
     async fn every_value_of_every_table_is_visited(db) {
         let user = db.user("me@example.com").await;
-        db.keys().insert(user.id, &key(7), "laptop", None, at(1)).await.unwrap();
+        in_tx!(db, keys::insert(user.id, &key(7), "laptop", None, at(1))).await.unwrap();
         let hash = crate::digest::hash(key(7).expose());
         let created_at = at(1).as_microsecond().to_string();
         let looked_for: [&[u8]; 4] = [b"me@example.com", b"laptop", hash.as_ref(), created_at.as_bytes()];

@@ -20,7 +20,7 @@ use crate::{
     AttemptOutcome, AuditAction, ClaimedConsentSession, ClaimedEndpoint, ClaimedJob,
     ClaimedProviderUser, FinishedAttempt, FinishedSync, Idempotency, IdempotentStart,
     NewConnection, NewConsentSession, NewEndpoint, NewLink, NewSetupToken, NewWebhookEvent,
-    ProviderUserState, Sealer, Storage, StoredResponse, SyncState,
+    ProviderUserState, Sealer, Storage, StoredResponse, SyncState, in_tx,
 };
 
 /// The events of syncs and of changes: not those of a new, ending or removed connection.
@@ -105,7 +105,7 @@ pub(crate) async fn insert_setup_token(
         name: "Actual",
         expires_at,
     };
-    db.setup_tokens().insert(&new, at(0)).await.unwrap();
+    in_tx!(db, setup_tokens::insert(&new, at(0))).await.unwrap();
 }
 
 /// Claims the registration of a user who is not registered at the provider.
@@ -159,7 +159,10 @@ pub(crate) async fn endpoint(db: &Storage, user: UserId, events: &[EventType]) -
         api_version: ApiVersion::DEFAULT,
         secret: &secret,
     };
-    db.endpoints().insert(&new, 20, at(0)).await.unwrap().id
+    in_tx!(db, endpoints::insert(db.secrets(), &new, 20, at(0)))
+        .await
+        .unwrap()
+        .id
 }
 
 /// A fingerprint that was last seen at 20.

@@ -10,7 +10,7 @@ use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, chunk, connection_to_sync, endpoint, finish_sync_with, secret,
 };
 use crate::tests::support::{TestDb, at, both};
-use crate::{JobKey, NewEndpoint};
+use crate::{JobKey, NewEndpoint, in_tx};
 
 const HOUR: i64 = 3_600;
 
@@ -24,7 +24,10 @@ async fn endpoint_of_the_installation(db: &TestDb) -> EndpointId {
         api_version: ApiVersion::DEFAULT,
         secret: &secret,
     };
-    db.endpoints().insert(&new, 20, at(0)).await.unwrap().id
+    in_tx!(db, endpoints::insert(db.secrets(), &new, 20, at(0)))
+        .await
+        .unwrap()
+        .id
 }
 
 both! {
@@ -74,7 +77,7 @@ both! {
         let user = db.user("a@x").await.id;
         let id = endpoint(db, user, SYNCS_AND_CHANGES).await;
         let new = secret("whsec_new");
-        assert!(db.endpoints().rotate_secret(user, id, &new, at(100)).await.unwrap());
+        assert!(in_tx!(db, endpoints::rotate_secret(db.secrets(), (user, id), &new, at(100))).await.unwrap().is_some());
         assert_eq!(db.endpoints().delete_old_secrets(at(99)).await.unwrap(), 0);
         assert_eq!(db.endpoints().delete_old_secrets(at(100)).await.unwrap(), 1);
     }
@@ -98,7 +101,7 @@ both! {
             db.deliveries().list(UserId::INSTALLATION, of_all, state, 9).await.unwrap().len()
         };
         assert_eq!(failed().await, 0);
-        let ended = db.endpoints().disable(UserId::INSTALLATION, of_all, "test", at(40)).await;
+        let ended = in_tx!(db, endpoints::disable((UserId::INSTALLATION, of_all), "test", at(40))).await;
         assert_eq!(ended.unwrap(), Some(failed().await as u64));
     }
 

@@ -18,7 +18,7 @@ use crate::tests::support::{
 };
 use crate::{
     FinishedSync, Leftovers, NewConsentSession, NewSession, NewSignInLink, NewWebhookEvent,
-    SealError, Storage, StorageError,
+    SealError, Storage, StorageError, in_tx,
 };
 
 /// All bytes of the database, its WAL and the index of the WAL.
@@ -42,8 +42,7 @@ fn file_holds_no_plain_secrets() {
     on_sqlite(async |db| {
         let user = db.user("a@x").await;
         let key = key(7);
-        db.keys()
-            .insert(user.id, &key, "laptop", None, at(0))
+        in_tx!(db, keys::insert(user.id, &key, "laptop", None, at(0)))
             .await
             .unwrap();
         assert!(db.keys().find_caller(&key, at(1)).await.unwrap().is_some());
@@ -70,13 +69,15 @@ fn file_holds_no_plain_secrets() {
                 .is_some()
         );
         // A link, a consent session in each phase before its end, and a registered user.
-        db.links()
-            .insert(
+        in_tx!(
+            db,
+            links::insert(
                 &new_link(user.id, "token_that_must_not_leak", at(60)),
-                at(0),
+                at(0)
             )
-            .await
-            .unwrap();
+        )
+        .await
+        .unwrap();
         insert_setup_token(db, user.id, 6, at(60)).await;
         // A link to sign in that is used, and another that is not.
         for token in [
@@ -129,10 +130,12 @@ fn file_holds_no_plain_secrets() {
             "credentials_that_must_not_leak",
         )
         .await;
-        db.operator_keys()
-            .insert(&operator_key(8), "backend", None, at(0))
-            .await
-            .unwrap();
+        in_tx!(
+            db,
+            operator_keys::insert(&operator_key(8), "backend", None, at(0))
+        )
+        .await
+        .unwrap();
         remembered_response(db, user.id, "response_that_must_not_leak").await;
         db.provider_events()
             .insert("akahu", "event_that_must_not_leak", at(0))
@@ -147,15 +150,18 @@ fn file_holds_no_plain_secrets() {
             .expect("made");
         let endpoint = endpoint(db, user.id, &[EventType::TransactionsSynced]).await;
         assert!(
-            db.endpoints()
-                .rotate_secret(
-                    user.id,
-                    endpoint,
+            in_tx!(
+                db,
+                endpoints::rotate_secret(
+                    db.secrets(),
+                    (user.id, endpoint),
                     &secret("whsec_2_that_must_not_leak"),
                     at(99)
                 )
-                .await
-                .unwrap()
+            )
+            .await
+            .unwrap()
+            .is_some()
         );
         let claim = start_sync(db, user.id, connection, 30).await;
         let fingerprints = fingerprints(&[fingerprint(0x6b, 0, 0x6a)]);

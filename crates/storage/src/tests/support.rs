@@ -18,7 +18,7 @@ use tokio_postgres::NoTls;
 use uuid::Uuid;
 
 use crate::job_kinds::REFRESH;
-use crate::{NewAccount, NewConnection, NewUser, PostgresOptions, Sealer, Storage};
+use crate::{NewAccount, NewConnection, NewUser, PostgresOptions, Sealer, Storage, in_tx};
 
 /// Declares tests that run on both databases, as `name::sqlite` and `name::postgres`. On
 /// PostgreSQL, statements are sent whole, as through a pooler. All other tests prepare them.
@@ -141,7 +141,9 @@ impl TestDb {
             reference: None,
             console_sign_in: true,
         };
-        self.users().insert(&new, at(0)).await.expect("a user")
+        in_tx!(self, user::insert(&new, at(0)))
+            .await
+            .expect("a user")
     }
 
     pub(crate) async fn connection(

@@ -60,26 +60,33 @@ statements! {
         RETURNING id, user_id, name, prefix, created_at, last_used_at, expires_at, revoked_at, replaced_by";
 }
 
-/// What is known about a key. The key itself is not stored. Serialized as commands print it with
-/// `--json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// A key, without the key itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Key)]
 pub struct KeyRecord {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub id: KeyId,
-    #[serde(skip)]
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub user_id: UserId,
-    /// The user's name for the key.
+    #[schema(example = "app")]
     pub name: String,
-    /// The first characters of the key, to recognise it in a list.
+    /// The first characters of the key.
+    #[schema(example = "bb_007Kd2p")]
     pub prefix: String,
+    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
     pub created_at: Timestamp,
-    /// The last use that `storage.keys().touch` recorded.
+    /// Exact to a minute.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-08-01T02:10:00.25Z")]
     pub last_used_at: Option<Timestamp>,
-    /// The key works before this time.
+    // The key works before this time.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-01-31T00:00:00Z")]
     pub expires_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-01-31T00:00:00Z")]
     pub revoked_at: Option<Timestamp>,
-    /// The key of a rotation that takes its place.
+    // The key of a rotation that takes its place.
     #[serde(skip)]
+    #[schema(ignore)]
     pub replaced_by: Option<KeyId>,
 }
 
@@ -92,25 +99,6 @@ impl KeyRecord {
 }
 
 impl Keys<'_> {
-    /// Stores the key's hash, prefix and name.
-    ///
-    /// # Errors
-    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the key
-    /// does, and [`StorageError::TooMany`] if the user has too many keys.
-    pub async fn insert(
-        self,
-        user: UserId,
-        key: &ApiKey,
-        name: &str,
-        expires_at: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Result<KeyRecord> {
-        let mut tx = self.0.db.begin().await?;
-        let record = insert(&mut tx, user, key, name, expires_at, now).await?;
-        tx.commit().await?;
-        Ok(record)
-    }
-
     /// Finds the user of a key that is neither revoked nor expired. It runs for each request as one
     /// indexed read, so a revoked key stops working at once.
     ///
@@ -166,30 +154,6 @@ impl Keys<'_> {
         self.0.db.one(FIND, params![id], record).await
     }
 
-    /// Stores a new key with the name and the expiry of an old one, which from now on expires at
-    /// `ends_at` or at its own expiry. Returns the new record and the changed old one.
-    /// [`StorageError::TooMany`] as for a new key.
-    pub async fn rotate(
-        self,
-        old: &KeyRecord,
-        new: &ApiKey,
-        ends_at: Timestamp,
-        now: Timestamp,
-    ) -> Result<(KeyRecord, KeyRecord)> {
-        let mut tx = self.0.db.begin().await?;
-        let records = rotate(&mut tx, old, new, ends_at, now).await?;
-        tx.commit().await?;
-        Ok(records)
-    }
-
-    /// Revokes a key. Revoking it again keeps the first time.
-    pub async fn revoke(self, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
-        let mut tx = self.0.db.begin().await?;
-        let record = revoke(&mut tx, id, now).await?;
-        tx.commit().await?;
-        Ok(record)
-    }
-
     /// Deletes keys 90 days after they have ended, with their audit. Returns how many. It works in
     /// small transactions, so the caller may cancel it at any time.
     pub async fn delete_ended(self, now: Timestamp) -> Result<u64> {
@@ -220,12 +184,16 @@ impl Keys<'_> {
     }
 }
 
-/// As `storage.keys().find`, in a transaction.
+/// Finds a key of any user.
 pub async fn find(tx: &mut Tx, id: KeyId) -> Result<Option<KeyRecord>> {
     tx.one(FIND, params![id], record).await
 }
 
-/// As `storage.keys().insert`, in a transaction.
+/// Stores the key's hash, prefix and name.
+///
+/// # Errors
+/// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the key
+/// does, and [`StorageError::TooMany`] if the user has too many keys.
 pub async fn insert(
     tx: &mut Tx,
     user: UserId,
@@ -272,7 +240,9 @@ async fn insert_as(
     })
 }
 
-/// As `storage.keys().rotate`, in a transaction.
+/// Stores a new key with the name and the expiry of an old one, which from now on expires at
+/// `ends_at` or at its own expiry. Returns the new record and the changed old one.
+/// [`StorageError::TooMany`] as for a new key.
 pub async fn rotate(
     tx: &mut Tx,
     old: &KeyRecord,
@@ -296,7 +266,7 @@ pub async fn rotate(
     Ok((new, replaced))
 }
 
-/// As `storage.keys().revoke`, in a transaction.
+/// Revokes a key. Revoking it again keeps the first time.
 pub async fn revoke(tx: &mut Tx, id: KeyId, now: Timestamp) -> Result<KeyRecord> {
     tx.one(REVOKE, params![id, now], record)
         .await?

@@ -36,7 +36,7 @@ impl Users<'_> {
         Ok(Some(left))
     }
 
-    /// As [`Self::delete`], for the holder of a claim. Returns false, and changes nothing, if the
+    /// As [`user::delete`], for the holder of a claim. Returns false, and changes nothing, if the
     /// lease was lost.
     pub async fn finish_removal(self, claim: &ClaimedJob, now: Timestamp) -> Result<bool> {
         let mut tx = self.0.db.begin().await?;

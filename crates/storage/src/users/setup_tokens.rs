@@ -83,18 +83,6 @@ struct StoredToken {
 }
 
 impl SetupTokens<'_> {
-    /// Stores a setup token, and returns its id.
-    ///
-    /// # Errors
-    /// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the
-    /// token does, and [`StorageError::TooMany`] if nobody has claimed 20 tokens of the user.
-    pub async fn insert(self, new: &NewSetupToken<'_>, now: Timestamp) -> Result<Uuid> {
-        let mut tx = self.0.db.begin().await?;
-        let id = insert(&mut tx, new, now).await?;
-        tx.commit().await?;
-        Ok(id)
-    }
-
     /// Creates `key` for the user of the token. Of several concurrent claims, one succeeds.
     /// [`StorageError::TooMany`] if the user has too many keys: the token can then still be
     /// claimed.
@@ -153,14 +141,6 @@ impl SetupTokens<'_> {
         Ok(claim)
     }
 
-    /// Deletes the setup tokens of a user that somebody could still claim. Returns their number.
-    pub async fn revoke_unclaimed(self, user: UserId, now: Timestamp) -> Result<u64> {
-        let mut tx = self.0.db.begin().await?;
-        let revoked = revoke_unclaimed(&mut tx, user, now).await?;
-        tx.commit().await?;
-        Ok(revoked)
-    }
-
     /// Lists how a key was created with a setup token, and rejected claims of that token. Oldest
     /// first.
     pub async fn list_key_audit(self, user: UserId, key: KeyId) -> Result<Vec<KeyAuditRow>> {
@@ -174,7 +154,11 @@ impl SetupTokens<'_> {
     }
 }
 
-/// As `storage.setup_tokens().insert`, in a transaction.
+/// Stores a setup token, and returns its id.
+///
+/// # Errors
+/// [`StorageError::NotFound`] if the user does not exist, [`StorageError::Conflict`] if the
+/// token does, and [`StorageError::TooMany`] if nobody has claimed 20 tokens of the user.
 pub async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp) -> Result<Uuid> {
     lock_user(tx, new.user_id).await?;
     let unclaimed = tx
@@ -198,7 +182,7 @@ pub async fn insert(tx: &mut Tx, new: &NewSetupToken<'_>, now: Timestamp) -> Res
     Ok(id)
 }
 
-/// As `storage.setup_tokens().revoke_unclaimed`, in a transaction.
+/// Deletes the setup tokens of a user that somebody could still claim. Returns their number.
 pub async fn revoke_unclaimed(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64> {
     tx.run(DELETE_UNCLAIMED, params![user, now]).await
 }

@@ -107,15 +107,6 @@ pub struct UserChange<'a> {
 }
 
 impl Users<'_> {
-    /// Adds a user. [`StorageError::Conflict`] if the e-mail address, in any case, or the reference
-    /// is in use.
-    pub async fn insert(self, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
-        let mut tx = self.0.db.begin().await?;
-        let user = insert(&mut tx, user, now).await?;
-        tx.commit().await?;
-        Ok(user)
-    }
-
     pub async fn find(self, id: UserId) -> Result<Option<User>> {
         self.0.db.one(FIND, params![id], user).await
     }
@@ -162,34 +153,10 @@ impl Users<'_> {
     pub async fn list(self) -> Result<Vec<User>> {
         self.0.db.all(LIST, params![], user).await
     }
-
-    /// Changes a user, and returns the result. Another e-mail address ends the sessions. Without
-    /// `console_sign_in`, the identities are forgotten too. The revision grows only if a value
-    /// changes. [`StorageError::Conflict`] if another user has the e-mail address or the reference.
-    pub async fn update(self, id: UserId, change: &UserChange<'_>) -> Result<User> {
-        let mut tx = self.0.db.begin().await?;
-        let user = update(&mut tx, id, change).await?;
-        tx.commit().await?;
-        Ok(user)
-    }
-
-    /// Deletes a user with their keys, setup tokens, links, consent sessions, endpoints and webhook
-    /// events. Events that an endpoint of the installation has not accepted outlive the user, and
-    /// `user.removed` is the last of them.
-    ///
-    /// # Errors
-    /// [`StorageError::Conflict`] while the user has connections, including those being deleted:
-    /// their consents must be withdrawn first. The same while the user is registered at a provider,
-    /// because that registration must be deleted there. [`StorageError::NotFound`] if the user does
-    /// not exist.
-    pub async fn delete(self, id: UserId, now: Timestamp) -> Result<()> {
-        let mut tx = self.0.db.begin().await?;
-        delete(&mut tx, id, now).await?;
-        tx.commit().await
-    }
 }
 
-/// As `storage.users().insert`, in a transaction.
+/// Adds a user. [`StorageError::Conflict`] if the e-mail address, in any case, or the reference
+/// is in use.
 pub async fn insert(tx: &mut Tx, user: &NewUser<'_>, now: Timestamp) -> Result<User> {
     let id = UserId::new();
     let folded = fold(user.email);
@@ -239,7 +206,9 @@ pub(crate) async fn find_by_email(tx: &mut Tx, email: &str) -> Result<Option<Use
         .await
 }
 
-/// As `storage.users().update`, in a transaction.
+/// Changes a user, and returns the result. Another e-mail address ends the sessions. Without
+/// `console_sign_in`, the identities are forgotten too. The revision grows only if a value
+/// changes. [`StorageError::Conflict`] if another user has the e-mail address or the reference.
 pub async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<User> {
     lock_user(tx, id).await?;
     let before = tx
@@ -299,7 +268,15 @@ pub async fn update(tx: &mut Tx, id: UserId, change: &UserChange<'_>) -> Result<
     Ok(after)
 }
 
-/// As `storage.users().delete`, in a transaction.
+/// Deletes a user with their keys, setup tokens, links, consent sessions, endpoints and webhook
+/// events. Events that an endpoint of the installation has not accepted outlive the user, and
+/// `user.removed` is the last of them.
+///
+/// # Errors
+/// [`StorageError::Conflict`] while the user has connections, including those being deleted:
+/// their consents must be withdrawn first. The same while the user is registered at a provider,
+/// because that registration must be deleted there. [`StorageError::NotFound`] if the user does
+/// not exist.
 pub async fn delete(tx: &mut Tx, id: UserId, now: Timestamp) -> Result<()> {
     lock_user(tx, id).await?;
     let reference = tx

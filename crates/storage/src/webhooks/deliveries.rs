@@ -239,7 +239,7 @@ impl Deliveries<'_> {
         limit: u32,
         failing: bool,
     ) -> Result<Vec<ClaimedEndpoint>> {
-        if self.0.claims_nothing() {
+        if self.0.claims_paused() {
             return Ok(Vec::new());
         }
         let failing = i64::from(failing);
@@ -327,7 +327,7 @@ impl Deliveries<'_> {
         Ok(self.0.db.batch(&statements).await?[0].is_some())
     }
 
-    /// As `storage.endpoints().disable`, for the holder of a claim, who has sent to the endpoint as
+    /// As `writes::endpoints::disable`, for the holder of a claim, who has sent to the endpoint as
     /// it is. Returns false if the lease was lost, or the endpoint has changed since the claim.
     pub async fn disable_endpoint(
         self,

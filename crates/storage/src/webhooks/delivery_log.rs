@@ -6,12 +6,13 @@ use std::str::FromStr;
 
 use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::Deliveries;
 use crate::db::{Param, Row, Tx, params, statements};
 use crate::error::Result;
+use crate::webhooks::endpoints::user_or_null;
 
 /// The columns that [`delivery`] expects, in its order.
 macro_rules! select_deliveries {
@@ -76,48 +77,63 @@ statements! {
                 AND e.status <> 'disabled' AND q.failing_since >= e.enabled_at)";
 }
 
-/// The state of one webhook event's delivery to one endpoint. Serialized as commands print it with
-/// `--json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// The delivery of an event to an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Delivery)]
 pub struct DeliveryRecord {
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub event_id: EventId,
-    /// Whose event it is. The installation: nobody's, because it is a ping of an endpoint for all
-    /// users.
+    /// Whose event it is. Null: nobody's, because it is a ping of an endpoint for all users.
+    // Then [`UserId::INSTALLATION`].
     #[serde(serialize_with = "user_or_null")]
+    #[schema(value_type = Option<String>, format = "uuid", required = true)]
+    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub user_id: UserId,
+    /// The type of the event.
     #[serde(rename = "type")]
+    #[schema(inline, example = "transactions.synced")]
     pub event_type: EventType,
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub sync_run_id: SyncRunId,
-    /// From 1 to `total_chunks`.
+    /// From 1 to `totalChunks`.
+    #[schema(example = 1)]
     pub chunk: u32,
+    #[schema(example = 1)]
     pub total_chunks: u32,
     /// New rows in the event.
+    #[schema(example = 3)]
     pub new_count: u32,
     /// Changed rows in the event.
+    #[schema(example = 0)]
     pub updated_count: u32,
     /// Rows in the event that are gone.
+    #[schema(example = 0)]
     pub removed_count: u32,
     /// When the event was created.
+    #[schema(value_type = String, format = "date-time", example = "2026-11-20T21:04:11.52Z")]
     pub created_at: Timestamp,
+    /// `pending`, `waiting` for the chunk before, `delivered` or `failed`.
+    #[schema(inline, example = "delivered")]
     pub state: DeliveryState,
     /// Starts again from 0 with a redelivery.
+    #[schema(example = 1)]
     pub attempts: u32,
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
     pub next_attempt_at: Option<Timestamp>,
-    /// The start of the last attempt.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
     pub last_attempt_at: Option<Timestamp>,
-    /// HTTP status of the last attempt. None: no response, or no attempt yet.
+    /// HTTP status of the last attempt. Null: no response, or no attempt yet.
+    #[schema(required = true, example = 204)]
     pub last_status: Option<u16>,
+    /// A few words.
+    #[schema(required = true, example = "timeout")]
     pub last_error: Option<String>,
+    #[schema(required = true, example = 84)]
     pub last_duration_ms: Option<u32>,
     /// When it was delivered, or failed and was no longer retried.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
     pub ended_at: Option<Timestamp>,
-}
-
-fn user_or_null<S: Serializer>(user: &UserId, out: S) -> std::result::Result<S::Ok, S::Error> {
-    Some(user)
-        .filter(|user| **user != UserId::INSTALLATION)
-        .serialize(out)
 }
 
 /// Where a page of deliveries ends: when the event was created, and its id.
@@ -150,18 +166,23 @@ impl DeliveryRecord {
     }
 }
 
-/// Serialized as commands print it with `--json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// An attempt to deliver an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = DeliveryAttempt)]
 pub struct AttemptRecord {
     /// From 1, counted on after a redelivery.
+    #[schema(example = 1)]
     pub attempt: u32,
-    /// The start of the attempt.
+    #[schema(value_type = String, format = "date-time", example = "2026-11-20T21:04:11.52Z")]
     pub at: Timestamp,
+    #[schema(example = 84)]
     pub duration_ms: u32,
-    /// HTTP status. None: no response.
+    /// HTTP status. Null: no response.
+    #[schema(required = true, example = 204)]
     pub status: Option<u16>,
     /// A few words.
+    #[schema(required = true, example = "timeout")]
     pub error: Option<String>,
 }
 

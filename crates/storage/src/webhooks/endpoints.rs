@@ -9,10 +9,12 @@
 //! A change of an endpoint of the installation writes no queue but the installation's own, which
 //! has its pings. Claims find out by themselves: see `webhooks/deliveries.rs`.
 
-use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventType, UserId};
+use bellbird_domain::{
+    ApiVersion, EndpointId, EndpointStatus, EventType, SubscribableEvent, UserId,
+};
 use jiff::Timestamp;
 use secrecy::SecretString;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::db::{Bound, Param, Row, Tx, as_stored, params, statements};
 use crate::error::Result;
@@ -109,29 +111,55 @@ statements! {
     DELETE_OF_USER = "DELETE FROM webhook_endpoints WHERE user_id = $1 RETURNING id";
 }
 
-/// Serialized as commands print it with `--json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// A URL that receives the events of a user, or of all users.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = WebhookEndpoint)]
 pub struct Endpoint {
-    /// [`UserId::INSTALLATION`]: it gets the events of all users.
-    #[serde(skip)]
-    pub user_id: UserId,
+    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
     pub id: EndpointId,
+    /// Null: it receives the events of all users.
+    // Then [`UserId::INSTALLATION`].
+    #[serde(serialize_with = "user_or_null")]
+    #[schema(value_type = Option<String>, format = "uuid", required = true)]
+    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
+    pub user_id: UserId,
+    #[schema(format = "uri", example = "https://hooks.example.com/bellbird")]
     pub url: String,
-    /// The event types that it subscribes to.
+    /// The event types that it receives.
     #[serde(rename = "events")]
+    #[schema(inline, value_type = Vec<SubscribableEvent>)]
+    #[schema(example = json!(["transactions.synced", "trades.synced"]))]
     pub event_types: Vec<EventType>,
-    /// The format of its events.
+    /// Of the events' body.
+    #[schema(inline, example = "2026-12-01")]
     pub api_version: ApiVersion,
+    /// Whether it receives events.
+    #[schema(inline, example = "enabled")]
     pub status: EndpointStatus,
-    /// A few words. None: enabled.
+    /// A few words. Null: enabled.
+    #[schema(required = true, example = "by operator")]
     pub disabled_reason: Option<String>,
-    /// The first failure since the last success. Of several users, the earliest.
+    /// The first failure since the last success. Of an endpoint for all users, the earliest of
+    /// those that last.
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
     pub failing_since: Option<Timestamp>,
     /// The last success, to the minute.
     #[serde(rename = "lastDeliveredAt")]
+    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
     pub delivered_at: Option<Timestamp>,
+    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
     pub created_at: Timestamp,
+}
+
+/// Writes the installation as null.
+pub(crate) fn user_or_null<S: Serializer>(
+    user: &UserId,
+    out: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    Some(user)
+        .filter(|user| **user != UserId::INSTALLATION)
+        .serialize(out)
 }
 
 /// What to change of an endpoint. What is None stays.
@@ -174,18 +202,6 @@ pub struct SecretRotation {
 }
 
 impl Endpoints<'_> {
-    /// Adds an enabled endpoint.
-    ///
-    /// # Errors
-    /// [`StorageError::Conflict`] if the user has `max` endpoints, [`StorageError::NotFound`] if
-    /// the user does not exist.
-    pub async fn insert(self, new: &NewEndpoint<'_>, max: u32, now: Timestamp) -> Result<Endpoint> {
-        let mut tx = self.0.db.begin().await?;
-        let endpoint = insert(&mut tx, self.0.secrets(), new, max, now).await?;
-        tx.commit().await?;
-        Ok(endpoint)
-    }
-
     /// The user's endpoints, oldest first.
     pub async fn list(self, user: UserId) -> Result<Vec<Endpoint>> {
         self.0.db.all(LIST, params![user], endpoint).await
@@ -242,21 +258,6 @@ impl Endpoints<'_> {
         self.0.db.one(FIND_ANY, params![id], endpoint).await
     }
 
-    /// Replaces an endpoint's secret. The old one also signs until `old_until`, but is dropped at
-    /// once if it cannot be opened. Returns false if the user has no such endpoint.
-    pub async fn rotate_secret(
-        self,
-        user: UserId,
-        id: EndpointId,
-        new: &SecretString,
-        old_until: Timestamp,
-    ) -> Result<bool> {
-        let mut tx = self.0.db.begin().await?;
-        let rotation = rotate_secret(&mut tx, self.0.secrets(), (user, id), new, old_until).await?;
-        tx.commit().await?;
-        Ok(rotation.is_some())
-    }
-
     /// The secrets of the user's endpoint, without an old one that does not open. None if there is
     /// no such endpoint.
     pub async fn secrets(
@@ -296,59 +297,17 @@ impl Endpoints<'_> {
         Ok(Some(EndpointSecrets { current, old }))
     }
 
-    /// Changes an endpoint. Pending deliveries follow. Returns false if the user has no such
-    /// endpoint.
-    pub async fn update(
-        self,
-        user: UserId,
-        id: EndpointId,
-        change: &EndpointChange<'_>,
-    ) -> Result<bool> {
-        let mut tx = self.0.db.begin().await?;
-        let is_found = update(&mut tx, (user, id), change).await?;
-        tx.commit().await?;
-        Ok(is_found)
-    }
-
-    /// Enables an endpoint and clears its failures. Failed deliveries stay failed. Returns false if
-    /// the user has no such endpoint.
-    pub async fn enable(self, user: UserId, id: EndpointId, now: Timestamp) -> Result<bool> {
-        Ok(self.0.db.run(ENABLE, params![user, id, now]).await? > 0)
-    }
-
-    /// Disables an endpoint and fails its unfinished deliveries. `reason` is a few words. Returns
-    /// the number of those deliveries, or None if the user has no such endpoint. At an endpoint of
-    /// the installation, each fails when it is due.
-    pub async fn disable(
-        self,
-        user: UserId,
-        id: EndpointId,
-        reason: &str,
-        now: Timestamp,
-    ) -> Result<Option<u64>> {
-        let mut tx = self.0.db.begin().await?;
-        let failed_count = disable(&mut tx, (user, id), reason, now).await?;
-        tx.commit().await?;
-        Ok(failed_count)
-    }
-
     /// Deletes previous secrets that have expired.
     pub async fn delete_old_secrets(self, now: Timestamp) -> Result<u64> {
         self.0.db.run(DELETE_OLD_SECRETS, params![now]).await
     }
-
-    /// Deletes an endpoint with its secrets and deliveries. Returns false if the user has no such
-    /// endpoint. The deliveries of users to an endpoint of the installation are deleted when they
-    /// are due, or by the cleanup (`webhooks/queues.rs`).
-    pub async fn delete(self, user: UserId, id: EndpointId) -> Result<bool> {
-        let mut tx = self.0.db.begin().await?;
-        let is_found = delete(&mut tx, (user, id)).await?;
-        tx.commit().await?;
-        Ok(is_found)
-    }
 }
 
-/// As `storage.endpoints().insert`, in a transaction.
+/// Adds an enabled endpoint.
+///
+/// # Errors
+/// [`StorageError::Conflict`] if the user has `max` endpoints, [`StorageError::NotFound`] if
+/// the user does not exist.
 pub async fn insert(
     tx: &mut Tx,
     secrets: Secrets<'_>,
@@ -396,12 +355,13 @@ pub async fn insert(
     })
 }
 
-/// As `storage.endpoints().find_any`, in a transaction.
+/// Finds an endpoint of any user, or of the installation.
 pub async fn find(tx: &mut Tx, id: EndpointId) -> Result<Option<Endpoint>> {
     tx.one(FIND_ANY, params![id], endpoint).await
 }
 
-/// As `storage.endpoints().rotate_secret`, in a transaction. None if the user has no such endpoint.
+/// Replaces an endpoint's secret. The old one also signs until `old_until`, but is dropped at
+/// once if it cannot be opened. Returns None if the user has no such endpoint.
 pub async fn rotate_secret(
     tx: &mut Tx,
     secrets: Secrets<'_>,
@@ -440,7 +400,8 @@ pub async fn rotate_secret(
     }))
 }
 
-/// As `storage.endpoints().update`, in a transaction.
+/// Changes an endpoint. Pending deliveries follow. Returns false if the user has no such
+/// endpoint.
 pub async fn update(
     tx: &mut Tx,
     (user, id): (UserId, EndpointId),
@@ -466,12 +427,15 @@ pub async fn update(
         .is_some())
 }
 
-/// As `storage.endpoints().enable`, in a transaction.
+/// Enables an endpoint and clears its failures. Failed deliveries stay failed. Returns false if
+/// the user has no such endpoint.
 pub async fn enable(tx: &mut Tx, (user, id): (UserId, EndpointId), now: Timestamp) -> Result<bool> {
     Ok(tx.run(ENABLE, params![user, id, now]).await? > 0)
 }
 
-/// As `storage.endpoints().disable`, in a transaction.
+/// Disables an endpoint and fails its unfinished deliveries. `reason` is a few words. Returns
+/// the number of those deliveries, or None if the user has no such endpoint. At an endpoint of
+/// the installation, each fails when it is due.
 pub async fn disable(
     tx: &mut Tx,
     endpoint @ (user, _): (UserId, EndpointId),
@@ -498,7 +462,9 @@ pub(crate) async fn set_disabled(
     Ok(tx.run(DISABLE, params![user, id, reason, revision]).await? > 0)
 }
 
-/// As `storage.endpoints().delete`, in a transaction.
+/// Deletes an endpoint with its secrets and deliveries. Returns false if the user has no such
+/// endpoint. The deliveries of users to an endpoint of the installation are deleted when they
+/// are due, or by the cleanup (`webhooks/queues.rs`).
 pub async fn delete(tx: &mut Tx, endpoint @ (user, id): (UserId, EndpointId)) -> Result<bool> {
     if !lock_owner_if_exists(tx, user).await? || !is_of(tx, endpoint).await? {
         return Ok(false);

@@ -7,11 +7,11 @@ use bellbird_domain::{EndpointId, EventId, EventType, SyncRunId, UserId};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use crate::Deliveries;
 use crate::db::{Param, Row, Tx, named, params, statements};
 use crate::error::Result;
 use crate::locks::lock_user_if_exists;
 use crate::webhooks::webhook_events::{self, EventOrigin, NewWebhookEvent};
+use crate::{Deliveries, StorageError};
 
 /// Failed deliveries of all users in one read.
 const FAILED_PER_READ: u32 = 500;
@@ -176,42 +176,15 @@ impl Deliveries<'_> {
         Ok(true)
     }
 
-    /// Makes the delivery of one event due now, whatever its state, with all attempts again.
-    /// Returns false if there is no such delivery, it waits for an earlier chunk, the event is a
-    /// ping, or the endpoint is disabled.
-    pub async fn redeliver(
+    /// Makes the failed deliveries of all users at an endpoint of the installation pending again, as
+    /// [`recover`] does for one user, in a transaction for each. It recovers some 10,000 deliveries
+    /// at a time, and returns how many. Nothing is left once it returns 0.
+    pub async fn recover_all(
         self,
-        user: UserId,
-        endpoint: EndpointId,
-        event: EventId,
-        now: Timestamp,
-    ) -> Result<bool> {
-        let mut tx = self.0.db.begin().await?;
-        if !redeliver(&mut tx, (user, endpoint), event, now).await? {
-            tx.rollback().await;
-            return Ok(false);
-        }
-        tx.commit().await?;
-        Ok(true)
-    }
-
-    /// Makes all failed deliveries of events created at `since` or later pending again, with all
-    /// attempts: those of the user, or of all users at an endpoint of the installation. The lowest
-    /// chunk of each run is due now, and the others wait for it. Pings are skipped. Returns the
-    /// number of recovered deliveries, which is 0 if the endpoint is disabled.
-    ///
-    /// Of all users, each has a transaction of its own, and some 10,000 deliveries are recovered at
-    /// a time. Nothing is left once it returns 0.
-    pub async fn recover(
-        self,
-        user: UserId,
         endpoint: EndpointId,
         since: Timestamp,
         now: Timestamp,
     ) -> Result<u64> {
-        if user != UserId::INSTALLATION {
-            return self.recover_of(user, endpoint, since, now).await;
-        }
         let (mut recovered, mut last) = (0, (since, Param::BEFORE_ALL_IDS));
         while recovered < RECOVERED_MAX {
             let (at, event) = last;
@@ -224,36 +197,29 @@ impl Deliveries<'_> {
             last = (*at, Param::from(*event));
             let users: BTreeSet<UserId> = failed.iter().map(|(_, _, user)| *user).collect();
             for user in users {
-                recovered += self.recover_of(user, endpoint, since, now).await?;
+                let mut tx = self.0.db.begin().await?;
+                let of_user = recover(&mut tx, (user, endpoint), since, now).await?;
+                tx.commit().await?;
+                recovered += of_user.unwrap_or(0);
             }
         }
         Ok(recovered)
     }
-
-    async fn recover_of(
-        self,
-        user: UserId,
-        endpoint: EndpointId,
-        since: Timestamp,
-        now: Timestamp,
-    ) -> Result<u64> {
-        let mut tx = self.0.db.begin().await?;
-        let recovered = recover(&mut tx, (user, endpoint), since, now).await?;
-        tx.commit().await?;
-        Ok(recovered.unwrap_or(0))
-    }
 }
 
-/// As `storage.deliveries().redeliver`, in a transaction, which is to be rolled back if this
-/// returns false.
+/// Makes the delivery of one event due now, whatever its state, with all attempts again.
+///
+/// # Errors
+/// [`StorageError::NotFound`] if there is no such delivery, it waits for an earlier chunk, the event
+/// is a ping, or the endpoint is disabled.
 pub async fn redeliver(
     tx: &mut Tx,
     (user, endpoint): (UserId, EndpointId),
     event: EventId,
     now: Timestamp,
-) -> Result<bool> {
+) -> Result<()> {
     if !make_due(tx, (user, endpoint), now).await? {
-        return Ok(false);
+        return Err(StorageError::NotFound("delivery"));
     }
     let attempt_id = Param::Id(Uuid::now_v7());
     tx.run(
@@ -261,14 +227,19 @@ pub async fn redeliver(
         params![user, endpoint, event, attempt_id, "delivered"],
     )
     .await?;
-    Ok(tx
+    match tx
         .run(REDELIVER, params![user, endpoint, event, now])
         .await?
-        > 0)
+    {
+        0 => Err(StorageError::NotFound("delivery")),
+        _ => Ok(()),
+    }
 }
 
-/// As `storage.deliveries().recover`, in a transaction. None if there is no such endpoint, or it is
-/// disabled.
+/// Makes all failed deliveries of a user's events pending again that were created at `since` or
+/// later, with all attempts. The lowest chunk of each run is due now, and the others wait for it.
+/// Pings are skipped. Returns the number of recovered deliveries, or None if there is no such
+/// endpoint, or it is disabled.
 pub async fn recover(
     tx: &mut Tx,
     (user, endpoint): (UserId, EndpointId),

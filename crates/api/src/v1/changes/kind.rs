@@ -11,10 +11,11 @@ use bellbird_reads::{RowKind, Trades, Transactions};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use utoipa::ToSchema;
 
 use super::views::{TradeChange, TransactionChange};
 use crate::http::QuotaClass;
-use crate::http::json::write_json;
 use crate::http::quota::Quotas;
 use crate::v1::trades::TradeView;
 use crate::v1::transactions::TransactionView;
@@ -25,6 +26,9 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// Rows whose changes clients follow.
 pub(super) trait ChangeKind: RowKind {
+    /// What the JSON of a change is.
+    type Change: ToSchema;
+
     /// The limits of a request that reads rows.
     fn quota(quotas: &Quotas) -> &QuotaClass;
 
@@ -33,14 +37,15 @@ pub(super) trait ChangeKind: RowKind {
     /// The first and last instant to read for rows of these days.
     fn dates_around(days: RangeInclusive<UtcDay>, now: Timestamp) -> (Timestamp, Timestamp);
 
-    /// The change as JSON.
-    fn upsert(key: RowKey, is_new: bool, row: &Self::Row<'_>, place: Self::Place) -> Vec<u8>;
+    fn upsert(key: RowKey, is_new: bool, row: &Self::Row<'_>, place: Self::Place) -> Box<RawValue>;
 
-    /// The change as JSON. `account_id` is absent if the connection has lost the account.
-    fn remove(key: RowKey, account_id: Option<AccountId>) -> Vec<u8>;
+    /// `account_id` is absent if the connection has lost the account.
+    fn remove(key: RowKey, account_id: Option<AccountId>) -> Box<RawValue>;
 }
 
 impl ChangeKind for Transactions {
+    type Change = TransactionChange<'static>;
+
     fn quota(quotas: &Quotas) -> &QuotaClass {
         &quotas.live
     }
@@ -53,7 +58,7 @@ impl ChangeKind for Transactions {
         (days.start().start(), days.end().end().min(now))
     }
 
-    fn upsert(key: RowKey, is_new: bool, row: &Transaction<'_>, day: Date) -> Vec<u8> {
+    fn upsert(key: RowKey, is_new: bool, row: &Transaction<'_>, day: Date) -> Box<RawValue> {
         json(&TransactionChange::Upsert {
             key: key.to_string(),
             is_new,
@@ -61,7 +66,7 @@ impl ChangeKind for Transactions {
         })
     }
 
-    fn remove(key: RowKey, account_id: Option<AccountId>) -> Vec<u8> {
+    fn remove(key: RowKey, account_id: Option<AccountId>) -> Box<RawValue> {
         json(&TransactionChange::Remove {
             key: key.to_string(),
             account_id,
@@ -70,6 +75,8 @@ impl ChangeKind for Transactions {
 }
 
 impl ChangeKind for Trades {
+    type Change = TradeChange<'static>;
+
     fn quota(quotas: &Quotas) -> &QuotaClass {
         &quotas.brokerage
     }
@@ -82,7 +89,7 @@ impl ChangeKind for Trades {
         (days.start().start().minus(DAY), days.end().end().plus(DAY))
     }
 
-    fn upsert(key: RowKey, is_new: bool, row: &Trade<'_>, _: u64) -> Vec<u8> {
+    fn upsert(key: RowKey, is_new: bool, row: &Trade<'_>, _: u64) -> Box<RawValue> {
         json(&TradeChange::Upsert {
             key: key.to_string(),
             is_new,
@@ -90,7 +97,7 @@ impl ChangeKind for Trades {
         })
     }
 
-    fn remove(key: RowKey, account_id: Option<AccountId>) -> Vec<u8> {
+    fn remove(key: RowKey, account_id: Option<AccountId>) -> Box<RawValue> {
         json(&TradeChange::Remove {
             key: key.to_string(),
             account_id,
@@ -98,8 +105,8 @@ impl ChangeKind for Trades {
     }
 }
 
-fn json(change: &impl Serialize) -> Vec<u8> {
-    let mut json = Vec::new();
-    write_json(change, &mut json);
-    json
+fn json(change: &impl Serialize) -> Box<RawValue> {
+    let json = to_raw_value(change);
+    debug_assert!(json.is_ok(), "strings and numbers always serialize");
+    json.unwrap_or_default()
 }

@@ -5,6 +5,7 @@
 //! mark. The first page syncs the connection, unless its last sync is recent. A page without news
 //! reads nothing.
 
+mod body;
 mod cursor;
 mod kind;
 mod page;
@@ -27,21 +28,24 @@ use tokio::time::timeout_at;
 
 use crate::http::documented::{BrokerageErrors, ProviderErrors};
 use crate::http::extract::Selected;
-use crate::http::json::json_bytes;
+use crate::http::json::{json_bytes, to_json};
 use crate::http::problem::problem_for_category;
 use crate::http::{Authorized, BankingConnection, BrokerageConnection, LivePermit, Problem, log};
 use crate::v1::state::V1State;
+use body::{ChangesPage, NextMark};
 use cursor::{ChangesCursor, ClientMark, Paging};
 use kind::ChangeKind;
-use page::ChangesPage;
+use page::FoundChanges;
 use views::ChangesQuery;
-pub use views::{TradeChanges, TransactionChanges};
 
 /// `Retry-After` while a sync takes longer than a request may.
 const SYNC_RETRY_AFTER_SECONDS: u64 = 10;
 
 const CURSOR_EXPIRED: &str = "Changes after the cursor are no longer known (`cursor_expired`): begin again without a \
     cursor, and remove the rows from `watchedFrom` on that do not come.";
+
+type TransactionChangesPage = ChangesPage<Transactions>;
+type TradeChangesPage = ChangesPage<Trades>;
 
 /// Follow changes of transactions
 ///
@@ -59,7 +63,7 @@ const CURSOR_EXPIRED: &str = "Changes after the cursor are no longer known (`cur
     get, path = "/v1/transactions/changes", tag = "Transactions",
     params(ChangesQuery),
     responses(
-        (status = 200, description = "A page of changes.", body = TransactionChanges),
+        (status = 200, description = "A page of changes.", body = TransactionChangesPage),
         (
             status = 400,
             description = "A parameter is missing or invalid, the connection is not a banking \
@@ -95,7 +99,7 @@ pub(super) async fn list_transaction_changes(
     get, path = "/v1/trades/changes", tag = "Holdings and trades",
     params(ChangesQuery),
     responses(
-        (status = 200, description = "A page of changes.", body = TradeChanges),
+        (status = 200, description = "A page of changes.", body = TradeChangesPage),
         BrokerageErrors,
         (status = 410, description = CURSOR_EXPIRED),
     ),
@@ -143,41 +147,60 @@ impl<K: ChangeKind> Changes<K> {
         }
     }
 
+    /// The client's mark, what changed after it, and the next mark.
     async fn respond(self) -> Result<Response, Problem> {
         let (mut cursor, mut sync) = self.open_cursor().await?;
-        let access = &self.state.access;
-        let call = access.call_context(&self.caller).past_unreadable_rows();
+        let found = self.find_changes(&mut cursor, &mut sync).await?;
+        let page = ChangesPage {
+            data: found.changes,
+            next: NextMark {
+                cursor: cursor.seal(self.state.context.storage(), self.caller.user_id)?,
+                has_more: found.has_more,
+                watched_from: self.watched_from(&sync),
+            },
+            kind: self.kind,
+        };
+        Ok(json_bytes(to_json(&page)?))
+    }
+
+    /// Finds what changed after the client's mark, as far as it fits on a page, and moves the
+    /// cursor behind it. The first page syncs the connection, unless its last sync is recent.
+    async fn find_changes(
+        &self,
+        cursor: &mut ChangesCursor,
+        sync: &mut SyncState,
+    ) -> Result<FoundChanges, Problem> {
+        let api = &self.state.context;
+        let call = api.call_context(&self.caller).skip_unreadable_rows();
         let mut permit = None;
         if cursor.paging.is_none() {
-            if !self.is_fresh(&sync) {
+            if !self.is_fresh(sync) {
                 permit = Some(self.admit().await?);
-                self.freshen(&call, access.changes_max_age()).await?;
-                sync = self.sync_state().await?;
+                self.freshen(&call, api.changes_max_age()).await?;
+                *sync = self.sync_state().await?;
             }
             cursor.paging = Some(Paging::to(sync.change_version));
         }
-        let has_news = has_news(&cursor, &sync);
-        let mut page = ChangesPage::default();
+        let has_news = has_news(cursor, sync);
+        let mut found = FoundChanges::default();
         if has_news {
             let _permit = match permit {
                 Some(permit) => permit,
                 None => self.admit().await?,
             };
-            let read = self.read_page(&call, &mut sync, &mut cursor).await;
+            let read = self.read_page(&call, sync, cursor).await;
             log::add_provider_calls(call.calls());
-            page = read?;
+            found = read?;
         }
-        if !page.has_more {
+        if !found.has_more {
             cursor.reach_target(self.now, has_news);
         }
-        let cursor = cursor.seal(access.storage(), self.caller.user_id)?;
-        let body = page.into_json(&cursor, self.watched_from(&sync));
-        Ok(json_bytes(body.into()))
+        Ok(found)
     }
 
     /// The client's cursor, or without one that of a first copy; and what is known of the syncs.
     async fn open_cursor(&self) -> Result<(ChangesCursor, SyncState), Problem> {
-        let (storage, user) = (self.state.access.storage(), self.caller.user_id);
+        let (storage, user) = (self.state.context.storage(), self.caller.user_id);
         let (id, account_id) = (self.context.connection.id, self.account_id);
         let open = |cursor| ChangesCursor::open(storage, user, cursor, (id, account_id));
         let opened = self.query.cursor.as_deref().map(open).transpose()?;
@@ -196,7 +219,7 @@ impl<K: ChangeKind> Changes<K> {
     }
 
     async fn sync_state(&self) -> Result<SyncState, Problem> {
-        let syncs = self.state.access.connections().syncs();
+        let syncs = self.state.context.connections().syncs();
         syncs
             .state(self.caller.user_id, self.context.connection.id)
             .await
@@ -204,16 +227,19 @@ impl<K: ChangeKind> Changes<K> {
     }
 
     fn is_fresh(&self, sync: &SyncState) -> bool {
-        let (access, id) = (&self.state.access, self.context.connection.id);
-        let max_age = access.changes_max_age();
+        let (api, id) = (&self.state.context, self.context.connection.id);
+        let max_age = api.changes_max_age();
         let recently_synced = &self.state.inner.recently_synced;
-        access.connections().syncs().is_fresh(sync, max_age)
+        api.connections().syncs().is_fresh(sync, max_age)
             || recently_synced.get(&id, self.now).is_some()
     }
 
     async fn admit(&self) -> Result<LivePermit, Problem> {
-        let quota = K::quota(self.state.access.quotas());
-        self.state.access.admit(quota, &self.caller, self.now).await
+        let quota = K::quota(self.state.context.quotas());
+        self.state
+            .context
+            .admit(quota, &self.caller, self.now)
+            .await
     }
 
     /// Syncs the connection, once for all requests that wait. A sync that takes longer than the
@@ -222,10 +248,10 @@ impl<K: ChangeKind> Changes<K> {
         let (state, context) = (self.state.clone(), Arc::clone(&self.context));
         let (user, id) = (self.caller.user_id, self.context.connection.id);
         let sync = async move {
-            let syncs = state.access.connections().syncs();
+            let syncs = state.context.connections().syncs();
             let synced = Box::pin(syncs.freshen(user, id, max_age)).await;
             if synced.is_ok() {
-                let now = state.access.clock().now();
+                let now = state.context.clock().now();
                 state.inner.recently_synced.insert(id, (), now);
             }
             (synced.map_err(|error| problem(&context, &error)), 0)
@@ -246,7 +272,7 @@ impl<K: ChangeKind> Changes<K> {
 
     /// The first day in the user's timezone of which every change is found.
     fn watched_from(&self, sync: &SyncState) -> Date {
-        let syncs = self.state.access.connections().syncs();
+        let syncs = self.state.context.connections().syncs();
         let start = syncs.watched_from(sync).start();
         let zoned = start.to_zoned(self.caller.timezone.clone());
         let is_whole = zoned

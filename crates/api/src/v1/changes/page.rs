@@ -14,14 +14,13 @@ use bellbird_domain::{
 use bellbird_reads::merged::{ListState, MergedPosition, PositionLost};
 use bellbird_reads::{CallContext, Merged};
 use bellbird_storage::SyncState;
-use jiff::civil::Date;
 use parking_lot::Mutex;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::Changes;
 use super::cursor::{ChangesCursor, ClientMark, PENDING_MAX, Paging};
 use super::kind::ChangeKind;
-use crate::http::json::write_json;
 use crate::http::problem::problem_for_category;
 use crate::http::{Problem, parameters};
 
@@ -29,29 +28,13 @@ use crate::http::{Problem, parameters};
 const ABSENT_MAX: usize = PENDING_MAX / 2;
 
 /// A row's key, and its change as JSON.
-type ChangedRow = (RowKey, Vec<u8>);
+type ChangedRow = (RowKey, Box<RawValue>);
 
-/// A page while it is made.
+/// What changed after the client's mark, as far as one page has it.
 #[derive(Default)]
-pub(super) struct ChangesPage {
-    /// As JSON.
-    changes: Vec<Vec<u8>>,
+pub(super) struct FoundChanges {
+    pub(super) changes: Vec<Box<RawValue>>,
     pub(super) has_more: bool,
-}
-
-impl ChangesPage {
-    pub(super) fn into_json(self, cursor: &str, watched_from: Date) -> Vec<u8> {
-        let mut body = br#"{"data":["#.to_vec();
-        body.extend(self.changes.join(&b','));
-        body.extend_from_slice(br#"],"cursor":"#);
-        write_json(&cursor, &mut body);
-        body.extend_from_slice(br#","hasMore":"#);
-        write_json(&self.has_more, &mut body);
-        body.extend_from_slice(br#","watchedFrom":"#);
-        write_json(&watched_from, &mut body);
-        body.push(b'}');
-        body
-    }
 }
 
 /// Why a page was not made.
@@ -83,7 +66,7 @@ impl<K: ChangeKind> Changes<K> {
         call: &CallContext,
         sync: &mut SyncState,
         cursor: &mut ChangesCursor,
-    ) -> Result<ChangesPage, Problem> {
+    ) -> Result<FoundChanges, Problem> {
         let mut page = self.read_changes(call, sync, cursor).await;
         if let Err(PageFailed::TooManyPending) = page {
             self.freshen(call, Duration::ZERO).await?;
@@ -101,8 +84,8 @@ impl<K: ChangeKind> Changes<K> {
         call: &CallContext,
         sync: &SyncState,
         cursor: &mut ChangesCursor,
-    ) -> Result<ChangesPage, PageFailed> {
-        let syncs = self.state.access.connections().syncs();
+    ) -> Result<FoundChanges, PageFailed> {
+        let syncs = self.state.context.connections().syncs();
         let found = syncs
             .fingerprints(self.caller.user_id, self.context.connection.id)
             .await;
@@ -125,7 +108,7 @@ impl<K: ChangeKind> Changes<K> {
             DuplicateIds::DistinctRows
         };
         let follow = || Followed::new(&hasher, &fingerprints, ids, watched_from, since, account);
-        let mut page = ChangesPage::default();
+        let mut page = FoundChanges::default();
         self.deliver_gone(&follow(), &mut paging, &mut page);
         if !page.has_more {
             let gone = page.changes.len();
@@ -172,7 +155,7 @@ impl<K: ChangeKind> Changes<K> {
     }
 
     /// Delivers the rows that are gone, which needs no provider.
-    fn deliver_gone(&self, followed: &Followed<'_>, paging: &mut Paging, page: &mut ChangesPage) {
+    fn deliver_gone(&self, followed: &Followed<'_>, paging: &mut Paging, page: &mut FoundChanges) {
         let begin = paging.gone().map_or(Unbounded, Excluded);
         for (key, account) in followed.gone().range((begin, Unbounded)) {
             if page.changes.len() == self.limit() {
@@ -240,7 +223,7 @@ impl<K: ChangeKind> Changes<K> {
         paging: &Paging,
         hasher: &RowHasher,
         followed: &Mutex<Followed<'_>>,
-        page: &mut ChangesPage,
+        page: &mut FoundChanges,
     ) -> Result<Option<MergedPosition>, PageFailed> {
         let mut rows = self.changed_rows(call, dates, paging, hasher, followed)?;
         let mut end = rows.position();
@@ -268,8 +251,8 @@ impl<K: ChangeKind> Changes<K> {
                         _ => None,
                     });
                     if let Some(error) = failed {
-                        let access = &self.state.access;
-                        let problem = access
+                        let api = &self.state.context;
+                        let problem = api
                             .after_failed_read(&self.caller, &self.context, &error)
                             .await;
                         return Err(problem.into());
@@ -291,7 +274,7 @@ impl<K: ChangeKind> Changes<K> {
         hasher: &'r RowHasher,
         followed: &'r Mutex<Followed<'_>>,
     ) -> Result<Merged<'r, K, ChangedRow>, Problem> {
-        let (reads, context) = (self.state.access.reads(), Arc::clone(&self.context));
+        let (reads, context) = (self.state.context.reads(), Arc::clone(&self.context));
         let account_id = paging.read_account.map(AccountId::from);
         let range = reads.range::<K>(&self.caller, context, account_id, dates, self.now);
         let range = range.map_err(|error| {

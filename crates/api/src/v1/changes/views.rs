@@ -1,7 +1,6 @@
-//! Parameters and bodies of the changes.
+//! Parameters of a page of changes, and its changes.
 
 use bellbird_domain::AccountId;
-use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use crate::http::extract::ConnectionQuery;
@@ -42,44 +41,6 @@ pub(crate) struct ChangesQuery {
     /// Maximum number of entries, 1 to 500. Larger values are clamped.
     #[param(inline, example = 500)]
     pub(super) limit: Option<ChangesLimit>,
-}
-
-/// A page of changes.
-#[derive(utoipa::ToSchema, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = TransactionChangesPage)]
-pub struct TransactionChanges<'a> {
-    /// The changes, to be applied in this order.
-    data: Vec<TransactionChange<'a>>,
-    /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction
-    /// as the rows.
-    #[schema(example = "dGhlIHNlYWxlZCBwbGFjZSBvZiBhIGNsaWVudA")]
-    cursor: String,
-    /// Whether to ask again at once.
-    #[schema(example = false)]
-    has_more: bool,
-    /// Changes of rows of this day and later ones are found, in the user's timezone.
-    #[schema(value_type = String, format = "date", example = "2026-10-23")]
-    watched_from: Date,
-}
-
-/// A page of changes.
-#[derive(utoipa::ToSchema, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = TradeChangesPage)]
-pub struct TradeChanges<'a> {
-    /// The changes, to be applied in this order.
-    data: Vec<TradeChange<'a>>,
-    /// Where the next page, or the next request, continues. Opaque; keep it in the same transaction
-    /// as the rows.
-    #[schema(example = "dGhlIHNlYWxlZCBwbGFjZSBvZiBhIGNsaWVudA")]
-    cursor: String,
-    /// Whether to ask again at once.
-    #[schema(example = false)]
-    has_more: bool,
-    /// Changes of rows of this day and later ones are found, in the user's timezone.
-    #[schema(value_type = String, format = "date", example = "2026-10-23")]
-    watched_from: Date,
 }
 
 /// A change of a transaction.

@@ -8,7 +8,7 @@ const SNAPSHOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin-op
 
 #[test]
 fn document_matches_the_snapshot() {
-    let document = bellbird_admin::document().json();
+    let document = bellbird_api::admin::document().json();
     let kept = std::fs::read(SNAPSHOT).unwrap_or_default();
     assert!(
         String::from_utf8_lossy(&kept).trim_end() == String::from_utf8_lossy(document).trim_end(),
@@ -19,7 +19,7 @@ fn document_matches_the_snapshot() {
 
 #[test]
 fn operations_are_complete() {
-    let document = bellbird_admin::document().value();
+    let document = bellbird_api::admin::document().value();
     let mut ids = std::collections::BTreeSet::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
@@ -75,7 +75,7 @@ fn operations_are_complete() {
 async fn document_and_page_are_served_without_a_key() {
     let admin = Admin::start().await;
     let json = admin.app.get_without_key("/admin/v1/openapi.json").await;
-    assert_eq!(&json.json(), bellbird_admin::document().value());
+    assert_eq!(&json.json(), bellbird_api::admin::document().value());
     let yaml: Value = yaml_serde::from_str(
         &admin
             .app
@@ -84,7 +84,7 @@ async fn document_and_page_are_served_without_a_key() {
             .text,
     )
     .unwrap();
-    assert_eq!(&yaml, bellbird_admin::document().value());
+    assert_eq!(&yaml, bellbird_api::admin::document().value());
     let page = admin.app.get_without_key("/admin/docs").await;
     assert_eq!(page.status, 200);
     for part in [

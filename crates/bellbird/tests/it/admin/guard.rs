@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::OperatorKey;
+use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::json;
@@ -121,18 +122,17 @@ async fn revoked_and_expired_operator_keys_are_rejected() {
     assert_eq!(admin.get(path).await.status, 200);
     let key = OperatorKey::from_random([9; 32]);
     let ends_at = app.clock.now() + SignedDuration::from_secs(60);
-    app.storage
-        .operator_keys()
-        .insert(&key, "short", Some(ends_at), app.clock.now())
-        .await
-        .unwrap();
+    in_tx!(
+        app.storage,
+        operator_keys::insert(&key, "short", Some(ends_at), app.clock.now())
+    )
+    .await
+    .unwrap();
     assert_eq!(app.get_as(key.expose(), path).await.status, 200);
     app.clock.set(ends_at);
     error(&app.get_as(key.expose(), path).await, 401, "invalid_key");
     let id = app.storage.operator_keys().list().await.unwrap()[0].id;
-    app.storage
-        .operator_keys()
-        .revoke(id, app.clock.now())
+    in_tx!(app.storage, operator_keys::revoke(id, app.clock.now()))
         .await
         .unwrap();
     error(&admin.get(path).await, 401, "invalid_key");
@@ -195,7 +195,7 @@ async fn paths_have_their_methods() {
 #[tokio::test]
 async fn each_operator_key_has_a_rate_limit() {
     let admin = Admin::start_with(Setup::with(|settings| {
-        settings.access.operator_per_minute = 2;
+        settings.api_context.operator_per_minute = 2;
     }))
     .await;
     for left in ["1", "0"] {
@@ -266,7 +266,7 @@ async fn admin_is_where_the_setting_says() {
 #[tokio::test]
 async fn pages_in_a_browser_cannot_call() {
     let mut setup = Setup::default();
-    setup.settings.access.cors_origins = vec!["https://app.example.com".to_owned()];
+    setup.settings.api_context.cors_origins = vec!["https://app.example.com".to_owned()];
     let admin = Admin::start_with(setup).await;
     let app = &admin.app;
     let get = |path: &str, key: &str| {

@@ -65,8 +65,8 @@ async fn app_links_by_api() {
         (&shown().await["status"], &shown().await["userId"]),
         (&json!("open"), &json!(user))
     );
-    let documented =
-        &bellbird_admin::document().value()["components"]["schemas"]["LinkSession"]["properties"];
+    let documented = &bellbird_api::admin::document().value()["components"]["schemas"]["LinkSession"]
+        ["properties"];
     for name in shown().await.as_object().unwrap().keys() {
         assert!(documented[name].is_object(), "{name}");
     }
@@ -182,8 +182,7 @@ async fn wrong_link_sessions_are_named() {
         assert_eq!(message, "Link session not found ");
     }
     // A link that is no link session has no result.
-    let links = app.connections.links();
-    let link = links
+    let link = app
         .create_link(
             app.ben.user.id,
             bellbird_connections::LinkTarget::UserChoice,

@@ -143,7 +143,7 @@ async fn each_row_of_each_user_arrives_once_and_in_order() {
     let count = std::env::var("BELLBIRD_TEST_USERS").map_or(12, |count| count.parse().unwrap());
     let setup = Setup::with(|settings| {
         settings.return_origins = vec![ReturnOrigin::parse("https://app.example").unwrap()];
-        settings.access.operator_per_minute = 0;
+        settings.api_context.operator_per_minute = 0;
         settings.webhooks.chunk_rows = 10;
         settings.sync.enabled = true;
     });

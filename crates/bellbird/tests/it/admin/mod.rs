@@ -11,6 +11,7 @@ mod many_users;
 mod users;
 mod webhooks;
 
+use bellbird_storage::in_tx;
 use reqwest::Method;
 use serde_json::Value;
 
@@ -87,11 +88,12 @@ impl Admin {
 
 async fn operator_key(app: &App, name: &str) -> String {
     let key = bellbird_storage::new_operator_key();
-    app.storage
-        .operator_keys()
-        .insert(&key, name, None, app.clock.now())
-        .await
-        .unwrap();
+    in_tx!(
+        app.storage,
+        operator_keys::insert(&key, name, None, app.clock.now())
+    )
+    .await
+    .unwrap();
     key.expose().to_owned()
 }
 

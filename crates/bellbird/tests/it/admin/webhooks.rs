@@ -76,7 +76,7 @@ async fn endpoint_lives_by_api() {
         (&delivery["state"], &delivery["attemptLog"][0]["status"]),
         (&json!("delivered"), &json!(204))
     );
-    let documented = &bellbird_admin::document().value()["components"]["schemas"];
+    let documented = &bellbird_api::admin::document().value()["components"]["schemas"];
     for (row, schema) in [
         (&delivery, "DeliveryDetails"),
         (&delivery["attemptLog"][0], "DeliveryAttempt"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::{ApiKey, Plan};
+use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::json;
@@ -94,11 +95,12 @@ async fn plan_and_key_changes_apply_immediately() {
 
     let key = &app.storage.keys().list(id).await.unwrap()[0];
     let (new, now) = (bellbird_storage::new_key(), app.clock.now());
-    app.storage
-        .keys()
-        .rotate(key, &new, now + SignedDuration::from_secs(10), now)
-        .await
-        .unwrap();
+    in_tx!(
+        app.storage,
+        keys::rotate(key, &new, now + SignedDuration::from_secs(10), now)
+    )
+    .await
+    .unwrap();
     assert_eq!(app.get(path).await.status, 200);
     app.clock
         .set(app.clock.now() + SignedDuration::from_secs(10));
@@ -106,9 +108,7 @@ async fn plan_and_key_changes_apply_immediately() {
 
     let key = &app.storage.keys().list(app.ben.user.id).await.unwrap()[0];
     assert_eq!(app.get_as(&app.ben.key, path).await.status, 200);
-    app.storage
-        .keys()
-        .revoke(key.id, app.clock.now())
+    in_tx!(app.storage, keys::revoke(key.id, app.clock.now()))
         .await
         .unwrap();
     app.get_as(&app.ben.key, path).await.error(401);
@@ -156,9 +156,9 @@ async fn unknown_path_is_404_and_method_is_405() {
 fn limited() -> Setup {
     let mut setup = Setup::default();
     (
-        setup.settings.access.metadata_per_minute,
-        setup.settings.access.balances_per_minute,
-        setup.settings.access.live_per_minute,
+        setup.settings.api_context.metadata_per_minute,
+        setup.settings.api_context.balances_per_minute,
+        setup.settings.api_context.live_per_minute,
     ) = (5, 3, 2);
     setup
 }
@@ -236,8 +236,8 @@ async fn checks_run_limit_then_plan_then_parameters() {
 #[tokio::test]
 async fn concurrent_live_requests_are_bounded() {
     let mut setup = Setup::default();
-    setup.settings.access.live_in_flight = 4;
-    setup.settings.access.live_per_minute = 30;
+    setup.settings.api_context.live_in_flight = 4;
+    setup.settings.api_context.live_per_minute = 30;
     let app = App::start(setup).await;
     let connection = app.olivia.connections[0].id;
     app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 700}))
@@ -293,9 +293,7 @@ async fn wrong_keys_do_not_make_a_valid_one_fail() {
     let app = App::start(Setup::default()).await;
     let path = "/v1/accounts";
     let revoked = app.storage.keys().list(app.ben.user.id).await.unwrap()[0].id;
-    app.storage
-        .keys()
-        .revoke(revoked, app.clock.now())
+    in_tx!(app.storage, keys::revoke(revoked, app.clock.now()))
         .await
         .unwrap();
     let misspelled = format!("{}x", &app.olivia.key[..app.olivia.key.len() - 1]);
@@ -318,9 +316,7 @@ async fn revoked_key_is_looked_up_as_any_unknown_one() {
     let path = "/v1/accounts";
     assert_eq!(app.get(path).await.status, 200);
     let key = &app.storage.keys().list(app.olivia.user.id).await.unwrap()[0];
-    app.storage
-        .keys()
-        .revoke(key.id, app.clock.now())
+    in_tx!(app.storage, keys::revoke(key.id, app.clock.now()))
         .await
         .unwrap();
     app.get(path).await.error(401);
@@ -427,7 +423,7 @@ async fn cors_is_off_unless_configured() {
     app.send(preflight(&app)).await.error(401);
 
     let mut setup = Setup::default();
-    setup.settings.access.cors_origins = vec!["https://app.example".to_owned()];
+    setup.settings.api_context.cors_origins = vec!["https://app.example".to_owned()];
     let app = App::start(setup).await;
     assert_eq!(
         app.send(request(&app))

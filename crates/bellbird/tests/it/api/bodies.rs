@@ -183,7 +183,7 @@ async fn bodies_of_all_errors() {
     ));
 
     let mut setup = Setup::default();
-    setup.settings.access.metadata_per_minute = 1;
+    setup.settings.api_context.metadata_per_minute = 1;
     let limited = App::start(setup).await;
     limited.get("/v1/accounts").await;
     errors.push(shown(

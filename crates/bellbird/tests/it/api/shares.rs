@@ -6,6 +6,7 @@ use std::time::Duration;
 use bellbird_connections::{ConnectionsError, LinkTarget};
 use bellbird_domain::{Connection, Plan};
 use bellbird_providers::Error;
+use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use reqwest::Method;
 use secrecy::ExposeSecret as _;
@@ -21,7 +22,7 @@ const REQUESTS: u32 = 300;
 
 async fn limited(calls_per_minute: u32) -> (App, Person, Person) {
     let mut setup = Setup::default();
-    setup.settings.access.provider_calls_per_minute = calls_per_minute;
+    setup.settings.api_context.provider_calls_per_minute = calls_per_minute;
     // A request waits for its share until then, and a share takes nearly a minute.
     setup.settings.reads.deadline = Duration::from_secs(5);
     let app = App::start(setup).await;
@@ -153,7 +154,7 @@ async fn refreshes_are_refused_when_the_share_of_their_user_is_used_up() {
 #[tokio::test]
 async fn read_waits_for_the_budget_until_its_deadline() {
     let setup = Setup::with(|settings| {
-        settings.access.provider_calls_per_minute = 120;
+        settings.api_context.provider_calls_per_minute = 120;
         settings.reads.deadline = Duration::from_secs(5);
     });
     let app = App::start(setup).await;
@@ -186,7 +187,7 @@ async fn requests_leave_the_last_calls_to_jobs() {
 /// Presses the button of a link page. Each time with a new link, as the page of connections does.
 async fn link(app: &App, person: &Person) -> Result<(), ConnectionsError> {
     let (links, target) = (app.connections.links(), LinkTarget::Provider(PROVIDER));
-    let created = links.create_link(person.user.id, target).await?;
+    let created = app.create_link(person.user.id, target).await?;
     let token = created
         .url
         .expose_secret()
@@ -245,7 +246,7 @@ async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
     for name in ["second", "third"] {
         let key = bellbird_storage::new_key();
         let (user, now) = (greedy.user.id, app.clock.now());
-        let added = app.storage.keys().insert(user, &key, name, None, now);
+        let added = in_tx!(app.storage, keys::insert(user, &key, name, None, now));
         added.await.unwrap();
         keys.push(key.expose().to_owned());
     }
@@ -281,11 +282,12 @@ async fn sync_that_the_user_asks_for_is_charged() {
         .expect("the budget was never used up");
     let (user, id) = (greedy.user.id, greedy.connections[0].id);
     let before = app.total_calls(PROVIDER).await;
-    app.storage
-        .syncs()
-        .request(user, id, app.clock.now(), SignedDuration::ZERO)
-        .await
-        .unwrap();
+    in_tx!(
+        app.storage,
+        syncs::request((user, id), app.clock.now(), SignedDuration::ZERO)
+    )
+    .await
+    .unwrap();
     app.connections.jobs().run_due("sync").await.unwrap();
     assert_eq!(
         app.total_calls(PROVIDER).await,
@@ -312,8 +314,9 @@ async fn every_attempt_of_an_event_wanted_again_is_charged() {
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
     let event = app.deliveries_to(&hook).await.pop().unwrap().event_id;
     let (user, id, now) = (greedy.user.id, hook.endpoint.id, app.clock.now());
-    let deliveries = app.storage.deliveries();
-    assert!(deliveries.redeliver(user, id, event, now).await.unwrap());
+    in_tx!(app.storage, redeliveries::redeliver((user, id), event, now))
+        .await
+        .unwrap();
     for attempt in 1..=2 {
         read_until_rejected(&app, &greedy)
             .await

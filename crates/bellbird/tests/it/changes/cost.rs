@@ -106,7 +106,7 @@ async fn poll_without_news_calls_no_provider() {
 #[tokio::test]
 async fn poll_without_news_counts_as_metadata() {
     let mut setup = setup();
-    let limits = &mut setup.settings.access;
+    let limits = &mut setup.settings.api_context;
     (limits.metadata_per_minute, limits.live_per_minute) = (40, 10);
     let app = App::start(setup).await;
     for (provider, live) in [("fiskil", "transactions"), ("snaptrade", "trades")] {
@@ -150,8 +150,8 @@ async fn poll_without_news_counts_as_metadata() {
 async fn without_live_requests_left_polls_go_on() {
     let mut setup = setup();
     (
-        setup.settings.access.metadata_per_minute,
-        setup.settings.access.live_per_minute,
+        setup.settings.api_context.metadata_per_minute,
+        setup.settings.api_context.live_per_minute,
     ) = (60, 1);
     let app = App::start(setup).await;
     let person = app.person_at("fiskil").await;

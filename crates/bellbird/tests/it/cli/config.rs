@@ -70,7 +70,7 @@ fn nothing_set_gives_the_documented_defaults() {
         (settings.caches.holdings_cache, settings.caches.trades_cache),
         (seconds(600), seconds(600))
     );
-    let limits = &settings.access;
+    let limits = &settings.api_context;
     assert_eq!(
         (
             limits.metadata_per_minute,
@@ -106,7 +106,10 @@ fn nothing_set_gives_the_documented_defaults() {
         webhooks.schedule,
         schedule(&[0, 5, 60, 300, 1_800, 3_600, 7_200, 18_000, 28_800, 39_600])
     );
-    assert!(settings.access.trusted_proxies.is_empty() && settings.access.cors_origins.is_empty());
+    assert!(
+        settings.api_context.trusted_proxies.is_empty()
+            && settings.api_context.cors_origins.is_empty()
+    );
     assert!(settings.return_origins.is_empty());
     assert!(settings.origins.is_empty());
 }
@@ -306,10 +309,10 @@ fn lists_come_from_the_file_and_from_commas() {
     );
     let settings = Settings::load(&file).unwrap();
     assert_eq!(
-        settings.access.trusted_proxies,
+        settings.api_context.trusted_proxies,
         ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap())
     );
-    assert_eq!(settings.access.cors_origins, ["https://app.example"]);
+    assert_eq!(settings.api_context.cors_origins, ["https://app.example"]);
     let settings = Settings::load(&with_variable(
         file,
         "BELLBIRD_API__TRUSTED_PROXIES",
@@ -317,7 +320,7 @@ fn lists_come_from_the_file_and_from_commas() {
     ))
     .unwrap();
     assert_eq!(
-        settings.access.trusted_proxies,
+        settings.api_context.trusted_proxies,
         ["192.0.2.1".parse().unwrap()]
     );
 }

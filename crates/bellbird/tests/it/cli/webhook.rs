@@ -171,7 +171,7 @@ async fn endpoints_are_added_and_listed() {
     let listed = &list[0];
     assert_eq!(
         members(listed),
-        "apiVersion createdAt disabledReason events failingSince id lastDeliveredAt status url"
+        "apiVersion createdAt disabledReason events failingSince id lastDeliveredAt status url userId"
     );
     for name in ["id", "url", "events", "apiVersion", "status"] {
         assert_eq!(listed[name], both[name]);

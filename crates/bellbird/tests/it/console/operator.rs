@@ -1,7 +1,7 @@
 //! The pages for operators: what they show and do, and that there are none for anybody else.
 
 use bellbird_domain::{ActorKind, EventType, Plan, User, UserId};
-use bellbird_storage::{AuditRow, JobKey, NewUser, UserChange, job_kinds};
+use bellbird_storage::{AuditRow, JobKey, NewUser, UserChange, in_tx, job_kinds};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -26,7 +26,9 @@ impl App {
             is_operator: Some(is_operator),
             ..UserChange::default()
         };
-        self.storage.users().update(user, &change).await.unwrap();
+        in_tx!(self.storage, user::update(user, &change))
+            .await
+            .unwrap();
     }
 
     /// Ben, who is an operator.
@@ -48,12 +50,14 @@ impl App {
         let olivia = &self.olivia;
         let hook = self.hook(&olivia.user).await;
         self.sync(&olivia.connections[0]).await;
-        let (endpoints, now) = (self.storage.endpoints(), self.clock.now());
-        endpoints
-            .disable(olivia.user.id, hook.endpoint.id, "too many failures", now)
-            .await
-            .unwrap()
-            .unwrap();
+        let (endpoint, now) = ((olivia.user.id, hook.endpoint.id), self.clock.now());
+        in_tx!(
+            self.storage,
+            endpoints::disable(endpoint, "too many failures", now)
+        )
+        .await
+        .unwrap()
+        .unwrap();
         hook
     }
 
@@ -403,10 +407,7 @@ async fn lists_go_on_behind_their_first_page() {
             reference: None,
             console_sign_in: true,
         };
-        let user = app
-            .storage
-            .users()
-            .insert(&new, app.clock.now())
+        let user = in_tx!(app.storage, user::insert(&new, app.clock.now()))
             .await
             .unwrap()
             .id;
@@ -503,17 +504,14 @@ async fn endpoint_for_all_users_is_enabled_for_each() {
     let browser = app.sign_in_operator().await;
     let hook = app.hook_for_all(&[EventType::TransactionsSynced]).await;
     app.sync(&app.olivia.connections[0]).await;
-    let (endpoints, now) = (app.storage.endpoints(), app.clock.now());
-    endpoints
-        .disable(
-            UserId::INSTALLATION,
-            hook.endpoint.id,
-            "too many failures",
-            now,
-        )
-        .await
-        .unwrap()
-        .unwrap();
+    let endpoint = (UserId::INSTALLATION, hook.endpoint.id);
+    in_tx!(
+        app.storage,
+        endpoints::disable(endpoint, "too many failures", app.clock.now())
+    )
+    .await
+    .unwrap()
+    .unwrap();
     let list = browser.get("/operator/deliveries").await;
     assert!(
         list.text.contains("of all users") && list.text.contains("Endpoints for all users"),

@@ -333,15 +333,11 @@ async fn plan_decides_what_is_offered() {
             .contains("trades.synced")
     );
     // A link by API or command, too.
-    let links = app.connections.links();
-    let refused = links
+    let refused = app
         .create_link(user, LinkTarget::Provider("snaptrade"))
         .await;
     assert!(matches!(refused, Err(ConnectionsError::NotInPlan { .. })));
-    let link = links
-        .create_link(user, LinkTarget::UserChoice)
-        .await
-        .unwrap();
+    let link = app.create_link(user, LinkTarget::UserChoice).await.unwrap();
     let link = link.url.expose_secret();
     let page = get(link, None).await.text;
     assert!(

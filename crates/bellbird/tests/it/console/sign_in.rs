@@ -3,7 +3,7 @@
 use bellbird_connections::LinkTarget;
 use bellbird_console::OidcSettings;
 use bellbird_domain::Plan;
-use bellbird_storage::{NewUser, UserChange};
+use bellbird_storage::{NewUser, UserChange, in_tx};
 use jiff::SignedDuration;
 
 use super::{Page, get, post, with_session};
@@ -101,7 +101,9 @@ async fn link_signs_in_no_operator_who_has_to_use_the_identity_provider() {
         is_operator: Some(true),
         ..UserChange::default()
     };
-    app.storage.users().update(operator, &change).await.unwrap();
+    in_tx!(app.storage, user::update(operator, &change))
+        .await
+        .unwrap();
     let link = app.sign_in_link(operator).await;
     for _ in 0..2 {
         let page = post(&link, None, "").await;
@@ -157,12 +159,10 @@ async fn session_ends_by_sign_out_by_time_and_with_its_user() {
         reference: None,
         console_sign_in: true,
     };
-    let user = app.storage.users().insert(&new, now).await.unwrap();
+    let user = in_tx!(app.storage, user::insert(&new, now)).await.unwrap();
     let browser = app.sign_in(user.id).await;
     assert_eq!(browser.get("/keys").await.status, 200);
-    app.storage
-        .users()
-        .delete(user.id, app.clock.now())
+    in_tx!(app.storage, user::delete(user.id, app.clock.now()))
         .await
         .unwrap();
     browser
@@ -305,10 +305,7 @@ async fn first_sign_in_shows_the_programs_of_others() {
         reference: None,
         console_sign_in: true,
     };
-    let user = app
-        .storage
-        .users()
-        .insert(&new, app.clock.now())
+    let user = in_tx!(app.storage, user::insert(&new, app.clock.now()))
         .await
         .unwrap();
     let first = post(&app.sign_in_link(user.id).await, None, "").await;
@@ -362,9 +359,7 @@ async fn user_who_may_not_sign_in_is_as_unknown_as_any() {
         console_sign_in: Some(false),
         ..UserChange::default()
     };
-    app.storage
-        .users()
-        .update(app.ben.user.id, &change)
+    in_tx!(app.storage, user::update(app.ben.user.id, &change))
         .await
         .unwrap();
     browser

@@ -1,7 +1,7 @@
 //! The page of a user's own webhook endpoints, and the log of each.
 
 use bellbird_domain::{DeliveryState, EndpointId, EndpointStatus, EventType, UserId};
-use bellbird_storage::Endpoint;
+use bellbird_storage::{Endpoint, in_tx};
 
 use super::SignedIn;
 use crate::support::harness::{App, Setup};
@@ -117,9 +117,10 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
         303
     );
     assert_eq!(endpoint(&app, user).await.status, EndpointStatus::Enabled);
-    let endpoints = app.storage.endpoints();
-    let (id, now) = (made.id, app.clock.now());
-    endpoints.disable(user, id, "failing", now).await.unwrap();
+    let (endpoint, now) = ((user, made.id), app.clock.now());
+    in_tx!(app.storage, endpoints::disable(endpoint, "failing", now))
+        .await
+        .unwrap();
     assert!(needs_user().await);
 
     assert_eq!(

@@ -409,7 +409,7 @@ pub(super) async fn page(
             let query = TransactionQuery {
                 accounts: request.accounts,
                 one_account: request.accounts.len() == 1,
-                interval: &request.interval,
+                dates: &request.interval,
                 zone: &request.zone,
             };
             let mut push = |row: bellbird_domain::Transaction<'_>| {
@@ -432,7 +432,7 @@ pub(super) async fn page(
             };
             let query = TradeQuery {
                 account,
-                span: &span(&request.interval),
+                dates: &span(&request.interval),
                 zone: &request.zone,
             };
             let mut push = |_, row: bellbird_domain::Trade<'_>| {

@@ -116,7 +116,7 @@ promise! {
                 let total = ROWS as u64;
                 for (offset, rows) in [(0, 50), (total - 20, 20), (total, 0), (total + 1_000, 0)] {
                     let span = bellbird_domain::DateFilter::default();
-                    let query = bellbird_providers::TradeQuery { account: &account, span: &span, zone: &request.zone };
+                    let query = bellbird_providers::TradeQuery { account: &account, dates: &span, zone: &request.zone };
                     let mut given = 0;
                     let cursor = broker.trades_cursor(offset);
                     let page = PageRequest { cursor: Some(&cursor), rows: 50 };

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use bellbird_domain::Plan;
+use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -28,7 +29,7 @@ async fn case(rows: u32) -> Case {
         rows,
         ..Setup::default()
     };
-    setup.settings.access.live_in_flight = 1;
+    setup.settings.api_context.live_in_flight = 1;
     let app = App::start(setup).await;
     let (account, _) = app.busiest().await;
     let id = account.id;
@@ -142,9 +143,7 @@ async fn transient_failure_in_the_middle_is_tried_again() {
 async fn revoked_key_ends_a_file() {
     cut_by(async |Case { app, .. }| {
         let keys = app.storage.keys().list(app.olivia.user.id).await.unwrap();
-        app.storage
-            .keys()
-            .revoke(keys[0].id, app.clock.now())
+        in_tx!(app.storage, keys::revoke(keys[0].id, app.clock.now()))
             .await
             .unwrap();
     })

@@ -443,7 +443,7 @@ async fn another_users_ids_are_unknown_ids() {
 #[tokio::test]
 async fn key_plan_and_limit_are_those_of_v1() {
     let mut setup = Setup::default();
-    setup.settings.access.live_per_minute = 2;
+    setup.settings.api_context.live_per_minute = 2;
     let app = App::start(setup).await;
     let saver = app.add_person("saver@example.com", Plan::Saver, &[]).await;
     for (file, _) in FILES {

@@ -273,7 +273,7 @@ async fn used_up_budget_fails_the_whole_file() {
         rows: 50,
         ..Setup::default()
     };
-    setup.settings.access.provider_calls_per_minute = 1;
+    setup.settings.api_context.provider_calls_per_minute = 1;
     let app = App::start(setup).await;
     let answer = app.get(ALL_BANKS).await;
     answer.error(429);

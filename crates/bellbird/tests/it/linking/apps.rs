@@ -6,7 +6,7 @@ use bellbird_connections::{
     ReturnOrigin, ReturnUrlError,
 };
 use bellbird_domain::{ConnectionId, ConnectionStatus, Plan, UserId};
-use bellbird_storage::NewLink;
+use bellbird_storage::{NewLink, in_tx};
 use jiff::SignedDuration;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
@@ -40,11 +40,7 @@ pub(super) fn origin(text: &str) -> ReturnOrigin {
 impl App {
     async fn link_session(&self, user: UserId, to: LinkTarget<'_>) -> CreatedLink {
         self.allow_all_providers(user).await;
-        self.connections
-            .links()
-            .create_link_session(user, to, APP)
-            .await
-            .unwrap()
+        self.create_link_session(user, to, APP).await.unwrap()
     }
 
     async fn result(&self, link: &CreatedLink) -> LinkSession {
@@ -405,9 +401,7 @@ async fn result_goes_with_its_user_and_connection() {
         .unregister_provider_users(user, false)
         .await
         .unwrap();
-    app.storage
-        .users()
-        .delete(user, app.clock.now())
+    in_tx!(app.storage, user::delete(user, app.clock.now()))
         .await
         .unwrap();
     assert_eq!(
@@ -447,9 +441,7 @@ async fn origin_is_checked_again_before_the_return() {
             session,
             console_session: None,
         };
-        app.storage
-            .links()
-            .insert(&new, app.clock.now())
+        in_tx!(app.storage, links::insert(&new, app.clock.now()))
             .await
             .unwrap();
         let url = format!("{}/link/{token}", app.console_url);
@@ -471,8 +463,7 @@ async fn link_session_needs_an_allowed_url_a_short_state_and_its_own_connection(
     let (user, links) = (app.ben.user.id, app.connections.links());
     let create = async |return_url: Option<&str>, state: Option<&str>| {
         let session = NewLinkSession { return_url, state };
-        links
-            .create_link_session(user, LinkTarget::UserChoice, session)
+        app.create_link_session(user, LinkTarget::UserChoice, session)
             .await
     };
     for (url, reason) in [
@@ -501,7 +492,7 @@ async fn link_session_needs_an_allowed_url_a_short_state_and_its_own_connection(
     }
     let other = LinkTarget::Connection(app.olivia.connections[0].id);
     assert!(matches!(
-        links.create_link_session(user, other, APP).await,
+        app.create_link_session(user, other, APP).await,
         Err(ConnectionsError::NotFound)
     ));
     // Without a return URL, pages are as for any link, and there is a result all the same.
@@ -510,10 +501,7 @@ async fn link_session_needs_an_allowed_url_a_short_state_and_its_own_connection(
     assert!(!page.text.contains("Back to"), "{}", page.text);
     app.assert_result(&link, LinkStatus::Open, None).await;
     // A link has none.
-    let plain = links
-        .create_link(user, LinkTarget::UserChoice)
-        .await
-        .unwrap();
+    let plain = app.create_link(user, LinkTarget::UserChoice).await.unwrap();
     assert_eq!(links.find_link_session(plain.id).await.unwrap(), None);
 }
 

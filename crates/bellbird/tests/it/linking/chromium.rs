@@ -165,11 +165,7 @@ async fn from_an_app_to_every_provider_and_back() {
                 return_url: Some(&return_url),
                 state: Some("a&b"),
             };
-            let created = app.connections.links().create_link_session(
-                user,
-                LinkTarget::Provider(provider),
-                session,
-            );
+            let created = app.create_link_session(user, LinkTarget::Provider(provider), session);
             let link = block(created).unwrap();
             let link_url = link.url.expose_secret();
             secrets.push(link_url.rsplit('/').next().unwrap().to_owned());

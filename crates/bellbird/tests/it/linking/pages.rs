@@ -3,6 +3,7 @@
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{ConnectionStatus, Plan};
+use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use reqwest::{Method, Url};
 use serde_json::json;
@@ -404,9 +405,7 @@ async fn link_of_a_removed_user_says_so_at_once() {
         .add_person("leaving@example.com", Plan::Professional, &[])
         .await;
     let link_url = app.link_url(person.user.id, LinkTarget::UserChoice).await;
-    app.storage
-        .users()
-        .delete(person.user.id, app.clock.now())
+    in_tx!(app.storage, user::delete(person.user.id, app.clock.now()))
         .await
         .unwrap();
     let page = open(&link_url).await;

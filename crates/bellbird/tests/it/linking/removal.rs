@@ -4,6 +4,7 @@
 use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{ConnectionId, Plan};
 use bellbird_providers::Registry;
+use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -138,9 +139,7 @@ async fn already_ended_consent_counts_as_withdrawn() {
             Removal::Done,
             "{name}"
         );
-        app.storage
-            .users()
-            .delete(person.user.id, app.clock.now())
+        in_tx!(app.storage, user::delete(person.user.id, app.clock.now()))
             .await
             .expect("no connection is left");
     }

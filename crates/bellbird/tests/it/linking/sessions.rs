@@ -692,9 +692,7 @@ async fn link_urls_are_scoped_and_expire() {
     let form = format!("connection={other}");
     assert_eq!(browse(post(&choice, &form)).await.status, 410);
     assert!(
-        app.connections
-            .links()
-            .create_link(user, LinkTarget::Connection(other))
+        app.create_link(user, LinkTarget::Connection(other))
             .await
             .is_err()
     );
@@ -748,11 +746,7 @@ async fn five_visits_of_a_user_to_a_provider_are_open_at_most() {
         .await
         .assert_shows(503, "five times without coming back");
     assert_eq!(app.total_calls("akahu").await, 0);
-    let refused = app
-        .connections
-        .links()
-        .create_link(user, LinkTarget::Provider("akahu"))
-        .await;
+    let refused = app.create_link(user, LinkTarget::Provider("akahu")).await;
     assert!(matches!(
         refused.err(),
         Some(ConnectionsError::TooManySessions)

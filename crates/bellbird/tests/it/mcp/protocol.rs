@@ -222,7 +222,7 @@ async fn requests_that_break_the_protocol_are_rejected() {
 #[tokio::test]
 async fn key_method_and_origin_are_checked() {
     let mut setup = Setup::default();
-    setup.settings.access.cors_origins = vec!["https://app.example".to_owned()];
+    setup.settings.api_context.cors_origins = vec!["https://app.example".to_owned()];
     let app = App::start(setup).await;
     let mcp = Mcp {
         app: &app,
@@ -269,7 +269,7 @@ async fn key_method_and_origin_are_checked() {
 #[tokio::test]
 async fn limits_of_requests_are_jsonrpc_errors() {
     let app = App::start(Setup::with(|settings| {
-        settings.access.metadata_per_minute = 2;
+        settings.api_context.metadata_per_minute = 2;
     }))
     .await;
     let mcp = Mcp {

@@ -639,8 +639,8 @@ async fn failing_connection_leaves_the_others() {
 async fn plan_and_limits_are_those_of_v1() {
     let mut setup = Setup::default();
     (
-        setup.settings.access.live_per_minute,
-        setup.settings.access.balances_per_minute,
+        setup.settings.api_context.live_per_minute,
+        setup.settings.api_context.balances_per_minute,
     ) = (2, 1);
     let app = App::start(setup).await;
     let ben = Mcp {

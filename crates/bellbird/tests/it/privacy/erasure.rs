@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{Connection, ConnectionStatus, Plan};
+use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -178,9 +179,7 @@ async fn removal_erases_every_identifier() {
             .unregister_provider_users(user, false)
             .await
             .unwrap();
-        app.storage
-            .users()
-            .delete(user, app.clock.now())
+        in_tx!(app.storage, user::delete(user, app.clock.now()))
             .await
             .unwrap();
         app.control_of(provider, Method::POST, "/webhooks", json!({"url": null}))

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::KeyId;
+use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use reqwest::Method;
 
@@ -75,9 +76,7 @@ async fn claim_gives_an_access_url_once() {
         keys.len()
     );
 
-    app.storage
-        .keys()
-        .revoke(created.id, app.clock.now())
+    in_tx!(app.storage, keys::revoke(created.id, app.clock.now()))
         .await
         .unwrap();
     let revoked = ask_as(&app, key, "").await;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::ConnectionStatus;
+use bellbird_management::setup_tokens::CreatedSetupToken;
 use jiff::SignedDuration;
 use reqwest::Method;
 use secrecy::ExposeSecret as _;
@@ -213,16 +214,18 @@ async fn actual_asks_with_pending_and_a_far_end() {
 #[tokio::test]
 async fn firefly_setup_token_has_the_claim_path() {
     let app = App::start(Setup::default()).await;
-    let token = new_token(&app, app.olivia.user.id).await;
-    let text =
-        bellbird_interop::simplefin::setup_token_text("https://bellbird.example/base", &token);
+    let created = CreatedSetupToken {
+        token: new_token(&app, app.olivia.user.id).await,
+        expires_at: app.clock.now(),
+    };
+    let text = created.text("https://bellbird.example/base");
     let url = String::from_utf8(STANDARD.decode(text.expose_secret()).unwrap()).unwrap();
     let rest = url
         .strip_prefix("https://")
         .unwrap()
         .split_once("/simplefin/claim/")
         .unwrap();
-    assert!(!rest.0.is_empty() && rest.1 == token.expose());
+    assert!(!rest.0.is_empty() && rest.1 == created.token.expose());
     assert_eq!(claim(&app, rest.1).await.status, 200);
 }
 

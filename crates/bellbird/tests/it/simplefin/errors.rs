@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bellbird_domain::Plan;
+use bellbird_storage::in_tx;
 use serde_json::json;
 
 use super::{account_set, ask, ask_as, assert_plain, list, set_of, text};
@@ -31,7 +32,7 @@ async fn requests_have_a_bucket_of_their_own() {
     let mut setup = Setup::default();
     (
         setup.settings.interop.simplefin_per_minute,
-        setup.settings.access.live_per_minute,
+        setup.settings.api_context.live_per_minute,
     ) = (2, 1);
     let app = App::start(setup).await;
     for _ in 0..2 {
@@ -325,9 +326,7 @@ async fn broker_shows_holdings_to_professionals_only() {
         plan: Some(Plan::Developer),
         ..Default::default()
     };
-    app.storage
-        .users()
-        .update(person.user.id, &change)
+    in_tx!(app.storage, user::update(person.user.id, &change))
         .await
         .unwrap();
     app.reset_calls().await;

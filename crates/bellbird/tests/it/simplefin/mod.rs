@@ -10,7 +10,7 @@ mod mapping;
 mod slow;
 
 use bellbird_domain::{SetupToken, UserId};
-use bellbird_storage::NewSetupToken;
+use bellbird_storage::{NewSetupToken, in_tx};
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -29,7 +29,9 @@ async fn new_token(app: &App, user_id: UserId) -> SetupToken {
         name: "Actual",
         expires_at,
     };
-    app.storage.setup_tokens().insert(&new, now).await.unwrap();
+    in_tx!(app.storage, setup_tokens::insert(&new, now))
+        .await
+        .unwrap();
     token
 }
 

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use bellbird_connections::LinkTarget;
+use bellbird_connections::{
+    ConnectionsError, CreatedLink, LinkTarget, NewLinkSession, PreparedLink,
+};
 use bellbird_domain::{Connection, ConnectionId, Plan, UserId};
-use bellbird_storage::UserChange;
+use bellbird_storage::{UserChange, in_tx};
 use reqwest::Url;
 use reqwest::redirect::Policy;
 use secrecy::ExposeSecret as _;
@@ -161,14 +163,41 @@ impl App {
             plan: Some(Plan::Professional),
             ..UserChange::default()
         };
-        self.storage.users().update(user, &change).await.unwrap();
+        in_tx!(self.storage, user::update(user, &change))
+            .await
+            .unwrap();
+    }
+
+    /// Creates a link, as an operator does.
+    pub(crate) async fn create_link(
+        &self,
+        user: UserId,
+        to: LinkTarget<'_>,
+    ) -> Result<CreatedLink, ConnectionsError> {
+        let prepared = self.connections.links().prepare_link(user, to, None);
+        self.store_link(prepared.await?).await
+    }
+
+    pub(crate) async fn create_link_session(
+        &self,
+        user: UserId,
+        to: LinkTarget<'_>,
+        session: NewLinkSession<'_>,
+    ) -> Result<CreatedLink, ConnectionsError> {
+        let links = self.connections.links();
+        let prepared = links.prepare_link_session(user, to, session);
+        self.store_link(prepared.await?).await
+    }
+
+    async fn store_link(&self, link: PreparedLink<'_>) -> Result<CreatedLink, ConnectionsError> {
+        let (new, now) = (link.new_link(), self.clock.now());
+        let id = in_tx!(self.storage, links::insert(&new, now)).await?;
+        Ok(link.into_created(id))
     }
 
     pub(crate) async fn link_url(&self, user: UserId, to: LinkTarget<'_>) -> String {
         self.allow_all_providers(user).await;
-        self.connections
-            .links()
-            .create_link(user, to)
+        self.create_link(user, to)
             .await
             .unwrap()
             .url

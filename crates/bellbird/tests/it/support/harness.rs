@@ -19,7 +19,7 @@ use bellbird_domain::{Connection, Plan, User, UserId};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
 use bellbird_sandbox::Sandbox;
-use bellbird_storage::{JobKey, NewUser, Sealer, Storage, UserChange};
+use bellbird_storage::{JobKey, NewUser, Sealer, Storage, UserChange, in_tx};
 use bellbird_webhooks::Webhooks;
 use jiff::{SignedDuration, Timestamp};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -613,12 +613,14 @@ impl App {
     }
 
     async fn change_user(&self, user: UserId, change: &UserChange<'_>) {
-        self.storage.users().update(user, change).await.unwrap();
+        in_tx!(self.storage, user::update(user, change))
+            .await
+            .unwrap();
     }
 
     /// Writes how often keys were used, as the service does each minute.
     pub(crate) async fn write_key_reads(&self) {
-        self.parts.api.access().write_key_reads().await.unwrap();
+        self.parts.api.context().write_key_reads().await.unwrap();
     }
 
     /// Sends the e-mails that are due, as the service does each minute.
@@ -768,9 +770,9 @@ async fn person(
     plan: Plan,
     all_credentials: &[&Value],
 ) -> Person {
-    let user = storage
-        .users()
-        .insert(
+    let user = in_tx!(
+        storage,
+        user::insert(
             &NewUser {
                 email,
                 plan,
@@ -778,14 +780,13 @@ async fn person(
                 reference: None,
                 console_sign_in: true,
             },
-            now,
+            now
         )
-        .await
-        .expect("a user");
+    )
+    .await
+    .expect("a user");
     let key = bellbird_storage::new_key();
-    storage
-        .keys()
-        .insert(user.id, &key, "test", None, now)
+    in_tx!(storage, keys::insert(user.id, &key, "test", None, now))
         .await
         .expect("the key is stored");
     let mut imported = Vec::new();

@@ -13,7 +13,7 @@ use bellbird_connections::SyncReport;
 use bellbird_domain::{
     ApiVersion, Connection, DeliveryState, EndpointStatus, EventType, User, UserId,
 };
-use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, NewEndpoint};
+use bellbird_storage::{AttemptRecord, DeliveryRecord, Endpoint, NewEndpoint, in_tx};
 use bellbird_webhooks::delivery::sign::new_secret;
 use bytes::Bytes;
 use jiff::SignedDuration;
@@ -284,12 +284,12 @@ impl App {
             api_version: ApiVersion::DEFAULT,
             secret: &secret,
         };
-        let endpoint = self
-            .storage
-            .endpoints()
-            .insert(&new, 20, self.clock.now())
-            .await
-            .unwrap();
+        let endpoint = in_tx!(
+            self.storage,
+            endpoints::insert(self.storage.secrets(), &new, 20, self.clock.now())
+        )
+        .await
+        .unwrap();
         Hook::new(receiver, endpoint, secret)
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bellbird_connections::ProviderSyncs;
 use bellbird_domain::Connection;
+use bellbird_storage::in_tx;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::support::harness::{App, Setup, simulated_providers};
@@ -101,11 +102,12 @@ async fn rows_are_read_rarely_for_nobody() {
             often.rows >= 12 && often.refreshes == often.rows,
             "{provider}: an endpoint: {often:?}"
         );
-        app.storage
-            .endpoints()
-            .delete(person.user.id, hook.endpoint.id)
-            .await
-            .unwrap();
+        in_tx!(
+            app.storage,
+            endpoints::delete((person.user.id, hook.endpoint.id))
+        )
+        .await
+        .unwrap();
         assert_eq!(
             app.scheduled_reads(connection).await,
             rare,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellbird_domain::DeliveryState;
+use bellbird_storage::in_tx;
 
 use super::with_chunks_of;
 use crate::support::harness::{App, Setup, also_on_postgres, eventually};
@@ -67,11 +68,11 @@ async fn in_flight_result_of_disabled_endpoint_is_ignored() {
     hook.receiver.reply_with(Reply::Never);
     let disable = async || {
         eventually(async || hook.receiver.has_requests()).await;
-        let cancelled = app
-            .storage
-            .endpoints()
-            .disable(user, hook.endpoint.id, "by command", app.clock.now())
-            .await;
+        let cancelled = in_tx!(
+            app.storage,
+            endpoints::disable((user, hook.endpoint.id), "by command", app.clock.now())
+        )
+        .await;
         assert_eq!(cancelled.unwrap(), Some(1));
     };
     tokio::join!(app.webhooks.run_due_deliveries(), disable());
@@ -84,19 +85,21 @@ async fn in_flight_result_of_disabled_endpoint_is_ignored() {
     let first = hook.drain().remove(0);
     hook.receiver.reply_with(Reply::Status(204));
     assert!(
-        app.storage
-            .endpoints()
-            .enable(user, hook.endpoint.id, app.clock.now())
-            .await
-            .unwrap()
+        in_tx!(
+            app.storage,
+            endpoints::enable((user, hook.endpoint.id), app.clock.now())
+        )
+        .await
+        .unwrap()
     );
     assert_eq!(
-        app.storage
-            .deliveries()
-            .recover(user, hook.endpoint.id, before, app.clock.now())
-            .await
-            .unwrap(),
-        1
+        in_tx!(
+            app.storage,
+            redeliveries::recover((user, hook.endpoint.id), before, app.clock.now())
+        )
+        .await
+        .unwrap(),
+        Some(1)
     );
     assert_eq!(app.delivered_to(&hook).await[0].id, first.id);
 }

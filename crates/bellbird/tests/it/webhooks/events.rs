@@ -4,6 +4,7 @@
 use std::str::FromStr as _;
 
 use bellbird_domain::{Connection, ConnectionId, DeliveryState, EventType, Plan};
+use bellbird_storage::in_tx;
 use bigdecimal::{BigDecimal, RoundingMode};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -253,9 +254,7 @@ async fn assert_announced_as_shown(
             app.clock.now().as_second(),
         );
     }
-    app.storage
-        .endpoints()
-        .delete(user.id, hook.endpoint.id)
+    in_tx!(app.storage, endpoints::delete((user.id, hook.endpoint.id)))
         .await
         .unwrap();
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bellbird_domain::{DeliveryState, EventType, Plan, UserId};
-use bellbird_storage::{EndpointChange, UserChange};
+use bellbird_storage::{EndpointChange, UserChange, in_tx};
 use serde_json::{Value, json};
 
 use super::DAY;
@@ -57,9 +57,7 @@ async fn gets_what_each_user_gets() {
             reference: Some(Some(&reference)),
             ..UserChange::default()
         };
-        app.storage
-            .users()
-            .update(person.user.id, &change)
+        in_tx!(app.storage, user::update(person.user.id, &change))
             .await
             .unwrap();
         let hook = app.hook(&person.user).await;
@@ -137,16 +135,14 @@ async fn gone_disables_it_for_everyone() {
 
     let (owner, id, now) = (UserId::INSTALLATION, shared.endpoint.id, app.clock.now());
     assert!(
-        app.storage
-            .endpoints()
-            .enable(owner, id, now)
+        in_tx!(app.storage, endpoints::enable((owner, id), now))
             .await
             .unwrap()
     );
     assert!(
         app.storage
             .deliveries()
-            .recover(owner, id, now - DAY, now)
+            .recover_all(id, now - DAY, now)
             .await
             .unwrap()
             > 1
@@ -168,9 +164,7 @@ async fn change_takes_effect_with_the_next_message() {
         ..EndpointChange::default()
     };
     assert!(
-        app.storage
-            .endpoints()
-            .update(owner, id, &moved)
+        in_tx!(app.storage, endpoints::update((owner, id), &moved))
             .await
             .unwrap()
     );
@@ -179,24 +173,23 @@ async fn change_takes_effect_with_the_next_message() {
 
     let third = app.person_at("snaptrade").await;
     app.sync(&third.connections[0]).await;
-    app.storage
-        .endpoints()
-        .disable(owner, id, "by command", now)
-        .await
-        .unwrap()
-        .expect("disabled");
+    in_tx!(
+        app.storage,
+        endpoints::disable((owner, id), "by command", now)
+    )
+    .await
+    .unwrap()
+    .expect("disabled");
     assert!(received(&app, &shared).await.is_empty());
     assert!(
-        app.storage
-            .endpoints()
-            .enable(owner, id, now)
+        in_tx!(app.storage, endpoints::enable((owner, id), now))
             .await
             .unwrap()
     );
     assert!(
         app.storage
             .deliveries()
-            .recover(owner, id, now - DAY, now)
+            .recover_all(id, now - DAY, now)
             .await
             .unwrap()
             > 0,
@@ -205,7 +198,11 @@ async fn change_takes_effect_with_the_next_message() {
     assert_eq!(rows_by_user(&received(&app, &shared).await).len(), 1);
 
     app.sync(&app.olivia.connections[0]).await;
-    assert!(app.storage.endpoints().delete(owner, id).await.unwrap());
+    assert!(
+        in_tx!(app.storage, endpoints::delete((owner, id)))
+            .await
+            .unwrap()
+    );
     assert!(received(&app, &shared).await.is_empty());
     app.clean_up().await;
     assert_eq!(app.rows_in("webhook_queues").await, 0);
@@ -244,11 +241,12 @@ async fn events_follow_the_plan() {
 
     set_plan(saver.user.id, Plan::Developer).await;
     let (user, now) = (saver.user.id, app.clock.now());
-    app.storage
-        .deliveries()
-        .recover(user, transactions.endpoint.id, now - DAY, now)
-        .await
-        .unwrap();
+    in_tx!(
+        app.storage,
+        redeliveries::recover((user, transactions.endpoint.id), now - DAY, now)
+    )
+    .await
+    .unwrap();
     assert_eq!(
         app.delivered_to(&transactions).await.len(),
         deliveries.len()

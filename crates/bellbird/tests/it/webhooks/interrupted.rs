@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bellbird_domain::{DeliveryState, TimestampExt as _};
+use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -57,13 +58,12 @@ async fn running_attempt_does_not_undo_a_redelivery() {
     let redelivering = async {
         eventually(async || hook.receiver.has_requests()).await;
         app.clock.set(app.clock.now().plus(Duration::from_secs(1)));
-        assert!(
-            app.storage
-                .deliveries()
-                .redeliver(user, hook.endpoint.id, event, app.clock.now())
-                .await
-                .unwrap()
-        );
+        in_tx!(
+            app.storage,
+            redeliveries::redeliver((user, hook.endpoint.id), event, app.clock.now())
+        )
+        .await
+        .unwrap();
     };
     tokio::join!(app.webhooks.run_due_deliveries(), redelivering);
     assert_eq!(

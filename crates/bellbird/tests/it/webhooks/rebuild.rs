@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bellbird_domain::{Connection, DeliveryState, User};
+use bellbird_storage::in_tx;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -22,17 +23,17 @@ impl App {
         let (user, id) = (hook.endpoint.user_id, hook.endpoint.id);
         let now = self.clock.now();
         assert!(
-            self.storage
-                .endpoints()
-                .enable(user, id, now)
+            in_tx!(self.storage, endpoints::enable((user, id), now))
                 .await
                 .unwrap()
         );
-        self.storage
-            .deliveries()
-            .recover(user, id, now - DAY, now)
-            .await
-            .unwrap()
+        in_tx!(
+            self.storage,
+            redeliveries::recover((user, id), now - DAY, now)
+        )
+        .await
+        .unwrap()
+        .unwrap_or(0)
     }
 
     /// Redelivers one event. Returns the calls that read rows.
@@ -44,13 +45,12 @@ impl App {
             hook.endpoint.id,
             event.parse().unwrap(),
         );
-        assert!(
-            self.storage
-                .deliveries()
-                .redeliver(user, id, event, self.clock.now())
-                .await
-                .unwrap()
-        );
+        in_tx!(
+            self.storage,
+            redeliveries::redeliver((user, id), event, self.clock.now())
+        )
+        .await
+        .unwrap();
         self.webhooks.run_due_deliveries().await;
         self.row_calls(&connection.provider).await
     }
@@ -89,11 +89,12 @@ async fn redelivered_run_costs_at_most_twice_its_sync() {
         let app = with_long_runs(10_000, if provider == "fiskil" { 500 } else { 100 }).await;
         let (user, connection) = person_with_rows(&app, provider).await;
         let (from_memory, again) = (app.hook(&user).await, app.hook(&user).await);
-        app.storage
-            .endpoints()
-            .disable(user.id, again.endpoint.id, "by command", app.clock.now())
-            .await
-            .unwrap();
+        in_tx!(
+            app.storage,
+            endpoints::disable((user.id, again.endpoint.id), "by command", app.clock.now())
+        )
+        .await
+        .unwrap();
         app.reset_calls().await;
         let report = app.sync(&connection).await;
         let of_sync = app.row_calls(provider).await;
@@ -304,13 +305,12 @@ async fn hanging_provider_blocks_no_retry_at_another() {
     // More than all rebuilds of a provider wait now.
     let (user, id) = (other.user.id, hook.endpoint.id);
     let event = app.deliveries_to(&hook).await[0].event_id;
-    assert!(
-        app.storage
-            .deliveries()
-            .redeliver(user, id, event, app.clock.now())
-            .await
-            .unwrap()
-    );
+    in_tx!(
+        app.storage,
+        redeliveries::redeliver((user, id), event, app.clock.now())
+    )
+    .await
+    .unwrap();
     let webhooks = app.webhooks.clone();
     let delivering = tokio::spawn(async move { webhooks.run_due_deliveries().await });
     eventually(async || hook.receiver.has_requests()).await;
@@ -604,12 +604,13 @@ async fn event_whose_row_stays_missing_fails_and_is_recovered() {
     app.sync(connection).await;
     let (user, id, now) = (hook.endpoint.user_id, hook.endpoint.id, app.clock.now());
     assert_eq!(
-        app.storage
-            .deliveries()
-            .recover(user, id, now - 3 * DAY, now)
-            .await
-            .unwrap(),
-        1
+        in_tx!(
+            app.storage,
+            redeliveries::recover((user, id), now - 3 * DAY, now)
+        )
+        .await
+        .unwrap(),
+        Some(1)
     );
     let mut received = texts(&app.delivered_to(&hook).await);
     received.sort_unstable();

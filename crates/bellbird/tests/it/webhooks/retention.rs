@@ -2,6 +2,7 @@
 //! are old.
 
 use bellbird_connections::Removal;
+use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 
 use super::{BODY_EXPIRED, DAY};
@@ -85,11 +86,12 @@ async fn delivered_events_are_kept_for_a_month_and_others_for_three() {
     let app = App::start(Setup::default()).await;
     let missed = app.hook(&app.ben.user).await;
     let ben = app.ben.user.id;
-    app.storage
-        .endpoints()
-        .disable(ben, missed.endpoint.id, "by command", app.clock.now())
-        .await
-        .unwrap();
+    in_tx!(
+        app.storage,
+        endpoints::disable((ben, missed.endpoint.id), "by command", app.clock.now())
+    )
+    .await
+    .unwrap();
     app.sync(&app.ben.connections[0]).await;
     let kept = app.rows_in("webhook_events").await;
     assert!(kept > 0);
@@ -119,13 +121,12 @@ async fn delivered_events_are_kept_for_a_month_and_others_for_three() {
         assert_eq!(app.rows_in(table).await, 0, "{table}");
     }
     let (user, now) = (app.olivia.user.id, app.clock.now());
-    assert!(
-        !app.storage
-            .deliveries()
-            .redeliver(user, hook.endpoint.id, event, now)
-            .await
-            .unwrap()
-    );
+    in_tx!(
+        app.storage,
+        redeliveries::redeliver((user, hook.endpoint.id), event, now)
+    )
+    .await
+    .unwrap_err();
 }
 
 #[tokio::test]
@@ -142,9 +143,7 @@ async fn removed_endpoint_gets_no_deliveries() {
     assert_eq!(removed.drain().len(), 1);
     assert_eq!(kept.drain().len(), 1);
     assert!(
-        app.storage
-            .endpoints()
-            .delete(user, removed.endpoint.id)
+        in_tx!(app.storage, endpoints::delete((user, removed.endpoint.id)))
             .await
             .unwrap()
     );

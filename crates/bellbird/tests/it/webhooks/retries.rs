@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bellbird_domain::{Connection, DeliveryState, EndpointStatus};
+use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 
 use super::{DAY, HOUR, with_chunks_of};
@@ -192,37 +193,34 @@ async fn missed_events_are_recovered_in_order() {
     let hook = app.hook(&app.olivia.user).await;
     let (user, id) = (app.olivia.user.id, hook.endpoint.id);
     let before = app.clock.now();
-    app.storage
-        .endpoints()
-        .disable(user, id, "by command", before)
-        .await
-        .unwrap();
+    in_tx!(
+        app.storage,
+        endpoints::disable((user, id), "by command", before)
+    )
+    .await
+    .unwrap();
     let report = app.sync(connection).await;
     assert_eq!(report.events, 0, "none is sent");
     assert!(app.delivered_to(&hook).await.is_empty());
-    assert!(
-        !app.storage
-            .deliveries()
-            .redeliver(user, id, app.deliveries_to(&hook).await[0].event_id, before)
-            .await
-            .unwrap()
-    );
+    let event = app.deliveries_to(&hook).await[0].event_id;
+    in_tx!(
+        app.storage,
+        redeliveries::redeliver((user, id), event, before)
+    )
+    .await
+    .unwrap_err();
 
     app.advance_clock(3 * DAY).await;
     let now = app.clock.now();
     assert_eq!(
-        app.storage
-            .deliveries()
-            .recover(user, id, before, now)
+        in_tx!(app.storage, redeliveries::recover((user, id), before, now))
             .await
             .unwrap(),
-        0,
+        None,
         "the endpoint is disabled"
     );
     assert!(
-        app.storage
-            .endpoints()
-            .enable(user, id, app.clock.now())
+        in_tx!(app.storage, endpoints::enable((user, id), app.clock.now()))
             .await
             .unwrap()
     );
@@ -231,23 +229,19 @@ async fn missed_events_are_recovered_in_order() {
         "nothing is sent without a recovery"
     );
     assert_eq!(
-        app.storage
-            .deliveries()
-            .recover(user, id, now, now)
+        in_tx!(app.storage, redeliveries::recover((user, id), now, now))
             .await
             .unwrap(),
-        0,
+        Some(0),
         "no delivery has failed since then"
     );
     let events = report.new_count.div_ceil(5) as u64;
     assert!(events > 2);
     assert_eq!(
-        app.storage
-            .deliveries()
-            .recover(user, id, before, now)
+        in_tx!(app.storage, redeliveries::recover((user, id), before, now))
             .await
             .unwrap(),
-        events
+        Some(events)
     );
     let received = app.delivered_to(&hook).await;
     let chunks: Vec<u64> = received
@@ -313,12 +307,13 @@ async fn given_up_chunk_releases_the_next() {
     );
 
     assert_eq!(
-        app.storage
-            .deliveries()
-            .recover(user, hook.endpoint.id, before, app.clock.now())
-            .await
-            .unwrap(),
-        1
+        in_tx!(
+            app.storage,
+            redeliveries::recover((user, hook.endpoint.id), before, app.clock.now())
+        )
+        .await
+        .unwrap(),
+        Some(1)
     );
     let received = app.delivered_to(&hook).await;
     assert_eq!(
@@ -345,13 +340,12 @@ async fn old_event_can_be_redelivered() {
     assert!(app.delivered_to(&hook).await.is_empty());
     let event = app.deliveries_to(&hook).await[0].event_id;
     hook.receiver.reply_next_with([Reply::Status(500)]);
-    assert!(
-        app.storage
-            .deliveries()
-            .redeliver(user, hook.endpoint.id, event, app.clock.now())
-            .await
-            .unwrap()
-    );
+    in_tx!(
+        app.storage,
+        redeliveries::redeliver((user, hook.endpoint.id), event, app.clock.now())
+    )
+    .await
+    .unwrap();
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
     let delivery = app.deliveries_to(&hook).await.remove(0);
     assert_eq!(delivery.state, DeliveryState::Pending);

@@ -3,7 +3,7 @@
 use bellbird_connections::Removal;
 use bellbird_domain::ConnectionStatus::{Active, Invalidated, PendingMfa, Revoked};
 use bellbird_domain::{Connection, ConnectionStatus, DeliveryState, EventType, User};
-use bellbird_storage::{JobKey, job_kinds};
+use bellbird_storage::{JobKey, in_tx, job_kinds};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -215,13 +215,12 @@ async fn later_attempts_send_the_same_body() {
         app.olivia.user.id,
         app.deliveries_to(&hook).await[0].event_id,
     );
-    assert!(
-        app.storage
-            .deliveries()
-            .redeliver(user, hook.endpoint.id, event, app.clock.now())
-            .await
-            .unwrap()
-    );
+    in_tx!(
+        app.storage,
+        redeliveries::redeliver((user, hook.endpoint.id), event, app.clock.now())
+    )
+    .await
+    .unwrap();
     let redelivered = app.delivered_to(&hook).await;
     assert_eq!(
         (redelivered.len(), &redelivered[0].id, &redelivered[0].raw),
@@ -235,30 +234,33 @@ async fn missed_changes_are_recovered() {
     let connection = &app.olivia.connections[0];
     let (user, hook) = (app.olivia.user.id, app.status_hook(&app.olivia.user).await);
     let now = app.clock.now();
-    app.storage
-        .endpoints()
-        .disable(user, hook.endpoint.id, "by command", now)
-        .await
-        .unwrap()
-        .expect("disabled");
+    in_tx!(
+        app.storage,
+        endpoints::disable((user, hook.endpoint.id), "by command", now)
+    )
+    .await
+    .unwrap()
+    .expect("disabled");
     app.change_status(connection, Active, Invalidated).await;
     app.advance_clock(DAY).await;
     app.change_status(connection, Invalidated, Revoked).await;
     assert!(app.delivered_to(&hook).await.is_empty());
     assert!(
-        app.storage
-            .endpoints()
-            .enable(user, hook.endpoint.id, app.clock.now())
-            .await
-            .unwrap()
+        in_tx!(
+            app.storage,
+            endpoints::enable((user, hook.endpoint.id), app.clock.now())
+        )
+        .await
+        .unwrap()
     );
     assert_eq!(
-        app.storage
-            .deliveries()
-            .recover(user, hook.endpoint.id, now, app.clock.now())
-            .await
-            .unwrap(),
-        2
+        in_tx!(
+            app.storage,
+            redeliveries::recover((user, hook.endpoint.id), now, app.clock.now())
+        )
+        .await
+        .unwrap(),
+        Some(2)
     );
     let received = app.delivered_to(&hook).await;
     let expected =

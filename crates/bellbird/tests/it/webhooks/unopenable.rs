@@ -2,7 +2,7 @@
 //! end.
 
 use bellbird_domain::{DeliveryState, EndpointStatus};
-use bellbird_storage::{Sealer, Storage};
+use bellbird_storage::{Sealer, Storage, in_tx};
 use bellbird_webhooks::delivery::sign::new_secret;
 
 use super::{BODY_EXPIRED, DAY};
@@ -92,11 +92,13 @@ async fn secret_under_a_missing_key_fails_the_attempts() {
         .unwrap();
     let (user, id, now) = (app.olivia.user.id, hook.endpoint.id, app.clock.now());
     assert!(
-        other
-            .endpoints()
-            .rotate_secret(user, id, &new_secret(), now)
-            .await
-            .unwrap()
+        in_tx!(
+            other,
+            endpoints::rotate_secret(other.secrets(), (user, id), &new_secret(), now)
+        )
+        .await
+        .unwrap()
+        .is_some()
     );
     assert!(app.delivered_to(&hook).await.is_empty());
     app.assert_enabled(&hook).await;
@@ -112,11 +114,13 @@ async fn secret_under_a_missing_key_fails_the_attempts() {
 
     // With the key, or here with another secret, it is sent.
     assert!(
-        app.storage
-            .endpoints()
-            .rotate_secret(user, id, &new_secret(), now)
-            .await
-            .unwrap()
+        in_tx!(
+            app.storage,
+            endpoints::rotate_secret(app.storage.secrets(), (user, id), &new_secret(), now)
+        )
+        .await
+        .unwrap()
+        .is_some()
     );
     app.advance_to_next_attempt(&hook).await;
     app.webhooks.run_due_deliveries().await;

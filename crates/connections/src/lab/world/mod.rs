@@ -21,7 +21,8 @@ use bellbird_domain::{
     AccountType, ApiVersion, ConnectionCategory, EventId, EventType, Plan, TimestampExt as _,
 };
 use bellbird_storage::{
-    JobKey, NewAccount, NewConnection, NewEndpoint, NewUser, Sealer, Storage, job_kinds,
+    JobKey, NewAccount, NewConnection, NewEndpoint, NewUser, Sealer, Storage, StorageError, in_tx,
+    job_kinds,
 };
 use bellbird_webhooks::delivery::sign::{Signer, new_secret};
 use bellbird_webhooks::event::digest::RowHasher;
@@ -219,9 +220,7 @@ impl World {
                 console_sign_in: true,
             };
             users.push(
-                database
-                    .users()
-                    .insert(&new, linked_at())
+                in_tx!(database, user::insert(&new, linked_at()))
                     .await
                     .expect("a user")
                     .id,
@@ -248,12 +247,13 @@ impl World {
                 api_version,
                 secret: &secret,
             };
-            let id = database
-                .endpoints()
-                .insert(&new, 9, now)
-                .await
-                .expect("an endpoint")
-                .id;
+            let id = in_tx!(
+                database,
+                endpoints::insert(database.secrets(), &new, 9, now)
+            )
+            .await
+            .expect("an endpoint")
+            .id;
             let signer = Signer::new(&[&secret]).expect("a signer");
             let user = (user_id != UserId::INSTALLATION).then_some(user_id);
             scene
@@ -582,11 +582,15 @@ impl World {
                 state.redelivered = Some((endpoint, event));
                 (state.endpoints[endpoint].id, user, event)
             };
-            let is_due = database
-                .deliveries()
-                .redeliver(user, id, event, scene.now())
-                .await
-                .expect("a write");
+            let redelivered = in_tx!(
+                database,
+                redeliveries::redeliver((user, id), event, scene.now())
+            )
+            .await;
+            let is_due = match redelivered {
+                Err(StorageError::NotFound(_)) => false,
+                other => other.map(|()| true).expect("a write"),
+            };
             let mut state = scene.state.lock();
             state.redelivered = None;
             state.note(|| format!("endpoint {endpoint} gets {event} again: {is_due}"));
@@ -599,11 +603,12 @@ impl World {
         let scene = self.scene.clone();
         self.run_outside(move |database| async move {
             let (user, id) = scene.state.lock().endpoints[UNSTEADY].key();
-            database
-                .endpoints()
-                .disable(user, id, "test", scene.now())
-                .await
-                .expect("a write");
+            in_tx!(
+                database,
+                endpoints::disable((user, id), "test", scene.now())
+            )
+            .await
+            .expect("a write");
             let mut state = scene.state.lock();
             state.endpoints[UNSTEADY].disabled_at = Some(Instant::now());
             state.note(|| format!("endpoint {UNSTEADY} is disabled"));
@@ -620,21 +625,20 @@ impl World {
                 state.endpoints[UNSTEADY].disabled_at = None;
                 state.endpoints[UNSTEADY].key()
             };
-            database
-                .endpoints()
-                .enable(user, id, scene.now())
+            in_tx!(database, endpoints::enable((user, id), scene.now()))
                 .await
                 .expect("a write");
             if recovers || scene.state.lock().chance.per_mille(500) {
-                let count = database
-                    .deliveries()
-                    .recover(user, id, linked_at(), scene.now())
-                    .await
-                    .expect("a write");
+                let count = in_tx!(
+                    database,
+                    redeliveries::recover((user, id), linked_at(), scene.now())
+                )
+                .await
+                .expect("a write");
                 scene
                     .state
                     .lock()
-                    .note(|| format!("endpoint {UNSTEADY} gets {count} events that failed"));
+                    .note(|| format!("endpoint {UNSTEADY} gets {count:?} events that failed"));
             }
         });
     }

@@ -256,7 +256,7 @@ impl Banking for Link {
         rows: &mut TransactionSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let connection = self.call(credentials).await?;
-        let (from, to) = query.interval.instants(query.zone);
+        let (from, to) = query.dates.instants(query.zone);
         let first: usize = page.cursor.map_or(0, |cursor| {
             cursor.0.parse().expect("a cursor of this provider")
         });

@@ -82,7 +82,7 @@ pub(super) async fn list_accounts(
     } else {
         None
     };
-    let (stored, user_id) = (call.interop.access.storage(), call.caller.user_id);
+    let (stored, user_id) = (call.interop.context.storage(), call.caller.user_id);
     let (accounts, total) = stored
         .accounts()
         .list(user_id, ACCOUNTS_MAX, offset)
@@ -173,7 +173,7 @@ async fn balances(
 ) -> Balances {
     let read = call
         .interop
-        .access
+        .context
         .balances(&call.context, call.caller, accounts.to_vec())
         .await;
     let failed = read

@@ -154,7 +154,7 @@ async fn read_accounts(
     let add = |holding: &Holding<'_>, rows: &mut Vec<Row>| rows.push(Row::of(holding));
     let accounts = match call
         .interop
-        .access
+        .context
         .reads()
         .holdings(&call.context, selected, &add)
         .await

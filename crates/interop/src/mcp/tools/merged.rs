@@ -68,7 +68,7 @@ pub(super) async fn ranges<K: RowKind>(
     missing: &mut Vec<Missing>,
     dates_of: impl Fn(&SelectedAccounts) -> DateFilter + Send + Sync,
 ) -> Vec<Range<K>> {
-    let (reads, caller) = (call.interop.access.reads(), call.caller);
+    let (reads, caller) = (call.interop.context.reads(), call.caller);
     let mut ranges = Vec::new();
     for list in selected.iter().flat_map(SelectedAccounts::lists) {
         let (context, id) = (Arc::clone(&list.context), list.account_id());
@@ -188,7 +188,7 @@ pub(super) async fn result<K: RowKind, T: ResultRow>(
 /// Whether all rows of a range are counted for the first result. `default` is the length of a range
 /// without `from`.
 pub(super) fn is_counted(
-    span: &DateFilter,
+    dates: &DateFilter,
     asked_at: Timestamp,
     default: Option<SignedDuration>,
 ) -> bool {
@@ -196,8 +196,8 @@ pub(super) fn is_counted(
         Bound::Instant(instant) => instant,
         Bound::Day(day) => start_of(day),
     };
-    let to = span.to.map_or(asked_at, start).min(asked_at);
-    let length = match span.from {
+    let to = dates.to.map_or(asked_at, start).min(asked_at);
+    let length = match dates.from {
         Some(from) => Some(to.duration_since(start(from))),
         None => default.map(|default| to.duration_since(asked_at) + default),
     };

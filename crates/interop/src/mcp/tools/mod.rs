@@ -60,7 +60,7 @@ pub(super) async fn call(
         caller,
         now,
         tool,
-        context: interop.access.call_context(caller),
+        context: interop.context.call_context(caller),
     };
     let outcome = match tool {
         Tool::ListAccounts => accounts::list_accounts(&call, arguments).await,
@@ -132,7 +132,7 @@ impl Missing {
 impl<'a> ToolCall<'a> {
     fn seal(&self) -> Seal<'a> {
         Seal {
-            storage: self.interop.access.storage(),
+            storage: self.interop.context.storage(),
             caller: self.caller,
             tool: self.tool,
         }
@@ -140,9 +140,8 @@ impl<'a> ToolCall<'a> {
 
     /// Takes limit, plan and permit of what a tool reads. Hold the permit while it reads.
     async fn admit(&self, quota: fn(&Quotas) -> &QuotaClass) -> Result<LivePermit, String> {
-        let access = &self.interop.access;
-        access
-            .admit(quota(access.quotas()), self.caller, self.now)
+        let api = &self.interop.context;
+        api.admit(quota(api.quotas()), self.caller, self.now)
             .await
             .map_err(|problem| advice(&problem))
     }
@@ -167,7 +166,7 @@ impl<'a> ToolCall<'a> {
         };
         let found = self
             .interop
-            .access
+            .context
             .reads()
             .select(self.caller, selection)
             .await;
@@ -220,7 +219,7 @@ impl<'a> ToolCall<'a> {
     async fn missing(&self, selected: &SelectedAccounts, error: &ReadError) -> Missing {
         let problem = self
             .interop
-            .access
+            .context
             .after_failed_read(self.caller, &selected.context, error)
             .await;
         Missing::of(selected, advice(&problem))

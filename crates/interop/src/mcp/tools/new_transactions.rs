@@ -34,9 +34,9 @@ pub(super) async fn list_new_transactions(
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
     let given: NewArguments = arguments::read(&resumed.arguments)?;
-    let span = date_filter(Some(given.since), None)?;
+    let dates = date_filter(Some(given.since), None)?;
     let (since, _) =
-        DateRange::resolve(span.from, None, resumed.asked_at()).instants(&call.caller.timezone);
+        DateRange::resolve(dates.from, None, resumed.asked_at()).instants(&call.caller.timezone);
     if resumed.asked_at().duration_since(since) > SINCE_MAX {
         return Err(
             "since: must be within the last 30 days. list_transactions reads older ones."
@@ -59,8 +59,8 @@ pub(super) async fn list_new_transactions(
     let deadline = call.context.deadline;
     let synced_by = deadline - deadline.saturating_duration_since(Instant::now()) / 2;
     for selected in &selected {
-        let (access, id) = (&call.interop.access, selected.context.connection.id);
-        let found = KnownRows::before(access, call.caller, id, since, synced_by).await;
+        let (api, id) = (&call.interop.context, selected.context.connection.id);
+        let found = KnownRows::before(api, call.caller, id, since, synced_by).await;
         known.insert(id, found.map_err(|problem| super::advice(&problem))?);
     }
     let dates_of = |list: &SelectedAccounts| DateFilter {

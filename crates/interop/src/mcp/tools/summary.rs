@@ -65,7 +65,7 @@ enum End {
 struct SummaryRead<'a> {
     call: &'a ToolCall<'a>,
     filter: &'a TransactionFilter,
-    span: DateFilter,
+    dates: DateFilter,
     summary: &'a Mutex<Summary>,
     rows_read: &'a AtomicU64,
     stop_at: Instant,
@@ -81,7 +81,7 @@ pub(super) async fn summarize(
         .collect();
     let range = super::default_range(&arguments).unwrap_or_else(|| " of the range".to_owned());
     let given: SummaryArguments = arguments::read(&arguments)?;
-    let span = date_filter(given.from, given.to)?;
+    let dates = date_filter(given.from, given.to)?;
     let filter = transaction_filter(
         given.text,
         given.category,
@@ -104,7 +104,7 @@ pub(super) async fn summarize(
     let reading = SummaryRead {
         call,
         filter: &filter,
-        span,
+        dates,
         summary: &summary,
         rows_read: &rows_read,
         stop_at,
@@ -162,13 +162,13 @@ pub(super) async fn summarize(
 impl SummaryRead<'_> {
     /// Adds up a list until it ends, fails, or time runs short.
     async fn read(&self, list: &SelectedAccounts) -> End {
-        let reads = self.call.interop.access.reads();
+        let reads = self.call.interop.context.reads();
         let context = list.context.clone();
         let range = reads.range::<Transactions>(
             self.call.caller,
             context,
             list.account_id(),
-            self.span,
+            self.dates,
             self.call.now,
         );
         let mut range = match range {

@@ -51,7 +51,7 @@ pub(super) async fn list_trades(
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
     let given: TradesArguments = arguments::read(&resumed.arguments)?;
-    let span = date_filter(given.from, given.to)?;
+    let dates = date_filter(given.from, given.to)?;
     let limit = given.limit.unwrap_or_default().0;
     let after = resumed.position.after;
     let permit = call.admit(|quotas| &quotas.brokerage).await?;
@@ -62,7 +62,7 @@ pub(super) async fn list_trades(
             &resumed.position.left_out,
         )
         .await?;
-    let dates_of = |_: &SelectedAccounts| span;
+    let dates_of = |_: &SelectedAccounts| dates;
     let ranges = merged::ranges::<Trades>(call, &resumed, &selected, &mut missing, dates_of).await;
     let smaller = |range: Range<Trades>| range.with_first_page_rows(limit + 1);
     let ranges: Vec<Range<Trades>> = ranges.into_iter().map(smaller).collect();
@@ -72,7 +72,7 @@ pub(super) async fn list_trades(
         merged::stop_at(call),
         |trade: &Trade<'_>, _| Some(Row::of(trade)),
     );
-    let is_counted = merged::is_counted(&span, resumed.asked_at(), None);
+    let is_counted = merged::is_counted(&dates, resumed.asked_at(), None);
     let heading = Heading {
         name: "trades",
         range: String::new(),

@@ -70,7 +70,7 @@ pub(super) async fn list_transactions(
 ) -> Result<Vec<u8>, String> {
     let resumed = Resumed::<ListProgress>::of(&call.seal(), arguments, call.now)?;
     let given: ListArguments = arguments::read(&resumed.arguments)?;
-    let span = date_filter(given.from, given.to)?;
+    let dates = date_filter(given.from, given.to)?;
     let filter = transaction_filter(
         given.text,
         given.category,
@@ -92,7 +92,7 @@ pub(super) async fn list_transactions(
     let is_filtered = FILTERS
         .iter()
         .any(|name| resumed.arguments.contains_key(*name));
-    let dates_of = |_: &SelectedAccounts| span;
+    let dates_of = |_: &SelectedAccounts| dates;
     let mut ranges: Vec<Range<Transactions>> =
         merged::ranges(call, &resumed, &selected, &mut missing, dates_of).await;
     // A filter needs many rows for a few.
@@ -106,7 +106,7 @@ pub(super) async fn list_transactions(
         merged::stop_at(call),
         |row: &Transaction<'_>, day| filter.matches(row).then(|| Row::of(row, day, detail)),
     );
-    let is_counted = merged::is_counted(&span, resumed.asked_at(), Some(DEFAULT_RANGE));
+    let is_counted = merged::is_counted(&dates, resumed.asked_at(), Some(DEFAULT_RANGE));
     let columns = if detail == Detail::Brief { COLUMNS } else { "" };
     let range = super::default_range(&resumed.arguments).unwrap_or_default();
     let heading = Heading {

@@ -4,7 +4,7 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::tests::support::{
     CREDENTIALS, at, both, cancel_after, credentials, currency, new_account, new_connection,
 };
-use crate::{NewConnection, StorageError};
+use crate::{NewConnection, StorageError, in_tx};
 
 both! {
     async fn imports_and_finds(db) {
@@ -122,7 +122,7 @@ both! {
         );
         assert_eq!(db.connections().list_all().await.unwrap().len(), 1);
         assert!(db.secrets().find_credentials(user.id, made.id).await.unwrap().is_some());
-        assert!(matches!(db.users().delete(user.id, at(900)).await, Err(StorageError::Conflict(_))));
+        assert!(matches!(in_tx!(db, user::delete(user.id, at(900))).await, Err(StorageError::Conflict(_))));
     }
 
     async fn removal_deletes_every_row(db) {

@@ -3,12 +3,12 @@
 use bellbird_domain::UserId;
 use jiff::SignedDuration;
 
-use crate::Followers;
 use crate::job_kinds::{REFRESH, SYNC};
 use crate::tests::fixtures::{
     SYNCS_AND_CHANGES, connection_to_sync, empty_sync, endpoint, start_sync,
 };
 use crate::tests::support::{at, both};
+use crate::{Followers, in_tx};
 
 both! {
     async fn followers_are_endpoints_and_requests(db) {
@@ -32,12 +32,12 @@ both! {
         let synced = Followers { synced_at: Some(at(5)), refreshed_at: Some(at(6)), ..nobody };
         assert_eq!(followers().await, Some(synced));
 
-        assert!(db.syncs().request(user, id, at(20), SignedDuration::ZERO).await.unwrap());
+        assert!(in_tx!(db, syncs::request((user, id), at(20), SignedDuration::ZERO)).await.unwrap());
         let followed = Followers { last_changes_poll_at: Some(at(20)), ..synced };
         assert_eq!(followers().await, Some(followed));
         let state = db.syncs().find(user, id).await.unwrap().expect("there");
         assert_eq!((state.last_changes_poll_at, state.next_at), (Some(at(20)), Some(at(20))), "and it is due");
-        assert!(!db.syncs().request(other, id, at(30), SignedDuration::ZERO).await.unwrap());
+        assert!(!in_tx!(db, syncs::request((other, id), at(30), SignedDuration::ZERO)).await.unwrap());
         db.syncs().set_last_changes_poll(other, id, at(30)).await.unwrap();
         assert_eq!(followers().await, Some(followed), "others change nothing");
 
@@ -46,7 +46,7 @@ both! {
         for owner in [user, UserId::INSTALLATION] {
             let endpoint = endpoint(db, owner, SYNCS_AND_CHANGES).await;
             assert_eq!(followers().await, Some(Followers { has_endpoint: true, ..followed }));
-            db.endpoints().disable(owner, endpoint, "for a test", at(40)).await.unwrap().expect("there");
+            in_tx!(db, endpoints::disable((owner, endpoint), "for a test", at(40))).await.unwrap().expect("there");
             assert_eq!(followers().await, Some(followed), "disabled");
         }
     }
@@ -57,7 +57,7 @@ both! {
         let user = db.user("a@x").await.id;
         let id = connection_to_sync(db, user, "c", 0).await;
         let request = async |now| {
-            assert!(db.syncs().request(user, id, at(now), SignedDuration::ZERO).await.unwrap());
+            assert!(in_tx!(db, syncs::request((user, id), at(now), SignedDuration::ZERO)).await.unwrap());
         };
         let claim = async |now| db.claim_due(SYNC, at(now), at(now + 100), 1).await.unwrap().remove(0);
         request(10).await;

@@ -15,7 +15,7 @@ use crate::tests::support::{
 };
 use crate::{
     ClaimedJob, FinishedSync, NewAccount, NewConnection, NewConsentSession, NewLink,
-    NewWebhookEvent, StorageError,
+    NewWebhookEvent, StorageError, in_tx,
 };
 
 /// Connections that are being removed and have no lease.
@@ -191,7 +191,7 @@ both! {
         for connection in [made.id, kept.id] {
             let token = format!("token of {connection}");
             let link = NewLink { connection_id: Some(connection), ..new_link(user, &token, at(9999)) };
-            db.links().insert(&link, at(13)).await.unwrap();
+            in_tx!(db, links::insert(&link, at(13))).await.unwrap();
             let known_consents = &["consent_gone", "consent_before_gone"];
             let session =
                 NewConsentSession { connection_id: Some(connection), known_consents, ..new_session(user, &token) };
@@ -261,7 +261,7 @@ both! {
             WHERE cause NOT IN ('imported', 'replaced', 'removed', 'deleted')";
         assert_eq!(db.texts(audit).await, ["0"]);
         assert!(!columns_containing(db, &kept.id.to_string()).await.is_empty());
-        let deleted = db.users().delete(user, at(900)).await;
+        let deleted = in_tx!(db, user::delete(user, at(900))).await;
         assert!(matches!(deleted, Err(StorageError::Conflict(_))), "the other connection exists");
     }
 }

@@ -18,7 +18,7 @@ use crate::tests::support::{TestDb, at, both, connect, credentials, new_connecti
 use crate::{
     ClaimedJob, DegradedConnection, FailingJob, FinishedSync, JobCounts, JobKey, NewConnection,
     NewEndpoint, NewWebhookEvent, Storage, StorageError, SyncState, UnreadRange, UnreadableRows,
-    removed_bytes,
+    in_tx, removed_bytes,
 };
 
 async fn due(db: &Storage, now: i64) -> Vec<ClaimedJob> {
@@ -358,7 +358,7 @@ both! {
         let api_version = ApiVersion::V2026_12_01;
         let url = "https://hooks.example.com/later";
         let new = NewEndpoint { user_id: user, url, event_types: &types, api_version, secret: &secret };
-        let later = db.endpoints().insert(&new, 20, at(0)).await.unwrap().id;
+        let later = in_tx!(db, endpoints::insert(db.secrets(), &new, 20, at(0))).await.unwrap().id;
         let removed = [RemovedRow { key: RowKey([7; 8]), account_id: AccountId::new() }];
         let event = NewWebhookEvent { removed: removed_bytes(&removed), ..chunk(1, 1) };
         let claim = start_sync(db, user, id, 20).await;

@@ -1,5 +1,6 @@
 //! Both databases accept every statement of the crate.
 
+use crate::in_tx;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -156,8 +157,7 @@ fn sqlite_compiles_a_read_once() {
     on_sqlite(async |db| {
         for number in 0..5 {
             let user = db.user(&format!("{number}@x")).await.id;
-            db.keys()
-                .insert(user, &key(number), "k", None, at(0))
+            in_tx!(db, keys::insert(user, &key(number), "k", None, at(0)))
                 .await
                 .unwrap();
             db.connection(user, &format!("c{number}"), &[new_account("acc", "Name")])
@@ -187,8 +187,7 @@ fn sqlite_compiles_a_read_once() {
 fn statements_that_scan_on_sqlite_are_known() {
     on_sqlite(async |db| {
         let user = db.user("a@x").await.id;
-        db.keys()
-            .insert(user, &key(1), "k", None, at(0))
+        in_tx!(db, keys::insert(user, &key(1), "k", None, at(0)))
             .await
             .unwrap();
         db.connection(user, "c", &[new_account("acc", "Name")])

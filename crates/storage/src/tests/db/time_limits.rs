@@ -10,7 +10,7 @@ use crate::db::{Sql, params};
 use crate::error::Result;
 use crate::tests::fixtures::wait_for_lock_waiters;
 use crate::tests::support::{TestDb, connect, on_postgres};
-use crate::{PostgresOptions, Storage, StorageError, UserChange};
+use crate::{PostgresOptions, Storage, StorageError, UserChange, in_tx};
 
 const ROUNDS: u32 = 3;
 
@@ -72,16 +72,18 @@ impl Locked<'_> {
 }
 
 async fn write(db: &Storage, user: UserId) -> Result<()> {
-    db.users()
-        .update(
+    in_tx!(
+        db,
+        user::update(
             user,
             &UserChange {
                 timezone: Some(None),
                 ..UserChange::default()
-            },
+            }
         )
-        .await
-        .map(|_| ())
+    )
+    .await
+    .map(|_| ())
 }
 
 async fn lock(db: &Storage, user: UserId) -> Result<()> {

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use crate::job_kinds::SYNC;
 use crate::tests::fixtures::{claimed_registration, new_session, secret, session_with_callback};
 use crate::tests::support::{TestDb, at, both, credentials, new_connection};
-use crate::{ClaimedJob, JobKey, NewConnection};
+use crate::{ClaimedJob, JobKey, NewConnection, in_tx};
 
 const KIND: &str = "test";
 const SUBJECTS: usize = 3;
@@ -328,7 +328,7 @@ both! {
         consistent().await;
         let leaving = db.user("b@x").await.id;
         db.consent_sessions().insert(&new_session(leaving, "open"), at(0)).await.unwrap();
-        db.users().delete(leaving, at(900)).await.unwrap();
+        in_tx!(db, user::delete(leaving, at(900))).await.unwrap();
         consistent().await;
         let other = db.connections().list(user).await.unwrap()[0].id;
         db.removals().begin(user, other, at(70), at(90)).await.unwrap().expect("hidden");

@@ -1,3 +1,4 @@
+use crate::in_tx;
 use crate::tests::fixtures::{new_link, new_session, secret, session_with_callback};
 use crate::tests::support::{at, both};
 
@@ -6,8 +7,8 @@ const DAY: i64 = 24 * 60 * 60;
 both! {
     async fn outdated_rows_are_deleted(db) {
         let user = db.user("a@x").await.id;
-        db.links().insert(&new_link(user, "old", at(60)), at(0)).await.unwrap();
-        db.links().insert(&new_link(user, "new", at(61)), at(0)).await.unwrap();
+        in_tx!(db, links::insert(&new_link(user, "old", at(60)), at(0))).await.unwrap();
+        in_tx!(db, links::insert(&new_link(user, "new", at(61)), at(0))).await.unwrap();
         db.consent_sessions().insert(&new_session(user, "started"), at(0)).await.unwrap();
         let claim = session_with_callback(db, user, "ended").await;
         assert!(db.consent_sessions().end(&claim, "linked").await.unwrap());

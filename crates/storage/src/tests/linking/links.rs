@@ -3,7 +3,7 @@ use uuid::Uuid;
 
 use crate::tests::fixtures::{new_link, new_session, receive_callback};
 use crate::tests::support::{at, both};
-use crate::{NewConsentSession, NewLink, NewLinkSession, StorageError};
+use crate::{NewConsentSession, NewLink, NewLinkSession, StorageError, in_tx};
 
 both! {
     async fn link_works_until_it_expires(db) {
@@ -11,7 +11,7 @@ both! {
         let connection = db.connection(user, "c", &[]).await.id;
         let new =
             NewLink { provider: Some("fiskil"), connection_id: Some(connection), ..new_link(user, "token", at(60)) };
-        db.links().insert(&new, at(0)).await.unwrap();
+        in_tx!(db, links::insert(&new, at(0))).await.unwrap();
         let found = db.links().find("token").await.unwrap().expect("works");
         assert_eq!((found.user_id, found.connection_id, found.expires_at), (user, Some(connection), at(60)));
         assert_eq!(found.provider.as_deref(), Some("fiskil"));
@@ -20,7 +20,7 @@ both! {
         assert!(db.links().open("token", 9, at(59)).await.unwrap());
         assert_eq!(db.links().find("token").await.unwrap().expect("still there").open_count, 1);
         assert_eq!(db.links().find("tokem").await.unwrap(), None);
-        db.links().insert(&new_link(user, "other", at(60)), at(0)).await.unwrap();
+        in_tx!(db, links::insert(&new_link(user, "other", at(60)), at(0))).await.unwrap();
         let any = db.links().find("other").await.unwrap().expect("works");
         assert_eq!((any.provider, any.connection_id), (None, None));
         assert_eq!(db.revision(user).await, 1);
@@ -29,18 +29,18 @@ both! {
     async fn link_requires_user_and_connection(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let connection = db.connection(user, "c", &[]).await.id;
-        let error = db.links().insert(&new_link(UserId::new(), "token", at(60)), at(0)).await.unwrap_err();
+        let error = in_tx!(db, links::insert(&new_link(UserId::new(), "token", at(60)), at(0))).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
         for (user, connection) in [(other, connection), (user, ConnectionId::new())] {
             let new = NewLink { connection_id: Some(connection), ..new_link(user, "token", at(60)) };
-            let error = db.links().insert(&new, at(0)).await.unwrap_err();
+            let error = in_tx!(db, links::insert(&new, at(0))).await.unwrap_err();
             assert!(matches!(error, StorageError::NotFound("connection")), "{error:?}");
         }
         db.removals().begin(user, connection, at(1), at(9)).await.unwrap().expect("hidden");
         let new = NewLink { connection_id: Some(connection), ..new_link(user, "token", at(60)) };
-        assert!(matches!(db.links().insert(&new, at(0)).await, Err(StorageError::NotFound("connection"))));
-        db.links().insert(&new_link(user, "token", at(60)), at(0)).await.unwrap();
-        let error = db.links().insert(&new_link(other, "token", at(60)), at(0)).await.unwrap_err();
+        assert!(matches!(in_tx!(db, links::insert(&new, at(0))).await, Err(StorageError::NotFound("connection"))));
+        in_tx!(db, links::insert(&new_link(user, "token", at(60)), at(0))).await.unwrap();
+        let error = in_tx!(db, links::insert(&new_link(other, "token", at(60)), at(0))).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("this link")), "{error:?}");
         assert_eq!(db.links().find("token").await.unwrap().unwrap().user_id, user);
     }
@@ -50,8 +50,8 @@ both! {
         let connection = db.connection(user, "c", &[]).await.id;
         let app = NewLinkSession { return_url: Some("https://app.example/back"), state: Some("a b") };
         let new = NewLink { session: Some(app), ..new_link(user, "session", at(60)) };
-        let session = db.links().insert(&new, at(0)).await.unwrap();
-        let link = db.links().insert(&new_link(user, "link", at(60)), at(0)).await.unwrap();
+        let session = in_tx!(db, links::insert(&new, at(0))).await.unwrap();
+        let link = in_tx!(db, links::insert(&new_link(user, "link", at(60)), at(0))).await.unwrap();
         let found = db.links().find_any_session(session).await.unwrap().expect("a link session");
         assert_eq!(Some(&found), db.links().find("session").await.unwrap().as_ref());
         assert_eq!((found.id, found.user_id), (session, user));
@@ -84,7 +84,7 @@ both! {
 
     async fn concurrent_openings_are_counted(db) {
         let user = db.user("a@x").await.id;
-        db.links().insert(&new_link(user, "token", at(60)), at(0)).await.unwrap();
+        in_tx!(db, links::insert(&new_link(user, "token", at(60)), at(0))).await.unwrap();
         let handles = [db.reopen().await, db.reopen().await];
         let mut opened = 0;
         for _ in 0..5 {
@@ -107,10 +107,10 @@ both! {
         };
         let links = (0..1_000).map(row).collect::<Vec<_>>().join(", ");
         db.raw(&format!("INSERT INTO links (user_id, id, token_hash, created_at, expires_at) VALUES {links}")).await;
-        let refused = db.links().insert(&new_link(user, "one more", at(900)), at(61)).await;
+        let refused = in_tx!(db, links::insert(&new_link(user, "one more", at(900)), at(61))).await;
         assert!(matches!(refused, Err(StorageError::TooMany(_))), "those that have expired count too: {refused:?}");
-        db.links().insert(&new_link(other, "other", at(60)), at(61)).await.unwrap();
+        in_tx!(db, links::insert(&new_link(other, "other", at(60)), at(61))).await.unwrap();
         db.consent_sessions().delete_outdated(at(86_460)).await.unwrap();
-        db.links().insert(&new_link(user, "one more", at(86_520)), at(86_460)).await.unwrap();
+        in_tx!(db, links::insert(&new_link(user, "one more", at(86_520)), at(86_460))).await.unwrap();
     }
 }

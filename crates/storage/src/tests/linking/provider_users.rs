@@ -3,7 +3,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::tests::fixtures::{claimed_registration, register_provider_user, secret};
 use crate::tests::support::{at, both};
-use crate::{ProviderUserState, SealError, Sealer, Storage, StorageError, job_kinds};
+use crate::{ProviderUserState, SealError, Sealer, Storage, StorageError, in_tx, job_kinds};
 
 async fn claim(db: &Storage, user: UserId, now: i64) -> ProviderUserState {
     db.provider_users()
@@ -83,7 +83,7 @@ both! {
     async fn deleting_ends_credentials_and_claim(db) {
         let user = db.user("a@x").await.id;
         register_provider_user(db, user, "eu_1", "credentials").await;
-        let deleted = db.users().delete(user, at(900)).await;
+        let deleted = in_tx!(db, user::delete(user, at(900))).await;
         assert!(matches!(deleted, Err(StorageError::Conflict(why)) if why.contains("registered at a provider")));
         db.provider_users().delete(user, "fiskil").await.unwrap();
         db.provider_users().delete(user, "fiskil").await.unwrap();
@@ -98,7 +98,7 @@ both! {
         assert!(!db.provider_users().finish(&stale, None, &secret("late")).await.unwrap());
         assert!(db.provider_users().finish(&current, None, &secret("credentials")).await.unwrap());
         db.provider_users().delete(user, "fiskil").await.unwrap();
-        db.users().delete(user, at(900)).await.unwrap();
+        in_tx!(db, user::delete(user, at(900))).await.unwrap();
     }
 
     async fn unfinished_registration_can_be_undone(db) {

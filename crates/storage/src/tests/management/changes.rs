@@ -8,7 +8,7 @@ use crate::tests::support::{TestDb, at, both, connect, key, on_postgres};
 use crate::writes::{keys, user};
 use crate::{
     AuditAction, Idempotency, IdempotentStart, ManagementChange, NewUser, StorageError,
-    StoredResponse,
+    StoredResponse, in_tx,
 };
 
 const REQUEST: Idempotency = Idempotency {
@@ -167,7 +167,7 @@ both! {
         let start = db.begin_repeatable_change(operator, idempotency, later).await.unwrap();
         assert!(matches!(start, IdempotentStart::New(_)));
         drop(start);
-        db.users().delete(user, at(900)).await.unwrap();
+        in_tx!(db, user::delete(user, at(900))).await.unwrap();
         assert_eq!(db.secrets_for("operator_request").await, 0);
         let rows = db.audit().list_before(None, Some(user), 9).await.unwrap();
         assert_eq!(rows.len(), 2, "the audit outlives the user");

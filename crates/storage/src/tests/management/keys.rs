@@ -1,26 +1,26 @@
 use bellbird_domain::OperatorKeyId;
 
-use crate::StorageError;
 use crate::tests::support::{at, both, operator_key};
+use crate::{StorageError, in_tx};
 
 both! {
     async fn operator_key_is_valid_until_it_expires_or_is_revoked(db) {
-        let record = db.operator_keys().insert(&operator_key(1), "backend", Some(at(100)), at(0)).await.unwrap();
+        let record = in_tx!(db, operator_keys::insert(&operator_key(1), "backend", Some(at(100)), at(0))).await.unwrap();
         assert_eq!((record.name.as_str(), record.prefix.as_str()), ("backend", "bbo_1111111"));
         let found = db.operator_keys().find_valid(&operator_key(1), at(99)).await.unwrap().expect("valid");
         assert_eq!((found.id, found.last_used_at), (record.id, None));
         assert_eq!(db.operator_keys().find_valid(&operator_key(1), at(100)).await.unwrap(), None);
         assert_eq!(db.operator_keys().find_valid(&operator_key(2), at(1)).await.unwrap(), None);
-        assert_eq!(db.operator_keys().revoke(record.id, at(5)).await.unwrap().revoked_at, Some(at(5)));
-        assert_eq!(db.operator_keys().revoke(record.id, at(9)).await.unwrap().revoked_at, Some(at(5)));
+        assert_eq!(in_tx!(db, operator_keys::revoke(record.id, at(5))).await.unwrap().revoked_at, Some(at(5)));
+        assert_eq!(in_tx!(db, operator_keys::revoke(record.id, at(9))).await.unwrap().revoked_at, Some(at(5)));
         assert_eq!(db.operator_keys().find_valid(&operator_key(1), at(4)).await.unwrap(), None);
-        let error = db.operator_keys().revoke(OperatorKeyId::new(), at(5)).await.unwrap_err();
+        let error = in_tx!(db, operator_keys::revoke(OperatorKeyId::new(), at(5))).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("operator key")), "{error:?}");
     }
 
     async fn operator_key_is_stored_once_and_its_last_use_never_moves_back(db) {
-        let record = db.operator_keys().insert(&operator_key(1), "k", None, at(0)).await.unwrap();
-        let error = db.operator_keys().insert(&operator_key(1), "k", None, at(0)).await.unwrap_err();
+        let record = in_tx!(db, operator_keys::insert(&operator_key(1), "k", None, at(0))).await.unwrap();
+        let error = in_tx!(db, operator_keys::insert(&operator_key(1), "k", None, at(0))).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("this key")), "{error:?}");
         db.operator_keys().touch(record.id, at(20)).await.unwrap();
         db.operator_keys().touch(record.id, at(10)).await.unwrap();

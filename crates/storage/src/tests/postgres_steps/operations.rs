@@ -27,7 +27,7 @@ use crate::{
     AttemptOutcome, AuditAction, ClaimedEndpoint, ClaimedJob, FinishedAttempt, FinishedSync,
     Idempotency, IdempotentStart, JobKey, KeyRecord, NewConsentSession, NewEndpoint, NewSession,
     NewSignInLink, ProviderUserState, SetupTokenClaim, Storage, StorageError, StoredResponse,
-    UserChange,
+    UserChange, in_tx,
 };
 
 /// The outcome of an operation that the database failed.
@@ -68,9 +68,7 @@ pub(super) struct Start {
 impl Start {
     pub(super) async fn new(db: &TestDb) -> Self {
         let user = db.user("a@x").await.id;
-        let key = db
-            .keys()
-            .insert(user, &key(1), "k", None, at(0))
+        let key = in_tx!(db, keys::insert(user, &key(1), "k", None, at(0)))
             .await
             .unwrap();
         let connection = db
@@ -140,12 +138,13 @@ impl Start {
             .await
             .unwrap()
             .expect("claimed");
-        let of_installation = db
-            .endpoints()
-            .insert(&endpoint_of(UserId::INSTALLATION), 3, at(0))
-            .await
-            .unwrap()
-            .id;
+        let of_installation = in_tx!(
+            db,
+            endpoints::insert(db.secrets(), &endpoint_of(UserId::INSTALLATION), 3, at(0))
+        )
+        .await
+        .unwrap()
+        .id;
         for token in ["link", "another link"] {
             assert!(
                 db.sessions()
@@ -289,28 +288,28 @@ operations! {
         Some(claim) => Some(db.removals().finish(&claim, "deleted", now()).await?),
         None => None,
     };
-    "delete user" = |db, s, place| db.users().delete(s.user, now()).await?;
+    "delete user" = |db, s, place| in_tx!(db, user::delete(s.user, now())).await?;
     "change plan" = |db, s, place| {
         let change = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
-        db.users().update(s.user, &change).await?.plan
+        in_tx!(db, user::update(s.user, &change)).await?.plan
     };
 
-    "add endpoint" = |db, s, place| db.endpoints().insert(&endpoint_of(s.user), 3, now()).await?.status;
-    "disable endpoint" = |db, s, place| db.endpoints().disable(s.user, s.endpoint, "by user", now()).await?;
-    "enable endpoint" = |db, s, place| db.endpoints().enable(s.user, s.endpoint, now()).await?;
-    "delete endpoint" = |db, s, place| db.endpoints().delete(s.user, s.endpoint).await?;
+    "add endpoint" = |db, s, place| in_tx!(db, endpoints::insert(db.secrets(), &endpoint_of(s.user), 3, now())).await?.status;
+    "disable endpoint" = |db, s, place| in_tx!(db, endpoints::disable((s.user, s.endpoint), "by user", now())).await?;
+    "enable endpoint" = |db, s, place| in_tx!(db, endpoints::enable((s.user, s.endpoint), now())).await?;
+    "delete endpoint" = |db, s, place| in_tx!(db, endpoints::delete((s.user, s.endpoint))).await?;
     "rotate secret" = |db, s, place| {
-        db.endpoints().rotate_secret(s.user, s.endpoint, &secret("whsec_new"), at(9000)).await?
+        in_tx!(db, endpoints::rotate_secret(db.secrets(), (s.user, s.endpoint), &secret("whsec_new"), at(9000))).await?
     };
     "disable installation" = |db, s, place| {
-        db.endpoints().disable(UserId::INSTALLATION, s.of_installation, "by operator", now()).await?
+        in_tx!(db, endpoints::disable((UserId::INSTALLATION, s.of_installation), "by operator", now())).await?
     };
     "delete installation" = |db, s, place| {
-        db.endpoints().delete(UserId::INSTALLATION, s.of_installation).await?
+        in_tx!(db, endpoints::delete((UserId::INSTALLATION, s.of_installation))).await?
     };
     "delete ended queues" = |db, s, place| db.endpoints().delete_ended_queues().await?;
     "recover installation" = |db, s, place| {
-        db.deliveries().recover(UserId::INSTALLATION, s.of_installation, at(0), now()).await?
+        db.deliveries().recover_all(s.of_installation, at(0), now()).await?
     };
     "claim endpoint" = |db, s, place| db.deliveries().claim_endpoints(now(), lease(), 4, false).await?.len();
     "finish attempt" = |db, s, place| {
@@ -326,18 +325,18 @@ operations! {
         (finished, db.deliveries().release_endpoint(&s.holder, now()).await?)
     };
     "give up endpoint" = |db, s, place| db.deliveries().disable_endpoint(&s.holder, "gone", now()).await?;
-    "redeliver failed" = |db, s, place| db.deliveries().redeliver(s.user, s.endpoint, s.failed, now()).await?;
-    "redeliver sent" = |db, s, place| db.deliveries().redeliver(s.user, s.endpoint, s.sent.event_id, now()).await?;
-    "recover" = |db, s, place| db.deliveries().recover(s.user, s.endpoint, at(0), now()).await?;
+    "redeliver failed" = |db, s, place| in_tx!(db, redeliveries::redeliver((s.user, s.endpoint), s.failed, now())).await?;
+    "redeliver sent" = |db, s, place| in_tx!(db, redeliveries::redeliver((s.user, s.endpoint), s.sent.event_id, now())).await?;
+    "recover" = |db, s, place| in_tx!(db, redeliveries::recover((s.user, s.endpoint), at(0), now())).await?;
     "delete events" = |db, s, place| db.webhook_events().delete_outdated(at(300), at(300), 9).await?;
 
     "insert key" = |db, s, place| {
-        db.keys().insert(s.user, &key(20 + u8::try_from(place).unwrap()), "new", None, now()).await?.prefix
+        in_tx!(db, keys::insert(s.user, &key(20 + u8::try_from(place).unwrap()), "new", None, now())).await?.prefix
     };
     "rotate key" = |db, s, place| {
-        db.keys().rotate(&s.key, &key(30 + u8::try_from(place).unwrap()), at(600), now()).await?.0.name
+        in_tx!(db, keys::rotate(&s.key, &key(30 + u8::try_from(place).unwrap()), at(600), now())).await?.0.name
     };
-    "revoke key" = |db, s, place| db.keys().revoke(s.key.id, now()).await?.revoked_at;
+    "revoke key" = |db, s, place| in_tx!(db, keys::revoke(s.key.id, now())).await?.revoked_at;
     "use key" = |db, s, place| {
         let found = db.keys().find_caller(&key(1), now()).await?;
         db.keys().touch(s.user, s.key.id, now()).await?;

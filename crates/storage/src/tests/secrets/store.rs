@@ -8,7 +8,7 @@ use crate::tests::fixtures::{
     SECRET, endpoint, register_provider_user, secret, session_with_callback, with_keys,
 };
 use crate::tests::support::{CREDENTIALS, at, both, cancel_after, credentials, new_connection};
-use crate::{Leftovers, ResealCounts, SealError, Sealer, Storage, StorageError};
+use crate::{Leftovers, ResealCounts, SealError, Sealer, Storage, StorageError, in_tx};
 
 async fn connections(storage: &Storage, user: UserId, count: usize) -> Vec<ConnectionId> {
     let mut ids = Vec::new();
@@ -141,7 +141,7 @@ both! {
                 .id;
             keys.push(old.syncs().fingerprint_key(user, id).await.unwrap().expect("made"));
             let endpoint = endpoint(&old, user, &[]).await;
-            assert!(old.endpoints().rotate_secret(user, endpoint, &secret("second"), at(100)).await.unwrap());
+            assert!(in_tx!(old, endpoints::rotate_secret(old.secrets(), (user, endpoint), &secret("second"), at(100))).await.unwrap().is_some());
             ids.push((id, endpoint));
             register_provider_user(&old, user, "eu_1", &format!("provider user {user}")).await;
             for number in 0..30 {

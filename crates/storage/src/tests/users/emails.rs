@@ -6,6 +6,7 @@ use crate::tests::fixtures::endpoint;
 use crate::tests::support::{TestDb, at, both, credentials, new_connection};
 use crate::{
     AuditAction, DueEmail, NewConnection, NewSession, NewSignInLink, StorageError, UserChange,
+    in_tx,
 };
 
 const DAY: i64 = 86_400;
@@ -79,8 +80,8 @@ both! {
     async fn an_endpoint_is_mentioned_unless_somebody_disabled_it(db) {
         let user = db.user("a@x").await.id;
         let (failing, chosen) = (endpoint(db, user, &[]).await, endpoint(db, user, &[]).await);
-        db.endpoints().disable(user, failing, "failing", at(1)).await.unwrap();
-        db.endpoints().disable(user, chosen, "by command", at(1)).await.unwrap();
+        in_tx!(db, endpoints::disable((user, failing), "failing", at(1))).await.unwrap();
+        in_tx!(db, endpoints::disable((user, chosen), "by command", at(1))).await.unwrap();
         let found = due(db, 2).await;
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].key.subject.clone(), found[0].detail.as_str()), (failing.to_string(), "failing"));
@@ -137,7 +138,7 @@ both! {
         ];
         assert_eq!(found, expected);
         let change = UserChange { console_sign_in: Some(false), ..UserChange::default() };
-        db.users().update(user, &change).await.unwrap();
+        in_tx!(db, user::update(user, &change)).await.unwrap();
         assert_eq!(due(db, 1).await.len(), 0, "nobody proved the address");
     }
 
@@ -165,7 +166,7 @@ both! {
         assert_eq!(db.emails().list_due(Some(&key), at(1)).await.unwrap().len(), 0, "after the last");
         // A user who has left in between is no error.
         db.remove(user, id, at(12)).await;
-        assert!(matches!(db.users().delete(user, at(900)).await, Ok(()) | Err(StorageError::Conflict(_))));
+        assert!(matches!(in_tx!(db, user::delete(user, at(900))).await, Ok(()) | Err(StorageError::Conflict(_))));
         db.emails().record(&key, None).await.unwrap();
     }
 }

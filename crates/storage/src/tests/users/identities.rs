@@ -1,7 +1,7 @@
 use bellbird_domain::{Actor, Plan, UserId};
 
 use crate::tests::support::{TestDb, at, both};
-use crate::{AuditAction, Identity, IdentitySignIn, NewSession, UserChange};
+use crate::{AuditAction, Identity, IdentitySignIn, NewSession, UserChange, in_tx};
 
 const ISSUER: &str = "https://login.example";
 
@@ -65,7 +65,7 @@ both! {
         assert_eq!(sign_in(db, "2", "a@x").await, IdentitySignIn::OtherIdentity);
         assert_eq!(sign_in(db, "2", "c@x").await, IdentitySignIn::UnknownUser);
         let change = UserChange { email: Some("c@x"), console_sign_in: Some(true), ..UserChange::default() };
-        db.users().update(a, &change).await.unwrap();
+        in_tx!(db, user::update(a, &change)).await.unwrap();
         assert_eq!(user(sign_in(db, "1", "a@x").await), Some(a), "its address has changed here");
         assert_eq!(user(sign_in(db, "2", "b@x").await), Some(b));
         let listed = db.sessions().list_identities(a).await.unwrap();
@@ -79,7 +79,7 @@ both! {
         assert_eq!(user(sign_in(db, "1", "a@x").await), Some(a));
         for id in [a, b] {
             let change = UserChange { console_sign_in: Some(false), ..UserChange::default() };
-            db.users().update(id, &change).await.unwrap();
+            in_tx!(db, user::update(id, &change)).await.unwrap();
         }
         let plan = Some(Plan::Developer);
         for (subject, email) in [("1", "a@x"), ("2", "b@x")] {
@@ -101,7 +101,7 @@ both! {
     async fn identity_is_deleted_with_its_user(db) {
         let a = db.user("a@x").await.id;
         assert_eq!(user(sign_in(db, "1", "a@x").await), Some(a));
-        db.users().delete(a, at(900)).await.unwrap();
+        in_tx!(db, user::delete(a, at(900))).await.unwrap();
         assert_eq!(sign_in(db, "1", "a@x").await, IdentitySignIn::UnknownUser);
         let again = db.user("a@x").await.id;
         assert_eq!(user(sign_in(db, "2", "a@x").await), Some(again));

@@ -1,8 +1,8 @@
 use bellbird_domain::{KeyId, UserId};
 use jiff::Timestamp;
 
-use crate::KeyReadCount;
 use crate::tests::support::{TestDb, at, both, key};
+use crate::{KeyReadCount, in_tx};
 
 const DAY: i64 = 86_400;
 
@@ -30,7 +30,7 @@ async fn add(db: &TestDb, user_id: UserId, key_id: KeyId, requests: u64, now: i6
 both! {
     async fn counts_are_added_up_and_forgotten_after_thirty_days(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        let id = db.keys().insert(user, &key(1), "one", None, at(0)).await.unwrap().id;
+        let id = in_tx!(db, keys::insert(user, &key(1), "one", None, at(0))).await.unwrap().id;
         for (requests, now) in [(2, DAY - 1), (3, DAY), (1, DAY + 1)] {
             add(db, user, id, requests, now).await;
         }
@@ -47,7 +47,7 @@ both! {
         assert_eq!(counted(30 * DAY).await, both(4), "the first day is over");
         db.key_reads().delete_outdated(after_midnight(30 * DAY)).await.unwrap();
         assert_eq!(counted(2 * DAY).await, both(4));
-        db.users().delete(user, at(900)).await.unwrap();
+        in_tx!(db, user::delete(user, at(900))).await.unwrap();
         assert_eq!(counted(2 * DAY).await, []);
     }
 }

@@ -3,14 +3,14 @@ use jiff::tz::TimeZone;
 
 use crate::tests::fixtures::insert_setup_token;
 use crate::tests::support::{at, both, key, setup_token};
-use crate::{NewUser, SetupTokenClaim, StorageError, UserChange};
+use crate::{NewUser, SetupTokenClaim, StorageError, UserChange, in_tx};
 
 both! {
     async fn key_finds_its_user(db) {
         let (email, timezone) = ("a@x", Some("Pacific/Auckland"));
         let new = NewUser { email, plan: Plan::Developer, timezone, reference: None, console_sign_in: true };
-        let user = db.users().insert(&new, at(0)).await.unwrap();
-        let record = db.keys().insert(user.id, &key(1), "laptop", None, at(1)).await.unwrap();
+        let user = in_tx!(db, user::insert(&new, at(0))).await.unwrap();
+        let record = in_tx!(db, keys::insert(user.id, &key(1), "laptop", None, at(1))).await.unwrap();
         assert_eq!((record.name.as_str(), record.prefix.as_str()), ("laptop", "bb_1111111"));
         assert_eq!((record.created_at, record.last_used_at, record.expires_at), (at(1), None, None));
         let found = db.keys().find_caller(&key(1), at(2)).await.unwrap().expect("valid");
@@ -25,55 +25,55 @@ both! {
 
     async fn user_change_is_visible_at_once(db) {
         let user = db.user("a@x").await;
-        db.keys().insert(user.id, &key(1), "k", None, at(0)).await.unwrap();
+        in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
         let zone = db.keys().find_caller(&key(1), at(1)).await.unwrap().unwrap().caller.timezone;
         assert_eq!(zone, TimeZone::get("Australia/Sydney").unwrap(), "the default");
-        db.users().update(user.id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() }).await.unwrap();
+        in_tx!(db, user::update(user.id, &UserChange { plan: Some(Plan::Saver), ..UserChange::default() })).await.unwrap();
         let caller = db.keys().find_caller(&key(1), at(1)).await.unwrap().unwrap().caller;
         assert_eq!((caller.plan, caller.revision), (Plan::Saver, 1));
     }
 
     async fn revoking_again_keeps_the_first_time(db) {
         let user = db.user("a@x").await;
-        let record = db.keys().insert(user.id, &key(1), "k", None, at(0)).await.unwrap();
-        assert_eq!(db.keys().revoke(record.id, at(5)).await.unwrap().revoked_at, Some(at(5)));
+        let record = in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
+        assert_eq!(in_tx!(db, keys::revoke(record.id, at(5))).await.unwrap().revoked_at, Some(at(5)));
         assert_eq!(db.keys().find_caller(&key(1), at(4)).await.unwrap(), None);
         assert_eq!(db.keys().find_caller_by_id(user.id, record.id, at(4)).await.unwrap(), None);
-        assert_eq!(db.keys().revoke(record.id, at(9)).await.unwrap().revoked_at, Some(at(5)));
+        assert_eq!(in_tx!(db, keys::revoke(record.id, at(9))).await.unwrap().revoked_at, Some(at(5)));
         assert_eq!(db.revision(user.id).await, 0, "a revision does not cover keys");
-        assert!(matches!(db.keys().revoke(KeyId::new(), at(5)).await, Err(StorageError::NotFound("key"))));
+        assert!(matches!(in_tx!(db, keys::revoke(KeyId::new(), at(5))).await, Err(StorageError::NotFound("key"))));
     }
 
     async fn key_that_was_revoked_meanwhile_is_not_rotated(db) {
         let user = db.user("a@x").await;
-        let before = db.keys().insert(user.id, &key(1), "k", None, at(0)).await.unwrap();
-        db.keys().revoke(before.id, at(1)).await.unwrap();
-        let rotated = db.keys().rotate(&before, &key(2), at(9), at(2)).await;
+        let before = in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
+        in_tx!(db, keys::revoke(before.id, at(1))).await.unwrap();
+        let rotated = in_tx!(db, keys::rotate(&before, &key(2), at(9), at(2))).await;
         assert!(matches!(rotated, Err(StorageError::NotFound("key"))));
         assert_eq!(db.keys().find_caller(&key(2), at(3)).await.unwrap(), None);
     }
 
     async fn a_key_is_valid_before_its_expiry(db) {
         let user = db.user("a@x").await;
-        let record = db.keys().insert(user.id, &key(1), "k", Some(at(100)), at(0)).await.unwrap();
+        let record = in_tx!(db, keys::insert(user.id, &key(1), "k", Some(at(100)), at(0))).await.unwrap();
         assert!(db.keys().find_caller(&key(1), at(99)).await.unwrap().is_some());
         assert!(db.keys().find_caller(&key(1), at(100)).await.unwrap().is_none());
         assert!(db.keys().find_caller_by_id(user.id, record.id, at(99)).await.unwrap().is_some());
         assert!(db.keys().find_caller_by_id(user.id, record.id, at(100)).await.unwrap().is_none());
-        let (new, old) = db.keys().rotate(&record, &key(2), at(200), at(10)).await.unwrap();
+        let (new, old) = in_tx!(db, keys::rotate(&record, &key(2), at(200), at(10))).await.unwrap();
         assert_eq!((old.expires_at, old.replaced_by), (Some(at(100)), Some(new.id)), "the earlier one stays");
         assert_eq!(new.expires_at, Some(at(100)), "the expiry of the old one");
-        let (_, old) = db.keys().rotate(&record, &key(3), at(50), at(10)).await.unwrap();
+        let (_, old) = in_tx!(db, keys::rotate(&record, &key(3), at(50), at(10))).await.unwrap();
         assert_eq!(old.expires_at, Some(at(50)));
         assert!(db.keys().find_caller(&key(1), at(50)).await.unwrap().is_none());
-        let without_expiry = db.keys().insert(user.id, &key(4), "k", None, at(0)).await.unwrap();
-        let (_, old) = db.keys().rotate(&without_expiry, &key(5), at(70), at(10)).await.unwrap();
+        let without_expiry = in_tx!(db, keys::insert(user.id, &key(4), "k", None, at(0))).await.unwrap();
+        let (_, old) = in_tx!(db, keys::rotate(&without_expiry, &key(5), at(70), at(10))).await.unwrap();
         assert_eq!(old.expires_at, Some(at(70)));
     }
 
     async fn last_use_never_moves_back(db) {
         let user = db.user("a@x").await;
-        let record = db.keys().insert(user.id, &key(1), "k", None, at(0)).await.unwrap();
+        let record = in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
         db.keys().touch(user.id, record.id, at(20)).await.unwrap();
         db.keys().touch(user.id, record.id, at(10)).await.unwrap();
         assert_eq!(db.keys().find_caller(&key(1), at(30)).await.unwrap().unwrap().last_used_at, Some(at(20)));
@@ -85,7 +85,7 @@ both! {
     async fn lists_only_the_users_keys_oldest_first(db) {
         let (user, other) = (db.user("a@x").await, db.user("b@x").await);
         for (number, user_id, made) in [(1, user.id, 30), (2, user.id, 10), (3, other.id, 5), (4, user.id, 20)] {
-            db.keys().insert(user_id, &key(number), &format!("k{number}"), None, at(made)).await.unwrap();
+            in_tx!(db, keys::insert(user_id, &key(number), &format!("k{number}"), None, at(made))).await.unwrap();
         }
         let names: Vec<_> = db.keys().list(user.id).await.unwrap().into_iter().map(|key| key.name).collect();
         assert_eq!(names, ["k2", "k4", "k1"]);
@@ -93,17 +93,17 @@ both! {
     }
 
     async fn rejects_unknown_user_and_duplicate_key(db) {
-        let error = db.keys().insert(UserId::new(), &key(1), "k", None, at(0)).await.unwrap_err();
+        let error = in_tx!(db, keys::insert(UserId::new(), &key(1), "k", None, at(0))).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
         let user = db.user("a@x").await;
-        db.keys().insert(user.id, &key(1), "k", None, at(0)).await.unwrap();
-        let error = db.keys().insert(user.id, &key(1), "k", None, at(0)).await.unwrap_err();
+        in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
+        let error = in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("this key")), "{error:?}");
     }
 
     async fn an_unknown_timezone_is_corrupt(db) {
         let user = db.user("a@x").await;
-        db.keys().insert(user.id, &key(1), "k", None, at(0)).await.unwrap();
+        in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
         db.raw("UPDATE users SET timezone = 'Mars/Olympus'").await;
         assert!(matches!(db.keys().find_caller(&key(1), at(1)).await, Err(StorageError::Corrupt("a timezone"))));
     }
@@ -111,17 +111,17 @@ both! {
     async fn keys_of_a_user_are_counted(db) {
         const DAY: i64 = 86_400;
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
-        let insert = async |user, now| db.keys().insert(user, &crate::new_key(), "k", None, at(now)).await;
+        let insert = async |user, now| in_tx!(db, keys::insert(user, &crate::new_key(), "k", None, at(now))).await;
         let too_many = |inserted| matches!(inserted, Err(StorageError::TooMany(_)));
         for number in 0..100 {
             let made = insert(user, 0).await.unwrap();
             if number < 90 {
-                db.keys().revoke(made.id, at(1)).await.unwrap();
+                in_tx!(db, keys::revoke(made.id, at(1))).await.unwrap();
             }
         }
         assert!(too_many(insert(user, 2).await), "those that were revoked count too");
         let newest = db.keys().list(user).await.unwrap().into_iter().find(|key| key.revoked_at.is_none()).unwrap();
-        assert!(too_many(db.keys().rotate(&newest, &crate::new_key(), at(9), at(2)).await.map(|(new, _)| new)));
+        assert!(too_many(in_tx!(db, keys::rotate(&newest, &crate::new_key(), at(9), at(2))).await.map(|(new, _)| new)));
         let unchanged = db.keys().find(newest.id).await.unwrap().unwrap();
         assert_eq!(unchanged.expires_at, None, "the old key is as before");
         insert_setup_token(db, user, 1, at(60)).await;
@@ -141,11 +141,11 @@ both! {
         insert_setup_token(db, user, 1, at(60)).await;
         let claimed = db.setup_tokens().claim(&setup_token(1), &key(1), at(0)).await.unwrap();
         let SetupTokenClaim::Created(revoked) = claimed else { panic!("{claimed:?}") };
-        db.keys().revoke(revoked.id, at(5)).await.unwrap();
-        let expired = db.keys().insert(user, &key(2), "expired", Some(at(7)), at(0)).await.unwrap();
+        in_tx!(db, keys::revoke(revoked.id, at(5))).await.unwrap();
+        let expired = in_tx!(db, keys::insert(user, &key(2), "expired", Some(at(7)), at(0))).await.unwrap();
         let kept = [Some(at(9)), None];
         for (number, expires_at) in (3..).zip(kept) {
-            db.keys().insert(user, &key(number), "kept", expires_at, at(0)).await.unwrap();
+            in_tx!(db, keys::insert(user, &key(number), "kept", expires_at, at(0))).await.unwrap();
         }
         assert_eq!(db.keys().delete_ended(at(DAYS + 4)).await.unwrap(), 0);
         assert_eq!(db.setup_tokens().list_key_audit(user, revoked.id).await.unwrap().len(), 1);
@@ -175,13 +175,11 @@ mod at_the_same_moment {
         for number in 0..10 {
             let user = db.user(&format!("{number}@x")).await.id;
             let expires_at = (number == 5).then(|| at(1));
-            let record = db
-                .keys()
-                .insert(user, &key(number), "k", expires_at, at(0))
+            let record = in_tx!(db, keys::insert(user, &key(number), "k", expires_at, at(0)))
                 .await
                 .unwrap();
             if number == 3 {
-                db.keys().revoke(record.id, at(1)).await.unwrap();
+                in_tx!(db, keys::revoke(record.id, at(1))).await.unwrap();
             }
             users.push(user);
         }

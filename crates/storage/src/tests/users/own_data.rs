@@ -3,7 +3,7 @@
 use bellbird_domain::UserId;
 
 use crate::tests::support::{TestDb, at, both, key};
-use crate::{LEFT_OUT, NewSession, NewSignInLink, OWN_TABLES, OwnTable, Storage};
+use crate::{LEFT_OUT, NewSession, NewSignInLink, OWN_TABLES, OwnTable, Storage, in_tx};
 
 const SCHEMA: &str = include_str!("../../../migrations/0001_initial.sql");
 
@@ -107,7 +107,7 @@ both! {
     async fn rows_are_those_of_the_user(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         for (user, number) in [(user, 1), (other, 2)] {
-            db.keys().insert(user, &key(number), "laptop", None, at(1)).await.unwrap();
+            in_tx!(db, keys::insert(user, &key(number), "laptop", None, at(1))).await.unwrap();
         }
         let found = rows(db, "api_keys", user).await;
         let [found] = &found[..] else { panic!("{found:?}") };

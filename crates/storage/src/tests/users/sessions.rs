@@ -4,7 +4,7 @@ use crate::tests::fixtures::new_link;
 use crate::tests::support::{TestDb, at, both};
 use crate::{
     AuditAction, BegunSession, NO_CONSOLE_SIGN_IN, NewLink, NewSession, NewSignInLink, Storage,
-    StorageError, UserChange,
+    StorageError, UserChange, in_tx,
 };
 
 async fn insert_link(
@@ -136,7 +136,7 @@ both! {
         sign_in(db, "1", "cookie", 1).await.unwrap();
         let set = async |allowed| {
             let change = UserChange { console_sign_in: Some(allowed), ..UserChange::default() };
-            db.users().update(user, &change).await.unwrap();
+            in_tx!(db, user::update(user, &change)).await.unwrap();
         };
         set(false).await;
         assert_eq!(signed_in(db, "cookie", 2).await, None);
@@ -151,7 +151,7 @@ both! {
         assert_eq!(sign_in(db, "4", "again", 2).await, Some(user));
         insert_link(db, user, "5", None, 60).await;
         let moved = UserChange { email: Some("b@x"), console_sign_in: Some(true), ..UserChange::default() };
-        db.users().update(user, &moved).await.unwrap();
+        in_tx!(db, user::update(user, &moved)).await.unwrap();
         let by_old_address = (signed_in(db, "again", 2).await, sign_in(db, "5", "other", 2).await);
         assert_eq!(by_old_address, (None, None));
     }
@@ -172,7 +172,7 @@ both! {
         let session = begin(db, "1", "cookie", 1).await.unwrap().id;
         for (token, console_session) in [("own", Some(session)), ("other", None)] {
             let link = NewLink { console_session, ..new_link(user, token, at(60)) };
-            db.links().insert(&link, at(1)).await.unwrap();
+            in_tx!(db, links::insert(&link, at(1))).await.unwrap();
         }
         assert!(db.links().find("own").await.unwrap().is_some());
         db.sessions().revoke(user, session).await.unwrap();
@@ -209,7 +209,7 @@ both! {
             sign_in(db, link, cookie, 1).await.unwrap();
             insert_link(db, user, &format!("{link} again"), None, 60).await;
         }
-        db.users().delete(user, at(900)).await.unwrap();
+        in_tx!(db, user::delete(user, at(900))).await.unwrap();
         assert_eq!((signed_in(db, "c1", 2).await, signed_in(db, "c2", 2).await), (None, Some(other)));
         assert_eq!(sign_in(db, "1 again", "c4", 2).await, None);
     }

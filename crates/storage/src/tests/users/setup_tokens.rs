@@ -2,7 +2,7 @@ use bellbird_domain::{Actor, KeyId, SetupToken, UserId};
 
 use crate::tests::fixtures::insert_setup_token;
 use crate::tests::support::{TestDb, at, both, key, setup_token};
-use crate::{KeyRecord, NewSetupToken, SetupTokenClaim, Storage, StorageError};
+use crate::{KeyRecord, NewSetupToken, SetupTokenClaim, Storage, StorageError, in_tx};
 
 async fn claim(db: &Storage, token: u8, new_key: u8, now: i64) -> SetupTokenClaim {
     db.setup_tokens()
@@ -34,7 +34,7 @@ both! {
         assert_eq!((created.name.as_str(), created.created_at, created.expires_at), ("Actual", at(59), None));
         assert_eq!(db.keys().list(user).await.unwrap(), std::slice::from_ref(&created));
         assert_eq!(db.keys().find_caller(&key(9), at(60)).await.unwrap().expect("works").caller.user_id, user);
-        db.keys().revoke(created.id, at(61)).await.unwrap();
+        in_tx!(db, keys::revoke(created.id, at(61))).await.unwrap();
         assert_eq!(db.keys().find_caller(&key(9), at(62)).await.unwrap(), None);
         assert_eq!(events(db, user, created.id).await, [(59, "claimed".to_owned())]);
     }
@@ -45,8 +45,8 @@ both! {
             insert_setup_token(db, user, token, at(60)).await;
         }
         claimed(db, 1, 8, 10).await;
-        assert_eq!(db.setup_tokens().revoke_unclaimed(user, at(20)).await.unwrap(), 1);
-        assert_eq!(db.setup_tokens().revoke_unclaimed(user, at(20)).await.unwrap(), 0);
+        assert_eq!(in_tx!(db, setup_tokens::revoke_unclaimed(user, at(20))).await.unwrap(), 1);
+        assert_eq!(in_tx!(db, setup_tokens::revoke_unclaimed(user, at(20))).await.unwrap(), 0);
         assert!(matches!(claim(db, 2, 7, 21).await, SetupTokenClaim::Unknown));
         assert!(db.keys().find_caller(&key(8), at(21)).await.unwrap().is_some(), "of a claimed token");
         claimed(db, 3, 6, 21).await;
@@ -112,10 +112,10 @@ both! {
         let token: SetupToken = setup_token(1);
         let user = db.user("a@x").await.id;
         let new = |user_id| NewSetupToken { user_id, token: &token, name: "n", expires_at: at(60) };
-        let error = db.setup_tokens().insert(&new(UserId::new()), at(0)).await.unwrap_err();
+        let error = in_tx!(db, setup_tokens::insert(&new(UserId::new()), at(0))).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
-        db.setup_tokens().insert(&new(user), at(0)).await.unwrap();
-        let error = db.setup_tokens().insert(&new(user), at(0)).await.unwrap_err();
+        in_tx!(db, setup_tokens::insert(&new(user), at(0))).await.unwrap();
+        let error = in_tx!(db, setup_tokens::insert(&new(user), at(0))).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("this setup token")), "{error:?}");
     }
 
@@ -126,7 +126,7 @@ both! {
         }
         claimed(db, 1, 8, 10).await;
         claimed(db, 3, 9, 10).await;
-        db.users().delete(user, at(900)).await.unwrap();
+        in_tx!(db, user::delete(user, at(900))).await.unwrap();
         for table in ["setup_tokens", "key_audit"] {
             let left = db.texts(&format!("SELECT DISTINCT user_id FROM {table}")).await;
             assert_eq!(left, [other.to_string()], "{table}");
@@ -163,7 +163,7 @@ both! {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         let insert = async |user_id, number, expires, now| {
             let new = NewSetupToken { user_id, token: &setup_token(number), name: "Actual", expires_at: at(expires) };
-            db.setup_tokens().insert(&new, at(now)).await.map(|_| ())
+            in_tx!(db, setup_tokens::insert(&new, at(now))).await.map(|_| ())
         };
         for number in 0..20 {
             insert(user, number, 60, 0).await.unwrap();
@@ -174,7 +174,7 @@ both! {
         claimed(db, 0, 9, 1).await;
         insert(user, 22, 60, 1).await.unwrap();
         insert(user, 23, 120, 60).await.unwrap();
-        assert_eq!(db.setup_tokens().revoke_unclaimed(user, at(61)).await.unwrap(), 1);
+        assert_eq!(in_tx!(db, setup_tokens::revoke_unclaimed(user, at(61))).await.unwrap(), 1);
         assert!(matches!(claim(db, 23, 8, 62).await, SetupTokenClaim::Unknown));
         assert_eq!(db.consent_sessions().delete_outdated(at(60)).await.unwrap(), 21, "expired, and not claimed");
         assert!(matches!(claim(db, 0, 8, 62).await, SetupTokenClaim::Repeated { .. }));

@@ -4,13 +4,13 @@ use crate::tests::fixtures::{
     new_link, new_session, register_provider_user, session_with_callback,
 };
 use crate::tests::support::{at, both, key};
-use crate::{NewUser, StorageError, UserChange};
+use crate::{NewUser, StorageError, UserChange, in_tx};
 
 both! {
     async fn finds_what_was_added(db) {
         let (email, timezone, reference) = ("Zoë@Example.com", Some("Pacific/Auckland"), Some("customer-17"));
         let new = NewUser { email, plan: Plan::Developer, timezone, reference, console_sign_in: true };
-        let user = db.users().insert(&new, "2026-11-21T03:04:05.123456789Z".parse().unwrap()).await.unwrap();
+        let user = in_tx!(db, user::insert(&new, "2026-11-21T03:04:05.123456789Z".parse().unwrap())).await.unwrap();
         assert_eq!(user.created_at.to_string(), "2026-11-21T03:04:05.123456Z");
         assert_eq!(db.users().find(user.id).await.unwrap(), Some(user.clone()));
         assert_eq!(db.users().find(UserId::new()).await.unwrap(), None);
@@ -26,7 +26,7 @@ both! {
         db.user("ärger@example.com").await;
         let (email, plan) = ("ÄRGER@example.com", Plan::Saver);
         let again = NewUser { email, plan, timezone: None, reference: None, console_sign_in: true };
-        let error = db.users().insert(&again, at(1)).await.unwrap_err();
+        let error = in_tx!(db, user::insert(&again, at(1))).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict("a user with this e-mail address")), "{error:?}");
         assert!(!format!("{error:?} {error}").contains("example"));
         assert_eq!(db.users().list().await.unwrap().len(), 1);
@@ -45,11 +45,11 @@ both! {
         let other = db.user("b@x").await;
         assert_eq!(db.revision(user.id).await, 0);
         let plan = UserChange { plan: Some(Plan::Saver), ..UserChange::default() };
-        let changed = db.users().update(user.id, &plan).await.unwrap();
+        let changed = in_tx!(db, user::update(user.id, &plan)).await.unwrap();
         assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, None));
         assert_eq!(db.revision(user.id).await, 1);
         let zone = UserChange { timezone: Some(Some("Asia/Tokyo")), ..UserChange::default() };
-        let changed = db.users().update(user.id, &zone).await.unwrap();
+        let changed = in_tx!(db, user::update(user.id, &zone)).await.unwrap();
         assert_eq!((changed.plan, changed.timezone.as_deref()), (Plan::Saver, Some("Asia/Tokyo")));
         let zone_name =
             async || db.users().find_zone(user.id).await.unwrap().and_then(|zone| zone.iana_name().map(str::to_owned));
@@ -57,43 +57,43 @@ both! {
         assert_eq!(db.users().find(user.id).await.unwrap(), Some(changed));
         assert_eq!(db.revision(user.id).await, 2);
         for same in [plan, zone, UserChange::default()] {
-            db.users().update(user.id, &same).await.unwrap();
+            in_tx!(db, user::update(user.id, &same)).await.unwrap();
         }
         assert_eq!(db.revision(user.id).await, 2, "nothing changed");
         let none = UserChange { timezone: Some(None), ..UserChange::default() };
-        assert_eq!(db.users().update(user.id, &none).await.unwrap().timezone, None);
+        assert_eq!(in_tx!(db, user::update(user.id, &none)).await.unwrap().timezone, None);
         assert_eq!(zone_name().await.as_deref(), Some("Australia/Sydney"));
         assert!(db.users().find_zone(UserId::new()).await.unwrap().is_none());
         assert_eq!((db.revision(user.id).await, db.revision(other.id).await), (3, 0));
-        let error = db.users().update(UserId::new(), &plan).await.unwrap_err();
+        let error = in_tx!(db, user::update(UserId::new(), &plan)).await.unwrap_err();
         assert!(matches!(error, StorageError::NotFound("user")), "{error:?}");
     }
 
     async fn email_address_changes_and_stays_unique(db) {
         let (user, other) = (db.user("a@x").await, db.user("b@x").await);
         let to = |email| UserChange { email: Some(email), ..UserChange::default() };
-        let changed = db.users().update(user.id, &to("New@x")).await.unwrap();
+        let changed = in_tx!(db, user::update(user.id, &to("New@x"))).await.unwrap();
         assert_eq!((changed.email.as_str(), changed.plan), ("New@x", user.plan));
         assert!(user.console_sign_in && !changed.console_sign_in, "nobody has proved the new address");
         let proven = UserChange { console_sign_in: Some(true), ..to("NEW@x") };
-        assert!(db.users().update(user.id, &proven).await.unwrap().console_sign_in);
-        let changed = db.users().update(user.id, &to("New@x")).await.unwrap();
+        assert!(in_tx!(db, user::update(user.id, &proven)).await.unwrap().console_sign_in);
+        let changed = in_tx!(db, user::update(user.id, &to("New@x"))).await.unwrap();
         assert!(changed.console_sign_in, "another case is the same address");
         assert_eq!(db.users().find_by_email("new@X").await.unwrap(), Some(changed.clone()));
         assert_eq!(db.users().find_by_email("a@x").await.unwrap(), None);
-        let error = db.users().update(user.id, &to("B@x")).await.unwrap_err();
+        let error = in_tx!(db, user::update(user.id, &to("B@x"))).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(why) if why.contains("e-mail")), "{error:?}");
         assert_eq!(db.users().list().await.unwrap(), [other, changed]);
     }
 
     async fn user_with_connections_is_not_deleted(db) {
         let user = db.user("a@x").await;
-        db.keys().insert(user.id, &key(1), "k", None, at(0)).await.unwrap();
+        in_tx!(db, keys::insert(user.id, &key(1), "k", None, at(0))).await.unwrap();
         let connection = db.connection(user.id, "c", &[]).await;
-        let error = db.users().delete(user.id, at(900)).await.unwrap_err();
+        let error = in_tx!(db, user::delete(user.id, at(900))).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(why) if why.contains("connections")), "{error:?}");
         register_provider_user(db, user.id, "eu_1", "credentials").await;
-        let error = db.users().delete(user.id, at(900)).await.unwrap_err();
+        let error = in_tx!(db, user::delete(user.id, at(900))).await.unwrap_err();
         assert!(
             matches!(error, StorageError::Conflict(why) if why.contains("connections")),
             "connections are checked first: {error:?}"
@@ -101,32 +101,32 @@ both! {
         db.provider_users().delete(user.id, "fiskil").await.unwrap();
         assert_eq!(db.keys().list(user.id).await.unwrap().len(), 1, "nothing was deleted");
         assert!(db.remove(user.id, connection.id, at(1)).await);
-        db.users().delete(user.id, at(900)).await.unwrap();
+        in_tx!(db, user::delete(user.id, at(900))).await.unwrap();
         assert_eq!(db.users().find(user.id).await.unwrap(), None);
         assert_eq!(db.keys().find_caller(&key(1), at(1)).await.unwrap(), None);
         assert_eq!(db.connections().list_audit(connection.id).await.unwrap().len(), 3, "the audit outlives the user");
-        assert!(matches!(db.users().delete(user.id, at(900)).await, Err(StorageError::NotFound("user"))));
+        assert!(matches!(in_tx!(db, user::delete(user.id, at(900))).await, Err(StorageError::NotFound("user"))));
     }
 
     async fn deleting_user_deletes_link_rows(db) {
         let (user, other) = (db.user("a@x").await.id, db.user("b@x").await.id);
         for user in [user, other] {
-            db.links().insert(&new_link(user, &user.to_string(), at(60)), at(0)).await.unwrap();
+            in_tx!(db, links::insert(&new_link(user, &user.to_string(), at(60)), at(0))).await.unwrap();
             session_with_callback(db, user, &format!("callback {user}")).await;
             db.consent_sessions().insert(&new_session(user, &format!("started {user}")), at(0)).await.unwrap();
         }
         register_provider_user(db, user, "eu_1", "credentials").await;
-        let error = db.users().delete(user, at(900)).await.unwrap_err();
+        let error = in_tx!(db, user::delete(user, at(900))).await.unwrap_err();
         assert!(matches!(error, StorageError::Conflict(why) if why.contains("registered")), "{error:?}");
         assert_eq!(db.secrets_for("consent_session").await, 2, "nothing was deleted");
         db.provider_users().delete(user, "fiskil").await.unwrap();
-        db.users().delete(user, at(900)).await.unwrap();
+        in_tx!(db, user::delete(user, at(900))).await.unwrap();
         let left_rows =
             [("users", 1), ("links", 1), ("consent_sessions", 2), ("secrets", 1), ("provider_users", 0)];
         for (table, left) in left_rows {
             assert_eq!(db.texts(&format!("SELECT 'x' FROM {table}")).await.len(), left, "{table}");
         }
-        db.users().delete(other, at(900)).await.unwrap();
+        in_tx!(db, user::delete(other, at(900))).await.unwrap();
     }
 
     async fn an_unknown_plan_is_corrupt(db) {

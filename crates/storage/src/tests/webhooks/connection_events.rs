@@ -11,6 +11,7 @@ use crate::tests::fixtures::{SYNCS_AND_CHANGES, claimed_endpoint, endpoint, stat
 use crate::tests::support::{TestDb, at, both, credentials, new_account, new_connection};
 use crate::{
     BrokenConnection, ConnectionCount, EndingConsent, EventConnection, NewConnection, WebhookEvent,
+    in_tx,
 };
 
 const SUBSCRIBED: &[EventType] = &[EventType::ConnectionUpdated];
@@ -67,7 +68,7 @@ both! {
         let id = db.connection(user, "c", &[new_account("acc", "One")]).await.id;
         let subscriber = endpoint(db, user, SUBSCRIBED).await;
         let disabled = endpoint(db, user, SYNCS_AND_CHANGES).await;
-        db.endpoints().disable(user, disabled, "by command", at(20)).await.unwrap().expect("disabled");
+        in_tx!(db, endpoints::disable((user, disabled), "by command", at(20))).await.unwrap().expect("disabled");
         let default = endpoint(db, user, &[EventType::TransactionsSynced, EventType::TradesSynced]).await;
         let stranger = endpoint(db, other, SUBSCRIBED).await;
 
@@ -120,8 +121,8 @@ both! {
         assert_eq!((due.len(), &due[0].event, due[0].is_first), (1, &expected, true));
 
         // A disabled endpoint is recovered as with any event.
-        assert!(db.endpoints().enable(user, disabled, at(100)).await.unwrap());
-        assert_eq!(db.deliveries().recover(user, disabled, at(0), at(60)).await.unwrap(), 1);
+        assert!(in_tx!(db, endpoints::enable((user, disabled), at(100))).await.unwrap());
+        assert_eq!(in_tx!(db, redeliveries::recover((user, disabled), at(0), at(60))).await.unwrap(), Some(1));
         assert_eq!(states(db, user, disabled).await, [DeliveryState::Pending]);
     }
 
@@ -189,7 +190,7 @@ both! {
         assert_eq!(db.removals().delete_webhook_events(&removal, 9).await.unwrap(), Some(1));
         assert!(db.removals().finish(&removal, "deleted", at(40)).await.unwrap());
         assert_eq!(events(db, user, subscriber).await, std::slice::from_ref(&removed), "it outlives the connection");
-        assert!(db.deliveries().redeliver(user, subscriber, removed.id, at(50)).await.unwrap());
+        in_tx!(db, redeliveries::redeliver((user, subscriber), removed.id, at(50))).await.unwrap();
         let names = "SELECT COALESCE(institution_name, '') FROM webhook_events";
         assert_eq!(db.texts(names).await, [""], "it names nothing of the connection");
     }

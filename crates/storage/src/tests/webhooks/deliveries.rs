@@ -11,7 +11,7 @@ use crate::tests::fixtures::{
 use crate::tests::support::{at, both, connect, on_postgres};
 use crate::{
     AttemptOutcome, AttemptRecord, ClaimedEndpoint, DeliveryOverview, FinishedAttempt,
-    NewWebhookEvent, Storage, StorageError,
+    NewWebhookEvent, Storage, StorageError, in_tx,
 };
 
 use DeliveryState::{Delivered, Failed, Pending, Waiting};
@@ -162,7 +162,7 @@ both! {
                 .await
                 .unwrap()
         );
-        assert!(db.deliveries().redeliver(user, id, events[0].id, at(31)).await.unwrap());
+        in_tx!(db, redeliveries::redeliver((user, id), events[0].id, at(31))).await.unwrap();
         assert_eq!(states(db, user, id).await, [Pending, Pending, Waiting]);
         assert!(
             finish_attempts(db, &claim, &[finished_attempt(&events[0], run, 32, AttemptOutcome::Delivered)], at(32))
@@ -287,7 +287,7 @@ both! {
         assert_eq!(find().await.failing_since, None);
         finish(&claim, &[retry(170, 1)], 170).await;
         assert_eq!((find().await.failing_since, find().await.delivered_at), (Some(at(170)), Some(at(94))));
-        assert!(db.endpoints().enable(user, id, at(171)).await.unwrap());
+        assert!(in_tx!(db, endpoints::enable((user, id), at(171))).await.unwrap());
         let (is_failing, claim) = reclaim(claim, 171).await;
         assert_eq!((is_failing, claim.is_unhealthy, claim.failing_since), (false, false, None));
     }
@@ -321,7 +321,7 @@ both! {
         assert_eq!(states(db, user, id).await, [Failed, Failed]);
         assert_eq!(db.endpoints().find_any(id).await.unwrap().unwrap().disabled_reason.as_deref(), Some("gone"));
         assert_eq!((due(db, 99, false).await, due(db, 99, true).await), (vec![], vec![]));
-        assert!(db.endpoints().enable(user, id, at(100)).await.unwrap());
+        assert!(in_tx!(db, endpoints::enable((user, id), at(100))).await.unwrap());
         assert_eq!(due(db, 99, false).await, [], "failed deliveries stay failed");
     }
 
@@ -351,7 +351,7 @@ both! {
         let connection = connection_to_sync(db, user, "c", 20).await;
         let (id, off) =
             (endpoint(db, user, SYNCS_AND_CHANGES).await, endpoint(db, user, SYNCS_AND_CHANGES).await);
-        db.endpoints().disable(user, off, "by command", at(1)).await.unwrap().expect("there");
+        in_tx!(db, endpoints::disable((user, off), "by command", at(1))).await.unwrap().expect("there");
         let events = [chunk(1, 3), chunk(2, 3), chunk(3, 3)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         finish_sync_with(db, (user, connection), 25, &[chunk(1, 1)]).await;

@@ -10,7 +10,7 @@ use crate::tests::fixtures::{
 use crate::tests::support::{TestDb, at, both};
 use crate::{
     AttemptOutcome, Endpoint, EndpointChange, EndpointSecrets, NewEndpoint, SealError, Sealer,
-    Storage, StorageError,
+    Storage, StorageError, in_tx,
 };
 
 async fn insert(db: &Storage, user: UserId, max: u32, now: i64) -> Result<Endpoint, StorageError> {
@@ -22,7 +22,7 @@ async fn insert(db: &Storage, user: UserId, max: u32, now: i64) -> Result<Endpoi
         api_version: ApiVersion::DEFAULT,
         secret: &secret,
     };
-    db.endpoints().insert(&new, max, at(now)).await
+    in_tx!(db, endpoints::insert(db.secrets(), &new, max, at(now))).await
 }
 
 async fn secrets(db: &Storage, user: UserId, id: EndpointId, now: i64) -> (String, Option<String>) {
@@ -67,9 +67,9 @@ both! {
         let made = insert(db, user, 20, 5).await.unwrap();
         let events = [EventType::SUBSCRIBABLE[1]];
         let to = |url| EndpointChange { url: Some(url), event_types: Some(&events), api_version: None };
-        assert!(!db.endpoints().update(other, made.id, &to("https://other.example.com")).await.unwrap());
+        assert!(!in_tx!(db, endpoints::update((other, made.id), &to("https://other.example.com"))).await.unwrap());
         assert_eq!(find(db, made.id).await, made);
-        assert!(db.endpoints().update(user, made.id, &to("https://new.example.com")).await.unwrap());
+        assert!(in_tx!(db, endpoints::update((user, made.id), &to("https://new.example.com"))).await.unwrap());
         let expected = Endpoint { url: "https://new.example.com".to_owned(), event_types: events.to_vec(), ..made };
         assert_eq!(find(db, expected.id).await, expected);
     }
@@ -84,7 +84,7 @@ both! {
             EndpointChange { event_types: Some(&events), ..EndpointChange::default() },
             EndpointChange { api_version: Some(ApiVersion::NEWEST), ..EndpointChange::default() },
         ] {
-            assert!(db.endpoints().update(user, made.id, &change).await.unwrap());
+            assert!(in_tx!(db, endpoints::update((user, made.id), &change)).await.unwrap());
         }
         let (url, event_types, api_version) =
             ("https://new.example.com".to_owned(), events.to_vec(), ApiVersion::NEWEST);
@@ -110,14 +110,14 @@ both! {
         let user = db.user("a@x").await.id;
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         assert_eq!(secrets(db, user, id, 0).await, (SECRET.to_owned(), None));
-        assert!(db.endpoints().rotate_secret(user, id, &secret("second"), at(100)).await.unwrap());
+        assert!(in_tx!(db, endpoints::rotate_secret(db.secrets(), (user, id), &secret("second"), at(100))).await.unwrap().is_some());
         assert_eq!(secrets(db, user, id, 99).await, ("second".to_owned(), Some(SECRET.to_owned())));
         assert_eq!(secrets(db, user, id, 100).await, ("second".to_owned(), None));
-        assert!(db.endpoints().rotate_secret(user, id, &secret("third"), at(200)).await.unwrap());
+        assert!(in_tx!(db, endpoints::rotate_secret(db.secrets(), (user, id), &secret("third"), at(200))).await.unwrap().is_some());
         assert_eq!(secrets(db, user, id, 50).await, ("third".to_owned(), Some("second".to_owned())));
         assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 1));
         for (user, id) in [(UserId::new(), id), (user, EndpointId::new()), (db.user("b@x").await.id, id)] {
-            assert!(!db.endpoints().rotate_secret(user, id, &secret("no"), at(200)).await.unwrap());
+            assert!(in_tx!(db, endpoints::rotate_secret(db.secrets(), (user, id), &secret("no"), at(200))).await.unwrap().is_none());
             assert!(db.endpoints().secrets(user, id, at(0)).await.unwrap().is_none());
         }
         assert_eq!(db.secrets().count().await.unwrap(), 2, "nothing changed");
@@ -128,11 +128,11 @@ both! {
     async fn unopenable_secret_is_replaced(db) {
         let user = db.user("a@x").await.id;
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
-        assert!(db.endpoints().rotate_secret(user, id, &secret("second"), at(100)).await.unwrap());
+        assert!(in_tx!(db, endpoints::rotate_secret(db.secrets(), (user, id), &secret("second"), at(100))).await.unwrap().is_some());
         let other_key = Storage::open(&db.url, Sealer::random()).await.unwrap();
         let error = other_key.endpoints().secrets(user, id, at(0)).await.unwrap_err();
         assert!(matches!(error, StorageError::Sealed(SealError::DoesNotOpen)), "{error:?}");
-        assert!(other_key.endpoints().rotate_secret(user, id, &secret("third"), at(100)).await.unwrap());
+        assert!(in_tx!(other_key, endpoints::rotate_secret(other_key.secrets(), (user, id), &secret("third"), at(100))).await.unwrap().is_some());
         assert_eq!(secrets(&other_key, user, id, 0).await, ("third".to_owned(), None));
         assert_eq!((db.secrets_for("webhook").await, db.secrets_for("old_webhook").await), (1, 0));
     }
@@ -147,7 +147,7 @@ both! {
         let claim = claimed_endpoint(db, id, 30).await;
         let delivered = finished_attempt(&events[0], run, 31, AttemptOutcome::Delivered);
         assert!(finish_attempts(db, &claim, &[delivered], at(32)).await.unwrap());
-        assert_eq!(db.endpoints().disable(user, id, "by command", at(40)).await.unwrap(), Some(2));
+        assert_eq!(in_tx!(db, endpoints::disable((user, id), "by command", at(40))).await.unwrap(), Some(2));
         let found = find(db, id).await;
         assert_eq!((found.status, found.disabled_reason.as_deref()), (EndpointStatus::Disabled, Some("by command")));
         assert!(!db.deliveries().release_endpoint(&claim, at(41)).await.unwrap(), "the lease was lost");
@@ -170,10 +170,10 @@ both! {
         let later = [chunk(1, 2), chunk(2, 2)];
         assert_eq!(finish_sync_with(db, (user, connection), 60, &later).await.1, 2, "for the other endpoint");
         assert_eq!(db.deliveries().list(user, id, Some(DeliveryState::Failed), 9).await.unwrap().len(), 4);
-        assert_eq!(db.endpoints().disable(user, id, "gone", at(70)).await.unwrap(), Some(0));
-        assert_eq!(db.endpoints().disable(UserId::new(), id, "gone", at(70)).await.unwrap(), None);
-        assert_eq!(db.endpoints().disable(user, EndpointId::new(), "gone", at(70)).await.unwrap(), None);
-        assert!(db.endpoints().disable(user, other, "by command", at(70)).await.unwrap().is_some());
+        assert_eq!(in_tx!(db, endpoints::disable((user, id), "gone", at(70))).await.unwrap(), Some(0));
+        assert_eq!(in_tx!(db, endpoints::disable((UserId::new(), id), "gone", at(70))).await.unwrap(), None);
+        assert_eq!(in_tx!(db, endpoints::disable((user, EndpointId::new()), "gone", at(70))).await.unwrap(), None);
+        assert!(in_tx!(db, endpoints::disable((user, other), "by command", at(70))).await.unwrap().is_some());
         assert_eq!(finish_sync_with(db, (user, connection), 80, &[chunk(1, 1)]).await.1, 0, "none is sent");
         assert_eq!(db.deliveries().list(user, id, Some(DeliveryState::Failed), 9).await.unwrap().len(), 5);
     }
@@ -184,13 +184,13 @@ both! {
         let id = endpoint(db, user, EventType::SUBSCRIBABLE).await;
         finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
         db.raw(&format!("UPDATE webhook_queues SET failing_since = {}", at(3).as_microsecond())).await;
-        db.endpoints().disable(user, id, "failing", at(40)).await.unwrap().expect("there");
+        in_tx!(db, endpoints::disable((user, id), "failing", at(40))).await.unwrap().expect("there");
         assert_eq!(find(db, id).await.failing_since, Some(at(3)));
-        assert!(!db.endpoints().enable(UserId::new(), id, at(100)).await.unwrap());
-        assert!(db.endpoints().enable(user, id, at(100)).await.unwrap());
+        assert!(!in_tx!(db, endpoints::enable((UserId::new(), id), at(100))).await.unwrap());
+        assert!(in_tx!(db, endpoints::enable((user, id), at(100))).await.unwrap());
         let found = find(db, id).await;
         assert_eq!((found.status, found.disabled_reason, found.failing_since), (EndpointStatus::Enabled, None, None));
-        assert!(!db.endpoints().enable(user, EndpointId::new(), at(100)).await.unwrap());
+        assert!(!in_tx!(db, endpoints::enable((user, EndpointId::new()), at(100))).await.unwrap());
     }
 
     async fn deleting_endpoint_deletes_its_rows(db) {
@@ -198,7 +198,7 @@ both! {
         let connection = connection_to_sync(db, user, "c", 20).await;
         let (id, kept) =
             (endpoint(db, user, EventType::SUBSCRIBABLE).await, endpoint(db, user, EventType::SUBSCRIBABLE).await);
-        assert!(db.endpoints().rotate_secret(user, id, &secret("second"), at(100)).await.unwrap());
+        assert!(in_tx!(db, endpoints::rotate_secret(db.secrets(), (user, id), &secret("second"), at(100))).await.unwrap().is_some());
         let events = [chunk(1, 1)];
         let (run, _) = finish_sync_with(db, (user, connection), 20, &events).await;
         let claim = claimed_endpoint(db, id, 30).await;
@@ -207,9 +207,9 @@ both! {
                 .await
                 .unwrap()
         );
-        assert!(!db.endpoints().delete(UserId::new(), id).await.unwrap());
-        assert!(db.endpoints().delete(user, id).await.unwrap());
-        assert!(!db.endpoints().delete(user, id).await.unwrap());
+        assert!(!in_tx!(db, endpoints::delete((UserId::new(), id))).await.unwrap());
+        assert!(in_tx!(db, endpoints::delete((user, id))).await.unwrap());
+        assert!(!in_tx!(db, endpoints::delete((user, id))).await.unwrap());
         for (table, rows) in
             [("webhook_endpoints", 1), ("webhook_queues", 1), ("webhook_deliveries", 1), ("webhook_events", 1)]
         {

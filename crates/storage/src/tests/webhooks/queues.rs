@@ -11,7 +11,7 @@ use crate::tests::fixtures::{
 use crate::tests::support::{TestDb, at, both};
 use crate::{
     AttemptOutcome, ClaimedEndpoint, EndpointChange, FinishedAttempt, FinishedSync, NewEndpoint,
-    UserChange,
+    UserChange, in_tx,
 };
 
 const OWNER: UserId = UserId::INSTALLATION;
@@ -29,14 +29,17 @@ async fn add_for(db: &TestDb, url: &str, event_types: &[EventType]) -> EndpointI
         api_version: ApiVersion::DEFAULT,
         secret: &secret,
     };
-    db.endpoints().insert(&new, 2, at(0)).await.unwrap().id
+    in_tx!(db, endpoints::insert(db.secrets(), &new, 2, at(0)))
+        .await
+        .unwrap()
+        .id
 }
 
 /// Removes the user's only connection, and the user.
 async fn remove(db: &TestDb, user: UserId) {
     let connection = db.connections().list(user).await.unwrap().remove(0).id;
     assert!(db.remove(user, connection, at(40)).await);
-    db.users().delete(user, at(41)).await.unwrap();
+    in_tx!(db, user::delete(user, at(41))).await.unwrap();
 }
 
 /// Attempts everything that is due for a claim.
@@ -97,7 +100,7 @@ both! {
     async fn each_user_has_a_queue(db) {
         let shared = add(db, "https://all.example.com").await;
         let anna = synced(db, "a@x", 1).await;
-        db.users().update(anna, &UserChange { reference: Some(Some("customer-1")), ..UserChange::default() }).await
+        in_tx!(db, user::update(anna, &UserChange { reference: Some(Some("customer-1")), ..UserChange::default() })).await
             .unwrap();
         let own = endpoint(db, anna, SYNCS_AND_CHANGES).await;
         let ben = synced(db, "b@x", 3).await;
@@ -146,7 +149,7 @@ both! {
             event_types: Some(&[EventType::TransactionsSynced]),
             api_version: Some(ApiVersion::NEWEST),
         };
-        assert!(db.endpoints().update(OWNER, shared, &change).await.unwrap());
+        assert!(in_tx!(db, endpoints::update((OWNER, shared), &change)).await.unwrap());
         assert_eq!(db.texts(queues).await, before);
         for claim in &running {
             assert_eq!(db.deliveries().list_due(claim, at(30), 9).await.unwrap(), [], "not to the old URL");
@@ -158,9 +161,9 @@ both! {
         let read: Vec<_> = again.iter().map(|claim| (claim.url.as_deref(), claim.api_version)).collect();
         assert_eq!(read, [(Some("https://new.example.com"), ApiVersion::NEWEST); 2], "they stay due");
 
-        assert_eq!(db.endpoints().disable(users[0], shared, "by user", at(33)).await.unwrap(), None, "not theirs");
-        assert!(!db.endpoints().delete(users[0], shared).await.unwrap());
-        assert_eq!(db.endpoints().disable(OWNER, shared, "by command", at(33)).await.unwrap(), Some(0));
+        assert_eq!(in_tx!(db, endpoints::disable((users[0], shared), "by user", at(33))).await.unwrap(), None, "not theirs");
+        assert!(!in_tx!(db, endpoints::delete((users[0], shared))).await.unwrap());
+        assert_eq!(in_tx!(db, endpoints::disable((OWNER, shared), "by command", at(33))).await.unwrap(), Some(0));
         let late = synced(db, "c@x", 1).await;
         assert_eq!(states(db, late, shared).await, [DeliveryState::Failed], "recovered later");
         for claim in &again {
@@ -175,9 +178,9 @@ both! {
         }
         assert_eq!(claims(db, 99).await, [], "each fails once");
 
-        assert!(db.endpoints().enable(OWNER, shared, at(103)).await.unwrap());
-        assert_eq!(db.deliveries().recover(OWNER, shared, at(0), at(104)).await.unwrap(), 3);
-        assert_eq!(db.deliveries().recover(OWNER, shared, at(0), at(104)).await.unwrap(), 0);
+        assert!(in_tx!(db, endpoints::enable((OWNER, shared), at(103))).await.unwrap());
+        assert_eq!(db.deliveries().recover_all(shared, at(0), at(104)).await.unwrap(), 3);
+        assert_eq!(db.deliveries().recover_all(shared, at(0), at(104)).await.unwrap(), 0);
         for user in users.into_iter().chain([late]) {
             assert_eq!(states(db, user, shared).await, [DeliveryState::Pending]);
         }
@@ -215,7 +218,7 @@ both! {
         assert_eq!(db.endpoints().list_troubled_after(None, 9).await.unwrap().len(), 1);
         let [claim] = &claims(db, 60).await[..] else { panic!("only the first user's is due") };
         assert_eq!((claim.user_id, claim.is_unhealthy, claim.failing_since), (anna, true, Some(at(32))));
-        assert!(db.endpoints().enable(OWNER, shared, at(70)).await.unwrap());
+        assert!(in_tx!(db, endpoints::enable((OWNER, shared), at(70))).await.unwrap());
         assert_eq!(shown().await, (None, Some(at(32))));
         assert_eq!(db.deliveries().overview(at(70)).await.unwrap().failing, 0);
         assert_eq!(db.endpoints().list_troubled_after(None, 9).await.unwrap(), []);
@@ -245,7 +248,7 @@ both! {
         let connection = connection_to_sync(db, user, "c", 20).await;
         let set_plan = async |plan| {
             let change = UserChange { plan: Some(plan), ..UserChange::default() };
-            db.users().update(user, &change).await.unwrap();
+            in_tx!(db, user::update(user, &change)).await.unwrap();
         };
         let sync = async |now, event_type| {
             let claim = start_sync(db, user, connection, now).await;
@@ -282,9 +285,9 @@ both! {
             api_version: ApiVersion::DEFAULT,
             secret: &secret,
         };
-        assert!(db.endpoints().insert(&third, 2, at(0)).await.is_err(), "too many");
+        assert!(in_tx!(db, endpoints::insert(db.secrets(), &third, 2, at(0))).await.is_err(), "too many");
         let (anna, ben) = (synced(db, "a@x", 1).await, synced(db, "b@x", 1).await);
-        assert!(db.endpoints().delete(OWNER, first).await.unwrap());
+        assert!(in_tx!(db, endpoints::delete((OWNER, first))).await.unwrap());
         let found = claims(db, 30).await;
         assert_eq!(found.len(), 4);
         let of_removed = found.iter().find(|claim| claim.endpoint_id == first && claim.user_id == ben).unwrap();
@@ -296,7 +299,7 @@ both! {
         assert_eq!(states(db, anna, first).await, []);
         assert_eq!(states(db, anna, second).await, [DeliveryState::Pending]);
         assert_eq!(db.endpoints().list_queue_users(second, OWNER, 9).await.unwrap(), [anna, ben]);
-        assert!(db.endpoints().delete(OWNER, second).await.unwrap());
+        assert!(in_tx!(db, endpoints::delete((OWNER, second))).await.unwrap());
         db.endpoints().delete_ended_queues().await.unwrap();
         for table in ["webhook_endpoints", "webhook_queues", "webhook_deliveries", "webhook_attempts"] {
             assert_eq!(count(db, table).await, 0, "{table}");
@@ -309,7 +312,7 @@ both! {
         let user = synced(db, "a@x", 2).await;
         let own = endpoint(db, user, EventType::SUBSCRIBABLE_BY_USERS).await;
         let reference = UserChange { reference: Some(Some("customer-1")), ..UserChange::default() };
-        db.users().update(user, &reference).await.unwrap();
+        in_tx!(db, user::update(user, &reference)).await.unwrap();
         remove(db, user).await;
         assert_eq!(db.users().find(user).await.unwrap(), None);
         assert_eq!(states(db, user, own).await, [], "its own endpoint is gone");
@@ -324,7 +327,7 @@ both! {
             assert_eq!(attempt_all(db, claim, now, outcome).await, expected);
             db.endpoints().delete_ended_queues().await.unwrap();
         }
-        assert_eq!(db.deliveries().recover(OWNER, shared, at(0), at(70)).await.unwrap(), 2, "for as long as it failed");
+        assert_eq!(db.deliveries().recover_all(shared, at(0), at(70)).await.unwrap(), 2, "for as long as it failed");
         let [claim] = &claims(db, 70).await[..] else { panic!("due again") };
         assert_eq!(attempt_all(db, claim, 70, AttemptOutcome::Delivered).await, expected);
 

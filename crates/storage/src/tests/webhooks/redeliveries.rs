@@ -10,7 +10,7 @@ use crate::tests::fixtures::{
     finish_sync_with, finished_attempt, secret, states, wait_for_lock_waiters,
 };
 use crate::tests::support::{TestDb, at, both, connect, on_postgres};
-use crate::{AttemptOutcome, FinishedAttempt, PingResult, Storage, StorageError};
+use crate::{AttemptOutcome, FinishedAttempt, PingResult, Storage, StorageError, in_tx};
 
 use DeliveryState::{Delivered, Failed, Pending, Waiting};
 
@@ -68,11 +68,11 @@ both! {
             [],
             "a ping is not retried",
         );
-        assert!(!db.deliveries().redeliver(user, id, failed, at(60)).await.unwrap());
-        assert_eq!(db.deliveries().recover(user, id, at(0), at(60)).await.unwrap(), 0);
+        in_tx!(db, redeliveries::redeliver((user, id), failed, at(60))).await.unwrap_err();
+        assert_eq!(in_tx!(db, redeliveries::recover((user, id), at(0), at(60))).await.unwrap(), Some(0));
         assert_eq!(ping(db, UserId::new(), id, true).await, None);
         assert_eq!(ping(db, user, EndpointId::new(), true).await, None);
-        db.endpoints().disable(user, id, "by command", at(60)).await.unwrap().expect("there");
+        in_tx!(db, endpoints::disable((user, id), "by command", at(60))).await.unwrap().expect("there");
         assert!(ping(db, user, id, true).await.is_some(), "a ping tests a disabled endpoint");
     }
 
@@ -88,7 +88,7 @@ both! {
             let finished = finished_attempt(&events[0], run, now, outcome);
             assert!(finish_attempts(db, &claim, &[finished], at(now)).await.unwrap());
             let again = at(now + 2);
-            assert!(db.deliveries().redeliver(user, id, event, again).await.unwrap());
+            in_tx!(db, redeliveries::redeliver((user, id), event, again)).await.unwrap();
             let delivery = db.deliveries().list(user, id, Some(Pending), 9).await.unwrap().remove(0);
             assert_eq!((delivery.attempts, delivery.next_attempt_at, delivery.ended_at), (0, Some(again), None));
         }
@@ -104,10 +104,10 @@ both! {
         for (user, id, event) in
             [(UserId::new(), id, event), (user, EndpointId::new(), event), (user, id, EventId::new())]
         {
-            assert!(!db.deliveries().redeliver(user, id, event, at(50)).await.unwrap());
+            in_tx!(db, redeliveries::redeliver((user, id), event, at(50))).await.unwrap_err();
         }
-        db.endpoints().disable(user, id, "by command", at(60)).await.unwrap().expect("there");
-        assert!(!db.deliveries().redeliver(user, id, event, at(70)).await.unwrap());
+        in_tx!(db, endpoints::disable((user, id), "by command", at(60))).await.unwrap().expect("there");
+        in_tx!(db, redeliveries::redeliver((user, id), event, at(70))).await.unwrap_err();
         assert_eq!(states(db, user, id).await, [Failed]);
     }
 
@@ -120,7 +120,7 @@ both! {
             let claim = claimed_endpoint(db, id, 30).await;
             let due = db.deliveries().list_due(&claim, at(30), 9).await.unwrap().remove(0);
             assert_eq!(due.due_at, at(20));
-            assert!(db.deliveries().redeliver(user, id, events[0].id, requested_at).await.unwrap());
+            in_tx!(db, redeliveries::redeliver((user, id), events[0].id, requested_at)).await.unwrap();
             for outcome in [AttemptOutcome::Retry(at(900)), AttemptOutcome::Failed, AttemptOutcome::Delivered] {
                 let late = FinishedAttempt { due_at: due.due_at, ..finished_attempt(&events[0], run, 30, outcome) };
                 assert!(db.deliveries().finish_attempts(&claim, &[late], at(32)).await.unwrap());
@@ -151,9 +151,9 @@ both! {
         assert_eq!(db.deliveries().list_due(&claim, at(33), 9).await.unwrap(), []);
         assert_eq!(db.deliveries().list_due_ids(&claim, at(33), at(33), 9).await.unwrap(), []);
         for event in events {
-            assert!(!db.deliveries().redeliver(user, id, event.id, at(34)).await.unwrap());
+            in_tx!(db, redeliveries::redeliver((user, id), event.id, at(34))).await.unwrap_err();
         }
-        assert_eq!(db.deliveries().recover(user, id, at(0), at(34)).await.unwrap(), 0);
+        assert_eq!(in_tx!(db, redeliveries::recover((user, id), at(0), at(34))).await.unwrap(), Some(0));
         assert_eq!(db.deliveries().list_due(&claim, at(35), 9).await.unwrap(), []);
     }
 
@@ -169,14 +169,14 @@ both! {
                 .await
                 .unwrap()
         );
-        db.endpoints().disable(user, id, "failing", at(120)).await.unwrap().expect("there");
+        in_tx!(db, endpoints::disable((user, id), "failing", at(120))).await.unwrap().expect("there");
         finish_sync_with(db, (user, connection), 200, &second).await;
-        assert_eq!(db.deliveries().recover(user, id, at(0), at(300)).await.unwrap(), 0, "it is disabled");
-        assert!(db.endpoints().enable(user, id, at(100)).await.unwrap());
-        assert_eq!(db.deliveries().recover(UserId::new(), id, at(0), at(300)).await.unwrap(), 0);
-        assert_eq!(db.deliveries().recover(user, id, at(100), at(300)).await.unwrap(), 4);
+        assert_eq!(in_tx!(db, redeliveries::recover((user, id), at(0), at(300))).await.unwrap(), None, "it is disabled");
+        assert!(in_tx!(db, endpoints::enable((user, id), at(100))).await.unwrap());
+        assert_eq!(in_tx!(db, redeliveries::recover((UserId::new(), id), at(0), at(300))).await.unwrap(), None);
+        assert_eq!(in_tx!(db, redeliveries::recover((user, id), at(100), at(300))).await.unwrap(), Some(4));
         assert_eq!(states(db, user, id).await, [Failed, Failed, Delivered, Pending, Waiting, Pending, Waiting]);
-        assert_eq!(db.deliveries().recover(user, id, at(100), at(300)).await.unwrap(), 0, "there is nothing left");
+        assert_eq!(in_tx!(db, redeliveries::recover((user, id), at(100), at(300))).await.unwrap(), Some(0), "there is nothing left");
         assert_eq!(states(db, user, id).await, [Failed, Failed, Delivered, Pending, Waiting, Pending, Waiting]);
         let claim = claimed_endpoint(db, id, 300).await;
         let due: Vec<EventId> =
@@ -189,7 +189,7 @@ both! {
         );
         assert_eq!(states(db, user, id).await, [Failed, Failed, Delivered, Failed, Pending, Pending, Waiting]);
         // Later chunks wait for the recovered one again.
-        assert_eq!(db.deliveries().recover(user, id, at(0), at(310)).await.unwrap(), 3);
+        assert_eq!(in_tx!(db, redeliveries::recover((user, id), at(0), at(310))).await.unwrap(), Some(3));
         assert_eq!(states(db, user, id).await, [Pending, Waiting, Delivered, Pending, Waiting, Pending, Waiting]);
     }
 
@@ -226,14 +226,14 @@ both! {
         let (user, connection, id) = user_with_endpoint(db, "a@x").await;
         let (other, elsewhere, theirs) = user_with_endpoint(db, "b@x").await;
         for (user, connection, id) in [(user, connection, id), (other, elsewhere, theirs)] {
-            db.endpoints().rotate_secret(user, id, &secret("second"), at(90)).await.unwrap();
+            in_tx!(db, endpoints::rotate_secret(db.secrets(), (user, id), &secret("second"), at(90))).await.unwrap();
             db.syncs().fingerprint_key(user, connection).await.unwrap().expect("made");
             finish_sync_with(db, (user, connection), 20, &[chunk(1, 1)]).await;
             ping(db, user, id, false).await.expect("written");
         }
-        assert!(matches!(db.users().delete(user, at(900)).await, Err(StorageError::Conflict(_))), "connected");
+        assert!(matches!(in_tx!(db, user::delete(user, at(900))).await, Err(StorageError::Conflict(_))), "connected");
         assert!(db.remove(user, connection, at(30)).await);
-        db.users().delete(user, at(900)).await.unwrap();
+        in_tx!(db, user::delete(user, at(900))).await.unwrap();
         for (table, rows) in [
             ("webhook_endpoints", 1),
             ("webhook_queues", 1),
@@ -363,7 +363,7 @@ both! {
         };
         let pruning = async {
             for round in 0..8 {
-                handles[3].deliveries().recover(user, id, at(0), at(50)).await.unwrap();
+                in_tx!(handles[3], redeliveries::recover((user, id), at(0), at(50))).await.unwrap();
                 handles[3].webhook_events().delete_outdated(at(100 + round), at(100 + round), 3).await.unwrap();
             }
         };

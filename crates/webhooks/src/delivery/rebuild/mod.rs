@@ -222,7 +222,7 @@ impl Webhooks {
             self.inner.clock.now(),
             cause,
         );
-        let context = context.for_sync().past_unreadable_rows();
+        let context = context.for_sync().skip_unreadable_rows();
         let mut found = RereadRows::new(&batch, &source.fingerprints, &source.hasher);
         let mut read_all = locator.is_none();
         let mut outcome = source

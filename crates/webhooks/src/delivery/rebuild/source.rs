@@ -108,15 +108,15 @@ impl RowSource {
                 {
                     let (from, to) =
                         locator.map_or(event.date_range, |locator| (locator.from, locator.to));
-                    let interval = DateRange {
+                    let dates = DateRange {
                         from: Bound::Instant(from),
                         to: Bound::Instant(to),
                     };
-                    let (accounts, interval, zone) = (&self.accounts, &interval, &self.zone);
+                    let (accounts, dates, zone) = (&self.accounts, &dates, &self.zone);
                     let query = TransactionQuery {
                         accounts,
                         one_account: false,
-                        interval,
+                        dates,
                         zone,
                     };
                     let mut take = |row: &Transaction<'_>| {
@@ -135,14 +135,14 @@ impl RowSource {
                         .await
                 }
                 (EventType::TradesSynced, Kind::Brokerage(brokerage)) => {
-                    let span = span_of_trades(event.date_range.0, locator);
+                    let dates = dates_of_trades(event.date_range.0, locator);
                     let is_located = |account: &&Account| {
                         locator.is_none_or(|locator| locator.accounts.contains(&account.id))
                     };
                     for account in self.accounts.iter().filter(is_located) {
                         let query = TradeQuery {
                             account,
-                            span: &span,
+                            dates: &dates,
                             zone: &self.zone,
                         };
                         let mut take = |row: &Trade<'_>| {
@@ -173,7 +173,7 @@ impl RowSource {
 }
 
 /// Without a locator the range has no end, as in the sync: trades may have a future date.
-fn span_of_trades(from: Timestamp, locator: Option<&RowLocator>) -> DateFilter {
+fn dates_of_trades(from: Timestamp, locator: Option<&RowLocator>) -> DateFilter {
     let Some(locator) = locator else {
         return DateFilter {
             from: Some(Bound::Instant(from)),

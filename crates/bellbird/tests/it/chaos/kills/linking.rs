@@ -3,7 +3,7 @@
 
 use bellbird_connections::{CallbackAnswer, Connections, LinkStatus, LinkTarget, NewLinkSession};
 use bellbird_domain::{Confirmation, Connection, ConnectionStatus, Plan, UserId};
-use bellbird_storage::UserChange;
+use bellbird_storage::{UserChange, in_tx};
 use jiff::SignedDuration;
 use reqwest::{Method, Url};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -81,8 +81,6 @@ impl LinkFlow<'_> {
         let repaired = broken.as_ref().map(|(connection, _)| connection.id);
         let to = repaired.map_or(LinkTarget::Provider(provider), LinkTarget::Connection);
         let link = app
-            .connections
-            .links()
             .create_link_session(user, to, NewLinkSession::default())
             .await
             .unwrap();
@@ -212,9 +210,7 @@ impl LinkFlow<'_> {
         let app = self.app;
         // A commit that was sent may still be running. This write waits for it, so that the reads
         // below see it.
-        app.storage
-            .users()
-            .update(user, &UserChange::default())
+        in_tx!(app.storage, user::update(user, &UserChange::default()))
             .await
             .unwrap();
         for _ in 0..2 {
@@ -365,9 +361,7 @@ impl LinkFlow<'_> {
             .unwrap();
         app.advance_clock(SignedDuration::from_secs(2)).await;
         assert_eq!(app.registered(self.provider, &person.user.email).await, 0);
-        app.storage
-            .users()
-            .delete(user, app.clock.now())
+        in_tx!(app.storage, user::delete(user, app.clock.now()))
             .await
             .expect("no connection is left");
     }

@@ -7,7 +7,7 @@ use std::task::Poll;
 use bellbird_connections::{Connections, Removal};
 use bellbird_domain::Connection;
 use bellbird_providers::Registry;
-use bellbird_storage::UserChange;
+use bellbird_storage::{UserChange, in_tx};
 use jiff::SignedDuration;
 use reqwest::Method;
 use secrecy::SecretString;
@@ -68,11 +68,12 @@ async fn removal_survives_any_crash() {
             .is_some();
         // A commit that was sent may still be running. This write waits for it, so that the
         // reads below see it.
-        app.storage
-            .users()
-            .update(app.olivia.user.id, &UserChange::default())
-            .await
-            .unwrap();
+        in_tx!(
+            app.storage,
+            user::update(app.olivia.user.id, &UserChange::default())
+        )
+        .await
+        .unwrap();
         let withdrawn = withdrawals(&app).await;
         match app.storage.connections().find_any(id).await.unwrap() {
             // The removal had not begun: a second request begins it.

@@ -3,7 +3,7 @@
 mod server;
 
 use bellbird_domain::{ConnectionStatus, Plan};
-use bellbird_storage::{NewUser, UserChange};
+use bellbird_storage::{NewUser, UserChange, in_tx};
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -249,9 +249,7 @@ async fn address_that_nobody_verified_gets_no_email() {
             console_sign_in: Some(console_sign_in),
             ..UserChange::default()
         };
-        app.storage
-            .users()
-            .update(app.ben.user.id, &change)
+        in_tx!(app.storage, user::update(app.ben.user.id, &change))
             .await
             .unwrap();
     };
@@ -296,10 +294,7 @@ async fn what_a_mail_server_does_not_take_is_sent_later() {
             reference: None,
             console_sign_in: true,
         };
-        let user = app
-            .storage
-            .users()
-            .insert(&new, app.clock.now())
+        let user = in_tx!(app.storage, user::insert(&new, app.clock.now()))
             .await
             .unwrap();
         app.sign_in(user.id).await;

@@ -2,7 +2,7 @@
 
 use bellbird_console::{OidcSettings, check_identity_provider};
 use bellbird_domain::Plan;
-use bellbird_storage::{NewUser, UserChange};
+use bellbird_storage::{NewUser, UserChange, in_tx};
 use jiff::SignedDuration;
 use reqwest::Url;
 use serde_json::json;
@@ -272,7 +272,7 @@ async fn address_is_trusted_once_and_the_subject_from_then_on() {
         reference: None,
         console_sign_in: true,
     };
-    let user = app.storage.users().insert(&new, now).await.unwrap();
+    let user = in_tx!(app.storage, user::insert(&new, now)).await.unwrap();
     provider.choose("n", "new@example.com").await;
     Visitor::default().sign_in(&app).await.assert_signed_in();
     let signed_in = Visitor::default().sign_in(&app).await;
@@ -295,7 +295,9 @@ async fn address_is_trusted_once_and_the_subject_from_then_on() {
             console_sign_in: Some(console_sign_in),
             ..UserChange::default()
         };
-        app.storage.users().update(user.id, &change).await.unwrap();
+        in_tx!(app.storage, user::update(user.id, &change))
+            .await
+            .unwrap();
     };
     allow(false).await;
     let page = Visitor::default().sign_in(&app).await;
@@ -319,9 +321,7 @@ async fn address_is_trusted_once_and_the_subject_from_then_on() {
     let signed_in = Visitor::default().sign_in(&app).await;
     assert_eq!(email_of(&app, &signed_in).await, "new@example.com");
 
-    app.storage
-        .users()
-        .delete(user.id, app.clock.now())
+    in_tx!(app.storage, user::delete(user.id, app.clock.now()))
         .await
         .unwrap();
     get(

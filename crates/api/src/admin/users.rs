@@ -2,8 +2,6 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use bellbird_api::http::json::{json_bytes, to_json};
-use bellbird_api::http::{JsonBody, Operator, PathId, Problem, Query};
 use bellbird_connections::ConnectionsError;
 use bellbird_domain::{Plan, User, UserId};
 use bellbird_management::{Refusal, users, values};
@@ -12,10 +10,12 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
-use crate::inputs::{EmailText, PlanName, ReferenceText, RemoveText, TimezoneText};
-use crate::list::{Cursor, Item, PageLimit, cut, page_size};
-use crate::state::{Admin, problem};
+use crate::admin::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
+use crate::admin::inputs::{EmailText, PlanName, ReferenceText, RemoveText, TimezoneText};
+use crate::admin::list::{Cursor, Item, Page, PageLimit, page_size};
+use crate::admin::state::{Admin, problem};
+use crate::http::json::{json_bytes, to_json};
+use crate::http::{JsonBody, Operator, PathId, Problem, Query};
 
 const TAG: &str = "Users";
 const TAKEN: &str = "Another user has the e-mail address or the reference (`conflict`), or the Idempotency-Key was \
@@ -143,22 +143,8 @@ impl From<User> for UserView {
     }
 }
 
-/// A user.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct UserItem {
-    data: UserView,
-}
-
-/// A page of users.
-#[derive(Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct UserList {
-    data: Vec<UserView>,
-    /// The `cursor` of the next page. Null: this is the last one.
-    #[schema(required = true)]
-    next_cursor: Option<String>,
-}
+type UserItem = Item<UserView>;
+type UserList = Page<UserView>;
 
 /// List users
 ///
@@ -174,7 +160,7 @@ pub(super) async fn list_users(
 ) -> Result<Response, Problem> {
     let users = admin.storage().users();
     let size = page_size(query.limit);
-    let mut found = match (&query.email, &query.reference) {
+    let found = match (&query.email, &query.reference) {
         (None, None) => {
             users
                 .list_after(query.cursor.map(|cursor| cursor.0), size + 1)
@@ -198,9 +184,8 @@ pub(super) async fn list_users(
             Err(_) => Vec::new(),
         },
     };
-    let next_cursor = cut(&mut found, size, |user| user.id);
-    let data = found.into_iter().map(UserView::from).collect();
-    Ok(json_bytes(to_json(&UserList { data, next_cursor })?))
+    let page: UserList = Page::of(found, size, |user| user.id);
+    Ok(json_bytes(to_json(&page)?))
 }
 
 /// Create a user
@@ -333,7 +318,7 @@ pub(super) async fn remove_user(
     if let Some(RemoveText(())) = query.connections {
         return begin_removal(&admin, &operator, user).await;
     }
-    users::prepare_removal(admin.storage(), admin.access.connections(), id, false)
+    users::prepare_removal(admin.storage(), admin.context.connections(), id, false)
         .await
         .map_err(removal_problem)?;
     let mut change = admin.begin(&operator).await?;
@@ -351,7 +336,7 @@ async fn begin_removal(
     let mut change = admin.begin(operator).await?;
     if users::begin_removal(&mut change, user.id).await? {
         change.commit().await?;
-        admin.access.connections().user_removals().wake();
+        admin.context.connections().user_removals().wake();
     }
     let mut response = json_bytes(to_json(&Item {
         data: UserView::from(user),

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use axum::extract::FromRef;
-use bellbird_api::http::{ApiContext, OperatorState, Problem};
 use bellbird_connections::ConnectionsError;
 use bellbird_management::Refusal;
 use bellbird_storage::Storage;
 use bellbird_webhooks::endpoint::EndpointUrlError;
 use bellbird_webhooks::{PingError, Webhooks};
 
+use crate::http::{ApiContext, OperatorState, Problem};
+
 /// The state of the handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct Admin {
-    pub(crate) access: ApiContext,
+    pub(crate) context: ApiContext,
     pub(crate) webhooks: Webhooks,
     /// The public URL of the API, without a trailing slash.
     pub(crate) api_url: Arc<str>,
@@ -25,9 +26,9 @@ impl Admin {
     /// `api_url` is the public URL of the API, which programs that claim setup tokens call.
     /// `admin_url` is shown by the reference page.
     #[must_use]
-    pub fn new(access: ApiContext, webhooks: Webhooks, api_url: &str, admin_url: &str) -> Self {
+    pub fn new(context: ApiContext, webhooks: Webhooks, api_url: &str, admin_url: &str) -> Self {
         Self {
-            access,
+            context,
             webhooks,
             api_url: api_url.into(),
             admin_url: admin_url.into(),
@@ -35,7 +36,7 @@ impl Admin {
     }
 
     pub(crate) fn storage(&self) -> &Storage {
-        self.access.storage()
+        self.context.storage()
     }
 }
 

@@ -3,9 +3,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::http::json::{json_bytes, to_json};
-use bellbird_api::http::{JsonBody, Operator, PathId, Problem, Query, Resource as _};
-use bellbird_domain::{ApiVersion, EndpointId, EndpointStatus, EventId, EventType, UserId};
+use bellbird_domain::{ApiVersion, EndpointId, EventId, SubscribableEvent, UserId};
 use bellbird_management::endpoints::{self, EndpointChange, NewEndpoint};
 use bellbird_management::{Refusal, endpoints::require_events_of};
 use bellbird_storage::{Endpoint, Storage};
@@ -16,10 +14,12 @@ use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{ChangeRequest, IdempotencyKey, NoMembers, Rejection, commit};
-use crate::inputs::{ApiVersionName, EventNames, EventTypeSchema, UserIdText};
-use crate::list::{Cursor, Item, PageLimit, cut, page_size};
-use crate::state::{Admin, invalid_member};
+use crate::admin::change::{ChangeRequest, IdempotencyKey, NoMembers, Rejection, commit};
+use crate::admin::inputs::{ApiVersionName, EventNames, UserIdText};
+use crate::admin::list::{Cursor, Item, Page, PageLimit, page_size};
+use crate::admin::state::{Admin, invalid_member};
+use crate::http::json::{json_bytes, to_json};
+use crate::http::{JsonBody, Operator, PathId, Problem, Query, Resource as _};
 
 pub(crate) const TAG: &str = "Webhook endpoints";
 
@@ -56,7 +56,7 @@ pub(crate) struct NewEndpointBody {
     /// The event types to send. If omitted, all of them for an endpoint of all users, and
     /// `transactions.synced` and `trades.synced` for one of a user, which cannot have
     /// `user.removed`.
-    #[schema(inline, value_type = Option<Vec<EventTypeSchema>>, nullable = false)]
+    #[schema(inline, value_type = Option<Vec<SubscribableEvent>>, nullable = false)]
     #[schema(example = json!(["transactions.synced", "connection.updated"]))]
     events: Option<EventNames>,
     /// Version of the events' body. If omitted, the newest for an endpoint of all users, and
@@ -78,7 +78,7 @@ pub(crate) struct EndpointChangeBody {
     )]
     url: Option<String>,
     /// The event types to send.
-    #[schema(inline, value_type = Option<Vec<EventTypeSchema>>, nullable = false)]
+    #[schema(inline, value_type = Option<Vec<SubscribableEvent>>, nullable = false)]
     #[schema(example = json!(["transactions.synced", "connection.updated"]))]
     events: Option<EventNames>,
     /// Version of the events' body.
@@ -89,49 +89,13 @@ pub(crate) struct EndpointChangeBody {
     enabled: Option<bool>,
 }
 
-/// A URL that receives the events of a user, or of all users.
-#[derive(Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = WebhookEndpoint)]
-struct EndpointView {
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    id: EndpointId,
-    /// Null: it receives the events of all users.
-    #[schema(value_type = Option<String>, format = "uuid", required = true)]
-    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    user_id: Option<UserId>,
-    #[schema(format = "uri", example = "https://hooks.example.com/bellbird")]
-    url: String,
-    /// The event types that it receives.
-    #[schema(inline, value_type = Vec<EventTypeSchema>, example = json!(["transactions.synced", "trades.synced"]))]
-    events: Vec<EventType>,
-    /// Of the events' body.
-    #[schema(inline, example = "2026-12-01")]
-    api_version: ApiVersion,
-    /// Whether it receives events.
-    #[schema(inline, example = "enabled")]
-    status: EndpointStatus,
-    /// A few words. Null: enabled.
-    #[schema(required = true, example = "by operator")]
-    disabled_reason: Option<String>,
-    /// The first failure since the last success. Of an endpoint for all users, the earliest of
-    /// those that last.
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
-    failing_since: Option<Timestamp>,
-    /// The last success, to the minute.
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
-    last_delivered_at: Option<Timestamp>,
-    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
-    created_at: Timestamp,
-}
-
 /// A created webhook endpoint.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = CreatedWebhookEndpoint)]
 struct NewEndpointView {
     #[serde(flatten)]
-    endpoint: EndpointView,
+    endpoint: Endpoint,
     /// Verifies the signatures of events. Store it: it is not shown again.
     #[schema(example = "whsec_...")]
     secret: String,
@@ -172,61 +136,6 @@ struct PingView {
     error: Option<&'static str>,
 }
 
-/// A webhook endpoint.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct EndpointItem {
-    data: EndpointView,
-}
-
-/// A created webhook endpoint.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct NewEndpointItem {
-    data: NewEndpointView,
-}
-
-/// A new signing secret.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct NewSecretItem {
-    data: NewSecretView,
-}
-
-/// What an endpoint responded to a ping.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct PingItem {
-    data: PingView,
-}
-
-/// A page of webhook endpoints.
-#[derive(Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct EndpointList {
-    data: Vec<EndpointView>,
-    /// The `cursor` of the next page. Null: this is the last one.
-    #[schema(required = true)]
-    next_cursor: Option<String>,
-}
-
-impl From<Endpoint> for EndpointView {
-    fn from(endpoint: Endpoint) -> Self {
-        Self {
-            id: endpoint.id,
-            user_id: Some(endpoint.user_id).filter(|user| *user != UserId::INSTALLATION),
-            url: endpoint.url,
-            events: endpoint.event_types,
-            api_version: endpoint.api_version,
-            status: endpoint.status,
-            disabled_reason: endpoint.disabled_reason,
-            failing_since: endpoint.failing_since,
-            last_delivered_at: endpoint.delivered_at,
-            created_at: endpoint.created_at,
-        }
-    }
-}
-
 impl From<PingOutcome> for PingView {
     fn from(PingOutcome { event_id, exchange }: PingOutcome) -> Self {
         Self {
@@ -238,6 +147,12 @@ impl From<PingOutcome> for PingView {
         }
     }
 }
+
+type EndpointItem = Item<Endpoint>;
+type NewEndpointItem = Item<NewEndpointView>;
+type NewSecretItem = Item<NewSecretView>;
+type PingItem = Item<PingView>;
+type EndpointList = Page<Endpoint>;
 
 /// List webhook endpoints
 ///
@@ -256,10 +171,9 @@ pub(super) async fn list_webhook_endpoints(
     let (size, after) = (page_size(query.limit), query.cursor.map(|cursor| cursor.0));
     let endpoints = admin.storage().endpoints();
     let user = query.user_id.map(|user| user.0);
-    let mut found = endpoints.list_after(after, user, size + 1).await?;
-    let next_cursor = cut(&mut found, size, |endpoint| endpoint.id);
-    let data = found.into_iter().map(EndpointView::from).collect();
-    Ok(json_bytes(to_json(&EndpointList { data, next_cursor })?))
+    let found = endpoints.list_after(after, user, size + 1).await?;
+    let page: EndpointList = Page::of(found, size, |endpoint| endpoint.id);
+    Ok(json_bytes(to_json(&page)?))
 }
 
 /// Create a webhook endpoint
@@ -315,7 +229,7 @@ pub(super) async fn create_webhook_endpoint(
     };
     let created = endpoints::create(&mut change, new).await?;
     let data = NewEndpointView {
-        endpoint: created.endpoint.into(),
+        endpoint: created.endpoint,
         secret: created.secret.expose_secret().to_owned(),
     };
     commit(change, StatusCode::CREATED, &Item { data }).await
@@ -334,9 +248,7 @@ pub(super) async fn get_webhook_endpoint(
     PathId(id): PathId<EndpointId>,
 ) -> Result<Response, Problem> {
     let endpoint = find(admin.storage(), id).await?;
-    Ok(json_bytes(to_json(&Item {
-        data: EndpointView::from(endpoint),
-    })?))
+    Ok(json_bytes(to_json(&Item { data: endpoint })?))
 }
 
 /// Change a webhook endpoint
@@ -379,8 +291,7 @@ pub(super) async fn update_webhook_endpoint(
         enabled: *enabled,
     };
     let mut change = admin.begin(&operator).await?;
-    let endpoint = endpoints::update(&mut change, id, to).await?;
-    let data = EndpointView::from(endpoint);
+    let data = endpoints::update(&mut change, id, to).await?;
     commit(change, StatusCode::OK, &Item { data }).await
 }
 

@@ -13,18 +13,20 @@ mod inputs;
 mod keys;
 mod link_sessions;
 mod list;
-mod openapi;
 mod setup_tokens;
 mod state;
 mod users;
 mod webhook_endpoints;
 
+use std::sync::LazyLock;
+
 use axum::response::Response;
-use bellbird_api::docs::Document;
-use bellbird_api::http::problem::json_response_with_message;
-use bellbird_api::http::{Interface, Problem, Routes, UnknownPath, WireStyle};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+use crate::docs::{self, DocsPaths, Document};
+use crate::http::problem::json_response_with_message;
+use crate::http::{Interface, Problem, Routes, UnknownPath, WireStyle};
 
 pub use state::Admin;
 
@@ -35,18 +37,33 @@ const STYLE: WireStyle = WireStyle {
     ..WireStyle::JSON
 };
 
+const DOCS: DocsPaths = DocsPaths {
+    document: ["/admin/v1/openapi.json", "/admin/v1/openapi.yaml"],
+    page: [
+        "/admin/docs",
+        "/admin/docs/page.js",
+        "/admin/docs/page.css",
+        "/admin/docs/logo.svg",
+    ],
+    folder: "/admin",
+    samples: include_str!("samples.yaml"),
+};
+
 /// The interface of operators.
 #[must_use]
 pub fn interface(admin: &Admin) -> Interface {
-    Interface::new(&admin.access, "/admin", STYLE, UnknownPath::Operators)
+    Interface::new(&admin.context, "/admin", STYLE, UnknownPath::Operators)
         .add(admin, routes())
-        .add(&(), openapi::routes(document, &admin.admin_url))
+        .add(&(), docs::routes(document, &admin.admin_url, &DOCS))
 }
 
-/// The OpenAPI document.
+/// The OpenAPI document, made when it is first asked for.
 #[must_use]
 pub fn document() -> &'static Document {
-    openapi::document(routes)
+    static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
+        Document::for_operators(include_str!("openapi.yaml"), routes().documented())
+    });
+    &DOCUMENT
 }
 
 /// In the order of the reference page.
@@ -107,7 +124,7 @@ fn error_response(problem: Problem) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use bellbird_api::http::Problem;
+    use crate::http::Problem;
     use serde_json::json;
 
     #[test]

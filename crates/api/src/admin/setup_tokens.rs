@@ -2,19 +2,18 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::http::{Operator, PathId};
 use bellbird_domain::UserId;
-use bellbird_interop::simplefin::setup_token_text;
 use bellbird_management::setup_tokens;
 use http::StatusCode;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
-use crate::inputs::KeyName;
-use crate::list::Item;
-use crate::state::Admin;
+use crate::admin::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
+use crate::admin::inputs::KeyName;
+use crate::admin::list::Item;
+use crate::admin::state::Admin;
+use crate::http::{Operator, PathId};
 
 const TAG: &str = "Setup tokens";
 
@@ -39,12 +38,7 @@ struct TokenView {
     expires_at: Timestamp,
 }
 
-/// A setup token.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct TokenItem {
-    data: TokenView,
-}
+type TokenItem = Item<TokenView>;
 
 /// Create a setup token
 ///
@@ -70,7 +64,7 @@ pub(super) async fn create_setup_token(
     let name = request.body.name.as_ref().map(|name| &name.0);
     let mut change = request.begin().await?;
     let created = setup_tokens::create(&mut change, user_id, name).await?;
-    let token = setup_token_text(&admin.api_url, &created.token);
+    let token = created.text(&admin.api_url);
     let data = TokenView {
         token: token.expose_secret().to_owned(),
         expires_at: created.expires_at,

@@ -4,11 +4,7 @@ use std::str::FromStr;
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::http::documented::ProviderSchema;
-use bellbird_api::http::json::{json_bytes, to_json};
-use bellbird_api::http::{PathId, Problem, Resource};
-use bellbird_connections::{LinkStatus, LinkTarget, NewLinkSession};
-use bellbird_domain::{ConnectionCategory, ConnectionId, UserId};
+use bellbird_connections::{LinkSession, LinkTarget, NewLinkSession, ProviderSchema};
 use bellbird_management::{Refusal, links};
 use http::StatusCode;
 use jiff::Timestamp;
@@ -16,10 +12,12 @@ use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
-use crate::inputs::{ConnectionIdText, UserIdText};
-use crate::list::Item;
-use crate::state::{Admin, invalid_member, problem};
+use crate::admin::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
+use crate::admin::inputs::{ConnectionIdText, UserIdText};
+use crate::admin::list::Item;
+use crate::admin::state::{Admin, invalid_member, problem};
+use crate::http::json::{json_bytes, to_json};
+use crate::http::{PathId, Problem, Resource};
 
 const TAG: &str = "Link sessions";
 
@@ -66,76 +64,6 @@ struct NewSessionView {
     expires_at: Timestamp,
 }
 
-/// A created link session.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct NewSessionItem {
-    data: NewSessionView,
-}
-
-/// A link session with its result.
-#[derive(utoipa::ToSchema)]
-#[schema(as = LinkSession, rename_all = "camelCase")]
-#[expect(
-    dead_code,
-    reason = "documents what `bellbird_connections::LinkSession` is serialized to"
-)]
-struct SessionView {
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    id: Uuid,
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    user_id: UserId,
-    /// `open`, `waiting`, `connected`, `declined`, `failed` or `expired`.
-    #[schema(inline, example = "connected")]
-    status: LinkStatus,
-    /// What it has connected, reconnected or renewed, and what is still connected.
-    connections: Vec<LinkedConnectionView>,
-    /// Why there is none. Null until the status says so.
-    #[schema(required = true)]
-    reason: Option<ReasonView>,
-    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:40:00Z")]
-    expires_at: Timestamp,
-}
-
-/// A connection of a link session.
-#[derive(utoipa::ToSchema)]
-#[schema(as = LinkedConnection)]
-#[expect(
-    dead_code,
-    reason = "documents what `bellbird_connections::SessionConnection` is serialized to"
-)]
-struct LinkedConnectionView {
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    id: ConnectionId,
-    #[schema(inline, value_type = ProviderSchema, example = "fiskil")]
-    provider: String,
-    #[schema(inline, example = "banking")]
-    category: ConnectionCategory,
-}
-
-/// Why a link session has no connection.
-#[derive(utoipa::ToSchema)]
-#[schema(as = LinkSessionReason)]
-#[expect(
-    dead_code,
-    reason = "documents what `bellbird_connections::NoConnection` is serialized to"
-)]
-struct ReasonView {
-    /// A word for programs. More may come.
-    #[schema(example = "declined")]
-    code: &'static str,
-    /// A sentence for people.
-    #[schema(example = "The person gave no consent.")]
-    message: String,
-}
-
-/// A link session with its result.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct SessionItem {
-    data: SessionView,
-}
-
 /// The id of a link session, in a path.
 pub(crate) struct LinkSessionId(Uuid);
 
@@ -150,6 +78,9 @@ impl FromStr for LinkSessionId {
 impl Resource for LinkSessionId {
     const NOUN: &'static str = "Link session";
 }
+
+type NewSessionItem = Item<NewSessionView>;
+type SessionItem = Item<LinkSession>;
 
 /// Create a link session
 ///
@@ -176,7 +107,7 @@ pub(super) async fn create_link_session(
     request: ChangeRequest<NewSessionBody>,
 ) -> Result<Response, Rejection> {
     let body = &request.body;
-    let links = admin.access.connections().links();
+    let links = admin.context.connections().links();
     let providers = links.providers();
     let names = || providers.iter().map(|provider| provider.name);
     let to = match (&body.connection_id, &body.provider) {
@@ -229,7 +160,7 @@ pub(super) async fn get_link_session(
     State(admin): State<Admin>,
     PathId(LinkSessionId(id)): PathId<LinkSessionId>,
 ) -> Result<Response, Problem> {
-    let links = admin.access.connections().links();
+    let links = admin.context.connections().links();
     let found = links.find_link_session(id).await;
     let found = found.map_err(|error| problem(error.into()))?;
     let session = found.ok_or(Problem::NotFound(LinkSessionId::NOUN))?;

@@ -2,20 +2,20 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::http::json::{json_bytes, to_json};
-use bellbird_api::http::{Operator, PathId, Problem};
 use bellbird_domain::{KeyId, UserId};
 use bellbird_management::keys::{self, CreatedKey, NewKey};
 use bellbird_storage::KeyRecord;
 use http::StatusCode;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
-use crate::inputs::{KeyName, Seconds, Time};
-use crate::list::Item;
-use crate::state::Admin;
-use crate::users;
+use crate::admin::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
+use crate::admin::inputs::{KeyName, Seconds, Time};
+use crate::admin::list::Item;
+use crate::admin::state::Admin;
+use crate::admin::users;
+use crate::http::json::{json_bytes, to_json};
+use crate::http::{Operator, PathId, Problem};
 
 const TAG: &str = "API keys";
 
@@ -42,38 +42,13 @@ pub(crate) struct RotationBody {
     grace_seconds: Option<Seconds>,
 }
 
-/// A key, without the key itself.
-#[derive(Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Key)]
-struct KeyView {
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    id: KeyId,
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    user_id: UserId,
-    #[schema(example = "app")]
-    name: String,
-    /// The first characters of the key.
-    #[schema(example = "bb_007Kd2p")]
-    prefix: String,
-    #[schema(value_type = String, format = "date-time", example = "2026-08-01T02:10:00.25Z")]
-    created_at: Timestamp,
-    /// Exact to a minute.
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-08-01T02:10:00.25Z")]
-    last_used_at: Option<Timestamp>,
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-01-31T00:00:00Z")]
-    expires_at: Option<Timestamp>,
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2027-01-31T00:00:00Z")]
-    revoked_at: Option<Timestamp>,
-}
-
 /// A created key.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = CreatedKey)]
 struct NewKeyView {
     #[serde(flatten)]
-    record: KeyView,
+    record: KeyRecord,
     /// The key itself. Store it: it is not shown again.
     #[schema(example = "bb_...")]
     key: String,
@@ -82,50 +57,19 @@ struct NewKeyView {
 /// The keys of a user.
 #[derive(Serialize, utoipa::ToSchema)]
 struct KeyList {
-    data: Vec<KeyView>,
-}
-
-/// A created key.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct NewKeyItem {
-    data: NewKeyView,
-}
-
-impl From<KeyRecord> for KeyView {
-    fn from(record: KeyRecord) -> Self {
-        let KeyRecord {
-            id,
-            user_id,
-            name,
-            prefix,
-            created_at,
-            last_used_at,
-            expires_at,
-            revoked_at,
-            ..
-        } = record;
-        Self {
-            id,
-            user_id,
-            name,
-            prefix,
-            created_at,
-            last_used_at,
-            expires_at,
-            revoked_at,
-        }
-    }
+    data: Vec<KeyRecord>,
 }
 
 fn shown_once(created: CreatedKey) -> Item<NewKeyView> {
     Item {
         data: NewKeyView {
-            record: created.record.into(),
+            record: created.record,
             key: created.key.expose().to_owned(),
         },
     }
 }
+
+type NewKeyItem = Item<NewKeyView>;
 
 /// List a user's API keys
 ///
@@ -143,9 +87,7 @@ pub(super) async fn list_keys(
 ) -> Result<Response, Problem> {
     users::find(admin.storage(), id).await?;
     let keys = admin.storage().keys().list(id).await?;
-    Ok(json_bytes(to_json(&KeyList {
-        data: keys.into_iter().map(KeyView::from).collect(),
-    })?))
+    Ok(json_bytes(to_json(&KeyList { data: keys })?))
 }
 
 /// Create an API key

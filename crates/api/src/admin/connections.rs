@@ -3,9 +3,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::http::documented::ProviderSchema;
-use bellbird_api::http::json::{json_bytes, to_json};
-use bellbird_api::http::{Operator, PathId, Problem, Query};
+use bellbird_connections::ProviderSchema;
 use bellbird_domain::{Connection, ConnectionCategory, ConnectionId, ConnectionStatus, UserId};
 use bellbird_management::connections::{self, ConnectionDetails};
 use bellbird_storage::{PendingRemoval, Storage, SyncState};
@@ -13,10 +11,12 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{ChangeRequest, IdempotencyKey, NoMembers, Rejection, commit};
-use crate::inputs::UserIdText;
-use crate::list::{Cursor, Item, PageLimit, cut, page_size};
-use crate::state::Admin;
+use crate::admin::change::{ChangeRequest, IdempotencyKey, NoMembers, Rejection, commit};
+use crate::admin::inputs::UserIdText;
+use crate::admin::list::{Cursor, Item, Page, PageLimit, page_size};
+use crate::admin::state::Admin;
+use crate::http::json::{json_bytes, to_json};
+use crate::http::{Operator, PathId, Problem, Query};
 
 const TAG: &str = "Connections";
 
@@ -114,23 +114,6 @@ struct RemovalView {
     last_error: Option<String>,
 }
 
-/// A connection.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct ConnectionItem {
-    data: DetailsView,
-}
-
-/// A page of connections.
-#[derive(Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct ConnectionList {
-    data: Vec<ConnectionView>,
-    /// The `cursor` of the next page. Null: this is the last one.
-    #[schema(required = true)]
-    next_cursor: Option<String>,
-}
-
 impl From<Connection> for ConnectionView {
     fn from(connection: Connection) -> Self {
         Self {
@@ -168,6 +151,9 @@ impl From<ConnectionDetails> for DetailsView {
     }
 }
 
+type ConnectionItem = Item<DetailsView>;
+type ConnectionList = Page<ConnectionView>;
+
 /// List connections
 ///
 /// Oldest first, of all users or of one, also those that are being removed.
@@ -183,10 +169,9 @@ pub(super) async fn list_connections(
     let (size, after) = (page_size(query.limit), query.cursor.map(|cursor| cursor.0));
     let connections = admin.storage().connections();
     let user = query.user_id.map(|user| user.0);
-    let mut found = connections.list_after(after, user, size + 1).await?;
-    let next_cursor = cut(&mut found, size, |connection| connection.id);
-    let data = found.into_iter().map(ConnectionView::from).collect();
-    Ok(json_bytes(to_json(&ConnectionList { data, next_cursor })?))
+    let found = connections.list_after(after, user, size + 1).await?;
+    let page: ConnectionList = Page::of(found, size, |connection| connection.id);
+    Ok(json_bytes(to_json(&page)?))
 }
 
 /// Get a connection
@@ -236,13 +221,13 @@ pub(super) async fn sync_connection(
     let mut change = request.begin().await?;
     let details = found?;
     let connection = details.connection.clone();
-    connections::require_syncable(admin.access.connections(), &connection)?;
+    connections::require_syncable(admin.context.connections(), &connection)?;
     connections::request_sync(&mut change, &connection).await?;
     let shown = Item {
         data: DetailsView::from(details),
     };
     let response = commit(change, StatusCode::ACCEPTED, &shown).await?;
-    let syncs = admin.access.connections().syncs();
+    let syncs = admin.context.connections().syncs();
     syncs.wake(&connection.provider);
     Ok(response)
 }
@@ -272,7 +257,7 @@ pub(super) async fn remove_connection(
     let mut change = admin.begin(&operator).await?;
     if connections::remove(&mut change, &connection).await? {
         change.commit().await?;
-        let removals = admin.access.connections().removals();
+        let removals = admin.context.connections().removals();
         removals.wake(&connection.provider);
     } else {
         drop(change);

@@ -2,20 +2,19 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use bellbird_api::http::json::{json_bytes, to_json};
-use bellbird_api::http::{PathId, PathIds, Problem, Query, Resource as _};
-use bellbird_domain::{DeliveryState, EndpointId, EventId, EventType, SyncRunId, UserId};
+use bellbird_domain::{DeliveryState, EndpointId, EventId, UserId};
 use bellbird_management::{Refusal, deliveries};
 use bellbird_storage::{AttemptRecord, DeliveryPosition, DeliveryRecord, Endpoint};
 use http::StatusCode;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
-use crate::inputs::{DeliveryStateName, Time, UserIdText};
-use crate::list::{Cursor, Item, PageLimit, cut, page_size};
-use crate::state::{Admin, invalid_parameter, problem};
-use crate::webhook_endpoints::{TAG, find};
+use crate::admin::change::{ChangeRequest, IdempotencyKey, Rejection, commit};
+use crate::admin::inputs::{DeliveryStateName, Time, UserIdText};
+use crate::admin::list::{Cursor, Item, Page, PageLimit, page_size};
+use crate::admin::state::{Admin, invalid_parameter, problem};
+use crate::admin::webhook_endpoints::{TAG, find};
+use crate::http::json::{json_bytes, to_json};
+use crate::http::{PathId, PathIds, Problem, Query, Resource as _};
 
 /// The id of an event in a path.
 #[derive(utoipa::IntoParams)]
@@ -83,98 +82,14 @@ pub(crate) struct RecoveryBody {
     since: Time,
 }
 
-/// The delivery of an event to an endpoint.
-#[derive(utoipa::ToSchema)]
-#[schema(as = Delivery, rename_all = "camelCase")]
-#[expect(
-    dead_code,
-    reason = "documents what `bellbird_storage::DeliveryRecord` is serialized to"
-)]
-struct DeliveryView {
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    event_id: EventId,
-    /// Whose event it is. Null: nobody's, because it is a ping of an endpoint for all users.
-    #[schema(value_type = Option<String>, format = "uuid", required = true)]
-    #[schema(example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    user_id: Option<UserId>,
-    /// The type of the event.
-    #[schema(inline, example = "transactions.synced")]
-    r#type: EventType,
-    #[schema(value_type = String, format = "uuid", example = "0191e7a0-7c3b-7def-8000-00aabbccddee")]
-    sync_run_id: SyncRunId,
-    /// From 1 to `totalChunks`.
-    #[schema(example = 1)]
-    chunk: u32,
-    #[schema(example = 1)]
-    total_chunks: u32,
-    /// New rows in the event.
-    #[schema(example = 3)]
-    new_count: u32,
-    /// Changed rows in the event.
-    #[schema(example = 0)]
-    updated_count: u32,
-    /// Rows in the event that are gone.
-    #[schema(example = 0)]
-    removed_count: u32,
-    /// When the event was created.
-    #[schema(value_type = String, format = "date-time", example = "2026-11-20T21:04:11.52Z")]
-    created_at: Timestamp,
-    /// `pending`, `waiting` for the chunk before, `delivered` or `failed`.
-    #[schema(inline, example = "delivered")]
-    state: DeliveryState,
-    /// Starts again from 0 with a redelivery.
-    #[schema(example = 1)]
-    attempts: u32,
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
-    next_attempt_at: Option<Timestamp>,
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
-    last_attempt_at: Option<Timestamp>,
-    /// HTTP status of the last attempt. Null: no response, or no attempt yet.
-    #[schema(required = true, example = 204)]
-    last_status: Option<u16>,
-    /// A few words.
-    #[schema(required = true, example = "timeout")]
-    last_error: Option<String>,
-    #[schema(required = true, example = 84)]
-    last_duration_ms: Option<u32>,
-    /// When it was delivered, or failed and was no longer retried.
-    #[schema(value_type = Option<String>, format = "date-time", required = true, example = "2026-11-20T21:04:11.52Z")]
-    ended_at: Option<Timestamp>,
-}
-
-/// An attempt to deliver an event.
-#[derive(utoipa::ToSchema)]
-#[schema(as = DeliveryAttempt, rename_all = "camelCase")]
-#[expect(
-    dead_code,
-    reason = "documents what `bellbird_storage::AttemptRecord` is serialized to"
-)]
-struct AttemptView {
-    /// From 1, counted on after a redelivery.
-    #[schema(example = 1)]
-    attempt: u32,
-    #[schema(value_type = String, format = "date-time", example = "2026-11-20T21:04:11.52Z")]
-    at: Timestamp,
-    #[schema(example = 84)]
-    duration_ms: u32,
-    /// HTTP status. Null: no response.
-    #[schema(required = true, example = 204)]
-    status: Option<u16>,
-    /// A few words.
-    #[schema(required = true, example = "timeout")]
-    error: Option<String>,
-}
-
 /// A delivery with its attempts.
 #[derive(Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DeliveryDetails)]
 struct DetailsView {
     #[serde(flatten)]
-    #[schema(value_type = DeliveryView)]
     delivery: DeliveryRecord,
     /// All attempts, oldest first.
-    #[schema(value_type = Vec<AttemptView>)]
     attempt_log: Vec<AttemptRecord>,
 }
 
@@ -204,38 +119,6 @@ struct RecoveryView {
     recovered: u64,
 }
 
-/// A delivery with its attempts.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct DeliveryItem {
-    data: DetailsView,
-}
-
-/// An event that is due.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct RedeliveryItem {
-    data: RedeliveryView,
-}
-
-/// Events that are due.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "documents the body")]
-struct RecoveryItem {
-    data: RecoveryView,
-}
-
-/// A page of deliveries.
-#[derive(Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct DeliveryList {
-    #[schema(value_type = Vec<DeliveryView>)]
-    data: Vec<DeliveryRecord>,
-    /// The `cursor` of the next page. Null: this is the last one.
-    #[schema(required = true)]
-    next_cursor: Option<String>,
-}
-
 /// Whose event the query is about.
 fn user_of_query(endpoint: &Endpoint, given: Option<UserIdText>) -> Result<UserId, Problem> {
     let found = deliveries::user_of_event(endpoint, given.map(|user| user.0));
@@ -244,6 +127,11 @@ fn user_of_query(endpoint: &Endpoint, given: Option<UserIdText>) -> Result<UserI
         other => problem(other),
     })
 }
+
+type DeliveryItem = Item<DetailsView>;
+type RedeliveryItem = Item<RedeliveryView>;
+type RecoveryItem = Item<RecoveryView>;
+type DeliveryList = Page<DeliveryRecord>;
 
 /// List the deliveries of a webhook endpoint
 ///
@@ -269,11 +157,11 @@ pub(super) async fn list_deliveries(
     };
     let state = query.state.map(|state| state.0);
     let deliveries = admin.storage().deliveries();
-    let mut data = deliveries
+    let found = deliveries
         .list_before(before, (user, id), state, size + 1)
         .await?;
-    let next_cursor = cut(&mut data, size, DeliveryRecord::position);
-    Ok(json_bytes(to_json(&DeliveryList { data, next_cursor })?))
+    let page: DeliveryList = Page::of(found, size, DeliveryRecord::position);
+    Ok(json_bytes(to_json(&page)?))
 }
 
 /// Get a delivery

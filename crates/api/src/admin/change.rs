@@ -4,7 +4,6 @@ use aws_lc_rs::digest::{SHA256, digest};
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
-use bellbird_api::http::{JsonBody, Operator, OperatorState, Problem};
 use bellbird_domain::Actor;
 use bellbird_management::{ManagementChange, Refusal};
 use bellbird_storage::{Idempotency, IdempotentStart, StorageError, StoredResponse};
@@ -19,7 +18,8 @@ use utoipa::openapi::Required;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
-use crate::state::{Admin, problem};
+use crate::admin::state::{Admin, problem};
+use crate::http::{JsonBody, Operator, OperatorState, Problem};
 
 const HEADER: &str = "idempotency-key";
 /// Marks the response that an earlier request got.

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use bellbird_api::http::parameters::parse_text;
-use bellbird_domain::connection::schema_of;
 use bellbird_domain::{ApiVersion, ConnectionId, DeliveryState, EventType, Plan, UserId};
 use bellbird_management::values;
 use bellbird_webhooks::endpoint::in_order;
@@ -12,6 +10,8 @@ use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
+
+use crate::http::parameters::parse_text;
 
 /// Declares a member of a body or a query that is checked text.
 macro_rules! checked {
@@ -116,17 +116,6 @@ impl<'de> Deserialize<'de> for EventNames {
         }
     }
 }
-
-/// Describes an event type that an endpoint can have.
-pub(crate) struct EventTypeSchema;
-
-impl utoipa::PartialSchema for EventTypeSchema {
-    fn schema() -> RefOr<Schema> {
-        schema_of(EventType::SUBSCRIBABLE.iter().map(|event| event.as_str()))
-    }
-}
-
-impl utoipa::ToSchema for EventTypeSchema {}
 
 /// A number of seconds, up to ten years.
 #[derive(Debug, Clone, Copy)]
