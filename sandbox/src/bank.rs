@@ -2,54 +2,21 @@
 //! below `/__control` are the same over HTTP.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::Credentials;
+use crate::consent::{ConsentState, Credentials};
 use crate::consent_page::ConsentProvider;
 use crate::faults::Fault;
 use crate::members::Members;
 use crate::provider::{Provider, Shared};
+use crate::refused::Refused;
 use crate::webhooks::{self, WebhookSettings, WebhookSource};
-
-/// Why a change was not made.
-#[derive(Debug)]
-pub struct Refused(String);
-
-impl Refused {
-    pub(crate) fn unknown(what: &str, id: &str) -> Self {
-        Self(format!("there is no {what} {id:?}"))
-    }
-}
-
-impl<T: Into<String>> From<T> for Refused {
-    fn from(text: T) -> Self {
-        Self(text.into())
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ConsentState {
-    Active,
-    /// Fiskil: the time of the consent is over. Akahu: the bank rejects the login. SnapTrade: the
-    /// connection is disabled.
-    Expired,
-    /// The user ended it: accounts and rows are gone.
-    Revoked,
-}
 
 /// A simulated provider. Ids and objects are those of its own protocol. Every change is at once
 /// visible to calls, and reported by webhooks.
@@ -84,6 +51,12 @@ impl Bank {
             *calls.entry(call.path).or_default() += call.count;
         }
         calls
+    }
+
+    /// The calls since the last [`Bank::reset_calls`], to all routes.
+    #[must_use]
+    pub fn total_calls(&self) -> u64 {
+        self.calls().values().sum()
     }
 
     /// The calls with a method since the last [`Bank::reset_calls`].
@@ -159,14 +132,15 @@ impl Bank {
     /// Adds an account with defaults for the fields that are left out, and returns it.
     pub fn add_account(&self, account: &impl Serialize) -> Result<Value, Refused> {
         let account = fields(account);
-        self.change(|bank| bank.add_account(account)).map(value)
+        self.change(|bank| bank.add_account(account))
+            .map(Members::into_value)
     }
 
     /// Merges fields into an account; `null` removes one.
     pub fn change_account(&self, id: &str, given: &impl Serialize) -> Result<Value, Refused> {
         let given = fields(given);
         self.change(|bank| bank.change_account(id, given))
-            .map(value)
+            .map(Members::into_value)
     }
 
     /// Sets the balance of an account: Fiskil's and Akahu's fields that change, or all of
@@ -180,17 +154,26 @@ impl Bank {
     /// Adds a row with defaults for the fields that are left out, and returns it.
     pub fn add_row(&self, row: &impl Serialize) -> Result<Value, Refused> {
         let row = fields(row);
-        self.change(|bank| bank.add_row(row)).map(value)
+        self.change(|bank| bank.add_row(row))
+            .map(Members::into_value)
     }
 
     /// Merges fields into a row; `null` removes one.
     pub fn change_row(&self, id: &str, given: &impl Serialize) -> Result<Value, Refused> {
         let given = fields(given);
-        self.change(|bank| bank.change_row(id, given)).map(value)
+        self.change(|bank| bank.change_row(id, given))
+            .map(Members::into_value)
     }
 
     pub fn remove_row(&self, id: &str) -> Result<(), Refused> {
         self.change(|bank| bank.remove_row(id))
+    }
+
+    /// Adds a position to an account, with defaults for the fields that are left out.
+    pub fn add_position(&self, position: &impl Serialize) -> Result<Value, Refused> {
+        let position = fields(position);
+        self.change(|bank| bank.add_position(position))
+            .map(Members::into_value)
     }
 
     /// Replaces all rows of an account with `rows` drawn ones.
@@ -233,10 +216,6 @@ impl Bank {
 fn fields(given: &impl Serialize) -> Members {
     let json = serde_json::to_vec(given).expect("plain values have a JSON text");
     Members::parse(&json).expect("a change is an object")
-}
-
-fn value(members: Members) -> Value {
-    serde_json::from_str(&members.to_string()).expect("members are an object")
 }
 
 /// [`Provider`] without its types.
@@ -296,7 +275,7 @@ impl<P: ConsentProvider + WebhookSource> Controls for P {
         let changed = serde_json::from_str(&all.to_string()).map_err(|error| error.to_string())?;
         self.apply_options(&changed)?;
         *options = changed;
-        Ok(value(fields(&*options)))
+        Ok(fields(&*options).into_value())
     }
 
     fn add_account(&self, given: Members) -> Result<Members, Refused> {

@@ -18,9 +18,11 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::bank::{Bank, ConsentState, Refused};
+use crate::bank::Bank;
+use crate::consent::ConsentState;
 use crate::faults::Fault;
 use crate::members::Members;
+use crate::refused::Refused;
 use crate::webhooks::WebhookSettings;
 
 /// A 400 whose text says what is wrong.

@@ -6,7 +6,7 @@ use http::StatusCode;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::bank::Refused;
+use crate::refused::Refused;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -37,7 +37,7 @@ pub struct Fault {
     /// Prefix of path and query string; empty matches every call.
     #[serde(rename = "match", default)]
     path: String,
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// For `status`: from 200 to 599, because 1xx does not end a request.
     status: Option<u16>,
     /// For `status`: the `Retry-After` header, in seconds or as a date.

@@ -10,8 +10,10 @@ mod akahu;
 mod bank;
 mod calls;
 mod clock;
+mod consent;
 mod consent_page;
 mod control;
+mod description;
 mod empty_pages;
 mod fault_injection;
 mod faults;
@@ -20,6 +22,7 @@ mod logos;
 mod members;
 mod provider;
 mod query;
+mod refused;
 mod saved;
 mod serve;
 mod snaptrade;
@@ -28,15 +31,17 @@ mod store;
 mod webhooks;
 mod world;
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
-use serde::Serialize;
 
-pub use bank::{Bank, ConsentState, Refused};
+pub use bank::Bank;
+pub use consent::{ConsentState, Credentials};
+pub use description::{
+    AkahuAccess, Description, FiskilAccess, Options, SnapTradeAccess, SnapTradePersonalKey,
+};
 pub use faults::{Fault, Kind as FaultKind};
+pub use refused::Refused;
 pub use webhooks::{Sign, WebhookSettings};
 
 /// The simulated providers, by the names of their members in [`Description`].
@@ -44,125 +49,6 @@ pub const PROVIDERS: [&str; 3] = ["fiskil", "akahu", "snaptrade"];
 
 /// The paths at which browsers arrive, of all providers.
 const PAGES: [&str; 4] = ["/", "/consent", "/authorize", "/snapTrade/redeemToken"];
-
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// The same seed gives the same amounts, texts and ids.
-    pub seed: u64,
-    /// Posted rows of the busiest account, all in the past.
-    pub rows: u32,
-    /// Port 0 takes any free one, here and below.
-    pub fiskil_listen: SocketAddr,
-    pub akahu_listen: SocketAddr,
-    pub snaptrade_listen: SocketAddr,
-    /// The folder with the state of an earlier sandbox, to go on with and to save into. Without it,
-    /// consents end with the process.
-    pub state: Option<PathBuf>,
-    /// Whether control calls may send webhooks to other machines.
-    pub webhooks_anywhere: bool,
-    /// The start of the clock, which then runs on; `None` is the system time.
-    pub now: Option<jiff::Timestamp>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Self {
-            seed: 1,
-            rows: 2000,
-            fiskil_listen: any,
-            akahu_listen: any,
-            snaptrade_listen: any,
-            state: None,
-            webhooks_anywhere: false,
-            now: None,
-        }
-    }
-}
-
-/// Base URLs and credentials of the simulated providers, as `bellbird sandbox --json` prints them.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Description {
-    pub fiskil: FiskilAccess,
-    pub akahu: AkahuAccess,
-    pub snaptrade: SnapTradeAccess,
-    /// Ready-made consents: Fiskil's (two of the first user, one of the second, three spare), then
-    /// Akahu's, then SnapTrade's.
-    pub credentials: Vec<Credentials>,
-    /// Whose each of them is, in the same order: name and institution.
-    pub people: Vec<String>,
-}
-
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FiskilAccess {
-    /// The origin, without a path or trailing slash.
-    pub base_url: String,
-    pub client_id: String,
-    pub client_secret: String,
-    /// Signs webhooks; base64.
-    pub webhook_secret: String,
-}
-
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AkahuAccess {
-    /// The API with `/v1`, without a trailing slash.
-    pub base_url: String,
-    /// The consent page.
-    pub oauth_url: String,
-    /// The app's id token.
-    pub app_token: String,
-    pub app_secret: String,
-}
-
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SnapTradeAccess {
-    /// The origin, without a path or trailing slash.
-    pub base_url: String,
-    pub client_id: String,
-    /// Signs calls and webhooks.
-    pub consumer_key: String,
-    /// Not in the JSON, because the settings of a service have one key.
-    #[serde(skip)]
-    pub personal: SnapTradePersonalKey,
-}
-
-/// A key for one user, who needs no secret (docs/providers/snaptrade.md#keys).
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SnapTradePersonalKey {
-    pub client_id: String,
-    pub consumer_key: String,
-    pub user_id: String,
-}
-
-/// Credentials of an existing consent, in the format that `bellbird connection import` reads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(
-    tag = "provider",
-    rename_all = "lowercase",
-    rename_all_fields = "camelCase"
-)]
-pub enum Credentials {
-    Fiskil {
-        /// The end user who gave the consent.
-        end_user_id: String,
-        arrangement_id: String,
-    },
-    /// One login that an Akahu user shares.
-    Akahu {
-        user_token: String,
-        authorisation: String,
-    },
-    SnapTrade {
-        user_id: String,
-        user_secret: String,
-        authorization_id: String,
-    },
-}
 
 /// The running listeners. Dropping it stops them.
 pub struct Sandbox {

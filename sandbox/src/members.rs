@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 #[derive(Debug, Clone, Default)]
@@ -18,7 +19,7 @@ impl Members {
     }
 
     /// Copies the members of an object; any other value gives none.
-    pub(crate) fn from_value(value: &serde_json::Value) -> Self {
+    pub(crate) fn from_value(value: &Value) -> Self {
         let mut members = Self::default();
         for (name, value) in value.as_object().into_iter().flatten() {
             members.set(name, value);
@@ -55,7 +56,7 @@ impl Members {
     }
 
     /// Sets each member of an object unless it exists.
-    pub(crate) fn set_defaults(&mut self, defaults: &serde_json::Value) {
+    pub(crate) fn set_defaults(&mut self, defaults: &Value) {
         for (name, value) in defaults.as_object().into_iter().flatten() {
             self.set_default(name, value);
         }
@@ -63,6 +64,16 @@ impl Members {
 
     pub(crate) fn remove(&mut self, names: &[&str]) {
         self.0.retain(|(known, _)| !names.contains(&known.as_str()));
+    }
+
+    /// As plain JSON. A member with a number that is too large for that is its text.
+    pub(crate) fn into_value(self) -> Value {
+        let plain = |raw: &RawValue| {
+            let parsed: Result<Value, _> = serde_json::from_str(raw.get());
+            parsed.unwrap_or_else(|_| raw.get().into())
+        };
+        let members = self.0.into_iter();
+        members.map(|(name, raw)| (name, plain(&raw))).collect()
     }
 
     pub(crate) fn to_raw(&self) -> Box<RawValue> {

@@ -10,13 +10,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::bank::{ConsentState, Refused};
 use crate::calls::Calls;
 use crate::clock::Clock;
+use crate::consent::ConsentState;
 use crate::consent_page::ConsentSessions;
 use crate::empty_pages::EmptyPages;
 use crate::faults::Faults;
 use crate::members::Members;
+use crate::refused::Refused;
 use crate::state::StateFile;
 use crate::store::{Protocol, Store};
 use crate::webhooks::WebhookQueue;

@@ -64,8 +64,7 @@ by_place!(
 pub(crate) mod security {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-    use crate::world::brokerage::BROKERAGE;
-    use crate::world::securities::Security;
+    use crate::world::securities::{MARKET, Security};
 
     #[expect(clippy::ref_option, reason = "serde calls it so")]
     pub(crate) fn serialize<S: Serializer>(
@@ -82,7 +81,7 @@ pub(crate) mod security {
         let Some(symbol) = Option::<String>::deserialize(deserializer)? else {
             return Ok(None);
         };
-        let mut all = BROKERAGE.securities.iter();
+        let mut all = MARKET.securities.iter();
         let security = all.find(|known| known.symbol == symbol);
         security
             .map(Some)

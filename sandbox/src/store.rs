@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::bank::Refused;
 use crate::members::Members;
+use crate::refused::Refused;
 
 /// The range of row numbers that each account reserves.
 pub(crate) const NUMBERS_PER_ACCOUNT: u64 = 1 << 32;

@@ -100,7 +100,7 @@ impl ProviderLoader {
             configured: settings.providers.clone(),
             configured_by: configured_by(settings),
             call_timeout: settings.provider_timeout,
-            user_calls_per_minute: settings.access.provider_calls_per_minute,
+            user_calls_per_minute: settings.api_context.provider_calls_per_minute,
             store: store.cloned(),
             sandbox,
             applied: Mutex::default(),

@@ -215,7 +215,8 @@ impl Service {
             Some(sandbox) => sandbox.attach_pages(console),
             None => console,
         };
-        let admin = bellbird_api::http::listener(bellbird_api::admin::interface(&admin), Vec::new());
+        let admin =
+            bellbird_api::http::listener(bellbird_api::admin::interface(&admin), Vec::new());
         let served = [
             (listeners.api, router),
             (listeners.console, console),

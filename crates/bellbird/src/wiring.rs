@@ -321,8 +321,8 @@ pub struct Wiring<'a> {
 }
 
 impl<'a> Wiring<'a> {
-    /// For a command, with the providers of the settings and of the database. Fails as [`providers`]
-    /// does, and if redis.url cannot be used.
+    /// For a command, with the providers of the settings and of the database. Fails as
+    /// [`providers`] does, and if redis.url cannot be used.
     pub async fn new(settings: &'a Settings, storage: &'a Storage) -> anyhow::Result<Self> {
         let wiring = Self::with_clock(
             settings,

@@ -98,7 +98,7 @@ impl Console {
         site: Site,
         events_max: usize,
     ) -> Self {
-        let frame = Frame::new(&settings, &site, access.connections().registry());
+        let frame = Frame::new(&settings, &site, context.connections().registry());
         let cookie = Cookie::of_browser(&site.console_url);
         let link_cookie = Cookie::of_link(&site.console_url);
         let permits = || EventPermits {

@@ -48,7 +48,7 @@ pub fn account(provider_account_id: &str) -> Account {
     }
 }
 
-/// A row of a simulated list. Trades have the id as their symbol.
+/// A row of a simulated list. Trades have the id as their symbol, and the merchant as its name.
 #[derive(Debug, Clone)]
 pub struct Row {
     pub id: String,
@@ -116,7 +116,7 @@ impl Row {
         Trade {
             account,
             symbol: self.id.as_str().into(),
-            name: None,
+            name: self.merchant.as_deref().map(Into::into),
             trade_type: TradeType::Buy,
             provider_type: "BUY".into(),
             quantity: None,

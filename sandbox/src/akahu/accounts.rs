@@ -9,7 +9,7 @@ use super::call::{UserCall, check_id};
 use super::connections;
 use super::errors::Failure;
 use super::respond::{done, iso, item, items};
-use crate::bank::ConsentState;
+use crate::consent::ConsentState;
 use crate::members::Members;
 
 pub(super) async fn me(call: UserCall) -> Response {

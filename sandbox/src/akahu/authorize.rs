@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 use super::Akahu;
 use super::connections::is_closed_to_new_connections;
-use crate::bank::ConsentState;
+use crate::consent::ConsentState;
 use crate::consent_page::{
     self, Brand, ConsentOutcome, ConsentProvider, ConsentResult, ConsentSession, InstitutionOption,
     OfferedAccount, append_query, is_redirect_uri, see_other,

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::store::{Login, Store, User};
 use super::{LinkingOptions, ids};
-use crate::bank::ConsentState;
+use crate::consent::ConsentState;
 use crate::consent_page::OfferedAccount;
 use crate::members::Members;
 use crate::store::NUMBERS_PER_ACCOUNT;

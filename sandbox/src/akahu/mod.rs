@@ -7,6 +7,7 @@ mod call;
 mod categories;
 mod connections;
 mod errors;
+mod fill;
 mod ids;
 mod linking;
 mod paging;
@@ -33,10 +34,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::bank::{ConsentState, Refused};
+use crate::consent::ConsentState;
 use crate::consent_page::is_redirect_uri;
 use crate::members::Members;
 use crate::provider::{Core, Provider};
+use crate::refused::Refused;
 use crate::world::new_zealand::NEW_ZEALAND;
 use crate::world::nz_rows::{self, Calendars};
 use crate::world::rng::{BASE62, Rng};
@@ -144,7 +146,7 @@ impl Provider for Akahu {
         let id = given.text("_id").unwrap_or_else(|| ids::random("acc_"));
         store.check_new_account(&id)?;
         let mut account = Account::blank(&mut store, login, id);
-        store::start_members(&mut account, &store.logins[login]);
+        fill::start_members(&mut account, &store.logins[login]);
         let defaults = json!({
             "name": "Added Account", "type": "CHECKING", "formatted_account": "01-0001-0000001-00",
             "attributes": ["TRANSACTIONS"], "balance": {"currency": "NZD", "current": 0}, "meta": {},

@@ -10,7 +10,7 @@ use super::call::{UserCall, check_id};
 use super::errors::Failure;
 use super::respond::done;
 use super::store::{Store, refresh_completion_time};
-use crate::bank::ConsentState;
+use crate::consent::ConsentState;
 
 /// How soon after a refresh the next gets 429: the default of full apps. The documented response
 /// suggests an error rather than a silent no-op (docs/providers/akahu.md#refresh, #open-questions).

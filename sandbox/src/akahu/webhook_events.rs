@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::store::{Account, WebhookSubscription};
 use super::{Akahu, ids};
-use crate::bank::Refused;
 use crate::members::Members;
+use crate::refused::Refused;
 use crate::store::RowChange;
 use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource};
 

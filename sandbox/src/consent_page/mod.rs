@@ -4,6 +4,7 @@
 
 mod html;
 mod session;
+mod steps;
 
 use std::sync::Arc;
 
@@ -16,7 +17,9 @@ use http::{HeaderValue, StatusCode, header};
 
 use crate::provider::Provider;
 use crate::query::{self, Query};
-pub(crate) use session::{ConsentOutcome, ConsentResult, ConsentSession, ConsentSessions};
+pub(crate) use session::{
+    ConsentOutcome, ConsentResult, ConsentSession, ConsentSessions, OfferedAccount,
+};
 
 /// The target of the forms, and the page after each form.
 const PATH: &str = "/consent";
@@ -51,16 +54,6 @@ pub(crate) struct InstitutionOption {
     pub(crate) name: String,
     /// Why it cannot be chosen.
     pub(crate) note: Option<&'static str>,
-}
-
-/// An account that the user can share.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OfferedAccount {
-    /// Identifies the account within the login; never shown.
-    pub(crate) account_key: String,
-    pub(crate) name: String,
-    /// The masked number or the kind of account.
-    pub(crate) detail: String,
 }
 
 /// A provider with consent pages.

@@ -1,25 +1,25 @@
-//! A user's session on the consent pages: the current step, and how a form changes it.
+//! The sessions of users on the consent pages.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use uuid::Uuid;
-
-use super::{ConsentProvider, OfferedAccount};
-use crate::query::Query;
 
 /// Limit for a user name.
 pub(super) const NAME_CHARS_MAX: usize = 100;
 /// How many wrong codes end a session.
 const CODE_ATTEMPTS_MAX: u8 = 3;
-/// Limit from the first form on. Fiskil's own kit waits that long
-/// (docs/providers/fiskil.md#sessions); for the other providers it is a sandbox choice.
-const SESSION_DURATION: SignedDuration = SignedDuration::from_mins(10);
 /// Sessions that a provider keeps; a new one evicts the oldest.
 const SESSIONS_MAX: usize = 5_000;
-/// This code simulates an unavailable institution.
-const UNAVAILABLE_CODE: &str = "000000";
-/// This code simulates a login that the institution rejects.
-const REJECTED_CODE: &str = "111111";
+
+/// An account that the user can share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OfferedAccount {
+    /// Identifies the account within the login; never shown.
+    pub(crate) account_key: String,
+    pub(crate) name: String,
+    /// The masked number or the kind of account.
+    pub(crate) detail: String,
+}
 
 /// The page that a session shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub(crate) struct ConsentSession<S> {
     entry: Option<String>,
     /// The value of the hidden field.
     pub(super) token: String,
-    auth_request: S,
+    pub(super) auth_request: S,
     /// The institution that the app requested.
     pub(super) fixed_institution: Option<String>,
     pub(super) step: Step,
@@ -89,12 +89,12 @@ pub(crate) struct ConsentSession<S> {
     /// The name of the person behind that user name.
     pub(super) display_name: String,
     pub(super) code: String,
-    attempts_left: u8,
+    pub(super) attempts_left: u8,
     pub(super) offers: Vec<OfferedAccount>,
     pub(super) message: Option<String>,
     pub(super) result: Option<ConsentResult>,
     /// Until the first form, the time by which the session must start; afterwards, its end.
-    expires_at: Timestamp,
+    pub(super) expires_at: Timestamp,
 }
 
 impl<S> ConsentSession<S> {
@@ -153,158 +153,6 @@ impl<S> ConsentSession<S> {
     /// Whether the session can go on and be shown.
     pub(super) fn is_open(&self, now: Timestamp) -> bool {
         now < self.expires_at
-    }
-
-    /// Applies a form.
-    pub(super) fn advance<H: ConsentProvider<AuthRequest = S>>(
-        &mut self,
-        provider: &H,
-        form: &Query,
-        now: Timestamp,
-    ) {
-        let submitted = form
-            .get("form_number")
-            .and_then(|number| number.parse().ok());
-        if self.step == Step::Done || submitted != Some(self.form_number) {
-            return;
-        }
-        if !self.is_open(now) {
-            // Before the first form the session is not bound to a browser, so there is no redirect.
-            if self.step == Step::Consent {
-                self.complete(None);
-            } else {
-                self.finish(provider, ConsentOutcome::TimedOut);
-            }
-            return;
-        }
-        self.form_number += 1;
-        self.message = None;
-        match form.get("do") {
-            Some("cancel") => {
-                let signing_in = matches!(self.step, Step::SignIn | Step::Accounts);
-                return self.finish(provider, ConsentOutcome::Cancelled { signing_in });
-            }
-            Some("close") if self.has_close_button => {
-                return self.finish(provider, ConsentOutcome::Closed);
-            }
-            _ => {}
-        }
-        match self.step {
-            Step::Consent => self.begin(provider, now),
-            Step::Institution => {
-                self.choose_institution(provider, form.get("institution").unwrap_or_default());
-            }
-            Step::SignIn => self.sign_in(provider, form),
-            Step::Accounts => self.allow(provider, form),
-            Step::Done => {}
-        }
-    }
-
-    fn begin<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, now: Timestamp) {
-        self.expires_at = now
-            .saturating_add(SESSION_DURATION)
-            .unwrap_or(Timestamp::MAX);
-        self.step = Step::Institution;
-        if let Some(institution_id) = self.fixed_institution.clone() {
-            if let Some(outcome) = provider.unavailable_outcome(&institution_id) {
-                return self.finish(provider, outcome);
-            }
-            (self.step, self.institution_id) = (Step::SignIn, Some(institution_id));
-        }
-    }
-
-    fn choose_institution<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, id: &str) {
-        let found = provider
-            .institutions()
-            .into_iter()
-            .find(|option| option.id == id && option.note.is_none());
-        match found {
-            Some(option) => (self.step, self.institution_id) = (Step::SignIn, Some(option.id)),
-            None => self.message = Some("Choose an available institution.".to_owned()),
-        }
-    }
-
-    fn sign_in<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, form: &Query) {
-        let name = form.get("name").unwrap_or_default().trim();
-        self.name = name.chars().take(NAME_CHARS_MAX).collect();
-        if name.is_empty() || name != self.name || name.chars().any(char::is_control) {
-            self.message = Some(format!(
-                "Enter a user name of at most {NAME_CHARS_MAX} characters."
-            ));
-            return;
-        }
-        let code: String = form
-            .get("code")
-            .unwrap_or_default()
-            .split_whitespace()
-            .collect();
-        match code.as_str() {
-            UNAVAILABLE_CODE => return self.finish(provider, ConsentOutcome::Unavailable),
-            REJECTED_CODE => return self.finish(provider, ConsentOutcome::LoginRejected),
-            code if code == self.code => {}
-            _ => return self.reject_code(provider),
-        }
-        let institution_id = self.institution_id.clone().unwrap_or_default();
-        match provider.sign_in(
-            &self.auth_request,
-            &institution_id,
-            &self.name.to_lowercase(),
-        ) {
-            Ok((display_name, offers)) => {
-                (self.display_name, self.offers, self.step) =
-                    (display_name, offers, Step::Accounts);
-            }
-            Err(outcome) => self.finish(provider, outcome),
-        }
-    }
-
-    fn reject_code<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H) {
-        self.attempts_left -= 1;
-        self.message = match self.attempts_left {
-            0 => return self.finish(provider, ConsentOutcome::WrongCode),
-            1 => Some("That is not the code. You can try once more.".to_owned()),
-            left => Some(format!(
-                "That is not the code. You can try {left} times more."
-            )),
-        };
-    }
-
-    fn allow<H: ConsentProvider<AuthRequest = S>>(&mut self, provider: &H, form: &Query) {
-        let picked: Vec<usize> = form
-            .all("account")
-            .filter_map(|index| index.parse().ok())
-            .collect();
-        let offers = self.offers.iter().enumerate();
-        let chosen: Vec<OfferedAccount> = offers
-            .filter(|(index, _)| picked.contains(index))
-            .map(|(_, offer)| offer.clone())
-            .collect();
-        if chosen.is_empty() {
-            self.message = Some("Choose at least one account.".to_owned());
-            return;
-        }
-        let institution_id = self.institution_id.clone().unwrap_or_default();
-        self.finish(
-            provider,
-            ConsentOutcome::Allowed {
-                institution_id,
-                name: self.name.to_lowercase(),
-                chosen,
-            },
-        );
-    }
-
-    fn finish<H: ConsentProvider<AuthRequest = S>>(
-        &mut self,
-        provider: &H,
-        outcome: ConsentOutcome,
-    ) {
-        let result = provider.finish(&self.auth_request, outcome);
-        self.complete(Some(result));
-    }
-
-    fn complete(&mut self, result: Option<ConsentResult>) {
-        (self.step, self.result) = (Step::Done, result);
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::call::{Call, Version, json as respond};
 use super::errors::Failure;
 use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, Store};
-use crate::bank::ConsentState;
+use crate::consent::ConsentState;
 use crate::logos;
 
 /// Rounds to whole seconds, as in the documented examples.

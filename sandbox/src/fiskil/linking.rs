@@ -4,8 +4,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::fill::{blank, fill};
 use super::rows::transaction_id;
-use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, Entry, Store, blank, fill};
+use super::store::{Account, CONSENT_SECONDS, Consent, ConsentStatus, Entry, Store};
 use crate::consent_page::OfferedAccount;
 use crate::store::{Body, NUMBERS_PER_ACCOUNT};
 use crate::world::YEARS_DAYS;

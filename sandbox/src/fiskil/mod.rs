@@ -7,6 +7,7 @@ mod call;
 mod consents;
 mod end_users;
 mod errors;
+mod fill;
 mod institutions;
 mod linking;
 mod paging;
@@ -34,9 +35,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::bank::{ConsentState, Refused};
+use crate::consent::ConsentState;
 use crate::members::Members;
 use crate::provider::{Core, Provider};
+use crate::refused::Refused;
 use crate::world::rng::{BASE62, Rng};
 use crate::{Credentials, FiskilAccess, Options, consent_page, fault_injection};
 use errors::{Failure, Family};
@@ -141,10 +143,10 @@ impl Provider for Fiskil {
             .ok_or_else(|| Refused::unknown("consent of the end user", &arrangement_id))?
             .institution;
         let mut rng = Rng::random();
-        let mut account = store::blank(&mut rng, &end_user_id, &arrangement_id, institution.id);
+        let mut account = fill::blank(&mut rng, &end_user_id, &arrangement_id, institution.id);
         account.id = given.text("account_id").unwrap_or(account.id);
         store.check_new_account(&account.id)?;
-        store::set_names(&mut account, &mut rng);
+        fill::set_names(&mut account, &mut rng);
         let defaults = json!({
             "display_name": "Added Account", "product_name": "Added Account",
             "product_category": "TRANS_AND_SAVINGS_ACCOUNTS", "masked_number": "xxx-xxx xxxxx0000",

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::Fiskil;
 use super::store::{Account, Consent};
-use crate::bank::Refused;
 use crate::members::Members;
+use crate::refused::Refused;
 use crate::store::RowChange;
 use crate::webhooks::{DeliveryPolicy, WebhookEvent, WebhookSource};
 use crate::world::rng::{DIGITS, Rng};

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use jiff::civil;
 use serde_json::{Value, json};
 
-use crate::world::brokerage::BROKERAGE;
 use crate::world::rng::{Rng, mix};
-use crate::world::securities::{self, Exchange, Security, Shape, expiration_code, third_friday};
+use crate::world::securities::{
+    self, Exchange, MARKET, Security, Shape, expiration_code, third_friday,
+};
 
 /// Derives a stable id from the seed and a name, whatever else the world contains.
 pub(super) fn id(seed: u64, thing: &str) -> String {
@@ -48,7 +49,7 @@ impl Instruments {
             };
             (security.symbol, views)
         };
-        let views = BROKERAGE.securities.iter().map(entry).collect();
+        let views = MARKET.securities.iter().map(entry).collect();
         let currencies = ["USD", "CAD", "AUD"].map(|code| (code, currency(seed, code).to_string()));
         Self {
             seed,

@@ -33,9 +33,10 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::bank::{ConsentState, Refused};
+use crate::consent::ConsentState;
 use crate::members::Members;
 use crate::provider::{Core, Provider};
+use crate::refused::Refused;
 use crate::world::brokerage::{BROKERAGE, Plan};
 use crate::world::rng::{BASE62, Rng};
 use crate::{

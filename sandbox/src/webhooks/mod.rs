@@ -4,28 +4,25 @@
 //! and sends nothing.
 
 mod post;
+mod queue;
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jiff::{SignedDuration, Timestamp};
-use parking_lot::Mutex;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
-use tokio::sync::Notify;
+use jiff::Timestamp;
 
-use crate::bank::Refused;
 use crate::members::Members;
 use crate::provider::Provider;
+use crate::refused::Refused;
 use crate::store::RowChange;
 use post::{Destination, SignedRequest, post};
+use queue::Attempt;
+pub(crate) use queue::{Delivery, DeliveryPolicy, DeliveryState, WebhookEvent, WebhookQueue};
+pub use queue::{Sign, WebhookSettings};
 
-/// Deliveries that a queue keeps. When all of them are pending, a new event is dropped.
-const DELIVERIES_MAX: usize = 1000;
 /// How often, in real time, a queue compares state and checks for due deliveries.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Limit for copies of an event; more is a mistake.
@@ -33,16 +30,6 @@ const COPIES_MAX: usize = 100;
 /// A receiver has at least this much real time. So a test that moves the clock does not time out
 /// the delivery in progress.
 const RECEIVER_REAL_TIME_MIN: Duration = Duration::from_secs(1);
-
-/// How a provider times, retries and accepts deliveries.
-pub(crate) struct DeliveryPolicy {
-    /// Limit for a receiver, both on the sandbox's clock and in real time.
-    pub(crate) timeout_seconds: u64,
-    /// Delay after each failed attempt; a failure after the last one is final.
-    pub(crate) retry_seconds: &'static [i64],
-    /// Whether a status counts as received.
-    pub(crate) is_received: fn(u16) -> bool,
-}
 
 pub(crate) trait WebhookSource: Provider {
     const DELIVERY_POLICY: DeliveryPolicy;
@@ -71,191 +58,6 @@ pub(crate) trait WebhookSource: Provider {
     /// The headers of a body; the first is the signature in base64. May block while a key is
     /// generated.
     fn sign(&self, body: &[u8]) -> Vec<(&'static str, String)>;
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct WebhookEvent {
-    pub(crate) name: String,
-    /// Its id in the provider's own list of events.
-    pub(crate) id: String,
-    /// The subscription it belongs to, at providers where users subscribe.
-    pub(crate) subscription: Option<String>,
-    pub(crate) body: Members,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum DeliveryState {
-    /// Not attempted yet.
-    Waiting,
-    /// Failed, with another attempt scheduled.
-    Retry,
-    Sent,
-    /// Failed after the last attempt.
-    Failed,
-    /// Never attempted, because a test requested the loss.
-    Lost,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Attempt {
-    pub(crate) at: Timestamp,
-    /// `None` if no response came.
-    pub(crate) status: Option<u16>,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Delivery {
-    id: u64,
-    pub(crate) event: WebhookEvent,
-    pub(crate) created_at: Timestamp,
-    pub(crate) state: DeliveryState,
-    pub(crate) attempts: Vec<Attempt>,
-    next_attempt_at: Timestamp,
-    /// The request of the last attempt.
-    sent: Option<SignedRequest>,
-    /// For duplicates and replays: the delivery that they repeat.
-    pub(crate) repeats: Option<u64>,
-    /// A replay sends the bytes of another delivery once, without retries.
-    is_replay: bool,
-}
-
-/// How webhooks are signed.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Sign {
-    #[default]
-    Right,
-    /// In the right format, but it does not verify.
-    Wrong,
-}
-
-/// Where and how webhooks are sent. What is `None` keeps its value.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WebhookSettings {
-    /// `http://` only; `Some(None)` switches webhooks off.
-    #[serde(default, deserialize_with = "present")]
-    pub url: Option<Option<String>>,
-    /// How often each event is sent, from 1 to 100.
-    pub copies: Option<usize>,
-    /// How many of the next events are never sent.
-    pub lose: Option<u64>,
-    pub sign: Option<Sign>,
-}
-
-impl WebhookSettings {
-    #[must_use]
-    pub fn to(url: impl Into<String>) -> Self {
-        Self {
-            url: Some(Some(url.into())),
-            ..Self::default()
-        }
-    }
-
-    #[must_use]
-    pub fn off() -> Self {
-        Self {
-            url: Some(None),
-            ..Self::default()
-        }
-    }
-}
-
-/// Distinguishes `null` from an absent field.
-fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::deserialize(value).map(Some)
-}
-
-struct QueueState {
-    destination: Option<Destination>,
-    copies: usize,
-    lose: u64,
-    sign: Sign,
-    deliveries: VecDeque<Delivery>,
-    next_id: u64,
-}
-
-pub(crate) struct WebhookQueue {
-    state: Mutex<QueueState>,
-    wake: Notify,
-    is_running: AtomicBool,
-    /// Whether events may go to other machines.
-    is_anywhere_allowed: bool,
-}
-
-impl WebhookQueue {
-    pub(crate) fn new(is_anywhere_allowed: bool) -> Self {
-        let state = QueueState {
-            destination: None,
-            copies: 1,
-            lose: 0,
-            sign: Sign::Right,
-            deliveries: VecDeque::new(),
-            next_id: 1,
-        };
-        Self {
-            state: Mutex::new(state),
-            wake: Notify::new(),
-            is_running: AtomicBool::new(false),
-            is_anywhere_allowed,
-        }
-    }
-
-    /// Queues an event if a URL is set, and returns the id of its delivery.
-    pub(crate) fn add(&self, event: WebhookEvent, now: Timestamp) -> Option<u64> {
-        let id = self.state.lock().add(event, now);
-        self.wake.notify_one();
-        id
-    }
-
-    /// The URL that webhooks go to.
-    pub(crate) fn url(&self) -> Option<String> {
-        let state = self.state.lock();
-        state.destination.as_ref().map(|to| to.url.clone())
-    }
-
-    pub(crate) fn check_url(&self) -> Result<(), Refused> {
-        self.url()
-            .map(drop)
-            .ok_or_else(|| "no URL is set for webhooks".into())
-    }
-
-    /// Oldest first.
-    pub(crate) fn deliveries(&self) -> Vec<Delivery> {
-        self.state.lock().deliveries.iter().cloned().collect()
-    }
-
-    /// The deliveries as control calls show them.
-    pub(crate) fn views(&self) -> Vec<Value> {
-        self.deliveries().iter().map(Delivery::view).collect()
-    }
-
-    /// Ids continue, so that an id never names another delivery.
-    pub(crate) fn forget(&self) {
-        self.state.lock().deliveries.clear();
-    }
-
-    /// Sends the bytes of the last attempt again. A delivery without an attempt goes out as new.
-    pub(crate) fn resend(&self, id: u64, now: Timestamp) -> Result<u64, Refused> {
-        self.check_url()?;
-        let mut queue = self.state.lock();
-        let known = queue
-            .deliveries
-            .iter()
-            .find(|known| known.id == id)
-            .cloned();
-        let known = known.ok_or_else(|| Refused::unknown("delivery", &id.to_string()))?;
-        let again = queue.push(
-            known.event,
-            DeliveryState::Waiting,
-            Some(id),
-            known.sent,
-            now,
-        );
-        self.wake.notify_one();
-        again.ok_or_else(|| "the queue is full".into())
-    }
 }
 
 /// Changes the settings of a provider's webhooks. Comparing starts with the first URL and stops
@@ -296,118 +98,6 @@ pub(crate) fn set<P: WebhookSource>(
     state.sign = settings.sign.unwrap_or(state.sign);
     queue.wake.notify_one();
     Ok(())
-}
-
-impl QueueState {
-    fn add(&mut self, event: WebhookEvent, now: Timestamp) -> Option<u64> {
-        self.destination.as_ref()?;
-        let state = if self.lose > 0 {
-            DeliveryState::Lost
-        } else {
-            DeliveryState::Waiting
-        };
-        self.lose = self.lose.saturating_sub(1);
-        let copies = if state == DeliveryState::Lost {
-            1
-        } else {
-            self.copies
-        };
-        let mut first = None;
-        for _ in 0..copies {
-            let id = self.push(event.clone(), state, first, None, now)?;
-            first = first.or(Some(id));
-        }
-        first
-    }
-
-    fn push(
-        &mut self,
-        event: WebhookEvent,
-        state: DeliveryState,
-        repeats: Option<u64>,
-        replayed: Option<SignedRequest>,
-        now: Timestamp,
-    ) -> Option<u64> {
-        if self.deliveries.len() >= DELIVERIES_MAX {
-            let Some(oldest) = self.deliveries.iter().position(|known| !known.is_pending()) else {
-                tracing::warn!(event = event.name, "webhook queue full, event dropped");
-                return None;
-            };
-            self.deliveries.remove(oldest);
-        }
-        let id = self.next_id;
-        self.next_id += 1;
-        self.deliveries.push_back(Delivery {
-            id,
-            event,
-            created_at: now,
-            state,
-            attempts: Vec::new(),
-            next_attempt_at: now,
-            is_replay: replayed.is_some(),
-            sent: replayed,
-            repeats,
-        });
-        Some(id)
-    }
-
-    /// Returns the delivery to attempt now: the one due first, then the one queued first.
-    fn next_due(&self, now: Timestamp) -> Option<(Destination, Delivery, Sign)> {
-        let destination = self.destination.clone()?;
-        let due = self
-            .deliveries
-            .iter()
-            .filter(|known| known.is_pending() && known.next_attempt_at <= now);
-        due.min_by_key(|known| (known.next_attempt_at, known.id))
-            .map(|found| (destination, found.clone(), self.sign))
-    }
-
-    fn record_attempt(
-        &mut self,
-        id: u64,
-        sent: SignedRequest,
-        attempt: Attempt,
-        policy: &DeliveryPolicy,
-        now: Timestamp,
-    ) {
-        // A test may have deleted the delivery meanwhile.
-        let Some(delivery) = self.deliveries.iter_mut().find(|known| known.id == id) else {
-            return;
-        };
-        delivery.sent = Some(sent);
-        delivery.attempts.push(attempt);
-        let retry = policy
-            .retry_seconds
-            .get(delivery.attempts.len() - 1)
-            .filter(|_| !delivery.is_replay);
-        delivery.state = match retry {
-            _ if attempt.status.is_some_and(policy.is_received) => DeliveryState::Sent,
-            Some(&seconds) => {
-                delivery.next_attempt_at = now
-                    .saturating_add(SignedDuration::from_secs(seconds))
-                    .unwrap_or(Timestamp::MAX);
-                DeliveryState::Retry
-            }
-            None => DeliveryState::Failed,
-        };
-    }
-}
-
-impl Delivery {
-    /// Whether an attempt is still to come.
-    const fn is_pending(&self) -> bool {
-        matches!(self.state, DeliveryState::Waiting | DeliveryState::Retry)
-    }
-
-    fn view(&self) -> Value {
-        let statuses: Vec<Option<u16>> =
-            self.attempts.iter().map(|attempt| attempt.status).collect();
-        json!({
-            "id": self.id, "event": self.event.name, "state": self.state, "attempts": statuses.len(),
-            "statuses": statuses, "repeats": self.repeats, "body": self.event.body,
-            "nextAttemptAt": self.is_pending().then(|| self.next_attempt_at.to_string()),
-        })
-    }
 }
 
 /// Queues the events since the last comparison.

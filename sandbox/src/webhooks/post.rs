@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::bank::Refused;
+use crate::refused::Refused;
 
 #[derive(Debug, Clone)]
 pub(super) struct Destination {

@@ -6,8 +6,6 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::securities::{Exchange, Security};
-
 pub(crate) static BROKERAGE: LazyLock<Brokerage> =
     LazyLock::new(|| super::load(include_str!("data/brokerage.json")));
 
@@ -18,8 +16,6 @@ pub(crate) static MESSY: &str = include_str!("data/messy.json");
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Brokerage {
-    pub(super) exchanges: Vec<Exchange>,
-    pub(crate) securities: Vec<Security>,
     /// In the order of the lists. `SANDBOX` is SnapTrade's own test brokerage
     /// (docs/providers/snaptrade.md#connection-portal).
     pub(crate) brokers: Vec<Broker>,

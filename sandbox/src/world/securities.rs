@@ -1,10 +1,20 @@
 //! Securities that can be held and traded. Companies and funds are invented; coins and exchanges
 //! have their real names.
 
+use std::sync::LazyLock;
+
 use jiff::civil;
 use serde::Deserialize;
 
-use super::brokerage::BROKERAGE;
+pub(crate) static MARKET: LazyLock<Market> =
+    LazyLock::new(|| super::load(include_str!("data/securities.json")));
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
+pub(crate) struct Market {
+    exchanges: Vec<Exchange>,
+    pub(crate) securities: Vec<Security>,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,10 +30,8 @@ pub(crate) struct Exchange {
 
 /// The security with this symbol.
 pub(crate) fn security(symbol: &str) -> &'static Security {
-    let found = BROKERAGE
-        .securities
-        .iter()
-        .find(|known| known.symbol == symbol);
+    let mut all = MARKET.securities.iter();
+    let found = all.find(|known| known.symbol == symbol);
     found.expect("the world's accounts hold securities of the world")
 }
 
@@ -109,7 +117,7 @@ impl Security {
     }
 
     pub(crate) fn exchange(&self) -> Option<&'static Exchange> {
-        let mut all = BROKERAGE.exchanges.iter();
+        let mut all = MARKET.exchanges.iter();
         all.find(|exchange| Some(exchange.code) == self.exchange)
     }
 

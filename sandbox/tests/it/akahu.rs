@@ -1,5 +1,6 @@
 //! Akahu's API: authentication, errors, consent, tokens, refreshes and webhook subscriptions.
 
+use bellbird_sandbox::{Credentials, Fault};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -193,7 +194,7 @@ async fn code_is_exchanged_once() {
 async fn code_expires_and_form_bodies_are_accepted() {
     let akahu = akahu().await;
     let code = akahu.consent("").await[0].1.clone();
-    akahu.advance(62).await;
+    akahu.advance(62);
     assert_eq!(
         akahu.token(&akahu.exchange(&code)).await.1["error"],
         "expired_grant"
@@ -201,7 +202,7 @@ async fn code_expires_and_form_bodies_are_accepted() {
     let code = akahu.consent("&email=aroha.williams%40example.com").await[0]
         .1
         .clone();
-    akahu.advance(55).await;
+    akahu.advance(55);
     let form = format!(
         "grant_type=authorization_code&code={code}&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&client_id={}\
          &client_secret={}",
@@ -248,7 +249,7 @@ async fn consent_can_be_denied() {
         (response.status().as_u16(), location)
     };
     let uris = json!({"redirectUris": ["https://a.example/?x=1"]});
-    akahu.control(Method::POST, "/options", uris).await;
+    akahu.bank().set_options(&uris).unwrap();
     let good = format!(
         "client_id={}&redirect_uri=https://a.example/?x=1&sandbox_auto=accept",
         akahu.access.app_token
@@ -297,10 +298,12 @@ async fn deleted_token_is_invalid_until_a_new_consent() {
     assert_ne!(akahu.token, token);
     assert!(akahu.token.starts_with("user_token_c"));
     assert_eq!(akahu.json("/me").await["item"]["_id"], user);
-    let credentials = akahu
-        .control(Method::GET, "/credentials", Value::Null)
-        .await;
-    assert_eq!(credentials["credentials"][0]["userToken"], akahu.token);
+    let (user_token, authorisation) = (akahu.token.clone(), akahu.credentials(0).1);
+    let renewed = Credentials::Akahu {
+        user_token,
+        authorisation,
+    };
+    assert!(akahu.bank().all_credentials().contains(&renewed));
 }
 
 #[tokio::test]
@@ -394,7 +397,7 @@ async fn refresh_completes_later_and_is_rate_limited() {
     assert_eq!(refreshed(&first).await, before, "not yet");
     let (status, body) = refresh(&of_first).await;
     assert_eq!((status, body["success"].clone()), (429, json!(false)));
-    akahu.advance(3).await;
+    akahu.advance(3);
     let after = refreshed(&first).await;
     for name in ["balance", "meta", "transactions"] {
         assert!(after[name].as_str() > before[name].as_str(), "{name}");
@@ -417,13 +420,13 @@ async fn refresh_completes_later_and_is_rate_limited() {
         .0,
         429
     );
-    akahu.advance(15 * 60).await;
+    akahu.advance(15 * 60);
     assert_ne!(refreshed(&second).await, second["refreshed"]);
     assert_eq!(refresh(&of_first).await.0, 200);
     // Without a request, a day later Akahu has refreshed by itself.
-    akahu.advance(3).await;
+    akahu.advance(3);
     let before = refreshed(&first).await;
-    akahu.advance(26 * 3600).await;
+    akahu.advance(26 * 3600);
     assert!(refreshed(&first).await["balance"].as_str() > before["balance"].as_str());
 }
 
@@ -488,8 +491,8 @@ async fn webhook_subscriptions_are_per_user_and_type() {
 #[tokio::test]
 async fn forced_errors_have_akahus_shape() {
     let akahu = akahu().await;
-    let fault = json!({"match": "/v1/accounts", "kind": "status", "status": 429, "retryAfter": 7, "times": 1});
-    akahu.control(Method::POST, "/faults", fault).await;
+    let limited = Fault::status(429).at("/v1/accounts").retry_after(7);
+    akahu.bank().add_fault(limited.times(1));
     let limited = akahu.get("/accounts").await;
     assert_eq!(
         (
@@ -502,24 +505,12 @@ async fn forced_errors_have_akahus_shape() {
         limited.json::<Value>().await.unwrap()["message"],
         "Rate limit exceeded"
     );
-    akahu
-        .control(
-            Method::POST,
-            "/faults",
-            json!({"kind": "status", "status": 500, "times": 2}),
-        )
-        .await;
+    akahu.bank().add_fault(Fault::status(500).times(2));
     assert_eq!(
         error_of(akahu.call(Method::GET, "/me")).await,
         (500, "Something went wrong".to_owned())
     );
-    akahu
-        .control(
-            Method::POST,
-            "/faults",
-            json!({"kind": "status", "status": 502, "times": 1}),
-        )
-        .await;
+    akahu.bank().add_fault(Fault::status(502).times(1));
     let token = akahu.token(&json!({})).await;
     assert_eq!(
         token,
@@ -533,12 +524,8 @@ async fn forced_errors_have_akahus_shape() {
         ),
         (502, "text/html")
     );
-    akahu.control(Method::DELETE, "/calls", Value::Null).await;
+    akahu.bank().reset_calls();
     akahu.rows_path("CHECKING").await;
     akahu.get("/accounts/x/transactions").await;
-    let calls = akahu.control(Method::GET, "/calls", Value::Null).await;
-    assert_eq!(
-        calls["calls"][1],
-        json!({"method": "GET", "path": "/v1/accounts/{id}/transactions", "count": 1})
-    );
+    assert_eq!(akahu.bank().calls()["/v1/accounts/{id}/transactions"], 1);
 }

@@ -1,6 +1,7 @@
 //! A test client of the simulated Akahu. It sets the headers and nothing else.
 
-use bellbird_sandbox::{AkahuAccess, Credentials, Sandbox, start};
+use bellbird_sandbox::{AkahuAccess, Bank, Credentials, Sandbox, start};
+use jiff::SignedDuration;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
@@ -119,25 +120,13 @@ impl Akahu {
         self.pages(path).await.concat()
     }
 
-    /// A control call that must succeed.
-    pub(crate) async fn control(&self, method: Method, path: &str, body: Value) -> Value {
-        let response = self.control_raw(method, path, body.to_string()).await;
-        let status = response.status();
-        let text = response.text().await.unwrap();
-        assert!(status.is_success(), "{path}: {status} {text}");
-        serde_json::from_str(&text).unwrap_or(Value::Null)
+    pub(crate) fn bank(&self) -> &Bank {
+        self.sandbox.bank("akahu")
     }
 
-    pub(crate) async fn control_raw(&self, method: Method, path: &str, body: String) -> Response {
-        let request = self
-            .http
-            .request(method, format!("{}/__control{path}", self.access.oauth_url));
-        request.body(body).send().await.unwrap()
-    }
-
-    pub(crate) async fn advance(&self, seconds: i64) {
-        self.control(Method::POST, "/clock", json!({"advanceSeconds": seconds}))
-            .await;
+    pub(crate) fn advance(&self, seconds: i64) {
+        self.bank()
+            .advance_clock(SignedDuration::from_secs(seconds));
     }
 
     /// Consents without the hosted pages. Returns the callback's parameters in order.
@@ -146,12 +135,8 @@ impl Akahu {
     }
 
     pub(crate) async fn consent_as(&self, outcome: &str, more: &str) -> Vec<(String, String)> {
-        self.control(
-            Method::POST,
-            "/options",
-            json!({"redirectUris": ["https://app.example/cb"]}),
-        )
-        .await;
+        let uris = json!({"redirectUris": ["https://app.example/cb"]});
+        self.bank().set_options(&uris).unwrap();
         let url = format!(
             "{}/authorize?response_type=code&client_id={}&scope=ENDURING_CONSENT&state=s%201\
              &redirect_uri=https%3A%2F%2Fapp.example%2Fcb&sandbox_auto={outcome}{more}",

@@ -1,5 +1,6 @@
 //! The end and the return of an Akahu user's consents.
 
+use bellbird_sandbox::ConsentState;
 use reqwest::Method;
 use serde_json::json;
 
@@ -11,12 +12,9 @@ async fn expired_login_is_inactive_and_frozen() {
     let (_, login) = akahu.credentials(0);
     let before = akahu.accounts().await;
     akahu
-        .control(
-            Method::POST,
-            &format!("/consents/{login}"),
-            json!({"state": "expired"}),
-        )
-        .await;
+        .bank()
+        .set_consent(&login, ConsentState::Expired)
+        .unwrap();
     for account in akahu.accounts().await {
         assert_eq!(
             account["status"] == "INACTIVE",
@@ -28,7 +26,7 @@ async fn expired_login_is_inactive_and_frozen() {
         "what was read stays"
     );
     answer(akahu.call(Method::POST, "/refresh")).await;
-    akahu.advance(3 * 86_400).await;
+    akahu.advance(3 * 86_400);
     for (account, before) in akahu.accounts().await.iter().zip(&before) {
         assert_eq!(
             account["refreshed"] == before["refreshed"],
@@ -37,7 +35,7 @@ async fn expired_login_is_inactive_and_frozen() {
     }
     // After a new consent the ids are the same, and refreshes work again.
     akahu.consent("").await;
-    akahu.advance(3).await;
+    akahu.advance(3);
     let after = akahu.accounts().await;
     assert_eq!(ids(&after), ids(&before));
     assert!(after.iter().all(|account| account["status"] == "ACTIVE"));
@@ -56,16 +54,8 @@ async fn revoked_login_removes_its_accounts() {
         .await["items"][0]["_id"]
         .clone();
     let logins = [akahu.credentials(0).1, akahu.credentials(1).1];
-    let revoke = async |login: &str, state: &str| {
-        akahu
-            .control(
-                Method::POST,
-                &format!("/consents/{login}"),
-                json!({"state": state}),
-            )
-            .await
-    };
-    revoke(&logins[0], "revoked").await;
+    let set = |login: &str, state| akahu.bank().set_consent(login, state).unwrap();
+    set(&logins[0], ConsentState::Revoked);
     for path in [
         format!("/accounts/{account}"),
         format!("/accounts/{account}/transactions"),
@@ -88,13 +78,13 @@ async fn revoked_login_removes_its_accounts() {
             .iter()
             .all(|row| row["_account"] != account.as_str())
     );
-    revoke(&logins[1], "revoked").await;
+    set(&logins[1], ConsentState::Revoked);
     assert_eq!(
         error_of(akahu.call(Method::GET, "/accounts")).await.0,
         401,
         "nothing is shared any more"
     );
-    revoke(&logins[0], "active").await;
+    set(&logins[0], ConsentState::Active);
     assert_eq!(
         akahu.json(&format!("/accounts/{account}")).await["item"]["status"],
         "ACTIVE"

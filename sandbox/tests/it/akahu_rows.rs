@@ -91,19 +91,10 @@ async fn pages_are_stable_while_rows_change() {
     let first = akahu.json(&path).await;
     let cursor = first["cursor"]["next"].as_str().unwrap();
     akahu
-        .control(
-            Method::POST,
-            "/transactions",
-            json!({"_account": before[0]["_account"]}),
-        )
-        .await;
-    akahu
-        .control(
-            Method::DELETE,
-            &format!("/transactions/{}", ids(&before)[99]),
-            Value::Null,
-        )
-        .await;
+        .bank()
+        .add_row(&json!({"_account": before[0]["_account"]}))
+        .unwrap();
+    akahu.bank().remove_row(ids(&before)[99]).unwrap();
     let second = akahu.json(&format!("{path}?cursor={cursor}")).await;
     assert_eq!(second["items"].as_array().unwrap(), &before[100..200]);
 }
@@ -204,16 +195,12 @@ async fn empty_page_is_not_the_last() {
     let akahu = akahu().await;
     let path = akahu.rows_path("CHECKING").await;
     let expected = akahu.rows(&path).await;
-    akahu
-        .control(Method::POST, "/pages", json!({"emptyEvery": 2}))
-        .await;
+    akahu.bank().empty_pages(2);
     let pages = akahu.pages(&path).await;
     assert!(pages.iter().skip(1).step_by(2).all(Vec::is_empty));
     assert!(pages.len() > 20);
     assert_eq!(pages.concat(), expected);
-    akahu
-        .control(Method::POST, "/pages", json!({"emptyEvery": 1}))
-        .await;
+    akahu.bank().empty_pages(1);
     let empty = akahu.json(&path).await;
     assert_eq!(empty["items"], json!([]));
     let cursor = empty["cursor"]["next"].as_str().unwrap();
@@ -223,9 +210,7 @@ async fn empty_page_is_not_the_last() {
         again["cursor"], empty["cursor"],
         "an adapter must not mistake it for a page that links to itself"
     );
-    akahu
-        .control(Method::POST, "/pages", json!({"emptyEvery": 1}))
-        .await;
+    akahu.bank().empty_pages(1);
     assert_eq!(akahu.json("/transactions").await["items"], json!([]));
 }
 

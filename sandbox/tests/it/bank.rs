@@ -1,4 +1,4 @@
-//! The handle of a provider, and the same over HTTP below `/__control`.
+//! The handle of a provider. The same over HTTP is in `control.rs`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::snaptrade_client;
 #[tokio::test]
 async fn one_call_fails_and_calls_are_counted_by_route() {
     let client = client().await;
-    let bank = client.sandbox.bank("fiskil");
+    let bank = client.bank();
     let path = client.busiest().await;
     bank.reset_calls();
     bank.fail_next(503);
@@ -34,7 +34,7 @@ async fn one_call_fails_and_calls_are_counted_by_route() {
 #[tokio::test]
 async fn clock_can_be_advanced() {
     let client = client().await;
-    let bank = client.sandbox.bank("fiskil");
+    let bank = client.bank();
     let before = bank.now();
     bank.advance_clock(SignedDuration::from_mins(14));
     client.json("/v1/end-users").await;
@@ -43,64 +43,10 @@ async fn clock_can_be_advanced() {
     assert_eq!(client.get("/v1/end-users").await.status(), 401);
 }
 
-/// Written by hand and sent over HTTP, because a JSON library would change the notation of the
-/// numbers.
-#[tokio::test]
-async fn added_rows_are_served_as_given() {
-    let fiskil = client().await;
-    let account = fiskil.accounts(0).await[0]["account_id"].clone();
-    let row = format!(
-        "{{\"account_id\":{account},\"amount\":1.2300e5,\"category\":null,\"mystery\":[1.10],\
-         \"execution_date_time\":\"2026-11-20T00:00:00+11:00\"}}"
-    );
-    let request = fiskil
-        .http
-        .post(format!("{}/__control/transactions", fiskil.base));
-    let row = request
-        .body(row)
-        .send()
-        .await
-        .unwrap()
-        .text()
-        .await
-        .unwrap();
-    assert!(row.contains("\"fiskil_id\":\"bank_tx_") && !row.contains("posting_date_time"));
-    let page = format!("{}&page[size]=1000", fiskil.busiest().await);
-    let page = fiskil.get(&page).await.text().await.unwrap();
-    assert!(row.contains("1.2300e5") && page.contains(&row), "{row}");
-
-    let akahu = akahu().await;
-    let account = akahu.account("CHECKING").await["_id"].clone();
-    let row = format!(
-        "{{\"_account\":{account},\"amount\":1.2300e5,\"category\":null,\"mystery\":[1.10],\
-         \"date\":\"2026-11-21T01:00:00.000Z\"}}"
-    );
-    let row = akahu.control_raw(Method::POST, "/transactions", row).await;
-    let row = row.text().await.unwrap();
-    let page = akahu.rows_path("CHECKING").await;
-    let page = akahu.get(&page).await.text().await.unwrap();
-    assert!(
-        page.starts_with(&format!("{{\"success\":true,\"items\":[{row},")),
-        "{row}"
-    );
-
-    let snaptrade = snaptrade_client::client().await;
-    let account = snaptrade.account("Bluegum Individual Margin").await;
-    let row = format!(
-        "{{\"account\":\"{account}\",\"units\":1.2300e5,\"price\":null,\"mystery\":[1.10],\"type\":\"Odd\"}}"
-    );
-    let (status, row) = snaptrade.control_text("POST", "/transactions", row).await;
-    assert_eq!(status, 201, "{row}");
-    assert!(!row.contains("\"account\""), "current rows name no account");
-    let page = format!("/accounts/{account}/activities");
-    let page = snaptrade.get(&page).await.text;
-    assert!(page.contains(&row), "{row}");
-}
-
 #[tokio::test]
 async fn changed_row_is_sorted_again_until_it_is_removed() {
     let client = client().await;
-    let bank = client.sandbox.bank("fiskil");
+    let bank = client.bank();
     let path = format!("{}&status=POSTED", client.busiest().await);
     let before = client.rows(&path).await;
     let id = before[100]["fiskil_id"].as_str().unwrap();
@@ -122,7 +68,7 @@ async fn changed_row_is_sorted_again_until_it_is_removed() {
 #[tokio::test]
 async fn accounts_and_balances_can_be_added_and_changed() {
     let client = client().await;
-    let bank = client.sandbox.bank("fiskil");
+    let bank = client.bank();
     let (user, arrangement) = client.credentials(0);
     let added = bank
         .add_account(&json!({"endUserId": user, "arrangementId": arrangement, "nickname": "New"}))
@@ -144,7 +90,7 @@ async fn accounts_and_balances_can_be_added_and_changed() {
     assert_eq!(balances["balances"][0]["available_balance"], "0.00");
 
     let snaptrade = snaptrade_client::client().await;
-    let bank = snaptrade.sandbox.bank("snaptrade");
+    let bank = snaptrade.bank();
     let made = bank
         .add_account(&json!({"authorizationId": snaptrade.connection(1), "name": null}))
         .unwrap();
@@ -162,7 +108,7 @@ async fn accounts_and_balances_can_be_added_and_changed() {
 async fn accounts_can_be_filled() {
     let akahu = akahu().await;
     let account = akahu.account("CHECKING").await;
-    let bank = akahu.sandbox.bank("akahu");
+    let bank = akahu.bank();
     for wanted in [2500, 7, 0] {
         bank.fill(account["_id"].as_str().unwrap(), wanted).unwrap();
         let rows = akahu.rows(&akahu.rows_path("CHECKING").await).await;
@@ -173,11 +119,7 @@ async fn accounts_can_be_filled() {
     }
     let snaptrade = snaptrade_client::client().await;
     let id = snaptrade.account("Bluegum Line of Credit").await;
-    snaptrade
-        .sandbox
-        .bank("snaptrade")
-        .fill(&id, 20_000)
-        .unwrap();
+    snaptrade.bank().fill(&id, 20_000).unwrap();
     let page = format!("/accounts/{id}/activities?offset=19995&limit=10");
     let page = snaptrade.ok(&page).await;
     assert_eq!(page["data"].as_array().unwrap().len(), 5);
@@ -187,48 +129,11 @@ async fn accounts_can_be_filled() {
 #[tokio::test]
 async fn users_lose_their_access() {
     let akahu = akahu().await;
-    let bank = akahu.sandbox.bank("akahu");
+    let bank = akahu.bank();
     bank.set_user(&akahu.token, false).unwrap();
     assert_eq!(akahu.get("/me").await.status(), 401);
     bank.set_user(&akahu.token, true).unwrap();
     assert_eq!(akahu.get("/me").await.status(), 200);
-}
-
-#[tokio::test]
-async fn unknown_ids_and_fields_are_refused_with_a_reason() {
-    let client = client().await;
-    for (method, path, body) in [
-        (Method::POST, "/transactions", json!({})),
-        (
-            Method::POST,
-            "/transactions",
-            json!({"account_id": "unknown"}),
-        ),
-        (Method::POST, "/transactions", json!(3)),
-        (Method::PATCH, "/transactions/none", json!({})),
-        (Method::POST, "/accounts", json!({})),
-        (Method::PATCH, "/accounts/none", json!({})),
-        (Method::PUT, "/balances/none", json!({})),
-        (Method::POST, "/consents/none", json!({"state": "active"})),
-        (Method::POST, "/consents/none", json!({"state": "sad"})),
-        (Method::POST, "/users/none", json!({"state": "active"})),
-        (Method::POST, "/options", json!({"sadness": 1})),
-        (Method::POST, "/positions", json!({})),
-        (
-            Method::POST,
-            "/fill",
-            json!({"accountId": "none", "rows": 1}),
-        ),
-    ] {
-        let response = client.control_raw(method, path, body).await;
-        assert_eq!(response.status(), 400, "{path}");
-        let error: Value = response.json().await.unwrap();
-        assert!(error["error"].is_string(), "{path}");
-    }
-    let unknown = client
-        .control_raw(Method::GET, "/nothing", Value::Null)
-        .await;
-    assert_eq!(unknown.status(), 404);
 }
 
 #[tokio::test]
@@ -240,11 +145,7 @@ async fn pending_row_can_become_posted() {
         .unwrap()
         .to_owned();
     let patch = json!({"status": "POSTED", "posting_date_time": "2026-11-21T01:00:00Z"});
-    client
-        .sandbox
-        .bank("fiskil")
-        .change_row(&id, &patch)
-        .unwrap();
+    client.bank().change_row(&id, &patch).unwrap();
     assert_eq!(
         client.rows(&format!("{path}&status=PENDING")).await.len(),
         2

@@ -1,7 +1,8 @@
 //! A test client of the simulated Fiskil. It fetches a token and sets the headers, and nothing
 //! else.
 
-use bellbird_sandbox::{Credentials, Description, Options, Sandbox, start};
+use bellbird_sandbox::{Bank, Credentials, Description, Options, Sandbox, start};
+use jiff::SignedDuration;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
@@ -79,20 +80,13 @@ impl Client {
         response.json().await.unwrap()
     }
 
-    /// A control call that must succeed.
-    pub(crate) async fn control(&self, method: Method, path: &str, body: Value) -> Value {
-        let response = self.control_raw(method, path, body).await;
-        let status = response.status();
-        let text = response.text().await.unwrap();
-        assert!(status.is_success(), "{path}: {status} {text}");
-        serde_json::from_str(&text).unwrap_or(Value::Null)
+    pub(crate) fn bank(&self) -> &Bank {
+        self.sandbox.bank("fiskil")
     }
 
-    pub(crate) async fn control_raw(&self, method: Method, path: &str, body: Value) -> Response {
-        let request = self
-            .http
-            .request(method, format!("{}/__control{path}", self.base));
-        request.body(body.to_string()).send().await.unwrap()
+    pub(crate) fn advance(&self, seconds: i64) {
+        self.bank()
+            .advance_clock(SignedDuration::from_secs(seconds));
     }
 
     pub(crate) fn credentials(&self, index: usize) -> (String, String) {

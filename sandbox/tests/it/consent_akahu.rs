@@ -150,10 +150,8 @@ async fn new_username_consents_and_gets_accounts() {
 #[tokio::test]
 async fn repaired_login_keeps_its_ids() {
     let mut akahu = akahu().await;
-    let all = akahu
-        .control(Method::GET, "/credentials", Value::Null)
-        .await;
-    let tama = all["all"][3]["userToken"].as_str().unwrap().to_owned();
+    let all = json!(akahu.bank().all_credentials());
+    let tama = all[3]["userToken"].as_str().unwrap().to_owned();
     akahu.token.clone_from(&tama);
     let before = akahu.accounts().await;
     assert!(before.iter().all(|account| account["status"] == "INACTIVE"));
@@ -195,9 +193,9 @@ async fn repaired_login_keeps_its_ids() {
         );
     }
 
-    // The control interface can ask for a new token and a new authorisation.
+    // The options can ask for a new token and a new authorisation.
     let options = json!({"newToken": true, "newAuthorisation": true});
-    akahu.control(Method::POST, "/options", options).await;
+    akahu.bank().set_options(&options).unwrap();
     link(&mut akahu, TOTARA, "tama.brown@example.com").await;
     let new = akahu.token.clone();
     assert_ne!(new, tama);
@@ -211,12 +209,9 @@ async fn repaired_login_keeps_its_ids() {
         "the old token is invalid"
     );
     akahu
-        .control(
-            Method::POST,
-            "/options",
-            json!({"newToken": true, "oldTokenLives": true}),
-        )
-        .await;
+        .bank()
+        .set_options(&json!({"newToken": true, "oldTokenLives": true}))
+        .unwrap();
     link(&mut akahu, TOTARA, "tama.brown@example.com").await;
     assert_ne!(akahu.token, new);
     akahu.token = new;
@@ -342,7 +337,7 @@ async fn every_failure_redirects_with_the_state() {
         "temporarily_unavailable",
     );
     let page = at_bank().await;
-    akahu.advance(601).await;
+    akahu.advance(601);
     assert_redirect(
         &browser.sign_in(&page, "x").await.redirect_location(),
         "access_denied",
@@ -398,12 +393,9 @@ async fn bad_request_shows_a_page_without_redirect() {
     let register = format!("curl {}/__control/options -d", akahu.access.oauth_url);
     assert!(rejected.html.contains(&register), "{}", rejected.html);
     akahu
-        .control(
-            Method::POST,
-            "/options",
-            json!({"redirectUris": ["https://app.example/cb"]}),
-        )
-        .await;
+        .bank()
+        .set_options(&json!({"redirectUris": ["https://app.example/cb"]}))
+        .unwrap();
     assert_eq!(
         browser
             .open(&other("redirect_uri", "https%3A%2F%2Fapp.example%2Fcb"))
@@ -418,19 +410,7 @@ async fn bad_request_shows_a_page_without_redirect() {
             .status,
         400
     );
-    let bad = json!({"redirectUris": ["javascript:1"]}).to_string();
-    assert_eq!(
-        akahu
-            .control_raw(Method::POST, "/options", bad)
-            .await
-            .status(),
-        400
-    );
-    assert_eq!(
-        akahu
-            .control_raw(Method::POST, "/options", "{\"x\": 1}".to_owned())
-            .await
-            .status(),
-        400
-    );
+    for bad in [json!({"redirectUris": ["javascript:1"]}), json!({"x": 1})] {
+        assert!(akahu.bank().set_options(&bad).is_err(), "{bad}");
+    }
 }

@@ -171,7 +171,7 @@ async fn relinking_gives_new_or_same_ids() {
     // A row that is added to an account shows under every consent.
     let known = client.accounts(0).await[0]["account_id"].clone();
     let added = json!({"account_id": known, "description": "LATELY"});
-    let added = client.control(Method::POST, "/transactions", added).await;
+    let added = client.bank().add_row(&added).unwrap();
     let (first, second) = (link().await, link().await);
     let lately = async || {
         let mut found = rows(&client, &user).await;
@@ -206,8 +206,9 @@ async fn relinking_gives_new_or_same_ids() {
 
     let before = rows(&client, &user).await.len();
     client
-        .control(Method::POST, "/options", json!({"sameIds": true}))
-        .await;
+        .bank()
+        .set_options(&json!({"sameIds": true}))
+        .unwrap();
     let third = link().await;
     assert_ne!(third.0, second.0);
     assert_eq!((&third.1, &third.2), (&second.1, &second.2));
@@ -234,8 +235,9 @@ async fn data_lag_follows_the_sandbox_clock() {
     let browser = Browser::new(&client.base);
     let user = end_user(&client).await;
     client
-        .control(Method::POST, "/options", json!({"lagSeconds": 30}))
-        .await;
+        .bank()
+        .set_options(&json!({"lagSeconds": 30}))
+        .unwrap();
     browser
         .walk(
             &session(&client, &user, json!({})).await,
@@ -250,9 +252,7 @@ async fn data_lag_follows_the_sandbox_clock() {
         (&json!(true), &json!([]))
     );
     assert!(accounts(&client, &user).await.is_empty() && rows(&client, &user).await.is_empty());
-    client
-        .control(Method::POST, "/clock", json!({"advanceSeconds": 31}))
-        .await;
+    client.advance(31);
     assert_eq!(accounts(&client, &user).await.len(), 4);
     assert!(!rows(&client, &user).await.is_empty());
     assert_eq!(
@@ -361,9 +361,7 @@ async fn every_failure_has_its_error_type() {
 
     // After the ten minutes of a visit.
     let page = browser.allow(&begin(bank).await.0).await.page();
-    client
-        .control(Method::POST, "/clock", json!({"advanceSeconds": 601}))
-        .await;
+    client.advance(601);
     assert_redirect(
         &browser.sign_in(&page, "x").await.redirect_location(),
         "CONSENT_TIMEOUT",
@@ -460,13 +458,7 @@ async fn sessions_end_on_expiry_and_with_their_end_user() {
     let user = end_user(&client).await;
     let old = session(&client, &user, json!({})).await;
     let page = browser.open(&old).await;
-    client
-        .control(
-            Method::POST,
-            "/clock",
-            json!({"advanceSeconds": 5 * 86_400}),
-        )
-        .await;
+    client.advance(5 * 86_400);
     assert_eq!(browser.open(&old).await.status, 400);
     assert_eq!(
         browser.allow(&page).await.page().status,

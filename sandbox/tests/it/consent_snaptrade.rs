@@ -293,10 +293,10 @@ async fn every_failure_has_its_code() {
     // A link works for five minutes, a visit for ten.
     let late = link(&client, json!({})).await;
     let page = plain().await;
-    client.advance(301).await;
+    client.advance(301);
     assert_eq!(browser.open(&late).await.status, 400);
     let page = browser.sign_in(&page, "x").await.page();
-    client.advance(300).await;
+    client.advance(300);
     assert_eq!(
         browser.submit(&page, &page.all()).await.redirect_location(),
         error(400, "1006")
@@ -306,7 +306,7 @@ async fn every_failure_has_its_code() {
         .signed("DELETE", "/snapTrade/deleteUser?userId=walker", Value::Null)
         .await
         .ok();
-    client.advance(2).await;
+    client.advance(2);
     let page = browser.sign_in(&page, "x").await.page();
     assert_eq!(
         browser.submit(&page, &page.all()).await.redirect_location(),

@@ -2,40 +2,33 @@
 
 use std::time::Instant;
 
+use bellbird_sandbox::{Fault, FaultKind};
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::client::{Client, client};
 
 const ACCOUNTS: &str = "/v1/banking/accounts";
 
-async fn path(client: &Client) -> String {
+fn path(client: &Client) -> String {
     format!("{ACCOUNTS}?end_user_id={}", client.credentials(0).0)
-}
-
-async fn fault(client: &Client, body: Value) {
-    client.control(Method::POST, "/faults", body).await;
 }
 
 /// The body of a response without a fault.
 async fn answer_body(client: &Client) -> String {
-    client.get(&path(client).await).await.text().await.unwrap()
+    client.get(&path(client)).await.text().await.unwrap()
 }
 
 #[tokio::test]
 async fn status_with_and_without_retry_after() {
     let client = client().await;
-    fault(
-        &client,
-        json!({"match": ACCOUNTS, "kind": "status", "status": 429, "retryAfter": 7, "times": 1}),
-    )
-    .await;
-    fault(
-        &client,
-        json!({"match": "/v1/consent", "kind": "status", "status": 503}),
-    )
-    .await;
-    let limited = client.get(&path(&client).await).await;
+    client
+        .bank()
+        .add_fault(Fault::status(429).at(ACCOUNTS).retry_after(7).times(1));
+    client
+        .bank()
+        .add_fault(Fault::status(503).at("/v1/consent"));
+    let limited = client.get(&path(&client)).await;
     assert_eq!(
         (
             limited.status().as_u16(),
@@ -51,7 +44,7 @@ async fn status_with_and_without_retry_after() {
             .starts_with("err_")
     );
     assert_eq!(
-        client.get(&path(&client).await).await.status(),
+        client.get(&path(&client)).await.status(),
         200,
         "the fault applied once"
     );
@@ -61,7 +54,7 @@ async fn status_with_and_without_retry_after() {
         assert!(down.headers().get("retry-after").is_none());
         assert_eq!(down.json::<Value>().await.unwrap()["temporary"], true);
     }
-    client.control(Method::DELETE, "/faults", Value::Null).await;
+    client.bank().clear_faults();
     assert_eq!(client.get("/v1/consent").await.status(), 200);
 }
 
@@ -69,7 +62,7 @@ async fn status_with_and_without_retry_after() {
 async fn delay_postpones_the_real_answer() {
     let client = client().await;
     let expected = answer_body(&client).await;
-    fault(&client, json!({"kind": "delay", "delayMs": 60, "times": 1})).await;
+    client.bank().add_fault(Fault::delay_ms(60).times(1));
     let begin = Instant::now();
     assert_eq!(answer_body(&client).await, expected);
     assert!(begin.elapsed().as_millis() >= 60);
@@ -80,12 +73,13 @@ async fn cut_ends_within_the_body() {
     let client = client().await;
     let expected = answer_body(&client).await;
     for (after, received) in [(0, 0), (1, 1), (100, 100), (9_999_999, expected.len() - 1)] {
-        fault(
-            &client,
-            json!({"match": ACCOUNTS, "kind": "cut", "afterBytes": after, "times": 1}),
-        )
-        .await;
-        let mut response = client.get(&path(&client).await).await;
+        client.bank().add_fault(
+            Fault::new(FaultKind::Cut)
+                .at(ACCOUNTS)
+                .after_bytes(after)
+                .times(1),
+        );
+        let mut response = client.get(&path(&client)).await;
         assert_eq!(
             response.content_length(),
             Some(expected.len() as u64),
@@ -107,8 +101,10 @@ async fn cut_ends_within_the_body() {
 #[tokio::test]
 async fn malformed_is_200_with_broken_json() {
     let client = client().await;
-    fault(&client, json!({"match": ACCOUNTS, "kind": "malformed"})).await;
-    let response = client.get(&path(&client).await).await;
+    client
+        .bank()
+        .add_fault(Fault::new(FaultKind::Malformed).at(ACCOUNTS));
+    let response = client.get(&path(&client)).await;
     assert_eq!(
         (
             response.status().as_u16(),
@@ -123,8 +119,10 @@ async fn malformed_is_200_with_broken_json() {
 #[tokio::test]
 async fn content_type_answers_html() {
     let client = client().await;
-    fault(&client, json!({"match": ACCOUNTS, "kind": "content_type"})).await;
-    let response = client.get(&path(&client).await).await;
+    client
+        .bank()
+        .add_fault(Fault::new(FaultKind::ContentType).at(ACCOUNTS));
+    let response = client.get(&path(&client)).await;
     assert_eq!(response.status(), 200);
     assert!(
         response.headers()["content-type"]
@@ -137,11 +135,11 @@ async fn content_type_answers_html() {
 #[tokio::test]
 async fn drip_sends_byte_by_byte() {
     let client = client().await;
-    fault(
-        &client,
-        json!({"match": "/v1/end-users", "kind": "drip", "delayMs": 1}),
-    )
-    .await;
+    client.bank().add_fault(
+        Fault::new(FaultKind::Drip)
+            .at("/v1/end-users")
+            .delayed_ms(1),
+    );
     let path = format!("/v1/end-users/{}", client.credentials(0).0);
     let begin = Instant::now();
     let mut response = client.get(&path).await;
@@ -165,12 +163,10 @@ async fn drip_sends_byte_by_byte() {
 async fn huge_is_valid_json_of_fifty_megabytes() {
     let client = client().await;
     let expected: Value = serde_json::from_str(&answer_body(&client).await).unwrap();
-    fault(
-        &client,
-        json!({"match": ACCOUNTS, "kind": "huge", "times": 1}),
-    )
-    .await;
-    let response = client.get(&path(&client).await).await;
+    client
+        .bank()
+        .add_fault(Fault::new(FaultKind::Huge).at(ACCOUNTS).times(1));
+    let response = client.get(&path(&client)).await;
     assert_eq!(response.headers()["content-type"], "application/json");
     let bytes = response.bytes().await.unwrap();
     assert!(bytes.len() > 50_000_000);
@@ -182,12 +178,10 @@ async fn huge_is_valid_json_of_fifty_megabytes() {
 #[tokio::test]
 async fn reset_breaks_the_connection() {
     let client = client().await;
-    fault(
-        &client,
-        json!({"match": ACCOUNTS, "kind": "reset", "times": 1}),
-    )
-    .await;
-    let request = client.call(Method::GET, &path(&client).await);
+    client
+        .bank()
+        .add_fault(Fault::new(FaultKind::Reset).at(ACCOUNTS).times(1));
+    let request = client.call(Method::GET, &path(&client));
     let error = request.send().await.unwrap_err();
     let mut source: Option<&dyn std::error::Error> = Some(&error);
     let mut reset = false;
@@ -199,49 +193,33 @@ async fn reset_breaks_the_connection() {
         source = cause.source();
     }
     assert!(reset, "not a reset: {error:?}");
-    assert_eq!(client.get(&path(&client).await).await.status(), 200);
+    assert_eq!(client.get(&path(&client)).await.status(), 200);
 }
 
 #[tokio::test]
 async fn faults_match_a_prefix_of_path_and_query() {
     let client = client().await;
-    let path = path(&client).await;
-    fault(
-        &client,
-        json!({"match": format!("{path}&page"), "kind": "status", "status": 500}),
-    )
-    .await;
+    let path = path(&client);
+    client
+        .bank()
+        .add_fault(Fault::status(500).at(format!("{path}&page")));
     assert_eq!(client.get(&path).await.status(), 200);
     assert_eq!(
         client.get(&format!("{path}&page[size]=3")).await.status(),
         500
     );
-    assert_eq!(
-        client.control(Method::GET, "/faults", Value::Null).await["faults"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(client.bank().faults().len(), 1);
 }
 
 #[tokio::test]
 async fn stopping_does_not_wait_for_slow_answers() {
     let client = client().await;
-    fault(&client, json!({"kind": "delay", "delayMs": 600_000})).await;
-    let slow = client.call(Method::GET, &path(&client).await);
+    client.bank().add_fault(Fault::delay_ms(600_000));
+    let slow = client.call(Method::GET, &path(&client));
     let call = tokio::spawn(slow.send());
     // Wait until the sandbox has received the call.
-    loop {
-        let calls = client.control(Method::GET, "/calls", Value::Null).await;
-        if calls["calls"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|call| call["path"] == ACCOUNTS)
-        {
-            break;
-        }
+    while !client.bank().calls().contains_key(ACCOUNTS) {
+        tokio::task::yield_now().await;
     }
     let begin = Instant::now();
     let base = client.base.clone();

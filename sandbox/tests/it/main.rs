@@ -12,6 +12,7 @@ mod client;
 mod consent_akahu;
 mod consent_fiskil;
 mod consent_snaptrade;
+mod control;
 mod errors;
 mod faults;
 mod odd_rows;

@@ -1,7 +1,6 @@
 //! Fiskil's pages and filters, and their stability while rows change.
 
 use jiff::{SignedDuration, Timestamp};
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::client::{client, client_of, ids, options, time};
@@ -213,34 +212,16 @@ async fn paging_survives_new_changed_and_removed_rows() {
         .to_owned();
     let account = &client.accounts(0).await[0]["account_id"];
     let added = client
-        .control(
-            Method::POST,
-            "/transactions",
-            json!({"account_id": account}),
-        )
-        .await;
+        .bank()
+        .add_row(&json!({"account_id": account}))
+        .unwrap();
     // Delete the row of the cursor, and one after it.
+    client.bank().remove_row(&before[9]).unwrap();
+    client.bank().remove_row(&before[20]).unwrap();
     client
-        .control(
-            Method::DELETE,
-            &format!("/transactions/{}", before[9]),
-            Value::Null,
-        )
-        .await;
-    client
-        .control(
-            Method::DELETE,
-            &format!("/transactions/{}", before[20]),
-            Value::Null,
-        )
-        .await;
-    client
-        .control(
-            Method::PATCH,
-            &format!("/transactions/{}", before[30]),
-            json!({"description": "X"}),
-        )
-        .await;
+        .bank()
+        .change_row(&before[30], &json!({"description": "X"}))
+        .unwrap();
     let rest = client.walk(&next, "transactions").await;
     let mut expected = before[10..].to_vec();
     expected.remove(10);
@@ -258,9 +239,7 @@ async fn empty_page_is_not_the_last() {
     let client = client_of(options(60)).await;
     let path = client.busiest().await;
     let all = ids(&client.rows(&path).await);
-    client
-        .control(Method::POST, "/pages", json!({"emptyEvery": 2}))
-        .await;
+    client.bank().empty_pages(2);
     let first = client.json(&format!("{path}&page[size]=10")).await;
     let next = first["links"]["next"]
         .as_str()
@@ -278,13 +257,9 @@ async fn empty_page_is_not_the_last() {
             .await),
         all
     );
-    client
-        .control(Method::POST, "/pages", json!({"emptyEvery": 1}))
-        .await;
+    client.bank().empty_pages(1);
     assert_eq!(client.json(&path).await["transactions"], json!([]));
-    client
-        .control(Method::POST, "/pages", json!({"emptyEvery": 0}))
-        .await;
+    client.bank().empty_pages(0);
     assert_eq!(ids(&client.rows(&path).await), all);
 }
 

@@ -1,5 +1,6 @@
 //! Fiskil's token, end users, sessions, institutions, consents, accounts and balances.
 
+use bellbird_sandbox::ConsentState;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -13,12 +14,8 @@ async fn token_expires_after_fifteen_sandbox_minutes() {
         client.credentials(0).0
     );
     client
-        .control(
-            Method::POST,
-            "/clock",
-            json!({"now": "2026-12-24T00:00:00Z"}),
-        )
-        .await;
+        .bank()
+        .set_clock("2026-12-24T00:00:00Z".parse().unwrap());
     assert_eq!(
         client.get(&path).await.status(),
         401,
@@ -33,18 +30,14 @@ async fn token_expires_after_fifteen_sandbox_minutes() {
             .bearer_auth(token);
         async { request.send().await.unwrap().status() }
     };
-    client
-        .control(Method::POST, "/clock", json!({"advanceSeconds": 890}))
-        .await;
+    client.advance(890);
     let second = client.fresh_token().await;
     assert_ne!(first, second);
     assert_eq!(
         (with(first.clone()).await, with(second.clone()).await),
         (200.try_into().unwrap(), 200.try_into().unwrap())
     );
-    client
-        .control(Method::POST, "/clock", json!({"advanceSeconds": 20}))
-        .await;
+    client.advance(20);
     assert_eq!(
         (
             with(first).await.as_u16(),
@@ -115,10 +108,6 @@ async fn fiskils_six_credentials_come_first() {
         members,
         ["baseUrl", "clientId", "clientSecret", "webhookSecret"]
     );
-    let served = client
-        .control(Method::GET, "/credentials", Value::Null)
-        .await;
-    assert_eq!(served["credentials"].as_array().unwrap(), credentials);
 }
 
 #[tokio::test]
@@ -308,17 +297,9 @@ async fn consents_end_by_expiry_and_revocation() {
     assert_eq!(fresh["active"], true);
     assert!(fresh.get("termination_reason").is_none());
     assert_eq!(fresh["account_ids"].as_array().unwrap().len(), 4);
-    let set = async |state| {
-        client
-            .control(
-                Method::POST,
-                &format!("/consents/{arrangement}"),
-                json!({"state": state}),
-            )
-            .await
-    };
+    let set = |state| client.bank().set_consent(&arrangement, state).unwrap();
 
-    set("expired").await;
+    set(ConsentState::Expired);
     let expired = consent().await;
     assert_eq!(expired["active"], false);
     assert!(expires(&expired) < now);
@@ -332,17 +313,18 @@ async fn consents_end_by_expiry_and_revocation() {
         "the other consent stays active"
     );
 
-    set("active").await;
+    set(ConsentState::Active);
     assert_eq!(client.accounts(0).await.len(), 4);
-    set("revoked").await;
+    set(ConsentState::Revoked);
     let revoked = consent().await;
     assert_eq!(revoked["active"], false);
     assert!(expires(&revoked) > now);
 
-    let end = json!({"state": "active", "expiresAt": "2026-12-01T00:00:00Z"});
+    let end = "2026-12-01T00:00:00Z".parse().unwrap();
     client
-        .control(Method::POST, &format!("/consents/{arrangement}"), end)
-        .await;
+        .bank()
+        .set_consent_until(&arrangement, ConsentState::Active, Some(end))
+        .unwrap();
     let ending = consent().await;
     assert_eq!(
         (&ending["active"], &ending["expires_at"]),
@@ -368,13 +350,7 @@ async fn consents_end_by_expiry_and_revocation() {
 #[tokio::test]
 async fn a_consent_expires_by_itself() {
     let mut client = client().await;
-    client
-        .control(
-            Method::POST,
-            "/clock",
-            json!({"advanceSeconds": 400 * 86_400}),
-        )
-        .await;
+    client.advance(400 * 86_400);
     client.token = client.fresh_token().await;
     assert!(client.accounts(0).await.is_empty());
     let all = client

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
+use bellbird_sandbox::Bank;
 use parking_lot::Mutex;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
@@ -98,17 +99,15 @@ impl Receiver {
     }
 }
 
-/// Reads the list of deliveries until `holds` is true of it.
-pub(crate) async fn until(
-    list: impl AsyncFn() -> Value,
-    holds: impl Fn(&[Value]) -> bool,
-) -> Vec<Value> {
+/// Reads the deliveries until `holds` is true of them.
+pub(crate) async fn until(bank: &Bank, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     let polling = async {
         loop {
-            let deliveries = list().await["deliveries"].as_array().unwrap().clone();
+            let deliveries = bank.deliveries();
             if holds(&deliveries) {
                 return deliveries;
             }
+            tokio::task::yield_now().await;
         }
     };
     timeout(TIMEOUT, polling)

@@ -1,5 +1,6 @@
 //! SnapTrade's authentication, users, links, connections and rate limits.
 
+use bellbird_sandbox::Fault;
 use serde_json::{Value, json};
 
 use crate::snaptrade_client::{Answer, Client, client};
@@ -32,7 +33,7 @@ async fn calls_are_rejected_in_documented_order() {
     );
 
     // Checks happen in this order: signature, timestamp, user, account.
-    let now = client.now().await;
+    let now = client.now();
     let path = format!("/accounts/{}?{}", uuid::Uuid::nil(), client.user);
     let stranger = path.replace("olivia-nguyen", "unknown");
     let key = client.consumer_key.clone();
@@ -95,7 +96,7 @@ async fn calls_are_rejected_in_documented_order() {
 #[tokio::test]
 async fn signature_covers_the_sent_bytes() {
     let client = client().await;
-    let now = client.now().await;
+    let now = client.now();
     // The query may have any order and any escapes.
     let (_, secret, _) = &client.credentials()[0];
     let query = format!(
@@ -195,12 +196,8 @@ async fn every_answer_has_request_id_and_quota_headers() {
         405
     );
     client
-        .control(
-            "POST",
-            "/faults",
-            json!({"kind": "status", "status": 503, "retryAfter": 3, "times": 1}),
-        )
-        .await;
+        .bank()
+        .add_fault(Fault::status(503).retry_after(3).times(1));
     let busy = client.get("/accounts").await;
     assert_eq!(
         (busy.error(), busy.header("retry-after")),
@@ -213,9 +210,7 @@ async fn every_answer_has_request_id_and_quota_headers() {
 #[tokio::test]
 async fn limits_count_the_last_minute() {
     let client = client().await;
-    client
-        .control("POST", "/options", json!({"perMinute": 3}))
-        .await;
+    client.bank().set_options(&json!({"perMinute": 3})).unwrap();
     for left in ["2", "1", "0"] {
         assert_eq!(
             client
@@ -233,7 +228,7 @@ async fn limits_count_the_last_minute() {
         format!("Request was throttled. Expected available in {seconds} seconds.")
     );
     assert_eq!(limited.header("x-ratelimit-remaining"), "0");
-    client.advance(seconds).await;
+    client.advance(seconds);
     client.ok("/authorizations").await;
 }
 
@@ -279,12 +274,9 @@ async fn personal_key_has_one_user_and_account_limits() {
 
     let id = accounts[0]["id"].as_str().unwrap();
     client
-        .control(
-            "POST",
-            "/options",
-            json!({"perMinute": 250, "perAccountPerMinute": 2}),
-        )
-        .await;
+        .bank()
+        .set_options(&json!({"perMinute": 250, "perAccountPerMinute": 2}))
+        .unwrap();
     let first = client.get(&format!("/accounts/{id}/balances")).await;
     assert_eq!(first.header("x-ratelimit-account-limit"), "2");
     assert_eq!(first.header("x-ratelimit-account-remaining"), "1");
@@ -294,7 +286,7 @@ async fn personal_key_has_one_user_and_account_limits() {
     assert_eq!(limited.header("x-ratelimit-account-remaining"), "0");
     assert_eq!(limited.header("x-ratelimit-remaining"), "248");
     client.ok("/accounts/all").await;
-    client.advance(61).await;
+    client.advance(61);
     client.ok(&format!("/accounts/{id}/positions/all")).await;
 }
 
@@ -369,7 +361,7 @@ async fn users_are_registered_and_deleted() {
         (gone["status"].as_str(), gone["userId"].as_str()),
         (Some("deleted"), Some("new-user"))
     );
-    client.advance(1).await;
+    client.advance(1);
     assert_eq!(
         client.get("/accounts").await.error(),
         (401, "1083".to_owned())
@@ -395,16 +387,12 @@ async fn users_are_registered_and_deleted() {
         .ok();
 
     client.act_as_user_of(0);
-    client
-        .control("POST", "/users/olivia-nguyen", json!({"state": "revoked"}))
-        .await;
+    client.bank().set_user("olivia-nguyen", false).unwrap();
     assert_eq!(
         client.get("/accounts").await.error(),
         (401, "1083".to_owned())
     );
-    client
-        .control("POST", "/users/olivia-nguyen", json!({"state": "active"}))
-        .await;
+    client.bank().set_user("olivia-nguyen", true).unwrap();
     client.ok("/accounts").await;
 }
 
@@ -476,7 +464,7 @@ async fn links_expire_and_are_single_use() {
         assert_eq!(location, format!("https://example.com/cb{end}"));
     }
     let late = link(Value::Null).await;
-    client.advance(300).await;
+    client.advance(300);
     assert_eq!(again(&late).await, (400, "1006".to_owned()));
 
     // A reconnect repairs a broken connection, which keeps its ids.
@@ -551,7 +539,7 @@ async fn connections_are_refreshed_disabled_and_deleted() {
     let again = post("refresh").await;
     assert_eq!(again.error(), (429, "throttled".to_owned()));
     assert!((1..=60).contains(&again.header("retry-after").parse().unwrap()));
-    client.advance(60).await;
+    client.advance(60);
     post("refresh").await.ok();
     let answer = post("transactions/sync").await.ok();
     assert_eq!(
@@ -580,12 +568,12 @@ async fn connections_are_refreshed_disabled_and_deleted() {
         .ok();
     assert_eq!(answer["connection_id"], first.as_str());
     // Deletion takes a second. Turn the clock back, so that a slow test still sees the connection.
-    client.advance(-60).await;
+    client.advance(-60);
     assert_eq!(
         client.ok("/authorizations").await.as_array().unwrap().len(),
         2
     );
-    client.advance(61).await;
+    client.advance(61);
     assert_eq!(
         client.ok("/authorizations").await.as_array().unwrap().len(),
         1

@@ -4,9 +4,10 @@
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellbird_sandbox::{Credentials, Options, Sandbox, start};
+use bellbird_sandbox::{Bank, Credentials, Options, Sandbox, start};
+use jiff::SignedDuration;
 use reqwest::{Method, Response};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::client::options;
 
@@ -118,14 +119,8 @@ impl Client {
         self.credentials()[index].2.clone()
     }
 
-    pub(crate) async fn now(&self) -> i64 {
-        let answer = self.control("GET", "/clock", Value::Null).await;
-        answer["now"]
-            .as_str()
-            .unwrap()
-            .parse::<jiff::Timestamp>()
-            .unwrap()
-            .as_second()
+    pub(crate) fn now(&self) -> i64 {
+        self.bank().now().as_second()
     }
 
     /// The signature of a request; `content` is the canonical JSON of its body.
@@ -138,7 +133,7 @@ impl Client {
 
     /// A signed call without a user. `path` may have a query.
     pub(crate) async fn signed(&self, method: &str, path: &str, body: Value) -> Answer {
-        let now = self.now().await;
+        let now = self.now();
         self.signed_at(method, path, body, now).await
     }
 
@@ -198,31 +193,13 @@ impl Client {
         self.get(path).await.ok()
     }
 
-    /// A control call that must succeed.
-    pub(crate) async fn control(&self, method: &str, path: &str, body: Value) -> Value {
-        let (status, text) = self.control_text(method, path, body.to_string()).await;
-        assert!((200..300).contains(&status), "{path}: {status} {text}");
-        serde_json::from_str(&text).unwrap_or(Value::Null)
+    pub(crate) fn bank(&self) -> &Bank {
+        self.sandbox.bank("snaptrade")
     }
 
-    pub(crate) async fn control_text(
-        &self,
-        method: &str,
-        path: &str,
-        body: String,
-    ) -> (u16, String) {
-        let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let request = self
-            .http
-            .request(method, format!("{}/__control{path}", self.base))
-            .body(body);
-        let response = request.send().await.unwrap();
-        (response.status().as_u16(), response.text().await.unwrap())
-    }
-
-    pub(crate) async fn advance(&self, seconds: i64) {
-        self.control("POST", "/clock", json!({"advanceSeconds": seconds}))
-            .await;
+    pub(crate) fn advance(&self, seconds: i64) {
+        self.bank()
+            .advance_clock(SignedDuration::from_secs(seconds));
     }
 
     pub(crate) async fn accounts(&self) -> Vec<Value> {

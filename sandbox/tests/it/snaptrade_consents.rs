@@ -1,6 +1,6 @@
 //! The end and the return of a SnapTrade connection.
 
-use serde_json::json;
+use bellbird_sandbox::ConsentState;
 
 use crate::snaptrade_client::client;
 
@@ -11,16 +11,12 @@ async fn consents_expire_and_are_revoked() {
         client.connection(0),
         client.account("Bluegum Futures").await,
     );
-    let path = format!("/consents/{id}");
-    client
-        .control("POST", &path, json!({"state": "expired"}))
-        .await;
+    let set = |state| client.bank().set_consent(&id, state).unwrap();
+    set(ConsentState::Expired);
     let shown = client.ok(&format!("/authorizations/{id}")).await;
     assert!(shown["disabled"] == true && shown["disabled_date"].is_string());
     assert_eq!(client.positions(&account).await.len(), 3);
-    client
-        .control("POST", &path, json!({"state": "revoked"}))
-        .await;
+    set(ConsentState::Revoked);
     assert_eq!(
         client.get(&format!("/authorizations/{id}")).await.error(),
         (404, "1011".to_owned())
@@ -33,9 +29,7 @@ async fn consents_expire_and_are_revoked() {
         (404, "1011".to_owned())
     );
     assert_eq!(client.accounts().await.len(), 3);
-    client
-        .control("POST", &path, json!({"state": "active"}))
-        .await;
+    set(ConsentState::Active);
     assert_eq!(
         client.ok(&format!("/authorizations/{id}")).await["disabled"],
         false

@@ -25,17 +25,9 @@ async fn credentials_are_two_of_olivia_and_one_spare() {
         uuid::Uuid::try_parse(secret).unwrap();
         uuid::Uuid::try_parse(connection).unwrap();
     }
-    let shown = client.control("GET", "/credentials", Value::Null).await;
-    assert_eq!(shown["credentials"].as_array().unwrap().len(), 3);
-    assert_eq!(
-        shown["credentials"][2]["authorizationId"],
-        client.connection(2).as_str()
-    );
-    assert_eq!(
-        shown["all"].as_array().unwrap()[..3],
-        shown["credentials"].as_array().unwrap()[..]
-    );
-    assert_eq!(shown["all"][3]["userId"], "jack-thompson");
+    let all = json!(client.bank().all_credentials());
+    assert_eq!(all[2]["authorizationId"], client.connection(2).as_str());
+    assert_eq!(all[3]["userId"], "jack-thompson");
     let access = &client.sandbox.description().snaptrade;
     let plain = |text: &str| {
         text.bytes()
@@ -286,7 +278,7 @@ async fn retired_endpoints_answer_410() {
 #[tokio::test]
 async fn disabled_connection_still_answers() {
     let mut client = client().await;
-    let all = client.control("GET", "/credentials", Value::Null).await["all"].clone();
+    let all = json!(client.bank().all_credentials());
     let text = |name: &str| all[3][name].as_str().unwrap().to_owned();
     client.user = format!(
         "userId={}&userSecret={}&",

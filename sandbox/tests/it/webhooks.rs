@@ -4,6 +4,7 @@
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bellbird_sandbox::{ConsentState, Sign, WebhookSettings};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -20,41 +21,21 @@ async fn webhook_test() -> WebhookTest {
         client: client().await,
         receiver: Receiver::start().await,
     };
-    test.set(json!({"url": test.receiver.url})).await;
+    test.set(WebhookSettings::to(&test.receiver.url));
     test
 }
 
 impl WebhookTest {
-    async fn set(&self, options: Value) -> Value {
-        self.client
-            .control(Method::POST, "/webhooks", options)
-            .await
-    }
-
-    async fn advance(&self, seconds: i64) {
-        self.client
-            .control(Method::POST, "/clock", json!({"advanceSeconds": seconds}))
-            .await;
+    fn set(&self, settings: WebhookSettings) {
+        self.client.bank().set_webhooks(settings).unwrap();
     }
 
     async fn until(&self, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        until(
-            async || {
-                self.client
-                    .control(Method::GET, "/webhooks", Value::Null)
-                    .await
-            },
-            holds,
-        )
-        .await
+        until(self.client.bank(), holds).await
     }
 
-    async fn send(&self, event: Value) -> u64 {
-        self.client
-            .control(Method::POST, "/webhooks/send", event)
-            .await["id"]
-            .as_u64()
-            .unwrap()
+    fn send(&self, name: &str, fields: Value) -> u64 {
+        self.client.bank().send_event(name, &fields).unwrap()
     }
 
     /// Checks the signature as Fiskil's Go sample does.
@@ -154,24 +135,19 @@ async fn consent_and_its_data_send_events() {
         .find(|consent| consent["arrangement_id"] == data["consent_id"])
         .unwrap();
     assert_eq!(got[1].json()["data"]["account_ids"], consent["account_ids"]);
-    assert_eq!(
-        it.client
-            .control(Method::GET, "/webhooks", Value::Null)
-            .await["url"],
-        it.receiver.url
-    );
 }
 
 #[tokio::test]
 async fn lagging_data_sends_events_when_available() {
     let it = webhook_test().await;
     it.client
-        .control(Method::POST, "/options", json!({"lagSeconds": 60}))
-        .await;
+        .bank()
+        .set_options(&json!({"lagSeconds": 60}))
+        .unwrap();
     it.link().await;
     assert_eq!(it.events(1).await, ["consent.received"]);
     it.until(all_done).await;
-    it.advance(61).await;
+    it.client.advance(61);
     let events = it.events(6).await;
     assert_eq!(events[1], "banking.accounts.sync.completed");
     assert_eq!(events[3], "banking.transactions.recent.sync.completed");
@@ -181,11 +157,12 @@ async fn lagging_data_sends_events_when_available() {
 async fn ended_and_restored_consents_send_events() {
     let it = webhook_test().await;
     let (_, consent) = it.client.credentials(1);
-    let path = format!("/consents/{consent}");
-    for state in ["revoked", "active", "expired"] {
-        it.client
-            .control(Method::POST, &path, json!({"state": state}))
-            .await;
+    for state in [
+        ConsentState::Revoked,
+        ConsentState::Active,
+        ConsentState::Expired,
+    ] {
+        it.client.bank().set_consent(&consent, state).unwrap();
     }
     let events = it.events(7).await;
     assert_eq!(
@@ -209,7 +186,7 @@ async fn ended_and_restored_consents_send_events() {
         .unwrap();
     assert_eq!(it.events(1).await, ["consent.revoked"]);
     it.receiver.clear();
-    it.advance(400 * 86_400).await;
+    it.client.advance(400 * 86_400);
     assert_eq!(it.events(3).await, ["consent.revoked"; 3]);
 }
 
@@ -219,32 +196,24 @@ async fn changed_data_sends_events() {
     let account = it.client.accounts(0).await[0]["account_id"].clone();
     let row = it
         .client
-        .control(
-            Method::POST,
-            "/transactions",
-            json!({"account_id": account}),
-        )
-        .await;
-    let row = format!("/transactions/{}", row["fiskil_id"].as_str().unwrap());
+        .bank()
+        .add_row(&json!({"account_id": account}))
+        .unwrap();
+    let row = row["fiskil_id"].as_str().unwrap();
     it.client
-        .control(Method::PATCH, &row, json!({"amount": "-1.00"}))
-        .await;
-    it.client.control(Method::DELETE, &row, Value::Null).await;
+        .bank()
+        .change_row(row, &json!({"amount": "-1.00"}))
+        .unwrap();
+    it.client.bank().remove_row(row).unwrap();
     let id = account.as_str().unwrap();
     it.client
-        .control(
-            Method::PUT,
-            &format!("/balances/{id}"),
-            json!({"current_balance": "1.00"}),
-        )
-        .await;
+        .bank()
+        .set_balance(id, &json!({"current_balance": "1.00"}))
+        .unwrap();
     it.client
-        .control(
-            Method::PATCH,
-            &format!("/accounts/{id}"),
-            json!({"nickname": "New"}),
-        )
-        .await;
+        .bank()
+        .change_account(id, &json!({"nickname": "New"}))
+        .unwrap();
     let rows = "banking.transactions.sync.completed";
     let expected = [
         rows,
@@ -266,15 +235,14 @@ async fn changed_data_sends_events() {
 async fn failed_deliveries_are_retried_then_fail() {
     let it = webhook_test().await;
     it.receiver.answer(&[500, 302, 404, 503, 500]);
-    it.send(json!({"event": "consent.received", "consent_id": "a"}))
-        .await;
+    it.send("consent.received", json!({"consent_id": "a"}));
     for (attempt, seconds) in [60, 180, 360, 600].into_iter().enumerate() {
         let open = it.until(|all| all[0]["attempts"] == attempt + 1).await;
         assert_eq!(open[0]["state"], "retry");
         assert!(open[0]["nextAttemptAt"].is_string());
-        it.advance(seconds - 30).await;
+        it.client.advance(seconds - 30);
         assert_eq!(it.receiver.count(), attempt + 1, "not yet");
-        it.advance(31).await;
+        it.client.advance(31);
         it.receiver.wait(attempt + 2).await;
     }
     let done = it.until(all_done).await;
@@ -291,8 +259,8 @@ async fn failed_deliveries_are_retried_then_fail() {
             &json!([500, 302, 404, 503, 500])
         )
     );
-    it.advance(86_400).await;
-    it.send(json!({"event": "consent.updated"})).await;
+    it.client.advance(86_400);
+    it.send("consent.updated", json!({}));
     let got = it.receiver.wait(6).await;
     assert_eq!(
         got[5].json()["data"]["event"],
@@ -321,28 +289,38 @@ async fn failed_deliveries_are_retried_then_fail() {
 #[tokio::test]
 async fn deliveries_can_be_repeated_lost_or_missigned() {
     let it = webhook_test().await;
-    it.set(json!({"copies": 3})).await;
-    let first = it
-        .send(json!({"event": "consent.received", "consent_id": "a"}))
-        .await;
+    it.set(WebhookSettings {
+        copies: Some(3),
+        ..WebhookSettings::default()
+    });
+    let first = it.send("consent.received", json!({"consent_id": "a"}));
     let got = it.receiver.wait(3).await;
     assert!(
         got.iter()
             .all(|one| one.body == got[0].body && it.is_signed(one))
     );
-    it.set(json!({"copies": 1, "lose": 2})).await;
-    let lost = it.send(json!({"event": "lost.one"})).await;
-    it.send(json!({"event": "lost.two"})).await;
-    it.send(json!({"event": "weather.changed", "city": "Sydney", "client_id": null}))
-        .await;
+    it.set(WebhookSettings {
+        copies: Some(1),
+        lose: Some(2),
+        ..WebhookSettings::default()
+    });
+    let lost = it.send("lost.one", json!({}));
+    it.send("lost.two", json!({}));
+    it.send(
+        "weather.changed",
+        json!({"city": "Sydney", "client_id": null}),
+    );
     let odd = it.receiver.wait(4).await[3].json();
     assert_eq!(
         (&odd["data"]["event"], &odd["data"]["city"]),
         (&json!("weather.changed"), &json!("Sydney"))
     );
     assert!(odd["data"].as_object().unwrap()["client_id"].is_null());
-    it.set(json!({"sign": "wrong"})).await;
-    it.send(json!({"event": "consent.updated"})).await;
+    it.set(WebhookSettings {
+        sign: Some(Sign::Wrong),
+        ..WebhookSettings::default()
+    });
+    it.send("consent.updated", json!({}));
     assert!(!it.is_signed(&it.receiver.wait(5).await[4]));
     let list = it.until(all_done).await;
     let states: Vec<&str> = list
@@ -358,18 +336,17 @@ async fn deliveries_can_be_repeated_lost_or_missigned() {
         (&Value::Null, &json!(first))
     );
     // A replay sends the same bytes with the correct signature. A lost delivery can still be sent.
-    it.client
-        .control(Method::POST, "/webhooks/resend", json!({"id": first}))
-        .await;
+    it.client.bank().resend(first).unwrap();
     let replay = it.receiver.wait(6).await.remove(5);
     assert_eq!(
         (&replay.body, replay.header("x-fiskil-signature")),
         (&got[0].body, got[0].header("x-fiskil-signature"))
     );
-    it.set(json!({"sign": "right"})).await;
-    it.client
-        .control(Method::POST, "/webhooks/resend", json!({"id": lost}))
-        .await;
+    it.set(WebhookSettings {
+        sign: Some(Sign::Right),
+        ..WebhookSettings::default()
+    });
+    it.client.bank().resend(lost).unwrap();
     let late = it.receiver.wait(7).await.remove(6);
     assert!(it.is_signed(&late));
     assert_eq!(late.json()["data"]["event"], "lost.one");

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bellbird_sandbox::{ConsentState, WebhookSettings};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -23,8 +24,9 @@ async fn webhook_test(kinds: &[&str]) -> WebhookTest {
         receiver: Receiver::start().await,
     };
     it.akahu
-        .control(Method::POST, "/webhooks", json!({"url": it.receiver.url}))
-        .await;
+        .bank()
+        .set_webhooks(WebhookSettings::to(&it.receiver.url))
+        .unwrap();
     for kind in kinds {
         it.subscribe(kind).await;
     }
@@ -88,12 +90,6 @@ impl WebhookTest {
         events
     }
 
-    async fn list(&self) -> Value {
-        self.akahu
-            .control(Method::GET, "/webhooks", Value::Null)
-            .await
-    }
-
     async fn log(&self, query: &str) -> Vec<Value> {
         let answer = self
             .akahu
@@ -108,11 +104,12 @@ impl WebhookTest {
             .clone()
     }
 
-    async fn add_row(&self, account: &str) -> String {
+    fn add_row(&self, account: &str) -> String {
         let row = self
             .akahu
-            .control(Method::POST, "/transactions", json!({"_account": account}))
-            .await;
+            .bank()
+            .add_row(&json!({"_account": account}))
+            .unwrap();
         row["_id"].as_str().unwrap().to_owned()
     }
 }
@@ -128,12 +125,11 @@ async fn row_events_carry_their_ids() {
         .as_str()
         .unwrap()
         .to_owned();
-    let row = it.add_row(&account).await;
-    let path = format!("/transactions/{row}");
-    it.akahu
-        .control(Method::PATCH, &path, json!({"description": "LATE"}))
-        .await;
-    it.akahu.control(Method::DELETE, &path, Value::Null).await;
+    let row = it.add_row(&account);
+    let bank = it.akahu.bank();
+    bank.change_row(&row, &json!({"description": "LATE"}))
+        .unwrap();
+    bank.remove_row(&row).unwrap();
     let new = json!({"item_id": account, "new_transactions": 1, "new_transaction_ids": [row]});
     let expected = [
         event("TRANSACTION:DEFAULT_UPDATE", new.clone()),
@@ -145,7 +141,7 @@ async fn row_events_carry_their_ids() {
     ];
     assert_eq!(it.events(3).await, expected);
     let hooks = it.akahu.json("/webhooks").await;
-    until(async || it.list().await, all_done).await;
+    until(it.akahu.bank(), all_done).await;
     assert_eq!(hooks["items"][0]["url"], it.receiver.url);
     let called = it.akahu.json("/webhooks").await["items"][0]["last_called_at"].clone();
     assert!(called.as_str().unwrap().starts_with("2026-11-21T01:30:"));
@@ -162,26 +158,20 @@ async fn account_changes_send_events() {
         .iter()
         .filter(|one| one["_authorisation"] == login.as_str())
         .count();
-    let state = async |state| {
-        it.akahu
-            .control(
-                Method::POST,
-                &format!("/consents/{login}"),
-                json!({"state": state}),
-            )
-            .await;
+    let state = |state| {
+        it.akahu.bank().set_consent(&login, state).unwrap();
     };
-    state("expired").await;
+    state(ConsentState::Expired);
     let broken = it.events(count).await;
     assert!(broken.iter().all(
         |(name, body)| name == "ACCOUNT:UPDATE" && body["updated_fields"] == json!(["status"])
     ));
     it.receiver.clear();
-    state("revoked").await;
+    state(ConsentState::Revoked);
     let gone = it.events(count).await;
     assert!(gone.iter().all(|(name, _)| name == "ACCOUNT:DELETE"));
     it.receiver.clear();
-    state("active").await;
+    state(ConsentState::Active);
     let with_rows = it.akahu.accounts().await;
     let mut rows = HashMap::new();
     for account in with_rows
@@ -217,13 +207,11 @@ async fn account_changes_send_events() {
     it.receiver.clear();
     let account = with_rows[0]["_id"].as_str().unwrap();
     let patch = json!({"balance": {"currency": "NZD", "current": 1}, "name": "New name"});
-    it.akahu
-        .control(Method::PATCH, &format!("/accounts/{account}"), patch)
-        .await;
-    it.akahu.advance(3 * 86_400).await;
+    it.akahu.bank().change_account(account, &patch).unwrap();
+    it.akahu.advance(3 * 86_400);
     it.akahu.accounts().await;
     let made = json!({"userToken": it.akahu.token, "authorisation": login});
-    let made = it.akahu.control(Method::POST, "/accounts", made).await;
+    let made = it.akahu.bank().add_account(&made).unwrap();
     it.akahu
         .call(
             Method::DELETE,
@@ -252,13 +240,7 @@ async fn deleted_token_cancels_its_subscriptions() {
     let it = webhook_test(&["TOKEN", "ACCOUNT"]).await;
     // Another user's token sends no event here.
     let spare = it.akahu.credentials(2).0;
-    it.akahu
-        .control(
-            Method::POST,
-            &format!("/users/{spare}"),
-            json!({"state": "revoked"}),
-        )
-        .await;
+    it.akahu.bank().set_user(&spare, false).unwrap();
     let token = it.akahu.token.clone();
     it.akahu
         .call(Method::DELETE, "/token")
@@ -271,20 +253,15 @@ async fn deleted_token_cancels_its_subscriptions() {
         event("ACCOUNT:WEBHOOK_CANCELLED", json!({})),
     ];
     assert_eq!(it.events(3).await, expected);
-    it.akahu
-        .control(
-            Method::POST,
-            &format!("/users/{token}"),
-            json!({"state": "active"}),
-        )
-        .await;
+    it.akahu.bank().set_user(&token, true).unwrap();
     assert_eq!(it.akahu.json("/webhooks").await["items"], json!([]));
     // A new consent that replaces the token sends the same event.
     it.subscribe("TOKEN").await;
     it.receiver.clear();
     it.akahu
-        .control(Method::POST, "/options", json!({"newToken": true}))
-        .await;
+        .bank()
+        .set_options(&json!({"newToken": true}))
+        .unwrap();
     let code = it.akahu.consent("").await.remove(0).1;
     let (status, issued) = it.akahu.token(&it.akahu.exchange(&code)).await;
     assert_eq!(status, 200);
@@ -305,43 +282,38 @@ async fn deliveries_have_a_state_and_are_retried() {
     assert_eq!(it.log("").await, Vec::<Value>::new());
     // Akahu accepts 200 only: 204 is a failure.
     it.receiver.answer(&[204, 0]);
-    it.add_row(&account).await;
-    until(async || it.list().await, |all| all[0]["state"] == "retry").await;
+    it.add_row(&account);
+    until(it.akahu.bank(), |all| all[0]["state"] == "retry").await;
     let logged = it.log("?status=RETRY").await.remove(0);
     assert_eq!(
         (&logged["_hook"], &logged["last_failed_at"]),
         (&logged["hook"], &logged["updated_at"])
     );
     assert_eq!(logged["payload"]["webhook_code"], "DEFAULT_UPDATE");
-    it.akahu.advance(60).await;
+    it.akahu.advance(60);
     it.receiver.wait(2).await;
-    it.akahu.advance(6).await;
-    until(
-        async || it.list().await,
-        |all| all[0]["statuses"] == json!([204, null]),
-    )
+    it.akahu.advance(6);
+    until(it.akahu.bank(), |all| {
+        all[0]["statuses"] == json!([204, null])
+    })
     .await;
-    it.akahu.advance(300).await;
-    until(async || it.list().await, all_done).await;
+    it.akahu.advance(300);
+    until(it.akahu.bank(), all_done).await;
     let got = it.receiver.wait(3).await;
     assert!(got.iter().all(|one| one.body == got[0].body));
     let sent = it.log("?status=SENT").await;
     assert_eq!((sent.len(), &sent[0]["_id"]), (1, &logged["_id"]));
     assert!(sent[0]["last_failed_at"].as_str() < sent[0]["updated_at"].as_str());
     it.receiver.answer(&[500; 7]);
-    it.add_row(&account).await;
+    it.add_row(&account);
     for (attempt, seconds) in [60, 300, 1800, 7200, 21_600, 57_600]
         .into_iter()
         .enumerate()
     {
-        until(
-            async || it.list().await,
-            |all| all[1]["attempts"] == attempt + 1,
-        )
-        .await;
-        it.akahu.advance(seconds).await;
+        until(it.akahu.bank(), |all| all[1]["attempts"] == attempt + 1).await;
+        it.akahu.advance(seconds);
     }
-    until(async || it.list().await, all_done).await;
+    until(it.akahu.bank(), all_done).await;
     assert_eq!(
         (it.log("?status=FAILED").await.len(), it.log("").await.len()),
         (1, 2)

@@ -3,6 +3,7 @@
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bellbird_sandbox::{ConsentState, WebhookSettings};
 use serde_json::{Value, json};
 
 use crate::receiver::{ReceivedRequest, Receiver, all_done, until};
@@ -19,8 +20,9 @@ async fn webhook_test() -> WebhookTest {
         receiver: Receiver::start().await,
     };
     it.client
-        .control("POST", "/webhooks", json!({"url": it.receiver.url}))
-        .await;
+        .bank()
+        .set_webhooks(WebhookSettings::to(&it.receiver.url))
+        .unwrap();
     it
 }
 
@@ -47,10 +49,8 @@ impl WebhookTest {
             .collect()
     }
 
-    async fn consent(&self, id: &str, state: &str) {
-        self.client
-            .control("POST", &format!("/consents/{id}"), json!({"state": state}))
-            .await;
+    fn consent(&self, id: &str, state: ConsentState) {
+        self.client.bank().set_consent(id, state).unwrap();
     }
 }
 
@@ -127,15 +127,16 @@ async fn user_and_connection_changes_send_events() {
         )
         .await
         .ok();
-    it.consent(&id, "active").await;
+    it.consent(&id, ConsentState::Active);
     it.client
-        .control("POST", "/accounts", json!({"authorizationId": id}))
-        .await;
+        .bank()
+        .add_account(&json!({"authorizationId": id}))
+        .unwrap();
     it.client
         .call("DELETE", &format!("/connection/{id}"), Value::Null)
         .await
         .ok();
-    it.client.advance(2).await;
+    it.client.advance(2);
     it.client
         .signed(
             "DELETE",
@@ -144,7 +145,7 @@ async fn user_and_connection_changes_send_events() {
         )
         .await
         .ok();
-    it.client.advance(2).await;
+    it.client.advance(2);
     let expected = [
         "CONNECTION_UPDATED",
         "CONNECTION_BROKEN",
@@ -164,17 +165,20 @@ async fn changed_data_sends_events() {
     let account = it.client.account("Bluegum Individual Margin").await;
     let trade = it
         .client
-        .control("POST", "/transactions", json!({"account": account}))
-        .await;
-    let path = format!("/transactions/{}", trade["id"].as_str().unwrap());
-    it.client.control("PATCH", &path, json!({"units": 2})).await;
-    it.client.control("DELETE", &path, Value::Null).await;
+        .bank()
+        .add_row(&json!({"account": account}))
+        .unwrap();
+    let trade = trade["id"].as_str().unwrap();
     it.client
-        .control("POST", "/positions", json!({"account": account}))
-        .await;
+        .bank()
+        .change_row(trade, &json!({"units": 2}))
+        .unwrap();
+    it.client.bank().remove_row(trade).unwrap();
     it.client
-        .control("PUT", &format!("/balances/{account}"), json!([]))
-        .await;
+        .bank()
+        .add_position(&json!({"account": account}))
+        .unwrap();
+    it.client.bank().set_balance(&account, &json!([])).unwrap();
     let bodies = it.bodies(5).await;
     let trades = ["ACCOUNT_TRANSACTIONS_UPDATED"; 3];
     assert_eq!(
@@ -207,7 +211,7 @@ async fn changed_data_sends_events() {
         )
         .await
         .ok();
-    it.consent(&connection, "expired").await;
+    it.consent(&connection, ConsentState::Expired);
     let events = it.events(count + 1).await;
     assert!(
         events[..count]
@@ -224,14 +228,14 @@ async fn changed_data_sends_events() {
 async fn failed_deliveries_are_retried_three_times() {
     let it = webhook_test().await;
     it.receiver.answer(&[500, 206, 400, 301]);
-    let event = json!({"event": "WEATHER_CHANGED", "userId": "user-1", "details": {"b": "é", "a": [1, null]}});
-    it.client.control("POST", "/webhooks/send", event).await;
-    let list = async || it.client.control("GET", "/webhooks", Value::Null).await;
+    let event = json!({"userId": "user-1", "details": {"b": "é", "a": [1, null]}});
+    let bank = it.client.bank();
+    bank.send_event("WEATHER_CHANGED", &event).unwrap();
     for (attempt, seconds) in [1800, 3600, 7200].into_iter().enumerate() {
-        until(list, |all| all[0]["attempts"] == attempt + 1).await;
-        it.client.advance(seconds).await;
+        until(bank, |all| all[0]["attempts"] == attempt + 1).await;
+        it.client.advance(seconds);
     }
-    let done = until(list, all_done).await;
+    let done = until(bank, all_done).await;
     assert_eq!(
         (&done[0]["state"], &done[0]["statuses"]),
         (&json!("failed"), &json!([500, 206, 400, 301]))
@@ -253,12 +257,7 @@ async fn failed_deliveries_are_retried_three_times() {
     )
     .unwrap();
     it.receiver.answer(&[204]);
-    it.client
-        .control(
-            "POST",
-            "/webhooks/send",
-            json!({"event": "USER_DELETED", "userId": "user-1"}),
-        )
-        .await;
-    assert_eq!(until(list, all_done).await[1]["state"], "sent");
+    bank.send_event("USER_DELETED", &json!({"userId": "user-1"}))
+        .unwrap();
+    assert_eq!(until(bank, all_done).await[1]["state"], "sent");
 }

@@ -129,14 +129,7 @@ async fn the_system_clock_is_the_default() {
     })
     .await
     .unwrap();
-    let base = &sandbox.description().fiskil.base_url;
-    let answer: Value = reqwest::get(format!("{base}/__control/clock"))
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
-    let now: jiff::Timestamp = answer["now"].as_str().unwrap().parse().unwrap();
+    let now = sandbox.bank("fiskil").now();
     assert!(now.duration_since(jiff::Timestamp::now()).abs().as_secs() < 60);
     sandbox.stop().await;
 }

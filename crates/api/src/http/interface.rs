@@ -228,7 +228,9 @@ impl Interface {
         let guard = gate.map(|gate| self.guard(gate));
         let other_methods = self.rejecting(known_to, style, Problem::MethodNotAllowed);
         with_layers(Router::from(routes), &self.context, style, guard)
-            .method_not_allowed_fallback(move |request: Request| other_methods.clone().oneshot(request))
+            .method_not_allowed_fallback(move |request: Request| {
+                other_methods.clone().oneshot(request)
+            })
             .with_state(state)
     }
 

@@ -131,11 +131,11 @@ pub(super) fn advice(path: &Path, error: &io::Error) -> String {
     if error.kind() != ErrorKind::PermissionDenied {
         return String::new();
     }
-    let user = path.ancestors().find_map(reader_of);
-    let user = user.unwrap_or_else(|| "root".to_owned());
-    format!(
-        ": run the command as the Unix user {user}, with `sudo -u {user} bellbird` in place of `bellbird`"
-    )
+    let sudo = match path.ancestors().find_map(reader_of) {
+        Some(user) => format!("sudo -u {user}"),
+        None => "sudo".to_owned(),
+    };
+    format!(": another Unix user may, so run `{sudo} bellbird` in place of `bellbird`")
 }
 
 /// The user, not root, who may read the file: its owner, or the one whose group it has.

@@ -51,6 +51,7 @@ struct ProviderRow {
     reaches: &'static str,
     credentials_at: &'static str,
     state: ProviderState,
+    is_sandbox: bool,
     fields: Vec<Field>,
     /// Why the credentials that were entered now are not stored.
     problem: Option<String>,
@@ -182,6 +183,7 @@ fn row(
         credentials_at: declared.credentials_at,
         offers_sandbox: control.has_sandbox() && matches!(state, ProviderState::Off),
         state,
+        is_sandbox: console.inner.frame.providers.is_sandbox(name),
         fields: entered(declared).map(field).collect(),
         problem: rejected.map(|rejected| rejected.problem.clone()),
     }

@@ -59,7 +59,7 @@ impl FirstStartWorld {
     async fn start() -> Self {
         let console = TestConsole::without_user().await;
         let mut change = console
-            .access
+            .context
             .storage()
             .begin_change(Actor::command("root"), now())
             .await
@@ -75,7 +75,7 @@ impl FirstStartWorld {
     }
 
     fn storage(&self) -> &Storage {
-        self.console.access.storage()
+        self.console.context.storage()
     }
 
     /// The same browser and database, after the process was killed and started again.
@@ -269,7 +269,7 @@ async fn guesses_find_nothing_and_are_limited() {
 async fn database_of_no_first_start_has_no_such_page() {
     let console = TestConsole::new().await;
     let router = router(&console);
-    assert!(new_code(console.access.storage(), now()).await.is_none());
+    assert!(new_code(console.context.storage(), now()).await.is_none());
     let nothing = send(&router, "GET", "/nothing", "", "", 1).await;
     for path in [
         "/setup",

@@ -70,12 +70,7 @@ async fn connections_are_listed_synced_and_removed() {
     );
     app.connections.jobs().run_due("removal").await.unwrap();
     error(&admin.get(&path).await, 404, "not_found");
-    let history = app
-        .storage
-        .connections()
-        .list_audit(connection.id)
-        .await
-        .unwrap();
+    let history = app.audit_of(connection.id).await;
     assert_eq!(
         history
             .iter()
@@ -114,12 +109,7 @@ async fn nothing_of_the_accounts_is_shown() {
     let admin = Admin::start().await;
     let app = &admin.app;
     let (user, connection) = (app.olivia.user.id, &app.olivia.connections[0]);
-    let accounts = app
-        .storage
-        .accounts()
-        .list_of_connection(user, connection.id)
-        .await
-        .unwrap();
+    let accounts = app.stored_accounts(user, connection.id).await;
     assert!(!accounts.is_empty());
     for path in [
         "/admin/v1/connections".to_owned(),

@@ -175,11 +175,8 @@ async fn no_request_is_an_internal_error() {
     for person in [&app.olivia, &app.ben] {
         ids.push(person.user.id.to_string());
         ids.extend(
-            app.storage
-                .keys()
-                .list(person.user.id)
+            app.keys_of(person.user.id)
                 .await
-                .unwrap()
                 .iter()
                 .map(|key| key.id.to_string()),
         );

@@ -115,7 +115,7 @@ async fn setup_token_is_claimed_once() {
         403,
         "revoked"
     );
-    let keys = app.storage.keys().list(app.ben.user.id).await.unwrap();
+    let keys = app.keys_of(app.ben.user.id).await;
     assert!(keys.iter().any(|key| key.name == "Actual"));
     let rows = admin.get("/admin/v1/audit").await.data();
     assert_ne!(
@@ -165,13 +165,7 @@ async fn missing_users_and_wrong_values_are_named() {
     ] {
         error(&admin.post(&keys, &body).await, 400, "invalid_parameters");
     }
-    let key = &admin
-        .app
-        .storage
-        .keys()
-        .list(admin.app.ben.user.id)
-        .await
-        .unwrap()[0];
+    let key = &admin.app.keys_of(admin.app.ben.user.id).await[0];
     for grace in [json!(-1), json!(1.5), json!("1"), json!(9_999_999_999_u64)] {
         let path = format!("/admin/v1/keys/{}/rotate", key.id);
         error(

@@ -74,7 +74,7 @@ async fn app_links_by_api() {
     let callback = app
         .answer_consent_page(created["url"].as_str().unwrap(), "accept")
         .await;
-    let back = open(callback.as_str()).await.location();
+    let back = open(&callback).await.location();
     assert_eq!(
         back.as_str(),
         format!(

@@ -52,7 +52,7 @@ impl Admin {
             .app
             .answer_consent_page(session["url"].as_str().unwrap(), "accept")
             .await;
-        let returned: Url = open(callback_url.as_str()).await.location();
+        let returned: Url = open(&callback_url).await.location();
         let query: BTreeMap<_, _> = returned.query_pairs().into_owned().collect();
         assert_eq!(
             (&query["session"], &query["state"]),

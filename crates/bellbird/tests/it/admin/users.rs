@@ -293,7 +293,7 @@ async fn events_outlive_a_user_who_is_removed_with_connections() {
     assert!(!receiver.drain().is_empty());
 
     receiver.reply_with(Reply::Status(204));
-    app.advance_clock(SignedDuration::from_secs(10)).await;
+    app.advance_clock(SignedDuration::from_secs(10));
     app.webhooks.run_due_deliveries().await;
     let events = receiver.drain();
     let of_type = |name: &str| {

@@ -703,7 +703,7 @@ async fn failures_of_all_users_are_recovered_once() {
     app.webhooks.run_due_deliveries().await;
     data(&admin.patch(&path, &json!({"enabled": false})).await, 200);
     // Each pending delivery fails when its next attempt is due.
-    app.advance_clock(SignedDuration::from_secs(10)).await;
+    app.advance_clock(SignedDuration::from_secs(10));
     app.webhooks.run_due_deliveries().await;
     data(&admin.patch(&path, &json!({"enabled": true})).await, 200);
     let failed = admin

@@ -208,7 +208,7 @@ async fn accounts_in_memory_follow_every_change() {
     );
     assert_eq!(app.get("/v1/connections").await.data().len(), 3);
 
-    app.connections.removals().remove(id).await.unwrap();
+    app.remove(id).await;
     assert_eq!(app.get(path).await.text, before.text);
     assert_eq!(app.get("/v1/connections").await.data().len(), 2);
     assert_eq!(app.get_as(&app.ben.key, path).await.text, of_ben.text);
@@ -236,7 +236,7 @@ async fn metadata_reads_make_no_provider_call() {
     ] {
         app.get(path).await;
     }
-    assert!(app.calls().await.is_empty());
+    assert!(app.fiskil().calls().is_empty());
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::Plan;
-use reqwest::Method;
+use bellbird_sandbox::ConsentState;
 use serde_json::json;
 
 use crate::support::client::{Account, Page, Transaction};
@@ -22,7 +22,7 @@ async fn saver(app: &App) -> Person {
             &[&all_credentials[0], &all_credentials[1]],
         )
         .await;
-    app.reset_calls().await;
+    app.reset_calls();
     person
 }
 
@@ -35,9 +35,9 @@ async fn account_of(app: &App, person: &Person, kind: &str) -> (Account, String)
         .expect(kind)
 }
 
-async fn page_calls(app: &App) -> u64 {
-    app.calls_of(PROVIDER)
-        .await
+fn page_calls(app: &App) -> u64 {
+    app.bank(PROVIDER)
+        .calls()
         .iter()
         .filter(|(path, _)| path.ends_with("/transactions"))
         .map(|(_, count)| count)
@@ -89,7 +89,7 @@ async fn one_token_is_several_connections() {
         );
     }
     // One call reads all their balances.
-    app.reset_calls().await;
+    app.reset_calls();
     let ids: Vec<&str> = accounts
         .iter()
         .map(|(account, _)| account.id.as_str())
@@ -103,7 +103,7 @@ async fn one_token_is_several_connections() {
         .data();
     assert_eq!(balances.len(), accounts.len());
     assert_eq!(
-        app.calls_of(PROVIDER).await,
+        app.bank(PROVIDER).calls(),
         [("/v1/accounts".to_owned(), 1)].into()
     );
 }
@@ -113,23 +113,17 @@ async fn five_thousand_rows_cost_few_extra_calls() {
     let app = App::start(Setup::default()).await;
     let kiri = saver(&app).await;
     let (account, at_provider) = account_of(&app, &kiri, "transaction").await;
-    app.control_of(
-        PROVIDER,
-        Method::POST,
-        "/fill",
-        json!({"accountId": at_provider, "rows": 5_000}),
-    )
-    .await;
-    app.reset_calls().await;
+    app.bank(PROVIDER).fill(&at_provider, 5_000).unwrap();
+    app.reset_calls();
     let read = app.transactions(&account).by(&kiri).from("2020-01-01");
     let rows = read.all(200).await;
     let ids: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
     assert_eq!(rows.len(), 5_000);
     assert_eq!(ids.len(), 5_000, "each row once");
-    let calls = page_calls(&app).await;
+    let calls = page_calls(&app);
     assert!((50..=125).contains(&calls), "{calls}");
     assert_eq!(
-        app.calls_of(PROVIDER).await.values().sum::<u64>(),
+        app.bank(PROVIDER).calls().values().sum::<u64>(),
         calls,
         "every call reads a page"
     );
@@ -142,8 +136,7 @@ async fn an_empty_page_is_not_the_end() {
     let (account, _) = account_of(&app, &kiri, "transaction").await;
     let read = app.transactions(&account).by(&kiri).from("2000-01-01");
     let rows = read.all(150).await;
-    app.control_of(PROVIDER, Method::POST, "/pages", json!({"emptyEvery": 2}))
-        .await;
+    app.bank(PROVIDER).empty_pages(2);
     assert_eq!(read.all(150).await, rows);
 }
 
@@ -154,13 +147,7 @@ async fn paging_is_consistent_while_rows_appear() {
     let app = App::start(Setup::default()).await;
     let kiri = saver(&app).await;
     let (account, at_provider) = account_of(&app, &kiri, "transaction").await;
-    app.control_of(
-        PROVIDER,
-        Method::POST,
-        "/fill",
-        json!({"accountId": at_provider, "rows": 320}),
-    )
-    .await;
+    app.bank(PROVIDER).fill(&at_provider, 320).unwrap();
     let read = app.transactions(&account).by(&kiri).from("2020-01-01");
     let before = read.all(500).await;
     for limit in [10, 30, 70, 200] {
@@ -174,8 +161,7 @@ async fn paging_is_consistent_while_rows_appear() {
             }
             let row = json!({"_account": at_provider, "date": "2026-11-19T11:00:00.000Z", "amount": -1.5,
                 "description": "added meanwhile"});
-            app.control_of(PROVIDER, Method::POST, "/transactions", row)
-                .await;
+            app.bank(PROVIDER).add_row(&row).unwrap();
         }
         let ids: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
         assert_eq!(ids.len(), rows.len(), "{limit}: a row came twice");
@@ -206,8 +192,7 @@ async fn timezone_never_shifts_a_day() {
     read().from("2000-01-01").limit(1).page().await;
     for (date, _) in days {
         let row = json!({"_account": at_provider, "date": date, "description": format!("day {date}"), "amount": -1});
-        app.control_of(PROVIDER, Method::POST, "/transactions", row)
-            .await;
+        app.bank(PROVIDER).add_row(&row).unwrap();
     }
     for zone in [
         "Australia/Sydney",
@@ -258,8 +243,8 @@ async fn pending_rows_are_skipped_categories_are_mapped() {
         .collect();
     assert_eq!(categories, all);
     assert!(
-        app.calls_of(PROVIDER)
-            .await
+        app.bank(PROVIDER)
+            .calls()
             .keys()
             .all(|path| !path.contains("pending"))
     );
@@ -271,13 +256,9 @@ async fn inactive_login_is_served_revoked_token_is_503() {
     let kiri = saver(&app).await;
     let all_credentials = app.credentials_of(PROVIDER);
     let authorisation = all_credentials[0]["authorisation"].as_str().unwrap();
-    app.control_of(
-        PROVIDER,
-        Method::POST,
-        &format!("/consents/{authorisation}"),
-        json!({"state": "expired"}),
-    )
-    .await;
+    app.bank(PROVIDER)
+        .set_consent(authorisation, ConsentState::Expired)
+        .unwrap();
     let (account, _) = account_of(&app, &kiri, "transaction").await;
     let read = app.transactions(&account).by(&kiri);
     assert_eq!(
@@ -316,13 +297,7 @@ async fn inactive_login_is_served_revoked_token_is_503() {
     );
 
     let token = all_credentials[0]["userToken"].as_str().unwrap();
-    app.control_of(
-        PROVIDER,
-        Method::POST,
-        &format!("/users/{token}"),
-        json!({"state": "revoked"}),
-    )
-    .await;
+    app.bank(PROVIDER).set_user(token, false).unwrap();
     assert_reconnect(&read.limit(3).send().await, "invalidated");
     eventually(async || {
         app.connections.jobs().run_due("refresh").await.unwrap();

@@ -1,9 +1,10 @@
 //! Keys, plans, rate limits, and the order of these checks.
 
+use bellbird_storage::in_tx;
 use std::collections::BTreeSet;
 
 use bellbird_domain::{ApiKey, Plan};
-use bellbird_storage::in_tx;
+use bellbird_sandbox::Fault;
 use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::json;
@@ -93,7 +94,7 @@ async fn plan_and_key_changes_apply_immediately() {
     app.set_plan(id, Plan::Developer).await;
     assert_eq!(app.get(path).await.status, 200);
 
-    let key = &app.storage.keys().list(id).await.unwrap()[0];
+    let key = &app.keys_of(id).await[0];
     let (new, now) = (bellbird_storage::new_key(), app.clock.now());
     in_tx!(
         app.storage,
@@ -106,7 +107,7 @@ async fn plan_and_key_changes_apply_immediately() {
         .set(app.clock.now() + SignedDuration::from_secs(10));
     app.get(path).await.error(401);
 
-    let key = &app.storage.keys().list(app.ben.user.id).await.unwrap()[0];
+    let key = &app.keys_of(app.ben.user.id).await[0];
     assert_eq!(app.get_as(&app.ben.key, path).await.status, 200);
     in_tx!(app.storage, keys::revoke(key.id, app.clock.now()))
         .await
@@ -240,8 +241,8 @@ async fn concurrent_live_requests_are_bounded() {
     setup.settings.api_context.live_per_minute = 30;
     let app = App::start(setup).await;
     let connection = app.olivia.connections[0].id;
-    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 700}))
-        .await;
+    app.fiskil()
+        .add_fault(Fault::delay_ms(700).at("/v1/banking/transactions"));
     // Different pages: equal requests would share one call.
     let paths: Vec<String> = (1..=6)
         .map(|limit| format!("/v1/transactions?connectionId={connection}&limit={limit}"))
@@ -270,7 +271,7 @@ async fn concurrent_live_requests_are_bounded() {
         answers[4..],
         [(429, Some("1".to_owned())), (429, Some("1".to_owned()))]
     );
-    app.clear_faults().await;
+    app.clear_faults();
     let after = app.get(&paths[0]).await;
     assert_eq!(after.status, 200, "permits are released");
     assert_eq!(
@@ -292,7 +293,7 @@ fn made_up_key(number: u32) -> String {
 async fn wrong_keys_do_not_make_a_valid_one_fail() {
     let app = App::start(Setup::default()).await;
     let path = "/v1/accounts";
-    let revoked = app.storage.keys().list(app.ben.user.id).await.unwrap()[0].id;
+    let revoked = app.keys_of(app.ben.user.id).await[0].id;
     in_tx!(app.storage, keys::revoke(revoked, app.clock.now()))
         .await
         .unwrap();
@@ -315,7 +316,7 @@ async fn revoked_key_is_looked_up_as_any_unknown_one() {
     let app = App::start(Setup::default()).await;
     let path = "/v1/accounts";
     assert_eq!(app.get(path).await.status, 200);
-    let key = &app.storage.keys().list(app.olivia.user.id).await.unwrap()[0];
+    let key = &app.keys_of(app.olivia.user.id).await[0];
     in_tx!(app.storage, keys::revoke(key.id, app.clock.now()))
         .await
         .unwrap();

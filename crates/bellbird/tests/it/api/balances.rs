@@ -1,7 +1,8 @@
 //! `/v1/balances`: sets of accounts, the cache, shared calls and failures.
 
+use bellbird_sandbox::{ConsentState, Fault};
 use jiff::SignedDuration;
-use reqwest::{Method, StatusCode};
+use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::support::harness::{App, Setup, eventually};
@@ -43,7 +44,7 @@ async fn balances_keep_the_providers_digits() {
             .any(|balance| balance["currentBalance"].as_str().unwrap().starts_with('-'))
     );
     assert_eq!(
-        app.calls().await["/v1/banking/balances"],
+        app.fiskil().calls()["/v1/banking/balances"],
         1,
         "one call covers both connections of an end user"
     );
@@ -70,12 +71,8 @@ async fn unusual_digits_are_kept() {
         ("100", "100"),
     ] {
         let patch = json!({"current_balance": sent, "available_balance": null});
-        app.control(
-            Method::PUT,
-            &format!("/balances/{}", account.provider_account_id),
-            patch,
-        )
-        .await;
+        let id_there = &account.provider_account_id;
+        app.fiskil().set_balance(id_there, &patch).unwrap();
         app.clock
             .set(app.clock.now() + SignedDuration::from_secs(300));
         let answer = app.get(&path(std::slice::from_ref(id))).await;
@@ -141,18 +138,13 @@ async fn zero_cache_time_disables_the_cache() {
 async fn concurrent_equal_requests_share_one_call() {
     let app = App::start(Setup::default()).await;
     let connection = app.olivia.connections[0].id;
-    let accounts = app
-        .storage
-        .accounts()
-        .list_of_connection(app.olivia.user.id, connection)
-        .await
-        .unwrap();
+    let accounts = app.stored_accounts(app.olivia.user.id, connection).await;
     let ids: Vec<String> = accounts
         .iter()
         .map(|account| account.id.to_string())
         .collect();
-    app.fault(json!({"match": "/v1/banking/balances", "kind": "delay", "delayMs": 300}))
-        .await;
+    app.fiskil()
+        .add_fault(Fault::delay_ms(300).at("/v1/banking/balances"));
     let path = path(&ids);
     let answers = futures_util::future::join_all((0..10).map(|_| app.get(&path))).await;
     assert!(
@@ -160,25 +152,25 @@ async fn concurrent_equal_requests_share_one_call() {
             .iter()
             .all(|answer| answer.status == 200 && answer.text == answers[0].text)
     );
-    assert_eq!(app.calls().await["/v1/banking/balances"], 1);
+    assert_eq!(app.fiskil().calls()["/v1/banking/balances"], 1);
 }
 
 #[tokio::test]
 async fn request_after_a_change_joins_no_earlier_read() {
     let app = App::start(Setup::default()).await;
     let path = path(&ids(&app).await[..1]);
-    app.reset_calls().await;
-    app.fault(json!({"match": "/v1/banking/balances", "kind": "delay", "delayMs": 1_500}))
-        .await;
-    let calls = async || {
-        app.calls()
-            .await
+    app.reset_calls();
+    app.fiskil()
+        .add_fault(Fault::delay_ms(1_500).at("/v1/banking/balances"));
+    let calls = || {
+        app.fiskil()
+            .calls()
             .get("/v1/banking/balances")
             .copied()
             .unwrap_or(0)
     };
     let later = async {
-        eventually(async || calls().await > 0).await;
+        eventually(async || calls() > 0).await;
         app.set_timezone(app.olivia.user.id, "America/New_York")
             .await;
         app.get(&path).await
@@ -188,7 +180,7 @@ async fn request_after_a_change_joins_no_earlier_read() {
         (before.status, after.status),
         (StatusCode::OK, StatusCode::OK)
     );
-    assert_eq!(calls().await, 2);
+    assert_eq!(calls(), 2);
 }
 
 #[tokio::test]
@@ -247,12 +239,9 @@ async fn a_failing_connection_is_confined_to_its_accounts() {
         .as_str()
         .unwrap()
         .to_owned();
-    app.control(
-        Method::POST,
-        &format!("/consents/{consent}"),
-        json!({"state": "revoked"}),
-    )
-    .await;
+    app.fiskil()
+        .set_consent(&consent, ConsentState::Revoked)
+        .unwrap();
     // These credentials may belong to either of the two connections.
     let all = [broken.clone(), fine.clone()].concat();
     let answer = app.get(&path(&all)).await;
@@ -281,14 +270,12 @@ async fn a_failing_connection_is_confined_to_its_accounts() {
 async fn all_accounts_failing_is_503_and_uncached() {
     let app = App::start(Setup::default()).await;
     let ids = ids(&app).await;
-    app.fault(
-        json!({"match": "/v1/banking/balances", "kind": "status", "status": 429, "retryAfter": 7}),
-    )
-    .await;
+    app.fiskil()
+        .add_fault(Fault::status(429).at("/v1/banking/balances").retry_after(7));
     let answer = app.get(&path(&ids)).await;
     assert!(answer.error(503).contains("temporarily unavailable"));
     assert_eq!(answer.header("retry-after"), Some("7"));
-    app.clear_faults().await;
+    app.clear_faults();
     assert_eq!(app.get(&path(&ids)).await.header("x-cache"), Some("MISS"));
 }
 
@@ -296,8 +283,8 @@ async fn all_accounts_failing_is_503_and_uncached() {
 async fn permanent_provider_error_gives_null_balances() {
     let app = App::start(Setup::default()).await;
     let ids = ids(&app).await;
-    app.fault(json!({"match": "/v1/banking/balances", "kind": "status", "status": 400}))
-        .await;
+    app.fiskil()
+        .add_fault(Fault::status(400).at("/v1/banking/balances"));
     let answer = app.get(&path(&ids[..1])).await;
     assert_eq!(answer.data()[0]["currentBalance"], Value::Null);
     assert_eq!(answer.data()[0]["error"], "provider_unavailable");

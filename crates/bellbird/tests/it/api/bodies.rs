@@ -2,6 +2,7 @@
 //! accept` accepts a change.
 
 use bellbird_domain::Plan;
+use bellbird_sandbox::{ConsentState, Fault};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -148,19 +149,15 @@ async fn bodies_of_all_errors() {
         .header("x-long", "a".repeat(70_000));
     errors.push(shown("long headers", &app.send(headers).await));
 
-    app.fault(json!({"match": "/v1/banking", "kind": "status", "status": 503}))
-        .await;
+    app.fiskil().add_fault(Fault::status(503).at("/v1/banking"));
     errors.push(shown(
         "the provider fails",
         &app.get_as(key, &transactions).await,
     ));
-    app.clear_faults().await;
-    app.set_consent(&person.connections[0], "revoked").await;
-    app.connections
-        .refreshes()
-        .run(person.user.id, connection)
-        .await
-        .unwrap();
+    app.clear_faults();
+    app.set_consent(&person.connections[0], ConsentState::Revoked)
+        .await;
+    app.refresh(person.user.id, connection).await;
     errors.push(shown(
         "the consent ended",
         &app.get_as(key, &transactions).await,

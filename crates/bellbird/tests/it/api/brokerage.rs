@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use bellbird_domain::{Plan, TradeType};
+use bellbird_sandbox::{ConsentState, Fault};
+use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -24,27 +26,14 @@ async fn investor(app: &App) -> Person {
             &[&all_credentials[0], &all_credentials[1]],
         )
         .await;
-    app.reset_calls().await;
+    app.reset_calls();
     person
 }
 
-/// Advances the clocks of the service and the provider, which rejects signatures of another time.
-async fn advance_clock(app: &App, seconds: i64) {
-    app.clock
-        .set(app.clock.now() + jiff::SignedDuration::from_secs(seconds));
-    app.control_of(
-        PROVIDER,
-        Method::POST,
-        "/clock",
-        json!({"advanceSeconds": seconds}),
-    )
-    .await;
-}
-
 /// Calls to every path that contains `part`.
-async fn calls(app: &App, part: &str) -> u64 {
-    app.calls_of(PROVIDER)
-        .await
+fn calls(app: &App, part: &str) -> u64 {
+    app.bank(PROVIDER)
+        .calls()
         .iter()
         .filter(|(path, _)| path.contains(part))
         .map(|(_, count)| count)
@@ -52,16 +41,10 @@ async fn calls(app: &App, part: &str) -> u64 {
 }
 
 /// The first account, after adding `rows` trades to it.
-async fn account_with_trades(app: &App, person: &Person, rows: u64) -> Account {
+async fn account_with_trades(app: &App, person: &Person, rows: u32) -> Account {
     let (account, at_provider) = app.accounts_by(person).await.swap_remove(0);
-    app.control_of(
-        PROVIDER,
-        Method::POST,
-        "/fill",
-        json!({"accountId": at_provider, "rows": rows}),
-    )
-    .await;
-    app.reset_calls().await;
+    app.bank(PROVIDER).fill(&at_provider, rows).unwrap();
+    app.reset_calls();
     account
 }
 
@@ -155,7 +138,7 @@ async fn parameters_and_category_are_checked() {
             .json()["pagination"]["limit"],
         500
     );
-    assert_eq!(app.calls_of("fiskil").await.len(), 0);
+    assert_eq!(app.fiskil().calls().len(), 0);
 }
 
 fn decimal(text: &str) -> bigdecimal::BigDecimal {
@@ -226,11 +209,11 @@ async fn holdings_are_cached_per_connection() {
     let first = of_account(0).await;
     assert_eq!(first.header("x-cache"), Some("MISS"));
     assert_eq!(
-        calls(&app, "/positions/all").await,
+        calls(&app, "/positions/all"),
         own_accounts.len() as u64,
         "each account once"
     );
-    advance_clock(&app, 75).await;
+    app.advance_clock(SignedDuration::from_secs(75));
     let all = app.get_as(&mia.key, &whole).await;
     assert_eq!(
         (all.header("x-cache"), all.header("age")),
@@ -246,11 +229,8 @@ async fn holdings_are_cached_per_connection() {
     }
     let ids = |rows: Vec<Holding>| BTreeSet::from_iter(rows.into_iter().map(|row| row.id));
     assert_eq!(ids(parts), ids(holdings(&all)));
-    assert_eq!(
-        calls(&app, "/positions/all").await,
-        own_accounts.len() as u64
-    );
-    advance_clock(&app, 526).await;
+    assert_eq!(calls(&app, "/positions/all"), own_accounts.len() as u64);
+    app.advance_clock(SignedDuration::from_secs(526));
     assert_eq!(
         app.get_as(&mia.key, &whole).await.header("x-cache"),
         Some("MISS"),
@@ -258,15 +238,16 @@ async fn holdings_are_cached_per_connection() {
     );
 
     // One failing account fails reads of the whole connection, but not reads of other accounts.
-    advance_clock(&app, 601).await;
-    let fault = json!({"match": format!("/accounts/{}/positions", own_accounts[1].1), "kind": "status", "status": 500});
-    app.fault_at(PROVIDER, fault).await;
+    app.advance_clock(SignedDuration::from_secs(601));
+    let positions = format!("/accounts/{}/positions", own_accounts[1].1);
+    app.bank(PROVIDER)
+        .add_fault(Fault::status(500).at(positions));
     let answer = app.get_as(&mia.key, &whole).await;
     answer.error(503);
     assert!(answer.header("retry-after").is_some());
     assert_eq!(of_account(0).await.header("x-cache"), Some("BYPASS"));
     of_account(1).await.error(503);
-    app.clear_faults().await;
+    app.clear_faults();
     assert_eq!(
         app.get_as(&mia.key, &whole).await.header("x-cache"),
         Some("MISS")
@@ -283,11 +264,8 @@ async fn concurrent_equal_reads_share_one_call() {
         .iter()
         .filter(|(other, _)| other.connection_id == account.connection_id)
         .count();
-    app.fault_at(
-        PROVIDER,
-        json!({"match": "/accounts/", "kind": "delay", "delayMs": 300}),
-    )
-    .await;
+    app.bank(PROVIDER)
+        .add_fault(Fault::delay_ms(300).at("/accounts/"));
     for (path, part, expected) in [
         (
             app.holdings(account).path(),
@@ -303,7 +281,7 @@ async fn concurrent_equal_reads_share_one_call() {
                 .iter()
                 .all(|answer| answer.status == 200 && answer.text == answers[0].text)
         );
-        assert_eq!(calls(&app, part).await, expected as u64, "{part}");
+        assert_eq!(calls(&app, part), expected as u64, "{part}");
     }
 }
 
@@ -349,13 +327,13 @@ async fn page_of_a_large_account_is_one_call() {
         (15_000, false),
         (19_800, false),
     ] {
-        app.reset_calls().await;
+        app.reset_calls();
         let read = app.trades(&account).by(&mia).limit(200).offset(offset);
         let response = read.send().await;
         let page = response.read::<Page<Trade>>();
         assert_eq!(page.rows.len(), 200);
         assert_eq!(
-            app.calls_of(PROVIDER).await.values().sum::<u64>(),
+            app.bank(PROVIDER).calls().values().sum::<u64>(),
             1,
             "{offset}"
         );
@@ -373,14 +351,14 @@ async fn page_of_a_large_account_is_one_call() {
     }
     assert!(seen.len() > 100);
     // The same page is served from the cache.
-    app.reset_calls().await;
+    app.reset_calls();
     let read = || app.trades(&account).by(&mia);
     let again = read().offset(200).send().await;
     assert_eq!(
         (again.header("x-cache"), again.header("x-service-truncated")),
         (Some("HIT"), Some("true"))
     );
-    assert!(app.calls_of(PROVIDER).await.is_empty());
+    assert!(app.bank(PROVIDER).calls().is_empty());
     let past_end = read().offset(90_000_000).page().await;
     assert_eq!(
         (past_end.rows.len(), past_end.pagination.total),
@@ -415,13 +393,7 @@ async fn bounds_are_user_days_or_instants() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     let (account, at_provider) = app.accounts_by(&mia).await.swap_remove(0);
-    app.control_of(
-        PROVIDER,
-        Method::POST,
-        "/fill",
-        json!({"accountId": at_provider, "rows": 3}),
-    )
-    .await;
+    app.bank(PROVIDER).fill(&at_provider, 3).unwrap();
     for (date, text) in [
         ("2026-10-30T00:00:00Z", "day before"),
         ("2026-10-31T00:00:00.000Z", "day"),
@@ -432,8 +404,7 @@ async fn bounds_are_user_days_or_instants() {
     ] {
         let row =
             json!({"account": at_provider, "trade_date": date, "description": text, "type": "BUY"});
-        app.control_of(PROVIDER, Method::POST, "/transactions", row)
-            .await;
+        app.bank(PROVIDER).add_row(&row).unwrap();
     }
     let between = |from: &str, to: &str| app.trades(&account).by(&mia).from(from).to(to);
     let found = async |from: &str, to: &str| -> Vec<String> {
@@ -472,8 +443,7 @@ async fn cache_is_per_timezone_and_key() {
     let mia = investor(&app).await;
     let (account, at_provider) = app.accounts_by(&mia).await.swap_remove(0);
     let row = json!({"account": at_provider, "trade_date": "2026-11-16T23:59:59Z", "description": "late", "type": "BUY"});
-    app.control_of(PROVIDER, Method::POST, "/transactions", row)
-        .await;
+    app.bank(PROVIDER).add_row(&row).unwrap();
     // 17 November in Sydney, 16 November in Los Angeles.
     let read = app.trades(&account).by(&mia).from("2026-11-17");
     let path = read.to("2026-11-17").path();
@@ -501,16 +471,8 @@ async fn cache_is_per_timezone_and_key() {
     for path in [&path, &holdings] {
         app.get(path).await.error(404);
     }
-    app.connections
-        .removals()
-        .remove(mia.connections[0].id)
-        .await
-        .unwrap();
-    app.connections
-        .removals()
-        .remove(mia.connections[1].id)
-        .await
-        .unwrap();
+    app.remove(mia.connections[0].id).await;
+    app.remove(mia.connections[1].id).await;
     for path in [&path, &holdings] {
         app.get_as(&mia.key, path).await.error(404);
     }
@@ -573,13 +535,9 @@ async fn disabled_connection_is_served_lost_one_is_503() {
         .await;
     let connection = mia.connections[0].id;
     let authorization = all_credentials[0]["authorizationId"].as_str().unwrap();
-    app.control_of(
-        PROVIDER,
-        Method::POST,
-        &format!("/consents/{authorization}"),
-        json!({"state": "expired"}),
-    )
-    .await;
+    app.bank(PROVIDER)
+        .set_consent(authorization, ConsentState::Expired)
+        .unwrap();
     let path = format!("/v1/trades?connectionId={connection}");
     assert_eq!(
         app.get_as(&mia.key, &path).await.status,
@@ -587,8 +545,8 @@ async fn disabled_connection_is_served_lost_one_is_503() {
         "a read succeeds while the provider answers"
     );
     assert_eq!(
-        app.calls_of(PROVIDER)
-            .await
+        app.bank(PROVIDER)
+            .calls()
             .keys()
             .filter(|path| path.starts_with("/authorizations/{"))
             .count(),
@@ -597,13 +555,7 @@ async fn disabled_connection_is_served_lost_one_is_503() {
     );
 
     let user = all_credentials[0]["userId"].as_str().unwrap();
-    app.control_of(
-        PROVIDER,
-        Method::POST,
-        &format!("/users/{user}"),
-        json!({"state": "revoked"}),
-    )
-    .await;
+    app.bank(PROVIDER).set_user(user, false).unwrap();
     assert_reconnect(
         &app.get_as(&mia.key, &format!("{path}&limit=3")).await,
         "invalidated",
@@ -626,11 +578,8 @@ async fn retired_provider_endpoint_is_called_once() {
     let app = App::start(Setup::default()).await;
     let mia = investor(&app).await;
     let account = app.accounts_by(&mia).await.swap_remove(0).0;
-    app.fault_at(
-        PROVIDER,
-        json!({"match": "/accounts/", "kind": "status", "status": 410}),
-    )
-    .await;
+    app.bank(PROVIDER)
+        .add_fault(Fault::status(410).at("/accounts/"));
     app.trades(&account).by(&mia).send().await.error(503);
-    assert_eq!(calls(&app, "/activities").await, 1);
+    assert_eq!(calls(&app, "/activities"), 1);
 }

@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bellbird_domain::Plan;
+use bellbird_sandbox::Bank;
 use bigdecimal::BigDecimal;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
-use reqwest::Method;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::support::harness::{App, Person, Setup};
+use crate::support::provider_spec::spec;
 
 /// How many random values a test sends in addition to the extreme ones.
 const RANDOM: usize = 300;
@@ -200,73 +202,49 @@ fn assert_computed(what: &str, expected: &BigDecimal, shown: &Value) {
     );
 }
 
-/// Method, path and body of a call to the control interface.
-type Control = (Method, String, String);
+/// JSON as it stands, so that decimals reach the provider digit by digit.
+fn raw(json: String) -> Box<RawValue> {
+    RawValue::from_string(json).unwrap()
+}
 
-/// How to set values at a provider. Bodies are text, so that decimals reach it digit by digit.
+/// How to set balances at a provider.
 struct ValueSpec {
     provider: &'static str,
-    /// Which of its ready-made credentials to use: ones that no user has imported yet.
-    credentials_index: usize,
     form: Form,
-    add_account: fn(credentials: &Value) -> Value,
-    account_id: &'static str,
-    /// The calls that set an account's current and available balance.
-    balance: fn(account: &str, current: &str, available: &str) -> Vec<Control>,
+    /// Sets an account's current and available balance.
+    set_balance: fn(bank: &Bank, account: &str, current: &str, available: &str),
 }
 
 const FISKIL: ValueSpec = ValueSpec {
     provider: "fiskil",
-    credentials_index: 4,
     form: Form::Text,
-    add_account: |credentials| {
-        json!({"endUserId": credentials["endUserId"],
-        "arrangementId": credentials["arrangementId"]})
-    },
-    account_id: "account_id",
-    balance: |account, current, available| {
-        let body =
-            format!(r#"{{"current_balance": "{current}", "available_balance": "{available}"}}"#);
-        vec![(Method::PUT, format!("/balances/{account}"), body)]
+    set_balance: |bank, account, current, available| {
+        let balance = json!({"current_balance": current, "available_balance": available});
+        bank.set_balance(account, &balance).unwrap();
     },
 };
 
 const AKAHU: ValueSpec = ValueSpec {
     provider: "akahu",
-    credentials_index: 0,
     form: Form::Number,
-    add_account: |credentials| {
-        json!({"userToken": credentials["userToken"],
-        "authorisation": credentials["authorisation"]})
-    },
-    account_id: "_id",
-    balance: |account, current, available| {
+    set_balance: |bank, account, current, available| {
         let balance =
             format!(r#"{{"currency": "NZD", "current": {current}, "available": {available}}}"#);
-        vec![(
-            Method::PATCH,
-            format!("/accounts/{account}"),
-            format!(r#"{{"balance": {balance}}}"#),
-        )]
+        bank.set_balance(account, &raw(balance)).unwrap();
     },
 };
 
 const SNAPTRADE: ValueSpec = ValueSpec {
     provider: "snaptrade",
-    credentials_index: 0,
     form: Form::Number,
-    add_account: |credentials| json!({"authorizationId": credentials["authorizationId"]}),
-    account_id: "id",
-    balance: |account, current, available| {
+    set_balance: |bank, account, current, available| {
         let total =
             format!(r#"{{"balance": {{"total": {{"amount": {current}, "currency": "USD"}}}}}}"#);
         let cash = format!(
             r#"[{{"currency": {{"code": "USD"}}, "cash": {available}, "buying_power": 0}}]"#
         );
-        vec![
-            (Method::PATCH, format!("/accounts/{account}"), total),
-            (Method::PUT, format!("/balances/{account}"), cash),
-        ]
+        bank.change_account(account, &raw(total)).unwrap();
+        bank.set_balance(account, &raw(cash)).unwrap();
     },
 };
 
@@ -275,50 +253,27 @@ struct Fixture {
     app: App,
     value_spec: ValueSpec,
     credentials: Value,
-    control: reqwest::Url,
 }
 
 impl Fixture {
     async fn start(value_spec: ValueSpec) -> Self {
-        let app = App::start(Setup {
-            rows: 20,
-            ..Setup::default()
-        })
-        .await;
-        let credentials = app
-            .credentials_of(value_spec.provider)
-            .swap_remove(value_spec.credentials_index);
-        let description = serde_json::to_value(app.sandbox.description()).unwrap();
-        let base: reqwest::Url = description[value_spec.provider]["baseUrl"]
-            .as_str()
-            .unwrap()
-            .parse()
-            .unwrap();
+        let app = App::start(Setup::with_rows(20)).await;
+        let index = spec(value_spec.provider).spare_credentials;
+        let credentials = app.credentials_of(value_spec.provider).swap_remove(index);
         Self {
-            control: base.join("/__control/").unwrap(),
             app,
             value_spec,
             credentials,
         }
     }
 
-    async fn control(&self, method: Method, path: &str, body: String) -> Value {
-        let url = self.control.join(path.trim_start_matches('/')).unwrap();
-        let answer = self
-            .app
-            .send(self.app.http.request(method, url).body(body))
-            .await;
-        assert!(answer.status.is_success(), "{path}: {}", answer.text);
-        serde_json::from_str(&answer.text).unwrap_or(Value::Null)
+    fn bank(&self) -> &Bank {
+        self.app.bank(self.value_spec.provider)
     }
 
-    async fn add_account(&self) -> String {
-        let body = (self.value_spec.add_account)(&self.credentials).to_string();
-        let added = self.control(Method::POST, "/accounts", body).await;
-        added[self.value_spec.account_id]
-            .as_str()
-            .expect("an id")
-            .to_owned()
+    fn add_account(&self) -> String {
+        let spec = spec(self.value_spec.provider);
+        spec.add_account(self.bank(), &self.credentials, json!({}))
     }
 
     /// A user with the connection. Accounts must be added before.
@@ -331,13 +286,7 @@ impl Fixture {
     /// The user's accounts: our id by the provider's id.
     async fn accounts(&self, person: &Person) -> BTreeMap<String, String> {
         let (user, connection) = (person.user.id, person.connections[0].id);
-        let accounts = self
-            .app
-            .storage
-            .accounts()
-            .list_of_connection(user, connection)
-            .await
-            .unwrap();
+        let accounts = self.app.stored_accounts(user, connection).await;
         accounts
             .into_iter()
             .map(|account| (account.provider_account_id, account.id.to_string()))
@@ -368,12 +317,9 @@ async fn balances_are_exact(value_spec: ValueSpec) {
     let sent = values(fixture.value_spec.form, 2 * ACCOUNTS);
     let mut expected = BTreeMap::new();
     for pair in sent.chunks_exact(2) {
-        let account = fixture.add_account().await;
-        for (method, path, body) in
-            (fixture.value_spec.balance)(&account, &pair[0].text, &pair[1].text)
-        {
-            fixture.control(method, &path, body).await;
-        }
+        let account = fixture.add_account();
+        let [current, available] = [0, 1].map(|at| &pair[at].text);
+        (fixture.value_spec.set_balance)(fixture.bank(), &account, current, available);
         expected.insert(account, pair);
     }
     let person = fixture.person().await;
@@ -420,19 +366,14 @@ async fn balances_sent_by_brokers() {
     balances_are_exact(SNAPTRADE).await;
 }
 
-/// `row` makes the control interface's row from an account, a number and an amount.
+/// `row` makes the provider's row from an account, a number and an amount.
 async fn amounts_are_exact(value_spec: ValueSpec, row: impl Fn(&str, usize, &str) -> String) {
     let fixture = Fixture::start(value_spec).await;
-    let account = fixture.add_account().await;
+    let account = fixture.add_account();
     let sent = values(fixture.value_spec.form, RANDOM);
     for (number, value) in sent.iter().enumerate() {
-        fixture
-            .control(
-                Method::POST,
-                "/transactions",
-                row(&account, number, &value.text),
-            )
-            .await;
+        let row = row(&account, number, &value.text);
+        fixture.bank().add_row(&raw(row)).unwrap();
     }
     let person = fixture.person().await;
     let rows = fixture.read("transactions", &person, &account).await;
@@ -477,7 +418,7 @@ async fn amounts_sent_as_numbers() {
 #[tokio::test]
 async fn trade_values_are_exact() {
     let fixture = Fixture::start(SNAPTRADE).await;
-    let account = fixture.add_account().await;
+    let account = fixture.add_account();
     let sent = values(Form::Number, RANDOM);
     // A row has four values, and every value appears once in each of the four members.
     let value_at = |number: usize, member: usize| &sent[(number + member * 7) % sent.len()];
@@ -487,7 +428,7 @@ async fn trade_values_are_exact() {
             r#"{{"account": "{account}", "description": "{number}", "price": {price}, "units": {units},
                 "amount": {amount}, "fee": {fee}}}"#
         );
-        fixture.control(Method::POST, "/transactions", body).await;
+        fixture.bank().add_row(&raw(body)).unwrap();
     }
     let person = fixture.person().await;
     let rows = fixture.read("trades", &person, &account).await;
@@ -520,7 +461,7 @@ async fn trade_values_are_exact() {
 #[tokio::test]
 async fn holdings_and_computed_values_are_exact() {
     let fixture = Fixture::start(SNAPTRADE).await;
-    let account = fixture.add_account().await;
+    let account = fixture.add_account();
     let (sent, mut multipliers) = (values(Form::Text, RANDOM), values(Form::Number, RANDOM));
     // Factors of more than 512 digits are not multiplied: docs/using.md.
     multipliers.retain(|multiplier| number(&multiplier.text).to_plain_string().len() <= 500);
@@ -538,7 +479,7 @@ async fn holdings_and_computed_values_are_exact() {
             r#"{{"account": "{account}", "instrument": {{"id": "i-{number}", "symbol": "{number}", {kind}}},
                 "units": "{units}", "price": "{price}", "cost_basis": "{cost}"}}"#
         );
-        fixture.control(Method::POST, "/positions", body).await;
+        fixture.bank().add_position(&raw(body)).unwrap();
     }
     let person = fixture.person().await;
     let rows = fixture.read("holdings", &person, &account).await;

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use bellbird_domain::ConnectionStatus;
+use bellbird_sandbox::{ConsentState, Fault, FaultKind};
 use bellbird_storage::{JobKey, job_kinds};
 use jiff::SignedDuration;
-use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::harness::{App, Setup, assert_reconnect, eventually};
 
@@ -18,22 +18,21 @@ fn short_timeouts() -> Setup {
     })
 }
 
-/// Every way in which the sandbox can break a response.
-fn faults() -> Vec<Value> {
-    vec![
-        json!({"kind": "delay", "delayMs": 60_000}),
-        json!({"kind": "reset"}),
-        json!({"kind": "status", "status": 429}),
-        json!({"kind": "status", "status": 429, "retryAfter": 1}),
-        json!({"kind": "status", "status": 500}),
-        json!({"kind": "status", "status": 502}),
-        json!({"kind": "status", "status": 503, "retryAfter": 30}),
-        json!({"kind": "cut", "afterBytes": 0}),
-        json!({"kind": "cut", "afterBytes": 700}),
-        json!({"kind": "malformed"}),
-        json!({"kind": "content_type"}),
-        json!({"kind": "huge"}),
-        json!({"kind": "drip", "delayMs": 50}),
+/// Every way in which the sandbox can break a response, so that a second attempt may succeed.
+fn faults() -> [Fault; 12] {
+    [
+        Fault::delay_ms(60_000),
+        Fault::new(FaultKind::Reset),
+        Fault::status(429),
+        Fault::status(429).retry_after(1),
+        Fault::status(500),
+        Fault::status(502),
+        Fault::new(FaultKind::Cut).after_bytes(0),
+        Fault::new(FaultKind::Cut).after_bytes(700),
+        Fault::new(FaultKind::Malformed),
+        Fault::new(FaultKind::ContentType),
+        Fault::new(FaultKind::Huge),
+        Fault::new(FaultKind::Drip).delayed_ms(50),
     ]
 }
 
@@ -51,17 +50,17 @@ async fn every_fault_is_a_bounded_503_then_recovers() {
             format!("/v1/balances?accountIds={}", account.id),
         ),
     ];
-    for mut fault in faults() {
+    let no_second_attempt = Fault::status(503).retry_after(30);
+    for fault in faults().into_iter().chain([no_second_attempt]) {
         for (provider_path, path) in &paths {
-            fault["match"] = json!(provider_path);
-            app.fault(fault.clone()).await;
-            app.reset_calls().await;
+            app.fiskil().add_fault(fault.clone().at(*provider_path));
+            app.reset_calls();
             let started = Instant::now();
             let answer = app.get(path).await;
             let took = started.elapsed();
             assert!(
                 answer.error(503).contains("temporarily unavailable"),
-                "{fault}"
+                "{fault:?}"
             );
             assert!(
                 answer.header("retry-after").is_some_and(|seconds| seconds
@@ -69,14 +68,14 @@ async fn every_fault_is_a_bounded_503_then_recovers() {
                     .is_ok_and(|seconds| seconds >= 1))
             );
             assert!(answer.header("x-cache").is_none());
-            assert!(took < Duration::from_secs(4), "{fault} took {took:?}");
+            assert!(took < Duration::from_secs(4), "{fault:?} took {took:?}");
             assert!(
-                app.calls().await[*provider_path] <= 3,
-                "{fault}: at most three attempts"
+                app.fiskil().calls()[*provider_path] <= 3,
+                "{fault:?}: at most three attempts"
             );
-            app.clear_faults().await;
+            app.clear_faults();
             let next = app.get(path).await;
-            assert_eq!(next.status, 200, "after {fault}: {}", next.text);
+            assert_eq!(next.status, 200, "after {fault:?}: {}", next.text);
             assert_ne!(
                 next.header("x-cache"),
                 Some("HIT"),
@@ -95,15 +94,11 @@ async fn single_broken_answer_is_retried() {
     let (account, _) = app.busiest().await;
     let path = app.transactions(&account).path();
     let fine = app.get(&path).await.data();
-    for mut fault in faults()
-        .into_iter()
-        .filter(|fault| fault["retryAfter"] != 30)
-    {
-        fault["match"] = json!("/v1/banking/transactions");
-        fault["times"] = json!(1);
-        app.fault(fault.clone()).await;
-        assert_eq!(app.get(&path).await.data(), fine, "{fault}");
-        app.clear_faults().await;
+    for fault in faults() {
+        let once = fault.clone().at("/v1/banking/transactions").times(1);
+        app.fiskil().add_fault(once);
+        assert_eq!(app.get(&path).await.data(), fine, "{fault:?}");
+        app.clear_faults();
     }
 }
 
@@ -114,35 +109,32 @@ async fn token_failure_is_503_and_dead_token_is_renewed() {
     let path = app.transactions(&account).path();
     // The sandbox's clock is ahead: the token has expired there, which the service learns from a
     // 401.
-    app.control(Method::POST, "/clock", json!({"advanceSeconds": 1_000}))
-        .await;
-    app.reset_calls().await;
+    app.fiskil().advance_clock(SignedDuration::from_secs(1_000));
+    app.reset_calls();
     assert_eq!(app.get(&path).await.status, 200);
-    let calls = app.calls().await;
+    let calls = app.fiskil().calls();
     assert_eq!(
         (calls["/v1/token"], calls["/v1/banking/transactions"]),
         (1, 2)
     );
-    app.reset_calls().await;
+    app.reset_calls();
     assert_eq!(app.get(&path).await.status, 200);
     assert!(
-        !app.calls().await.contains_key("/v1/token"),
+        !app.fiskil().calls().contains_key("/v1/token"),
         "a token is used until it expires"
     );
 
-    app.control(Method::POST, "/clock", json!({"advanceSeconds": 1_000}))
-        .await;
-    app.fault(json!({"match": "/v1/token", "kind": "status", "status": 500}))
-        .await;
+    app.fiskil().advance_clock(SignedDuration::from_secs(1_000));
+    app.fiskil().add_fault(Fault::status(500).at("/v1/token"));
     app.get(&path).await.error(503);
-    app.clear_faults().await;
+    app.clear_faults();
     assert_eq!(app.get(&path).await.status, 200);
 
-    app.fault(json!({"match": "/v1/banking/transactions", "kind": "status", "status": 401}))
-        .await;
-    app.reset_calls().await;
+    app.fiskil()
+        .add_fault(Fault::status(401).at("/v1/banking/transactions"));
+    app.reset_calls();
     app.get(&path).await.error(503);
-    let calls = app.calls().await;
+    let calls = app.fiskil().calls();
     assert_eq!(
         (calls["/v1/token"], calls["/v1/banking/transactions"]),
         (1, 2),
@@ -153,8 +145,8 @@ async fn token_failure_is_503_and_dead_token_is_renewed() {
 #[tokio::test]
 async fn lost_consent_is_503_and_triggers_a_refresh() {
     for (state, expected) in [
-        ("revoked", ConnectionStatus::Revoked),
-        ("expired", ConnectionStatus::Invalidated),
+        (ConsentState::Revoked, ConnectionStatus::Revoked),
+        (ConsentState::Expired, ConnectionStatus::Invalidated),
     ] {
         let app = App::start(short_timeouts()).await;
         let consent = app.credentials(2)["arrangementId"]
@@ -165,15 +157,10 @@ async fn lost_consent_is_503_and_triggers_a_refresh() {
         let path = format!("/v1/transactions?connectionId={connection}");
         assert_eq!(app.get_as(&app.ben.key, &path).await.status, 200);
         assert!(
-            !app.calls().await.contains_key("/v1/consent"),
+            !app.fiskil().calls().contains_key("/v1/consent"),
             "a read does not check the consent first"
         );
-        app.control(
-            Method::POST,
-            &format!("/consents/{consent}"),
-            json!({"state": state}),
-        )
-        .await;
+        app.fiskil().set_consent(&consent, state).unwrap();
 
         let answer = app.get_as(&app.ben.key, &path).await;
         assert_reconnect(&answer, "invalidated");
@@ -183,21 +170,13 @@ async fn lost_consent_is_503_and_triggers_a_refresh() {
         assert_reconnect(&app.get_as(&app.ben.key, &path).await, expected.as_str());
         let listed = app.get_as(&app.ben.key, "/v1/connections").await.data();
         assert_eq!(listed[0]["status"], expected.as_str());
-        let audit = app
-            .storage
-            .connections()
-            .list_audit(connection)
-            .await
-            .unwrap();
+        let audit = app.audit_of(connection).await;
         assert_eq!(audit.last().map(|row| row.to), Some(Some(expected)));
 
-        app.control(
-            Method::POST,
-            &format!("/consents/{consent}"),
-            json!({"state": "active"}),
-        )
-        .await;
-        app.advance_clock(SignedDuration::from_mins(1)).await;
+        app.fiskil()
+            .set_consent(&consent, ConsentState::Active)
+            .unwrap();
+        app.advance_clock(SignedDuration::from_mins(1));
         assert_eq!(
             app.get_as(&app.ben.key, &path).await.status,
             200,
@@ -226,7 +205,7 @@ async fn lost_consent_of_a_pending_connection_says_so() {
             .await
             .unwrap()
     );
-    app.set_consent(connection, "revoked").await;
+    app.set_consent(connection, ConsentState::Revoked).await;
     let path = format!("/v1/transactions?connectionId={}", connection.id);
     assert_reconnect(&app.get_as(&app.ben.key, &path).await, "pending_mfa");
     // Balances have nulls instead.
@@ -242,13 +221,7 @@ async fn lost_consent_of_a_pending_connection_says_so() {
 async fn wait_for_status(app: &App, expected: ConnectionStatus) -> ConnectionStatus {
     eventually(async || {
         app.connections.jobs().run_due("refresh").await.unwrap();
-        app.storage
-            .connections()
-            .list(app.ben.user.id)
-            .await
-            .unwrap()[0]
-            .status
-            == expected
+        app.connections_of(app.ben.user.id).await[0].status == expected
     })
     .await;
     expected
@@ -261,7 +234,7 @@ async fn repeated_reads_of_a_revoked_connection_cost_little() {
     let app = App::start(short_timeouts()).await;
     let (user, connection) = (app.ben.user.id, app.ben.connections[0].clone());
     let account = app.accounts_of(&connection).await.remove(0).id;
-    app.set_consent(&connection, "revoked").await;
+    app.set_consent(&connection, ConsentState::Revoked).await;
     let paths = [
         format!("/v1/transactions?connectionId={}", connection.id),
         format!("/v1/balances?accountIds={account}"),
@@ -271,36 +244,31 @@ async fn repeated_reads_of_a_revoked_connection_cost_little() {
     wait_for_status(&app, ConnectionStatus::Revoked).await;
     // With the new status, the first of these asks once more.
     app.get_as(&app.ben.key, &paths[0]).await.error(503);
-    app.reset_calls().await;
+    app.reset_calls();
     for _ in 0..10 {
         for path in &paths {
             app.get_as(&app.ben.key, path).await;
         }
         app.connections.jobs().run_due("refresh").await.unwrap();
     }
-    assert_eq!(
-        app.total_calls("fiskil").await,
-        0,
-        "{:?}",
-        app.calls().await
-    );
-    app.advance_clock(SignedDuration::from_secs(31)).await;
+    assert_eq!(app.fiskil().total_calls(), 0, "{:?}", app.fiskil().calls());
+    app.advance_clock(SignedDuration::from_secs(31));
     app.connections.jobs().run_due("refresh").await.unwrap();
     assert_eq!(
-        app.total_calls("fiskil").await,
+        app.fiskil().total_calls(),
         0,
         "these reads have requested no refresh"
     );
     assert_reconnect(&app.get_as(&app.ben.key, &paths[0]).await, "revoked");
 
-    app.advance_clock(SignedDuration::from_mins(1)).await;
+    app.advance_clock(SignedDuration::from_mins(1));
     app.get_as(&app.ben.key, &paths[0]).await.error(503);
     assert!(
-        app.total_calls("fiskil").await > 0,
+        app.fiskil().total_calls() > 0,
         "after a minute the provider is asked again"
     );
     assert_eq!(
-        app.storage.connections().list(user).await.unwrap()[0].status,
+        app.connections_of(user).await[0].status,
         ConnectionStatus::Revoked
     );
 }
@@ -314,7 +282,7 @@ async fn empty_account_is_not_lost_consent() {
         assert!(app.get_as(&app.ben.key, &path).await.data().is_empty());
     }
     assert_eq!(
-        app.calls().await["/v1/consent"],
+        app.fiskil().calls()["/v1/consent"],
         1,
         "checked once, and cached for a minute"
     );
@@ -333,8 +301,8 @@ async fn slow_provider_is_cut_off_at_the_deadline() {
     .await;
     let (account, _) = app.busiest().await;
     let read = |offset: usize| app.transactions(&account).from("2000-01-01").offset(offset);
-    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 450}))
-        .await;
+    app.fiskil()
+        .add_fault(Fault::delay_ms(450).at("/v1/banking/transactions"));
     let started = Instant::now();
     let first = read(0).send().await;
     assert_eq!(first.data().len(), 200);

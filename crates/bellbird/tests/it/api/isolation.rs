@@ -1,10 +1,10 @@
 //! For a client, connections and accounts of other users are the same as unknown ones.
 
 use bellbird_domain::Plan;
-use reqwest::Method;
+use bellbird_sandbox::{ConsentState, Fault};
 use serde_json::json;
 
-use crate::support::harness::{App, Response, Setup, also_on_postgres};
+use crate::support::harness::{App, Response, Setup, also_on_postgres, eventually};
 
 /// All that a client sees of a response, except its request id, its date and the state of the rate
 /// limit.
@@ -31,21 +31,15 @@ async fn ids_of_other_users_are_unknown() {
     let app = App::start(Setup::default()).await;
     let foreign_connection = app.ben.connections[0].id.to_string();
     let foreign_account = app
-        .storage
-        .accounts()
-        .list_of_connection(app.ben.user.id, app.ben.connections[0].id)
-        .await
-        .unwrap()[0]
+        .stored_accounts(app.ben.user.id, app.ben.connections[0].id)
+        .await[0]
         .id
         .to_string();
     let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
     let own_connection = app.olivia.connections[0].id;
     let own_accounts = app
-        .storage
-        .accounts()
-        .list_of_connection(app.olivia.user.id, own_connection)
-        .await
-        .unwrap();
+        .stored_accounts(app.olivia.user.id, own_connection)
+        .await;
     let own_account = own_accounts[0].id;
     // Ben reads his own first, so that the caches are warm.
     assert_eq!(
@@ -66,7 +60,7 @@ async fn ids_of_other_users_are_unknown() {
         .status,
         200
     );
-    app.reset_calls().await;
+    app.reset_calls();
     for (path, foreign) in [
         ("/v1/balances?accountIds=ID".to_owned(), &foreign_account),
         (
@@ -100,7 +94,7 @@ async fn ids_of_other_users_are_unknown() {
         assert_eq!(visible(&foreign), visible(&unknown), "{path}");
     }
     assert!(
-        app.calls().await.is_empty(),
+        app.fiskil().calls().is_empty(),
         "no provider is called for another user's ids"
     );
     let text =
@@ -112,13 +106,7 @@ async fn ids_of_other_users_are_unknown() {
 async fn removed_connection_disappears_immediately() {
     let app = App::start(Setup::default()).await;
     let connection = app.olivia.connections[0].id;
-    let account = app
-        .storage
-        .accounts()
-        .list_of_connection(app.olivia.user.id, connection)
-        .await
-        .unwrap()[0]
-        .id;
+    let account = app.stored_accounts(app.olivia.user.id, connection).await[0].id;
     let balances = format!("/v1/balances?accountIds={account}");
     let transactions =
         format!("/v1/transactions?connectionId={connection}&accountId={account}&limit=5");
@@ -132,7 +120,7 @@ async fn removed_connection_disappears_immediately() {
             .text
             .contains(&account.to_string())
     );
-    app.connections.removals().remove(connection).await.unwrap();
+    app.remove(connection).await;
     app.get(&balances).await.error(404);
     app.get(&transactions).await.error(404);
     app.get(&format!("{transactions}&offset=5"))
@@ -146,7 +134,7 @@ async fn removed_connection_disappears_immediately() {
             .contains(&account.to_string())
     );
     assert_eq!(
-        app.calls().await["/v1/consent/{arrangement_id}"],
+        app.fiskil().calls()["/v1/consent/{arrangement_id}"],
         1,
         "consent was withdrawn"
     );
@@ -200,15 +188,13 @@ async fn broken_consent_is_not_imported() {
     let app = App::start(Setup::default()).await;
     let spare = app.credentials(3);
     let consent = spare["arrangementId"].as_str().unwrap();
-    for state in ["revoked", "expired"] {
-        app.control(
-            Method::POST,
-            &format!("/consents/{consent}"),
-            json!({"state": state}),
-        )
-        .await;
+    for (state, word) in [
+        (ConsentState::Revoked, "revoked"),
+        (ConsentState::Expired, "invalidated"),
+    ] {
+        app.fiskil().set_consent(consent, state).unwrap();
         let user = app
-            .add_person(&format!("{state}@example.com"), Plan::Developer, &[])
+            .add_person(&format!("{word}@example.com"), Plan::Developer, &[])
             .await
             .user;
         let credentials = secrecy::SecretString::from(spare.to_string());
@@ -219,27 +205,12 @@ async fn broken_consent_is_not_imported() {
             .await
             .unwrap_err()
             .to_string();
-        let word = if state == "revoked" {
-            "revoked"
-        } else {
-            "invalidated"
-        };
         assert!(error.contains(word), "{error}");
-        assert!(
-            app.storage
-                .connections()
-                .list(user.id)
-                .await
-                .unwrap()
-                .is_empty()
-        );
+        assert!(app.connections_of(user.id).await.is_empty());
     }
-    app.control(
-        Method::POST,
-        &format!("/consents/{consent}"),
-        json!({"state": "active"}),
-    )
-    .await;
+    app.fiskil()
+        .set_consent(consent, ConsentState::Active)
+        .unwrap();
     assert_eq!(
         app.add_person("late@example.com", Plan::Developer, &[&spare])
             .await
@@ -253,12 +224,12 @@ async fn broken_consent_is_not_imported() {
 async fn connection_removed_during_read_is_not_found() {
     let app = App::start(Setup::default()).await;
     let connection = app.ben.connections[0].id;
-    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 700}))
-        .await;
+    app.fiskil()
+        .add_fault(Fault::delay_ms(700).at("/v1/banking/transactions"));
     let path = format!("/v1/transactions?connectionId={connection}");
     let removal = async {
-        while app.transaction_calls().await == 0 {}
-        app.connections.removals().remove(connection).await.unwrap();
+        eventually(async || app.transaction_calls() > 0).await;
+        app.remove(connection).await;
     };
     let (answer, ()) = tokio::join!(app.get_as(&app.ben.key, &path), removal);
     answer.error(404);

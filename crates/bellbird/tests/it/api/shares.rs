@@ -1,14 +1,14 @@
 //! How users and jobs share a provider: one user's requests leave enough for all others, and a
 //! provider that hangs does not stop the others.
 
+use bellbird_storage::in_tx;
 use std::time::Duration;
 
 use bellbird_connections::{ConnectionsError, LinkTarget};
 use bellbird_domain::{Connection, Plan};
 use bellbird_providers::Error;
-use bellbird_storage::in_tx;
+use bellbird_sandbox::Fault;
 use jiff::SignedDuration;
-use reqwest::Method;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
@@ -33,14 +33,10 @@ async fn limited(calls_per_minute: u32) -> (App, Person, Person) {
     let other = app
         .add_person("noah@example.com", Plan::Professional, &[&credentials[1]])
         .await;
-    app.control_of(
-        PROVIDER,
-        Method::POST,
-        "/options",
-        json!({"perMinute": CALLS_PER_MINUTE}),
-    )
-    .await;
-    app.reset_calls().await;
+    app.bank(PROVIDER)
+        .set_options(&json!({"perMinute": CALLS_PER_MINUTE}))
+        .unwrap();
+    app.reset_calls();
     (app, greedy, other)
 }
 
@@ -75,7 +71,7 @@ async fn greedy_user_leaves_calls_to_others_and_jobs() {
     let wait: u64 = rejected.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&wait), "{wait}");
     assert!(
-        app.total_calls(PROVIDER).await <= 88,
+        app.bank(PROVIDER).total_calls() <= 88,
         "half of what is for requests"
     );
     assert_eq!(holdings(&app, &other).await.status, 200, "another user");
@@ -101,27 +97,17 @@ async fn one_greedy_request_leaves_calls_to_ten_users() {
     let (app, greedy, _) = limited(300).await;
     let authorization_id = &app.credentials_of(PROVIDER)[0]["authorizationId"];
     for _ in 0..150 {
-        app.control_of(
-            PROVIDER,
-            Method::POST,
-            "/accounts",
-            json!({"authorizationId": authorization_id}),
-        )
-        .await;
+        app.bank(PROVIDER)
+            .add_account(&json!({"authorizationId": authorization_id}))
+            .unwrap();
     }
-    app.connections
-        .refreshes()
-        .run(greedy.user.id, greedy.connections[0].id)
-        .await
-        .unwrap();
+    app.refresh(greedy.user.id, greedy.connections[0].id).await;
     let mut others = Vec::new();
     for number in 0..10 {
         let other = app
             .add_person(&format!("{number}@example.com"), Plan::Professional, &[])
             .await;
-        let (connections, _) = app
-            .link_in_browser(other.user.id, LinkTarget::Provider(PROVIDER))
-            .await;
+        let (connections, _) = app.link_at(other.user.id, PROVIDER).await;
         others.push(Person {
             connections,
             ..other
@@ -160,7 +146,7 @@ async fn read_waits_for_the_budget_until_its_deadline() {
     let app = App::start(setup).await;
     let (connection, mut limit) = (app.olivia.connections[0].id, 0);
     // The budget then has another call every half second.
-    while app.total_calls("fiskil").await <= 120 {
+    while app.fiskil().total_calls() <= 120 {
         limit += 1;
         app.get(&format!(
             "/v1/transactions?connectionId={connection}&limit={limit}"
@@ -180,7 +166,7 @@ async fn requests_leave_the_last_calls_to_jobs() {
     assert!(rejected.header("retry-after").is_some());
     holdings(&app, &other).await.error(503);
     // Some more may be on their way when the last response comes.
-    assert!(app.total_calls(PROVIDER).await <= CALLS_PER_MINUTE * 8 / 10);
+    assert!(app.bank(PROVIDER).total_calls() <= CALLS_PER_MINUTE * 8 / 10);
     app.sync(&greedy.connections[0]).await;
 }
 
@@ -215,7 +201,7 @@ async fn links_of_one_user_leave_calls_to_others() {
     let mut last = Ok(());
     for number in 0..100 {
         if number % 5 == 0 {
-            app.advance_clock(SignedDuration::from_mins(31)).await;
+            app.advance_clock(SignedDuration::from_mins(31));
         }
         last = link(&app, &greedy).await;
         if last.is_err() {
@@ -229,7 +215,7 @@ async fn links_of_one_user_leave_calls_to_others() {
         ),
         "{last:?}"
     );
-    assert!(app.total_calls(PROVIDER).await <= 100);
+    assert!(app.bank(PROVIDER).total_calls() <= 100);
     assert_eq!(holdings(&app, &other).await.status, 200);
     app.sync(&other.connections[0]).await;
 }
@@ -252,7 +238,7 @@ async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
     }
     let mut last = None;
     for key in keys.iter().cycle().take(REQUESTS as usize) {
-        app.advance_clock(SignedDuration::from_secs(61)).await;
+        app.advance_clock(SignedDuration::from_secs(61));
         let answer = app.get_as(key, &path).await;
         if answer.status != 200 {
             last = Some(answer);
@@ -264,7 +250,7 @@ async fn polls_for_changes_leave_calls_to_others_and_to_the_schedule() {
         (refused.status.as_u16(), refused.header("bellbird-error")),
         (429, Some("budget_used_up"))
     );
-    assert!(app.total_calls(PROVIDER).await <= 100);
+    assert!(app.bank(PROVIDER).total_calls() <= 100);
     app.sync(&other.connections[0]).await;
     assert_eq!(holdings(&app, &other).await.status, 200);
 }
@@ -281,7 +267,7 @@ async fn sync_that_the_user_asks_for_is_charged() {
         .await
         .expect("the budget was never used up");
     let (user, id) = (greedy.user.id, greedy.connections[0].id);
-    let before = app.total_calls(PROVIDER).await;
+    let before = app.bank(PROVIDER).total_calls();
     in_tx!(
         app.storage,
         syncs::request((user, id), app.clock.now(), SignedDuration::ZERO)
@@ -290,11 +276,11 @@ async fn sync_that_the_user_asks_for_is_charged() {
     .unwrap();
     app.connections.jobs().run_due("sync").await.unwrap();
     assert_eq!(
-        app.total_calls(PROVIDER).await,
+        app.bank(PROVIDER).total_calls(),
         before,
         "it waits for the budget"
     );
-    let state = app.storage.syncs().find(user, id).await.unwrap().unwrap();
+    let state = app.sync_state(user, id).await;
     assert!(
         state.last_error.is_none() && state.next_at > Some(app.clock.now()),
         "{state:?}"
@@ -321,9 +307,9 @@ async fn every_attempt_of_an_event_wanted_again_is_charged() {
         read_until_rejected(&app, &greedy)
             .await
             .expect("the budget was never used up");
-        let before = app.total_calls(PROVIDER).await;
+        let before = app.bank(PROVIDER).total_calls();
         assert!(app.delivered_to(&hook).await.is_empty());
-        assert_eq!(app.total_calls(PROVIDER).await, before, "{attempt}");
+        assert_eq!(app.bank(PROVIDER).total_calls(), before, "{attempt}");
         assert!(app.advance_to_next_attempt(&hook).await, "it stays pending");
     }
 }
@@ -337,30 +323,20 @@ async fn hanging_provider_stops_no_sync_elsewhere() {
         .await;
     app.add_person("leo@example.com", Plan::Professional, &[&credentials[4]])
         .await;
-    app.fault(json!({"match": "/", "kind": "delay", "delayMs": 600_000}))
-        .await;
+    app.fiskil().add_fault(Fault::delay_ms(600_000).at("/"));
     let synced_at = async |connection: &Connection| {
-        app.storage
-            .syncs()
-            .find(connection.user_id, connection.id)
+        app.sync_state(connection.user_id, connection.id)
             .await
-            .unwrap()
-            .unwrap()
             .synced_at
     };
     assert_eq!(synced_at(&elsewhere.connections[0]).await, None);
     app.clock
         .set(app.clock.now() + SignedDuration::from_hours(12));
-    app.control_of(
-        PROVIDER,
-        Method::POST,
-        "/clock",
-        json!({"advanceSeconds": 12 * 3600}),
-    )
-    .await;
+    app.bank(PROVIDER)
+        .advance_clock(SignedDuration::from_secs(12 * 3600));
     app.start_background_jobs();
     // Five connections of the hanging provider fill its lane of four syncs.
-    eventually(async || app.total_calls("fiskil").await >= 4).await;
+    eventually(async || app.fiskil().total_calls() >= 4).await;
     eventually(async || synced_at(&elsewhere.connections[0]).await.is_some()).await;
     assert_eq!(
         synced_at(&app.olivia.connections[0]).await,
@@ -376,22 +352,19 @@ async fn provider_that_hangs_is_rejected_fast() {
     }))
     .await;
     let connection = app.olivia.connections[0].id;
-    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 600_000}))
-        .await;
+    app.fiskil()
+        .add_fault(Fault::delay_ms(600_000).at("/v1/banking/transactions"));
     let path = |limit: u32| format!("/v1/transactions?connectionId={connection}&limit={limit}");
     // Each makes three attempts, and eight in a row without a response are enough.
     for limit in 1..=3 {
         app.get(&path(limit)).await.error(503);
     }
-    app.reset_calls().await;
+    app.reset_calls();
     let paths: Vec<String> = (4..=23).map(path).collect();
     for answer in futures_util::future::join_all(paths.iter().map(|path| app.get(path))).await {
         answer.error(503);
     }
-    assert!(
-        app.transaction_calls().await < 20,
-        "only trial calls are made"
-    );
-    app.clear_faults().await;
+    assert!(app.transaction_calls() < 20, "only trial calls are made");
+    app.clear_faults();
     eventually(async || app.get(&path(30)).await.status == 200).await;
 }

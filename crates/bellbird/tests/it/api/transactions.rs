@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::Category;
+use bellbird_sandbox::Fault;
 use jiff::SignedDuration;
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::client::{Account, Page, Pagination, Query, Transaction};
@@ -13,14 +13,14 @@ use crate::support::harness::{App, Response, Setup, eventually};
 /// Reads an account page by page, from the newest row. Returns its rows, and the provider calls of
 /// each page.
 async fn read_all(app: &App, account: &Account, limit: usize) -> (Vec<Transaction>, Vec<u64>) {
-    let (mut seen, mut calls, mut before) = (Vec::new(), Vec::new(), app.transaction_calls().await);
+    let (mut seen, mut calls, mut before) = (Vec::new(), Vec::new(), app.transaction_calls());
     let (mut exact, mut lower_bounds) = (Vec::new(), Vec::new());
     loop {
         let read = app.transactions(account).from("2000-01-01").limit(limit);
         let response = read.offset(seen.len()).send().await;
         let truncated = response.header("x-service-truncated").is_some();
         let Page { rows, pagination } = response.read::<Page<Transaction>>();
-        let after = app.transaction_calls().await;
+        let after = app.transaction_calls();
         calls.push(after - before);
         before = after;
         assert!(
@@ -103,7 +103,7 @@ async fn default_date_range_is_the_last_thirty_days() {
 }
 
 /// Adds a row at the provider and returns its id.
-async fn add(app: &App, provider_account_id: &str, row: Value) -> String {
+fn add(app: &App, provider_account_id: &str, row: Value) -> String {
     let mut row = row;
     row["account_id"] = json!(provider_account_id);
     if row.get("posting_date_time").is_none() && row["status"] != "PENDING" {
@@ -111,7 +111,7 @@ async fn add(app: &App, provider_account_id: &str, row: Value) -> String {
         // future here.
         row["posting_date_time"] = json!("2026-11-20T09:00:00Z");
     }
-    let added = app.control(Method::POST, "/transactions", row).await;
+    let added = app.fiskil().add_row(&row).unwrap();
     added["fiskil_id"].as_str().expect("an id").to_owned()
 }
 
@@ -141,8 +141,7 @@ async fn amounts_keep_the_providers_digits() {
             &app,
             &provider_id,
             json!({"amount": sent, "description": "digits"}),
-        )
-        .await;
+        );
         let row = shown(app.transactions(&account), &id).await;
         let row = row.expect("the row");
         assert_eq!(
@@ -163,14 +162,12 @@ async fn days_use_the_users_timezone() {
         &app,
         &provider_id,
         json!({"amount": "-1.00", "description": "a", "posting_date_time": "2026-10-03T14:30:00Z"}),
-    )
-    .await;
+    );
     let offset = add(
         &app,
         &provider_id,
         json!({"amount": "-1.00", "description": "b", "posting_date_time": "2026-10-05T00:10:00+11:00"}),
-    )
-    .await;
+    );
     let between = |from: &str, to: &str| app.transactions(&account).from(from).to(to);
     let october = || between("2026-10-01", "2026-10-31");
     assert_eq!(shown(october(), &sydney).await.unwrap().date, "2026-10-04");
@@ -220,27 +217,23 @@ async fn pending_and_untimed_rows_are_dropped() {
         &app,
         &provider_id,
         json!({"amount": "-1.00", "description": "a", "status": "PENDING"}),
-    )
-    .await;
+    );
     let executed = add(
         &app,
         &provider_id,
         json!({"amount": "-1.00", "description": "b", "posting_date_time": null,
             "execution_date_time": "2026-11-19T01:00:00Z"}),
-    )
-    .await;
+    );
     let future = add(
         &app,
         &provider_id,
         json!({"amount": "-1.00", "description": "c", "posting_date_time": "2026-11-20T09:30:01Z"}),
-    )
-    .await;
+    );
     let unknown = add(
         &app,
         &provider_id,
         json!({"amount": "-1.00", "description": "d", "category": {"primary_category": "PETS"}}),
-    )
-    .await;
+    );
     let read = || app.transactions(&account);
     assert_eq!(shown(read(), &pending).await, None);
     assert_eq!(
@@ -273,11 +266,8 @@ async fn reading_all_accounts_at_once_is_deprecated() {
             .contains("<https://bellbird.example/docs>; rel=\"deprecation\"")
     );
     let own: BTreeSet<String> = app
-        .storage
-        .accounts()
-        .list_of_connection(app.olivia.user.id, connection)
+        .stored_accounts(app.olivia.user.id, connection)
         .await
-        .unwrap()
         .iter()
         .map(|account| account.id.to_string())
         .collect();
@@ -294,14 +284,10 @@ async fn reading_all_accounts_at_once_is_deprecated() {
 
 #[tokio::test]
 async fn twelve_thousand_rows_are_paged_cheaply() {
-    let app = App::start(Setup {
-        rows: 12_000,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(12_000)).await;
     let (account, _) = app.busiest().await;
     for limit in [200, 500] {
-        app.reset_calls().await;
+        app.reset_calls();
         let (rows, calls) = read_all(&app, &account, limit).await;
         assert_eq!(rows.len(), 12_000);
         let ids: BTreeSet<&str> = rows.iter().map(|row| row.id.as_str()).collect();
@@ -317,11 +303,7 @@ async fn twelve_thousand_rows_are_paged_cheaply() {
 
 #[tokio::test]
 async fn paging_5000_rows_by_200_costs_at_most_40_calls() {
-    let app = App::start(Setup {
-        rows: 5_000,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(5_000)).await;
     let (account, _) = app.busiest().await;
     let (rows, calls) = read_all(&app, &account, 200).await;
     assert_eq!(rows.len(), 5_000);
@@ -331,11 +313,7 @@ async fn paging_5000_rows_by_200_costs_at_most_40_calls() {
 
 #[tokio::test]
 async fn rows_past_the_cap_stay_reachable() {
-    let app = App::start(Setup {
-        rows: 5_001,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(5_001)).await;
     let (account, _) = app.busiest().await;
     let read = |offset: usize| app.transactions(&account).from("2000-01-01").offset(offset);
     let page = |total, offset, has_more| Pagination {
@@ -376,8 +354,7 @@ async fn paging_is_stable_and_a_poll_sees_new_rows() {
         &app,
         &provider_id,
         json!({"amount": "-3.00", "description": "new", "posting_date_time": "2026-11-20T09:30:30Z"}),
-    )
-    .await;
+    );
     let second = page(10).await;
     assert!(
         first.iter().all(|row| !second.contains(row)),
@@ -390,34 +367,23 @@ async fn paging_is_stable_and_a_poll_sees_new_rows() {
 
 #[tokio::test]
 async fn empty_pages_are_not_the_end() {
-    let app = App::start(Setup {
-        rows: 1_500,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(1_500)).await;
     let (account, _) = app.busiest().await;
-    app.control(Method::POST, "/pages", json!({"emptyEvery": 2}))
-        .await;
+    app.fiskil().empty_pages(2);
     let (rows, _) = read_all(&app, &account, 400).await;
     assert_eq!(rows.len(), 1_500);
 }
 
 #[tokio::test]
 async fn rejected_cursor_restarts_paging() {
-    let app = App::start(Setup {
-        rows: 1_500,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(1_500)).await;
     let (account, _) = app.busiest().await;
     let read = app.transactions(&account).from("2000-01-01").limit(100);
     read.send().await;
     let undisturbed = read.clone().offset(300).rows().await;
     // All three attempts with the stored cursor fail. Reading from the start succeeds.
-    app.fault(
-        json!({"match": "/v1/banking/transactions", "kind": "status", "status": 503, "times": 3}),
-    )
-    .await;
+    app.fiskil()
+        .add_fault(Fault::status(503).at("/v1/banking/transactions").times(3));
     let restarted = read.offset(300).page().await;
     assert_eq!(restarted.rows, undisturbed);
     assert_eq!(restarted.pagination.total, 1_500);
@@ -449,15 +415,15 @@ async fn empty_interval_makes_no_provider_call() {
             read.path()
         );
     }
-    assert_eq!(app.transaction_calls().await, 0);
+    assert_eq!(app.transaction_calls(), 0);
 }
 
 #[tokio::test]
 async fn concurrent_equal_requests_share_one_call() {
     let app = App::start(Setup::default()).await;
     let (account, _) = app.busiest().await;
-    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 300}))
-        .await;
+    app.fiskil()
+        .add_fault(Fault::delay_ms(300).at("/v1/banking/transactions"));
     let read = app.transactions(&account).limit(20).from("2026-11-01");
     let responses: Vec<Response> =
         futures_util::future::join_all((0..10).map(|_| read.send())).await;
@@ -471,7 +437,7 @@ async fn concurrent_equal_requests_share_one_call() {
         .map(|response| response.header("x-request-id").unwrap())
         .collect();
     assert_eq!(ids.len(), 10, "each request has its own id");
-    assert!(app.transaction_calls().await <= 2);
+    assert!(app.transaction_calls() <= 2);
 }
 
 #[tokio::test]
@@ -479,16 +445,16 @@ async fn changed_timezone_applies_during_a_slow_read() {
     let app = App::start(Setup::default()).await;
     let (account, _) = app.busiest().await;
     let read = app.transactions(&account).from("2026-01-01").limit(500);
-    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 1_500}))
-        .await;
+    app.fiskil()
+        .add_fault(Fault::delay_ms(1_500).at("/v1/banking/transactions"));
     let later = async {
-        eventually(async || app.transaction_calls().await > 0).await;
+        eventually(async || app.transaction_calls() > 0).await;
         app.set_timezone(app.olivia.user.id, "America/New_York")
             .await;
         read.rows().await
     };
     let (before, during) = tokio::join!(read.rows(), later);
-    app.clear_faults().await;
+    app.clear_faults();
     let after = read.rows().await;
     assert_ne!(before, after, "the days of some rows differ");
     assert_eq!(during, after);
@@ -496,11 +462,7 @@ async fn changed_timezone_applies_during_a_slow_read() {
 
 #[tokio::test]
 async fn cursor_indexes_are_measured_and_keyed_by_meaning() {
-    let app = App::start(Setup {
-        rows: 6_000,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(6_000)).await;
     let (account, _) = app.busiest().await;
     let zeros = "0".repeat(6_000);
     for digits in 0..50 {
@@ -535,7 +497,7 @@ async fn many_lists_of_one_key_leave_the_map_of_another() {
     app.clock
         .set(app.clock.now() + SignedDuration::from_secs(60));
     let new = json!({"amount": "-3.00", "description": "new", "posting_date_time": "2026-11-20T09:30:30Z"});
-    add(&app, &provider_id, new).await;
+    add(&app, &provider_id, new);
     let second = page(10).await;
     assert!(
         first.iter().all(|row| !second.contains(row)),

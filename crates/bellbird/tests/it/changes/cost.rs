@@ -1,8 +1,7 @@
 //! What requests for changes cost: provider calls, and which rate limit they count towards.
 
 use bellbird_domain::Connection;
-use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{HOUR, STALE, setup};
 use crate::support::follower::{Follower, changes};
@@ -32,12 +31,10 @@ impl App {
     /// Gives the account with rows that many of them, with times of the last 300 days.
     async fn fill(&self, connection: &Connection) {
         let account = self.account_at(connection).await;
-        let body = match connection.provider.as_str() {
-            "fiskil" => return,
-            _ => json!({"accountId": account, "rows": MANY}),
-        };
-        self.control_of(&connection.provider, Method::POST, "/fill", body)
-            .await;
+        if connection.provider != "fiskil" {
+            let bank = self.bank(&connection.provider);
+            bank.fill(&account, MANY).unwrap();
+        }
     }
 
     /// A person with a connection that has many rows.
@@ -84,19 +81,19 @@ async fn poll_without_news_calls_no_provider() {
         let connection = &person.connections[0];
         let mut copy = Follower::new(&app, &person, connection);
         copy.follow(&app).await;
-        app.reset_calls().await;
+        app.reset_calls();
         for _ in 0..5 {
             assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
             app.clock.set(app.clock.now() + STALE / 10);
         }
-        assert_eq!(app.total_calls(provider).await, 0, "{provider}");
+        assert_eq!(app.bank(provider).total_calls(), 0, "{provider}");
         // A sync of the background job serves as well.
-        app.advance_clock(HOUR).await;
+        app.advance_clock(HOUR);
         app.sync(connection).await;
-        app.reset_calls().await;
+        app.reset_calls();
         assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
         assert_eq!(
-            app.total_calls(provider).await,
+            app.bank(provider).total_calls(),
             0,
             "{provider}: after a sync"
         );
@@ -169,7 +166,7 @@ async fn without_live_requests_left_polls_go_on() {
     assert_eq!(answer.status, 429, "{}", answer.text);
     assert_eq!(answer.json()["error"]["code"], "rate_limited");
     assert!(answer.header("retry-after").is_some());
-    app.advance_clock(STALE).await;
+    app.advance_clock(STALE);
     assert_eq!(
         changes(&copy.follow(&app).await),
         [("upsert", Some(true), "NEWS")]
@@ -187,23 +184,23 @@ async fn one_new_row_costs_one_window() {
         copy.follow(&app).await;
         app.add_row(&connection, "ONE AMONG MANY", app.clock.now() - HOUR)
             .await;
-        app.advance_clock(STALE).await;
-        app.reset_calls().await;
+        app.advance_clock(STALE);
+        app.reset_calls();
         app.sync(&connection).await;
-        let sync = app.row_calls(provider).await;
-        app.reset_calls().await;
+        let sync = app.row_calls(provider);
+        app.reset_calls();
         let list = spec(provider).list;
         let window = format!("/v1/{list}?connectionId={}&limit=500", connection.id);
         assert_eq!(app.get_as(&person.key, &window).await.status, 200);
-        let window = app.row_calls(provider).await;
-        app.reset_calls().await;
+        let window = app.row_calls(provider);
+        app.reset_calls();
         assert_eq!(
             changes(&copy.follow(&app).await),
             [("upsert", Some(true), "ONE AMONG MANY")],
             "{provider}"
         );
-        let calls = app.calls_of(provider).await;
-        let news = app.row_calls(provider).await;
+        let calls = app.bank(provider).calls();
+        let news = app.row_calls(provider);
         assert!(
             news >= 1 && news <= window,
             "{provider}: {calls:?}, but {window} for a window"
@@ -223,19 +220,19 @@ async fn concurrent_requests_sync_once() {
     let connection = &person.connections[0];
     let mut copy = Follower::new(&app, &person, connection);
     copy.follow(&app).await;
-    app.advance_clock(STALE).await;
-    app.reset_calls().await;
+    app.advance_clock(STALE);
+    app.reset_calls();
     let asked = futures_util::future::join_all((0..6).map(|_| copy.ask(&app))).await;
     assert!(
         asked
             .iter()
             .all(|answer| answer.status == 200 && answer.data().is_empty())
     );
-    let together = app.transaction_calls().await;
-    app.advance_clock(STALE).await;
-    app.reset_calls().await;
+    let together = app.transaction_calls();
+    app.advance_clock(STALE);
+    app.reset_calls();
     copy.follow(&app).await;
-    assert_eq!(together, app.transaction_calls().await, "one sync");
+    assert_eq!(together, app.transaction_calls(), "one sync");
 }
 
 #[tokio::test]
@@ -250,7 +247,7 @@ async fn background_syncs_and_endpoints_change_nothing() {
     let hook = app.hook(&person.user).await;
     app.add_row(connection, "FOUND BY THE JOB", app.clock.now() - HOUR)
         .await;
-    app.advance_clock(25 * HOUR).await;
+    app.advance_clock(25 * HOUR);
     app.connections.jobs().run_due("sync").await.unwrap();
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
     assert_eq!(

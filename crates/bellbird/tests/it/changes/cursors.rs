@@ -46,7 +46,7 @@ async fn cursor_is_good_for_its_question_only() {
         complete.follow(&app).await;
         cursors.push([begun.cursor.unwrap(), complete.cursor.unwrap()]);
     }
-    app.reset_calls().await;
+    app.reset_calls();
     for (asked, question) in questions.into_iter().enumerate() {
         for (made, cursors) in cursors.iter().enumerate() {
             for cursor in cursors {
@@ -72,10 +72,7 @@ async fn changed_cursor_is_invalid() {
     copy.follow(&app).await;
     let cursor = copy.cursor.clone().unwrap();
     let sealed = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let mcp = Mcp::new(&app, &app.olivia.key);
     let of_mcp = mcp
         .call("list_transactions", json!({"from": "2000-01-01"}))
         .await;
@@ -100,7 +97,7 @@ async fn changed_cursor_is_invalid() {
         forged[at] ^= 1 << (at % 8);
         bad.push(URL_SAFE_NO_PAD.encode(forged));
     }
-    app.reset_calls().await;
+    app.reset_calls();
     for bad in bad {
         let follower = Follower {
             cursor: Some(bad.clone()),
@@ -108,19 +105,16 @@ async fn changed_cursor_is_invalid() {
         };
         assert_problem(&follower.ask(&app).await, 400, "invalid_cursor");
     }
-    assert_eq!(app.total_calls("fiskil").await, 0);
+    assert_eq!(app.fiskil().total_calls(), 0);
     assert_eq!(
         copy.follow(&app).await,
         Vec::<Value>::new(),
         "the cursor itself is good"
     );
     // It is no cursor of MCP either.
-    let failure = Mcp {
-        app: &app,
-        key: &person.key,
-    }
-    .failure("list_transactions", json!({"cursor": cursor}))
-    .await;
+    let failure = Mcp::new(&app, &person.key)
+        .failure("list_transactions", json!({"cursor": cursor}))
+        .await;
     assert!(failure.contains("begin again"), "{failure}");
 }
 
@@ -142,8 +136,8 @@ async fn cursor_tells_nothing_of_rows() {
         let mut copy = copy.with("");
         copy.follow(&app).await;
         cursors.push(copy.cursor.clone().unwrap());
-        app.remove_row(connection, &id).await;
-        app.advance_clock(STALE).await;
+        app.remove_row(connection, &id);
+        app.advance_clock(STALE);
         copy.follow(&app).await;
         cursors.push(copy.cursor.clone().unwrap());
         let mut texts = vec![id, connection.id.to_string(), person.user.id.to_string()];

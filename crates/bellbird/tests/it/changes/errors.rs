@@ -1,6 +1,7 @@
 //! Errors of requests for changes: each with its word in the header and in the body.
 
 use bellbird_domain::Plan;
+use bellbird_sandbox::{ConsentState, Fault, FaultKind};
 use serde_json::{Value, json};
 
 use super::{HOUR, STALE, setup};
@@ -41,9 +42,12 @@ async fn ended_consent_is_named() {
         let mut copy = Follower::new(&app, &person, connection);
         copy.follow(&app).await;
         let unsynced = Follower::new(&app, &person, connection);
-        for (state, status) in [("expired", "invalidated"), ("revoked", "revoked")] {
+        for (state, status) in [
+            (ConsentState::Expired, "invalidated"),
+            (ConsentState::Revoked, "revoked"),
+        ] {
             app.set_consent(connection, state).await;
-            app.advance_clock(STALE).await;
+            app.advance_clock(STALE);
             for follower in [&copy, &unsynced] {
                 let answer = follower.ask(&app).await;
                 let details = assert_problem(&answer, 503, "reconnect_required");
@@ -59,12 +63,12 @@ async fn ended_consent_is_named() {
                 );
             }
         }
-        app.set_consent(connection, "active").await;
+        app.set_consent(connection, ConsentState::Active).await;
         app.add_row(connection, "AFTERWARDS", app.clock.now() - HOUR)
             .await;
         // A refused consent is looked at again only now and then.
         app.sync(connection).await;
-        app.advance_clock(HOUR).await;
+        app.advance_clock(HOUR);
         assert_eq!(
             changes(&copy.follow(&app).await),
             [("upsert", Some(true), "AFTERWARDS")],
@@ -83,33 +87,30 @@ async fn unavailable_provider_is_a_503_with_a_time() {
         let mut copy = Follower::new(&app, &person, connection);
         let expected = [format!("connectionId: {}", connection.id)];
         for fault in [
-            json!({"match": "/", "kind": "status", "status": 503, "retryAfter": 30}),
-            json!({"match": "/", "kind": "reset"}),
+            Fault::status(503).retry_after(30),
+            Fault::new(FaultKind::Reset),
         ] {
-            app.fault_at(provider, fault.clone()).await;
+            app.bank(provider).add_fault(fault.clone());
             let answer = copy.ask(&app).await;
             let details = assert_problem(&answer, 503, "provider_unavailable");
-            assert_eq!(details, expected, "{provider}: {fault}");
+            assert_eq!(details, expected, "{provider}: {fault:?}");
             let seconds: u64 = answer
                 .header("retry-after")
                 .expect("a time")
                 .parse()
                 .unwrap();
-            assert!(seconds >= 1, "{provider}: {fault}");
-            app.clear_faults().await;
-            app.advance_clock(STALE).await;
+            assert!(seconds >= 1, "{provider}: {fault:?}");
+            app.clear_faults();
+            app.advance_clock(STALE);
         }
         copy.follow(&app).await;
         // The sync succeeds, and the read of the new rows fails.
         app.add_row(connection, "NEWS", app.clock.now() - HOUR)
             .await;
-        app.advance_clock(STALE).await;
+        app.advance_clock(STALE);
         app.sync(connection).await;
-        app.fault_at(
-            provider,
-            json!({"match": "/", "kind": "status", "status": 503, "retryAfter": 30}),
-        )
-        .await;
+        app.bank(provider)
+            .add_fault(Fault::status(503).at("/").retry_after(30));
         let answer = copy.ask(&app).await;
         assert_eq!(
             assert_problem(&answer, 503, "provider_unavailable"),
@@ -117,8 +118,8 @@ async fn unavailable_provider_is_a_503_with_a_time() {
             "{provider}"
         );
         assert!(answer.header("retry-after").is_some());
-        app.clear_faults().await;
-        app.advance_clock(STALE).await;
+        app.clear_faults();
+        app.advance_clock(STALE);
         assert_eq!(
             changes(&copy.follow(&app).await),
             [("upsert", Some(true), "NEWS")],
@@ -208,11 +209,7 @@ async fn category_and_plan_are_checked() {
     assert_eq!(clamped.status, 200);
     let removed = app.person_at("fiskil").await;
     let copy = Follower::new(&app, &removed, &removed.connections[0]);
-    app.connections
-        .removals()
-        .remove(removed.connections[0].id)
-        .await
-        .unwrap();
+    app.remove(removed.connections[0].id).await;
     assert_problem(&copy.ask(&app).await, 404, "not_found");
 }
 
@@ -228,16 +225,15 @@ async fn unreadable_row_removes_nothing() {
         .await;
     copy.follow(&app).await;
     let keys = copy.keys();
-    app.change_row(connection, &id, json!({"amount": "not a number"}))
-        .await;
+    app.change_row(connection, &id, json!({"amount": "not a number"}));
     for _ in 0..4 {
-        app.advance_clock(13 * HOUR).await;
+        app.advance_clock(13 * HOUR);
         assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
     }
     assert_eq!(copy.keys(), keys);
     let set = (spec("fiskil").set_amount)(123);
-    app.change_row(connection, &id, set.members).await;
-    app.advance_clock(STALE).await;
+    app.change_row(connection, &id, set.members);
+    app.advance_clock(STALE);
     assert_eq!(
         changes(&copy.follow(&app).await),
         [("upsert", Some(false), "BECOMES UNREADABLE")]

@@ -1,8 +1,7 @@
 //! Inserts, corrections, removals, renewals, restarts and a day without the provider.
 
-use bellbird_connections::LinkTarget;
 use bellbird_domain::{Connection, Plan};
-use reqwest::Method;
+use bellbird_sandbox::{ConsentState, Fault};
 use serde_json::{Value, json};
 
 use super::{BETWEEN_MISSES, DAY, HOUR, STALE, setup};
@@ -28,10 +27,8 @@ impl App {
     pub(crate) async fn linked_at(&self, provider: &str) -> (Person, Connection) {
         let email = format!("following.{provider}@example.com");
         let person = self.add_person(&email, Plan::Professional, &[]).await;
-        let (mut linked, _) = self
-            .link_in_browser(person.user.id, LinkTarget::Provider(provider))
-            .await;
-        self.advance_clock(2 * HOUR).await;
+        let (mut linked, _) = self.link_at(person.user.id, provider).await;
+        self.advance_clock(2 * HOUR);
         self.run_due_jobs().await;
         (person, linked.remove(0))
     }
@@ -39,25 +36,20 @@ impl App {
     /// Ends the consent and gives it again.
     pub(crate) async fn renew_in_browser(&self, connection: &Connection) {
         if let Some(setting) = relink(&connection.provider) {
-            self.control_of(&connection.provider, Method::POST, "/options", setting)
-                .await;
+            self.bank(&connection.provider)
+                .set_options(&setting)
+                .unwrap();
         }
-        self.set_consent(connection, "expired").await;
-        self.connections
-            .refreshes()
-            .run(connection.user_id, connection.id)
-            .await
-            .unwrap();
-        let (new, page) = self
-            .link_in_browser(connection.user_id, LinkTarget::Connection(connection.id))
-            .await;
+        self.set_consent(connection, ConsentState::Expired).await;
+        self.refresh(connection.user_id, connection.id).await;
+        let (new, page) = self.reconnect(connection.user_id, connection.id).await;
         assert_eq!(new, [], "{}", page.text);
         page.assert_shows(200, "is connected again");
     }
 
-    pub(crate) async fn set_amount(&self, connection: &Connection, row: &str, cents: u64) {
+    pub(crate) fn set_amount(&self, connection: &Connection, row: &str, cents: u64) {
         let change = (spec(&connection.provider).set_amount)(cents);
-        self.change_row(connection, row, change.members).await;
+        self.change_row(connection, row, change.members);
     }
 }
 
@@ -116,7 +108,7 @@ async fn follow_everything(app: &App, provider: &str) {
     ] {
         ids.push(app.add_row(&connection, text, now - age).await);
     }
-    app.advance_clock(STALE).await;
+    app.advance_clock(STALE);
     let added = copy.follow(app).await;
     let new = |text: &'static str| ("upsert", Some(true), text);
     let changed = |text: &'static str| ("upsert", Some(false), text);
@@ -128,15 +120,14 @@ async fn follow_everything(app: &App, provider: &str) {
     copy.assert_equal(app, &format!("{provider}: added")).await;
     assert_eq!(copy.follow(app).await, Vec::<Value>::new());
 
-    app.set_amount(&connection, &ids[0], 9_901).await;
+    app.set_amount(&connection, &ids[0], 9_901);
     app.change_row(
         &connection,
         &ids[1],
         json!({"description": "TWO, CORRECTED"}),
-    )
-    .await;
-    app.remove_row(&connection, &ids[2]).await;
-    app.advance_clock(STALE).await;
+    );
+    app.remove_row(&connection, &ids[2]);
+    app.advance_clock(STALE);
     let keys = copy.keys();
     let corrected = copy.follow(app).await;
     // Whether a changed description makes another row is for the provider to say.
@@ -151,13 +142,13 @@ async fn follow_everything(app: &App, provider: &str) {
         .filter(|entry| changes(&[(*entry).clone()])[0].2 == "THREE")
         .cloned()
         .collect();
-    app.advance_clock(BETWEEN_MISSES).await;
+    app.advance_clock(BETWEEN_MISSES);
     assert_eq!(
         copy.follow(app).await,
         Vec::<Value>::new(),
         "{provider}: not gone yet"
     );
-    app.advance_clock(BETWEEN_MISSES).await;
+    app.advance_clock(BETWEEN_MISSES);
     let removed = copy.follow(app).await;
     assert_eq!(changes(&removed), [REMOVAL], "{provider}");
     assert_eq!(removed[0]["key"], missing[0]["key"], "{provider}");
@@ -168,7 +159,7 @@ async fn follow_everything(app: &App, provider: &str) {
     app.delivered_to(&hook).await;
     let keys = copy.keys();
     app.renew_in_browser(&connection).await;
-    app.advance_clock(STALE).await;
+    app.advance_clock(STALE);
     let before = copy.clone();
     let (other, rest) = changed_in_renewal(&before, copy.follow(app).await);
     assert_eq!(
@@ -200,11 +191,7 @@ async fn follow_everything(app: &App, provider: &str) {
 
     // Restarted, and a day without the provider.
     copy.api = app.start_another().await;
-    app.fault_at(
-        provider,
-        json!({"match": "/", "kind": "status", "status": 503}),
-    )
-    .await;
+    app.bank(provider).add_fault(Fault::status(503).at("/"));
     let now = app.clock.now();
     let mut late = Vec::new();
     for hours in [0, 6, 12, 18] {
@@ -219,10 +206,10 @@ async fn follow_everything(app: &App, provider: &str) {
             app.add_row(&connection, "MEANWHILE", now - hours * HOUR / 6)
                 .await,
         );
-        app.advance_clock(6 * HOUR).await;
+        app.advance_clock(6 * HOUR);
     }
-    app.remove_row(&connection, &late[3]).await;
-    app.clear_faults().await;
+    app.remove_row(&connection, &late[3]);
+    app.clear_faults();
     let returned = copy.follow(app).await;
     assert_eq!(returned.len(), 3, "{provider}: {returned:?}");
     copy.assert_equal(app, &format!("{provider}: after a day away"))
@@ -235,7 +222,7 @@ async fn follow_everything(app: &App, provider: &str) {
     let now = app.clock.now();
     app.add_row(&connection, "AFTER THE RENEWAL", now - HOUR)
         .await;
-    app.advance_clock(STALE).await;
+    app.advance_clock(STALE);
     let before = copy.clone();
     let (other, rest) = changed_in_renewal(&before, copy.follow(app).await);
     assert_eq!(changes(&rest), [new("AFTER THE RENEWAL")], "{provider}");
@@ -274,21 +261,21 @@ async fn removed_row_that_returns_keeps_its_key() {
         let at = app.clock.now() - HOUR;
         let account = app.account_at(connection).await;
         let row = spec(provider).row_at(&account, at, "COMES AND GOES");
-        let id = app.put_row(connection, row.clone()).await;
+        let id = app.put_row(connection, row.clone());
         copy.follow(&app).await;
         let keys = copy.keys();
-        app.remove_row(connection, &id).await;
+        app.remove_row(connection, &id);
         let mut removed = Vec::new();
         for _ in 0..3 {
-            app.advance_clock(BETWEEN_MISSES).await;
+            app.advance_clock(BETWEEN_MISSES);
             removed.extend(copy.follow(&app).await);
         }
         assert_eq!(changes(&removed), [REMOVAL], "{provider}");
         assert_eq!(copy.rows.len(), keys.len() - 1);
         let mut row = row;
         row[spec(provider).row_id] = json!(id);
-        app.put_row(connection, row).await;
-        app.advance_clock(STALE).await;
+        app.put_row(connection, row);
+        app.advance_clock(STALE);
         let returned = copy.follow(&app).await;
         assert_eq!(
             changes(&returned),
@@ -309,16 +296,16 @@ async fn row_that_one_read_lacks_stays() {
     let mut copy = Follower::new(&app, &person, connection);
     let account = app.account_at(connection).await;
     let row = spec("fiskil").row_at(&account, app.clock.now() - HOUR, "HIDDEN FOR AN HOUR");
-    let id = app.put_row(connection, row.clone()).await;
+    let id = app.put_row(connection, row.clone());
     copy.follow(&app).await;
     let keys = copy.keys();
-    app.remove_row(connection, &id).await;
-    app.advance_clock(HOUR).await;
+    app.remove_row(connection, &id);
+    app.advance_clock(HOUR);
     assert_eq!(copy.follow(&app).await, Vec::<Value>::new());
     let mut row = row;
     row["fiskil_id"] = json!(id);
-    app.put_row(connection, row).await;
-    app.advance_clock(HOUR).await;
+    app.put_row(connection, row);
+    app.advance_clock(HOUR);
     copy.follow(&app).await;
     assert_eq!(copy.keys(), keys);
     copy.assert_equal(&app, "back").await;
@@ -334,9 +321,8 @@ async fn event_of_akahu_removes_a_row_at_once() {
         .await;
     copy.follow(&app).await;
     app.delivered("akahu").await;
-    app.control_of("akahu", Method::DELETE, "/webhooks", json!({}))
-        .await;
-    app.remove_row(&connection, &id).await;
+    app.bank("akahu").forget_deliveries();
+    app.remove_row(&connection, &id);
     assert_eq!(app.delivered("akahu").await, [json!(200)]);
     let stored = tables_containing(&app.shared.database, &[id, "REMOVED AT ONCE".to_owned()]).await;
     assert_eq!(stored.len(), 0, "{stored:?}");
@@ -344,7 +330,7 @@ async fn event_of_akahu_removes_a_row_at_once() {
         .query("SELECT LENGTH(removal_hints) FROM syncs ORDER BY 1 DESC")
         .await;
     assert_eq!(removal_hints[0][0], "16", "one digest");
-    app.advance_clock(STALE).await;
+    app.advance_clock(STALE);
     assert_eq!(changes(&copy.follow(&app).await), [REMOVAL]);
     copy.assert_equal(&app, "removed").await;
 }

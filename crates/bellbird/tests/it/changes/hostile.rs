@@ -242,7 +242,7 @@ async fn sealed_cursor_with_odd_contents_is_no_internal_error() {
     app.add_row(connection, "ONE", app.clock.now() - HOUR).await;
     app.add_row(connection, "TWO", app.clock.now() - 2 * HOUR)
         .await;
-    app.advance_clock(STALE).await;
+    app.advance_clock(STALE);
     let mut news = later.with("&limit=1");
     news.next_page(&app).await;
     let open = |follower: &Follower| -> Value {

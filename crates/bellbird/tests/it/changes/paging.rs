@@ -57,17 +57,17 @@ async fn small_pages_give_what_one_page_gives() {
 
         for (index, id) in ids.iter().take(4).enumerate() {
             let change = (spec(provider).set_amount)(700 + index as u64);
-            app.change_row(connection, id, change.members).await;
+            app.change_row(connection, id, change.members);
         }
         app.add_row(connection, "G", at - HOUR).await;
-        app.remove_row(connection, &ids[4]).await;
-        app.remove_row(connection, &ids[5]).await;
-        app.advance_clock(STALE).await;
+        app.remove_row(connection, &ids[4]);
+        app.remove_row(connection, &ids[5]);
+        app.advance_clock(STALE);
         assert_eq!(follow_all(&mut followers).await.len(), 5, "{provider}");
-        app.advance_clock(BETWEEN_MISSES).await;
+        app.advance_clock(BETWEEN_MISSES);
         app.sync(connection).await;
         app.add_row(connection, "H", at - HOUR).await;
-        app.advance_clock(BETWEEN_MISSES).await;
+        app.advance_clock(BETWEEN_MISSES);
         let last = follow_all(&mut followers).await;
         let kinds: Vec<_> = last
             .iter()
@@ -100,7 +100,7 @@ async fn page_while(
                 .await,
         );
     }
-    app.advance_clock(STALE).await;
+    app.advance_clock(STALE);
     let mut page = 0;
     while copy.next_page(app).await.0 {
         meddle(connection, page, &ids).await;
@@ -110,7 +110,7 @@ async fn page_while(
     assert!(page >= 2, "{provider}: {page} pages");
     // Removed rows take a day.
     for _ in 0..3 {
-        app.advance_clock(BETWEEN_MISSES).await;
+        app.advance_clock(BETWEEN_MISSES);
         copy.follow(app).await;
     }
     copy.assert_equal(app, provider).await;
@@ -126,9 +126,9 @@ async fn row_that_changes_while_a_client_pages_comes_again() {
             if page == 0 {
                 for (id, cents) in [(&ids[0], 301), (&ids[6], 302)] {
                     let change = (spec(provider).set_amount)(cents);
-                    app.change_row(connection, id, change.members).await;
+                    app.change_row(connection, id, change.members);
                 }
-                app.remove_row(connection, &ids[5]).await;
+                app.remove_row(connection, &ids[5]);
                 app.add_row(connection, "BETWEEN PAGES", app.clock.now() - 30 * STALE)
                     .await;
             }
@@ -144,16 +144,15 @@ async fn sync_between_pages_loses_nothing() {
         page_while(&app, provider, async |connection, page, ids| {
             if page < 3 {
                 let change = (spec(provider).set_amount)(400 + page as u64);
-                app.change_row(connection, &ids[page + 2], change.members)
-                    .await;
-                app.remove_row(connection, &ids[7 - page]).await;
+                app.change_row(connection, &ids[page + 2], change.members);
+                app.remove_row(connection, &ids[7 - page]);
                 app.add_row(
                     connection,
                     &format!("BETWEEN {page}"),
                     app.clock.now() - 90 * STALE,
                 )
                 .await;
-                app.advance_clock(STALE).await;
+                app.advance_clock(STALE);
                 app.sync(connection).await;
             }
         })
@@ -184,10 +183,9 @@ async fn many_changes_between_pages_do_not_stop_a_client() {
         if !is_first_copy {
             copy.follow(&app).await;
             for id in &ids {
-                app.change_row(connection, id, json!({"description": "CHANGED ONCE"}))
-                    .await;
+                app.change_row(connection, id, json!({"description": "CHANGED ONCE"}));
             }
-            app.advance_clock(STALE).await;
+            app.advance_clock(STALE);
         }
         assert!(copy.next_page(&app).await.0);
         for id in &ids {
@@ -195,14 +193,13 @@ async fn many_changes_between_pages_do_not_stop_a_client() {
                 connection,
                 id,
                 json!({"description": format!("AGAIN {is_first_copy}")}),
-            )
-            .await;
+            );
         }
         copy.follow(&app).await;
         copy.follow(&app).await;
         copy.assert_equal(&app, &format!("first copy: {is_first_copy}"))
             .await;
-        app.advance_clock(STALE).await;
+        app.advance_clock(STALE);
     }
 }
 
@@ -220,7 +217,7 @@ async fn clients_do_not_disturb_each_other() {
     let mut id = String::new();
     for round in 0..5 {
         if round == 3 {
-            app.remove_row(connection, &id).await;
+            app.remove_row(connection, &id);
         }
         id = app
             .add_row(
@@ -229,10 +226,10 @@ async fn clients_do_not_disturb_each_other() {
                 app.clock.now() - HOUR,
             )
             .await;
-        app.advance_clock(6 * HOUR).await;
+        app.advance_clock(6 * HOUR);
         assert!(!often.follow(&app).await.is_empty());
     }
-    app.advance_clock(DAY).await;
+    app.advance_clock(DAY);
     often.follow(&app).await;
     let caught_up = rarely.follow(&app).await;
     assert_eq!(caught_up.len(), 5, "{caught_up:?}");
@@ -250,7 +247,7 @@ async fn clients_do_not_disturb_each_other() {
     std::mem::swap(&mut often.api, &mut rarely.api);
     app.add_row(connection, "AT THE OTHER", app.clock.now() - HOUR)
         .await;
-    app.advance_clock(STALE).await;
+    app.advance_clock(STALE);
     for copy in [&mut often, &mut rarely] {
         assert_eq!(
             changes(&copy.follow(&app).await),
@@ -265,12 +262,7 @@ async fn copy_of_one_account_has_its_rows_only() {
     for provider in simulated_providers() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
-        let accounts = app
-            .storage
-            .accounts()
-            .list_of_connection(person.user.id, connection.id)
-            .await
-            .unwrap();
+        let accounts = app.stored_accounts(person.user.id, connection.id).await;
         let with_rows = app.account_at(connection).await;
         let own = accounts
             .iter()
@@ -290,9 +282,8 @@ async fn copy_of_one_account_has_its_rows_only() {
             &other.provider_account_id,
             "OF ANOTHER",
             now - HOUR,
-        )
-        .await;
-        app.advance_clock(STALE).await;
+        );
+        app.advance_clock(STALE);
         let entries = copy.follow(&app).await;
         assert_eq!(
             changes(&entries),
@@ -300,10 +291,10 @@ async fn copy_of_one_account_has_its_rows_only() {
             "{provider}"
         );
         copy.assert_equal(&app, provider).await;
-        app.remove_row(connection, &added).await;
+        app.remove_row(connection, &added);
         let mut removed = Vec::new();
         for _ in 0..3 {
-            app.advance_clock(BETWEEN_MISSES).await;
+            app.advance_clock(BETWEEN_MISSES);
             removed.extend(copy.follow(&app).await);
         }
         assert_eq!(removed.len(), 1, "{provider}: {removed:?}");
@@ -352,7 +343,7 @@ async fn first_copy_begins_at_from() {
         let before = long.rows.len();
         let app = &app;
         app.add_row(connection, "NOW", app.clock.now() - HOUR).await;
-        app.advance_clock(STALE).await;
+        app.advance_clock(STALE);
         assert_eq!(
             changes(&long.follow(app).await),
             [("upsert", Some(true), "NOW")],
@@ -374,7 +365,7 @@ async fn equal_trades_have_keys_of_their_own() {
     for _ in 0..3 {
         ids.push(app.add_row(connection, "EQUAL", at).await);
     }
-    app.advance_clock(STALE).await;
+    app.advance_clock(STALE);
     let added = copy.follow(&app).await;
     let distinct = |member: &str| -> usize {
         let values = added.iter().map(|entry| match member {
@@ -388,9 +379,8 @@ async fn equal_trades_have_keys_of_their_own() {
         (3, 3, 1),
         "{added:?}"
     );
-    app.change_row(connection, &ids[1], json!({"price": 77}))
-        .await;
-    app.advance_clock(STALE).await;
+    app.change_row(connection, &ids[1], json!({"price": 77}));
+    app.advance_clock(STALE);
     let corrected = copy.follow(&app).await;
     assert_eq!(
         changes(&corrected),
@@ -398,16 +388,16 @@ async fn equal_trades_have_keys_of_their_own() {
         "one of three"
     );
     copy.assert_equal(&app, "corrected").await;
-    app.remove_row(connection, &ids[0]).await;
+    app.remove_row(connection, &ids[0]);
     let mut removed = Vec::new();
     for _ in 0..3 {
-        app.advance_clock(BETWEEN_MISSES).await;
+        app.advance_clock(BETWEEN_MISSES);
         removed.extend(copy.follow(&app).await);
     }
     assert_eq!(changes(&removed), [("remove", None, "")]);
     copy.assert_equal(&app, "removed").await;
     app.add_row(connection, "EQUAL", at).await;
-    app.advance_clock(STALE).await;
+    app.advance_clock(STALE);
     let returned = copy.follow(&app).await;
     assert_eq!(returned.len(), 1, "{returned:?}");
     assert_eq!(

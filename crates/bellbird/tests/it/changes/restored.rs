@@ -54,20 +54,20 @@ async fn cursor_of_a_lost_history_is_expired() {
             let lost = app
                 .add_row(connection, "LOST", app.clock.now() - HOUR)
                 .await;
-            app.advance_clock(STALE).await;
+            app.advance_clock(STALE);
             assert_eq!(copy.follow(&app).await.len(), 1);
             app.restore().await;
-            app.remove_row(connection, &lost).await;
+            app.remove_row(connection, &lost);
             if changes_more {
                 app.add_row(connection, "AFTER THE RESTORE", app.clock.now() - HOUR)
                     .await;
             }
             if syncs {
-                app.advance_clock(STALE).await;
+                app.advance_clock(STALE);
             }
             assert_problem(&copy.ask(&app).await, 410, "cursor_expired");
             // It begins again, and keeps neither too much nor too little.
-            app.advance_clock(STALE).await;
+            app.advance_clock(STALE);
             copy.follow(&app).await;
             copy.assert_equal(&app, &format!("{provider}: {syncs} {changes_more}"))
                 .await;
@@ -104,11 +104,11 @@ async fn cursor_from_between_pages_is_expired() {
         app.add_row(connection, "LOST", app.clock.now() - HOUR)
             .await;
     }
-    app.advance_clock(STALE).await;
+    app.advance_clock(STALE);
     assert!(copy.next_page(&app).await.0);
     app.restore().await;
     assert_problem(&copy.ask(&app).await, 410, "cursor_expired");
-    app.advance_clock(STALE).await;
+    app.advance_clock(STALE);
     copy.follow(&app).await;
     copy.assert_equal(&app, "again").await;
 }
@@ -124,11 +124,11 @@ async fn cursor_before_forgotten_rows_is_expired() {
         let mut there = away.clone();
         app.add_row(connection, "MISSED", app.clock.now() - HOUR)
             .await;
-        app.advance_clock(STALE).await;
+        app.advance_clock(STALE);
         assert_eq!(there.follow(&app).await.len(), 1);
         // The range moves on with the newest row, and the missed one is forgotten.
         for _ in 0..8 {
-            app.advance_clock(3 * DAY).await;
+            app.advance_clock(3 * DAY);
             app.run_due_jobs().await;
             app.add_row(connection, "LATEST", app.clock.now() - HOUR)
                 .await;
@@ -176,7 +176,7 @@ async fn cursor_with_a_mark_of_two_histories_is_expired() {
         .filter(|row| row["description"] == "LOST")
         .map(|row| row["id"].as_str().unwrap())
     {
-        app.remove_row(connection, id).await;
+        app.remove_row(connection, id);
     }
     sync_three_times("AFTER THE RESTORE").await;
     assert_problem(&copy.ask(&app).await, 410, "cursor_expired");

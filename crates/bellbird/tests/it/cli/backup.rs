@@ -106,12 +106,8 @@ impl Deployment {
 
     /// Imports one of the sandbox's credentials. Returns the connection's id.
     fn import(&self, email: &str, index: usize) -> String {
-        let credentials = self.sandbox.json()["credentials"][index].to_string();
-        let line = format!("connection import --user {email} --credentials - --json");
-        let output = self.workdir.run_with_input(&line, &credentials);
-        assert_eq!(errors(&output), "");
-        let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
-        text(&imported[0], "id").to_owned()
+        let credentials = &self.sandbox.json()["credentials"][index];
+        self.workdir.import(email, credentials)
     }
 
     fn serve(&mut self) {

@@ -11,33 +11,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, errors, text};
-
-fn names(object: &Value) -> Vec<&str> {
-    object
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect()
-}
-
-/// Replaces ids, times and keys by values of the same length, so that columns stay aligned.
-fn redacted(text: &str) -> String {
-    let mut result = text.to_owned();
-    for word in text
-        .split_whitespace()
-        .map(|word| word.trim_end_matches(['.', ',']))
-    {
-        if word.parse::<Timestamp>().is_ok() {
-            result = result.replace(word, "2026-01-01T00:00:00Z");
-        } else if Uuid::try_parse(word).is_ok() {
-            result = result.replace(word, &Uuid::nil().to_string());
-        } else if word.starts_with("bb_") {
-            result = result.replace(word, &format!("bb_{}", "x".repeat(word.len() - 3)));
-        }
-    }
-    result
-}
+use crate::support::transcript::{Transcript, transcript};
 
 pub(super) fn without_folder(text: &str, workdir: &Workdir) -> String {
     text.replace(&workdir.path().display().to_string(), "FOLDER")
@@ -126,194 +100,81 @@ pub(super) fn without_providers(text: &str) -> String {
 #[test]
 fn user_lifecycle() {
     let workdir = Workdir::migrated();
-    let added =
-        workdir.json("user add --email Me@Example.com --plan developer --timezone Australia/Perth");
-    assert_eq!(
-        names(&added),
-        [
-            "consoleSignIn",
-            "createdAt",
-            "email",
-            "id",
-            "isOperator",
-            "plan",
-            "reference",
-            "timezone"
-        ]
-    );
-    assert_eq!(added["email"], "Me@Example.com");
-    assert_eq!(added["plan"], "developer");
-    assert_eq!(workdir.json("user list"), json!([added]));
-    for reference in [
-        "me@example.com",
-        "--user ME@example.com",
-        added["id"].as_str().unwrap(),
-    ] {
+    let mut all = Transcript::new(&workdir);
+    let add = "user add --email Me@Example.com --plan developer --timezone Australia/Perth";
+    let id = all.json(add)["id"].as_str().unwrap().to_owned();
+    all.json("user list");
+    let added = all.json("user show me@example.com");
+    for reference in ["--user ME@example.com", &id] {
         assert_eq!(workdir.json(&format!("user show {reference}")), added);
     }
-    let changed = workdir.json("user set me@example.com --plan saver --no-timezone");
-    assert_eq!(changed["plan"], "saver");
-    assert_eq!(changed["timezone"], Value::Null);
-    assert_eq!(
-        workdir.error("user add --email ME@example.com", 1),
-        "error: the user ME@example.com already exists: change it with `bellbird user set ME@example.com`"
-    );
+    all.json("user set me@example.com --plan saver --no-timezone");
+    all.run("user add --email ME@example.com");
     workdir.json("user add --email other@example.com");
-    assert_eq!(
-        workdir.error("user set me@example.com --email Other@example.com", 1),
-        "error: another user has the e-mail address Other@example.com: `bellbird user list` shows all of them"
-    );
-    let named = workdir.json("user set other@example.com --reference customer-17");
-    assert_eq!(named["reference"], "customer-17");
-    assert_eq!(
-        workdir.error("user set me@example.com --reference customer-17", 1),
-        "error: another user has this reference: `bellbird user list --json` shows all of them"
-    );
-    assert_eq!(
-        workdir.json("user set other@example.com --no-reference")["reference"],
-        Value::Null
-    );
-    assert_eq!(added["isOperator"], false);
-    for (flag, is_operator) in [
-        ("--operator", true),
-        ("--plan saver", true),
-        ("--no-operator", false),
+    for line in [
+        "user set me@example.com --email Other@example.com",
+        "user set other@example.com --reference customer-17",
+        "user set me@example.com --reference customer-17",
+        "user set other@example.com --no-reference",
+        "user set other@example.com --operator",
+        "user set other@example.com --plan saver",
+        "user set other@example.com --no-operator",
+        "user set other@example.com --operator --no-operator",
+        "user set other@example.com --no-console-sign-in",
+        "user set other@example.com --console-sign-in",
+        "user remove other@example.com --json",
+        "user set me@example.com --email new@example.com",
+        "user set new@example.com --email Me@Example.com",
+        "user remove me@example.com --json",
+        "user list",
+        "user show me@example.com",
     ] {
-        let changed = workdir.json(&format!("user set other@example.com {flag}"));
-        assert_eq!(changed["isOperator"], is_operator, "{flag}");
+        all.run(line);
     }
-    workdir.error("user set other@example.com --operator --no-operator", 2);
-    assert_eq!(
-        workdir.json("user set other@example.com --no-console-sign-in")["consoleSignIn"],
-        false
-    );
-    assert_eq!(
-        workdir.json("user set other@example.com --console-sign-in")["consoleSignIn"],
-        true
-    );
-    workdir.json("user remove other@example.com");
-    let moved = workdir.json("user set me@example.com --email new@example.com");
-    assert_eq!(
-        (&moved["email"], &moved["id"], &moved["plan"]),
-        (&json!("new@example.com"), &added["id"], &json!("saver"))
-    );
-    workdir.json("user set new@example.com --email Me@Example.com");
-    assert_eq!(workdir.json("user remove me@example.com"), changed);
-    assert_eq!(workdir.json("user list"), json!([]));
-    assert_eq!(
-        workdir.error("user show me@example.com", 1),
-        "error: there is no user me@example.com: `bellbird user list` shows all of them"
-    );
+    insta::assert_snapshot!(all.finish());
 }
 
 #[test]
 fn key_lifecycle() {
     let workdir = Workdir::migrated();
     workdir.json("user add --email me@example.com");
-    let made = workdir.json("key create --user me@example.com --name laptop --expires 90d");
-    assert_eq!(
-        names(&made),
-        [
-            "createdAt",
-            "expiresAt",
-            "id",
-            "key",
-            "name",
-            "prefix",
-            "user"
-        ]
-    );
-    let key = made["key"].as_str().unwrap();
-    assert!(
-        bellbird_domain::ApiKey::parse(key).is_ok()
-            && key.starts_with(made["prefix"].as_str().unwrap())
-    );
-    let hours_valid = |key: &Value| {
-        let at = |name: &str| key[name].as_str().unwrap().parse::<Timestamp>().unwrap();
-        at("expiresAt").duration_since(at("createdAt")).as_hours()
-    };
-    assert_eq!(hours_valid(&made), 90 * 24);
-
-    let id = made["id"].as_str().unwrap();
-    let rotated = workdir.json(&format!("key rotate {id} --grace 1h"));
-    let added = ["oldKeyExpiresAt", "oldKeyId"];
-    assert_eq!(
-        names(&rotated)
-            .into_iter()
-            .filter(|name| !added.contains(name))
-            .collect::<Vec<_>>(),
-        names(&made)
-    );
-    assert_eq!(rotated["oldKeyId"], made["id"]);
-    assert_eq!(rotated["expiresAt"], made["expiresAt"]);
-    assert_eq!(rotated["name"], "laptop");
-    assert_ne!(rotated["key"], made["key"]);
-    let list = workdir.json("key list --user me@example.com");
-    assert_eq!(hours_valid(&list[0]), 1, "the grace period");
-    assert_eq!(list[0]["status"], "active");
-    assert_eq!(list[1]["status"], "active");
-
+    let mut all = Transcript::new(&workdir);
+    let made = all.json("key create --user me@example.com --name laptop --expires 90d");
+    let key = text(&made, "key");
+    assert!(bellbird_domain::ApiKey::parse(key).is_ok() && key.starts_with(text(&made, "prefix")));
+    let id = text(&made, "id");
+    let rotated = all.json(&format!("key rotate {id} --grace 1h"));
+    all.json("key list --user me@example.com");
     workdir.json(&format!("key rotate {id} --grace 0s"));
-    assert_eq!(workdir.json("key list")[0]["status"], "expired");
-    let error = workdir.error(&format!("key rotate {id}"), 1);
-    assert_eq!(
-        error,
-        format!("error: the key {id} is expired: create a new one with `bellbird key create`")
-    );
-
-    let revoked = workdir.json(&format!("key revoke {}", rotated["id"].as_str().unwrap()));
-    assert_eq!(revoked["status"], "revoked");
-    assert_eq!(revoked["user"], "me@example.com");
-    assert_eq!(workdir.json(&format!("key show {id}"))["status"], "expired");
-    let unknown_id = Uuid::nil();
-    assert_eq!(
-        workdir.error(&format!("key revoke {unknown_id}"), 1),
-        format!("error: there is no key {unknown_id}: `bellbird key list` shows the ids")
-    );
-    assert!(!workdir.text("key list").contains(key));
+    all.run("key list");
+    all.run(&format!("key rotate {id}"));
+    all.json(&format!("key revoke {}", text(&rotated, "id")));
+    all.json(&format!("key show {id}"));
+    all.run(&format!("key revoke {}", Uuid::nil()));
     workdir.json("user remove me@example.com");
-    assert_eq!(workdir.json("key list"), json!([]));
+    all.json("key list");
+    insta::assert_snapshot!(all.finish());
 }
 
 #[test]
 fn operator_key_lifecycle() {
     let workdir = Workdir::migrated();
-    assert!(
-        workdir
-            .text("operator-key list")
-            .starts_with("No operator keys yet.")
-    );
-    let made = workdir.json("operator-key create --name backend --expires 90d");
-    assert_eq!(
-        names(&made),
-        ["createdAt", "expiresAt", "id", "key", "name", "prefix"]
-    );
+    let mut all = Transcript::new(&workdir);
+    all.run("operator-key list");
+    let made = all.json("operator-key create --name backend --expires 90d");
     let (id, key) = (text(&made, "id"), text(&made, "key"));
     assert!(
         bellbird_domain::OperatorKey::parse(key).is_ok() && key.starts_with(text(&made, "prefix"))
     );
-    let listed = workdir.json("operator-key list");
-    assert_eq!(
-        (&listed[0]["id"], &listed[0]["status"]),
-        (&made["id"], &json!("active"))
-    );
-    assert!(!listed.to_string().contains(key));
-    assert_eq!(
-        workdir.json(&format!("operator-key revoke {id}"))["status"],
-        "revoked"
-    );
+    all.json("operator-key list");
+    all.json(&format!("operator-key revoke {id}"));
     let audit = workdir.text("operator-key audit");
     assert!(
         audit.contains("operator_key.revoke") && audit.contains("command of "),
         "{audit}"
     );
-    let unknown_id = Uuid::nil();
-    assert_eq!(
-        workdir.error(&format!("operator-key revoke {unknown_id}"), 1),
-        format!(
-            "error: there is no operator key {unknown_id}: `bellbird operator-key list` shows the ids"
-        )
-    );
+    all.run(&format!("operator-key revoke {}", Uuid::nil()));
+    insta::assert_snapshot!(all.finish());
 }
 
 #[test]
@@ -348,7 +209,7 @@ fn setup_token_names_the_api() {
     workdir.json("user add --email me@example.com");
     let claim_url = |workdir: &Workdir, arguments: &str| {
         let printed = workdir.json(arguments);
-        assert_eq!(names(&printed), ["expiresAt", "token"]);
+        assert_eq!(printed.as_object().unwrap().len(), 2, "{printed}");
         let expires_at: Timestamp = printed["expiresAt"].as_str().unwrap().parse().unwrap();
         assert_eq!(expires_at.duration_since(Timestamp::now()).as_mins(), 59);
         String::from_utf8(STANDARD.decode(printed["token"].as_str().unwrap()).unwrap()).unwrap()
@@ -396,69 +257,30 @@ fn key_is_found_by_its_name() {
         workdir.json(&format!("user add --email {user}"));
         workdir.json(&format!("key create --user {user} --name laptop"));
     }
-    let sheet = workdir.json("key create --user me@example.com --name sheet");
-    assert_eq!(sheet["user"], "me@example.com");
-    let second = workdir.run("key create --user me@example.com --name sheet");
-    let said = errors(&second);
-    assert_eq!(
-        said.split_once('\n').unwrap().1,
-        "me@example.com now has 2 active keys with the name sheet, so `key rotate` and `key revoke` need the id of the \
-         one that you mean\n"
-    );
+    let mut all = Transcript::new(&workdir);
+    let sheet = all.json("key create --user me@example.com --name sheet");
+    all.run("key create --user me@example.com --name sheet");
     workdir.json(&format!("key revoke {}", text(&sheet, "id")));
-    let shown = workdir.json("key show sheet");
-    assert_eq!(
-        (&shown["name"], &shown["user"], &shown["status"]),
-        (&json!("sheet"), &json!("me@example.com"), &json!("active"))
-    );
-    let error = workdir.error("key revoke laptop", 1);
-    assert!(
-        error.starts_with("error: 2 active keys have the name laptop: pass an id instead ("),
-        "{error}"
-    );
-    for key in workdir
-        .json("key list")
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|key| key["name"] == "laptop")
-    {
-        assert!(
-            error.contains(&format!("{} of {}", text(key, "id"), text(key, "user"))),
-            "{error}"
-        );
+    for line in [
+        "key show sheet",
+        "key list",
+        "key revoke laptop",
+        "key revoke laptop --user other@example.com",
+        "key revoke laptop",
+        "key rotate laptop",
+        "key revoke desktop",
+        "key rotate sheet --grace 0s",
+        "key show sheet",
+    ] {
+        all.run(line);
     }
-    let revoked = workdir.json("key revoke laptop --user other@example.com");
-    assert_eq!(
-        (&revoked["user"], &revoked["status"]),
-        (&json!("other@example.com"), &json!("revoked"))
-    );
-    let revoked = workdir.json("key revoke laptop");
-    assert_eq!(
-        revoked["user"], "me@example.com",
-        "the other one is revoked already"
-    );
-    assert_eq!(
-        workdir.error("key rotate laptop", 1),
-        "error: no key laptop is active: `bellbird key list` shows the ids of the others"
-    );
-    assert_eq!(
-        workdir.error("key revoke desktop", 1),
-        "error: there is no key desktop: `bellbird key list` shows names and ids"
-    );
-    let rotated = workdir.json("key rotate sheet --grace 0s");
-    assert_eq!(
-        workdir.json("key show sheet")["id"],
-        rotated["id"],
-        "the old one has expired"
-    );
+    insta::assert_snapshot!(all.finish());
 }
 
 #[test]
 fn human_readable_output() {
     let workdir = Workdir::migrated();
-    let mut all = String::new();
-    for line in [
+    let lines = [
         "migrate",
         "user list",
         "user add --email me@example.com --timezone Pacific/Auckland",
@@ -473,18 +295,8 @@ fn human_readable_output() {
         "key show laptop",
         "user remove someone.else@example.com --dry-run",
         "user remove someone.else@example.com --yes",
-    ] {
-        let text = match line.starts_with("key create") {
-            true => {
-                let (key, advice) = workdir.secret(line);
-                format!("{key}\n\n{advice}")
-            }
-            false => workdir.text(line),
-        };
-        all.push_str(&format!("$ bellbird {line}\n{}\n", redacted(&text)));
-    }
-    let all = without_folder(&all, &workdir);
-    insta::assert_snapshot!(all);
+    ];
+    insta::assert_snapshot!(transcript(&workdir, &lines));
 }
 
 /// So that `KEY=$(bellbird key create ...)` is the key.
@@ -626,133 +438,52 @@ fn failed_migration_is_one_line() {
 #[test]
 fn wrong_usage_exits_with_2_and_explains() {
     let workdir = Workdir::new();
-    for (line, message) in [
-        ("", "Usage: bellbird"),
-        ("fly", "unrecognized subcommand 'fly'"),
-        (
-            "user add --email me",
-            "must be an e-mail address such as me@example.com",
-        ),
-        (
-            "user add --email me@example.com --plan gold",
-            "[possible values: saver, developer, professional]",
-        ),
-        (
-            "user add --email me@example.com --timezone Sydney",
-            "must be an IANA timezone such as Australia/Sydney",
-        ),
-        ("user show", "required arguments were not provided"),
-        (
-            "user set me@example.com",
-            "<--email <EMAIL>|--plan <PLAN>|--timezone <TZ>|--no-timezone|--reference <REFERENCE>",
-        ),
-        (
-            "key create --user me@example.com --expires 5",
-            "must be a whole number and a unit: 30s, 15m, 24h or 90d",
-        ),
-        (
-            "key create --user me@example.com --expires 0s",
-            "must be longer than 0",
-        ),
-        ("connection sync", "<ID|--user <USER>|--all>"),
-        (
-            "connection sync --all --user me@example.com x",
-            "`bellbird connection list` shows the ids",
-        ),
-        ("connection link", "<--user <USER>|--reconnect <ID>>"),
-        (
-            "connection show laptop",
-            "must be an id: `bellbird connection list` shows the ids",
-        ),
-        (
-            "webhook ping laptop",
-            "must be an id: `bellbird webhook list` shows the ids",
-        ),
-        (
-            "serve --api-listen :8080",
-            "must be an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080",
-        ),
-        (
-            "serve --log-level loud",
-            "[possible values: error, warn, info, debug, trace]",
-        ),
-        ("demo --rows 0", "0 is not in 1..=1000000"),
-        (
-            "sandbox --akahu-listen 8091",
-            "must be an IP address and a port",
-        ),
-        (
-            "connection import --user me@example.com --provider acme --credentials -",
-            "[possible values: ",
-        ),
-    ] {
-        let error = workdir.error(line, 2);
-        assert!(error.contains(message), "{line}: {error}");
-    }
+    let lines = [
+        "",
+        "fly",
+        "user add --email me",
+        "user add --email me@example.com --plan gold",
+        "user add --email me@example.com --timezone Sydney",
+        "user show",
+        "user set me@example.com",
+        "key create --user me@example.com --expires 5",
+        "key create --user me@example.com --expires 0s",
+        "connection sync",
+        "connection sync --all --user me@example.com x",
+        "connection link",
+        "connection show laptop",
+        "serve --api-listen :8080",
+        "serve --log-level loud",
+        "demo --rows 0",
+        "sandbox --akahu-listen 8091",
+        "connection import --user me@example.com --provider acme --credentials -",
+    ];
+    insta::assert_snapshot!(without_providers(&transcript(&workdir, &lines)));
 }
 
 #[test]
 fn failures_exit_with_1_and_explain() {
+    let mut shown = String::new();
     let mut workdir = Workdir::new();
-    let file = workdir.path().join("bellbird.db");
-    assert_eq!(
-        workdir.error("user list", 1),
-        format!(
-            "error: the SQLite database {} does not exist: is this the right folder, and database.url right (not set, \
-             and this folder has no bellbird.toml)? If there was a database, restore a backup with `bellbird restore`. \
-             For a new one, run `bellbird migrate`",
-            file.display()
-        )
-    );
-    std::fs::write(&file, "").unwrap();
-    assert_eq!(
-        workdir.error("user list", 1),
-        format!(
-            "error: the SQLite database {} is empty: is this the right folder, and database.url right (not set, and \
-             this folder has no bellbird.toml)? If there was a database, restore a backup with `bellbird restore`. For \
-             a new one, run `bellbird migrate`",
-            file.display()
-        )
-    );
-    assert_eq!(
-        workdir.error("serve", 1),
-        "error: secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
-         `head -c 32 /dev/urandom | base64`, write main:THE_OUTPUT into a file, name that in secrets.key_file, and \
-         keep a copy"
-    );
-    assert!(
-        workdir
-            .error("user list --config nowhere.toml", 1)
-            .starts_with("error: the settings file nowhere.toml cannot be read")
-    );
+    shown += &transcript(&workdir, &["user list"]);
+    std::fs::write(workdir.path().join("bellbird.db"), "").unwrap();
+    shown += &transcript(&workdir, &["user list"]);
+    shown += &transcript(&workdir, &["serve"]);
+    shown += &transcript(&workdir, &["user list --config nowhere.toml"]);
     workdir.set("BELLBIRD_SECRETS__KEY", "main:c2hvcnQ=");
-    assert_eq!(
-        workdir.error("serve", 1),
-        "error: secrets.key in the environment variable BELLBIRD_SECRETS__KEY cannot be used: master key number 1 must \
-         be base64 of exactly 32 bytes after its id"
-    );
+    shown += &transcript(&workdir, &["serve"]);
     workdir.set("BELLBIRD_FISKIL__CLIENT_SECRET", "s3cret");
-    assert_eq!(
-        workdir.error("serve", 1),
-        "error: fiskil.client_id is not set, but other credentials of fiskil are: set BELLBIRD_FISKIL__CLIENT_ID, \
-         or remove the others"
-    );
+    shown += &transcript(&workdir, &["serve"]);
     workdir.set("BELLBIRD_API__LISTNE", "127.0.0.1:1");
-    assert!(
-        workdir
-            .error("serve", 1)
-            .starts_with("error: unknown setting `api.listne` in the environment variable")
-    );
+    shown += &transcript(&workdir, &["serve"]);
+    insta::assert_snapshot!(shown);
 }
 
 /// Every command but those that are for it.
 #[test]
 fn no_command_creates_a_database() {
     let mut workdir = Workdir::new();
-    workdir.set(
-        "BELLBIRD_SECRETS__KEY",
-        "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-    );
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     let id = Uuid::nil();
     for line in [
         "user list".to_owned(),
@@ -786,71 +517,26 @@ fn no_command_creates_a_database() {
 #[test]
 fn failure_is_one_json_value_too() {
     let workdir = Workdir::migrated();
-    let failure = |line: &str, code: i32| {
-        let output = workdir.run(line);
-        assert_eq!(output.status.code(), Some(code), "{line}");
-        let (printed, said) = (String::from_utf8_lossy(&output.stdout), errors(&output));
-        assert_eq!(printed.lines().count(), 1, "{line}: {printed}");
-        let printed: Value = serde_json::from_str(&printed).unwrap();
-        assert_eq!(names(&printed), ["error"], "{line}");
-        assert!(
-            said.starts_with("error: ") || said.contains("Usage: "),
-            "{line}: {said}"
-        );
-        printed["error"].clone()
-    };
-    let no_user = json!({"message": "there is no user me@x: `bellbird user list` shows all of them", "code": "not_found"});
+    let mut all = Transcript::new(&workdir);
     for line in [
         "user show me@x --json",
         "user --json show me@x",
         "--json user show me@x",
+        "serve --json",
+        "connection sync --json",
+        "fly --json",
+        "--json key",
+        "user list --json --config nowhere.toml",
     ] {
-        assert_eq!(failure(line, 1), no_user, "{line}");
+        all.run(line);
     }
-    assert_eq!(
-        failure("serve --json", 1)["message"]
-            .as_str()
-            .unwrap()
-            .lines()
-            .count(),
-        1
-    );
-    assert_eq!(
-        failure("connection sync --json", 2),
-        json!({"message": "the following required arguments were not provided: <ID|--user <USER>|--all>"})
-    );
-    assert_eq!(
-        failure("fly --json", 2),
-        json!({"message": "unrecognized subcommand 'fly'"})
-    );
-    assert_eq!(
-        failure("--json key", 2),
-        json!({"message": "a command is missing: see `bellbird key --help`"})
-    );
-    let several = failure("user list --json --config nowhere.toml", 1);
-    assert!(
-        several["message"]
-            .as_str()
-            .unwrap()
-            .starts_with("the settings file nowhere.toml cannot be read")
-    );
-    std::fs::write(
-        workdir.folder.path().join("bellbird.toml"),
-        "[api]\nlisten = 1\n[log]\nlevel = \"loud\"\n",
-    )
-    .unwrap();
-    let several = failure("user list --json", 1);
-    assert_eq!(several["details"].as_array().unwrap().len(), 2, "{several}");
-    assert!(
-        several["message"]
-            .as_str()
-            .unwrap()
-            .contains("; log.level is `loud`"),
-        "{several}"
-    );
+    let wrong = "[api]\nlisten = 1\n[log]\nlevel = \"loud\"\n";
+    std::fs::write(workdir.folder.path().join("bellbird.toml"), wrong).unwrap();
+    all.json("user list");
     // Without `--json`: nothing on standard output.
-    workdir.error("user list", 1);
-    workdir.error("fly", 2);
+    all.run("user list");
+    all.run("fly");
+    insta::assert_snapshot!(all.finish());
 }
 
 #[test]
@@ -868,34 +554,16 @@ fn json_belongs_before_or_after_the_command() {
 #[test]
 fn database_errors_name_the_server_and_no_password() {
     let mut workdir = Workdir::new();
-    workdir.set(
-        "BELLBIRD_DATABASE__URL",
-        "postgres://me:hunter2@127.0.0.1:1/bellbird",
-    );
-    assert_eq!(
-        workdir.error("user list", 1),
-        "error: could not open the PostgreSQL database bellbird at 127.0.0.1, port 1 (connection refused): start the \
-         server, or correct database.url (set by the environment variable BELLBIRD_DATABASE__URL)"
-    );
-    workdir.set(
-        "BELLBIRD_DATABASE__URL",
-        "postgres://me:hunter2@127.0.0.1:port/bellbird",
-    );
-    let error = workdir.error("migrate", 1);
-    assert!(error.starts_with(
-        "error: database.url (set by the environment variable BELLBIRD_DATABASE__URL) cannot be"
-    ));
-    assert!(!error.contains("hunter2"), "{error}");
-    workdir.set("BELLBIRD_DATABASE__URL", "sqlite:nowhere/b.db");
-    let folder = workdir.path().join("nowhere");
-    let error = workdir.error("migrate", 1);
-    assert!(
-        error.contains(&format!(
-            "(the folder {} does not exist): create the folder",
-            folder.display()
-        )),
-        "{error}"
-    );
+    let mut shown = String::new();
+    for (url, line) in [
+        ("postgres://me:hunter2@127.0.0.1:1/bellbird", "user list"),
+        ("postgres://me:hunter2@127.0.0.1:port/bellbird", "migrate"),
+        ("sqlite:nowhere/b.db", "migrate"),
+    ] {
+        workdir.set("BELLBIRD_DATABASE__URL", url);
+        shown += &transcript(&workdir, &[line]);
+    }
+    insta::assert_snapshot!(shown);
 }
 
 #[test]
@@ -956,106 +624,43 @@ fn on_terminal(workdir: &Workdir, line: &str) -> std::process::Child {
 }
 
 #[test]
-fn all_occupied_ports_are_named_at_once() {
-    let taken = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [api, console, ops] = taken
-        .each_ref()
-        .map(|listener| listener.local_addr().unwrap());
-    let error = Workdir::new().error(
-        &format!("demo --api-listen {api} --console-listen {console} --ops-listen {ops}"),
-        1,
-    );
-    let lines: Vec<_> = error.lines().collect();
-    assert_eq!(lines.len(), 3, "{error}");
-    for (line, (name, address)) in
-        lines
-            .iter()
-            .zip([("api", api), ("console", console), ("ops", ops)])
-    {
-        assert!(
-            line.starts_with(&format!(
-                "error: {name} cannot listen on {address} (set by the flag"
-            )),
-            "{line}"
-        );
-    }
-}
-
-#[test]
-fn occupied_port_error_names_its_setting() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap();
-    let line = format!(
-        "demo --api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen {address}"
-    );
-    assert_eq!(
-        Workdir::new().error(&line, 1),
-        format!(
-            "error: ops cannot listen on {address} (set by the flag --ops-listen): another process uses this \
-             port, perhaps another Bellbird"
-        )
-    );
+fn occupied_ports_are_named_at_once_with_their_settings() {
+    let taken = ["API", "CONSOLE", "OPS"].map(|name| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        (name, listener.local_addr().unwrap(), listener)
+    });
+    let workdir = Workdir::new();
+    let mut all = Transcript::new(&workdir);
+    let [api, console, ops] = taken.each_ref().map(|(name, address, _)| {
+        all.name(address, name);
+        address
+    });
+    all.run(&format!(
+        "demo --api-listen {api} --console-listen {console} --ops-listen {ops}"
+    ));
+    insta::assert_snapshot!(all.finish());
 }
 
 #[test]
 fn credentials_are_checked_before_any_call() {
     let mut workdir = Workdir::migrated();
-    workdir.set(
-        "BELLBIRD_SECRETS__KEY",
-        "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-    );
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     workdir.json("user add --email me@example.com");
-    for (input, options, message) in [
-        (
-            "nonsense with s3cret",
-            "--provider fiskil",
-            "the credentials are not a JSON object: see the example in",
-        ),
-        (
-            "[\"s3cret\"]",
-            "--provider fiskil",
-            "the credentials are not a JSON object: see the example in",
-        ),
-        (
-            "{\"endUserId\": \"s3cret\"}",
-            "",
-            "the credentials do not name their provider: pass it with --provider",
-        ),
-        (
-            "{\"provider\": \"akahu\"}",
-            "--provider fiskil",
-            "the credentials are for the provider akahu, not for fiskil",
-        ),
-        (
-            "{\"endUserId\": \"s3cret\"}",
-            "--provider fiskil",
-            "the provider fiskil is not configured here: set its",
-        ),
-        (
-            "{\"provider\": \"akahu\", \"userToken\": \"s3cret\"}",
-            "",
-            "the provider akahu is not configured here: set",
-        ),
+    let mut all = Transcript::new(&workdir);
+    for (input, options) in [
+        ("nonsense with s3cret", " --provider fiskil"),
+        (r#"["s3cret"]"#, " --provider fiskil"),
+        (r#"{"endUserId": "s3cret"}"#, ""),
+        (r#"{"provider": "akahu"}"#, " --provider fiskil"),
+        (r#"{"endUserId": "s3cret"}"#, " --provider fiskil"),
+        (r#"{"provider": "akahu", "userToken": "s3cret"}"#, ""),
     ] {
-        let output = workdir.run_with_input(
-            &format!("connection import --user me@example.com --credentials - {options}"),
-            input,
-        );
-        assert_eq!(output.status.code(), Some(1));
-        let error = errors(&output);
-        assert!(
-            error.starts_with(&format!("error: {message}")) && !error.contains("s3cret"),
-            "{error}"
-        );
+        let line = format!("connection import --user me@example.com --credentials -{options}");
+        let output = all.run_with_input(&line, input);
+        assert!(!errors(&output).contains("s3cret"), "{}", errors(&output));
     }
-    let error = workdir.error(
-        "connection import --user me@example.com --credentials nowhere.json",
-        1,
-    );
-    assert!(
-        error.starts_with("error: the credentials cannot be read from nowhere.json: No such file"),
-        "{error}"
-    );
+    all.run("connection import --user me@example.com --credentials nowhere.json");
+    insta::assert_snapshot!(all.finish());
 }
 
 #[test]

@@ -12,9 +12,8 @@ use crate::support::process::{ANY_PORTS, MASTER_KEY, RunningCommand, Workdir, te
 #[test]
 fn doctor_reports_failures() {
     let mut workdir = Workdir::new();
-    let free = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
     let verdicts = |workdir: &Workdir, code: i32| {
-        let output = workdir.run(&format!("doctor --json {free}"));
+        let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
         assert_eq!(
             output.status.code(),
             Some(code),
@@ -37,13 +36,10 @@ fn doctor_reports_failures() {
         workdir.folder.path().read_dir().unwrap().next().is_none(),
         "the doctor created a file"
     );
-    workdir.set(
-        "BELLBIRD_SECRETS__KEY",
-        "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-    );
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     workdir.json("migrate");
     assert_eq!(verdicts(&workdir, 0), [""; 0]);
-    let shown = workdir.text(&format!("doctor {free}"));
+    let shown = workdir.text(&format!("doctor {ANY_PORTS}"));
     let shown = shown.replace(bellbird::instances::VERSION, "VERSION");
     insta::assert_snapshot!(without_folder(&without_providers(&shown), &workdir));
     workdir.set("BELLBIRD_FISKIL__CLIENT_ID", "id");
@@ -54,7 +50,7 @@ fn doctor_reports_failures() {
     workdir.set("BELLBIRD_READS__ROW_CAP", "0");
     assert_eq!(verdicts(&workdir, 1), ["settings"]);
     let report: Value =
-        serde_json::from_slice(&workdir.run(&format!("doctor --json {free}")).stdout).unwrap();
+        serde_json::from_slice(&workdir.run(&format!("doctor --json {ANY_PORTS}")).stdout).unwrap();
     assert_eq!(
         report["error"]["message"],
         format!("settings: {}", text(&report["checks"][0], "detail"))
@@ -64,27 +60,13 @@ fn doctor_reports_failures() {
 #[test]
 fn doctor_names_the_settings_file_and_notes_odd_settings() {
     let mut workdir = Workdir::migrated();
-    workdir.set(
-        "BELLBIRD_SECRETS__KEY",
-        "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
-    );
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
     let file = workdir.path().join("bellbird.toml");
     let toml = "[reads]\ndeadline_seconds = 5\n[fiskil]\nclient_id = \"...\"\nclient_secret = \"s3cret\"\n\
                 base_url = \"http://127.0.0.1:1\"\n";
     std::fs::write(&file, toml).unwrap();
-    let free = "--api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0";
-    let report: Value =
-        serde_json::from_slice(&workdir.run(&format!("doctor --json {free}")).stdout).unwrap();
-    let checks = report["checks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|check| check["name"] == "settings");
-    let details: Vec<_> = checks
-        .map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail")))
-        .collect();
     assert_eq!(
-        details,
+        workdir.doctor("settings"),
         [
             format!("ok read from {}; 8 set, all others at their defaults", file.display()),
             "note reads.deadline_seconds (5) is below reads.provider_timeout_seconds (20): requests end before a slow \
@@ -93,13 +75,8 @@ fn doctor_names_the_settings_file_and_notes_odd_settings() {
             "note fiskil.client_id looks like a placeholder: set what Fiskil issued to you".to_owned(),
         ]
     );
-    let linking = report["checks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|check| check["name"] == "linking")
-        .unwrap();
-    assert_eq!(text(linking, "verdict"), "note", "{linking}");
+    let linking = workdir.doctor("linking");
+    assert!(linking[0].starts_with("note "), "{linking:?}");
 }
 
 #[cfg(unix)]
@@ -108,7 +85,7 @@ fn doctor_notes_files_that_others_may_open() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let mut workdir = Workdir::new();
-    let key = "main:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let key = MASTER_KEY;
     std::fs::write(workdir.folder.path().join("key"), format!("{key}\n")).unwrap();
     std::fs::write(
         workdir.folder.path().join("bellbird.toml"),
@@ -122,19 +99,7 @@ fn doctor_notes_files_that_others_may_open() {
         let permissions = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(workdir.folder.path().join(file), permissions).unwrap();
     };
-    let report = || {
-        let report = workdir.json(
-            "doctor --api-listen 127.0.0.1:0 --console-listen 127.0.0.1:0 --ops-listen 127.0.0.1:0",
-        );
-        let checks = report["checks"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|check| check["name"] == "files");
-        checks
-            .map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail")))
-            .collect::<Vec<_>>()
-    };
+    let report = || workdir.doctor("files");
     files.iter().for_each(|file| set_mode(file, 0o640));
     assert_eq!(
         report(),
@@ -163,17 +128,11 @@ fn doctor_notes_a_database_without_tls() {
             "BELLBIRD_DATABASE__URL",
             &format!("postgres://me:x@0.0.0.0:1/db{parameters}"),
         );
-        let output = workdir.run("doctor --json --api-listen 127.0.0.1:0");
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let notes = report["checks"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|check| check["name"] == "database TLS");
+        let notes = workdir.doctor_with("--api-listen 127.0.0.1:0", "database TLS");
         assert_eq!(
-            notes.count(),
+            notes.len(),
             usize::from(is_noted),
-            "{parameters}: {report}"
+            "{parameters}: {notes:?}"
         );
     }
 }
@@ -251,19 +210,6 @@ fn doctor_notices_a_service_on_another_database() {
     assert_eq!(service.stop("-TERM").0, Some(0));
 }
 
-fn details(workdir: &Workdir, options: &str, name: &str) -> Vec<String> {
-    let output = workdir.run(&format!("doctor --json {options}"));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let checks = report["checks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|check| check["name"] == name);
-    checks
-        .map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail")))
-        .collect()
-}
-
 #[test]
 fn doctor_recognises_a_demo() {
     let mut workdir = Workdir::migrated();
@@ -279,7 +225,7 @@ fn doctor_recognises_a_demo() {
     let (api, ops) = (address("apiUrl"), address("opsUrl"));
     let options = format!("--api-listen {api} --console-listen 127.0.0.1:0 --ops-listen {ops}");
     let expected = format!("wrong the Bellbird at {api} is a demo: stop it");
-    assert_eq!(details(&workdir, &options, "api.listen"), [expected]);
+    assert_eq!(workdir.doctor_with(&options, "api.listen"), [expected]);
     assert_eq!(demo.stop("-TERM").0, Some(0));
 }
 
@@ -319,7 +265,7 @@ fn doctor_compares_the_clock_with_the_provider() {
             );
         }
     });
-    let found = details(&workdir, ANY_PORTS, "clock");
+    let found = workdir.doctor("clock");
     assert!(
         found.len() == 1 && found[0].starts_with("wrong this machine's clock is 60"),
         "{found:?}"
@@ -334,7 +280,7 @@ fn doctor_compares_the_clock_with_the_provider() {
 fn doctor_notes_listeners_that_are_open_without_https() {
     let workdir = Workdir::migrated();
     let open = "--api-listen 0.0.0.0:0 --console-listen 127.0.0.1:0 --ops-listen 0.0.0.0:0";
-    let notes = details(&workdir, open, "settings");
+    let notes = workdir.doctor_with(open, "settings");
     assert!(
         notes
             .iter()
@@ -417,7 +363,7 @@ fn doctor_and_test_email_speak_to_the_mail_server() {
             "BELLBIRD_CONSOLE__MAIL_FROM",
             "Bellbird <bellbird@example.com>",
         );
-        let found = details(&workdir, ANY_PORTS, "e-mail");
+        let found = workdir.doctor("e-mail");
         if reason.is_empty() {
             assert_eq!(found, [format!("ok 127.0.0.1:{port} takes the login")]);
             let printed = workdir.text("console test-email me@example.com");
@@ -472,7 +418,7 @@ mod postgres {
         workdir.json("migrate");
         for (pool_size, is_noted) in [("2", false), ("1000", true)] {
             workdir.set("BELLBIRD_DATABASE__POOL_SIZE", pool_size);
-            let details = details(&workdir, ANY_PORTS, "database");
+            let details = workdir.doctor("database");
             let is_about_it = |detail: &String| detail.contains("the server's max_connections is ");
             assert_eq!(details.iter().any(is_about_it), is_noted, "{details:?}");
         }
@@ -500,15 +446,7 @@ mod postgres {
             error.starts_with("error: could not migrate the PostgreSQL database ")
                 && error.contains(&remedy)
         );
-        let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let check = report["checks"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|check| check["name"] == "database")
-            .unwrap();
-        let detail = text(check, "detail");
+        let detail = workdir.doctor("database").remove(0);
         assert!(
             detail.contains("`bellbird migrate` would fail, because ") && detail.ends_with(&remedy),
             "{detail}"

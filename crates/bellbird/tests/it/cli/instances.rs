@@ -62,25 +62,6 @@ async fn counted(service: &RunningCommand) -> u32 {
     value.map_or(0, |value| value.parse().unwrap())
 }
 
-/// The verdicts and details of the doctor's check of instances.
-fn checked(workdir: &Workdir) -> Vec<(String, String)> {
-    let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let checks = report["checks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|check| check["name"] == "instances");
-    checks
-        .map(|check| {
-            (
-                text(check, "verdict").to_owned(),
-                text(check, "detail").to_owned(),
-            )
-        })
-        .collect()
-}
-
 #[tokio::test]
 async fn status_shows_what_runs() {
     let database = Database::of_test();
@@ -126,10 +107,10 @@ async fn status_shows_what_runs() {
         "{shown}"
     );
     assert!(!shown.contains(&MASTER_KEY[5..]), "{shown}");
-    let (verdict, detail) = checked(&workdir).remove(0);
+    let found = workdir.doctor("instances").remove(0);
     assert!(
-        verdict == "ok" && detail.starts_with("1 running: ") && detail.contains(&api(&service)),
-        "{detail}"
+        found.starts_with("ok 1 running: ") && found.contains(&api(&service)),
+        "{found}"
     );
     assert_eq!(service.stop("-TERM").0, Some(0));
     assert_eq!(running(&workdir), [""; 0], "the row goes with a clean stop");
@@ -137,10 +118,7 @@ async fn status_shows_what_runs() {
         query(&url, "SELECT id FROM instances").await,
         Vec::<Vec<String>>::new()
     );
-    assert_eq!(
-        checked(&workdir),
-        [("ok".to_owned(), "none is running".to_owned())]
-    );
+    assert_eq!(workdir.doctor("instances"), ["ok none is running"]);
 }
 
 #[tokio::test]
@@ -152,31 +130,23 @@ async fn doctor_expects_used_ports_only_of_an_instance() {
             &format!("--api-listen {address}"),
             1,
         );
-        let output = workdir.run(&format!("doctor --json {ports}"));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(report["version"], VERSION);
-        let checks = report["checks"].as_array().unwrap();
-        let check = checks
-            .iter()
-            .find(|check| check["name"] == "api.listen")
-            .unwrap();
-        (
-            text(check, "verdict").to_owned(),
-            text(check, "detail").to_owned(),
-        )
+        workdir.doctor_with(&ports, "api.listen").remove(0)
     };
+    let report = workdir.run(&format!("doctor --json {ANY_PORTS}"));
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["version"], VERSION);
     let service = serve(&workdir);
     let address = api(&service).replace("http://", "");
-    let expected = format!("{address} is in use; expected while the service runs");
-    assert_eq!(check(&address), ("ok".to_owned(), expected));
+    let expected = format!("ok {address} is in use; expected while the service runs");
+    assert_eq!(check(&address), expected);
     assert_eq!(service.stop("-TERM").0, Some(0));
 
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let (verdict, detail) = check(&other.local_addr().unwrap().to_string());
-    assert_eq!(verdict, "wrong");
+    let found = check(&other.local_addr().unwrap().to_string());
     assert!(
-        detail.contains("is in use, but no instance of this database runs on this machine"),
-        "{detail}"
+        found.starts_with("wrong ")
+            && found.contains("is in use, but no instance of this database runs on this machine"),
+        "{found}"
     );
 }
 
@@ -282,10 +252,10 @@ mod postgres {
         );
         let second = serve(&workdir);
         assert_eq!(running(&workdir), [api(&first), api(&second)]);
-        let notes = checked(&workdir);
+        let notes = workdir.doctor("instances");
         let has_note = |parts: &[&str]| {
-            notes.iter().any(|(verdict, detail)| {
-                verdict == "note" && parts.iter().all(|part| detail.contains(part))
+            notes.iter().any(|note| {
+                note.starts_with("note ") && parts.iter().all(|part| note.contains(part))
             })
         };
         let difference = "console.public_url is not the same everywhere, and 2 instances run";
@@ -301,11 +271,10 @@ mod postgres {
         // An instance with another key, of another version.
         let other = "UPDATE instances SET key_ids = 'other', version = '0.0.9' WHERE api_url = ";
         execute(&url, &format!("{other}'{}'", api(&first)), "").await;
-        let notes = checked(&workdir);
+        let notes = workdir.doctor("instances");
         let wrong: Vec<_> = notes
             .iter()
-            .filter(|(verdict, _)| verdict == "wrong")
-            .map(|(_, detail)| detail)
+            .filter(|note| note.starts_with("wrong "))
             .collect();
         assert_eq!(wrong.len(), 3, "{notes:?}");
         assert!(wrong[0].contains(
@@ -320,9 +289,7 @@ mod postgres {
             "{wrong:?}"
         );
         assert!(
-            notes
-                .iter()
-                .any(|(_, detail)| detail.starts_with("versions differ: ")),
+            notes.iter().any(|note| note.contains(" versions differ: ")),
             "{notes:?}"
         );
         let (_, _, log) = second.stop("-TERM");
@@ -343,15 +310,12 @@ mod postgres {
         workdir.set("BELLBIRD_LIMITS__LIVE_PER_MINUTE", "7");
         workdir.set("BELLBIRD_REDIS__URL", "redis://127.0.0.1:1");
         let second = serve(&workdir);
-        let texts: Vec<_> = checked(&workdir)
-            .into_iter()
-            .map(|(_, detail)| detail)
-            .collect();
+        let texts = workdir.doctor("instances");
         for section in ["limits", "redis"] {
             let begin = format!("the settings of section {section} are not the same everywhere: ");
             let found = texts
                 .iter()
-                .find(|text| text.starts_with(&begin))
+                .find(|text| text.contains(&format!(" {begin}")))
                 .unwrap_or_else(|| panic!("{texts:?}"));
             assert!(
                 found.contains(&api(&first)) && found.contains(&api(&second)),

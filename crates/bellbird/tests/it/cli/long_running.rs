@@ -192,7 +192,8 @@ async fn outside_readiness_follows_the_renewals_of_the_instance() {
     );
     execute(
         &database,
-        "UPDATE schema_migrations SET oldest_compatible = 9999, version = 9999",
+        "UPDATE schema_migrations SET oldest_compatible = 9999, version = 9999
+            WHERE version = (SELECT MAX(version) FROM schema_migrations)",
         "",
     )
     .await;
@@ -783,34 +784,47 @@ fn sandbox_output_can_be_pasted() {
         }
         all_credentials.extend(serde_json::from_str::<Value>(&line).ok());
     }
-    let report = workdir.json(&format!("doctor {ANY_PORTS}"));
-    let checks = report["checks"].as_array().unwrap();
     for name in simulated_providers() {
-        assert!(
-            checks
-                .iter()
-                .any(|check| check["name"] == name && check["verdict"] == "ok"),
-            "{name}: {report}"
-        );
+        let found = workdir.doctor(name);
+        assert!(found[0].starts_with("ok "), "{name}: {found:?}");
         let credentials = all_credentials
             .iter()
             .find(|credentials| credentials["provider"] == name)
             .unwrap_or_else(|| panic!("no credentials of {name}"));
-        let output = workdir.run_with_input(
-            "connection import --user me@example.com --credentials - --json",
-            &credentials.to_string(),
-        );
-        assert_eq!(
-            (output.status.code(), errors(&output).as_str()),
-            (Some(0), "")
-        );
-        let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(imported[0]["provider"], name);
-        assert_eq!(imported[0]["status"], "active");
+        let id = workdir.import("me@example.com", credentials);
+        let imported = workdir.json(&format!("connection show {id}"));
+        assert_eq!(imported["provider"], name);
+        assert_eq!(imported["status"], "active");
     }
     assert_eq!(
         workdir.json("connection list").as_array().unwrap().len(),
         simulated_providers().count()
+    );
+    assert_eq!(sandbox.stop("-TERM").0, Some(0));
+}
+
+/// `sandbox --toml > bellbird.toml` is enough for a service in the same folder.
+#[test]
+fn sandbox_prints_a_settings_file() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
+    let mut sandbox = RunningCommand::start(
+        &workdir,
+        &format!("sandbox --toml --rows 50 {ANY_SANDBOX_PORTS}"),
+    );
+    let mut file = sandbox.ready_line.clone();
+    while !file.ends_with("# Press Ctrl-C to stop.\n") {
+        assert!(sandbox.out.read_line(&mut file).unwrap() > 0);
+    }
+    std::fs::write(workdir.folder.path().join("bellbird.toml"), &file).unwrap();
+    workdir.json("migrate");
+    for name in simulated_providers() {
+        let found = workdir.doctor(name);
+        assert!(found[0].starts_with("ok "), "{name}: {found:?}");
+    }
+    assert!(
+        file.contains("\n# Olivia Nguyen, Ironbark Example Bank\n# {\"provider\":\"fiskil\""),
+        "{file}"
     );
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }
@@ -829,11 +843,9 @@ async fn first_sync_reads_as_far_back_as_set() {
         let mut all = description["credentials"].as_array().unwrap().iter();
         let credentials = all
             .find(|credentials| credentials["provider"] == provider)
-            .unwrap()
-            .to_string();
+            .unwrap();
         let new_count = |workdir: &Workdir| {
-            let import = "connection import --user me@example.com --credentials - --json";
-            assert_eq!(errors(&workdir.run_with_input(import, &credentials)), "");
+            workdir.import("me@example.com", credentials);
             let synced = workdir.json("connection sync --all");
             let id = text(&synced[0], "connectionId").to_owned();
             workdir.json(&format!("connection remove {id} --local-only"));

@@ -1,26 +1,16 @@
 //! A database that this version cannot upgrade: every command that opens it says so.
 
-use serde_json::Value;
-
 use crate::support::database::execute;
 use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, also_on_postgres};
-use crate::support::process::{ANY_PORTS, Workdir, text};
+use crate::support::process::{ANY_PORTS, Workdir};
 
 const REASON: &str = "the database was made by an unreleased or older version of Bellbird, or by another program, and \
                       this version cannot upgrade it (schema_migrations lacks a column): go back to the version that \
                       made it, restore a backup of this version, or name an empty database in database.url";
 
 fn database_check(workdir: &Workdir) -> String {
-    let report = workdir.run(&format!("doctor --json {ANY_PORTS}"));
-    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-    let check = report["checks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|check| check["name"] == "database")
-        .unwrap();
-    text(check, "detail").to_owned()
+    workdir.doctor("database").remove(0)
 }
 
 #[tokio::test]

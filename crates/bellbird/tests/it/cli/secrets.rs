@@ -61,14 +61,8 @@ impl Deployment {
 
     /// Imports one of the sandbox's credentials. Returns the connection's id.
     fn import(&self, index: usize) -> String {
-        let credentials = self.sandbox.json()["credentials"][index].to_string();
-        let output = self.workdir.run_with_input(
-            "connection import --user me@example.com --credentials - --json",
-            &credentials,
-        );
-        assert_eq!(errors(&output), "");
-        let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
-        text(&imported[0], "id").to_owned()
+        let credentials = &self.sandbox.json()["credentials"][index];
+        self.workdir.import("me@example.com", credentials)
     }
 
     /// Starts a service with these keys.
@@ -103,23 +97,8 @@ impl Deployment {
         (output.status.code(), printed, errors(&output))
     }
 
-    /// The verdicts and details of the doctor's check of secrets.
-    fn doctor(&self) -> Vec<(String, String)> {
-        let output = self.workdir.run(&format!("doctor --json {ANY_PORTS}"));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let checks = report["checks"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|check| check["name"] == "secrets");
-        checks
-            .map(|check| {
-                (
-                    text(check, "verdict").to_owned(),
-                    text(check, "detail").to_owned(),
-                )
-            })
-            .collect()
+    fn doctor(&self) -> Vec<String> {
+        self.workdir.doctor("secrets")
     }
 }
 
@@ -153,10 +132,7 @@ async fn single_instance_rotates_its_key() {
     assert_eq!(service.read_status(&first).await, 200);
     assert_eq!(
         deployment.doctor(),
-        [(
-            "ok".to_owned(),
-            "1 secret: 1 with key `2026`; all can be opened".to_owned()
-        )]
+        ["ok 1 secret: 1 with key `2026`; all can be opened"]
     );
     service.stop();
 
@@ -166,12 +142,10 @@ async fn single_instance_rotates_its_key() {
     let second = deployment.import(1);
     assert_eq!(
         deployment.doctor(),
-        [(
-            "note".to_owned(),
-            "2 secrets: 1 with key `2026`, 1 with key `2027`; all can be opened. Run `bellbird secrets \
+        [
+            "note 2 secrets: 1 with key `2026`, 1 with key `2027`; all can be opened. Run `bellbird secrets \
              rotate` to reseal them with `2027`"
-                .to_owned()
-        )]
+        ]
     );
     assert_eq!(
         deployment.rotate(&both),
@@ -200,10 +174,7 @@ async fn single_instance_rotates_its_key() {
     }
     assert_eq!(
         deployment.doctor(),
-        [(
-            "ok".to_owned(),
-            "2 secrets: 2 with key `2027`; all can be opened".to_owned()
-        )]
+        ["ok 2 secrets: 2 with key `2027`; all can be opened"]
     );
     assert_eq!(
         deployment.workdir.text("secrets rotate"),
@@ -298,10 +269,10 @@ mod postgres {
             error.contains(&advice) && !error.contains(&early.api),
             "{error}"
         );
-        let (verdict, detail) = deployment.doctor().remove(0);
+        let found = deployment.doctor();
         assert!(
-            verdict == "note" && detail.starts_with("1 secret: 1 with key `2026`"),
-            "{detail}"
+            found[0].starts_with("note 1 secret: 1 with key `2026`"),
+            "{found:?}"
         );
         assert_eq!(late.read_status(&connection).await, 200);
 
@@ -359,9 +330,8 @@ fn unopenable_secrets_are_reported_and_kept() {
     assert_eq!(errors(&output), format!("error: {missing}\n"));
     assert_eq!(
         deployment.doctor(),
-        [(
-            "wrong".to_owned(),
-            format!("2 secrets: 1 with key `1999`, 1 with key `2027`; 1 {reason} {advice}")
+        [format!(
+            "wrong 2 secrets: 1 with key `1999`, 1 with key `2027`; 1 {reason} {advice}"
         )]
     );
     // A different key with the same id.
@@ -414,10 +384,7 @@ async fn another_key_of_the_same_id_seals_nothing() {
         let error = deployment.workdir.error(command, 1);
         assert!(error.contains(reason), "{command}: {error}");
     }
-    assert_eq!(
-        deployment.doctor(),
-        [("wrong".to_owned(), reason.to_owned())]
-    );
+    assert_eq!(deployment.doctor(), [format!("wrong {reason}")]);
 
     // Without a key, the advice is not to generate one.
     deployment.workdir.set(KEYS, "");

@@ -13,7 +13,8 @@ use uuid::Uuid;
 
 use crate::support::deployment::Deployment;
 use crate::support::harness::{Database, postgres_database};
-use crate::support::process::{ANY_PORTS, MASTER_KEY, Workdir, errors, text};
+use crate::support::process::{MASTER_KEY, Workdir, errors, text};
+use crate::support::transcript::{Transcript, transcript};
 
 /// A folder with a database and a user, where endpoints on this machine are allowed.
 async fn workdir_with_user() -> Workdir {
@@ -122,120 +123,49 @@ fn answer(mut stream: TcpStream, status: u16, sender: &Sender<Sent>) -> std::io:
 #[tokio::test]
 async fn endpoints_are_added_and_listed() {
     let workdir = workdir_with_user().await;
-    assert_eq!(workdir.json("webhook list"), json!([]));
-    let both = add(&workdir, "http://localhost:8099/hook?token=s3cret");
-    assert_eq!(members(&both), "apiVersion events id secret status url");
-    assert_eq!(
-        both["events"],
-        json!(["transactions.synced", "trades.synced"])
-    );
-    assert_eq!(
-        (&both["apiVersion"], &both["status"]),
-        (&json!("2026-11-01"), &json!("enabled"))
-    );
-    assert_eq!(both["url"], "http://localhost:8099/hook?token=s3cret");
+    let mut all = Transcript::new(&workdir);
+    let add = "webhook add --user me@example.com --url";
+    all.json("webhook list");
+    let both = all.json(&format!("{add} http://localhost:8099/hook?token=s3cret"));
     assert!(Signer::new(&[&SecretString::from(text(&both, "secret"))]).is_ok());
-    let trades = add(
-        &workdir,
-        "HTTP://127.0.0.1:8099 --events trades.synced,trades.synced",
-    );
-    assert_eq!(
-        (&trades["events"], &trades["url"]),
-        (&json!(["trades.synced"]), &json!("http://127.0.0.1:8099/"))
-    );
-    assert_ne!(trades["secret"], both["secret"]);
-    let reconnects = add(
-        &workdir,
-        "http://127.0.0.1:8099/status --events connection.updated,trades.synced",
-    );
-    assert_eq!(
-        reconnects["events"],
-        json!(["trades.synced", "connection.updated"])
-    );
-    let shown = workdir.text("webhook list");
-    assert!(
-        shown.contains("trades.synced,connection.updated"),
-        "{shown}"
-    );
-    workdir.json(&format!("webhook remove {}", text(&reconnects, "id")));
+    all.json(&format!(
+        "{add} HTTP://127.0.0.1:8099 --events trades.synced,trades.synced"
+    ));
+    let reconnects = all.json(&format!(
+        "{add} http://127.0.0.1:8099/status --events connection.updated,trades.synced"
+    ));
+    all.run("webhook list");
+    all.json(&format!("webhook remove {}", text(&reconnects, "id")));
 
     workdir.json("user add --email other@example.com");
-    assert_eq!(
-        workdir.json("webhook list --user other@example.com"),
-        json!([])
-    );
-    workdir.secret("webhook add --user other@example.com --url http://127.0.0.1:8099/");
+    all.json("webhook list --user other@example.com");
+    all.run("webhook add --user other@example.com --url http://127.0.0.1:8099/");
     workdir.json("user remove other@example.com");
-    let list = workdir.json("webhook list --user me@example.com");
+    let list = all.json("webhook list --user me@example.com");
     assert_eq!(workdir.json("webhook list"), list);
-    let listed = &list[0];
-    assert_eq!(
-        members(listed),
-        "apiVersion createdAt disabledReason events failingSince id lastDeliveredAt status url userId"
-    );
-    for name in ["id", "url", "events", "apiVersion", "status"] {
-        assert_eq!(listed[name], both[name]);
-    }
-    for name in ["disabledReason", "failingSince", "lastDeliveredAt"] {
-        assert_eq!(listed[name], Value::Null);
-    }
-    let shown = workdir.text("webhook list");
-    assert!(
-        shown.contains("http://localhost:8099/hook?token=s3cret") && !shown.contains("whsec_"),
-        "{shown}"
-    );
+    all.run("webhook list");
 
     let id = text(&both, "id");
-    let mut alone = workdir.json(&format!("webhook show {id}"));
-    assert_eq!(
-        alone.as_object_mut().unwrap().remove("user"),
-        Some(json!("me@example.com"))
-    );
-    assert_eq!(alone, *listed);
-    let shown = workdir.text(&format!("webhook show {id}"));
-    assert!(
-        shown.contains("me@example.com") && !shown.contains("whsec_"),
-        "{shown}"
-    );
-    let changed = workdir.json(&format!(
+    all.json(&format!("webhook show {id}"));
+    all.run(&format!("webhook show {id}"));
+    all.json(&format!(
         "webhook set {id} --url http://127.0.0.1:8099/new --events trades.synced"
     ));
-    let expected = (
-        &json!("http://127.0.0.1:8099/new"),
-        &json!(["trades.synced"]),
-        &listed["createdAt"],
-    );
-    assert_eq!(
-        (&changed["url"], &changed["events"], &changed["createdAt"]),
-        expected
-    );
-    let back = workdir.json(&format!(
+    all.json(&format!(
         "webhook set {id} --events transactions.synced,trades.synced"
     ));
-    assert_eq!(
-        (&back["url"], &back["events"]),
-        (&changed["url"], &listed["events"])
-    );
-    let error = workdir.error(
-        &format!("webhook set {id} --url http://hooks.example.com/"),
-        1,
-    );
-    assert!(error.starts_with("error: the URL "), "{error}");
-    assert!(
-        workdir
-            .error(&format!("webhook remove {id}"), 2)
-            .contains("--yes")
-    );
-    let planned = workdir.json(&format!("webhook remove {id} --dry-run"));
-    assert_eq!(
-        (&planned["id"], &planned["cancelledDeliveries"]),
-        (&back["id"], &json!(0))
-    );
-    let removed = json!({"id": id, "removed": true});
-    assert_eq!(workdir.json(&format!("webhook remove {id}")), removed);
-    assert_eq!(workdir.json("webhook list")[0]["id"], trades["id"]);
+    for line in [
+        "set ID --url http://hooks.example.com/",
+        "remove ID",
+        "remove ID --dry-run --json",
+        "remove ID --json",
+        "list",
+    ] {
+        all.run(&format!("webhook {}", line.replace("ID", id)));
+    }
     workdir.json("user remove me@example.com");
-    assert_eq!(workdir.json("webhook list"), json!([]));
+    all.json("webhook list");
+    insta::assert_snapshot!(all.finish());
 }
 
 #[tokio::test]
@@ -263,76 +193,41 @@ async fn a_user_has_twenty_endpoints_at_most() {
 async fn an_endpoint_for_all_users_is_managed_by_commands() {
     let workdir = workdir_with_user().await;
     let (url, _sent) = receiver(204);
-    let added = workdir.json(&format!(
-        "webhook add --all-users --url {url} --events connection.created"
-    ));
-    let id = text(&added, "id");
-    let shown = workdir.text(&format!("webhook show {id}"));
-    assert!(
-        shown.contains("all users") && !shown.contains("whsec_"),
-        "{shown}"
-    );
-    assert_eq!(
-        workdir.json(&format!("webhook show {id}"))["user"],
-        "all users"
-    );
-    assert_eq!(workdir.json("webhook list")[0]["id"], id);
-    assert_eq!(
-        workdir.json("webhook list --user me@example.com"),
-        json!([]),
-        "it is not the user's"
-    );
+    let mut all = Transcript::new(&workdir);
+    all.name(&url, "URL");
+    let add = "webhook add --all-users --url";
+    let id = text(
+        &all.json(&format!("{add} {url} --events connection.created")),
+        "id",
+    )
+    .to_owned();
+    all.run(&format!("webhook show {id}"));
+    all.json(&format!("webhook show {id}"));
+    all.json("webhook list");
+    // It is not the user's.
+    all.json("webhook list --user me@example.com");
 
-    let event = text(&workdir.json(&format!("webhook ping {id}")), "eventId").to_owned();
-    assert_eq!(
-        workdir.json(&format!("webhook deliveries {id}"))[0]["eventId"],
-        event
-    );
-    let error = workdir.error(&format!("webhook redeliver {id} {event}"), 1);
-    assert!(error.contains("name one with --user"), "{error}");
-    let error = workdir.error(
-        &format!("webhook redeliver {id} {event} --user me@example.com"),
-        1,
-    );
-    assert!(
-        error.contains("there is no event"),
-        "the ping is nobody's: {error}"
-    );
-
-    let recovered = json!({"endpointId": id, "recovered": 0});
-    assert_eq!(
-        workdir.json(&format!("webhook recover {id} --since 7d")),
-        recovered
-    );
-    assert_eq!(
-        workdir.json(&format!(
-            "webhook recover {id} --since 7d --user me@example.com"
-        )),
-        recovered
-    );
-    workdir.json(&format!("webhook disable {id}"));
-    for of_whom in ["", " --user me@example.com"] {
-        let error = workdir.error(&format!("webhook recover {id} --since 7d{of_whom}"), 1);
-        assert!(
-            error.contains(&format!("`bellbird webhook enable {id}`")),
-            "{error}"
-        );
+    let event = text(&all.json(&format!("webhook ping {id}")), "eventId").to_owned();
+    all.json(&format!("webhook deliveries {id}"));
+    for line in [
+        "redeliver ID EVENT",
+        // The ping is nobody's.
+        "redeliver ID EVENT --user me@example.com",
+        "recover ID --since 7d --json",
+        "recover ID --since 7d --user me@example.com --json",
+        "disable ID",
+        "recover ID --since 7d",
+        "recover ID --since 7d --user me@example.com",
+        "enable ID",
+        "show ID",
+        "remove ID --json",
+        "list",
+    ] {
+        let line = line.replace("ID", &id).replace("EVENT", &event);
+        all.run(&format!("webhook {line}"));
     }
-    workdir.json(&format!("webhook enable {id}"));
-    assert_eq!(
-        workdir.json(&format!("webhook show {id}"))["status"],
-        "enabled"
-    );
-    assert_eq!(
-        workdir.json(&format!("webhook remove {id}")),
-        json!({"id": id, "removed": true})
-    );
-    assert_eq!(workdir.json("webhook list"), json!([]));
-    let error = workdir.error(
-        &format!("webhook add --all-users --user me@example.com --url {url}"),
-        2,
-    );
-    assert!(error.contains("--all-users"), "{error}");
+    all.run(&format!("{add} {url} --user me@example.com"));
+    insta::assert_snapshot!(all.finish());
 }
 
 #[tokio::test]
@@ -400,12 +295,8 @@ async fn a_ping_is_sent_at_once_and_logged() {
     let (url, sent) = receiver(200);
     let added = add(&workdir, &url);
     let id = text(&added, "id");
-    let pinged = workdir.json(&format!("webhook ping {id}"));
-    assert_eq!(members(&pinged), "delivered durationMs eventId status");
-    assert_eq!(
-        (&pinged["delivered"], &pinged["status"]),
-        (&json!(true), &json!(200))
-    );
+    let mut all = Transcript::new(&workdir);
+    let pinged = all.json(&format!("webhook ping {id}"));
     assert!(pinged["durationMs"].is_u64(), "{pinged}");
 
     let ping = sent.recv().unwrap();
@@ -434,63 +325,27 @@ async fn a_ping_is_sent_at_once_and_logged() {
         (&json!({"new": [], "updated": []}), &json!(0))
     );
 
-    let deliveries = workdir.json(&format!("webhook deliveries {id}"));
-    let delivery = &deliveries[0];
-    assert_eq!(
-        members(delivery),
-        "attempts chunk createdAt endedAt eventId lastAttemptAt lastDurationMs lastError lastStatus newCount \
-         nextAttemptAt removedCount state syncRunId totalChunks type updatedCount userId"
-    );
-    assert_eq!(
-        (&delivery["eventId"], &delivery["type"]),
-        (&pinged["eventId"], &json!("endpoint.ping"))
-    );
-    assert_eq!(
-        (&delivery["state"], &delivery["attempts"]),
-        (&json!("delivered"), &json!(1))
-    );
-    assert_eq!(delivery["lastStatus"], 200);
-    assert_eq!(delivery["nextAttemptAt"], Value::Null);
-    let attempts = workdir.json(&format!(
+    all.json(&format!("webhook deliveries {id}"));
+    all.json(&format!(
         "webhook deliveries {id} --event {}",
         text(&pinged, "eventId")
     ));
-    assert_eq!(members(&attempts[0]), "at attempt durationMs error status");
-    assert_eq!(
-        (&attempts[0]["attempt"], &attempts[0]["status"]),
-        (&json!(1), &json!(200))
-    );
-    assert_eq!(attempts.as_array().unwrap().len(), 1);
     let shown = workdir.text(&format!("webhook ping {id}"));
     assert!(
         shown.starts_with("Delivered: the endpoint responded with 200 after "),
         "{shown}"
     );
-    assert_eq!(
-        workdir
-            .json(&format!("webhook deliveries {id} --limit 1"))
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
-    assert_eq!(
-        workdir
-            .json(&format!("webhook deliveries {id} --state delivered"))
-            .as_array()
-            .unwrap()
-            .len(),
-        2
-    );
-    assert_eq!(
-        workdir.json(&format!("webhook deliveries {id} --state failed")),
-        json!([])
-    );
+    for (filter, count) in [
+        ("--limit 1", 1),
+        ("--state delivered", 2),
+        ("--state failed", 0),
+    ] {
+        let found = workdir.json(&format!("webhook deliveries {id} {filter}"));
+        assert_eq!(found.as_array().unwrap().len(), count, "{filter}");
+    }
     workdir.json(&format!("webhook disable {id}"));
-    assert_eq!(
-        workdir.json(&format!("webhook ping {id}"))["delivered"],
-        true
-    );
+    all.json(&format!("webhook ping {id}"));
+    insta::assert_snapshot!(all.finish());
 }
 
 #[tokio::test]
@@ -622,45 +477,24 @@ async fn lost_master_key_loses_only_the_old_secret() {
 async fn endpoints_are_disabled_and_enabled() {
     let workdir = workdir_with_user().await;
     let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
-    let disabled = workdir.json(&format!("webhook disable {id}"));
-    assert_eq!(workdir.json("webhook list"), json!([disabled]));
-    assert_eq!(
-        (&disabled["status"], &disabled["disabledReason"]),
-        (&json!("disabled"), &json!("by command"))
-    );
-    assert_eq!(workdir.json(&format!("webhook disable {id}")), disabled);
-    let shown = workdir.text(&format!("webhook disable {id}"));
-    assert_eq!(shown, "Already disabled: http://127.0.0.1:8099/.\n");
-    assert!(
-        workdir
-            .text("webhook list")
-            .contains("disabled (by command)")
-    );
-
-    assert_eq!(
-        workdir.error(&format!("webhook recover {id} --since 7d"), 1),
-        format!(
-            "error: the endpoint is disabled: enable it first with `bellbird webhook enable {id}`"
-        )
-    );
-    let enabled = workdir.json(&format!("webhook enable {id}"));
-    assert_eq!(
-        (&enabled["status"], &enabled["disabledReason"]),
-        (&json!("enabled"), &Value::Null)
-    );
-    assert_eq!(
-        workdir.text(&format!("webhook enable {id}")),
-        "Already enabled: http://127.0.0.1:8099/.\n"
-    );
-    let nothing = json!({"endpointId": id, "recovered": 0});
-    assert_eq!(
-        workdir.json(&format!("webhook recover {id} --since 7d")),
-        nothing
-    );
-    let text = workdir.text(&format!(
-        "webhook recover {id} --since 2026-11-01T00:00:00Z"
-    ));
-    assert_eq!(text, "Nothing to recover since 2026-11-01T00:00:00Z.\n");
+    let mut all = Transcript::new(&workdir);
+    let since = "2026-11-01T00:00:00Z";
+    all.name(since, "NOVEMBER");
+    all.json(&format!("webhook disable {id}"));
+    all.json("webhook list");
+    for line in [
+        "disable ID --json",
+        "disable ID",
+        "list",
+        "recover ID --since 7d",
+        "enable ID --json",
+        "enable ID",
+        "recover ID --since 7d --json",
+        &format!("recover ID --since {since}"),
+    ] {
+        all.run(&format!("webhook {}", line.replace("ID", &id)));
+    }
+    insta::assert_snapshot!(all.finish());
 }
 
 /// Events of syncs while an endpoint is disabled can be sent later.
@@ -677,12 +511,7 @@ async fn missed_deliveries_are_recovered() {
     workdir.json("user add --email me@example.com");
     let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
     workdir.json(&format!("webhook disable {id}"));
-    let credentials = sandbox.json()["credentials"][0].to_string();
-    let output = workdir.run_with_input(
-        "connection import --user me@example.com --credentials - --json",
-        &credentials,
-    );
-    assert_eq!(errors(&output), "");
+    workdir.import("me@example.com", &sandbox.json()["credentials"][0]);
     workdir.json("connection sync --all");
     let missed = workdir.json(&format!("webhook deliveries {id}"));
     let missed = missed.as_array().unwrap();
@@ -740,12 +569,11 @@ async fn missed_deliveries_are_recovered() {
         workdir.json(&format!("webhook deliveries {id} --state failed")),
         json!([])
     );
-    let report = workdir.json(&format!("doctor {ANY_PORTS}"));
-    let checks = report["checks"].as_array().unwrap();
-    let mut webhooks = checks.iter().filter(|check| check["name"] == "webhooks");
+    let found = workdir.doctor("webhooks");
+    let mut webhooks = found.iter();
     assert!(
-        webhooks.any(|check| text(check, "detail").contains("scheduled")),
-        "{report}"
+        webhooks.any(|check| check.contains("scheduled")),
+        "{found:?}"
     );
 
     // Disabling cancels the pending deliveries, and removing the endpoint deletes them.
@@ -759,25 +587,6 @@ async fn missed_deliveries_are_recovered() {
     assert_eq!(workdir.json("webhook list"), json!([]));
 }
 
-/// The verdicts and details of one check.
-fn checked(workdir: &Workdir, name: &str) -> Vec<(String, String)> {
-    let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let checks = report["checks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|check| check["name"] == name);
-    checks
-        .map(|check| {
-            (
-                text(check, "verdict").to_owned(),
-                text(check, "detail").to_owned(),
-            )
-        })
-        .collect()
-}
-
 #[tokio::test]
 async fn doctor_reports_due_and_failing_jobs() {
     let Deployment {
@@ -786,11 +595,11 @@ async fn doctor_reports_due_and_failing_jobs() {
         database,
     } = Deployment::start_on(Database::Sqlite, 50, &[]).await;
     let assert_check = |workdir: &Workdir, name: &str, verdict: &str, detail: &str| {
-        let checks = checked(workdir, name);
+        let checks = workdir.doctor(name);
         assert!(
             checks
                 .iter()
-                .any(|(found, text)| found == verdict && text.contains(detail)),
+                .any(|found| found.starts_with(verdict) && found.contains(detail)),
             "{name}: {checks:?}"
         );
     };
@@ -803,11 +612,7 @@ async fn doctor_reports_due_and_failing_jobs() {
 
     workdir.json("user add --email me@example.com");
     let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
-    let credentials = sandbox.json()["credentials"][0].to_string();
-    workdir.run_with_input(
-        "connection import --user me@example.com --credentials - --json",
-        &credentials,
-    );
+    workdir.import("me@example.com", &sandbox.json()["credentials"][0]);
     workdir.json("connection sync --all");
     assert_check(&workdir, "webhooks", "ok", "1 due, 0 scheduled");
     let database = rusqlite::Connection::open(database.trim_start_matches("sqlite:")).unwrap();
@@ -856,11 +661,7 @@ async fn sync_counts_no_event_for_a_disabled_endpoint() {
     workdir.json("user add --email me@example.com");
     let id = text(&add(&workdir, "http://127.0.0.1:8099/"), "id").to_owned();
     workdir.json(&format!("webhook disable {id}"));
-    let credentials = sandbox.json()["credentials"][0].to_string();
-    workdir.run_with_input(
-        "connection import --user me@example.com --credentials - --json",
-        &credentials,
-    );
+    workdir.import("me@example.com", &sandbox.json()["credentials"][0]);
     let output = workdir.run("connection sync --all");
     assert!(
         errors(&output).contains(&format!("The endpoint {id} is disabled (by command)")),
@@ -891,116 +692,58 @@ async fn sync_counts_no_event_for_a_disabled_endpoint() {
 #[tokio::test]
 async fn unknown_id_error_names_the_list_command() {
     let workdir = workdir_with_user().await;
-    let unknown_id = Uuid::nil();
-    let none =
-        format!("error: there is no endpoint {unknown_id}: `bellbird webhook list` shows the ids");
-    for line in [
-        "ping ID",
-        "rotate-secret ID",
-        "enable ID",
-        "disable ID",
-        "remove ID",
-        "deliveries ID",
-        "redeliver ID ID",
-    ] {
-        assert_eq!(
-            workdir.error(
-                &format!("webhook {}", line.replace("ID", &unknown_id.to_string())),
-                1
-            ),
-            none,
-            "{line}"
-        );
-    }
-    assert_eq!(
-        workdir.error(&format!("webhook recover {unknown_id} --since 1h"), 1),
-        none
-    );
-    assert_eq!(
-        workdir.error(
-            "webhook add --user you@example.com --url http://127.0.0.1:8099/",
-            1
-        ),
-        "error: there is no user you@example.com: `bellbird user list` shows all of them"
-    );
-
     let (url, _sent) = receiver(500);
     let id = text(&add(&workdir, &url), "id").to_owned();
-    let no_event = format!(
-        "error: there is no event {unknown_id} for this endpoint: `bellbird webhook deliveries {id}` shows the ids"
-    );
-    assert_eq!(
-        workdir.error(&format!("webhook redeliver {id} {unknown_id}"), 1),
-        no_event
-    );
-    assert_eq!(
-        workdir.error(&format!("webhook deliveries {id} --event {unknown_id}"), 1),
-        no_event
-    );
-    workdir.error(&format!("webhook ping {id}"), 1);
+    let mut all = Transcript::new(&workdir);
+    let unknown_id = Uuid::nil().to_string();
+    for line in [
+        "ping UNKNOWN",
+        "rotate-secret UNKNOWN",
+        "enable UNKNOWN",
+        "disable UNKNOWN",
+        "remove UNKNOWN",
+        "deliveries UNKNOWN",
+        "redeliver UNKNOWN UNKNOWN",
+        "recover UNKNOWN --since 1h",
+        "add --user you@example.com --url http://127.0.0.1:8099/",
+        "redeliver ID UNKNOWN",
+        "deliveries ID --event UNKNOWN",
+        "ping ID",
+    ] {
+        let line = line.replace("UNKNOWN", &unknown_id).replace("ID", &id);
+        all.run(&format!("webhook {line}"));
+    }
     let deliveries = workdir.json(&format!("webhook deliveries {id}"));
     let ping = text(&deliveries[0], "eventId");
-    assert_eq!(
-        workdir.error(&format!("webhook redeliver {id} {ping}"), 1),
-        format!(
-            "error: a ping cannot be redelivered: send another with `bellbird webhook ping {id}`"
-        )
-    );
-    assert_eq!(
-        workdir.json(&format!("webhook recover {id} --since 1h"))["recovered"],
-        0,
-        "pings are not recovered"
-    );
+    all.run(&format!("webhook redeliver {id} {ping}"));
+    // Pings are not recovered.
+    all.json(&format!("webhook recover {id} --since 1h"));
+    insta::assert_snapshot!(all.finish());
 }
 
 #[test]
 fn usage_errors_list_accepted_values() {
     let workdir = Workdir::new();
-    let id = Uuid::nil();
-    for (line, message) in [
-        ("webhook", "Usage: bellbird webhook"),
-        ("webhook add --user me@example.com", "--url <URL>"),
-        (
-            "webhook add --user me@example.com --url https://x.example --events balances.synced",
-            "[possible values: transactions.synced, trades.synced, connection.created, connection.updated, \
-             connection.expiring, connection.removed, user.removed]",
-        ),
-        (
-            "webhook add --user me@example.com --url https://x.example --events endpoint.ping",
-            "[possible values: transactions.synced, trades.synced, connection.created, connection.updated, \
-             connection.expiring, connection.removed, user.removed]",
-        ),
-        (
-            "webhook ping first",
-            "must be an id: `bellbird webhook list` shows the ids",
-        ),
-        (
-            "webhook set ID",
-            "<--url <URL>|--events <LIST>|--api-version <VERSION>>",
-        ),
-        ("webhook recover ID", "--since <WHEN>"),
-        (
-            "webhook recover ID --since yesterday",
-            "must be an instant such as 2026-11-20T09:30:00Z, or an age such as",
-        ),
-        ("webhook deliveries ID --limit 0", "0 is not in 1..=1000"),
-        (
-            "webhook deliveries ID --limit 1001",
-            "1001 is not in 1..=1000",
-        ),
-        (
-            "webhook deliveries ID --state lost",
-            "[possible values: pending, waiting, delivered, failed]",
-        ),
-        (
-            "webhook deliveries ID --event ID --state failed",
-            "cannot be used with",
-        ),
-        ("webhook redeliver ID", "<EVENT>"),
+    let mut all = Transcript::new(&workdir);
+    all.name("2026-11-20T09:30:00Z", "INSTANT");
+    for line in [
+        "webhook",
+        "webhook add --user me@example.com",
+        "webhook add --user me@example.com --url https://x.example --events balances.synced",
+        "webhook add --user me@example.com --url https://x.example --events endpoint.ping",
+        "webhook ping first",
+        "webhook set ID",
+        "webhook recover ID",
+        "webhook recover ID --since yesterday",
+        "webhook deliveries ID --limit 0",
+        "webhook deliveries ID --limit 1001",
+        "webhook deliveries ID --state lost",
+        "webhook deliveries ID --event ID --state failed",
+        "webhook redeliver ID",
     ] {
-        let error = workdir.error(&line.replace("ID", &id.to_string()), 2);
-        assert!(error.contains(message), "{line}: {error}");
+        all.run(&line.replace("ID", &Uuid::nil().to_string()));
     }
+    insta::assert_snapshot!(all.finish());
 }
 
 #[test]
@@ -1008,22 +751,11 @@ fn only_secrets_need_a_master_key() {
     let workdir = Workdir::migrated();
     workdir.json("user add --email me@example.com");
     let id = Uuid::nil();
-    for line in [
-        "add --user me@example.com --url https://x.example",
-        "ping ID",
-        "rotate-secret ID",
-    ] {
-        let error = workdir.error(
-            &format!("webhook {}", line.replace("ID", &id.to_string())),
-            1,
-        );
-        assert!(
-            error.starts_with("error: secrets.key is not set"),
-            "{error}"
-        );
-    }
-    assert_eq!(
-        workdir.text("webhook list"),
-        "No endpoints yet. Add one with `bellbird webhook add --user USER --url URL`.\n"
-    );
+    let lines = [
+        "webhook add --user me@example.com --url https://x.example",
+        &format!("webhook ping {id}"),
+        &format!("webhook rotate-secret {id}"),
+        "webhook list",
+    ];
+    insta::assert_snapshot!(transcript(&workdir, &lines));
 }

@@ -20,6 +20,8 @@ use crate::support::harness::App;
 
 /// A page as a browser gets it.
 pub(crate) struct Page {
+    /// Its URL and form, for a test that fails.
+    request: String,
     pub(crate) status: u16,
     pub(crate) location: Option<String>,
     /// The value of the session's cookie, if the response sets it.
@@ -43,6 +45,7 @@ impl Page {
             .next();
         let cookie = cookie.map(|cookie| cookie.split(';').next().unwrap().to_owned());
         Self {
+            request: response.url().to_string(),
             status: response.status().as_u16(),
             location,
             cookie,
@@ -63,6 +66,25 @@ impl Page {
             .join("; ")
     }
 
+    #[track_caller]
+    pub(crate) fn assert_status(&self, status: u16) {
+        let (request, text) = (&self.request, &self.text);
+        assert_eq!(self.status, status, "{request}: {text}");
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_has(&self, words: &str) {
+        let (request, text) = (&self.request, &self.text);
+        assert!(text.contains(words), "{request}: no {words:?} in {text}");
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_shows(&self, status: u16, words: &str) {
+        self.assert_status(status);
+        self.assert_has(words);
+    }
+
+    #[track_caller]
     fn assert_needs_sign_in(&self, what: &str) {
         assert_eq!(
             (self.status, self.location.as_deref()),
@@ -135,5 +157,9 @@ pub(crate) async fn post(url: &str, cookie: Option<&str>, form: &str) -> Page {
     let request = browser::post(url, form)
         .header("accept", "text/html")
         .header("sec-fetch-site", "same-origin");
-    Page::of(with_session(request, cookie).send().await.unwrap()).await
+    let page = Page::of(with_session(request, cookie).send().await.unwrap()).await;
+    Page {
+        request: format!("{url} {form}"),
+        ..page
+    }
 }

@@ -1,9 +1,9 @@
 //! The pages for operators: what they show and do, and that there are none for anybody else.
 
 use bellbird_domain::{ActorKind, EventType, Plan, User, UserId};
+use bellbird_sandbox::Fault;
 use bellbird_storage::{AuditRow, JobKey, NewUser, UserChange, in_tx, job_kinds};
 use jiff::SignedDuration;
-use serde_json::json;
 
 use super::{Page, SignedIn, get, with_session};
 use crate::support::browser;
@@ -96,10 +96,10 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
     let browser = app.sign_in_operator().await;
     let olivia = app.olivia.user.id;
     let users = browser.get("/operator/users").await;
-    assert_eq!(users.status, 200, "{}", users.text);
+    users.assert_status(200);
     for user in [&app.ben.user, &app.olivia.user] {
         let link = format!("/operator/users/{}\"><bdi>{}", user.id, user.email);
-        assert!(users.text.contains(&link), "{}", users.text);
+        users.assert_has(&link);
     }
     for search in ["OLIVIA@example.com".to_owned(), olivia.to_string()] {
         let found = browser
@@ -113,7 +113,7 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
         );
     }
     let none = browser.get("/operator/users?search=nobody%00").await;
-    assert!(none.text.contains("No user has this"), "{}", none.text);
+    none.assert_has("No user has this");
 
     let page = format!("/operator/users/{olivia}");
     assert_eq!(
@@ -138,7 +138,10 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
         "shown once"
     );
     let other = app.sign_in(olivia).await;
-    assert_eq!(browser.post(&page, "end-sessions=yes").await.status, 303);
+    browser
+        .post(&page, "end-sessions=yes")
+        .await
+        .assert_status(303);
     other.get("/keys").await.assert_needs_sign_in("ended");
     for wrong in [
         "",
@@ -147,7 +150,7 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
         "plan=saver&plan=saver",
         "email=a%40b",
     ] {
-        assert_eq!(browser.post(&page, wrong).await.status, 400, "{wrong}");
+        browser.post(&page, wrong).await.assert_status(400);
     }
 
     let rows = app.operator_audit().await;
@@ -169,11 +172,7 @@ async fn operator_sees_users_and_changes_them_with_an_audit() {
         "{}",
         audit.text
     );
-    assert!(
-        audit.text.contains("by <bdi>ben@example.com</bdi>"),
-        "{}",
-        audit.text
-    );
+    audit.assert_has("by <bdi>ben@example.com</bdi>");
 }
 
 /// Whatever is asked for and sent, everybody else gets what an address without a page gives.
@@ -228,18 +227,15 @@ async fn there_are_no_such_pages_for_anybody_else() {
 async fn flag_ends_with_the_next_request() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in_operator().await;
-    assert!(
-        browser
-            .get("/keys")
-            .await
-            .text
-            .contains("href=\"/operator/users\"")
-    );
-    assert_eq!(browser.get("/operator/audit").await.status, 200);
+    browser
+        .get("/keys")
+        .await
+        .assert_has("href=\"/operator/users\"");
+    browser.get("/operator/audit").await.assert_status(200);
     app.set_operator(app.ben.user.id, false).await;
-    assert_eq!(browser.get("/operator/audit").await.status, 404);
+    browser.get("/operator/audit").await.assert_status(404);
     let page = format!("/operator/users/{}", app.olivia.user.id);
-    assert_eq!(browser.post(&page, "plan=saver").await.status, 404);
+    browser.post(&page, "plan=saver").await.assert_status(404);
     assert_eq!(
         app.user(app.olivia.user.id).await.plan,
         app.olivia.user.plan
@@ -276,7 +272,7 @@ async fn forms_of_other_sites_change_no_user() {
                     .unwrap(),
             )
             .await;
-            assert_eq!(page.status, 403, "{path} {name}: {}", page.text);
+            page.assert_status(403);
         }
     }
     assert_eq!(app.operator_audit().await, []);
@@ -331,7 +327,7 @@ async fn pages_show_nothing_of_what_accounts_hold() {
     pages.push(format!("/operator/users/{}", app.olivia.user.id));
     for path in pages {
         let page = browser.get(&path).await;
-        assert_eq!(page.status, 200, "{path}: {}", page.text);
+        page.assert_status(200);
         for secret in &secrets {
             assert!(!page.text.contains(secret), "{path}: {secret}");
         }
@@ -342,33 +338,18 @@ async fn pages_show_nothing_of_what_accounts_hold() {
 async fn health_names_a_provider_that_fails() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in_operator().await;
-    assert!(
-        browser
-            .get("/operator/health")
-            .await
-            .text
-            .contains("last call succeeded")
-    );
-    app.fault_at(
-        "fiskil",
-        json!({"match": "/v1/banking/balances", "kind": "status", "status": 500}),
-    )
-    .await;
+    browser
+        .get("/operator/health")
+        .await
+        .assert_has("last call succeeded");
+    app.fiskil()
+        .add_fault(Fault::status(500).at("/v1/banking/balances"));
     app.sign_in(app.olivia.user.id).await.get("/overview").await;
-    app.clear_faults().await;
+    app.clear_faults();
     let page = browser.get("/operator/health").await;
-    assert!(page.text.contains("last call failed"), "{}", page.text);
-    assert!(
-        page.text
-            .contains("the provider is unavailable: server error"),
-        "{}",
-        page.text
-    );
-    assert!(
-        page.text.contains("since the last success"),
-        "{}",
-        page.text
-    );
+    page.assert_has("last call failed");
+    page.assert_has("the provider is unavailable: server error");
+    page.assert_has("since the last success");
 }
 
 #[tokio::test]
@@ -382,15 +363,10 @@ async fn health_names_jobs_that_fail_or_do_not_run() {
         "{}",
         page.text
     );
-    assert!(
-        page.text
-            .contains("Tried 1 time: the provider is unavailable."),
-        "{}",
-        page.text
-    );
-    app.advance_clock(HOUR * 7).await;
+    page.assert_has("Tried 1 time: the provider is unavailable.");
+    app.advance_clock(HOUR * 7);
     let page = browser.get("/operator/health").await;
-    assert!(page.text.contains("overdue since"), "{}", page.text);
+    page.assert_has("overdue since");
 }
 
 /// Each page of a list begins behind the last row of the one before.
@@ -411,13 +387,10 @@ async fn lists_go_on_behind_their_first_page() {
             .await
             .unwrap()
             .id;
-        assert_eq!(
-            browser
-                .post(&format!("/operator/users/{user}"), "plan=developer")
-                .await
-                .status,
-            303
-        );
+        browser
+            .post(&format!("/operator/users/{user}"), "plan=developer")
+            .await
+            .assert_status(303);
     }
     for (path, row, rows) in [
         ("/operator/users", "<li>\n<div><a", 62),
@@ -458,21 +431,14 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
     let event = app.deliveries_to(&hook).await[0].event_id;
     let send_again = format!("redeliver={event}&user={}", app.olivia.user.id);
     let rejected = browser.post(&page, &send_again).await;
-    assert!(
-        rejected.status == 409 && rejected.text.contains("cannot be sent again"),
-        "{}",
-        rejected.text
-    );
-    assert_eq!(browser.post(&page, "enable=yes").await.status, 303);
+    rejected.assert_shows(409, "cannot be sent again");
+    browser.post(&page, "enable=yes").await.assert_status(303);
     app.assert_enabled(&hook).await;
-    assert_eq!(browser.post(&page, &send_again).await.status, 303);
-    assert!(
-        browser
-            .get(&format!("{page}?state=pending"))
-            .await
-            .text
-            .contains("Next attempt")
-    );
+    browser.post(&page, &send_again).await.assert_status(303);
+    browser
+        .get(&format!("{page}?state=pending"))
+        .await
+        .assert_has("Next attempt");
     let rows = app.operator_audit().await;
     let actions: Vec<_> = rows
         .iter()
@@ -493,7 +459,7 @@ async fn endpoint_is_enabled_and_its_events_are_sent_again() {
         &format!("redeliver={event}"),
         "enable=a&enable=b",
     ] {
-        assert_eq!(browser.post(&page, wrong).await.status, 400, "{wrong}");
+        browser.post(&page, wrong).await.assert_status(400);
     }
 }
 
@@ -519,7 +485,7 @@ async fn endpoint_for_all_users_is_enabled_for_each() {
         list.text
     );
     let page = format!("/operator/deliveries/{}", hook.endpoint.id);
-    assert_eq!(browser.post(&page, "enable=yes").await.status, 303);
+    browser.post(&page, "enable=yes").await.assert_status(303);
     let event = app.deliveries_to(&hook).await[0].event_id;
     let of_ben = browser
         .post(
@@ -527,22 +493,16 @@ async fn endpoint_for_all_users_is_enabled_for_each() {
             &format!("redeliver={event}&user={}", app.ben.user.id),
         )
         .await;
-    assert_eq!(of_ben.status, 409, "{}", of_ben.text);
+    of_ben.assert_status(409);
     let of_olivia = browser
         .post(
             &page,
             &format!("redeliver={event}&user={}", app.olivia.user.id),
         )
         .await;
-    assert_eq!(of_olivia.status, 303, "{}", of_olivia.text);
+    of_olivia.assert_status(303);
     let audit = browser.get("/operator/audit").await;
-    assert!(
-        audit
-            .text
-            .contains("webhook_endpoint.enable</strong> the installation"),
-        "{}",
-        audit.text
-    );
+    audit.assert_has("webhook_endpoint.enable</strong> the installation");
 }
 
 mod chromium {

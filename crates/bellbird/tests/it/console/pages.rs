@@ -2,11 +2,13 @@
 
 use bellbird_connections::{ConnectionsError, LinkTarget};
 use bellbird_domain::{ConnectionStatus, Plan};
+use bellbird_sandbox::{ConsentState, Fault};
 use secrecy::ExposeSecret as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{SignedIn, get, post};
+use crate::support::client::Transaction;
 use crate::support::harness::{App, Setup};
 
 /// The text of a page between tags, with single spaces.
@@ -29,14 +31,8 @@ async fn overview_shows_what_the_api_says() {
     let browser = app.sign_in(app.olivia.user.id).await;
     let page = browser.get("/overview").await;
     let text = text_of(&page.text).replace(',', "");
-    let accounts = app
-        .get_as(&app.olivia.key, "/v1/accounts?limit=100")
-        .await
-        .data();
-    let ids: Vec<&str> = accounts
-        .iter()
-        .map(|account| account["id"].as_str().unwrap())
-        .collect();
+    let accounts = app.accounts_by(&app.olivia).await;
+    let ids: Vec<&str> = accounts.iter().map(|(account, _)| &*account.id).collect();
     let balances = app
         .get_as(
             &app.olivia.key,
@@ -46,17 +42,14 @@ async fn overview_shows_what_the_api_says() {
         .data();
     assert!(balances.len() > 5);
     for balance in &balances {
-        let account = accounts
-            .iter()
-            .find(|account| account["id"] == balance["accountId"])
-            .unwrap();
-        let (name, number) = (
-            account["name"].as_str().unwrap(),
-            account["accountNumber"].as_str().unwrap_or_default(),
-        );
+        let mut accounts = accounts.iter().map(|(account, _)| account);
+        let account = accounts.find(|account| balance["accountId"] == account.id);
+        let account = account.unwrap();
         let amount = balance["currentBalance"].as_str().unwrap();
         let line = format!(
-            "{name} {number} {} {amount} ",
+            "{} {} {} {amount} ",
+            account.name,
+            account.account_number.as_deref().unwrap_or_default(),
             balance["currency"].as_str().unwrap()
         );
         let line = line.replace("  ", " ").replace(',', "");
@@ -70,10 +63,6 @@ async fn charts_sum_the_rows_of_the_api() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let page = browser.get("/overview").await;
-    let accounts = app
-        .get_as(&app.ben.key, "/v1/accounts?limit=100")
-        .await
-        .data();
     let first = app
         .clock
         .now()
@@ -82,34 +71,12 @@ async fn charts_sum_the_rows_of_the_api() {
         .date()
         .first_of_month();
     let mut cents: std::collections::BTreeMap<String, (i128, i128)> = Default::default();
-    for account in &accounts {
-        let (connection, id) = (
-            account["connectionId"].as_str().unwrap(),
-            account["id"].as_str().unwrap(),
-        );
-        let mut offset = 0;
-        loop {
-            let path = format!(
-                "/v1/transactions?connectionId={connection}&accountId={id}&from={first}&limit=200&offset={offset}"
-            );
-            let rows = app.get_as(&app.ben.key, &path).await.data();
-            offset += rows.len();
-            if rows.is_empty() {
-                break;
-            }
-            for row in rows.iter().filter(|row| !is_transfer(row)) {
-                let amount = row["amount"].as_str().unwrap();
-                let (whole, places) = amount.split_once('.').unwrap_or((amount, ""));
-                let value: i128 = format!("{whole}{places:0<4}").parse().unwrap();
-                let sums = cents
-                    .entry(row["currency"].as_str().unwrap_or_default().to_owned())
-                    .or_default();
-                if value < 0 {
-                    sums.1 += value;
-                } else {
-                    sums.0 += value;
-                }
-            }
+    for (account, _) in app.accounts_by(&app.ben).await {
+        let read = app.transactions(&account).by(&app.ben).from(first);
+        for row in read.all(200).await.iter().filter(|row| !is_transfer(row)) {
+            let value = ten_thousandths(&row.amount);
+            let (money_in, money_out) = cents.entry(row.currency.clone()).or_default();
+            *(if value < 0 { money_out } else { money_in }) += value;
         }
     }
     assert!(!cents.is_empty());
@@ -127,19 +94,20 @@ async fn charts_sum_the_rows_of_the_api() {
         let shown: Vec<i128> = row
             .split_whitespace()
             .take(2)
-            .map(|amount| {
-                let (whole, places) = amount.split_once('.').unwrap_or((amount, ""));
-                format!("{whole}{places:0<4}").parse().unwrap()
-            })
+            .map(ten_thousandths)
             .collect();
         assert_eq!(shown, [money_in, money_out], "{currency}: {row}");
     }
 }
 
-fn is_transfer(row: &Value) -> bool {
-    row["category"]
-        .as_str()
-        .is_some_and(|category| category.starts_with("TRANSFER_"))
+fn ten_thousandths(amount: &str) -> i128 {
+    let (whole, places) = amount.split_once('.').unwrap_or((amount, ""));
+    format!("{whole}{places:0<4}").parse().unwrap()
+}
+
+fn is_transfer(row: &Transaction) -> bool {
+    let category = row.category.as_deref();
+    category.is_some_and(|category| category.starts_with("TRANSFER_"))
 }
 
 #[tokio::test]
@@ -147,9 +115,9 @@ async fn a_reload_costs_no_provider_call() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.olivia.user.id).await;
     let first = browser.get("/overview").await.text;
-    app.reset_calls().await;
+    app.reset_calls();
     let again = browser.get("/overview").await.text;
-    assert_eq!(app.calls().await, Default::default());
+    assert_eq!(app.fiskil().calls(), Default::default());
     assert_eq!(text_of(&first).len(), text_of(&again).len());
 }
 
@@ -158,26 +126,18 @@ async fn a_reload_costs_no_provider_call() {
 async fn a_part_that_fails_spoils_no_other() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.olivia.user.id).await;
-    app.fault_at(
-        "fiskil",
-        json!({"match": "/v1/banking/balances", "kind": "status", "status": 500}),
-    )
-    .await;
+    app.fiskil()
+        .add_fault(Fault::status(500).at("/v1/banking/balances"));
     let page = browser.get("/overview").await;
-    app.clear_faults().await;
-    assert_eq!(page.status, 200);
+    app.clear_faults();
+    page.assert_status(200);
     assert!(
         page.text.contains("Net worth") && page.text.contains("Money in and out"),
         "{}",
         page.text
     );
-    assert!(
-        page.text
-            .contains("The provider is temporarily unavailable"),
-        "{}",
-        page.text
-    );
-    assert!(page.text.contains("By month"), "{}", page.text);
+    page.assert_has("The provider is temporarily unavailable");
+    page.assert_has("By month");
     assert!(page.text.trim_end().ends_with("</html>"));
     let healthy = browser.get("/overview").await.text;
     assert!(!healthy.contains("Not complete"), "a failure is not cached");
@@ -192,7 +152,7 @@ async fn keys_are_made_replaced_and_revoked() {
     );
     let made = browser.post("/keys", "name=%3Cb%3ESheet").await;
     let key = shown_key(&made.text).expect("the new key");
-    assert!(made.text.contains("&#60;b&#62;Sheet"), "{}", made.text);
+    made.assert_has("&#60;b&#62;Sheet");
     assert!(
         !browser.get("/keys").await.text.contains(&key),
         "shown once"
@@ -201,11 +161,7 @@ async fn keys_are_made_replaced_and_revoked() {
     let record = find(&app, "<b>Sheet").await;
     for form in [format!("revoke={record}"), format!("rotate={record}")] {
         let page = other.post("/keys", &form).await;
-        assert_eq!(
-            page.status, 400,
-            "another user's key looks like a missing one: {}",
-            page.text
-        );
+        page.assert_status(400);
     }
     let replaced = shown_key(
         &browser
@@ -221,13 +177,10 @@ async fn keys_are_made_replaced_and_revoked() {
             "the old one works for a day"
         );
     }
-    assert_eq!(
-        browser
-            .post("/keys", &format!("revoke={record}"))
-            .await
-            .status,
-        303
-    );
+    browser
+        .post("/keys", &format!("revoke={record}"))
+        .await
+        .assert_status(303);
     assert_eq!(app.get_as(&key, "/v1/me").await.status, 401);
     for wrong in [
         "",
@@ -237,22 +190,16 @@ async fn keys_are_made_replaced_and_revoked() {
         "revoke=&rotate=",
         "name=a&name=b",
     ] {
-        assert_eq!(browser.post("/keys", wrong).await.status, 400, "{wrong}");
+        browser.post("/keys", wrong).await.assert_status(400);
     }
-    assert_eq!(
-        browser
-            .post("/keys", &format!("name={}", "a".repeat(101)))
-            .await
-            .status,
-        400
-    );
-    assert_eq!(
-        browser
-            .post("/keys", &format!("name={}", "a".repeat(5_000)))
-            .await
-            .status,
-        413
-    );
+    browser
+        .post("/keys", &format!("name={}", "a".repeat(101)))
+        .await
+        .assert_status(400);
+    browser
+        .post("/keys", &format!("name={}", "a".repeat(5_000)))
+        .await
+        .assert_status(413);
 }
 
 /// Nothing is offered, made or linked that the plan cannot use.
@@ -275,11 +222,7 @@ async fn plan_decides_what_is_offered() {
         "/connections",
     ] {
         let page = browser.get(path).await;
-        assert!(
-            page.status == 200 && page.text.contains("Your plan (saver) does not include"),
-            "{path}: {}",
-            page.text
-        );
+        page.assert_shows(200, "Your plan (saver) does not include");
         assert!(
             !page.text.contains("name=\"provider\"") && !page.text.contains("name=\"program\""),
             "{path}"
@@ -289,7 +232,7 @@ async fn plan_decides_what_is_offered() {
             "{path}"
         );
     }
-    let keys = app.storage.keys().list(user).await.unwrap();
+    let keys = app.keys_of(user).await;
     let rotate = format!("rotate={}", keys[0].id);
     let endpoint = "url=https%3A%2F%2Fhooks.example.com&event=transactions.synced";
     for (path, form) in [
@@ -300,13 +243,14 @@ async fn plan_decides_what_is_offered() {
         ("/connections", "provider=akahu"),
         ("/connections", "provider=snaptrade"),
     ] {
-        assert_eq!(browser.post(path, form).await.status, 403, "{path} {form}");
+        browser.post(path, form).await.assert_status(403);
     }
-    assert_eq!(app.storage.keys().list(user).await.unwrap(), keys);
+    assert_eq!(app.keys_of(user).await, keys);
     let revoked = browser
         .post("/keys", &format!("revoke={}", keys[0].id))
         .await;
-    assert_eq!(revoked.status, 303, "what is there can be taken away");
+    // What is there can be taken away.
+    revoked.assert_status(303);
 
     set(Plan::Developer).await;
     let page = browser.get("/connections").await.text;
@@ -318,13 +262,10 @@ async fn plan_decides_what_is_offered() {
         page.contains("does not include reading accounts at brokers"),
         "{page}"
     );
-    assert_eq!(
-        browser
-            .post("/connections", "provider=snaptrade")
-            .await
-            .status,
-        403
-    );
+    browser
+        .post("/connections", "provider=snaptrade")
+        .await
+        .assert_status(403);
     assert!(
         !browser
             .get("/webhooks")
@@ -348,13 +289,7 @@ async fn plan_decides_what_is_offered() {
     assert_eq!(post(link, None, "provider=snaptrade").await.status, 403);
     set(Plan::Professional).await;
     assert!(get(link, None).await.text.contains("value=\"snaptrade\""));
-    assert!(
-        browser
-            .get("/webhooks")
-            .await
-            .text
-            .contains("trades.synced")
-    );
+    browser.get("/webhooks").await.assert_has("trades.synced");
 }
 
 /// After a takeover, its user finds which session made which key.
@@ -410,21 +345,18 @@ async fn settings_change_the_user_alone() {
         app.sign_in(app.ben.user.id).await,
     );
     let other = app.sign_in(app.olivia.user.id).await;
-    assert_eq!(
-        browser
-            .post("/settings", "timezone=Pacific%2FAuckland")
-            .await
-            .status,
-        303
-    );
-    assert!(
-        browser
-            .get("/settings")
-            .await
-            .text
-            .contains("value=\"Pacific/Auckland\"")
-    );
-    assert_eq!(browser.post("/settings", "timezone=Mars").await.status, 400);
+    browser
+        .post("/settings", "timezone=Pacific%2FAuckland")
+        .await
+        .assert_status(303);
+    browser
+        .get("/settings")
+        .await
+        .assert_has("value=\"Pacific/Auckland\"");
+    browser
+        .post("/settings", "timezone=Mars")
+        .await
+        .assert_status(400);
     let sessions = app
         .storage
         .sessions()
@@ -433,24 +365,18 @@ async fn settings_change_the_user_alone() {
         .unwrap();
     assert_eq!(sessions.len(), 2);
     for session in &sessions {
-        assert_eq!(
-            other
-                .post("/settings", &format!("end={}", session.id))
-                .await
-                .status,
-            400
-        );
+        other
+            .post("/settings", &format!("end={}", session.id))
+            .await
+            .assert_status(400);
     }
-    assert_eq!(
-        browser.post("/settings", "end-others=yes").await.status,
-        303
-    );
+    browser
+        .post("/settings", "end-others=yes")
+        .await
+        .assert_status(303);
     second.get("/settings").await.assert_needs_sign_in("ended");
-    assert_eq!(
-        other.get("/settings").await.status,
-        200,
-        "another user's session goes on"
-    );
+    // Another user's session goes on.
+    other.get("/settings").await.assert_status(200);
     let own = app
         .storage
         .sessions()
@@ -470,7 +396,7 @@ fn shown_key(page: &str) -> Option<String> {
 }
 
 async fn find(app: &App, name: &str) -> String {
-    let keys = app.storage.keys().list(app.ben.user.id).await.unwrap();
+    let keys = app.keys_of(app.ben.user.id).await;
     keys.iter()
         .find(|key| key.name == name)
         .unwrap()
@@ -491,29 +417,18 @@ async fn connections_are_synced_and_removed_by_their_user_only() {
         let page = other
             .post("/connections", &format!("{form}={}", connection.id))
             .await;
-        assert_eq!(
-            page.status, 404,
-            "{form}: another user's looks like a missing one: {}",
-            page.text
-        );
+        page.assert_status(404);
     }
-    assert_eq!(
-        browser
-            .post("/connections", &format!("sync={}", connection.id))
-            .await
-            .status,
-        303
-    );
+    browser
+        .post("/connections", &format!("sync={}", connection.id))
+        .await
+        .assert_status(303);
     let page = browser.get("/connections").await;
-    assert!(page.text.contains("running now"), "{}", page.text);
+    page.assert_has("running now");
     let asked = browser
         .post("/connections", &format!("remove={}", connection.id))
         .await;
-    assert!(
-        asked.status == 200 && asked.text.contains("name=\"confirm-removal\""),
-        "{}",
-        asked.text
-    );
+    asked.assert_shows(200, "name=\"confirm-removal\"");
     assert!(
         !removed(&app.connections_of(app.ben.user.id).await),
         "it only asks"
@@ -524,25 +439,13 @@ async fn connections_are_synced_and_removed_by_their_user_only() {
             &format!("confirm-removal={}", connection.id),
         )
         .await;
-    assert!(
-        done.status == 200 && done.text.contains("href=\"/connections\""),
-        "{}",
-        done.text
-    );
+    done.assert_shows(200, "href=\"/connections\"");
     assert!(removed(&app.connections_of(app.ben.user.id).await));
     for wrong in ["", "sync=1", "provider=none", "provider=", "x=1"] {
-        assert_eq!(
-            browser.post("/connections", wrong).await.status,
-            400,
-            "{wrong}"
-        );
+        browser.post("/connections", wrong).await.assert_status(400);
     }
     let empty = browser.get("/overview").await;
-    assert!(
-        empty.text.contains("Nothing is linked yet"),
-        "{}",
-        empty.text
-    );
+    empty.assert_has("Nothing is linked yet");
 }
 
 #[tokio::test]
@@ -550,7 +453,7 @@ async fn overview_says_what_needs_the_user() {
     let app = App::start(Setup::default()).await;
     let browser: SignedIn<'_> = app.sign_in(app.ben.user.id).await;
     let connection = app.connections_of(app.ben.user.id).await.remove(0);
-    app.set_consent(&connection, "revoked").await;
+    app.set_consent(&connection, ConsentState::Revoked).await;
     let _ = app
         .connections
         .refreshes()
@@ -560,9 +463,9 @@ async fn overview_says_what_needs_the_user() {
     assert_ne!(now.status, ConnectionStatus::Active);
     let page = browser.get("/overview").await;
     let words = format!("{} has to be reconnected.", connection.institution_name);
-    assert!(page.text.contains(&words), "{}", page.text);
+    page.assert_has(&words);
     let page = browser.get("/connections").await;
-    assert!(page.text.contains(">Reconnect<"));
+    page.assert_has(">Reconnect<");
     let changed = [
         "<summary>History</summary>",
         "<li>Your consent was withdrawn <span",
@@ -584,17 +487,16 @@ async fn transactions_are_those_of_the_api() {
     let mut query = format!("account={id}&from=2026-01-01&to=");
     for offset in [0, 50, 100] {
         let read = app.transactions(&account).from("2026-01-01").limit(50);
-        let rows = read.offset(offset).send().await.data();
+        let rows = read.offset(offset).rows().await;
         assert_eq!(rows.len(), 50);
         let page = browser.get(&format!("/transactions?{query}")).await.text;
         let text = text_of(&page).replace(',', "");
         let mut rest = text.as_str();
         for row in &rows {
-            let word = |name: &str| row[name].as_str().unwrap_or_default();
-            for part in [word("date"), word("currency"), word("amount")] {
+            for part in [&row.date, &row.currency, &row.amount] {
                 let (_, after) = rest
                     .split_once(part)
-                    .unwrap_or_else(|| panic!("{part} of {row} in order: {text}"));
+                    .unwrap_or_else(|| panic!("{part} of {row:?} in order: {text}"));
                 rest = after;
             }
         }
@@ -680,60 +582,30 @@ async fn investments_are_those_of_the_api() {
     let app = App::start(Setup::default()).await;
     let person = app.person_at("snaptrade").await;
     let browser = app.sign_in(person.user.id).await;
-    let accounts = app
-        .get_as(&person.key, "/v1/accounts?limit=100")
-        .await
-        .data();
+    let accounts = app.accounts_by(&person).await;
     let opened = browser.get("/investments").await.text;
-    let is_chosen = |account: &&Value| {
-        let id = account["id"].as_str().unwrap();
-        opened.contains(&format!("<option value=\"{id}\" selected>"))
-    };
-    let chosen: Vec<_> = accounts.iter().filter(is_chosen).collect();
-    assert!(
-        chosen.len() == 1 && chosen[0]["type"] == "investment",
-        "{chosen:?}"
-    );
+    let mut chosen = accounts.iter().filter(|(account, _)| {
+        opened.contains(&format!("<option value=\"{}\" selected>", account.id))
+    });
+    assert_eq!(chosen.next().unwrap().0.r#type, "investment");
+    assert_eq!(chosen.next(), None);
     let mut seen = (0, 0);
-    for account in &accounts {
-        let (connection, id) = (
-            account["connectionId"].as_str().unwrap(),
-            account["id"].as_str().unwrap(),
-        );
-        let ids = format!("connectionId={connection}&accountId={id}");
-        let holdings = app
-            .get_as(&person.key, &format!("/v1/holdings?{ids}"))
-            .await
-            .data();
-        let trades = app
-            .get_as(&person.key, &format!("/v1/trades?{ids}&limit=50"))
-            .await
-            .data();
+    for (account, _) in &accounts {
+        let holdings = app.holdings(account).by(&person).rows().await;
+        let trades = app.trades(account).by(&person).limit(50).rows().await;
+        let id = &account.id;
         let page = browser.get(&format!("/investments?account={id}")).await;
         let text = text_of(&page.text).replace(',', "");
         let (held, traded) = text.split_once("Trades Day").unwrap_or((&text, &text));
-        let words = |row: &Value, names: &[&str]| {
-            names
-                .iter()
-                .map(|name| row[name].as_str().unwrap_or("–").to_owned())
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
+        let or_dash = |value: &Option<String>| value.clone().unwrap_or("–".to_owned());
         for row in &holdings {
-            let line = words(
-                row,
-                &[
-                    "quantity",
-                    "currentPrice",
-                    "currency",
-                    "marketValue",
-                    "unrealizedPnl",
-                ],
-            );
+            let [price, value, profit] =
+                [&row.current_price, &row.market_value, &row.unrealized_pnl].map(or_dash);
+            let line = format!("{} {price} {} {value} {profit}", row.quantity, row.currency);
             assert!(held.contains(&line), "{line}: {held}");
         }
         for row in &trades {
-            let line = words(row, &["quantity", "price", "currency", "totalAmount"]);
+            let line = [&*row.quantity, &row.price, &row.currency, &row.total_amount].join(" ");
             assert!(traded.contains(&line), "{line}: {traded}");
         }
         seen = (seen.0 + holdings.len(), seen.1 + trades.len());
@@ -747,12 +619,8 @@ async fn tables_take_no_nonsense() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let wrong = browser.get("/transactions?from=yesterday").await;
-    assert!(
-        wrong.status == 200 && wrong.text.contains("from"),
-        "{}",
-        wrong.text
-    );
-    assert!(wrong.text.contains("status attention"), "{}", wrong.text);
+    wrong.assert_shows(200, "from");
+    wrong.assert_has("status attention");
     let (account, _) = app.busiest().await;
     let other = browser
         .get(&format!("/transactions?account={}", account.id))
@@ -763,13 +631,10 @@ async fn tables_take_no_nonsense() {
         text_of(&own.text),
         "as if it did not exist"
     );
-    assert!(
-        browser
-            .get("/investments")
-            .await
-            .text
-            .contains("Not in your plan")
-    );
+    browser
+        .get("/investments")
+        .await
+        .assert_has("Not in your plan");
     for query in [
         "account=%00",
         "offset=-1",
@@ -820,7 +685,7 @@ async fn programs_get_what_they_take() {
             .text,
     )[0];
     assert_eq!((claim(token).await, claim(token).await), (200, 403), "once");
-    let names = app.storage.keys().list(app.ben.user.id).await.unwrap();
+    let names = app.keys_of(app.ben.user.id).await;
     assert!(names.iter().any(|key| key.name == "Actual Budget"));
     let unused = &codes(
         &browser
@@ -853,18 +718,10 @@ async fn programs_get_what_they_take() {
         "shown once"
     );
     for wrong in ["", "program=", "program=Other"] {
-        assert_eq!(
-            browser.post("/programs", wrong).await.status,
-            400,
-            "{wrong}"
-        );
+        browser.post("/programs", wrong).await.assert_status(400);
     }
     let file = browser.get("/transactions.ofx?from=2026-11-01").await;
-    assert!(
-        file.status == 200 && file.text.contains("<OFX>"),
-        "{}",
-        file.text
-    );
+    file.assert_shows(200, "<OFX>");
 }
 
 #[tokio::test]
@@ -907,14 +764,10 @@ async fn user_deletes_themselves_with_everything() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let asked = browser.get("/settings/leave").await;
-    assert!(
-        asked.text.contains("Delete me") && asked.status == 200,
-        "{}",
-        asked.text
-    );
+    asked.assert_shows(200, "Delete me");
     for wrong in ["", "email=", "email=olivia%40example.com"] {
         let kept = browser.post("/settings/leave", wrong).await;
-        assert_eq!(kept.status, 409, "{wrong}");
+        kept.assert_status(409);
     }
     assert_eq!(app.get_as(&app.ben.key, "/v1/me").await.status, 200);
     let left = browser
@@ -942,7 +795,7 @@ async fn user_deletes_themselves_with_everything() {
         .await
         .assert_needs_sign_in("the user is gone");
     let consent = app.ben.connections[0].id;
-    let audit = app.storage.connections().list_audit(consent).await.unwrap();
+    let audit = app.audit_of(consent).await;
     assert_eq!(audit.last().unwrap().to, None, "withdrawn, then deleted");
 }
 
@@ -973,22 +826,13 @@ async fn search_finds_the_rows_of_the_api_that_have_the_text() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let page = browser.get("/transactions?from=2026-01-01").await;
-    let connection = &app.ben.connections[0];
-    let account = &app.accounts_of(connection).await[0];
-    let path = format!(
-        "/v1/transactions?connectionId={}&accountId={}&from=2026-01-01&limit=500",
-        connection.id, account.id
-    );
-    let rows = app.get_as(&app.ben.key, &path).await.data().clone();
+    let (account, _) = app.accounts_by(&app.ben).await.swap_remove(0);
+    let read = app.transactions(&account).by(&app.ben).from("2026-01-01");
+    let rows = read.limit(500).rows().await;
     assert!(page.text.contains("name=\"search\"") && !rows.is_empty());
-    let amount = rows[0]["amount"].as_str().unwrap();
-    let word = rows[0]["description"]
-        .as_str()
-        .unwrap()
-        .split(' ')
-        .next()
-        .unwrap()
-        .to_uppercase();
+    let amount = rows[0].amount.as_str();
+    let word = rows[0].description.split(' ').next().unwrap();
+    let word = word.to_uppercase();
     let other_sign = match amount.strip_prefix('-') {
         Some(positive) => format!("{positive}0"),
         None => format!("-{amount}0"),
@@ -1010,11 +854,14 @@ async fn search_finds_the_rows_of_the_api_that_have_the_text() {
             account.id
         );
         let found = browser.get(&url).await;
-        let has = |row: &&Value| {
-            let text = |name: &str| row[name].as_str().unwrap_or_default().to_uppercase();
-            ["description", "merchantName", "amount"]
-                .iter()
-                .any(|name| text(name).contains(wanted))
+        let has = |row: &&Transaction| {
+            let texts = [
+                Some(&row.description),
+                row.merchant_name.as_ref(),
+                Some(&row.amount),
+            ];
+            let mut texts = texts.into_iter().flatten();
+            texts.any(|text| text.to_uppercase().contains(wanted))
         };
         let expected = rows.iter().filter(has).count();
         assert!(
@@ -1022,7 +869,7 @@ async fn search_finds_the_rows_of_the_api_that_have_the_text() {
             "{wanted}: {}",
             found.text
         );
-        assert!(found.text.contains(" found, in "), "{}", found.text);
+        found.assert_has(" found, in ");
     }
     let none = browser
         .get("/transactions?search=%3Cb%3Eno%20such%20row")
@@ -1044,12 +891,8 @@ async fn search_finds_holdings_and_trades() {
     let browser = app.sign_in(person.user.id).await;
     let rows = |page: &str| page.matches("<th scope=\"row\">").count();
     let mut tried = 0;
-    for account in &app
-        .get_as(&person.key, "/v1/accounts?limit=100")
-        .await
-        .data()
-    {
-        let path = format!("/investments?account={}", account["id"].as_str().unwrap());
+    for (account, _) in app.accounts_by(&person).await {
+        let path = format!("/investments?account={}", account.id);
         let all = browser.get(&path).await;
         let Some(first) = all.text.split("<th scope=\"row\"><bdi>").nth(1) else {
             continue;
@@ -1064,7 +907,7 @@ async fn search_finds_holdings_and_trades() {
             "{symbol}: {}",
             found.text
         );
-        assert!(found.text.contains(" found, in "), "{}", found.text);
+        found.assert_has(" found, in ");
         assert_eq!(
             rows(
                 &browser

@@ -75,13 +75,8 @@ async fn link_signs_in_one_browser_once() {
         if path.contains('.') {
             continue;
         }
-        assert_eq!(page.status, 200, "{path}");
-        assert!(
-            page.text
-                .contains("Signed in as <bdi>ben@example.com</bdi>"),
-            "{path}: {}",
-            page.text
-        );
+        page.assert_status(200);
+        page.assert_has("Signed in as <bdi>ben@example.com</bdi>");
     }
 }
 
@@ -108,7 +103,7 @@ async fn link_signs_in_no_operator_who_has_to_use_the_identity_provider() {
     for _ in 0..2 {
         let page = post(&link, None, "").await;
         assert_eq!((page.status, &page.cookie), (403, &None), "{}", page.text);
-        assert!(page.text.contains("Sign in at the identity provider"));
+        page.assert_has("Sign in at the identity provider");
     }
     let user = post(&app.sign_in_link(other).await, None, "").await;
     assert!(user.cookie.is_some(), "{}", user.text);
@@ -118,7 +113,7 @@ async fn link_signs_in_no_operator_who_has_to_use_the_identity_provider() {
 async fn expired_link_signs_nobody_in() {
     let app = App::start(Setup::default()).await;
     let link = app.sign_in_link(app.ben.user.id).await;
-    app.advance_clock(SignedDuration::from_mins(10)).await;
+    app.advance_clock(SignedDuration::from_mins(10));
     for page in [get(&link, None).await, post(&link, None, "").await] {
         assert_eq!((page.status, &page.cookie), (410, &None), "{}", page.text);
     }
@@ -161,7 +156,7 @@ async fn session_ends_by_sign_out_by_time_and_with_its_user() {
     };
     let user = in_tx!(app.storage, user::insert(&new, now)).await.unwrap();
     let browser = app.sign_in(user.id).await;
-    assert_eq!(browser.get("/keys").await.status, 200);
+    browser.get("/keys").await.assert_status(200);
     in_tx!(app.storage, user::delete(user.id, app.clock.now()))
         .await
         .unwrap();
@@ -171,7 +166,7 @@ async fn session_ends_by_sign_out_by_time_and_with_its_user() {
         .assert_needs_sign_in("its user is gone");
 
     let browser = app.sign_in(app.ben.user.id).await;
-    app.advance_clock(SignedDuration::from_hours(14 * 24)).await;
+    app.advance_clock(SignedDuration::from_hours(14 * 24));
     browser
         .get("/keys")
         .await
@@ -189,7 +184,7 @@ async fn signing_in_again_ends_the_session_before() {
         .await
         .assert_needs_sign_in("its cookie was replaced");
     let page = get(&format!("{}/keys", app.console_url), now.cookie.as_deref()).await;
-    assert!(page.text.contains("ben@example.com"), "{}", page.text);
+    page.assert_has("ben@example.com");
 }
 
 /// Every form, with a session: another site cannot submit it, and a program that says nothing about
@@ -200,7 +195,7 @@ async fn forms_of_other_sites_change_nothing() {
     let browser = app.sign_in(app.ben.user.id).await;
     let link = app.sign_in_link(app.olivia.user.id).await;
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
-    let keys = app.storage.keys().list(app.ben.user.id).await.unwrap();
+    let keys = app.keys_of(app.ben.user.id).await;
     for (path, form) in [
         ("/keys", "name=evil".to_owned()),
         ("/keys", format!("revoke={}", keys[0].id)),
@@ -243,10 +238,7 @@ async fn forms_of_other_sites_change_nothing() {
             );
         }
     }
-    assert_eq!(
-        app.storage.keys().list(app.ben.user.id).await.unwrap(),
-        keys
-    );
+    assert_eq!(app.keys_of(app.ben.user.id).await, keys);
     // A browser that sends no Sec-Fetch-Site, because the console has no TLS.
     let request = browser::post(&format!("{}/settings", app.console_url), "timezone=UTC");
     let request = with_session(request, Some(&browser.cookie));
@@ -290,12 +282,8 @@ async fn first_sign_in_shows_the_programs_of_others() {
         first.cookie.as_deref(),
     )
     .await;
-    assert!(
-        page.text.contains("These programs read your accounts"),
-        "{}",
-        page.text
-    );
-    assert!(page.text.contains("name=\"revoke\""), "{}", page.text);
+    page.assert_has("These programs read your accounts");
+    page.assert_has("name=\"revoke\"");
     let next = post(&app.sign_in_link(app.ben.user.id).await, None, "").await;
     assert_eq!(next.location.as_deref(), Some("/overview"), "once");
     let new = NewUser {
@@ -322,7 +310,7 @@ async fn sign_out_ends_the_links_of_the_session() {
     let app = App::start(Setup::default()).await;
     let browser = app.sign_in(app.ben.user.id).await;
     let begun = browser.post("/connections", "provider=akahu").await;
-    assert_eq!(begun.status, 303, "{}", begun.text);
+    begun.assert_status(303);
     let cookies = begun.set_cookies();
     let token = cookies
         .split("bellbird-link=")
@@ -414,7 +402,7 @@ async fn requests_of_a_user_are_limited() {
     let other = app.sign_in(app.olivia.user.id).await;
     for path in ["/settings", "/settings/data.json"] {
         for browser in &browsers {
-            assert_eq!(browser.get(path).await.status, 200, "{path}");
+            browser.get(path).await.assert_status(200);
         }
     }
     for path in ["/settings", "/settings/data.json", "/", "/sign-in"] {
@@ -427,10 +415,13 @@ async fn requests_of_a_user_are_limited() {
             (429, "15"),
             "{path}"
         );
-        assert!(refused.text.contains("many pages"), "{}", refused.text);
+        refused.assert_has("many pages");
     }
     for browser in &browsers {
-        assert_eq!(browser.post("/settings", "timezone=UTC").await.status, 303);
+        browser
+            .post("/settings", "timezone=UTC")
+            .await
+            .assert_status(303);
     }
     let refused = browsers[0]
         .post("/settings", "timezone=Australia/Sydney")
@@ -449,7 +440,7 @@ async fn requests_of_a_user_are_limited() {
         ),
         (200, 303)
     );
-    app.advance_clock(SignedDuration::from_secs(30)).await;
+    app.advance_clock(SignedDuration::from_secs(30));
     assert_eq!(
         browsers[0].post("/settings", "timezone=UTC").await.status,
         303
@@ -471,5 +462,5 @@ async fn made_up_cookies_sign_nobody_in_or_out() {
     for page in guessed {
         page.assert_needs_sign_in("made up");
     }
-    assert_eq!(browser.get("/keys").await.status, 200);
+    browser.get("/keys").await.assert_status(200);
 }

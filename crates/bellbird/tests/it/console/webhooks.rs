@@ -23,7 +23,7 @@ async fn make(browser: &SignedIn<'_>, url: &str) -> String {
     let page = browser
         .post("/webhooks", &form_of(url, &[EventType::TransactionsSynced]))
         .await;
-    assert_eq!(page.status, 200, "{}", page.text);
+    page.assert_status(200);
     let secret = page
         .text
         .split("<code>whsec_")
@@ -54,15 +54,11 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
     let pinged = browser
         .post("/webhooks", &format!("ping={}", made.id))
         .await;
-    assert!(
-        pinged.status == 200 && pinged.text.contains("was delivered"),
-        "{}",
-        pinged.text
-    );
+    pinged.assert_shows(200, "was delivered");
     let event = receiver.drain().remove(0);
     let log_path = format!("/webhooks/endpoints/{}", made.id);
     let log = browser.get(&log_path).await;
-    assert!(log.text.contains("<strong id=\"d1\">"), "{}", log.text);
+    log.assert_has("<strong id=\"d1\">");
     assert!(!log.text.contains(&secret), "{}", log.text);
 
     receiver.reply_with(Reply::Status(500));
@@ -89,33 +85,24 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
         "{}",
         rotated.text
     );
-    assert_eq!(
-        browser
-            .post("/webhooks", &format!("disable={}", made.id))
-            .await
-            .status,
-        303
-    );
+    browser
+        .post("/webhooks", &format!("disable={}", made.id))
+        .await
+        .assert_status(303);
     assert_eq!(endpoint(&app, user).await.status, EndpointStatus::Disabled);
-    assert!(
-        browser
-            .get("/webhooks")
-            .await
-            .text
-            .contains("Disabled, so it gets no events")
-    );
+    browser
+        .get("/webhooks")
+        .await
+        .assert_has("Disabled, so it gets no events");
     let needs_user = async || {
         let overview = browser.get("/overview").await.text;
         overview.contains("gets no events")
     };
     assert!(!needs_user().await, "who disabled it needs no reminder");
-    assert_eq!(
-        browser
-            .post("/webhooks", &format!("enable={}", made.id))
-            .await
-            .status,
-        303
-    );
+    browser
+        .post("/webhooks", &format!("enable={}", made.id))
+        .await
+        .assert_status(303);
     assert_eq!(endpoint(&app, user).await.status, EndpointStatus::Enabled);
     let (endpoint, now) = ((user, made.id), app.clock.now());
     in_tx!(app.storage, endpoints::disable(endpoint, "failing", now))
@@ -123,15 +110,12 @@ async fn endpoint_is_made_tried_repaired_and_deleted() {
         .unwrap();
     assert!(needs_user().await);
 
-    assert_eq!(
-        browser
-            .post("/webhooks", &format!("delete={}", made.id))
-            .await
-            .status,
-        303
-    );
+    browser
+        .post("/webhooks", &format!("delete={}", made.id))
+        .await
+        .assert_status(303);
     assert_eq!(app.storage.endpoints().list(user).await.unwrap(), []);
-    assert_eq!(browser.get(&log_path).await.status, 404);
+    browser.get(&log_path).await.assert_status(404);
 }
 
 #[tokio::test]
@@ -195,7 +179,7 @@ async fn endpoints_of_others_look_missing() {
         .id;
     let missing = EndpointId::new();
     let expected = browser.get(&format!("/webhooks/endpoints/{missing}")).await;
-    assert_eq!(expected.status, 404);
+    expected.assert_status(404);
     for id in [theirs, of_all] {
         let page = browser.get(&format!("/webhooks/endpoints/{id}")).await;
         assert_eq!((page.status, &page.text), (404, &expected.text));
@@ -245,22 +229,14 @@ async fn wrong_endpoints_are_said() {
         ("https://example.com/hook", &[]),
     ] {
         let page = browser.post("/webhooks", &form_of(url, events)).await;
-        assert_eq!(page.status, 400, "{url}: {}", page.text);
-        assert!(
-            page.text.contains(&format!("value=\"{url}\"")),
-            "what was written stays: {}",
-            page.text
-        );
+        page.assert_status(400);
+        page.assert_has(&format!("value=\"{url}\""));
     }
     assert_eq!(
         app.storage.endpoints().list(app.ben.user.id).await.unwrap(),
         []
     );
     for wrong in ["", "ping=1", "ping=", "x=1"] {
-        assert_eq!(
-            browser.post("/webhooks", wrong).await.status,
-            400,
-            "{wrong}"
-        );
+        browser.post("/webhooks", wrong).await.assert_status(400);
     }
 }

@@ -10,19 +10,15 @@ use super::fixture::{Fixture, Link, call_context};
 
 /// Two accounts for each connection, and their balances in the same order. Every balance is
 /// different.
-async fn accounts(fixture: &Fixture, links: &[Link]) -> (Vec<Vec<Account>>, Vec<Vec<String>>) {
+fn accounts(fixture: &Fixture, links: &[Link]) -> (Vec<Vec<Account>>, Vec<Vec<String>>) {
     let (mut accounts, mut amounts) = (Vec::new(), Vec::new());
     for (at, link) in links.iter().enumerate() {
         let (mut link_accounts, mut link_amounts) = (Vec::new(), Vec::new());
         for number in 0..2 {
-            let account = fixture.add_account(link, serde_json::json!({})).await;
+            let account = fixture.add_account(link, serde_json::json!({}));
             let amount = format!("{}.5", 100 * (at + 1) + number);
-            fixture
-                .control((fixture.spec.set_balance)(
-                    &account.provider_account_id,
-                    &amount,
-                ))
-                .await;
+            let id = &account.provider_account_id;
+            (fixture.spec.set_balance)(fixture.bank(), id, &amount);
             link_accounts.push(account);
             link_amounts.push(amount);
         }
@@ -80,12 +76,12 @@ promise! {
     async fn balances_keep_request_order_in_few_calls(fixture) {
         let mut links = fixture.links().await;
         links.reverse();
-        let (accounts, amounts) = accounts(&fixture, &links).await;
+        let (accounts, amounts) = accounts(&fixture, &links);
         let provider = fixture.adapter(Duration::from_secs(20)).await;
         assert_eq!(read_balances(&*provider, &links, &accounts).await, all_ok(&amounts));
         let users: BTreeSet<String> = links.iter().map(|link| link.members[fixture.spec.user].to_string()).collect();
         let expected = (fixture.spec.balances_calls)(users.len(), links.len(), 2 * links.len());
-        assert_eq!(fixture.calls().await.values().sum::<u64>(), expected as u64);
+        assert_eq!(fixture.calls().values().sum::<u64>(), expected as u64);
         assert_eq!(read_balances(&*provider, &[], &[]).await, Outcomes::new());
     }
 }
@@ -93,7 +89,7 @@ promise! {
 promise! {
     async fn an_unknown_account_fails_alone(fixture) {
         let links = fixture.links().await;
-        let (mut accounts, amounts) = accounts(&fixture, &links).await;
+        let (mut accounts, amounts) = accounts(&fixture, &links);
         accounts[0].insert(1, fixture.account("00000000-0000-4000-8000-000000000000"));
         let mut outcomes = read_balances(&*fixture.provider, &links, &accounts).await;
         let error = outcomes[0].remove(1).expect_err("an unknown account");
@@ -105,12 +101,13 @@ promise! {
 promise! {
     async fn a_lost_consent_fails_alone(fixture) {
         let mut links = fixture.links().await;
-        let (accounts, amounts) = accounts(&fixture, &links).await;
+        let (accounts, amounts) = accounts(&fixture, &links);
         // Revokes one connection of the first user and all of the last user. The second link gets
         // invalid credentials.
         let last = links.len() - 1;
-        fixture.control((fixture.spec.revoke)(&links[0].members).remove(0)).await;
-        fixture.control((fixture.spec.revoke)(&links[last].members).pop().expect("a call that revokes")).await;
+        let (spec, bank) = (fixture.spec, fixture.bank());
+        spec.revoke(bank, &links[0].members, spec.revocations[0]);
+        spec.revoke(bank, &links[last].members, *spec.revocations.last().expect("one"));
         let good = std::mem::replace(&mut links[1].credentials, "{}".into());
         let outcomes = read_balances(&*fixture.provider, &links, &accounts).await;
         let lost = Err(Error::ReconnectNeeded(ConnectionStatus::Revoked));

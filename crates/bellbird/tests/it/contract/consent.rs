@@ -2,6 +2,7 @@
 
 use bellbird_domain::ConnectionStatus;
 use bellbird_providers::{ConsentStatus, Error};
+use bellbird_sandbox::ConsentState;
 
 use super::fixture::{Fixture, Operation, ReadRequest, call_context, read, walk};
 
@@ -9,14 +10,13 @@ const REVOKED: Error = Error::ReconnectNeeded(ConnectionStatus::Revoked);
 
 promise! {
     async fn every_read_detects_a_lost_consent(fixture) {
-        let revocations = (fixture.spec.revoke)(&fixture.links().await[0].members).len();
-        for revocation in 0..revocations {
+        for revocation in fixture.spec.revocations {
             // A new sandbox, because the previous revocation left no active consent.
             let fixture = Fixture::start(fixture.spec).await;
             let link = fixture.links().await.remove(0);
-            let accounts = [fixture.account_with_rows(&link, 3).await];
+            let accounts = [fixture.account_with_rows(&link, 3)];
             let request = ReadRequest::all(&link.credentials, &accounts, 100);
-            fixture.control((fixture.spec.revoke)(&link.members).remove(revocation)).await;
+            fixture.spec.revoke(fixture.bank(), &link.members, *revocation);
             for operation in fixture.operations() {
                 let expected = match operation {
                     // Providers differ: they find nothing for revoked credentials, or report the
@@ -40,7 +40,7 @@ promise! {
 promise! {
     async fn expired_consent_is_reported_as_expired(fixture) {
         let links = fixture.links().await;
-        fixture.control((fixture.spec.expire)(&links[0].members)).await;
+        fixture.spec.set_consent(fixture.bank(), &links[0].members, ConsentState::Expired);
         let consent_status = async |at: usize| {
             fixture.provider.consent(&call_context(), &links[at].credentials).await.map(|consent| consent.status)
         };
@@ -54,10 +54,10 @@ promise! {
         let links = fixture.links().await;
         let mut accounts = Vec::new();
         for link in &links[..2] {
-            accounts.push([fixture.account_with_rows(link, 3).await]);
+            accounts.push([fixture.account_with_rows(link, 3)]);
         }
         assert_eq!(fixture.provider.withdraw(&call_context(), &links[0].credentials).await, Ok(()));
-        fixture.advance_clock().await;
+        fixture.advance_clock();
         let consent_status = async |at: usize| {
             fixture.provider.consent(&call_context(), &links[at].credentials).await.map(|consent| consent.status)
         };

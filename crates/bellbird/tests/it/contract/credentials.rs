@@ -16,10 +16,10 @@ promise! {
     async fn new_adapter_makes_no_call(fixture) {
         assert_eq!(fixture.provider.name().as_str(), fixture.spec.name);
         let _kind = fixture.provider.kind();
-        assert!(fixture.calls().await.is_empty());
+        assert!(fixture.calls().is_empty());
         // A call does appear in the count.
         fixture.discover(&fixture.ready_made()[0]).await;
-        assert!(!fixture.calls().await.is_empty());
+        assert!(!fixture.calls().is_empty());
     }
 }
 
@@ -74,7 +74,7 @@ promise! {
                     .expect_err("rejected"),
             );
         }
-        assert!(fixture.calls().await.is_empty(), "bad credentials are rejected without a call");
+        assert!(fixture.calls().is_empty(), "bad credentials are rejected without a call");
     }
 }
 
@@ -154,7 +154,7 @@ promise! {
             (NUMBER.to_owned(), format!("Everyday {plain}, joint")),
             (plain.clone(), format!("Everyday {NUMBER}, joint")),
         ] {
-            let account = fixture.add_account(&link, (fixture.spec.numbered)(&name, &number)).await;
+            let account = fixture.add_account(&link, (fixture.spec.numbered)(&name, &number));
             let accounts = fixture.provider.accounts(&call_context(), &link.credentials).await.expect("accounts");
             let found = accounts.iter().find(|found| found.provider_account_id == account.provider_account_id);
             let found = found.expect("the account is listed");
@@ -179,7 +179,7 @@ promise! {
     async fn accounts_have_their_types(fixture) {
         let link = fixture.links().await.remove(0);
         for (member, word, expected) in fixture.spec.types {
-            let account = fixture.add_account(&link, json!({*member: word})).await;
+            let account = fixture.add_account(&link, json!({*member: word}));
             let accounts = fixture.provider.accounts(&call_context(), &link.credentials).await.expect("accounts");
             let found = accounts.iter().find(|found| found.provider_account_id == account.provider_account_id);
             assert_eq!(found.expect("the account is listed").account_type, *expected, "{word}");
@@ -192,7 +192,7 @@ promise! {
         let links = fixture.links().await;
         let mut ids = Vec::new();
         for link in &links {
-            let added = fixture.account_with_rows(link, 1).await;
+            let added = fixture.account_with_rows(link, 1);
             let found = fixture.provider.accounts(&call_context(), &link.credentials).await.expect("accounts");
             assert!(found.iter().any(|found| found.provider_account_id == added.provider_account_id));
             assert!(found.iter().all(|found| !found.name.is_empty()));

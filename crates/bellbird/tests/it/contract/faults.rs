@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bellbird_providers::{CallContext, Cause, Error};
+use bellbird_sandbox::{Fault, FaultKind};
 use futures_util::future::join_all;
-use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::fixture::{Fixture, Operation, ReadRequest, call_context, now, read, walk};
@@ -17,21 +17,21 @@ const DRIP_TIMEOUT: Duration = Duration::from_millis(300);
 const DRIP_ONCE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// All transient failures.
-fn faults() -> [Value; 8] {
+fn faults() -> [Fault; 8] {
     [
-        json!({"kind": "status", "status": 500}),
-        json!({"kind": "status", "status": 502}),
-        json!({"kind": "cut"}),
-        json!({"kind": "malformed"}),
-        json!({"kind": "content_type"}),
-        json!({"kind": "huge"}),
-        json!({"kind": "reset"}),
-        json!({"kind": "drip", "delayMs": 3_600_000}),
+        Fault::status(500),
+        Fault::status(502),
+        Fault::new(FaultKind::Cut),
+        Fault::new(FaultKind::Malformed),
+        Fault::new(FaultKind::ContentType),
+        Fault::new(FaultKind::Huge),
+        Fault::new(FaultKind::Reset),
+        Fault::new(FaultKind::Drip).delayed_ms(3_600_000),
     ]
 }
 
-fn timeout(fault: &Value, drip_timeout: Duration) -> Duration {
-    if fault["kind"] == "drip" {
+fn timeout(fault: &Fault, drip_timeout: Duration) -> Duration {
+    if fault.kind == FaultKind::Drip {
         drip_timeout
     } else {
         TIMEOUT
@@ -39,15 +39,15 @@ fn timeout(fault: &Value, drip_timeout: Duration) -> Duration {
 }
 
 /// Asserts that every read gives a transient error while all calls fail.
-async fn fail_always(spec: &'static ProviderSpec, fault: Value) {
+async fn fail_always(spec: &'static ProviderSpec, fault: Fault) {
     let fixture = Fixture::start(spec).await;
     let link = fixture.links().await.remove(0);
-    let accounts = [fixture.account_with_rows(&link, 20).await];
+    let accounts = [fixture.account_with_rows(&link, 20)];
     let request = ReadRequest::all(&link.credentials, &accounts, 100);
     let provider = fixture.adapter(timeout(&fault, DRIP_TIMEOUT)).await;
-    fixture.fault(fault.clone()).await;
+    fixture.bank().add_fault(fault.clone());
     let mut operations = fixture.operations();
-    if fault["kind"] == "huge" {
+    if fault.kind == FaultKind::Huge {
         // Each read of a huge body is slow.
         operations.retain(|operation| matches!(operation, Operation::Rows | Operation::Accounts));
     }
@@ -61,8 +61,8 @@ async fn fail_always(spec: &'static ProviderSpec, fault: Value) {
     for (operation, outcome) in join_all(reads).await {
         let error = outcome
             .err()
-            .unwrap_or_else(|| panic!("{operation:?} succeeds despite {fault}"));
-        assert!(error.is_transient(), "{fault} {operation:?}: {error:?}");
+            .unwrap_or_else(|| panic!("{operation:?} succeeds despite {fault:?}"));
+        assert!(error.is_transient(), "{fault:?} {operation:?}: {error:?}");
     }
 }
 
@@ -74,22 +74,21 @@ promise! {
 }
 
 /// Asserts that all rows come, each once, when one call fails.
-async fn fail_once(spec: &'static ProviderSpec, mut fault: Value) {
+async fn fail_once(spec: &'static ProviderSpec, fault: Fault) {
     let fixture = Fixture::start(spec).await;
     let link = fixture.links().await.remove(0);
-    let accounts = [fixture.account_with_rows(&link, 20).await];
+    let accounts = [fixture.account_with_rows(&link, 20)];
     let request = ReadRequest::all(&link.credentials, &accounts, 100);
     let expected = walk(&*fixture.provider, &request).await.expect("rows");
     assert_eq!(expected.len(), 20);
     let provider = fixture.adapter(timeout(&fault, DRIP_ONCE_TIMEOUT)).await;
-    fault["times"] = json!(1);
-    fixture.fault(fault.clone()).await;
+    fixture.bank().add_fault(fault.clone().times(1));
     assert_eq!(
         walk(&*provider, &request).await.as_ref(),
         Ok(&expected),
-        "{fault}"
+        "{fault:?}"
     );
-    assert!(fixture.calls().await.values().sum::<u64>() > 1, "{fault}");
+    assert!(fixture.calls().values().sum::<u64>() > 1, "{fault:?}");
 }
 
 promise! {
@@ -101,19 +100,19 @@ promise! {
 promise! {
     async fn rate_limited_call_is_not_repeated(fixture) {
         let link = fixture.links().await.remove(0);
-        let accounts = [fixture.account_with_rows(&link, 1).await];
+        let accounts = [fixture.account_with_rows(&link, 1)];
         let request = ReadRequest::all(&link.credentials, &accounts, 100);
         for operation in fixture.operations() {
             let provider = fixture.adapter(TIMEOUT).await;
-            fixture.fault(json!({"kind": "status", "status": 429, "retryAfter": 30})).await;
+            fixture.bank().add_fault(Fault::status(429).retry_after(30));
             let outcome = read(&*provider, &call_context(), &request, operation).await;
             assert_eq!(
                 outcome,
                 Err(Error::RateLimited { retry_after: Some(Duration::from_secs(30)) }),
                 "{operation:?}"
             );
-            assert!(fixture.calls().await.values().all(|count| *count == 1), "{operation:?} is not repeated");
-            fixture.clear_faults().await;
+            assert!(fixture.calls().values().all(|count| *count == 1), "{operation:?} is not repeated");
+            fixture.bank().clear_faults();
         }
     }
 }
@@ -121,26 +120,26 @@ promise! {
 promise! {
     async fn rejection_is_not_retried(fixture) {
         let link = fixture.links().await.remove(0);
-        let accounts = [fixture.account_with_rows(&link, 1).await];
+        let accounts = [fixture.account_with_rows(&link, 1)];
         let request = ReadRequest::all(&link.credentials, &accounts, 100);
         let provider = fixture.adapter(TIMEOUT).await;
         for status in [400, 403, 404, 410, 422] {
-            fixture.fault(json!({"kind": "status", "status": status})).await;
+            fixture.bank().add_fault(Fault::status(status));
             for operation in fixture.operations() {
-                fixture.reset_calls().await;
+                fixture.bank().reset_calls();
                 match read(&*provider, &call_context(), &request, operation).await {
                     Err(error) => assert!(!error.is_transient(), "{status} {operation:?}: {error:?}"),
                     // A consent that does not exist is a valid result of this read.
                     Ok(()) => assert!(operation == Operation::ConsentStatus && status == 404, "{status} {operation:?}"),
                 }
                 // An adapter may look up the reason, but makes no call twice.
-                let calls = fixture.calls().await;
+                let calls = fixture.calls();
                 assert!(
                     !calls.is_empty() && calls.values().all(|count| *count == 1),
                     "{status} {operation:?}: {calls:?}"
                 );
             }
-            fixture.clear_faults().await;
+            fixture.bank().clear_faults();
         }
     }
 }
@@ -148,11 +147,11 @@ promise! {
 promise! {
     async fn no_call_outlives_its_deadline(fixture) {
         let link = fixture.links().await.remove(0);
-        let accounts = [fixture.account_with_rows(&link, 1).await];
+        let accounts = [fixture.account_with_rows(&link, 1)];
         let request = ReadRequest::all(&link.credentials, &accounts, 100);
         let provider = fixture.adapter(TIMEOUT).await;
         // Far longer than a test may take.
-        fixture.fault(json!({"kind": "delay", "delayMs": 3_600_000})).await;
+        fixture.bank().add_fault(Fault::delay_ms(3_600_000));
         let short = || CallContext::new(Instant::now() + Duration::from_millis(200), now(), Cause::Schedule);
         let provider = &*provider;
         let reads = join_all(

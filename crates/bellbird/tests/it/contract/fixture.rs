@@ -16,25 +16,22 @@ use bellbird_providers::{
     BalancesQuery, CallContext, Cause, ConsentStatus, Cursor, Error, Kind, PageRequest, Provider,
     Registry, TradeQuery, TransactionQuery,
 };
-use bellbird_sandbox::Sandbox;
+use bellbird_sandbox::{Bank, Sandbox};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::harness::NOW;
-use crate::support::provider_spec::{Control, ProviderSpec};
+use crate::support::provider_spec::ProviderSpec;
 
 pub(super) struct Fixture {
     pub(super) spec: &'static ProviderSpec,
     pub(super) provider: Arc<dyn Provider>,
     sandbox: Sandbox,
     settings: ProviderSettings,
-    http: reqwest::Client,
-    control: Url,
 }
 
 /// A connection, by the credentials that discovery returned.
@@ -156,26 +153,17 @@ impl Fixture {
             .expect("the sandbox starts");
         let settings =
             bellbird::sandbox_beside::sandbox_settings(sandbox.description()).expect("settings");
-        let description = serde_json::to_value(sandbox.description()).expect("JSON");
-        let base: Url = description[spec.name]["baseUrl"]
-            .as_str()
-            .expect("a string")
-            .parse()
-            .expect("a URL");
-        let control = base.join("/__control/").expect("a URL");
         let provider = open(&settings, spec.name, Duration::from_secs(20));
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .build()
-            .expect("a client");
         Self {
             spec,
             provider,
             sandbox,
             settings,
-            http,
-            control,
         }
+    }
+
+    pub(super) fn bank(&self) -> &Bank {
+        self.sandbox.bank(self.spec.name)
     }
 
     /// Another adapter, already authenticated, so that every later call belongs to the operation
@@ -186,76 +174,20 @@ impl Fixture {
             .check(&call_context())
             .await
             .expect("the provider accepts the credentials");
-        self.reset_calls().await;
+        self.bank().reset_calls();
         provider
     }
 
-    pub(super) async fn control(&self, control: Control) -> Value {
-        let Control { method, path, body } = control;
-        let url = self
-            .control
-            .join(path.trim_start_matches('/'))
-            .expect("a URL");
-        let response = self
-            .http
-            .request(method, url)
-            .body(body)
-            .send()
-            .await
-            .expect("the sandbox answers");
-        let (status, text) = (response.status(), response.text().await.expect("a body"));
-        assert!(status.is_success(), "{path}: {status} {text}");
-        serde_json::from_str(&text).unwrap_or(Value::Null)
-    }
-
-    async fn control_json(&self, method: &str, path: &str, body: Value) -> Value {
-        let method = method.parse().expect("a method");
-        self.control(Control {
-            method,
-            path: path.to_owned(),
-            body: body.to_string(),
-        })
-        .await
-    }
-
-    pub(super) async fn fault(&self, fault: Value) {
-        self.control_json("POST", "faults", fault).await;
-    }
-
-    pub(super) async fn clear_faults(&self) {
-        self.control_json("DELETE", "faults", json!({})).await;
-    }
-
-    /// Every `every`th page of rows is empty.
-    pub(super) async fn empty_pages(&self, every: u64) {
-        self.control_json("POST", "pages", json!({"emptyEvery": every}))
-            .await;
-    }
-
     /// Advances the provider's clock past changes that take a moment.
-    pub(super) async fn advance_clock(&self) {
-        self.control_json("POST", "clock", json!({"advanceSeconds": 5}))
-            .await;
+    pub(super) fn advance_clock(&self) {
+        self.bank().advance_clock(SignedDuration::from_secs(5));
     }
 
-    pub(super) async fn reset_calls(&self) {
-        self.control_json("DELETE", "calls", json!({})).await;
-    }
-
-    /// Calls since the last [`Fixture::reset_calls`] by route, without those that only
-    /// authenticate.
-    pub(super) async fn calls(&self) -> BTreeMap<String, u64> {
-        let calls = self.control_json("GET", "calls", json!({})).await;
-        let calls = calls["calls"].as_array().expect("calls").iter();
-        let counted = calls.map(|call| {
-            (
-                call["path"].as_str().expect("a path").to_owned(),
-                call["count"].as_u64().expect("a count"),
-            )
-        });
-        counted
-            .filter(|(path, _)| self.spec.authentication != Some(path.as_str()))
-            .collect()
+    /// Calls since they were reset last, by route, without those that only authenticate.
+    pub(super) fn calls(&self) -> BTreeMap<String, u64> {
+        let mut calls = self.bank().calls();
+        calls.retain(|path, _| self.spec.authentication != Some(path.as_str()));
+        calls
     }
 
     /// The ready-made credentials of the sandbox, as an operator imports them.
@@ -322,11 +254,9 @@ impl Fixture {
     }
 
     /// A new account of a connection, without rows.
-    pub(super) async fn add_account(&self, link: &Link, members: Value) -> Account {
-        let added = self
-            .control((self.spec.add_account)(&link.members, members))
-            .await;
-        self.account(added[self.spec.account_id].as_str().expect("an id"))
+    pub(super) fn add_account(&self, link: &Link, members: Value) -> Account {
+        let spec = self.spec;
+        self.account(&spec.add_account(self.bank(), &link.members, members))
     }
 
     /// An account as the database would know it.
@@ -346,19 +276,19 @@ impl Fixture {
     }
 
     /// Adds a row at each of these times. Its text is the time and its number.
-    pub(super) async fn add_rows(&self, account: &Account, moments: &[Timestamp]) {
+    pub(super) fn add_rows(&self, account: &Account, moments: &[Timestamp]) {
+        let id = &account.provider_account_id;
         for (number, at) in moments.iter().enumerate() {
             let text = format!("{at} {number}");
-            self.control(self.spec.add_row(&account.provider_account_id, *at, &text))
-                .await;
+            self.spec.add_row(self.bank(), id, *at, &text);
         }
     }
 
     /// A new account with `rows` rows, an hour apart.
-    pub(super) async fn account_with_rows(&self, link: &Link, rows: i64) -> Account {
-        let account = self.add_account(link, json!({})).await;
+    pub(super) fn account_with_rows(&self, link: &Link, rows: i64) -> Account {
+        let account = self.add_account(link, json!({}));
         let hours = (1..=rows).map(|hour| now() - SignedDuration::from_hours(hour));
-        self.add_rows(&account, &hours.collect::<Vec<_>>()).await;
+        self.add_rows(&account, &hours.collect::<Vec<_>>());
         account
     }
 

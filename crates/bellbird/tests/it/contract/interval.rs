@@ -93,9 +93,9 @@ fn intervals() -> Vec<(DateRange, &'static str)> {
 promise! {
     async fn interval_is_complete_and_read_narrowly(fixture) {
         let link = fixture.links().await.remove(0);
-        let account = fixture.add_account(&link, json!({})).await;
+        let account = fixture.add_account(&link, json!({}));
         let moments = moments();
-        fixture.add_rows(&account, &moments).await;
+        fixture.add_rows(&account, &moments);
         let accounts = [account];
         let everything =
             walk(&*fixture.provider, &ReadRequest::all(&link.credentials, &accounts, 1_000)).await.expect("rows");

@@ -16,15 +16,12 @@ const ROWS: usize = 230;
 
 /// A new account with rows that were added out of order, some at the same time; and the texts of
 /// the rows.
-async fn account_with_unordered_rows(
-    fixture: &Fixture,
-    link: &Link,
-) -> (Account, BTreeSet<String>) {
-    let account = fixture.add_account(link, json!({})).await;
+fn account_with_unordered_rows(fixture: &Fixture, link: &Link) -> (Account, BTreeSet<String>) {
+    let account = fixture.add_account(link, json!({}));
     // 37 is coprime to 200, so the times cover all 200 hours, in no order.
     let at = |number: usize| now() - SignedDuration::from_hours(((number * 37) % 200 + 1) as i64);
     let moments: Vec<Timestamp> = (0..ROWS).map(at).collect();
-    fixture.add_rows(&account, &moments).await;
+    fixture.add_rows(&account, &moments);
     (
         account,
         moments
@@ -49,7 +46,7 @@ fn assert_complete(rows: &[Row], expected: &BTreeSet<String>) {
 promise! {
     async fn rows_come_newest_first_each_once_to_the_end(fixture) {
         let link = fixture.links().await.remove(0);
-        let (account, expected) = account_with_unordered_rows(&fixture, &link).await;
+        let (account, expected) = account_with_unordered_rows(&fixture, &link);
         for size in [ROWS as u32 / 7, ROWS as u32 / 2, 1_000] {
             let rows =
                 walk(&*fixture.provider, &ReadRequest::all(&link.credentials, std::slice::from_ref(&account), size))
@@ -62,7 +59,7 @@ promise! {
 promise! {
     async fn a_page_is_one_call(fixture) {
         let link = fixture.links().await.remove(0);
-        let (account, expected) = account_with_unordered_rows(&fixture, &link).await;
+        let (account, expected) = account_with_unordered_rows(&fixture, &link);
         let request = ReadRequest::all(&link.credentials, std::slice::from_ref(&account), 50);
         let provider = fixture.adapter(Duration::from_secs(20)).await;
         let (mut rows, mut position, mut pages) = (Vec::new(), None, 0);
@@ -71,7 +68,7 @@ promise! {
             position = page(&*provider, &call, &request, position.as_ref(), &mut rows).await.expect("a page");
             pages += 1;
             assert_eq!(call.calls(), 1);
-            assert_eq!(fixture.calls().await.values().sum::<u64>(), pages);
+            assert_eq!(fixture.calls().values().sum::<u64>(), pages);
             if position.is_none() {
                 break;
             }
@@ -84,13 +81,13 @@ promise! {
 promise! {
     async fn paging_ends_where_the_provider_ends(fixture) {
         let link = fixture.links().await.remove(0);
-        let (account, expected) = account_with_unordered_rows(&fixture, &link).await;
+        let (account, expected) = account_with_unordered_rows(&fixture, &link);
         let request = ReadRequest::all(&link.credentials, std::slice::from_ref(&account), 50);
         match fixture.provider.kind() {
             // A page without rows is not the end if it names a next page, wherever it occurs.
             Kind::Banking(_) => {
                 let (mut rows, mut position, mut empty) = (Vec::new(), None, Vec::new());
-                fixture.empty_pages(1).await;
+                fixture.bank().empty_pages(1);
                 for number in 1.. {
                     let before = rows.len();
                     let call = call_context();
@@ -105,7 +102,7 @@ promise! {
                     }
                     // The first three pages are empty, and from then on every other one.
                     if number == 3 {
-                        fixture.empty_pages(2).await;
+                        fixture.bank().empty_pages(2);
                     }
                 }
                 assert!(empty.starts_with(&[1, 2, 3, 5]), "{empty:?}");
@@ -136,12 +133,12 @@ promise! {
         let links = fixture.links().await;
         let link = &links[0];
         let accounts = [
-            fixture.account_with_rows(link, 5).await,
-            fixture.account_with_rows(link, 6).await,
-            fixture.account_with_rows(link, 7).await,
+            fixture.account_with_rows(link, 5),
+            fixture.account_with_rows(link, 6),
+            fixture.account_with_rows(link, 7),
         ];
         // An account under another consent of the same user.
-        let elsewhere = fixture.account_with_rows(&links[1], 8).await;
+        let elsewhere = fixture.account_with_rows(&links[1], 8);
         for (account, rows) in accounts.iter().zip([5, 6, 7]) {
             let given =
                 walk(&*fixture.provider, &ReadRequest::all(&link.credentials, std::slice::from_ref(account), 3))
@@ -170,7 +167,7 @@ promise! {
 promise! {
     async fn concurrent_reads_all_succeed(fixture) {
         let link = fixture.links().await.remove(0);
-        let (account, expected) = account_with_unordered_rows(&fixture, &link).await;
+        let (account, expected) = account_with_unordered_rows(&fixture, &link);
         let request = ReadRequest::all(&link.credentials, std::slice::from_ref(&account), 100);
         let walks = join_all((0..40).map(|_| walk(&*fixture.provider, &request))).await;
         for rows in walks {

@@ -5,10 +5,12 @@ use std::io::Read as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Stdio;
 
-use reqwest::Url;
+use bellbird_sandbox::Fault;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::deployment;
+use crate::support::deployment::{add_fault, control};
 use crate::support::harness::Database;
 use crate::support::process::{RunningCommand, Workdir, errors, text};
 use crate::support::provider_spec::spec;
@@ -29,11 +31,8 @@ impl Deployment {
             workdir, sandbox, ..
         } = deployment::Deployment::start_on(Database::Sqlite, 50, &[]).await;
         workdir.json("user add --email me@example.com --plan saver");
-        let credentials = sandbox.json()["credentials"][0].to_string();
-        let import = "connection import --user me@example.com --credentials - --json";
-        let imported: Value =
-            serde_json::from_slice(&workdir.run_with_input(import, &credentials).stdout).unwrap();
-        let connection = text(&imported[0], "id").to_owned();
+        let credentials = &sandbox.json()["credentials"][0];
+        let connection = workdir.import("me@example.com", credentials);
         let shown = workdir.json(&format!("connection show {connection}"));
         let account = text(&shown["accounts"][0], "id").to_owned();
         Self {
@@ -45,21 +44,12 @@ impl Deployment {
     }
 
     async fn fail_provider(&self) {
-        self.fault(&json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"}))
+        self.add_fault(Fault::status(500).at("/v1/banking/transactions"))
             .await;
     }
 
-    async fn fault(&self, fault: &Value) {
-        self.control("faults", fault).await;
-    }
-
-    async fn control(&self, path: &str, body: &Value) {
-        let base = Url::parse(text(&self.sandbox.json()["fiskil"], "baseUrl")).unwrap();
-        let set = reqwest::Client::new()
-            .post(base.join(&format!("/__control/{path}")).unwrap())
-            .json(body)
-            .send();
-        assert!(set.await.unwrap().status().is_success());
+    async fn add_fault(&self, fault: Fault) {
+        add_fault(&self.sandbox.json(), "fiskil", fault).await;
     }
 
     /// The names in the folder of the file.
@@ -153,17 +143,12 @@ async fn partial_file_names_what_it_leaves_out_on_standard_error() {
         connection,
         ..
     } = &deployment;
-    let other = sandbox.json()["credentials"][1].to_string();
-    let import = "connection import --user me@example.com --credentials - --json";
-    assert!(workdir.run_with_input(import, &other).status.success());
+    let credentials = sandbox.json()["credentials"][1].clone();
+    workdir.import("me@example.com", &credentials);
     let of_connection = workdir.text(&format!("{USER} --format jsonl --connection {connection}"));
-    let credentials: Value = serde_json::from_str(&other).unwrap();
-    deployment
-        .control(
-            &format!("consents/{}", spec("fiskil").connection_in(&credentials)),
-            &json!({"state": "revoked"}),
-        )
-        .await;
+    let path = format!("consents/{}", spec("fiskil").connection_in(&credentials));
+    let revoked = json!({"state": "revoked"});
+    control(&sandbox.json(), "fiskil", Method::POST, &path, revoked).await;
     assert_eq!(
         workdir.run(&format!("{USER} --format jsonl")).status.code(),
         Some(1)
@@ -201,9 +186,8 @@ async fn failing_balance_is_read_again() {
         workdir, account, ..
     } = &deployment;
     // More than one read of the command tries.
-    let fault =
-        json!({"kind": "status", "status": 500, "times": 3, "match": "/v1/banking/balances"});
-    deployment.fault(&fault).await;
+    let fault = Fault::status(500).at("/v1/banking/balances").times(3);
+    deployment.add_fault(fault).await;
     let file = workdir.text(&format!("{USER} --format ofx --account {account}"));
     assert!(
         file.contains("<LEDGERBAL>") && file.ends_with("</OFX>\n"),

@@ -1,12 +1,12 @@
 //! Files that break off: none of them looks whole.
 
+use bellbird_storage::in_tx;
 use std::process::Command;
 use std::time::Duration;
 
 use bellbird_domain::Plan;
-use bellbird_storage::in_tx;
+use bellbird_sandbox::{ConsentState, Fault};
 use jiff::SignedDuration;
-use serde_json::json;
 
 use super::Download;
 use crate::support::database::execute;
@@ -33,7 +33,7 @@ async fn case(rows: u32) -> Case {
     let app = App::start(setup).await;
     let (account, _) = app.busiest().await;
     let id = account.id;
-    app.reset_calls().await;
+    app.reset_calls();
     let path = format!("/v1/export/transactions.jsonl?accountId={id}&from=2000-01-01");
     Case { app, path }
 }
@@ -61,14 +61,14 @@ async fn whole_file_has_every_row_and_an_end() {
     assert!(download.finish().await);
     assert_eq!(download.lines(), 3_500);
     assert_eq!(download.rows(), Some(3_500), "the trailer");
-    assert_eq!(app.transaction_calls().await, 4);
+    assert_eq!(app.transaction_calls(), 4);
 }
 
 #[tokio::test]
 async fn failure_before_the_first_byte_is_the_usual_error() {
     let Case { app, path } = case(3_500).await;
-    app.fault(json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"}))
-        .await;
+    app.fiskil()
+        .add_fault(Fault::status(500).at("/v1/banking/transactions"));
     let answer = app.get(&path).await;
     answer.error(503);
     assert!(
@@ -86,17 +86,16 @@ async fn old_http_is_rejected_because_its_answers_have_no_end() {
         answer.starts_with("HTTP/1.0 400 Bad Request\r\n") && answer.contains("need HTTP/1.1"),
         "{answer}"
     );
-    assert_eq!(app.transaction_calls().await, 0);
+    assert_eq!(app.transaction_calls(), 0);
 }
 
 #[tokio::test]
 async fn failing_third_page_breaks_the_file_off() {
     let Case { app, path } = case(3_500).await;
     let transactions = "/v1/banking/transactions";
-    app.fault(json!({"kind": "delay", "delayMs": 0, "times": 2, "match": transactions}))
-        .await;
-    app.fault(json!({"kind": "status", "status": 500, "match": transactions}))
-        .await;
+    app.fiskil()
+        .add_fault(Fault::delay_ms(0).at(transactions).times(2));
+    app.fiskil().add_fault(Fault::status(500).at(transactions));
     let file = tempfile::NamedTempFile::new().unwrap();
     let (url, key) = (
         format!("{}{path}", app.url),
@@ -130,10 +129,10 @@ async fn failing_third_page_breaks_the_file_off() {
 async fn transient_failure_in_the_middle_is_tried_again() {
     let Case { app, path } = case(3_500).await;
     let transactions = "/v1/banking/transactions";
-    app.fault(json!({"kind": "delay", "delayMs": 0, "times": 2, "match": transactions}))
-        .await;
-    app.fault(json!({"kind": "status", "status": 500, "times": 3, "match": transactions}))
-        .await;
+    app.fiskil()
+        .add_fault(Fault::delay_ms(0).at(transactions).times(2));
+    app.fiskil()
+        .add_fault(Fault::status(500).at(transactions).times(3));
     let mut download = Download::start(&app, &app.olivia.key, &path).await;
     assert!(download.finish().await);
     assert_eq!(download.lines(), 3_500);
@@ -142,7 +141,7 @@ async fn transient_failure_in_the_middle_is_tried_again() {
 #[tokio::test]
 async fn revoked_key_ends_a_file() {
     cut_by(async |Case { app, .. }| {
-        let keys = app.storage.keys().list(app.olivia.user.id).await.unwrap();
+        let keys = app.keys_of(app.olivia.user.id).await;
         in_tx!(app.storage, keys::revoke(keys[0].id, app.clock.now()))
             .await
             .unwrap();
@@ -162,11 +161,7 @@ async fn lowered_plan_ends_a_file() {
 async fn removed_connection_ends_a_file() {
     cut_by(async |Case { app, .. }| {
         for connection in &app.olivia.connections {
-            app.connections
-                .removals()
-                .remove(connection.id)
-                .await
-                .unwrap();
+            app.remove(connection.id).await;
         }
     })
     .await;
@@ -185,7 +180,7 @@ async fn connection_that_is_removed_before_its_turn_ends_a_file() {
     // In the order of creation.
     let removed = app.olivia.connections.last().unwrap();
     let accounts = app.accounts_of(removed).await;
-    app.connections.removals().remove(removed.id).await.unwrap();
+    app.remove(removed.id).await;
     assert!(
         !download.finish().await,
         "{} rows seem whole",
@@ -233,10 +228,7 @@ async fn credentials_are_opened_when_their_turn_comes() {
 
 #[tokio::test]
 async fn service_that_stops_ends_a_file() {
-    let mut setup = Setup {
-        rows: MANY_ROWS,
-        ..Setup::default()
-    };
+    let mut setup = Setup::with_rows(MANY_ROWS);
     setup.stop_timeout = Some(Duration::ZERO);
     let app = App::start(setup).await;
     let mut download = Download::start(
@@ -269,7 +261,7 @@ async fn file_under_way_is_completed_while_the_service_stops() {
 async fn consent_that_ends_midway_ends_the_file_and_is_noticed() {
     cut_by(async |Case { app, .. }| {
         for connection in &app.olivia.connections {
-            app.set_consent(connection, "revoked").await;
+            app.set_consent(connection, ConsentState::Revoked).await;
         }
     })
     .await;
@@ -288,7 +280,7 @@ async fn client_that_goes_away_ends_the_walk_and_frees_its_permit() {
     drop(download);
     eventually(async || app.get(&live).await.status == 200).await;
     assert!(
-        app.transaction_calls().await < u64::from(MANY_ROWS) / PAGE_ROWS as u64,
+        app.transaction_calls() < u64::from(MANY_ROWS) / PAGE_ROWS as u64,
         "not every page was read"
     );
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bellbird_domain::Plan;
+use bellbird_sandbox::ConsentState;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -77,11 +78,7 @@ async fn busiest(app: &App) -> Place {
 
 #[tokio::test]
 async fn rows_are_those_of_v1() {
-    let app = App::start(Setup {
-        rows: 300,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(300)).await;
     let Place {
         account,
         connection,
@@ -102,11 +99,7 @@ async fn rows_are_those_of_v1() {
 
 #[tokio::test]
 async fn file_without_ids_has_all_bank_accounts() {
-    let app = App::start(Setup {
-        rows: 50,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(50)).await;
     let accounts = |rows: &[Value]| -> BTreeSet<String> {
         rows.iter()
             .map(|row| row["accountId"].as_str().unwrap().to_owned())
@@ -138,11 +131,7 @@ async fn file_without_ids_has_all_bank_accounts() {
 
 #[tokio::test]
 async fn every_file_has_its_type_and_a_name() {
-    let app = App::start(Setup {
-        rows: 50,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(50)).await;
     let bank = busiest(&app).await;
     let investor = app.person_at("snaptrade").await;
     let broker = &investor.connections[0];
@@ -158,7 +147,7 @@ async fn every_file_has_its_type_and_a_name() {
         let range = if is_bank { "&from=2026-11-18" } else { "" };
         let path = format!("/v1/export/{file}?accountId={account}{range}");
         for method in [Method::GET, Method::HEAD] {
-            app.reset_calls().await;
+            app.reset_calls();
             let answer = app.method_as(method.clone(), key, &path).await;
             assert_eq!(answer.status, 200, "{method} {file}: {}", answer.text);
             assert_eq!(answer.header("content-type"), Some(content_type), "{file}");
@@ -174,7 +163,7 @@ async fn every_file_has_its_type_and_a_name() {
             );
             assert_eq!(name.contains(&format!("_{resource}_")), !is_bank, "{name}");
             assert!(name.contains("2026-11-20"), "{name}");
-            let calls = app.total_calls("fiskil").await + app.total_calls("snaptrade").await;
+            let calls = app.fiskil().total_calls() + app.bank("snaptrade").total_calls();
             assert_eq!(
                 calls == 0,
                 method == Method::HEAD,
@@ -296,7 +285,7 @@ async fn wrong_parameters_are_400_and_say_what_to_do() {
     app.method_as(Method::POST, &app.olivia.key, "/v1/export/transactions.csv")
         .await
         .error(405);
-    assert_eq!(app.transaction_calls().await, 0);
+    assert_eq!(app.transaction_calls(), 0);
 }
 
 #[tokio::test]
@@ -358,7 +347,7 @@ async fn unknown_parameters_are_400_and_named() {
             assert_eq!(answer.json()["error"]["details"], json!(names), "{file}");
         }
     }
-    assert_eq!(app.transaction_calls().await, 0);
+    assert_eq!(app.transaction_calls(), 0);
 }
 
 #[tokio::test]
@@ -378,11 +367,7 @@ async fn wrong_kind_of_account_names_the_files_that_it_has() {
 
 #[tokio::test]
 async fn rows_that_a_format_cannot_hold_are_400() {
-    let app = App::start(Setup {
-        rows: 300,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(300)).await;
     let Place { account, .. } = busiest(&app).await;
     let message = app
         .get(&format!("/v1/export/transactions.qif?accountId={account}"))
@@ -468,11 +453,7 @@ async fn key_plan_and_limit_are_those_of_v1() {
 
 #[tokio::test]
 async fn csv_options_change_the_file() {
-    let app = App::start(Setup {
-        rows: 50,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(50)).await;
     let Place { account, .. } = busiest(&app).await;
     let csv = async |more: &str| {
         app.get(&format!(
@@ -496,18 +477,10 @@ async fn csv_options_change_the_file() {
 
 #[tokio::test]
 async fn inactive_connection_of_several_fails_before_the_first_byte() {
-    let app = App::start(Setup {
-        rows: 50,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(50)).await;
     // The first in the order of creation is read last.
     let broken = app.olivia.connections.last().unwrap();
-    app.set_consent(broken, "revoked").await;
-    app.connections
-        .refreshes()
-        .run(app.olivia.user.id, broken.id)
-        .await
-        .unwrap();
+    app.set_consent(broken, ConsentState::Revoked).await;
+    app.refresh(app.olivia.user.id, broken.id).await;
     app.get("/v1/export/transactions.csv").await.error(503);
 }

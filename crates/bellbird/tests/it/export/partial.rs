@@ -1,6 +1,7 @@
 //! Files that leave out a connection that cannot be read, and say so.
 
 use bellbird_domain::{Connection, Plan};
+use bellbird_sandbox::{ConsentState, Fault};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -74,15 +75,11 @@ async fn person_with_all(app: &App) -> Person {
 
 #[tokio::test]
 async fn withdrawn_consent_is_left_out_and_named() {
-    let app = App::start(Setup {
-        rows: 50,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(50)).await;
     let [readable, broken] = app.olivia.connections.as_slice() else {
         panic!("two connections")
     };
-    app.set_consent(broken, "revoked").await;
+    app.set_consent(broken, ConsentState::Revoked).await;
     let entry = json!({
         "connectionId": broken.id, "institutionName": broken.institution_name, "error": "reconnect_required",
     });
@@ -114,11 +111,7 @@ async fn withdrawn_consent_is_left_out_and_named() {
             rows.len(),
             "CSV has rows only"
         );
-        app.connections
-            .refreshes()
-            .run(app.olivia.user.id, broken.id)
-            .await
-            .unwrap();
+        app.refresh(app.olivia.user.id, broken.id).await;
     }
     // Without the parameter, the file fails and names the connection.
     let answer = app
@@ -133,26 +126,19 @@ async fn withdrawn_consent_is_left_out_and_named() {
 
 #[tokio::test]
 async fn connections_of_a_provider_that_fails_are_left_out() {
-    let app = App::start(Setup {
-        rows: 50,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(50)).await;
     let person = person_with_all(&app).await;
     let [fiskil, akahu, broker, other_broker] = person.connections.as_slice() else {
         panic!("four connections")
     };
-    app.fault_at(
-        "akahu",
-        json!({"match": "/v1/", "kind": "status", "status": 500, "times": 1000}),
-    )
-    .await;
+    app.bank("akahu")
+        .add_fault(Fault::status(500).at("/v1/").times(1000));
     let file = app.get_as(&person.key, ALL_BANKS).await;
     assert_eq!(left_out(&file), [named(akahu, "provider_unavailable")]);
     let (rows, _) = rows_and_end(&file.text);
     assert_rows_of(&app, &rows, &[fiskil], &person, "transactions").await;
 
-    app.set_consent(broker, "revoked").await;
+    app.set_consent(broker, ConsentState::Revoked).await;
     for resource in ["trades", "holdings"] {
         let file = app
             .get_as(
@@ -181,21 +167,17 @@ async fn connections_of_a_provider_that_fails_are_left_out() {
 
 #[tokio::test]
 async fn nothing_is_left_out_of_what_can_be_read() {
-    let app = App::start(Setup {
-        rows: 50,
-        ..Setup::default()
-    })
-    .await;
-    app.reset_calls().await;
+    let app = App::start(Setup::with_rows(50)).await;
+    app.reset_calls();
     let whole = app
         .get(&ALL_BANKS.replace("&partial=true", "&partial=false"))
         .await;
-    let calls = app.transaction_calls().await;
+    let calls = app.transaction_calls();
     let file = app.get(ALL_BANKS).await;
     assert_eq!(left_out(&file), Vec::<String>::new());
     assert_eq!(file.text, format!("{}{{\"leftOut\":[]}}\n", whole.text));
     assert_eq!(
-        app.transaction_calls().await,
+        app.transaction_calls(),
         2 * calls + 2,
         "the first page of each is read twice"
     );
@@ -213,27 +195,23 @@ async fn nothing_is_left_out_of_what_can_be_read() {
             .await;
         assert_eq!(wrong.status, 400);
     }
-    app.reset_calls().await;
+    app.reset_calls();
     assert_eq!(
         app.method_as(Method::HEAD, &app.olivia.key, ALL_BANKS)
             .await
             .status,
         200
     );
-    assert_eq!(app.transaction_calls().await, 0);
+    assert_eq!(app.transaction_calls(), 0);
 }
 
 #[tokio::test]
 async fn file_that_could_have_nothing_is_an_error() {
-    let app = App::start(Setup {
-        rows: 50,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(50)).await;
     let [one, other] = app.olivia.connections.as_slice() else {
         panic!("two connections")
     };
-    app.set_consent(one, "revoked").await;
+    app.set_consent(one, ConsentState::Revoked).await;
     // The only connection that is requested.
     for query in [
         format!("connectionId={}", one.id),
@@ -250,14 +228,14 @@ async fn file_that_could_have_nothing_is_an_error() {
             "{details}"
         );
     }
-    app.set_consent(other, "revoked").await;
+    app.set_consent(other, ConsentState::Revoked).await;
     let answer = app.get(ALL_BANKS).await;
     answer.error(503);
     assert_eq!(answer.header("retry-after"), None);
     // One that may pass counts first.
-    app.set_consent(other, "active").await;
-    app.fault(json!({"kind": "status", "status": 500, "match": "/v1/banking/transactions"}))
-        .await;
+    app.set_consent(other, ConsentState::Active).await;
+    app.fiskil()
+        .add_fault(Fault::status(500).at("/v1/banking/transactions"));
     let answer = app.get(ALL_BANKS).await;
     answer.error(503);
     assert_eq!(
@@ -269,10 +247,7 @@ async fn file_that_could_have_nothing_is_an_error() {
 
 #[tokio::test]
 async fn used_up_budget_fails_the_whole_file() {
-    let mut setup = Setup {
-        rows: 50,
-        ..Setup::default()
-    };
+    let mut setup = Setup::with_rows(50);
     setup.settings.api_context.provider_calls_per_minute = 1;
     let app = App::start(setup).await;
     let answer = app.get(ALL_BANKS).await;
@@ -282,15 +257,11 @@ async fn used_up_budget_fails_the_whole_file() {
 
 #[tokio::test]
 async fn connection_that_breaks_later_breaks_the_file_off() {
-    let app = App::start(Setup {
-        rows: 30_000,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(30_000)).await;
     let mut download = Download::start(&app, &app.olivia.key, ALL_BANKS).await;
     download.begin().await;
     for connection in &app.olivia.connections {
-        app.set_consent(connection, "revoked").await;
+        app.set_consent(connection, ConsentState::Revoked).await;
     }
     assert!(!download.finish().await, "half a connection looks whole");
     assert!(!download.file().contains("leftOut"));

@@ -212,3 +212,27 @@ fn flag_names_the_data_folder() {
         serde_json::json!([])
     );
 }
+
+/// Only root can act as another user, whom the service may have.
+#[test]
+fn other_user_is_told_how_to_run_commands() {
+    use std::os::unix::process::CommandExt as _;
+
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let workdir = Workdir::new();
+    stop(serve(&workdir));
+    let mode = std::fs::Permissions::from_mode;
+    std::fs::set_permissions(workdir.path(), mode(0o755)).unwrap();
+    let folder = workdir.data_folder();
+    std::os::unix::fs::chown(&folder, Some(1), Some(1)).unwrap();
+    let mut command = workdir.command("user list");
+    let output = command.uid(65_534).gid(65_534).output().unwrap();
+    let error = errors(&output);
+    assert!(
+        error.contains("bellbird.toml cannot be read: Permission denied")
+            && error.contains("so run `sudo -u daemon bellbird`"),
+        "{error}"
+    );
+}

@@ -5,11 +5,11 @@ use bellbird_connections::{
     ConnectionsError, CreatedLink, LinkSession, LinkStatus, LinkTarget, NewLinkSession,
     ReturnOrigin, ReturnUrlError,
 };
-use bellbird_domain::{ConnectionId, ConnectionStatus, Plan, UserId};
+use bellbird_domain::{ConnectionId, ConnectionStatus, UserId};
+use bellbird_sandbox::{ConsentState, Fault};
 use bellbird_storage::{NewLink, in_tx};
 use jiff::SignedDuration;
 use secrecy::ExposeSecret as _;
-use serde_json::json;
 
 use crate::support::browser::{
     BrowserPage, answer_elsewhere, browse, open, open_elsewhere, post, start,
@@ -93,7 +93,7 @@ async fn connected_browser_returns_and_the_link_is_used_up() {
         let callback_url = app.answer_consent_page(url, "accept").await;
         app.assert_result(&link, LinkStatus::Open, None).await;
         for _ in 0..2 {
-            assert_returns(&open(callback_url.as_str()).await, &link);
+            assert_returns(&open(&callback_url).await, &link);
         }
         let mut new = app.connections_of(user).await;
         new.retain(|connection| !before.contains(connection));
@@ -124,18 +124,14 @@ async fn connected_browser_returns_and_the_link_is_used_up() {
         );
 
         for connection in new {
-            app.connections
-                .removals()
-                .remove(connection.id)
-                .await
-                .unwrap();
+            app.remove(connection.id).await;
         }
         assert!(
             app.assert_result(&link, LinkStatus::Connected, Some("removed"))
                 .await
                 .is_empty()
         );
-        open(callback_url.as_str()).await.assert_shows(200, BACK);
+        open(&callback_url).await.assert_shows(200, BACK);
     }
 }
 
@@ -143,21 +139,12 @@ async fn connected_browser_returns_and_the_link_is_used_up() {
 async fn reconnected_browser_returns() {
     let app = app_with_origin().await;
     for provider in simulated_providers() {
-        let person = app
-            .add_person(&format!("{provider}@example.com"), Plan::Professional, &[])
-            .await;
-        let user = person.user.id;
-        let (linked, _) = app
-            .link_in_browser(user, LinkTarget::Provider(provider))
+        let (user, linked) = app
+            .linked_user(&format!("{provider}@example.com"), provider)
             .await;
         let broken = &linked[0];
-        app.set_consent(broken, "expired").await;
-        let status = app
-            .connections
-            .refreshes()
-            .run(user, broken.id)
-            .await
-            .unwrap();
+        app.set_consent(broken, ConsentState::Expired).await;
+        let status = app.refresh(user, broken.id).await;
         assert_eq!(status, ConnectionStatus::Invalidated);
         let link = app
             .link_session(user, LinkTarget::Connection(broken.id))
@@ -165,7 +152,7 @@ async fn reconnected_browser_returns() {
         let callback_url = app
             .answer_consent_page(link.url.expose_secret(), "accept")
             .await;
-        assert_returns(&open(callback_url.as_str()).await, &link);
+        assert_returns(&open(&callback_url).await, &link);
         assert_eq!(
             app.assert_result(&link, LinkStatus::Connected, None).await,
             [broken.id],
@@ -182,7 +169,7 @@ async fn browser_without_a_connection_returns_and_can_try_again() {
         let link = app.link_session(user, LinkTarget::Provider(provider)).await;
         let url = link.url.expose_secret();
         let declined = app.answer_consent_page(url, "deny").await;
-        assert_returns(&open(declined.as_str()).await, &link);
+        assert_returns(&open(&declined).await, &link);
         app.assert_result(&link, LinkStatus::Declined, Some("declined"))
             .await;
         if provider != "akahu" {
@@ -200,7 +187,7 @@ async fn browser_without_a_connection_returns_and_can_try_again() {
         assert_eq!(started.status, 303);
         app.assert_result(&link, LinkStatus::Open, None).await;
         let accepted = app.answer_consent_page(url, "accept").await;
-        assert_returns(&open(accepted.as_str()).await, &link);
+        assert_returns(&open(&accepted).await, &link);
         assert!(
             !app.assert_result(&link, LinkStatus::Connected, None)
                 .await
@@ -275,17 +262,17 @@ async fn waiting_page_returns_once_the_provider_responds() {
     let callback_url = app
         .answer_consent_page(link.url.expose_secret(), "accept")
         .await;
-    app.fault(json!({"match": spec("fiskil").consent_route, "kind": "status", "status": 503}))
-        .await;
-    let waiting = open(callback_url.as_str()).await;
+    app.fiskil()
+        .add_fault(Fault::status(503).at(spec("fiskil").consent_route));
+    let waiting = open(&callback_url).await;
     waiting.assert_shows(200, "Not confirmed yet");
     waiting.assert_shows(200, BACK);
     assert_eq!(waiting.headers["refresh"], "5");
     app.assert_result(&link, LinkStatus::Waiting, None).await;
-    app.clear_faults().await;
-    app.advance_clock(SignedDuration::from_mins(2)).await;
+    app.clear_faults();
+    app.advance_clock(SignedDuration::from_mins(2));
     app.run_due_jobs().await;
-    assert_returns(&open(callback_url.as_str()).await, &link);
+    assert_returns(&open(&callback_url).await, &link);
     app.assert_result(&link, LinkStatus::Connected, None).await;
 }
 
@@ -309,7 +296,7 @@ async fn browser_that_confirms_on_the_link_can_return() {
     let ids = app.assert_result(&link, LinkStatus::Connected, None).await;
     assert_eq!(ids.len(), 1);
     // More consents may follow until the consent session ends.
-    app.advance_clock(SignedDuration::from_mins(31)).await;
+    app.advance_clock(SignedDuration::from_mins(31));
     app.run_due_jobs().await;
     assert_eq!(
         app.assert_result(&link, LinkStatus::Connected, None).await,
@@ -325,18 +312,18 @@ async fn expired_link_leads_back_and_is_forgotten_after_a_day() {
         .await;
     let url = link.url.expose_secret();
     // A browser that leaves at the last moment may still return.
-    app.advance_clock(SignedDuration::from_mins(29)).await;
+    app.advance_clock(SignedDuration::from_mins(29));
     browse(post(url, "provider=fiskil")).await.location();
-    app.advance_clock(SignedDuration::from_mins(2)).await;
+    app.advance_clock(SignedDuration::from_mins(2));
     let expired = open(url).await;
     expired.assert_shows(410, "This link has expired");
     expired.assert_shows(410, BACK);
     app.assert_result(&link, LinkStatus::Open, None).await;
-    app.advance_clock(SignedDuration::from_mins(30)).await;
+    app.advance_clock(SignedDuration::from_mins(30));
     app.run_due_jobs().await;
     app.assert_result(&link, LinkStatus::Expired, Some("expired"))
         .await;
-    app.advance_clock(SignedDuration::from_hours(23)).await;
+    app.advance_clock(SignedDuration::from_hours(23));
     app.storage
         .consent_sessions()
         .delete_outdated(app.clock.now())
@@ -344,7 +331,7 @@ async fn expired_link_leads_back_and_is_forgotten_after_a_day() {
         .unwrap();
     app.assert_result(&link, LinkStatus::Expired, Some("expired"))
         .await;
-    app.advance_clock(SignedDuration::from_hours(1)).await;
+    app.advance_clock(SignedDuration::from_hours(1));
     app.storage
         .consent_sessions()
         .delete_outdated(app.clock.now())
@@ -364,13 +351,7 @@ async fn expired_link_leads_back_and_is_forgotten_after_a_day() {
 #[tokio::test]
 async fn result_goes_with_its_user_and_connection() {
     let app = app_with_origin().await;
-    let person = app
-        .add_person("leaving@example.com", Plan::Professional, &[])
-        .await;
-    let user = person.user.id;
-    let (linked, _) = app
-        .link_in_browser(user, LinkTarget::Provider("akahu"))
-        .await;
+    let (user, linked) = app.linked_user("leaving@example.com", "akahu").await;
     let repair = app
         .link_session(user, LinkTarget::Connection(linked[0].id))
         .await;
@@ -380,11 +361,7 @@ async fn result_goes_with_its_user_and_connection() {
     removed.assert_shows(200, "is removed");
     removed.assert_shows(200, BACK);
     for connection in &linked[1..] {
-        app.connections
-            .removals()
-            .remove(connection.id)
-            .await
-            .unwrap();
+        app.remove(connection.id).await;
     }
     app.run_due_jobs().await;
     assert_eq!(
@@ -446,7 +423,7 @@ async fn origin_is_checked_again_before_the_return() {
             .unwrap();
         let url = format!("{}/link/{token}", app.console_url);
         let callback_url = app.answer_consent_page(&url, "accept").await;
-        for page in [open(callback_url.as_str()).await, open(&url).await] {
+        for page in [open(&callback_url).await, open(&url).await] {
             page.assert_shows(200, "connected");
             assert!(
                 !page.text.contains("former.example") && !page.text.contains("evil.example"),
@@ -567,13 +544,13 @@ async fn secrets_of_a_link_session_reach_neither_app_nor_log() {
         }
         let mut page = started.location();
         page.query_pairs_mut().append_pair("sandbox_auto", answer);
-        let callback_url = open(page.as_str()).await.location();
+        let callback_url = open(&page).await.location();
         let long = callback_url
             .query_pairs()
             .map(|(_, value)| value.into_owned())
             .filter(|value| value.len() > 15);
         secrets.extend(long);
-        let back = open(callback_url.as_str()).await;
+        let back = open(&callback_url).await;
         seen_by_app.push(format!("{} {:?}", back.location(), back.headers));
         let shown = workdir.json(&format!("connection link-status {}", text(&link, "id")));
         assert_eq!(

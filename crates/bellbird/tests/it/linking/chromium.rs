@@ -9,7 +9,7 @@ use axum::response::Html;
 use bellbird_api::serve::{self, ServeOptions};
 use bellbird_connections::{LinkStatus, LinkTarget, NewLinkSession};
 use bellbird_domain::{ConnectionStatus, Plan};
-use reqwest::Method;
+use bellbird_sandbox::ConsentState;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -238,7 +238,7 @@ async fn from_link_to_transactions_at_every_provider() {
     browser.size(1280, 800, false);
     for provider in simulated_providers() {
         let user = app.ben.user.id;
-        let before = app.storage.connections().list(user).await.unwrap();
+        let before = app.connections_of(user).await;
         for (action, words) in [
             (UserAction::Cancel, "did not give your consent"),
             (UserAction::Fail, "Nothing was connected"),
@@ -256,7 +256,7 @@ async fn from_link_to_transactions_at_every_provider() {
                 "{provider}: {}",
                 browser.text()
             );
-            let now = app.storage.connections().list(user).await.unwrap();
+            let now = app.connections_of(user).await;
             assert_eq!(
                 now.len(),
                 before.len() + usize::from(action == UserAction::Approve),
@@ -269,7 +269,7 @@ async fn from_link_to_transactions_at_every_provider() {
         browser.open(&url);
         assert_eq!(browser.text(), text);
 
-        let mut connections = app.storage.connections().list(user).await.unwrap();
+        let mut connections = app.connections_of(user).await;
         connections
             .retain(|connection| connection.provider == provider && !before.contains(connection));
         let connection = connections.remove(0);
@@ -329,7 +329,7 @@ async fn another_browser_is_asked_and_can_deny() {
     browser.size(1280, 800, false);
     let user = app.ben.user.id;
     for provider in simulated_providers() {
-        let before = app.storage.connections().list(user).await.unwrap().len();
+        let before = app.connections_of(user).await.len();
         for (answer, words) in [
             ("yes", "connected"),
             ("no", "has no access to your accounts"),
@@ -355,10 +355,7 @@ async fn another_browser_is_asked_and_can_deny() {
             );
             browser.assert_accessible(&format!("{provider}-9-{answer}"));
             if answer == "yes" {
-                assert!(
-                    app.storage.connections().list(user).await.unwrap().len() > before,
-                    "{provider}"
-                );
+                assert!(app.connections_of(user).await.len() > before, "{provider}");
                 browser.press(".deny summary");
                 browser.wait_for("document.querySelector('.deny').open");
                 browser.assert_accessible(&format!("{provider}-9-deny"));
@@ -369,11 +366,7 @@ async fn another_browser_is_asked_and_can_deny() {
                     browser.text()
                 );
             }
-            assert_eq!(
-                app.storage.connections().list(user).await.unwrap().len(),
-                before,
-                "{provider}"
-            );
+            assert_eq!(app.connections_of(user).await.len(), before, "{provider}");
         }
     }
     // The browser that started a session sees it on the page of its link URL.
@@ -409,26 +402,10 @@ async fn reconnecting_revoked_connection_keeps_ids() {
         browser.assert_accessible(&format!("{provider}-0-one-provider"));
         browser.click("button[name=provider]");
         complete_consent_pages(&mut browser, &app, provider, UserAction::Approve);
-        let connection = app
-            .storage
-            .connections()
-            .list(user)
-            .await
-            .unwrap()
-            .remove(0);
-        let accounts = app
-            .storage
-            .accounts()
-            .list_of_connection(user, connection.id)
-            .await
-            .unwrap();
-        app.set_consent(&connection, "expired").await;
-        let status = app
-            .connections
-            .refreshes()
-            .run(user, connection.id)
-            .await
-            .unwrap();
+        let connection = app.connections_of(user).await.remove(0);
+        let accounts = app.stored_accounts(user, connection.id).await;
+        app.set_consent(&connection, ConsentState::Expired).await;
+        let status = app.refresh(user, connection.id).await;
         assert_eq!(status, ConnectionStatus::Invalidated, "{provider}");
 
         browser.open(&block(app.link_url(user, LinkTarget::UserChoice)));
@@ -449,7 +426,7 @@ async fn reconnecting_revoked_connection_keeps_ids() {
             "{provider}: {}",
             browser.text()
         );
-        let now = app.storage.connections().list(user).await.unwrap();
+        let now = app.connections_of(user).await;
         assert_eq!(now.len(), 1, "{provider}");
         assert_eq!(now[0].id, connection.id, "{provider}");
         assert_eq!(now[0].status, ConnectionStatus::Active, "{provider}");
@@ -459,15 +436,10 @@ async fn reconnecting_revoked_connection_keeps_ids() {
                 .map(|account| account.id)
                 .collect::<Vec<_>>()
         };
-        let after = app
-            .storage
-            .accounts()
-            .list_of_connection(user, connection.id)
-            .await
-            .unwrap();
+        let after = app.stored_accounts(user, connection.id).await;
         assert_eq!(ids(&after), ids(&accounts), "{provider}");
     }
-    app.control(Method::DELETE, "/faults", json!({})).await;
+    app.fiskil().clear_faults();
 }
 
 /// What the user does after a result: tries again, adds another, and removes a connection.
@@ -489,7 +461,7 @@ async fn user_continues_from_a_result_and_removes_a_connection() {
     assert_eq!(browser.url(), link_url, "Back to your banks");
     let before = block(app.connections_of(user));
     let broken = before.last().unwrap();
-    block(app.set_consent(broken, "revoked"));
+    block(app.set_consent(broken, ConsentState::Revoked));
     block(app.connections.refreshes().run(user, broken.id)).unwrap();
     browser.open(&link_url);
     browser.assert_accessible("link-mixed");
@@ -525,7 +497,8 @@ async fn late_accounts_appear_by_themselves() {
     let app = App::start(Default::default()).await;
     let mut browser = Browser::start();
     browser.size(1280, 800, false);
-    block(app.control(Method::POST, "/options", json!({"lagSeconds": 60})));
+    let late = json!({"lagSeconds": 60});
+    app.fiskil().set_options(&late).unwrap();
     browser.open(&block(
         app.link_url(app.ben.user.id, LinkTarget::UserChoice),
     ));
@@ -537,7 +510,7 @@ async fn late_accounts_appear_by_themselves() {
         browser.text()
     );
     browser.assert_accessible("late");
-    block(app.advance_clock(jiff::SignedDuration::from_secs(90)));
+    app.advance_clock(jiff::SignedDuration::from_secs(90));
     block(app.run_due_jobs());
     browser.wait_for("document.querySelector('.accounts .number')");
 }
@@ -564,7 +537,7 @@ async fn links_that_lead_nowhere_say_so() {
         browser.assert_accessible(name);
         assert!(browser.text().contains(words), "{}", browser.text());
     }
-    block(app.advance_clock(jiff::SignedDuration::from_mins(31)));
+    app.advance_clock(jiff::SignedDuration::from_mins(31));
     browser.open(&link_url);
     browser.assert_accessible("expired");
     assert!(

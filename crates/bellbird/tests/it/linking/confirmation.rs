@@ -2,7 +2,8 @@
 //! other browser, and the denial afterwards.
 
 use bellbird_connections::LinkTarget;
-use bellbird_domain::{Plan, UserId};
+use bellbird_domain::UserId;
+use bellbird_sandbox::ConsentState;
 use jiff::SignedDuration;
 use reqwest::Url;
 
@@ -25,27 +26,17 @@ const WITHDRAWALS: [&str; 3] = [
 
 /// Linking by Ben, up to the callback, which is not opened yet.
 async fn callback_of_ben(app: &App, provider: &str) -> Url {
-    app.answer_consent_page(
-        &app.link_url(app.ben.user.id, LinkTarget::Provider(provider))
-            .await,
-        "accept",
-    )
-    .await
+    app.callback_url(app.ben.user.id, provider, "accept").await
 }
 
 /// Runs the removals. Returns the audit trail's causes of those that were waiting.
 async fn complete_removals(app: &App) -> Vec<String> {
-    let removals = app.storage.removals().list().await.unwrap();
+    let removals = app.removals().await;
     app.connections.jobs().run_due("removal").await.unwrap();
-    assert_eq!(app.storage.removals().list().await.unwrap().len(), 0);
+    assert_eq!(app.removals().await.len(), 0);
     let mut causes = Vec::new();
     for removal in removals {
-        let audit = app
-            .storage
-            .connections()
-            .list_audit(removal.connection.id)
-            .await
-            .unwrap();
+        let audit = app.audit_of(removal.connection.id).await;
         let hidden = audit
             .iter()
             .find(|row| row.to.is_some_and(|to| to.as_str() == "deleting"));
@@ -71,7 +62,7 @@ fn session_button(page: &BrowserPage) -> String {
 async fn opening_a_link_url_uses_nothing_up() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        app.reset_calls().await;
+        app.reset_calls();
         let link_url = app
             .link_url(app.ben.user.id, LinkTarget::Provider(provider))
             .await;
@@ -82,7 +73,7 @@ async fn opening_a_link_url_uses_nothing_up() {
             assert_eq!(browse_elsewhere(client().head(&link_url)).await.status, 200);
         }
         assert_eq!(
-            app.total_calls(provider).await,
+            app.bank(provider).total_calls(),
             0,
             "{provider}: the user is not registered"
         );
@@ -105,7 +96,7 @@ async fn another_browser_is_asked_first() {
     for provider in simulated_providers() {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
         let callback_url = callback_of_ben(&app, provider).await;
-        app.reset_calls().await;
+        app.reset_calls();
         for _ in 0..2 {
             let page = open_elsewhere(callback_url.as_str()).await;
             page.assert_shows(200, QUESTION);
@@ -117,7 +108,7 @@ async fn another_browser_is_asked_first() {
             );
         }
         assert_eq!(
-            app.total_calls(provider).await,
+            app.bank(provider).total_calls(),
             0,
             "{provider}: the code is not exchanged"
         );
@@ -151,7 +142,7 @@ async fn denied_consent_is_withdrawn() {
     for provider in simulated_providers() {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
         let callback_url = callback_of_ben(&app, provider).await;
-        app.reset_calls().await;
+        app.reset_calls();
         answer_elsewhere(callback_url.as_str(), "no")
             .await
             .assert_shows(200, WITHDRAWN);
@@ -165,19 +156,17 @@ async fn denied_consent_is_withdrawn() {
             !causes.is_empty() && causes.iter().all(|cause| cause == "denied"),
             "{provider}: {causes:?}"
         );
-        let calls = app.calls_of(provider).await;
+        let calls = app.bank(provider).calls();
         assert!(
             WITHDRAWALS.iter().any(|route| calls.contains_key(*route)),
             "{provider}: {calls:?}"
         );
         // The browser that started the session cannot confirm it any more.
-        open(callback_url.as_str())
-            .await
-            .assert_shows(200, WITHDRAWN);
+        open(&callback_url).await.assert_shows(200, WITHDRAWN);
         answer_elsewhere(callback_url.as_str(), "yes")
             .await
             .assert_shows(200, WITHDRAWN);
-        app.advance_clock(SignedDuration::from_mins(40)).await;
+        app.advance_clock(SignedDuration::from_mins(40));
         app.run_due_jobs().await;
         assert_eq!(count_of(&app, user).await, before, "{provider}");
     }
@@ -193,7 +182,7 @@ async fn unconfirmed_consent_is_withdrawn_at_its_end() {
             .await
             .assert_shows(200, QUESTION);
         for _ in 0..4 {
-            app.advance_clock(SignedDuration::from_mins(7)).await;
+            app.advance_clock(SignedDuration::from_mins(7));
             app.connections
                 .jobs()
                 .run_due("consent_session")
@@ -205,12 +194,12 @@ async fn unconfirmed_consent_is_withdrawn_at_its_end() {
                 "{provider}: not readable"
             );
             assert_eq!(
-                app.storage.removals().list().await.unwrap().len(),
+                app.removals().await.len(),
                 0,
                 "{provider}: not withdrawn yet"
             );
         }
-        app.advance_clock(SignedDuration::from_mins(7)).await;
+        app.advance_clock(SignedDuration::from_mins(7));
         app.connections
             .jobs()
             .run_due("consent_session")
@@ -218,9 +207,7 @@ async fn unconfirmed_consent_is_withdrawn_at_its_end() {
             .unwrap();
         assert_eq!(complete_removals(&app).await, ["unconfirmed"], "{provider}");
         assert_eq!(count_of(&app, user).await, before, "{provider}");
-        open(callback_url.as_str())
-            .await
-            .assert_shows(200, WITHDRAWN);
+        open(&callback_url).await.assert_shows(200, WITHDRAWN);
     }
 }
 
@@ -234,7 +221,7 @@ async fn link_page_confirms_a_session_of_its_browser() {
             .await
             .location();
         page.query_pairs_mut().append_pair("sandbox_auto", "accept");
-        let callback_url = open(page.as_str()).await.location();
+        let callback_url = open(&page).await.location();
         assert!(
             !open_elsewhere(&link_url)
                 .await
@@ -280,7 +267,7 @@ async fn linked_connection_can_be_denied_once() {
     for provider in simulated_providers() {
         let (user, before) = (app.ben.user.id, count_of(&app, app.ben.user.id).await);
         let callback_url = callback_of_ben(&app, provider).await;
-        let shown = open(callback_url.as_str()).await;
+        let shown = open(&callback_url).await;
         shown.assert_shows(200, DENY_BUTTON);
         shown.assert_shows(200, "ben@example.com");
         assert!(count_of(&app, user).await > before, "{provider}");
@@ -305,13 +292,11 @@ async fn linked_connection_can_be_denied_once() {
 
         // A day later it is too late.
         let callback_url = callback_of_ben(&app, provider).await;
-        open(callback_url.as_str())
-            .await
-            .assert_shows(200, DENY_BUTTON);
+        open(&callback_url).await.assert_shows(200, DENY_BUTTON);
         let linked = count_of(&app, user).await;
-        app.advance_clock(SignedDuration::from_hours(24)).await;
+        app.advance_clock(SignedDuration::from_hours(24));
         assert!(
-            !open(callback_url.as_str()).await.text.contains(DENY_BUTTON),
+            !open(&callback_url).await.text.contains(DENY_BUTTON),
             "{provider}"
         );
         answer_elsewhere(callback_url.as_str(), "no")
@@ -325,30 +310,16 @@ async fn linked_connection_can_be_denied_once() {
 async fn denied_reconnect_removes_the_connection() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let person = app
-            .add_person(
-                &format!("{provider}.again@example.com"),
-                Plan::Professional,
-                &[],
-            )
+        let (user, linked) = app
+            .linked_user(&format!("{provider}.again@example.com"), provider)
             .await;
-        let user = person.user.id;
-        let (linked, _) = app
-            .link_in_browser(user, LinkTarget::Provider(provider))
-            .await;
-        app.set_consent(&linked[0], "revoked").await;
-        app.connections
-            .refreshes()
-            .run(user, linked[0].id)
-            .await
-            .unwrap();
+        app.set_consent(&linked[0], ConsentState::Revoked).await;
+        app.refresh(user, linked[0].id).await;
         let link_url = app
             .link_url(user, LinkTarget::Connection(linked[0].id))
             .await;
         let callback_url = app.answer_consent_page(&link_url, "accept").await;
-        open(callback_url.as_str())
-            .await
-            .assert_shows(200, DENY_BUTTON);
+        open(&callback_url).await.assert_shows(200, DENY_BUTTON);
         answer_elsewhere(callback_url.as_str(), "no")
             .await
             .assert_shows(200, WITHDRAWN);
@@ -372,29 +343,17 @@ async fn denied_reconnect_removes_the_connection() {
 async fn user_who_declined_elsewhere_removes_nothing() {
     let app = App::start(Setup::default()).await;
     for provider in ["fiskil", "snaptrade"] {
-        let person = app
-            .add_person(
-                &format!("{provider}.heals@example.com"),
-                Plan::Professional,
-                &[],
-            )
+        let (user, linked) = app
+            .linked_user(&format!("{provider}.heals@example.com"), provider)
             .await;
-        let user = person.user.id;
-        let (linked, _) = app
-            .link_in_browser(user, LinkTarget::Provider(provider))
-            .await;
-        app.set_consent(&linked[0], "revoked").await;
-        app.connections
-            .refreshes()
-            .run(user, linked[0].id)
-            .await
-            .unwrap();
+        app.set_consent(&linked[0], ConsentState::Revoked).await;
+        app.refresh(user, linked[0].id).await;
         let link_url = app
             .link_url(user, LinkTarget::Connection(linked[0].id))
             .await;
         let callback_url = app.answer_consent_page(&link_url, "deny").await;
         // The same consent becomes active again while the user declines a new one.
-        app.set_consent(&linked[0], "active").await;
+        app.set_consent(&linked[0], ConsentState::Active).await;
         open_elsewhere(callback_url.as_str())
             .await
             .assert_shows(200, "did not give your consent");

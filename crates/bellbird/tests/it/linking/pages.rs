@@ -5,7 +5,7 @@ use bellbird_connections::LinkTarget;
 use bellbird_domain::{ConnectionStatus, Plan};
 use bellbird_storage::in_tx;
 use jiff::SignedDuration;
-use reqwest::{Method, Url};
+use reqwest::Url;
 use serde_json::json;
 
 use crate::support::browser::{
@@ -19,7 +19,7 @@ async fn callback_from(link_url: &str, provider: &str, answer: &str) -> Url {
         .await
         .location();
     page.query_pairs_mut().append_pair("sandbox_auto", answer);
-    open(page.as_str()).await.location()
+    open(&page).await.location()
 }
 
 fn token_of(link_url: &str) -> &str {
@@ -33,7 +33,7 @@ async fn result_stays_the_same_on_reload() {
         let (user, before) = (app.ben.user.id, app.connections_of(app.ben.user.id).await);
         let link_url = app.link_url(user, LinkTarget::UserChoice).await;
         let callback_url = callback_from(&link_url, provider, "accept").await;
-        let shown = open(callback_url.as_str()).await;
+        let shown = open(&callback_url).await;
         shown.assert_shows(200, "connected");
         let mut new = app.connections_of(user).await;
         new.retain(|connection| !before.contains(connection));
@@ -41,11 +41,7 @@ async fn result_stays_the_same_on_reload() {
         shown.assert_shows(200, &new[0].institution_name);
         shown.assert_shows(200, &account.name);
         for _ in 0..2 {
-            assert_eq!(
-                open(callback_url.as_str()).await.text,
-                shown.text,
-                "{provider}"
-            );
+            assert_eq!(open(&callback_url).await.text, shown.text, "{provider}");
         }
         // Another browser sees the outcome, but no name.
         let elsewhere = open_elsewhere(callback_url.as_str()).await;
@@ -58,26 +54,22 @@ async fn result_stays_the_same_on_reload() {
             );
         }
         for connection in new {
-            app.connections
-                .removals()
-                .remove(connection.id)
-                .await
-                .unwrap();
+            app.remove(connection.id).await;
         }
-        open(callback_url.as_str())
+        open(&callback_url)
             .await
             .assert_shows(200, "Nothing is connected any more");
     }
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let failed = callback_from(&link_url, "fiskil", "error").await;
-    let shown = open(failed.as_str()).await;
+    let shown = open(&failed).await;
     shown.assert_shows(200, "That did not work");
     assert!(
         !shown.text.contains("The provider could not complete it."),
         "a reason: {}",
         shown.text
     );
-    assert_eq!(open(failed.as_str()).await.text, shown.text);
+    assert_eq!(open(&failed).await.text, shown.text);
 }
 
 #[tokio::test]
@@ -109,7 +101,7 @@ async fn browser_that_answers_sees_the_result_again() {
             "this browser has not had the link"
         );
         assert!(
-            !open(callback_url.as_str()).await.text.contains(&name),
+            !open(&callback_url).await.text.contains(&name),
             "{provider}"
         );
     }
@@ -126,7 +118,7 @@ async fn result_leads_back_to_the_link() {
     ] {
         let link_url = app.link_url(user, LinkTarget::UserChoice).await;
         let callback_url = callback_from(&link_url, provider, answer).await;
-        let page = open(callback_url.as_str()).await;
+        let page = open(&callback_url).await;
         page.assert_shows(200, label);
         assert!(
             !page.text.contains(token_of(&link_url)),
@@ -170,7 +162,7 @@ async fn result_leads_back_to_a_link_of_the_same_user_only() {
         .link_url(app.olivia.user.id, LinkTarget::UserChoice)
         .await;
     browse(post(&olivias, "provider=fiskil")).await.location();
-    let page = open(callback_url.as_str()).await;
+    let page = open(&callback_url).await;
     page.assert_shows(200, "open your link again");
     assert!(!page.text.contains("value=\"again\""), "{}", page.text);
     assert_eq!(
@@ -196,7 +188,7 @@ async fn result_leads_back_to_a_link_of_the_same_user_only() {
         repaired.text
     );
     // An expired link leads nowhere.
-    app.advance_clock(SignedDuration::from_mins(31)).await;
+    app.advance_clock(SignedDuration::from_mins(31));
     assert_eq!(
         browse(post(callback_url.as_str(), "answer=again"))
             .await
@@ -208,16 +200,17 @@ async fn result_leads_back_to_a_link_of_the_same_user_only() {
 #[tokio::test]
 async fn late_accounts_fill_in() {
     let app = App::start(Setup::default()).await;
-    app.control(Method::POST, "/options", json!({"lagSeconds": 60}))
-        .await;
+    app.fiskil()
+        .set_options(&json!({"lagSeconds": 60}))
+        .unwrap();
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let callback_url = callback_from(&link_url, "fiskil", "accept").await;
-    let early = open(callback_url.as_str()).await;
+    let early = open(&callback_url).await;
     early.assert_shows(200, "not listed the accounts yet");
     assert_eq!(early.headers["refresh"], "5");
-    app.advance_clock(SignedDuration::from_secs(90)).await;
+    app.advance_clock(SignedDuration::from_secs(90));
     app.run_due_jobs().await;
-    let late = open(callback_url.as_str()).await;
+    let late = open(&callback_url).await;
     assert!(
         late.headers.get("refresh").is_none() && late.text.contains("class=\"number\""),
         "{}",
@@ -228,18 +221,14 @@ async fn late_accounts_fill_in() {
 #[tokio::test]
 async fn page_without_accounts_stops_to_refresh() {
     let app = App::start(Setup::default()).await;
-    app.control(Method::POST, "/options", json!({"lagSeconds": 7200}))
-        .await;
+    app.fiskil()
+        .set_options(&json!({"lagSeconds": 7200}))
+        .unwrap();
     let link_url = app.link_url(app.ben.user.id, LinkTarget::UserChoice).await;
     let callback_url = callback_from(&link_url, "fiskil", "accept").await;
-    assert!(
-        open(callback_url.as_str())
-            .await
-            .headers
-            .contains_key("refresh")
-    );
-    app.advance_clock(SignedDuration::from_mins(11)).await;
-    let page = open(callback_url.as_str()).await;
+    assert!(open(&callback_url).await.headers.contains_key("refresh"));
+    app.advance_clock(SignedDuration::from_mins(11));
+    let page = open(&callback_url).await;
     page.assert_shows(200, "listed no accounts yet");
     assert!(!page.headers.contains_key("refresh"));
 }
@@ -293,17 +282,8 @@ async fn link_page_distinguishes_connections_in_the_users_time() {
 async fn user_removes_a_connection() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let person = app
-            .add_person(
-                &format!("{provider}.remover@example.com"),
-                Plan::Professional,
-                &[],
-            )
-            .await;
-        let user = person.user.id;
-        let (linked, _) = app
-            .link_in_browser(user, LinkTarget::Provider(provider))
-            .await;
+        let email = format!("{provider}.remover@example.com");
+        let (user, linked) = app.linked_user(&email, provider).await;
         let (id, name) = (linked[0].id, linked[0].institution_name.as_str());
         let link_url = app.link_url(user, LinkTarget::UserChoice).await;
         let (ask, confirm) = (format!("remove={id}"), format!("confirm-removal={id}"));
@@ -312,7 +292,7 @@ async fn user_removes_a_connection() {
             .assert_shows(200, &format!("name=\"remove\" value=\"{id}\""));
         let asked = browse(post(&link_url, &ask)).await;
         asked.assert_shows(200, &format!("Remove {name}?"));
-        asked.assert_shows(200, &person.user.email);
+        asked.assert_shows(200, &email);
         let cross_site = post(&link_url, &confirm).header("sec-fetch-site", "cross-site");
         assert_eq!(browse(cross_site).await.status, 403);
         let still = app
@@ -333,17 +313,10 @@ async fn user_removes_a_connection() {
             "{provider}: hidden at once"
         );
         app.connections.jobs().run_due("removal").await.unwrap();
-        assert_eq!(
-            app.storage.removals().list().await.unwrap().len(),
-            0,
-            "{provider}: withdrawn"
-        );
+        assert_eq!(app.removals().await.len(), 0, "{provider}: withdrawn");
         let causes: Vec<String> = app
-            .storage
-            .connections()
-            .list_audit(id)
+            .audit_of(id)
             .await
-            .unwrap()
             .into_iter()
             .map(|row| row.cause)
             .collect();
@@ -388,7 +361,7 @@ async fn link_removes_only_what_it_is_for() {
     // The link was for this connection.
     open(&repair).await.assert_shows(404, "has been removed");
     let choice = app.link_url(user, LinkTarget::UserChoice).await;
-    app.advance_clock(SignedDuration::from_mins(31)).await;
+    app.advance_clock(SignedDuration::from_mins(31));
     assert_eq!(
         browse(post(&choice, &format!("confirm-removal={other}")))
             .await

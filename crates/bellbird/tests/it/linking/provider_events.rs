@@ -1,10 +1,9 @@
 //! Provider events: each is verified, accepted once, and only requests a refresh. The simulated
 //! providers sign and send them.
 
-use bellbird_connections::LinkTarget;
 use bellbird_domain::{Connection, ConnectionStatus, EventType};
+use bellbird_sandbox::{ConsentState, Fault, Sign, WebhookSettings};
 use jiff::SignedDuration;
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::harness::{App, Person, Setup, eventually, simulated_providers};
@@ -17,44 +16,35 @@ impl App {
         let person = self
             .add_person(&email, bellbird_domain::Plan::Professional, &[])
             .await;
-        let (mut linked, _) = self
-            .link_in_browser(person.user.id, LinkTarget::Provider(provider))
-            .await;
+        let (mut linked, _) = self.link_at(person.user.id, provider).await;
         // The first refresh after a link subscribes to events, if that is needed. After the last
         // one, no job is due.
         for minutes in [1, 1, 3, 11] {
-            self.advance_clock(SignedDuration::from_mins(minutes)).await;
+            self.advance_clock(SignedDuration::from_mins(minutes));
             self.run_due_jobs().await;
         }
         self.start_background_jobs();
-        self.control_of(provider, Method::DELETE, "/webhooks", json!({}))
-            .await;
+        self.bank(provider).forget_deliveries();
         let url = format!("{}/webhooks/{provider}", self.console_url);
-        self.control_of(provider, Method::POST, "/webhooks", json!({ "url": url }))
-            .await;
-        self.reset_calls().await;
+        self.bank(provider)
+            .set_webhooks(WebhookSettings::to(url))
+            .unwrap();
+        self.reset_calls();
         (person, linked.remove(0))
-    }
-
-    async fn deliveries(&self, provider: &str) -> Vec<Value> {
-        let seen = self
-            .control_of(provider, Method::GET, "/webhooks", json!({}))
-            .await;
-        seen["deliveries"].as_array().unwrap().clone()
     }
 
     /// Waits until the service has responded to every delivery. Returns the last status of each.
     pub(crate) async fn delivered(&self, provider: &str) -> Vec<Value> {
         eventually(async || {
-            let deliveries = self.deliveries(provider).await;
+            let deliveries = self.bank(provider).deliveries();
             !deliveries.is_empty()
                 && deliveries
                     .iter()
                     .all(|delivery| delivery["state"] != "waiting")
         })
         .await;
-        self.deliveries(provider)
-            .await
+        self.bank(provider)
+            .deliveries()
             .iter()
             .map(|delivery| {
                 delivery["statuses"]
@@ -94,7 +84,7 @@ impl App {
     /// seconds.
     async fn wait_for_status(&self, connection: &Connection, status: ConnectionStatus) {
         eventually(async || {
-            self.advance_clock(SignedDuration::from_secs(1)).await;
+            self.advance_clock(SignedDuration::from_secs(1));
             self.run_due_jobs().await;
             self.status_of(connection).await == Some(status)
         })
@@ -111,9 +101,9 @@ async fn one_event_updates_the_status() {
             .hook_for(&person.user, &[EventType::ConnectionUpdated])
             .await;
         for (state, status) in [
-            ("expired", ConnectionStatus::Invalidated),
-            ("active", ConnectionStatus::Active),
-            ("revoked", ConnectionStatus::Revoked),
+            (ConsentState::Expired, ConnectionStatus::Invalidated),
+            (ConsentState::Active, ConnectionStatus::Active),
+            (ConsentState::Revoked, ConnectionStatus::Revoked),
         ] {
             app.set_consent(&connection, state).await;
             app.wait_for_status(&connection, status).await;
@@ -153,30 +143,22 @@ async fn end_of_the_consent_is_known_and_followed() {
             continue;
         }
         let new = "2027-02-03T04:05:06Z";
-        app.change_consent(&connection, json!({"state": "active", "expiresAt": new}))
-            .await;
+        let (id, until) = (app.consent_at(&connection).await, new.parse().unwrap());
+        app.fiskil()
+            .set_consent_until(&id, ConsentState::Active, Some(until))
+            .unwrap();
         eventually(async || {
-            app.advance_clock(SignedDuration::from_secs(1)).await;
+            app.advance_clock(SignedDuration::from_secs(1));
             app.run_due_jobs().await;
             shown().await == new
         })
         .await;
-        let stored = app
-            .storage
-            .connections()
-            .find(connection.user_id, connection.id)
-            .await
-            .unwrap()
-            .unwrap();
+        let stored = app.connection(connection.user_id, connection.id).await;
         assert_eq!(stored.consent_expires_at, Some(new.parse().unwrap()));
         let revision = app.revision(&person).await;
-        app.connections
-            .refreshes()
-            .run(connection.user_id, connection.id)
-            .await
-            .unwrap();
+        app.refresh(connection.user_id, connection.id).await;
         assert_eq!(app.revision(&person).await, revision, "nothing has changed");
-        app.set_consent(&connection, "expired").await;
+        app.set_consent(&connection, ConsentState::Expired).await;
         app.wait_for_status(&connection, ConnectionStatus::Invalidated)
             .await;
         let ended = shown()
@@ -194,14 +176,12 @@ async fn wrong_signature_is_rejected() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         let (_, connection) = app.subscribed(provider).await;
-        app.control_of(
-            provider,
-            Method::POST,
-            "/webhooks",
-            json!({"sign": "wrong"}),
-        )
-        .await;
-        app.set_consent(&connection, "expired").await;
+        let wrong = WebhookSettings {
+            sign: Some(Sign::Wrong),
+            ..WebhookSettings::default()
+        };
+        app.bank(provider).set_webhooks(wrong).unwrap();
+        app.set_consent(&connection, ConsentState::Expired).await;
         let statuses = app.delivered(provider).await;
         // Akahu's key is cached only after a valid signature. Fetches are rate-limited, so
         // later events get 503.
@@ -224,9 +204,12 @@ async fn repeated_event_is_harmless() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         let (_, connection) = app.subscribed(provider).await;
-        app.control_of(provider, Method::POST, "/webhooks", json!({"copies": 3}))
-            .await;
-        app.set_consent(&connection, "expired").await;
+        let repeated = WebhookSettings {
+            copies: Some(3),
+            ..WebhookSettings::default()
+        };
+        app.bank(provider).set_webhooks(repeated).unwrap();
+        app.set_consent(&connection, ConsentState::Expired).await;
         let statuses = app.delivered(provider).await;
         assert!(
             statuses.iter().all(|status| *status == 200),
@@ -234,35 +217,24 @@ async fn repeated_event_is_harmless() {
         );
         app.wait_for_status(&connection, ConnectionStatus::Invalidated)
             .await;
-        let audit = app
-            .storage
-            .connections()
-            .list_audit(connection.id)
-            .await
-            .unwrap();
+        let audit = app.audit_of(connection.id).await;
         assert_eq!(audit.len(), 2, "{provider}: {audit:?}");
 
         // The same bytes, one hour later.
-        app.advance_clock(SignedDuration::from_hours(1)).await;
+        app.advance_clock(SignedDuration::from_hours(1));
         app.run_due_jobs().await;
-        app.reset_calls().await;
-        let first = app.deliveries(provider).await[0]["id"].clone();
-        app.control_of(
-            provider,
-            Method::POST,
-            "/webhooks/resend",
-            json!({ "id": first }),
-        )
-        .await;
+        app.reset_calls();
+        let first = app.bank(provider).deliveries()[0]["id"].as_u64().unwrap();
+        app.bank(provider).resend(first).unwrap();
         let status = app.delivered(provider).await.pop().unwrap();
         match provider {
             "snaptrade" => assert_eq!(
-                (status, app.total_calls(provider).await),
+                (status, app.bank(provider).total_calls()),
                 (json!(401), 0),
                 "too old"
             ),
             "fiskil" => assert_eq!(
-                (status, app.total_calls(provider).await),
+                (status, app.bank(provider).total_calls()),
                 (json!(200), 0),
                 "accepted before"
             ),
@@ -282,13 +254,7 @@ async fn unknown_event_is_accepted_and_ignored() {
         } else {
             "weather.changed"
         };
-        app.control_of(
-            provider,
-            Method::POST,
-            "/webhooks/send",
-            json!({ "event": event }),
-        )
-        .await;
+        app.bank(provider).send_event(event, &json!({})).unwrap();
         assert_eq!(app.delivered(provider).await, [json!(200)], "{provider}");
     }
 }
@@ -300,22 +266,17 @@ async fn refresh_requested_by_event_is_retried() {
         let (_, connection) = app.subscribed(provider).await;
         // The provider sends an event, but its API fails.
         let route = spec(provider).consent_route;
-        app.fault_at(
-            provider,
-            json!({"match": route, "kind": "status", "status": 503}),
-        )
-        .await;
-        app.set_consent(&connection, "expired").await;
+        app.bank(provider).add_fault(Fault::status(503).at(route));
+        app.set_consent(&connection, ConsentState::Expired).await;
         app.delivered(provider).await;
         app.run_due_jobs().await;
-        app.control_of(provider, Method::DELETE, "/faults", json!({}))
-            .await;
+        app.bank(provider).clear_faults();
         assert_eq!(
             app.status_of(&connection).await,
             Some(ConnectionStatus::Active),
             "{provider}"
         );
-        app.advance_clock(SignedDuration::from_mins(2)).await;
+        app.advance_clock(SignedDuration::from_mins(2));
         app.run_due_jobs().await;
         assert_eq!(
             app.status_of(&connection).await,
@@ -388,42 +349,32 @@ async fn event_about_a_known_account_affects_only_its_connection() {
     }
     assert!(connections.len() > 1, "{connections:?}");
     let url = format!("{}/webhooks/akahu", app.console_url);
-    app.control_of("akahu", Method::POST, "/webhooks", json!({ "url": url }))
-        .await;
+    app.bank("akahu")
+        .set_webhooks(WebhookSettings::to(&url))
+        .unwrap();
     let next_sync_at = async |connection: &Connection| {
-        let sync = app
-            .storage
-            .syncs()
-            .find(connection.user_id, connection.id)
-            .await
-            .unwrap()
-            .unwrap();
+        let sync = app.sync_state(connection.user_id, connection.id).await;
         sync.next_at.unwrap()
     };
-    let accounts = app
-        .storage
-        .accounts()
-        .list_of_connection(person.user.id, connections[0].id)
-        .await
-        .unwrap();
+    let accounts = app.stored_accounts(person.user.id, connections[0].id).await;
     for (item, all_are_affected) in [
         (accounts[0].provider_account_id.as_str(), false),
         ("acc_unknown", true),
     ] {
-        app.advance_clock(SignedDuration::from_hours(1)).await;
+        app.advance_clock(SignedDuration::from_hours(1));
         app.connections.jobs().run_due("sync").await.unwrap();
-        app.control_of("akahu", Method::DELETE, "/webhooks", json!({}))
-            .await;
-        app.control_of("akahu", Method::POST, "/webhooks", json!({ "url": url }))
-            .await;
+        app.bank("akahu").forget_deliveries();
+        app.bank("akahu")
+            .set_webhooks(WebhookSettings::to(&url))
+            .unwrap();
         let event = json!({
-            "event": "TRANSACTION:DEFAULT_UPDATE",
             "state": format!("{}:TRANSACTION", person.user.id),
             "item_id": item,
         });
-        app.advance_clock(SignedDuration::from_hours(1)).await;
-        app.control_of("akahu", Method::POST, "/webhooks/send", event)
-            .await;
+        app.advance_clock(SignedDuration::from_hours(1));
+        app.bank("akahu")
+            .send_event("TRANSACTION:DEFAULT_UPDATE", &event)
+            .unwrap();
         assert_eq!(app.delivered("akahu").await, [json!(200)]);
         let now = app.clock.now();
         for (index, connection) in connections.iter().enumerate() {

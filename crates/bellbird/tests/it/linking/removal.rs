@@ -4,12 +4,12 @@
 use bellbird_connections::{Connections, Removal};
 use bellbird_domain::{ConnectionId, Plan};
 use bellbird_providers::Registry;
+use bellbird_sandbox::{ConsentState, Fault};
 use bellbird_storage::in_tx;
 use jiff::SignedDuration;
-use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::support::harness::{App, Setup, also_on_postgres, simulated_providers};
+use crate::support::harness::{App, Setup, also_on_postgres, eventually, simulated_providers};
 use crate::support::provider_spec::spec;
 
 /// Longer than a lease.
@@ -17,27 +17,15 @@ pub(crate) const PAST_LEASE: SignedDuration = SignedDuration::from_mins(3);
 const DELETE_CONSENT: &str = "/v1/consent/{arrangement_id}";
 
 /// Advances the clocks of the service and of SnapTrade, which rejects signatures of another time.
-pub(crate) async fn advance_clock(app: &App, time: SignedDuration) {
+/// That of Fiskil stays, so that its token is valid and a withdrawal is one call.
+pub(crate) fn advance_clock(app: &App, time: SignedDuration) {
     app.clock.set(app.clock.now().saturating_add(time).unwrap());
-    app.control_of(
-        "snaptrade",
-        Method::POST,
-        "/clock",
-        json!({"advanceSeconds": time.as_secs()}),
-    )
-    .await;
+    app.bank("snaptrade").advance_clock(time);
 }
 
 /// The steps of the audit, from the moment at which the connection was hidden.
 async fn removal_steps(app: &App, id: ConnectionId) -> Vec<String> {
-    let steps = app
-        .storage
-        .connections()
-        .list_audit(id)
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|step| step.cause);
+    let steps = app.audit_of(id).await.into_iter().map(|step| step.cause);
     steps.skip_while(|cause| cause != "removed").collect()
 }
 
@@ -56,11 +44,15 @@ pub(crate) async fn assert_gone(app: &App, id: ConnectionId) {
         ["removed", "deleted"],
         "each step is recorded once"
     );
-    assert_eq!(app.storage.removals().list().await.unwrap().len(), 0);
+    assert_eq!(app.removals().await.len(), 0);
 }
 
-pub(crate) async fn withdrawals(app: &App) -> u64 {
-    app.calls().await.get(DELETE_CONSENT).copied().unwrap_or(0)
+pub(crate) fn withdrawals(app: &App) -> u64 {
+    app.fiskil()
+        .calls()
+        .get(DELETE_CONSENT)
+        .copied()
+        .unwrap_or(0)
 }
 
 #[tokio::test]
@@ -69,42 +61,39 @@ async fn withdrawal_is_retried_until_accepted() {
     let id = app.olivia.connections[0].id;
     let transactions = format!("/v1/transactions?connectionId={id}");
     assert_eq!(app.get(&transactions).await.status, 200);
-    app.reset_calls().await;
-    app.fault(json!({"match": "/v1/consent/", "kind": "status", "status": 503}))
-        .await;
+    app.reset_calls();
+    app.fiskil()
+        .add_fault(Fault::status(503).at("/v1/consent/"));
     let Removal::Waiting {
         reason,
         next_attempt_at,
-    } = app.connections.removals().remove(id).await.unwrap()
+    } = app.remove(id).await
     else {
         panic!("removed although the provider fails")
     };
     assert!(reason.contains("the provider is unavailable"), "{reason}");
     app.get(&transactions).await.error(404);
     assert_eq!(app.get("/v1/connections").await.data().len(), 1);
-    let pending = app.storage.removals().list().await.unwrap();
+    let pending = app.removals().await;
     assert_eq!(pending.len(), 1);
     assert_eq!(pending[0].connection.id, id);
     assert_eq!(pending[0].attempts, 1);
     assert_eq!(pending[0].last_error, Some(reason));
     assert_eq!(Some(pending[0].next_attempt_at), next_attempt_at);
-    assert_eq!(app.storage.removals().list().await.unwrap().len(), 1);
+    assert_eq!(app.removals().await.len(), 1);
 
-    app.reset_calls().await;
+    app.reset_calls();
     app.connections.jobs().run_due("removal").await.unwrap();
-    assert_eq!(withdrawals(&app).await, 0, "not due yet");
-    advance_clock(&app, SignedDuration::from_secs(40)).await;
+    assert_eq!(withdrawals(&app), 0, "not due yet");
+    advance_clock(&app, SignedDuration::from_secs(40));
     app.connections.jobs().run_due("removal").await.unwrap();
-    assert!(withdrawals(&app).await > 0);
-    assert_eq!(app.storage.removals().list().await.unwrap()[0].attempts, 2);
+    assert!(withdrawals(&app) > 0);
+    assert_eq!(app.removals().await[0].attempts, 2);
     // A second request does not wait for the schedule.
-    assert!(matches!(
-        app.connections.removals().remove(id).await.unwrap(),
-        Removal::Waiting { .. }
-    ));
-    assert_eq!(app.storage.removals().list().await.unwrap()[0].attempts, 3);
-    app.clear_faults().await;
-    advance_clock(&app, PAST_LEASE).await;
+    assert!(matches!(app.remove(id).await, Removal::Waiting { .. }));
+    assert_eq!(app.removals().await[0].attempts, 3);
+    app.clear_faults();
+    advance_clock(&app, PAST_LEASE);
     app.connections.jobs().run_due("removal").await.unwrap();
     assert_gone(&app, id).await;
     assert!(matches!(
@@ -127,15 +116,9 @@ async fn already_ended_consent_counts_as_withdrawn() {
                 &[&credentials],
             )
             .await;
-        let path = format!("/consents/{}", spec(name).connection_in(&credentials));
-        app.control_of(name, Method::POST, &path, json!({"state": "revoked"}))
-            .await;
+        spec(name).set_consent(app.bank(name), &credentials, ConsentState::Revoked);
         assert_eq!(
-            app.connections
-                .removals()
-                .remove(person.connections[0].id)
-                .await
-                .unwrap(),
+            app.remove(person.connections[0].id).await,
             Removal::Done,
             "{name}"
         );
@@ -179,12 +162,12 @@ async fn unconfigured_provider_delays_the_removal() {
         removal_steps(&app, deleted_locally).await,
         ["removed", "removed_locally"]
     );
-    assert_eq!(withdrawals(&app).await, 0, "the provider was not called");
+    assert_eq!(withdrawals(&app), 0, "the provider was not called");
     // The provider is configured again.
-    advance_clock(&app, SignedDuration::from_mins(73)).await;
+    advance_clock(&app, SignedDuration::from_mins(73));
     app.connections.jobs().run_due("removal").await.unwrap();
     assert_gone(&app, retried).await;
-    assert_eq!(withdrawals(&app).await, 1);
+    assert_eq!(withdrawals(&app), 1);
 }
 
 #[tokio::test]
@@ -199,7 +182,7 @@ async fn two_instances_withdraw_each_consent_once() {
     let person = app
         .add_person("many@example.com", Plan::Professional, &spare)
         .await;
-    app.reset_calls().await;
+    app.reset_calls();
     let unconfigured =
         Connections::new(app.storage.clone(), Registry::default(), app.clock.clone());
     let mut all = person.connections.clone();
@@ -207,7 +190,7 @@ async fn two_instances_withdraw_each_consent_once() {
     for connection in &all {
         unconfigured.removals().remove(connection.id).await.unwrap();
     }
-    advance_clock(&app, SignedDuration::from_hours(2)).await;
+    advance_clock(&app, SignedDuration::from_hours(2));
     let other = app.connections.clone();
     let (first, second, third) = tokio::join!(
         app.connections.jobs().run_due("removal"),
@@ -221,39 +204,26 @@ async fn two_instances_withdraw_each_consent_once() {
         |error| error.to_string().contains("not found"),
         |removal| removal == Removal::Done
     ));
-    assert_eq!(app.storage.removals().list().await.unwrap().len(), 0);
-    let mut withdrawn = 0;
-    for provider in simulated_providers() {
-        let calls = app
-            .control_of(provider, Method::GET, "/calls", json!({}))
-            .await;
-        let deletes = calls["calls"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|call| call["method"] == "DELETE");
-        withdrawn += deletes
-            .map(|call| call["count"].as_u64().unwrap())
-            .sum::<u64>();
-    }
-    assert_eq!(withdrawn, all.len() as u64);
+    assert_eq!(app.removals().await.len(), 0);
+    let withdrawn = simulated_providers().map(|provider| app.bank(provider).calls_with("DELETE"));
+    assert_eq!(withdrawn.sum::<u64>(), all.len() as u64);
 }
 
 #[tokio::test]
 async fn concurrent_removal_waits_for_the_first() {
     let app = App::start(Setup::default()).await;
     let id = app.ben.connections[0].id;
-    app.fault(json!({"match": "/v1/consent/", "kind": "delay", "delayMs": 700}))
-        .await;
+    app.fiskil()
+        .add_fault(Fault::delay_ms(700).at("/v1/consent/"));
     let first = app.connections.removals().remove(id);
     let second = async {
-        while withdrawals(&app).await == 0 {}
+        eventually(async || withdrawals(&app) > 0).await;
         app.connections.removals().remove(id).await
     };
     let (first, second) = tokio::join!(first, second);
     assert_eq!(first.unwrap(), Removal::Done);
     assert_eq!(second.unwrap(), Removal::Done);
-    assert_eq!(withdrawals(&app).await, 1);
+    assert_eq!(withdrawals(&app), 1);
 }
 
 also_on_postgres! { two_instances_withdraw_each_consent_once concurrent_removal_waits_for_the_first }

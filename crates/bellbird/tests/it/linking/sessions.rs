@@ -3,15 +3,13 @@
 
 use bellbird_connections::{ConnectionsError, LinkTarget};
 use bellbird_domain::{ConnectionStatus, Plan};
+use bellbird_sandbox::{ConsentState, Fault, FaultKind, WebhookSettings};
 use jiff::SignedDuration;
-use reqwest::Method;
 use serde_json::json;
 
 use crate::support::browser::{browse, client, open, open_elsewhere, post, start};
 use crate::support::database::execute;
-use crate::support::harness::{
-    AccountLabel, App, Setup, also_on_postgres, eventually, simulated_providers,
-};
+use crate::support::harness::{AccountLabel, App, Setup, also_on_postgres, simulated_providers};
 use crate::support::provider_spec::{ProviderSpec, Registration, SPECS, spec};
 
 /// The providers that register users.
@@ -25,10 +23,8 @@ fn registering() -> impl Iterator<Item = (&'static str, &'static Registration)> 
 async fn every_provider_is_linked_in_the_browser() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        app.reset_calls().await;
-        let (linked, shown) = app
-            .link_in_browser(app.olivia.user.id, LinkTarget::Provider(provider))
-            .await;
+        app.reset_calls();
+        let (linked, shown) = app.link_at(app.olivia.user.id, provider).await;
         shown.assert_shows(200, "connected");
         assert!(!linked.is_empty(), "{provider}: {}", shown.text);
         for connection in &linked {
@@ -58,12 +54,10 @@ async fn every_provider_is_linked_in_the_browser() {
                 if path.contains("trades") { 403 } else { 404 }
             );
         }
-        let (_, again) = app
-            .link_in_browser(app.olivia.user.id, LinkTarget::Provider(provider))
-            .await;
+        let (_, again) = app.link_at(app.olivia.user.id, provider).await;
         again.assert_shows(200, "connected");
         if let Some(routes) = &spec(provider).registration {
-            let calls = app.calls_of(provider).await;
+            let calls = app.bank(provider).calls();
             assert_eq!(
                 calls.get(routes.register),
                 Some(&1),
@@ -86,14 +80,8 @@ async fn failed_consent_is_explained_and_connects_nothing() {
         ("snaptrade", "error", "Nothing was connected"),
     ] {
         let before = app.connections_of(app.ben.user.id).await;
-        let callback_url = app
-            .answer_consent_page(
-                &app.link_url(app.ben.user.id, LinkTarget::Provider(provider))
-                    .await,
-                answer,
-            )
-            .await;
-        open(callback_url.as_str()).await.assert_shows(200, words);
+        let callback_url = app.callback_url(app.ben.user.id, provider, answer).await;
+        open(&callback_url).await.assert_shows(200, words);
         assert_eq!(
             app.connections_of(app.ben.user.id).await,
             before,
@@ -107,12 +95,7 @@ async fn callback_works_once_and_a_forged_one_never() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
         let user = app.ben.user.id;
-        let callback_url = app
-            .answer_consent_page(
-                &app.link_url(user, LinkTarget::Provider(provider)).await,
-                "accept",
-            )
-            .await;
+        let callback_url = app.callback_url(user, provider, "accept").await;
         let callback = format!("{}/link/callback", app.console_url);
         let state = callback_url
             .query_pairs()
@@ -142,8 +125,7 @@ async fn callback_works_once_and_a_forged_one_never() {
         let head = browse(client().head(callback_url.as_str())).await;
         assert_eq!(head.status, 405, "HEAD is not a callback");
 
-        let (first, second) =
-            tokio::join!(open(callback_url.as_str()), open(callback_url.as_str()));
+        let (first, second) = tokio::join!(open(&callback_url), open(&callback_url));
         assert_eq!((first.status, second.status), (200, 200), "{}", first.text);
         let connected = app.connections_of(user).await;
         assert!(
@@ -152,15 +134,8 @@ async fn callback_works_once_and_a_forged_one_never() {
             first.text,
             second.text
         );
-        open(callback_url.as_str())
-            .await
-            .assert_shows(200, "connected");
-        let audit = app
-            .storage
-            .connections()
-            .list_audit(connected[0].id)
-            .await
-            .unwrap();
+        open(&callback_url).await.assert_shows(200, "connected");
+        let audit = app.audit_of(connected[0].id).await;
         assert_eq!(audit.len(), 1, "{provider}: connected once");
         assert_eq!(app.connections_of(user).await, connected);
     }
@@ -170,16 +145,10 @@ async fn callback_works_once_and_a_forged_one_never() {
 async fn consent_session_expires() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let callback_url = app
-            .answer_consent_page(
-                &app.link_url(app.ben.user.id, LinkTarget::Provider(provider))
-                    .await,
-                "accept",
-            )
-            .await;
+        let callback_url = app.callback_url(app.ben.user.id, provider, "accept").await;
         let before = app.connections_of(app.ben.user.id).await;
-        app.advance_clock(SignedDuration::from_mins(31)).await;
-        open(callback_url.as_str())
+        app.advance_clock(SignedDuration::from_mins(31));
+        open(&callback_url)
             .await
             .assert_shows(400, "Nothing was changed");
         assert_eq!(app.connections_of(app.ben.user.id).await, before);
@@ -194,24 +163,20 @@ async fn reconnecting_working_connection_keeps_ids() {
         ("akahu", json!({"newToken": true})),
         ("snaptrade", json!(null)),
     ] {
-        let person = app
-            .add_person(&format!("{provider}@example.com"), Plan::Professional, &[])
-            .await;
-        let (linked, _) = app
-            .link_in_browser(person.user.id, LinkTarget::Provider(provider))
+        let (user, linked) = app
+            .linked_user(&format!("{provider}@example.com"), provider)
             .await;
         let connection = &linked[0];
         let accounts = app.accounts_of(connection).await;
         if !setting.is_null() {
-            app.control_of(provider, Method::POST, "/options", setting)
-                .await;
+            app.bank(provider).set_options(&setting).unwrap();
         }
         for answer in ["deny", "error"]
             .into_iter()
             .filter(|answer| provider != "akahu" || *answer == "deny")
         {
             let link_url = app
-                .link_url(person.user.id, LinkTarget::Connection(connection.id))
+                .link_url(user, LinkTarget::Connection(connection.id))
                 .await;
             let shown = open(app.answer_consent_page(&link_url, answer).await.as_str()).await;
             shown.assert_shows(
@@ -222,26 +187,20 @@ async fn reconnecting_working_connection_keeps_ids() {
                     "did not work"
                 },
             );
-            app.advance_clock(SignedDuration::from_secs(11)).await;
+            app.advance_clock(SignedDuration::from_secs(11));
         }
-        let (new, shown) = app
-            .link_in_browser(person.user.id, LinkTarget::Connection(connection.id))
-            .await;
+        let (new, shown) = app.reconnect(user, connection.id).await;
         assert_eq!(new, [], "{provider}: {}", shown.text);
         shown.assert_shows(200, "is connected again");
-        app.advance_clock(SignedDuration::from_mins(11)).await;
+        app.advance_clock(SignedDuration::from_mins(11));
         app.run_due_jobs().await;
         assert_eq!(
-            app.connections_of(person.user.id).await.len(),
+            app.connections_of(user).await.len(),
             linked.len(),
             "{provider}"
         );
         assert_eq!(app.accounts_of(connection).await, accounts, "{provider}");
-        assert_eq!(
-            app.storage.removals().list().await.unwrap().len(),
-            0,
-            "{provider}"
-        );
+        assert_eq!(app.removals().await.len(), 0, "{provider}");
     }
 }
 
@@ -251,27 +210,13 @@ async fn provider_event_may_precede_the_callback() {
     for provider in simulated_providers() {
         let user = app.ben.user.id;
         let url = format!("{}/webhooks/{provider}", app.console_url);
-        app.control_of(provider, Method::POST, "/webhooks", json!({ "url": url }))
-            .await;
+        app.bank(provider)
+            .set_webhooks(WebhookSettings::to(url))
+            .unwrap();
         let before = app.connections_of(user).await.len();
-        let callback_url = app
-            .answer_consent_page(
-                &app.link_url(user, LinkTarget::Provider(provider)).await,
-                "accept",
-            )
-            .await;
+        let callback_url = app.callback_url(user, provider, "accept").await;
         if provider != "akahu" {
-            eventually(async || {
-                let seen = app
-                    .control_of(provider, Method::GET, "/webhooks", json!({}))
-                    .await;
-                let deliveries = seen["deliveries"].as_array().unwrap();
-                !deliveries.is_empty()
-                    && deliveries
-                        .iter()
-                        .all(|delivery| delivery["state"] == "sent")
-            })
-            .await;
+            app.provider_events_sent(provider).await;
             app.run_due_jobs().await;
         }
         assert_eq!(
@@ -279,9 +224,7 @@ async fn provider_event_may_precede_the_callback() {
             before,
             "{provider}: not confirmed yet"
         );
-        open(callback_url.as_str())
-            .await
-            .assert_shows(200, "connected");
+        open(&callback_url).await.assert_shows(200, "connected");
         assert!(app.connections_of(user).await.len() > before, "{provider}");
     }
 }
@@ -290,30 +233,17 @@ async fn provider_event_may_precede_the_callback() {
 async fn connection_removed_during_session_stays_removed() {
     let app = App::start(Setup::default()).await;
     for provider in simulated_providers() {
-        let person = app
-            .add_person(&format!("{provider}@example.com"), Plan::Professional, &[])
+        let (user, linked) = app
+            .linked_user(&format!("{provider}@example.com"), provider)
             .await;
-        let user = person.user.id;
-        let (linked, _) = app
-            .link_in_browser(user, LinkTarget::Provider(provider))
-            .await;
-        let callback_url = app
-            .answer_consent_page(
-                &app.link_url(user, LinkTarget::Provider(provider)).await,
-                "deny",
-            )
-            .await;
+        let callback_url = app.callback_url(user, provider, "deny").await;
         for connection in &linked {
-            app.connections
-                .removals()
-                .remove(connection.id)
-                .await
-                .unwrap();
+            app.remove(connection.id).await;
         }
-        open(callback_url.as_str())
+        open(&callback_url)
             .await
             .assert_shows(200, "did not give your consent");
-        app.advance_clock(SignedDuration::from_mins(40)).await;
+        app.advance_clock(SignedDuration::from_mins(40));
         app.run_due_jobs().await;
         assert_eq!(app.connections_of(user).await, [], "{provider}");
     }
@@ -322,32 +252,21 @@ async fn connection_removed_during_session_stays_removed() {
 #[tokio::test]
 async fn locally_deleted_consent_needs_a_new_link() {
     let app = App::start(Setup::default()).await;
-    let person = app
-        .add_person("deleted.locally@example.com", Plan::Professional, &[])
-        .await;
-    let user = person.user.id;
-    let (linked, _) = app
-        .link_in_browser(user, LinkTarget::Provider("snaptrade"))
+    let (user, linked) = app
+        .linked_user("deleted.locally@example.com", "snaptrade")
         .await;
     app.connections
         .removals()
         .remove_locally(linked[0].id)
         .await
         .unwrap();
-    let callback_url = app
-        .answer_consent_page(
-            &app.link_url(user, LinkTarget::Provider("snaptrade")).await,
-            "abandon",
-        )
-        .await;
-    open(callback_url.as_str())
+    let callback_url = app.callback_url(user, "snaptrade", "abandon").await;
+    open(&callback_url)
         .await
         .assert_shows(200, "did not give your consent");
     assert_eq!(app.connections_of(user).await, []);
     // The same login again is the same connection at the provider.
-    let (linked, shown) = app
-        .link_in_browser(user, LinkTarget::Provider("snaptrade"))
-        .await;
+    let (linked, shown) = app.link_at(user, "snaptrade").await;
     assert_eq!(linked.len(), 1, "{}", shown.text);
 }
 
@@ -355,27 +274,16 @@ async fn locally_deleted_consent_needs_a_new_link() {
 async fn abandoned_session_does_not_affect_a_reconnect() {
     let app = App::start(Setup::default()).await;
     for same_ids in [true, false] {
-        let person = app
-            .add_person(
-                &format!("two.{same_ids}@example.com"),
-                Plan::Professional,
-                &[],
-            )
-            .await;
-        let user = person.user.id;
-        let (linked, _) = app
-            .link_in_browser(user, LinkTarget::Provider("fiskil"))
+        let (user, linked) = app
+            .linked_user(&format!("two.{same_ids}@example.com"), "fiskil")
             .await;
         let connection = &linked[0];
         let accounts = app.accounts_of(connection).await;
-        app.control(Method::POST, "/options", json!({ "sameIds": same_ids }))
-            .await;
-        app.set_consent(connection, "revoked").await;
-        app.connections
-            .refreshes()
-            .run(user, connection.id)
-            .await
+        app.fiskil()
+            .set_options(&json!({ "sameIds": same_ids }))
             .unwrap();
+        app.set_consent(connection, ConsentState::Revoked).await;
+        app.refresh(user, connection.id).await;
         // The user starts a new link, abandons it and reconnects. Jobs poll both sessions
         // before the callback.
         start(&app.link_url(user, LinkTarget::Provider("fiskil")).await)
@@ -388,9 +296,9 @@ async fn abandoned_session_does_not_affect_a_reconnect() {
                 "accept",
             )
             .await;
-        app.advance_clock(SignedDuration::from_mins(6)).await;
+        app.advance_clock(SignedDuration::from_mins(6));
         app.run_due_jobs().await;
-        open(callback_url.as_str())
+        open(&callback_url)
             .await
             .assert_shows(200, "is connected again");
         assert_eq!(app.connections_of(user).await.len(), 1, "{same_ids}");
@@ -401,33 +309,22 @@ async fn abandoned_session_does_not_affect_a_reconnect() {
 #[tokio::test]
 async fn new_link_beside_abandoned_reconnect_is_separate() {
     let app = App::start(Setup::default()).await;
-    let person = app
-        .add_person("two.ways@example.com", Plan::Professional, &[])
-        .await;
-    let user = person.user.id;
-    let (linked, _) = app
-        .link_in_browser(user, LinkTarget::Provider("fiskil"))
-        .await;
-    app.control(Method::POST, "/options", json!({"sameIds": false}))
-        .await;
-    app.set_consent(&linked[0], "expired").await;
-    app.connections
-        .refreshes()
-        .run(user, linked[0].id)
-        .await
+    let (user, linked) = app.linked_user("two.ways@example.com", "fiskil").await;
+    app.fiskil()
+        .set_options(&json!({"sameIds": false}))
         .unwrap();
+    app.set_consent(&linked[0], ConsentState::Expired).await;
+    app.refresh(user, linked[0].id).await;
     start(
         &app.link_url(user, LinkTarget::Connection(linked[0].id))
             .await,
     )
     .await
     .location();
-    let (new, shown) = app
-        .link_in_browser(user, LinkTarget::Provider("fiskil"))
-        .await;
+    let (new, shown) = app.link_at(user, "fiskil").await;
     shown.assert_shows(200, "is connected");
     assert_eq!(new.len(), 1, "{}", shown.text);
-    app.advance_clock(SignedDuration::from_mins(40)).await;
+    app.advance_clock(SignedDuration::from_mins(40));
     app.run_due_jobs().await;
     let connections = app.connections_of(user).await;
     let statuses: Vec<_> = connections
@@ -451,16 +348,9 @@ async fn denied_session_ignores_an_approved_one() {
         .add_person("two.tabs@example.com", Plan::Professional, &[])
         .await;
     let user = person.user.id;
-    let denied = app
-        .answer_consent_page(
-            &app.link_url(user, LinkTarget::Provider("fiskil")).await,
-            "deny",
-        )
-        .await;
-    let (linked, _) = app
-        .link_in_browser(user, LinkTarget::Provider("fiskil"))
-        .await;
-    open(denied.as_str())
+    let denied = app.callback_url(user, "fiskil", "deny").await;
+    let (linked, _) = app.link_at(user, "fiskil").await;
+    open(&denied)
         .await
         .assert_shows(200, "did not give your consent");
     assert_eq!(app.connections_of(user).await.len(), linked.len());
@@ -485,40 +375,30 @@ async fn provider_outage_of_hours_loses_no_consent() {
     } in &SPECS
     {
         let before = count_at(provider).await;
-        let callback_url = app
-            .answer_consent_page(
-                &app.link_url(user, LinkTarget::Provider(provider)).await,
-                "accept",
-            )
-            .await;
-        app.fault_at(
-            provider,
-            json!({"match": consent_route, "kind": "status", "status": 503}),
-        )
-        .await;
+        let callback_url = app.callback_url(user, provider, "accept").await;
+        app.bank(provider)
+            .add_fault(Fault::status(503).at(*consent_route));
         sessions.push((provider, before, callback_url));
     }
     let callbacks = sessions
         .iter()
-        .map(|(_, _, callback_url)| open(callback_url.as_str()));
+        .map(|(_, _, callback_url)| open(callback_url));
     for shown in futures_util::future::join_all(callbacks).await {
         shown.assert_shows(200, "Not confirmed yet");
     }
     for _ in 0..6 {
-        app.advance_clock(SignedDuration::from_mins(40)).await;
+        app.advance_clock(SignedDuration::from_mins(40));
         app.run_due_jobs().await;
     }
-    app.clear_faults().await;
+    app.clear_faults();
     for (provider, before, _) in &sessions {
         assert_eq!(count_at(provider).await, *before, "{provider}");
     }
-    app.advance_clock(SignedDuration::from_mins(10)).await;
+    app.advance_clock(SignedDuration::from_mins(10));
     app.run_due_jobs().await;
     for (provider, before, callback_url) in &sessions {
         assert!(count_at(provider).await > *before, "{provider}");
-        open(callback_url.as_str())
-            .await
-            .assert_shows(200, "connected");
+        open(&callback_url).await.assert_shows(200, "connected");
     }
 }
 
@@ -527,41 +407,23 @@ async fn different_login_is_a_new_connection() {
     let app = App::start(Setup::default()).await;
     // A person of the sandbox has this email address. After the changes below, the reconnect
     // seems another login.
-    let person = app
-        .add_person("priya.sharma@example.com", Plan::Professional, &[])
-        .await;
-    let (linked, _) = app
-        .link_in_browser(person.user.id, LinkTarget::Provider("fiskil"))
-        .await;
+    let (user, linked) = app.linked_user("priya.sharma@example.com", "fiskil").await;
     let connection = &linked[0];
     let accounts = app.accounts_of(connection).await;
-    let found = app
-        .storage
-        .accounts()
-        .list_of_connection(person.user.id, connection.id)
-        .await
-        .unwrap();
+    let found = app.stored_accounts(user, connection.id).await;
     // The bank has renamed all its accounts, so no account can be matched by name.
     for account in &found {
-        let path = format!("/accounts/{}", account.provider_account_id);
-        app.control(
-            Method::PATCH,
-            &path,
-            json!({"display_name": "Renamed", "nickname": null, "product_name": "Renamed"}),
-        )
-        .await;
+        let names = json!({"display_name": "Renamed", "nickname": null, "product_name": "Renamed"});
+        let bank = app.fiskil();
+        bank.change_account(&account.provider_account_id, &names)
+            .unwrap();
     }
-    app.control(Method::POST, "/options", json!({"sameIds": false}))
-        .await;
-    app.set_consent(connection, "expired").await;
-    app.connections
-        .refreshes()
-        .run(person.user.id, connection.id)
-        .await
+    app.fiskil()
+        .set_options(&json!({"sameIds": false}))
         .unwrap();
-    let (new, shown) = app
-        .link_in_browser(person.user.id, LinkTarget::Connection(connection.id))
-        .await;
+    app.set_consent(connection, ConsentState::Expired).await;
+    app.refresh(user, connection.id).await;
+    let (new, shown) = app.reconnect(user, connection.id).await;
     shown.assert_shows(200, "connected separately");
     assert_eq!(new.len(), 1, "{}", shown.text);
     assert_eq!(
@@ -577,13 +439,7 @@ async fn different_login_is_a_new_connection() {
     };
     let (old, new_ids) = (ids(accounts), ids(app.accounts_of(&new[0]).await));
     assert!(!new_ids.is_empty() && new_ids.iter().all(|id| !old.contains(id)));
-    let now = app
-        .storage
-        .connections()
-        .find(person.user.id, connection.id)
-        .await
-        .unwrap()
-        .unwrap();
+    let now = app.connection(user, connection.id).await;
     assert_eq!(
         now.status,
         ConnectionStatus::Invalidated,
@@ -594,42 +450,27 @@ async fn different_login_is_a_new_connection() {
 #[tokio::test]
 async fn own_consent_that_fails_for_a_moment_is_not_replaced() {
     let app = App::start(Setup::default()).await;
-    let person = app
-        .add_person("two.consents@example.com", Plan::Professional, &[])
-        .await;
-    let user = person.user.id;
-    let (linked, _) = app
-        .link_in_browser(user, LinkTarget::Provider("fiskil"))
-        .await;
+    let (user, linked) = app.linked_user("two.consents@example.com", "fiskil").await;
     let connection = &linked[0];
     let accounts = app.accounts_of(connection).await;
-    app.control(Method::POST, "/options", json!({"sameIds": false}))
-        .await;
-    app.set_consent(connection, "expired").await;
-    app.connections
-        .refreshes()
-        .run(user, connection.id)
-        .await
+    app.fiskil()
+        .set_options(&json!({"sameIds": false}))
         .unwrap();
+    app.set_consent(connection, ConsentState::Expired).await;
+    app.refresh(user, connection.id).await;
     let reconnect = app
         .link_url(user, LinkTarget::Connection(connection.id))
         .await;
     let callback_url = app.answer_consent_page(&reconnect, "accept").await;
     // The old consent works again too, but the first poll cannot read its accounts: a call
     // makes three attempts.
-    app.set_consent(connection, "active").await;
-    app.fault(
-        json!({"match": "/v1/banking/accounts", "kind": "status", "status": 503, "times": 3}),
-    )
-    .await;
-    open(callback_url.as_str())
+    app.set_consent(connection, ConsentState::Active).await;
+    app.fiskil()
+        .add_fault(Fault::status(503).at("/v1/banking/accounts").times(3));
+    open(&callback_url)
         .await
         .assert_shows(200, "connected again");
-    assert_eq!(
-        app.storage.removals().list().await.unwrap().len(),
-        0,
-        "no consent is withdrawn"
-    );
+    assert_eq!(app.removals().await.len(), 0, "no consent is withdrawn");
     assert_eq!(app.accounts_of(connection).await, accounts);
     let statuses: Vec<_> = app
         .connections_of(user)
@@ -705,7 +546,7 @@ async fn link_urls_are_scoped_and_expire() {
     );
     let head = browse(client().head(&fiskil_only)).await;
     assert_eq!(head.status, 200, "HEAD starts no session");
-    let calls = app.calls_of("fiskil").await;
+    let calls = app.fiskil().calls();
     assert_eq!(calls.get("/v1/auth/session"), None, "{calls:?}");
 
     app.clock.set(
@@ -741,11 +582,11 @@ async fn five_visits_of_a_user_to_a_provider_are_open_at_most() {
             .await
             .location();
     }
-    app.reset_calls().await;
+    app.reset_calls();
     browse(post(&links[0], "provider=akahu"))
         .await
         .assert_shows(503, "five times without coming back");
-    assert_eq!(app.total_calls("akahu").await, 0);
+    assert_eq!(app.bank("akahu").total_calls(), 0);
     let refused = app.create_link(user, LinkTarget::Provider("akahu")).await;
     assert!(matches!(
         refused.err(),
@@ -756,7 +597,7 @@ async fn five_visits_of_a_user_to_a_provider_are_open_at_most() {
         .link_url(app.olivia.user.id, LinkTarget::Provider("akahu"))
         .await;
     start(&of_other).await.location();
-    app.advance_clock(SignedDuration::from_mins(31)).await;
+    app.advance_clock(SignedDuration::from_mins(31));
     start(&app.link_url(user, LinkTarget::Provider("akahu")).await)
         .await
         .location();
@@ -816,12 +657,13 @@ async fn lost_registration_answer_leaves_no_orphan() {
     {
         let user = app.olivia.user.id;
         let link_url = app.link_url(user, LinkTarget::Provider(provider)).await;
-        app.fault_at(
-            provider,
-            json!({"match": register, "kind": "cut", "afterBytes": 0, "times": 1}),
-        )
-        .await;
-        app.reset_calls().await;
+        app.bank(provider).add_fault(
+            Fault::new(FaultKind::Cut)
+                .at(*register)
+                .after_bytes(0)
+                .times(1),
+        );
+        app.reset_calls();
         let shown = start(&link_url).await;
         assert!(
             (500..600).contains(&shown.status),
@@ -830,15 +672,15 @@ async fn lost_registration_answer_leaves_no_orphan() {
             shown.text
         );
         assert_eq!(
-            app.calls_of(provider).await.get(*register),
+            app.bank(provider).calls().get(*register),
             Some(&1),
             "{provider}: not repeated at once"
         );
         start(&link_url).await.location();
-        let calls = app.calls_of(provider).await;
+        let calls = app.bank(provider).calls();
         assert_eq!(calls.get(*delete), Some(&1), "{provider}: {calls:?}");
         start(&link_url).await.location();
-        let later = app.calls_of(provider).await;
+        let later = app.bank(provider).calls();
         assert_eq!(later.get(*delete), Some(&1), "{provider}");
     }
 }
@@ -847,12 +689,9 @@ async fn lost_registration_answer_leaves_no_orphan() {
 async fn concurrent_starts_register_the_user_once() {
     let app = App::start(Default::default()).await;
     for (provider, Registration { register, .. }) in registering() {
-        app.fault_at(
-            provider,
-            json!({"match": register, "kind": "delay", "delayMs": 300}),
-        )
-        .await;
-        app.reset_calls().await;
+        app.bank(provider)
+            .add_fault(Fault::delay_ms(300).at(*register));
+        app.reset_calls();
         let link_url = app
             .link_url(app.olivia.user.id, LinkTarget::Provider(provider))
             .await;
@@ -862,7 +701,7 @@ async fn concurrent_starts_register_the_user_once() {
             shown.location();
         }
         assert_eq!(
-            app.calls_of(provider).await.get(*register),
+            app.bank(provider).calls().get(*register),
             Some(&1),
             "{provider}"
         );
@@ -872,19 +711,18 @@ async fn concurrent_starts_register_the_user_once() {
 #[tokio::test]
 async fn late_accounts_appear() {
     let app = App::start(Setup::default()).await;
-    app.control(Method::POST, "/options", json!({"lagSeconds": 60}))
-        .await;
+    app.fiskil()
+        .set_options(&json!({"lagSeconds": 60}))
+        .unwrap();
     let user = app.ben.user.id;
-    let (linked, shown) = app
-        .link_in_browser(user, LinkTarget::Provider("fiskil"))
-        .await;
+    let (linked, shown) = app.link_at(user, "fiskil").await;
     shown.assert_shows(200, "connected");
     assert!(app.accounts_of(&linked[0]).await.is_empty());
     assert_eq!(linked[0].status, ConnectionStatus::Active);
-    app.advance_clock(SignedDuration::from_secs(20)).await;
+    app.advance_clock(SignedDuration::from_secs(20));
     app.run_due_jobs().await;
     assert!(app.accounts_of(&linked[0]).await.is_empty(), "not yet");
-    app.advance_clock(SignedDuration::from_secs(60)).await;
+    app.advance_clock(SignedDuration::from_secs(60));
     app.run_due_jobs().await;
     assert!(!app.accounts_of(&linked[0]).await.is_empty());
 }
@@ -900,89 +738,62 @@ async fn reconnecting_broken_connection_keeps_ids() {
         ("akahu", json!({"newToken": true, "newAuthorisation": true})),
         ("snaptrade", json!(null)),
     ] {
-        for state in ["expired", "revoked"] {
-            let user = app
-                .add_person(
-                    &format!("{provider}-{state}-{setting}@example.com"),
-                    Plan::Professional,
-                    &[],
+        for state in [ConsentState::Expired, ConsentState::Revoked] {
+            let (user, linked) = app
+                .linked_user(
+                    &format!("{provider}-{state:?}-{setting}@example.com"),
+                    provider,
                 )
-                .await;
-            let (linked, _) = app
-                .link_in_browser(user.user.id, LinkTarget::Provider(provider))
                 .await;
             let connection = &linked[0];
             let accounts = app.accounts_of(connection).await;
             if !setting.is_null() {
-                app.control_of(provider, Method::POST, "/options", setting.clone())
-                    .await;
+                app.bank(provider).set_options(&setting).unwrap();
             }
             app.set_consent(connection, state).await;
-            let broken = app
-                .connections
-                .refreshes()
-                .run(user.user.id, connection.id)
-                .await
-                .unwrap();
-            let expected = if state == "expired" {
+            let broken = app.refresh(user, connection.id).await;
+            let expected = if state == ConsentState::Expired {
                 "invalidated"
             } else {
                 "revoked"
             };
             assert_eq!(broken.as_str(), expected, "{provider} {setting}");
 
-            let (new, shown) = app
-                .link_in_browser(user.user.id, LinkTarget::Connection(connection.id))
-                .await;
-            assert_eq!(new, [], "{provider} {state} {setting}: {}", shown.text);
+            let (new, shown) = app.reconnect(user, connection.id).await;
+            assert_eq!(new, [], "{provider} {state:?} {setting}: {}", shown.text);
             shown.assert_shows(200, "again");
-            let now = app
-                .storage
-                .connections()
-                .find(user.user.id, connection.id)
-                .await
-                .unwrap()
-                .unwrap();
+            let now = app.connection(user, connection.id).await;
             assert_eq!(
                 now.status,
                 ConnectionStatus::Active,
-                "{provider} {state} {setting}"
+                "{provider} {state:?} {setting}"
             );
             assert_eq!(
                 app.accounts_of(connection).await,
                 accounts,
-                "{provider} {state} {setting}"
+                "{provider} {state:?} {setting}"
             );
-            let audit = app
-                .storage
-                .connections()
-                .list_audit(connection.id)
-                .await
-                .unwrap();
+            let audit = app.audit_of(connection.id).await;
             let steps: Vec<String> = audit.into_iter().map(|row| row.cause).collect();
             assert_eq!(
                 steps,
                 ["linked", "refreshed", "reconnected"],
-                "{provider} {state} {setting}"
+                "{provider} {state:?} {setting}"
             );
             app.run_due_jobs().await;
-            app.advance_clock(SignedDuration::from_mins(11)).await;
+            app.advance_clock(SignedDuration::from_mins(11));
             app.run_due_jobs().await;
             let later = app.accounts_of(connection).await;
             assert_eq!(
                 later, accounts,
-                "{provider} {state} {setting}: after the backfill window"
+                "{provider} {state:?} {setting}: after the backfill window"
             );
             assert_eq!(
-                app.storage.removals().list().await.unwrap().len(),
+                app.removals().await.len(),
                 0,
                 "the replaced consent is withdrawn"
             );
-            app.connections
-                .removals()
-                .remove(connection.id)
-                .await
-                .unwrap();
+            app.remove(connection.id).await;
         }
     }
 }

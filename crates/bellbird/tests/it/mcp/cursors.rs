@@ -9,10 +9,7 @@ use crate::support::mcp::Mcp;
 #[tokio::test]
 async fn cursor_opens_for_its_user_tool_and_question_only() {
     let app = App::start(Setup::default()).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let mcp = Mcp::new(&app, &app.olivia.key);
     let question = json!({"from": "2000-01-01", "direction": "debit"});
     let first = mcp.call("list_transactions", question.clone()).await;
     let cursor = first["next_cursor"].as_str().unwrap();
@@ -38,12 +35,9 @@ async fn cursor_opens_for_its_user_tool_and_question_only() {
         .failure("list_transactions", with(json!({"direction": "credit"})))
         .await;
     assert!(differs.contains("Send the cursor alone"), "{differs}");
-    let foreign = Mcp {
-        app: &app,
-        key: &app.ben.key,
-    }
-    .failure("list_transactions", with(json!({})))
-    .await;
+    let foreign = Mcp::new(&app, &app.ben.key)
+        .failure("list_transactions", with(json!({})))
+        .await;
     assert!(foreign.contains("begin again"), "{foreign}");
     assert_eq!(mcp.failure("list_trades", with(json!({}))).await, foreign);
     let changed: String = cursor.chars().rev().collect();
@@ -79,15 +73,8 @@ async fn cursor_opens_for_its_user_tool_and_question_only() {
 
 #[tokio::test]
 async fn cursor_names_no_row_and_survives_new_rows() {
-    let app = App::start(Setup {
-        rows: 150,
-        ..Setup::default()
-    })
-    .await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let app = App::start(Setup::with_rows(150)).await;
+    let mcp = Mcp::new(&app, &app.olivia.key);
     let (before, _) = mcp
         .rows("list_transactions", "transactions", json!({"limit": 500}))
         .await;
@@ -115,22 +102,11 @@ async fn cursor_names_no_row_and_survives_new_rows() {
 #[tokio::test]
 async fn accounts_that_changed_begin_again() {
     let app = App::start(Setup::default()).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let mcp = Mcp::new(&app, &app.olivia.key);
     let first = mcp.call("list_transactions", json!({"limit": 2})).await;
     let cursor = first["next_cursor"].as_str().unwrap();
-    app.connections
-        .removals()
-        .remove(app.olivia.connections[0].id)
-        .await
-        .unwrap();
-    app.connections
-        .removals()
-        .remove(app.olivia.connections[1].id)
-        .await
-        .unwrap();
+    app.remove(app.olivia.connections[0].id).await;
+    app.remove(app.olivia.connections[1].id).await;
     let answer = mcp
         .call("list_transactions", json!({ "cursor": cursor }))
         .await;

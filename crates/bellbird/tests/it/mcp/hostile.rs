@@ -211,15 +211,8 @@ async fn send(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_requests_get_errors_and_learn_nothing() {
-    let app = App::start(Setup {
-        rows: 20,
-        ..Setup::default()
-    })
-    .await;
-    let ben = Mcp {
-        app: &app,
-        key: &app.ben.key,
-    };
+    let app = App::start(Setup::with_rows(20)).await;
+    let ben = Mcp::new(&app, &app.ben.key);
     let mut foreign = vec![
         app.ben.connections[0].id.to_string(),
         app.ben.user.id.to_string(),
@@ -236,10 +229,7 @@ async fn hostile_requests_get_errors_and_learn_nothing() {
     let account = first["accounts"][0]["id"].as_str().unwrap().to_owned();
     foreign.push(first["next_cursor"].as_str().unwrap().to_owned());
 
-    let olivia = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let olivia = Mcp::new(&app, &app.olivia.key);
     let mut generator = Generator {
         random: Random::new(seed()),
         foreign,

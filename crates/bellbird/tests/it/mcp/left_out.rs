@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use bellbird_sandbox::Fault;
 use serde_json::{Value, json};
 
 use super::tools::person_with_all;
@@ -87,48 +88,30 @@ fn assert_left_out_to_the_end(answers: &[Value], member: &str, all: &[Value]) {
 /// Fails all calls about the account of this row.
 async fn break_account_of(app: &App, person: &Person, row: &Value) {
     for connection in &person.connections {
-        let accounts = app
-            .storage
-            .accounts()
-            .list_of_connection(person.user.id, connection.id)
-            .await
-            .unwrap();
+        let accounts = app.stored_accounts(person.user.id, connection.id).await;
         for account in accounts
             .iter()
             .filter(|account| row["account_id"] == account.id.to_string())
         {
             let path = format!("/accounts/{}/", account.provider_account_id);
-            app.fault_at(
-                "snaptrade",
-                json!({"match": path, "kind": "status", "status": 500, "times": 1000}),
-            )
-            .await;
+            app.bank("snaptrade")
+                .add_fault(Fault::status(500).at(path).times(1000));
         }
     }
 }
 
 #[tokio::test]
 async fn bank_that_recovers_stays_left_out_until_the_end() {
-    let app = App::start(Setup {
-        rows: 120,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(120)).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &person.key,
-    };
+    let mcp = Mcp::new(&app, &person.key);
     let (all, _) = mcp
         .rows("list_transactions", "transactions", json!({"limit": 500}))
         .await;
-    app.fault_at(
-        "akahu",
-        json!({"match": "/v1/", "kind": "status", "status": 500, "times": 1000}),
-    )
-    .await;
+    app.bank("akahu")
+        .add_fault(Fault::status(500).at("/v1/").times(1000));
     let first = mcp.call("list_transactions", json!({"limit": 7})).await;
-    app.clear_faults().await;
+    app.clear_faults();
     let answers = answers_after(&mcp, "list_transactions", first, 7).await;
     assert_left_out_to_the_end(&answers, "transactions", &all);
 }
@@ -137,10 +120,7 @@ async fn bank_that_recovers_stays_left_out_until_the_end() {
 async fn broker_account_that_recovers_stays_left_out_until_the_end() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &person.key,
-    };
+    let mcp = Mcp::new(&app, &person.key);
     for (tool, member, limit) in [
         ("list_holdings", "holdings", 7),
         ("list_trades", "trades", 200),
@@ -148,7 +128,7 @@ async fn broker_account_that_recovers_stays_left_out_until_the_end() {
         let (all, _) = mcp.rows(tool, member, json!({"limit": 500})).await;
         break_account_of(&app, &person, &all[0]).await;
         let first = mcp.call(tool, json!({"limit": 3})).await;
-        app.clear_faults().await;
+        app.clear_faults();
         let answers = answers_after(&mcp, tool, first, limit).await;
         assert_left_out_to_the_end(&answers, member, &all);
     }
@@ -158,10 +138,7 @@ async fn broker_account_that_recovers_stays_left_out_until_the_end() {
 async fn holdings_that_changed_before_the_cursor_begin_again() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &person.key,
-    };
+    let mcp = Mcp::new(&app, &person.key);
     let first = mcp.call("list_holdings", json!({"limit": 10})).await;
     let cursor = first["next_cursor"].as_str().unwrap();
     break_account_of(&app, &person, &first["holdings"][0]).await;

@@ -24,10 +24,7 @@ fn error_code(answer: &Response, status: u16) -> i64 {
 #[tokio::test]
 async fn legacy_client_initializes_lists_and_calls() {
     let app = App::start(Setup::default()).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let mcp = Mcp::new(&app, &app.olivia.key);
     for (requested, expected) in [
         ("2025-11-25", "2025-11-25"),
         ("2025-06-18", "2025-06-18"),
@@ -88,10 +85,7 @@ async fn legacy_client_initializes_lists_and_calls() {
 #[tokio::test]
 async fn modern_client_discovers_lists_and_calls() {
     let app = App::start(Setup::default()).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let mcp = Mcp::new(&app, &app.olivia.key);
     let discovered = mcp.modern("server/discover", json!({})).await.json();
     assert_eq!(discovered["id"], "a");
     let discovered = &discovered["result"];
@@ -156,10 +150,7 @@ async fn modern_client_discovers_lists_and_calls() {
 #[tokio::test]
 async fn requests_that_break_the_protocol_are_rejected() {
     let app = App::start(Setup::default()).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let mcp = Mcp::new(&app, &app.olivia.key);
     let list = |meta: Value| {
         json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": meta}})
             .to_string()
@@ -224,10 +215,7 @@ async fn key_method_and_origin_are_checked() {
     let mut setup = Setup::default();
     setup.settings.api_context.cors_origins = vec!["https://app.example".to_owned()];
     let app = App::start(setup).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let mcp = Mcp::new(&app, &app.olivia.key);
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
     for key in ["", "bb_wrong"] {
         let answer = Mcp { app: &app, key }.post(&[], ping.clone()).await;
@@ -272,10 +260,7 @@ async fn limits_of_requests_are_jsonrpc_errors() {
         settings.api_context.metadata_per_minute = 2;
     }))
     .await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let mcp = Mcp::new(&app, &app.olivia.key);
     assert_eq!(mcp.legacy("ping", json!({})).await.status, 200);
     assert_eq!(mcp.legacy("ping", json!({})).await.status, 200);
     let answer = mcp.legacy("ping", json!({})).await;

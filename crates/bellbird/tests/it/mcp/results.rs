@@ -11,10 +11,7 @@ use crate::support::redact::redact;
 async fn results_of_all_tools() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &person.key,
-    };
+    let mcp = Mcp::new(&app, &person.key);
     let calls = [
         ("list_accounts", json!({})),
         ("list_transactions", json!({"limit": 2})),

@@ -3,9 +3,10 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command};
 
+use bellbird_sandbox::Fault;
 use serde_json::{Value, json};
 
-use crate::support::harness::{App, Setup};
+use crate::support::harness::{App, Setup, eventually};
 use crate::support::mcp::{Mcp, modern_meta};
 use crate::support::process::{Workdir, errors};
 
@@ -101,12 +102,9 @@ async fn both_eras_pass_through() {
     let legacy =
         bridge.ask(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": arguments}));
     let modern_answer = bridge.ask(modern(json!(2), "tools/call", arguments.clone()));
-    let direct = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    }
-    .call("list_transactions", json!({"limit": 5}))
-    .await;
+    let direct = Mcp::new(&app, &app.olivia.key)
+        .call("list_transactions", json!({"limit": 5}))
+        .await;
     for answer in [legacy, modern_answer] {
         assert_eq!(
             answer["result"]["structuredContent"]["transactions"],
@@ -138,7 +136,11 @@ async fn input_may_end_before_the_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_request_has_no_answer() {
     let app = App::start(Setup::default()).await;
-    app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 15_000, "times": 10})).await;
+    app.fiskil().add_fault(
+        Fault::delay_ms(15_000)
+            .at("/v1/banking/transactions")
+            .times(10),
+    );
     let mut bridge = Bridge::start(&app.url, &app.olivia.key);
     bridge.send(
         &modern(
@@ -148,7 +150,7 @@ async fn cancelled_request_has_no_answer() {
         )
         .to_string(),
     );
-    while app.transaction_calls().await == 0 {}
+    eventually(async || app.transaction_calls() > 0).await;
     bridge.send(
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"slow"}}"#,
     );

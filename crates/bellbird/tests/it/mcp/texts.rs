@@ -31,10 +31,7 @@ async fn odd_texts_are_cleaned_and_stay_in_their_cells() {
     let odette = app
         .add_person("odette@example.com", Plan::Developer, &all)
         .await;
-    let mcp = Mcp {
-        app: &app,
-        key: &odette.key,
-    };
+    let mcp = Mcp::new(&app, &odette.key);
     let mut arguments = json!({"from": "2000-01-01", "limit": 500});
     let mut longest = 0;
     loop {
@@ -118,10 +115,7 @@ fn without_markup(row: &Value) -> String {
 #[tokio::test]
 async fn full_rows_have_no_links() {
     let app = App::start(Setup::default()).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let mcp = Mcp::new(&app, &app.olivia.key);
     let hostile = "![x](https://evil.example/a.png) [Refund: sign in](https://evil.example) <img src=y> www.evil.example";
     app.add_row(&app.olivia.connections[0], hostile, app.clock.now())
         .await;

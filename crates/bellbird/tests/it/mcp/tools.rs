@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bellbird_domain::{ConnectionCategory, Plan};
+use bellbird_sandbox::{ConsentState, Fault};
 use bigdecimal::BigDecimal;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -91,16 +92,9 @@ fn assert_same(rows: &[Value], expected: &[Transaction], what: &str) {
 
 #[tokio::test]
 async fn every_transaction_is_that_of_v1() {
-    let app = App::start(Setup {
-        rows: 120,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(120)).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &person.key,
-    };
+    let mcp = Mcp::new(&app, &person.key);
     let month = v1_transactions(&app, &person, None).await;
     let all = v1_transactions(&app, &person, Some("2000-01-01")).await;
     assert!(
@@ -128,15 +122,8 @@ async fn every_transaction_is_that_of_v1() {
 
 #[tokio::test]
 async fn full_rows_have_the_members_of_v1() {
-    let app = App::start(Setup {
-        rows: 60,
-        ..Setup::default()
-    })
-    .await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let app = App::start(Setup::with_rows(60)).await;
+    let mcp = Mcp::new(&app, &app.olivia.key);
     let (rows, _) = mcp
         .rows(
             "list_transactions",
@@ -166,15 +153,8 @@ async fn full_rows_have_the_members_of_v1() {
 
 #[tokio::test]
 async fn chosen_accounts_and_filters_select_rows() {
-    let app = App::start(Setup {
-        rows: 200,
-        ..Setup::default()
-    })
-    .await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let app = App::start(Setup::with_rows(200)).await;
+    let mcp = Mcp::new(&app, &app.olivia.key);
     let all = v1_transactions(&app, &app.olivia, Some("2000-01-01")).await;
     let account = all[0].account_id.as_str();
     let word = all[0].description.split(' ').next().unwrap().to_lowercase();
@@ -235,16 +215,9 @@ async fn chosen_accounts_and_filters_select_rows() {
 
 #[tokio::test]
 async fn sums_are_those_of_the_rows_of_v1() {
-    let app = App::start(Setup {
-        rows: 300,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(300)).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &person.key,
-    };
+    let mcp = Mcp::new(&app, &person.key);
     let rows = v1_transactions(&app, &person, Some("2000-01-01")).await;
     let accounts = banking_accounts(&app, &person).await.into_iter();
     let currencies: BTreeMap<String, String> = accounts
@@ -304,10 +277,7 @@ async fn sums_are_those_of_the_rows_of_v1() {
 async fn new_rows_are_those_that_no_sync_had_seen() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &person.key,
-    };
+    let mcp = Mcp::new(&app, &person.key);
     let banks: Vec<_> = person
         .connections
         .iter()
@@ -321,7 +291,7 @@ async fn new_rows_are_those_that_no_sync_had_seen() {
                 .await
                 .unwrap();
         }
-        app.advance_clock(SignedDuration::from_mins(1)).await;
+        app.advance_clock(SignedDuration::from_mins(1));
     };
     sync().await;
     let since = app.clock.now().to_string();
@@ -360,21 +330,18 @@ async fn new_rows_are_those_that_no_sync_had_seen() {
 async fn rows_of_a_renewed_connection_are_not_new() {
     let app = App::start(Setup::default()).await;
     let (person, connection) = app.linked_at("fiskil").await;
-    let mcp = Mcp {
-        app: &app,
-        key: &person.key,
-    };
+    let mcp = Mcp::new(&app, &person.key);
     app.connections
         .syncs()
         .run(person.user.id, connection.id)
         .await
         .unwrap();
-    app.advance_clock(SignedDuration::from_mins(1)).await;
+    app.advance_clock(SignedDuration::from_mins(1));
     let since = json!({"since": app.clock.now().to_string()});
     app.renew_in_browser(&connection).await;
     app.add_row(&connection, "AFTER THE RENEWAL", app.clock.now())
         .await;
-    app.advance_clock(SignedDuration::from_mins(1)).await;
+    app.advance_clock(SignedDuration::from_mins(1));
     let new = mcp
         .rows("list_new_transactions", "transactions", since)
         .await
@@ -386,10 +353,7 @@ async fn rows_of_a_renewed_connection_are_not_new() {
 async fn holdings_and_trades_are_those_of_v1() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &person.key,
-    };
+    let mcp = Mcp::new(&app, &person.key);
     let (mut holdings, mut trades) = (Vec::new(), Vec::new());
     let brokers = person.connections.iter();
     let brokers = brokers.filter(|connection| connection.category == ConnectionCategory::Brokerage);
@@ -467,10 +431,7 @@ async fn holdings_and_trades_are_those_of_v1() {
 async fn accounts_and_balances_are_those_of_v1() {
     let app = App::start(Setup::default()).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &person.key,
-    };
+    let mcp = Mcp::new(&app, &person.key);
     let accounts = app
         .get_as(&person.key, "/v1/accounts?limit=200")
         .await
@@ -508,7 +469,7 @@ async fn accounts_and_balances_are_those_of_v1() {
         assert_eq!(row["current_balance"], balance["currentBalance"]);
         assert_eq!(row["available_balance"], balance["availableBalance"]);
     }
-    app.reset_calls().await;
+    app.reset_calls();
     let answer = mcp
         .call("list_accounts", json!({"include_balances": false}))
         .await;
@@ -519,20 +480,13 @@ async fn accounts_and_balances_are_those_of_v1() {
             .iter()
             .all(|account| account["current_balance"].is_null())
     );
-    assert_eq!(app.total_calls("fiskil").await, 0);
+    assert_eq!(app.fiskil().total_calls(), 0);
 }
 
 #[tokio::test]
 async fn answers_end_at_their_size_and_go_on() {
-    let app = App::start(Setup {
-        rows: 1_500,
-        ..Setup::default()
-    })
-    .await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let app = App::start(Setup::with_rows(1_500)).await;
+    let mcp = Mcp::new(&app, &app.olivia.key);
     let arguments = json!({"from": "2000-01-01", "limit": 500});
     let result = mcp.result("list_transactions", arguments.clone()).await;
     let shown = result["structuredContent"]["shown"].as_u64().unwrap();
@@ -564,21 +518,11 @@ async fn answers_end_at_their_size_and_go_on() {
 
 #[tokio::test]
 async fn failing_connection_leaves_the_others() {
-    let app = App::start(Setup {
-        rows: 50,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(50)).await;
     let person = person_with_all(&app).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &person.key,
-    };
-    app.fault_at(
-        "akahu",
-        json!({"match": "/v1/", "kind": "status", "status": 503, "times": 1000}),
-    )
-    .await;
+    let mcp = Mcp::new(&app, &person.key);
+    app.bank("akahu")
+        .add_fault(Fault::status(503).at("/v1/").times(1000));
     let answer = mcp.call("list_transactions", json!({})).await;
     assert!(answer["shown"].as_u64().unwrap() > 0, "{answer}");
     let problems = answer["problems"].as_array().unwrap();
@@ -627,9 +571,9 @@ async fn failing_connection_leaves_the_others() {
             .count()
     };
     assert!(with_balance(&accounts) > 0 && !accounts["problems"].as_array().unwrap().is_empty());
-    app.clear_faults().await;
+    app.clear_faults();
     let consent = &person.connections[0];
-    app.set_consent(consent, "revoked").await;
+    app.set_consent(consent, ConsentState::Revoked).await;
     let answer = mcp.call("list_transactions", json!({})).await;
     let text = answer["problems"].to_string();
     assert!(text.contains("must reconnect"), "{text}");
@@ -643,10 +587,7 @@ async fn plan_and_limits_are_those_of_v1() {
         setup.settings.api_context.balances_per_minute,
     ) = (2, 1);
     let app = App::start(setup).await;
-    let ben = Mcp {
-        app: &app,
-        key: &app.ben.key,
-    };
+    let ben = Mcp::new(&app, &app.ben.key);
     let text = ben.failure("list_holdings", json!({})).await;
     assert!(text.contains("Professional plan"), "{text}");
     assert_eq!(
@@ -672,12 +613,7 @@ async fn plan_and_limits_are_those_of_v1() {
         false
     );
     let saver = app.add_person("saver@example.com", Plan::Saver, &[]).await;
-    let answer = Mcp {
-        app: &app,
-        key: &saver.key,
-    }
-    .legacy("ping", json!({}))
-    .await;
+    let answer = Mcp::new(&app, &saver.key).legacy("ping", json!({})).await;
     assert_eq!(
         (
             answer.status.as_u16(),
@@ -690,10 +626,7 @@ async fn plan_and_limits_are_those_of_v1() {
 #[tokio::test]
 async fn bad_arguments_say_what_to_send() {
     let app = App::start(Setup::default()).await;
-    let mcp = Mcp {
-        app: &app,
-        key: &app.olivia.key,
-    };
+    let mcp = Mcp::new(&app, &app.olivia.key);
     let bad = json!({"from": "yesterday", "limit": 1000, "direction": "out", "min_amount": 5, "account": "x"});
     let text = mcp.failure("list_transactions", bad).await;
     for part in [
@@ -707,7 +640,7 @@ async fn bad_arguments_say_what_to_send() {
     }
     let foreign = app.accounts_of(&app.ben.connections[0]).await[0].id.clone();
     let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
-    app.reset_calls().await;
+    app.reset_calls();
     for tool in [
         "list_transactions",
         "summarize_transactions",
@@ -727,7 +660,7 @@ async fn bad_arguments_say_what_to_send() {
         );
     }
     assert_eq!(
-        app.total_calls("fiskil").await,
+        app.fiskil().total_calls(),
         0,
         "no provider is called for another user's ids"
     );

@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 
 use bellbird::audit::texts::Texts;
+use bellbird_sandbox::{Fault, FaultKind};
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{LENGTH_MIN, contains, files};
+use crate::support::deployment::{add_fault, control};
 use crate::support::follower::Follower;
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, get, text};
 use crate::support::provider_spec::{ProviderSpec, SPECS, spec};
@@ -81,8 +84,6 @@ async fn no_answer_is_stored_or_logged() {
         ..
     } in &SPECS
     {
-        let base: reqwest::Url = text(&sandbox[*provider], "baseUrl").parse().unwrap();
-        let faults = base.join("/__control/faults").unwrap();
         let connection = text(
             connections
                 .iter()
@@ -104,19 +105,18 @@ async fn no_answer_is_stored_or_logged() {
                 .0,
             400
         );
-        let http = reqwest::Client::new();
-        for kind in ["malformed", "reset", "content_type"] {
-            http.post(faults.clone())
-                .json(&json!({"match": "/", "kind": kind}))
-                .send()
-                .await
-                .unwrap();
+        for kind in [
+            FaultKind::Malformed,
+            FaultKind::Reset,
+            FaultKind::ContentType,
+        ] {
+            add_fault(sandbox, provider, Fault::new(kind)).await;
             assert_eq!(
                 get(&format!("{path}&from=2024-01-01"), Some(key)).await.0,
                 503,
                 "{provider}"
             );
-            http.delete(faults.clone()).send().await.unwrap();
+            control(sandbox, provider, Method::DELETE, "faults", json!({})).await;
         }
     }
     secrets.insert("SECRET-PARAMETER".to_owned());

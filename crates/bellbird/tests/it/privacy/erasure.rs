@@ -1,12 +1,12 @@
 //! After a removal, neither the database nor the API contains an id or name of the connection.
 
+use bellbird_storage::in_tx;
 use std::collections::BTreeSet;
 
 use bellbird_connections::LinkTarget;
 use bellbird_domain::{Connection, ConnectionStatus, Plan};
-use bellbird_storage::in_tx;
+use bellbird_sandbox::{ConsentState, WebhookSettings};
 use jiff::SignedDuration;
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::browser::{open, start};
@@ -67,21 +67,6 @@ async fn read_all(
     found
 }
 
-/// Waits until the service has responded to every provider event.
-async fn wait_for_deliveries(app: &App, provider: &str) {
-    eventually(async || {
-        let seen = app
-            .control_of(provider, Method::GET, "/webhooks", json!({}))
-            .await;
-        let deliveries = seen["deliveries"].as_array().unwrap();
-        !deliveries.is_empty()
-            && deliveries
-                .iter()
-                .all(|delivery| delivery["state"] == "sent")
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn removal_erases_every_identifier() {
     let app = App::start(Setup::default()).await;
@@ -94,30 +79,25 @@ async fn removal_erases_every_identifier() {
             .add_person(spec(provider).email, Plan::Professional, &[])
             .await;
         let user = person.user.id;
-        let callback_url = app
-            .answer_consent_page(
-                &app.link_url(user, LinkTarget::Provider(provider)).await,
-                "accept",
-            )
-            .await;
-        open(callback_url.as_str()).await;
+        let callback_url = app.callback_url(user, provider, "accept").await;
+        open(&callback_url).await;
         let connection = app.connections_of(user).await.remove(0);
         let mut names = identifiers_of(&app, &connection).await;
 
         // Provider events come about the lost consent and about the new one after a reconnect.
         let hook = format!("{}/webhooks/{provider}", app.console_url);
-        app.advance_clock(SignedDuration::from_mins(1)).await;
+        app.advance_clock(SignedDuration::from_mins(1));
         app.run_due_jobs().await;
-        app.control_of(provider, Method::POST, "/webhooks", json!({ "url": hook }))
-            .await;
+        app.bank(provider)
+            .set_webhooks(WebhookSettings::to(hook))
+            .unwrap();
         if !setting.is_null() {
-            app.control_of(provider, Method::POST, "/options", setting)
-                .await;
+            app.bank(provider).set_options(&setting).unwrap();
         }
-        app.set_consent(&connection, "revoked").await;
-        app.advance_clock(SignedDuration::from_secs(2)).await;
-        wait_for_deliveries(&app, provider).await;
-        app.advance_clock(SignedDuration::from_mins(2)).await;
+        app.set_consent(&connection, ConsentState::Revoked).await;
+        app.advance_clock(SignedDuration::from_secs(2));
+        app.provider_events_sent(provider).await;
+        app.advance_clock(SignedDuration::from_mins(2));
         eventually(async || {
             app.run_due_jobs().await;
             app.connections_of(user).await[0].status == ConnectionStatus::Revoked
@@ -127,14 +107,14 @@ async fn removal_erases_every_identifier() {
             .link_url(user, LinkTarget::Connection(connection.id))
             .await;
         let callback_url = app.answer_consent_page(&link_url, "accept").await;
-        open(callback_url.as_str()).await;
+        open(&callback_url).await;
         assert_eq!(
             app.connections_of(user).await[0].status,
             ConnectionStatus::Active
         );
-        app.advance_clock(SignedDuration::from_mins(1)).await;
+        app.advance_clock(SignedDuration::from_mins(1));
         app.run_due_jobs().await;
-        wait_for_deliveries(&app, provider).await;
+        app.provider_events_sent(provider).await;
         names.extend(identifiers_of(&app, &connection).await);
         let accounts = app.accounts_of(&connection).await;
         let paths = read_all(&app, &person, &connection, &accounts).await;
@@ -143,11 +123,7 @@ async fn removal_erases_every_identifier() {
         // A consent session is in progress during the removal.
         start(&link_url).await.location();
 
-        app.connections
-            .removals()
-            .remove(connection.id)
-            .await
-            .unwrap();
+        app.remove(connection.id).await;
         for path in paths {
             let answer = app.get_as(&person.key, &path).await;
             let empty = path.starts_with("/v1/accounts?")
@@ -169,7 +145,7 @@ async fn removal_erases_every_identifier() {
             app.get_as(&person.key, "/v1/accounts").await.data(),
             Vec::<Value>::new()
         );
-        open(callback_url.as_str())
+        open(&callback_url)
             .await
             .assert_shows(200, "Nothing is connected any more");
         assert!(matches!(open(&link_url).await.status, 404 | 410));
@@ -182,8 +158,9 @@ async fn removal_erases_every_identifier() {
         in_tx!(app.storage, user::delete(user, app.clock.now()))
             .await
             .unwrap();
-        app.control_of(provider, Method::POST, "/webhooks", json!({"url": null}))
-            .await;
+        app.bank(provider)
+            .set_webhooks(WebhookSettings::off())
+            .unwrap();
     }
 }
 

@@ -6,13 +6,14 @@ use bellbird::audit::memory::visit_memory;
 use bellbird::audit::texts::Texts;
 use futures_util::stream::{self, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
+use reqwest::Method;
 use serde_json::Value;
 
 use super::audit::audit;
 use crate::support::database::{execute, query};
-use crate::support::deployment::Deployment;
+use crate::support::deployment::{Deployment, control};
 use crate::support::harness::{App, Database, Setup, simulated_providers};
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, text};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
 use crate::support::provider_spec::spec;
 
 /// In each description twice, since an allocator may write over the start of freed memory. Nothing
@@ -28,39 +29,25 @@ pub(super) fn description(provider: &str, row: usize) -> String {
 
 /// Imports a connection of each provider and adds rows with unmistakable descriptions to it.
 pub(super) async fn import_with_marked_rows(workdir: &Workdir, sandbox: &Value, database: &str) {
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
     for provider in simulated_providers() {
         let all = sandbox["credentials"].as_array().unwrap();
         let credentials = all
             .iter()
             .find(|credentials| credentials["provider"] == provider)
             .unwrap();
-        let import = "connection import --user me@example.com --credentials - --json";
-        let output = workdir.run_with_input(import, &credentials.to_string());
-        assert_eq!(
-            (output.status.code(), errors(&output).as_str()),
-            (Some(0), "")
-        );
+        workdir.import("me@example.com", credentials);
         let account = format!(
             "SELECT a.provider_account_id FROM accounts a JOIN connections c ON c.id = a.connection_id \
              WHERE c.provider = '{provider}' AND a.account_type IN ('transaction', 'investment') ORDER BY a.id LIMIT 1"
         );
         let account = query(database, &account).await.remove(0).remove(0);
-        let base: reqwest::Url = text(&sandbox[provider], "baseUrl").parse().unwrap();
         let spec = spec(provider);
         for row in 0..ROWS {
             let at = Timestamp::now()
                 - SignedDuration::from_hours(30)
                 - SignedDuration::from_mins(row as i64);
             let row = spec.row_at(&account, at, &description(provider, row));
-            let url = base.join("/__control/transactions").unwrap();
-            http.post(url)
-                .json(&row)
-                .send()
-                .await
-                .unwrap()
-                .error_for_status()
-                .unwrap();
+            control(sandbox, provider, Method::POST, "transactions", row).await;
         }
     }
 }

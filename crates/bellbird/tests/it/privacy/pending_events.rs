@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::privacy::{LENGTH_MIN, contains, files};
 use crate::support::database::{query, tables};
-use crate::support::deployment::Deployment;
+use crate::support::deployment::{Deployment, control};
 use crate::support::harness::{Database, also_on_postgres, eventually, simulated_providers};
 use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, get, text};
 use crate::support::provider_spec::{SPECS, set_members, spec};
@@ -47,12 +47,7 @@ async fn import_with_planted_rows(workdir: &Workdir, sandbox: &Value, database: 
             .iter()
             .find(|credentials| credentials["provider"] == provider)
             .unwrap();
-        let import = "connection import --user me@example.com --credentials - --json";
-        let output = workdir.run_with_input(import, &credentials.to_string());
-        assert_eq!(
-            (output.status.code(), errors(&output).as_str()),
-            (Some(0), "")
-        );
+        workdir.import("me@example.com", credentials);
         let account = format!(
             "SELECT a.provider_account_id FROM accounts a JOIN connections c ON c.id = a.connection_id \
              WHERE c.provider = '{provider}' AND a.account_type IN ('transaction', 'investment') ORDER BY a.id LIMIT 1"
@@ -62,16 +57,7 @@ async fn import_with_planted_rows(workdir: &Workdir, sandbox: &Value, database: 
         let spec = spec(provider);
         let mut row = spec.row_at(&account, at, "");
         set_members(&mut row, (spec.planted)());
-        let base: reqwest::Url = text(&sandbox[provider], "baseUrl").parse().unwrap();
-        let url = base.join("/__control/transactions").unwrap();
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        http.request(Method::POST, url)
-            .json(&row)
-            .send()
-            .await
-            .unwrap()
-            .error_for_status()
-            .unwrap();
+        control(sandbox, provider, Method::POST, "transactions", row).await;
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use bellbird_sandbox::{Fault, FaultKind};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::memory::{MARK, import_with_marked_rows};
 use super::{LENGTH_MIN, contains};
-use crate::support::deployment::Deployment;
+use crate::support::deployment::{Deployment, add_fault, control};
 use crate::support::harness::{Database, simulated_providers};
 use crate::support::process::{RunningCommand, Workdir, errors, text};
 use crate::support::provider_spec::spec;
@@ -129,22 +130,11 @@ async fn recording_has_no_value() {
 async fn response_that_cannot_be_read_is_recorded() {
     let (workdir, sandbox) = deployment().await;
     let connections = workdir.json("connection list");
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
     for connection in connections.as_array().unwrap() {
-        let base: reqwest::Url = text(&sandbox.json()[text(connection, "provider")], "baseUrl")
-            .parse()
-            .unwrap();
-        let faults = base.join("/__control/faults").unwrap();
-        let fault = async |method: Method, body: Value| {
-            http.request(method, faults.clone())
-                .json(&body)
-                .send()
-                .await
-                .unwrap()
-                .error_for_status()
-                .unwrap();
-        };
-        fault(Method::POST, json!({"match": "/", "kind": "malformed"})).await;
+        let (described, provider) = (sandbox.json(), text(connection, "provider"));
+        let clear_faults =
+            async || control(&described, provider, Method::DELETE, "faults", json!({})).await;
+        add_fault(&described, provider, Fault::new(FaultKind::Malformed)).await;
         let recording: Value = serde_json::from_str(&record(&workdir, connection)).unwrap();
         assert!(
             recording["reads"]
@@ -158,14 +148,14 @@ async fn response_that_cannot_be_read_is_recorded() {
             !recording["calls"].as_array().unwrap().is_empty(),
             "{recording}"
         );
-        fault(Method::DELETE, json!({})).await;
-        fault(Method::POST, json!({"match": "/", "kind": "reset"})).await;
+        clear_faults().await;
+        add_fault(&described, provider, Fault::new(FaultKind::Reset)).await;
         let error = workdir.error(&format!("record {}", text(connection, "id")), 1);
         assert!(
             error.contains("sent no response: the provider is unavailable"),
             "{error}"
         );
-        fault(Method::DELETE, json!({})).await;
+        clear_faults().await;
     }
     let unknown = "0198c7e2-7b1c-7d53-a1b2-0f4f4c1d2e3f";
     assert!(

@@ -13,11 +13,13 @@ use std::time::Duration;
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bellbird_sandbox::Fault;
 use reqwest::Url;
 use serde_json::json;
 
 use crate::proxies::curl::Response;
 use crate::proxies::site::{Program, Site, USER};
+use crate::support::deployment::add_fault;
 use crate::support::harness::eventually;
 use crate::support::process::{get, text};
 
@@ -233,14 +235,9 @@ behind_both_proxies! {
         assert_eq!(whole.status, 200);
         let rows = whole.text().lines().count();
         assert!(rows > 1_000, "{rows} rows");
-        let base = Url::parse(text(&site.sandbox.json()["fiskil"], "baseUrl")).unwrap();
-        let transactions = "/v1/banking/transactions";
-        for fault in [
-            json!({"kind": "delay", "delayMs": 0, "times": 1, "match": transactions}),
-            json!({"kind": "status", "status": 500, "match": transactions}),
-        ] {
-            let set = reqwest::Client::new().post(base.join("/__control/faults").unwrap()).json(&fault).send();
-            assert!(set.await.unwrap().status().is_success());
+        for fault in [Fault::delay_ms(0).times(1), Fault::status(500)] {
+            let fault = fault.at("/v1/banking/transactions");
+            add_fault(&site.sandbox.json(), "fiskil", fault).await;
         }
         let key = format!("Authorization: Bearer {}", site.key);
         let output = site.curl.command(&["--fail", "--header", &key, &format!("{}{path}", site.url)]).output().unwrap();

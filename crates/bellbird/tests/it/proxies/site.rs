@@ -88,12 +88,7 @@ impl Site {
         workdir.json("migrate");
         workdir.json(&format!("user add --email {USER} --plan professional"));
         let key = text(&workdir.json(&format!("key create --user {USER}")), "key").to_owned();
-        let line = format!("connection import --user {USER} --credentials - --json");
-        let output = workdir.run_with_input(&line, &sandbox.json()["credentials"][0].to_string());
-        assert_eq!(
-            (output.status.code(), errors(&output).as_str()),
-            (Some(0), "")
-        );
+        workdir.import(USER, &sandbox.json()["credentials"][0]);
 
         let addresses = std::iter::repeat_with(Addresses::new).take(instances);
         let services = addresses

@@ -50,7 +50,7 @@ async fn claim_gives_an_access_url_once() {
         2
     );
 
-    let keys = app.storage.keys().list(app.olivia.user.id).await.unwrap();
+    let keys = app.keys_of(app.olivia.user.id).await;
     let created = keys
         .iter()
         .find(|key| key.name == "Actual")
@@ -66,15 +66,7 @@ async fn claim_gives_an_access_url_once() {
             .starts_with("Forbidden: this setup token or access URL is not valid any more")
     );
     assert_eq!(audit(&app, created.id).await, ["claimed", "claim_rejected"]);
-    assert_eq!(
-        app.storage
-            .keys()
-            .list(app.olivia.user.id)
-            .await
-            .unwrap()
-            .len(),
-        keys.len()
-    );
+    assert_eq!(app.keys_of(app.olivia.user.id).await.len(), keys.len());
 
     in_tx!(app.storage, keys::revoke(created.id, app.clock.now()))
         .await
@@ -95,7 +87,7 @@ async fn one_of_several_concurrent_claims_gets_a_key() {
         .collect();
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 403, 403, 403, 403, 403, 403, 403]);
-    let keys = app.storage.keys().list(app.olivia.user.id).await.unwrap();
+    let keys = app.keys_of(app.olivia.user.id).await;
     let created = keys.iter().find(|key| key.name == "Actual").unwrap();
     assert_eq!(audit(&app, created.id).await.len(), 8);
 }
@@ -126,15 +118,7 @@ async fn unknown_and_expired_tokens_are_forbidden_without_a_trace() {
         "{texts:?}"
     );
     assert!(app.query("SELECT id FROM key_audit").await.is_empty());
-    assert_eq!(
-        app.storage
-            .keys()
-            .list(app.olivia.user.id)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(app.keys_of(app.olivia.user.id).await.len(), 1);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::ConnectionStatus;
 use bellbird_management::setup_tokens::CreatedSetupToken;
+use bellbird_sandbox::ConsentState;
 use jiff::SignedDuration;
-use reqwest::Method;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
@@ -27,12 +27,12 @@ fn places(text: &str) -> Option<usize> {
     (is_number(whole) && is_number(fraction)).then_some(fraction.len())
 }
 
-async fn add_row(app: &App, account: &str, members: Value) {
+fn add_row(app: &App, account: &str, members: Value) {
     let mut row = json!({"account_id": account, "amount": "-1.00", "description": "ROW"});
     row.as_object_mut()
         .unwrap()
         .extend(members.as_object().unwrap().clone());
-    app.control(Method::POST, "/transactions", row).await;
+    app.fiskil().add_row(&row).unwrap();
 }
 
 #[tokio::test]
@@ -44,10 +44,9 @@ async fn actual_every_row_has_a_payee() {
             &app,
             &provider_id,
             json!({"description": description, "merchant": null}),
-        )
-        .await;
+        );
     }
-    app.advance_clock(SignedDuration::from_mins(1)).await;
+    app.advance_clock(SignedDuration::from_mins(1));
     let rows = rows(&account_set(&app, "").await);
     assert!(rows.iter().all(|row| !text(row, "payee").trim().is_empty()));
     assert!(rows.iter().any(|row| row["payee"] == "WITHOUT MERCHANT"));
@@ -71,10 +70,9 @@ async fn actual_amounts_have_at_least_two_places() {
             &app,
             &provider_id,
             json!({"amount": amount, "description": format!("AMOUNT {amount}")}),
-        )
-        .await;
+        );
     }
-    app.advance_clock(SignedDuration::from_mins(1)).await;
+    app.advance_clock(SignedDuration::from_mins(1));
     let rows = rows(&account_set(&app, &format!("?account={}", account.id)).await);
     assert!(
         rows.iter()
@@ -285,11 +283,7 @@ async fn firefly_gets_the_requested_account_first() {
 /// In pieces of 44 days, some 470 requests an account.
 #[tokio::test]
 async fn firefly_windows_before_the_first_row_call_no_provider() {
-    let app = App::start(Setup {
-        rows: 300,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(300)).await;
     let (account, _) = app.busiest().await;
     let id = account.id;
     let expected: BTreeSet<String> =
@@ -298,7 +292,7 @@ async fn firefly_windows_before_the_first_row_call_no_provider() {
             .map(|row| text(row, "id").to_owned())
             .collect();
     assert!(expected.len() >= 300);
-    app.reset_calls().await;
+    app.reset_calls();
     let (mut found, mut start, mut requests) = (Vec::new(), 0, 0);
     while start < posted("2026-11-22") {
         let end = start + 44 * 86_400;
@@ -314,7 +308,7 @@ async fn firefly_windows_before_the_first_row_call_no_provider() {
     assert!(requests > 470);
     assert_eq!(found.len(), expected.len(), "each row once");
     assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
-    let calls = app.total_calls("fiskil").await;
+    let calls = app.fiskil().total_calls();
     assert!(calls < 80, "{calls} provider calls for {requests} requests");
 }
 
@@ -441,7 +435,7 @@ async fn sure_gets_both_generations_without_a_version() {
 async fn sure_account_without_a_balance_is_left_out_and_named() {
     let app = App::start(Setup::default()).await;
     let connection = app.olivia.connections[0].clone();
-    app.set_consent(&connection, "revoked").await;
+    app.set_consent(&connection, ConsentState::Revoked).await;
     let set = account_set(&app, "").await;
     assert!(
         !list(&set, "accounts").is_empty(),

@@ -55,11 +55,7 @@ fn days_sent(set: &Value) -> BTreeMap<(String, String), String> {
 /// Fiskil's rows have times, some in the evening. Akahu's have days that no timezone shifts.
 #[tokio::test]
 async fn every_row_has_the_day_of_v1_in_every_timezone() {
-    let app = App::start(Setup {
-        rows: 200,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(200)).await;
     for provider in bank_names() {
         let person = app.person_at(provider).await;
         for zone in [
@@ -83,11 +79,7 @@ async fn every_row_has_the_day_of_v1_in_every_timezone() {
 
 #[tokio::test]
 async fn adjoining_windows_lose_and_repeat_no_row() {
-    let app = App::start(Setup {
-        rows: 200,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(200)).await;
     for provider in bank_names() {
         let person = app.person_at(provider).await;
         let (start, end) = (posted("2026-09-01"), posted("2026-11-15"));
@@ -122,7 +114,7 @@ async fn adjoining_windows_lose_and_repeat_no_row() {
 #[tokio::test]
 async fn windows_without_a_day_call_no_provider_for_rows() {
     let app = App::start(Setup::default()).await;
-    app.reset_calls().await;
+    app.reset_calls();
     let at = posted("2026-11-10");
     for (start, end) in [
         (at + 1, at + 2),
@@ -140,7 +132,7 @@ async fn windows_without_a_day_call_no_provider_for_rows() {
         assert!(!list(&set, "accounts").is_empty());
         assert!(days_sent(&set).is_empty(), "{start} {end}");
     }
-    assert_eq!(app.transaction_calls().await, 0);
+    assert_eq!(app.transaction_calls(), 0);
     let set = set_of(
         &app,
         &app.olivia,

@@ -1,10 +1,10 @@
 //! Failing and slow providers, plans, limits and ownership.
 
+use bellbird_storage::in_tx;
 use std::time::Duration;
 
 use bellbird_domain::Plan;
-use bellbird_storage::in_tx;
-use serde_json::json;
+use bellbird_sandbox::{ConsentState, Fault};
 
 use super::{account_set, ask, ask_as, assert_plain, list, set_of, text};
 use crate::support::harness::{App, Response, Setup};
@@ -62,13 +62,8 @@ async fn nothing_to_show_is_an_error_and_not_an_empty_set() {
     });
     let app = App::start(setup).await;
     for path in ["/v1/banking/balances", "/v1/banking/transactions"] {
-        for kind in [
-            json!({"kind": "status", "status": 500}),
-            json!({"kind": "delay", "delayMs": 60_000}),
-        ] {
-            let mut fault = kind.clone();
-            fault["match"] = json!(path);
-            app.fault(fault).await;
+        for fault in [Fault::status(500), Fault::delay_ms(60_000)] {
+            app.fiskil().add_fault(fault.at(path));
             let answer = ask(&app, "").await;
             assert_plain(&answer, 503);
             assert!(
@@ -76,7 +71,7 @@ async fn nothing_to_show_is_an_error_and_not_an_empty_set() {
                     .header("retry-after")
                     .is_some_and(|seconds| seconds.parse::<u32>().is_ok_and(|s| s >= 1))
             );
-            app.clear_faults().await;
+            app.clear_faults();
         }
     }
     assert!(!list(&account_set(&app, "").await, "accounts").is_empty());
@@ -86,7 +81,7 @@ async fn nothing_to_show_is_an_error_and_not_an_empty_set() {
 async fn consent_that_is_gone_is_said_in_the_set() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
-    app.set_consent(connection, "expired").await;
+    app.set_consent(connection, ConsentState::Expired).await;
     let set = account_set(&app, "").await;
     assert!(
         !list(&set, "accounts").is_empty(),
@@ -110,7 +105,7 @@ async fn consent_of_all_requested_accounts_is_no_set() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     let account = app.accounts_of(connection).await[0].id.clone();
-    for state in ["expired", "revoked"] {
+    for state in [ConsentState::Expired, ConsentState::Revoked] {
         app.set_consent(connection, state).await;
         let answer = ask(&app, &format!("?account={account}&pending=1")).await;
         assert_plain(&answer, 503);
@@ -120,7 +115,8 @@ async fn consent_of_all_requested_accounts_is_no_set() {
             answer.text
         );
     }
-    app.set_consent(&app.ben.connections[0], "expired").await;
+    app.set_consent(&app.ben.connections[0], ConsentState::Expired)
+        .await;
     assert_plain(&ask_as(&app, &app.ben.key, "").await, 503);
 }
 
@@ -164,11 +160,8 @@ async fn slow_provider_delays_no_other() {
     assert!(fast > 0 && slow > 0);
     // All calls, then those for rows only.
     for path in ["/", "/v1/accounts/"] {
-        app.fault_at(
-            "akahu",
-            json!({"match": path, "kind": "delay", "delayMs": 60_000}),
-        )
-        .await;
+        app.bank("akahu")
+            .add_fault(Fault::delay_ms(60_000).at(path));
         let set = set_of(&app, &person, "").await;
         assert_eq!(list(&set, "accounts").len(), fast, "{path}");
         assert!(
@@ -187,7 +180,7 @@ async fn slow_provider_delays_no_other() {
             failed.iter().all(|entry| entry["code"] == "act.failed"
                 && entry["conn_id"] == at_akahu.id.to_string())
         );
-        app.clear_faults().await;
+        app.clear_faults();
     }
 }
 
@@ -208,8 +201,7 @@ async fn accounts_of_two_providers_are_in_the_order_of_v1() {
         .data();
     let ids: Vec<&str> = shown.iter().map(|account| text(account, "id")).collect();
     for slow in ["fiskil", "akahu"] {
-        app.fault_at(slow, json!({"match": "/", "kind": "delay", "delayMs": 300}))
-            .await;
+        app.bank(slow).add_fault(Fault::delay_ms(300).at("/"));
         let set = set_of(&app, &person, "").await;
         assert_eq!(
             list(&set, "accounts")
@@ -219,7 +211,7 @@ async fn accounts_of_two_providers_are_in_the_order_of_v1() {
             ids,
             "{slow}"
         );
-        app.clear_faults().await;
+        app.clear_faults();
     }
 }
 
@@ -233,7 +225,7 @@ async fn accounts_of_other_users_are_unknown() {
     let unknown = "0191e7a0-7c3b-7def-8000-00aabbccddee";
     // Ben reads his own first.
     assert_eq!(list(&set_of(&app, &app.ben, "").await, "errlist").len(), 0);
-    app.reset_calls().await;
+    app.reset_calls();
     let visible = |answer: &Response| (answer.status, answer.text.clone());
     for query in [
         "?account=ID",
@@ -252,7 +244,7 @@ async fn accounts_of_other_users_are_unknown() {
         assert!(list(&foreign.json(), "accounts").is_empty());
         assert_eq!(foreign.json()["errlist"][0]["code"], "gen.api");
     }
-    assert!(app.calls().await.is_empty(), "no provider is called");
+    assert!(app.fiskil().calls().is_empty(), "no provider is called");
     let both = account_set(&app, &format!("?account={own}&account={foreign}")).await;
     assert_eq!(
         (list(&both, "accounts").len(), list(&both, "errlist").len()),
@@ -274,11 +266,7 @@ async fn removed_connection_is_gone_at_once() {
         .len(),
         1
     );
-    app.connections
-        .removals()
-        .remove(connection.id)
-        .await
-        .unwrap();
+    app.remove(connection.id).await;
     let set = account_set(&app, "").await;
     assert!(!set.to_string().contains(&connection.id.to_string()));
     assert!(
@@ -298,7 +286,7 @@ async fn one_account_of_a_broker_takes_no_calls_for_its_others() {
     let accounts = app.accounts_of(&broker.connections[0]).await;
     assert!(accounts.len() > 1);
     set_of(&app, &broker, &format!("?account={}", accounts[0].id)).await;
-    let calls = app.calls_of("snaptrade").await;
+    let calls = app.bank("snaptrade").calls();
     let positions: u64 = calls
         .iter()
         .filter(|(call, _)| call.contains("positions"))
@@ -329,7 +317,7 @@ async fn broker_shows_holdings_to_professionals_only() {
     in_tx!(app.storage, user::update(person.user.id, &change))
         .await
         .unwrap();
-    app.reset_calls().await;
+    app.reset_calls();
     let set = set_of(&app, &person, "").await;
     assert_eq!(holdings(&set), 0);
     assert!(

@@ -121,11 +121,7 @@ impl Inputs {
 
 #[tokio::test]
 async fn hostile_requests_break_and_teach_nothing() {
-    let app = App::start(Setup {
-        rows: 20,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(20)).await;
     let foreign = app.accounts_of(&app.ben.connections[0]).await[0].clone();
     let inputs = Inputs {
         own: app.accounts_of(&app.olivia.connections[0]).await[0]

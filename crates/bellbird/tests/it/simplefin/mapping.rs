@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{account_set, list, rows, set_of, text};
@@ -62,9 +61,9 @@ async fn untrusted_texts_stay_texts() {
     ];
     for description in texts {
         let row = json!({"account_id": provider_id, "amount": "-1.00", "description": description});
-        app.control(Method::POST, "/transactions", row).await;
+        app.fiskil().add_row(&row).unwrap();
     }
-    app.advance_clock(SignedDuration::from_mins(1)).await;
+    app.advance_clock(SignedDuration::from_mins(1));
     let rows = rows(&account_set(&app, &format!("?account={}", account.id)).await);
     for description in texts {
         assert!(
@@ -156,11 +155,7 @@ async fn values_agree_with_v1() {
 
 #[tokio::test]
 async fn rows_beyond_the_limit_are_named() {
-    let app = App::start(Setup {
-        rows: 10_050,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(10_050)).await;
     let (account, _) = app.busiest().await;
     let id = account.id.as_str();
     let set = account_set(&app, &format!("?account={id}&start-date=0")).await;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bellbird_sandbox::Fault;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
@@ -23,11 +24,7 @@ struct Case {
 }
 
 async fn case() -> Case {
-    let app = App::start(Setup {
-        rows: MANY_ROWS,
-        ..Setup::default()
-    })
-    .await;
+    let app = App::start(Setup::with_rows(MANY_ROWS)).await;
     let akahu = SecretString::from(app.credentials_of("akahu")[0].to_string());
     app.connections
         .imports()
@@ -51,10 +48,10 @@ impl Case {
         download
     }
 
-    async fn calls(&self) -> [u64; 2] {
+    fn calls(&self) -> [u64; 2] {
         [
-            self.app.total_calls("fiskil").await,
-            self.app.total_calls("akahu").await,
+            self.app.fiskil().total_calls(),
+            self.app.bank("akahu").total_calls(),
         ]
     }
 }
@@ -65,18 +62,15 @@ async fn client_that_pauses_gets_all_accounts() {
     let app = &case.app;
     // The first request also reads what the service then keeps.
     let whole = account_set(app, QUERY).await;
-    app.reset_calls().await;
+    app.reset_calls();
     assert_eq!(account_set(app, QUERY).await["errlist"], json!([]));
-    let calls = case.calls().await;
-    app.reset_calls().await;
-    app.fault_at(
-        "akahu",
-        json!({"match": SLOW_PATH, "kind": "delay", "delayMs": 300}),
-    )
-    .await;
+    let calls = case.calls();
+    app.reset_calls();
+    app.bank("akahu")
+        .add_fault(Fault::delay_ms(300).at(SLOW_PATH));
     let mut download = case.start().await;
     // The client takes nothing, and all is read.
-    eventually(async || case.calls().await == calls).await;
+    eventually(async || case.calls() == calls).await;
     assert!(download.finish().await);
     let set: Value = serde_json::from_str(&download.file()).unwrap();
     assert_eq!(set["errlist"], json!([]));
@@ -87,11 +81,8 @@ async fn client_that_pauses_gets_all_accounts() {
 async fn reads_end_with_their_client() {
     let case = case().await;
     case.app
-        .fault_at(
-            "akahu",
-            json!({"match": SLOW_PATH, "kind": "delay", "delayMs": 600_000}),
-        )
-        .await;
+        .bank("akahu")
+        .add_fault(Fault::delay_ms(600_000).at(SLOW_PATH));
     let download = case.start().await;
     assert!(!case.app.connections.tasks().is_empty());
     drop(download);
@@ -107,10 +98,9 @@ async fn four_accounts_are_read_at_once() {
     }
     assert!(accounts > 4, "{accounts}");
     let path = "/v1/banking/transactions";
-    app.fault(json!({"match": path, "kind": "delay", "delayMs": 600_000}))
-        .await;
+    app.fiskil().add_fault(Fault::delay_ms(600_000).at(path));
     let _download = start(&app).await;
-    eventually(async || app.transaction_calls().await == 4).await;
+    eventually(async || app.transaction_calls() == 4).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(app.transaction_calls().await, 4);
+    assert_eq!(app.transaction_calls(), 4);
 }

@@ -152,8 +152,8 @@ pub(crate) fn client() -> reqwest::Client {
         .unwrap()
 }
 
-pub(crate) async fn open(url: &str) -> BrowserPage {
-    browse(client().get(url)).await
+pub(crate) async fn open(url: impl AsRef<str>) -> BrowserPage {
+    browse(client().get(url.as_ref())).await
 }
 
 impl App {
@@ -210,7 +210,46 @@ impl App {
     pub(crate) async fn answer_consent_page(&self, link_url: &str, answer: &str) -> Url {
         let mut page = start(link_url).await.location();
         page.query_pairs_mut().append_pair("sandbox_auto", answer);
-        open(page.as_str()).await.location()
+        open(&page).await.location()
+    }
+
+    /// As [`Self::answer_consent_page`], with a new link to a provider.
+    pub(crate) async fn callback_url(&self, user: UserId, provider: &str, answer: &str) -> Url {
+        let link_url = self.link_url(user, LinkTarget::Provider(provider)).await;
+        self.answer_consent_page(&link_url, answer).await
+    }
+
+    /// A new user, and what they have linked at a provider.
+    pub(crate) async fn linked_user(
+        &self,
+        email: &str,
+        provider: &str,
+    ) -> (UserId, Vec<Connection>) {
+        let user = self
+            .add_person(email, Plan::Professional, &[])
+            .await
+            .user
+            .id;
+        (user, self.link_at(user, provider).await.0)
+    }
+
+    /// Links at a provider, in the browser. Returns the new connections and the page at the end.
+    pub(crate) async fn link_at(
+        &self,
+        user: UserId,
+        provider: &str,
+    ) -> (Vec<Connection>, BrowserPage) {
+        self.link_in_browser(user, LinkTarget::Provider(provider))
+            .await
+    }
+
+    pub(crate) async fn reconnect(
+        &self,
+        user: UserId,
+        connection: ConnectionId,
+    ) -> (Vec<Connection>, BrowserPage) {
+        self.link_in_browser(user, LinkTarget::Connection(connection))
+            .await
     }
 
     /// Links in the browser. Returns the new connections and the page at the end.
@@ -228,7 +267,7 @@ impl App {
         let callback_url = self
             .answer_consent_page(&self.link_url(user, to).await, "accept")
             .await;
-        let shown = open(callback_url.as_str()).await;
+        let shown = open(&callback_url).await;
         let mut now = self.connections_of(user).await;
         now.retain(|connection| !before.contains(&connection.id));
         (now, shown)

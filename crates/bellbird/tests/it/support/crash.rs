@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bellbird_connections::Connections;
+use bellbird_sandbox::{Fault, FaultKind};
 use jiff::SignedDuration;
-use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::support::database::execute;
@@ -48,7 +48,7 @@ impl App {
     where
         F: Future<Output = ()>,
     {
-        self.reset_calls().await;
+        self.reset_calls();
         let (kill, killed) = oneshot::channel::<()>();
         let limit = match crash_point {
             CrashPoint::AfterPolls(polls) => Some(polls),
@@ -57,15 +57,16 @@ impl App {
         };
         if let CrashPoint::AtCall { after, applied } = crash_point {
             if after > 0 {
-                self.fault_at(
-                    provider,
-                    json!({"kind": "delay", "delayMs": 0, "times": after}),
-                )
-                .await;
+                self.bank(provider)
+                    .add_fault(Fault::delay_ms(0).times(after));
             }
-            let kind = if applied { "drip" } else { "delay" };
-            self.fault_at(provider, json!({"kind": kind, "delayMs": 60_000}))
-                .await;
+            let kind = if applied {
+                FaultKind::Drip
+            } else {
+                FaultKind::Delay
+            };
+            self.bank(provider)
+                .add_fault(Fault::new(kind).delayed_ms(60_000));
         }
         if matches!(crash_point, CrashPoint::BeforeSessionEnds) {
             self.block_session_end().await;
@@ -100,13 +101,15 @@ impl App {
             (finished, polls.load(Ordering::Relaxed))
         });
         if let CrashPoint::AtCall { after, .. } = crash_point {
-            eventually(async || instance.is_finished() || self.total_calls(provider).await > after)
-                .await;
+            eventually(async || {
+                instance.is_finished() || self.bank(provider).total_calls() > after
+            })
+            .await;
         }
         let _ = kill.send(());
         let (finished, polls) = instance.await.unwrap();
-        let calls = self.total_calls(provider).await;
-        self.clear_faults().await;
+        let calls = self.bank(provider).total_calls();
+        self.clear_faults();
         if matches!(crash_point, CrashPoint::BeforeSessionEnds) {
             execute(
                 &self.shared.database,

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bellbird_sandbox::Fault;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ use crate::support::harness::{
     Database, eventually_within, postgres_database, simulated_providers,
 };
 use crate::support::process::{
-    ANY_PORTS, ANY_SANDBOX_PORTS, Addresses, MASTER_KEY, RunningCommand, Workdir, errors, text,
+    ANY_PORTS, ANY_SANDBOX_PORTS, Addresses, MASTER_KEY, RunningCommand, Workdir, text,
 };
 use crate::support::provider_spec::SPECS;
 
@@ -94,16 +95,7 @@ impl Deployment {
         let described = self.sandbox.json();
         let all = described["credentials"].as_array().unwrap().iter();
         let of_provider = all.filter(|credentials| credentials["provider"] == provider);
-        let line = format!("connection import --user {email} --credentials - --json");
-        let import = |credentials: &Value| {
-            let output = self.workdir.run_with_input(&line, &credentials.to_string());
-            assert_eq!(
-                (output.status.code(), errors(&output).as_str()),
-                (Some(0), "")
-            );
-            let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
-            text(&imported[0], "id").to_owned()
-        };
+        let import = |credentials| self.workdir.import(email, credentials);
         of_provider.take(count).map(import).collect()
     }
 
@@ -155,12 +147,11 @@ impl Deployment {
         path: &str,
         body: Value,
     ) -> Value {
-        control(&self.sandbox, provider, method, path, body).await
+        control(&self.sandbox.json(), provider, method, path, body).await
     }
 
-    /// The next calls of a provider fail as `fault` says.
-    pub(crate) async fn fault(&self, provider: &str, fault: Value) {
-        self.control(provider, Method::POST, "faults", fault).await;
+    pub(crate) async fn add_fault(&self, provider: &str, fault: Fault) {
+        add_fault(&self.sandbox.json(), provider, fault).await;
     }
 
     pub(crate) async fn clear_faults(&self, provider: &str) {
@@ -258,15 +249,16 @@ impl Service {
     }
 }
 
-/// Calls the control interface of a simulated provider.
+/// Calls the control interface of a simulated provider in another process, which has printed this
+/// description of itself.
 pub(crate) async fn control(
-    sandbox: &RunningCommand,
+    sandbox: &Value,
     provider: &str,
     method: Method,
     path: &str,
     body: Value,
 ) -> Value {
-    let base: Url = text(&sandbox.json()[provider], "baseUrl").parse().unwrap();
+    let base: Url = text(&sandbox[provider], "baseUrl").parse().unwrap();
     let url = base.join(&format!("/__control/{path}")).unwrap();
     let response = client()
         .request(method, url)
@@ -277,4 +269,9 @@ pub(crate) async fn control(
     let status = response.status();
     assert!(status.is_success(), "{path}: {status}");
     serde_json::from_str(&response.text().await.unwrap()).unwrap_or(Value::Null)
+}
+
+pub(crate) async fn add_fault(sandbox: &Value, provider: &str, fault: Fault) {
+    let fault = serde_json::to_value(fault).unwrap();
+    control(sandbox, provider, Method::POST, "faults", fault).await;
 }

@@ -18,7 +18,7 @@ use bellbird_domain::Clock;
 use bellbird_domain::{Connection, Plan, User, UserId};
 use bellbird_providers::registry::PROVIDERS;
 use bellbird_reads::Reads;
-use bellbird_sandbox::Sandbox;
+use bellbird_sandbox::{Bank, ConsentState, Sandbox};
 use bellbird_storage::{JobKey, NewUser, Sealer, Storage, UserChange, in_tx};
 use bellbird_webhooks::Webhooks;
 use jiff::{SignedDuration, Timestamp};
@@ -27,7 +27,7 @@ use reqwest::header::HeaderMap;
 use reqwest::{Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -106,6 +106,14 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// The defaults of tests, with so many rows of the busiest account.
+    pub(crate) fn with_rows(rows: u32) -> Self {
+        Self {
+            rows,
+            ..Self::default()
+        }
+    }
+
     /// The defaults of tests, with a few other settings.
     pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let mut setup = Self::default();
@@ -337,7 +345,7 @@ impl App {
             stop,
             _directory: directory,
         };
-        app.reset_calls().await;
+        app.reset_calls();
         app
     }
 
@@ -417,96 +425,33 @@ impl App {
         }
     }
 
-    /// Calls the control interface of a simulated provider.
-    pub(crate) async fn control_of(
-        &self,
-        provider: &str,
-        method: Method,
-        path: &str,
-        body: Value,
-    ) -> Value {
-        let description = serde_json::to_value(self.sandbox.description()).expect("JSON");
-        let base: reqwest::Url = description[provider]["baseUrl"]
-            .as_str()
-            .expect(provider)
-            .parse()
-            .expect("a URL");
-        let url = base.join(&format!("/__control{path}")).expect("a URL");
-        let response = self
-            .http
-            .request(method, url)
-            .json(&body)
-            .send()
-            .await
-            .expect("the sandbox answers");
-        assert!(
-            response.status().is_success(),
-            "{path}: {}",
-            response.text().await.unwrap_or_default()
-        );
-        serde_json::from_str(&response.text().await.expect("text")).unwrap_or(Value::Null)
+    /// A simulated provider.
+    pub(crate) fn bank(&self, provider: &str) -> &Bank {
+        self.sandbox.bank(provider)
     }
 
-    pub(crate) async fn control(&self, method: Method, path: &str, body: Value) -> Value {
-        self.control_of("fiskil", method, path, body).await
-    }
-
-    pub(crate) async fn fault_at(&self, provider: &str, fault: Value) {
-        self.control_of(provider, Method::POST, "/faults", fault)
-            .await;
-    }
-
-    pub(crate) async fn fault(&self, fault: Value) {
-        self.fault_at("fiskil", fault).await;
+    /// The provider of Olivia and Ben.
+    pub(crate) fn fiskil(&self) -> &Bank {
+        self.bank("fiskil")
     }
 
     /// Clears the faults of every provider.
-    pub(crate) async fn clear_faults(&self) {
+    pub(crate) fn clear_faults(&self) {
         for provider in simulated_providers() {
-            self.control_of(provider, Method::DELETE, "/faults", json!({}))
-                .await;
+            self.bank(provider).clear_faults();
         }
     }
 
-    /// Calls to a provider since the last [`App::reset_calls`], by path.
-    pub(crate) async fn calls_of(&self, provider: &str) -> BTreeMap<String, u64> {
-        let calls = self
-            .control_of(provider, Method::GET, "/calls", json!({}))
-            .await;
-        let calls = calls["calls"].as_array().expect("calls").clone();
-        calls
-            .iter()
-            .map(|call| {
-                (
-                    call["path"].as_str().expect("a path").to_owned(),
-                    call["count"].as_u64().expect("a count"),
-                )
-            })
-            .collect()
-    }
-
-    pub(crate) async fn calls(&self) -> BTreeMap<String, u64> {
-        self.calls_of("fiskil").await
-    }
-
-    /// Calls to a provider since the last [`App::reset_calls`], over all paths.
-    pub(crate) async fn total_calls(&self, provider: &str) -> u64 {
-        self.calls_of(provider).await.values().sum()
-    }
-
-    pub(crate) async fn transaction_calls(&self) -> u64 {
-        self.calls()
-            .await
-            .get("/v1/banking/transactions")
-            .copied()
-            .unwrap_or(0)
+    /// Calls for transactions of Fiskil since the last [`App::reset_calls`].
+    pub(crate) fn transaction_calls(&self) -> u64 {
+        let calls = self.fiskil().calls();
+        calls.get("/v1/banking/transactions").copied().unwrap_or(0)
     }
 
     /// Resets the call counts of every provider.
-    pub(crate) async fn reset_calls(&self) {
+    pub(crate) fn reset_calls(&self) {
         for provider in simulated_providers() {
-            self.control_of(provider, Method::DELETE, "/calls", json!({}))
-                .await;
+            self.bank(provider).reset_calls();
         }
     }
 
@@ -552,7 +497,7 @@ impl App {
                 best = Some((total, account, id));
             }
         }
-        self.reset_calls().await;
+        self.reset_calls();
         let (_, account, id) = best.expect("an account");
         (account, id)
     }
@@ -564,12 +509,8 @@ impl App {
         let person = self
             .add_person(&email, Plan::Professional, &[credentials])
             .await;
-        self.reset_calls().await;
+        self.reset_calls();
         person
-    }
-
-    pub(crate) async fn connections_of(&self, user: UserId) -> Vec<Connection> {
-        self.storage.connections().list(user).await.unwrap()
     }
 
     pub(crate) async fn accounts_of(&self, connection: &Connection) -> Vec<AccountLabel> {
@@ -633,18 +574,22 @@ impl App {
     }
 
     /// Advances the clocks of the service and of every provider.
-    pub(crate) async fn advance_clock(&self, time: SignedDuration) {
+    pub(crate) fn advance_clock(&self, time: SignedDuration) {
         self.clock
             .set(self.clock.now().saturating_add(time).unwrap());
         for provider in simulated_providers() {
-            self.control_of(
-                provider,
-                Method::POST,
-                "/clock",
-                json!({"advanceSeconds": time.as_secs()}),
-            )
-            .await;
+            self.bank(provider).advance_clock(time);
         }
+    }
+
+    /// Waits until the service has accepted every event of a provider.
+    pub(crate) async fn provider_events_sent(&self, provider: &str) {
+        eventually(async || {
+            let deliveries = self.bank(provider).deliveries();
+            let mut states = deliveries.iter().map(|delivery| &delivery["state"]);
+            !deliveries.is_empty() && states.all(|state| *state == "sent")
+        })
+        .await;
     }
 
     /// Runs consent session, refresh and removal jobs until none is due.
@@ -673,12 +618,14 @@ impl App {
         self.connections.jobs().run_due("cleanup").await.unwrap();
     }
 
-    pub(crate) async fn set_consent(&self, connection: &Connection, state: &str) {
-        self.change_consent(connection, json!({ "state": state }))
-            .await;
+    pub(crate) async fn set_consent(&self, connection: &Connection, state: ConsentState) {
+        let id = self.consent_at(connection).await;
+        let bank = self.bank(&connection.provider);
+        bank.set_consent(&id, state).unwrap();
     }
 
-    pub(crate) async fn change_consent(&self, connection: &Connection, change: Value) {
+    /// What names the consent of a connection at the provider.
+    pub(crate) async fn consent_at(&self, connection: &Connection) -> String {
         let credentials = self
             .storage
             .secrets()
@@ -687,12 +634,8 @@ impl App {
             .unwrap()
             .unwrap();
         let credentials: Value = serde_json::from_str(credentials.expose_secret()).unwrap();
-        let path = format!(
-            "/consents/{}",
-            spec(&connection.provider).connection_in(&credentials)
-        );
-        self.control_of(&connection.provider, Method::POST, &path, change)
-            .await;
+        let spec = spec(&connection.provider);
+        spec.connection_in(&credentials).to_owned()
     }
 
     /// The API of a new instance without a socket, on the same database and with the same caches.

@@ -81,7 +81,7 @@ impl Rows {
             let spec = spec(provider);
             let mut row = (spec.row)(id, &description);
             set_members(&mut row, (spec.set_amount)(cents).members);
-            let row = control(sandbox, provider, Method::POST, "transactions", row).await;
+            let row = control(&sandbox.json(), provider, Method::POST, "transactions", row).await;
             let (provider_id, id) = (text(&row, spec.row_id), (spec.shown_id)(&row));
             let (provider, provider_id) = (provider.clone(), provider_id.to_owned());
             let amounts = vec![cents];
@@ -119,7 +119,14 @@ impl Rows {
         let spec = spec(&row.provider);
         let SetAmount { members, shown } = (spec.set_amount)(cents);
         let path = format!("transactions/{}", row.provider_id);
-        control(sandbox, &row.provider, Method::PATCH, &path, members).await;
+        control(
+            &sandbox.json(),
+            &row.provider,
+            Method::PATCH,
+            &path,
+            members,
+        )
+        .await;
         row.amounts.push(cents);
         row.changed_to = Some(shown);
     }

@@ -13,6 +13,12 @@ pub(crate) struct Mcp<'a> {
     pub(crate) key: &'a str,
 }
 
+impl<'a> Mcp<'a> {
+    pub(crate) const fn new(app: &'a App, key: &'a str) -> Self {
+        Self { app, key }
+    }
+}
+
 pub(crate) fn modern_meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

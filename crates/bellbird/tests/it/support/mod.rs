@@ -20,3 +20,5 @@ pub(crate) mod redact;
 pub(crate) mod rows;
 pub(crate) mod schema;
 pub(crate) mod servers;
+pub(crate) mod stored;
+pub(crate) mod transcript;

@@ -120,6 +120,33 @@ impl Workdir {
         errors(&output).trim_end().to_owned()
     }
 
+    /// Imports the connection of these credentials for a user. Returns its id.
+    pub(crate) fn import(&self, email: &str, credentials: &Value) -> String {
+        let line = format!("connection import --user {email} --credentials - --json");
+        let output = self.run_with_input(&line, &credentials.to_string());
+        assert_eq!(
+            (output.status.code(), errors(&output).as_str()),
+            (Some(0), "")
+        );
+        let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
+        text(&imported[0], "id").to_owned()
+    }
+
+    /// What the doctor finds of one thing, such as `ok none stored`.
+    pub(crate) fn doctor(&self, name: &str) -> Vec<String> {
+        self.doctor_with(ANY_PORTS, name)
+    }
+
+    pub(crate) fn doctor_with(&self, options: &str, name: &str) -> Vec<String> {
+        let output = self.run(&format!("doctor --json {options}"));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let checks = report["checks"].as_array().unwrap().iter();
+        let of_name = checks.filter(|check| check["name"] == name);
+        of_name
+            .map(|check| format!("{} {}", text(check, "verdict"), text(check, "detail")))
+            .collect()
+    }
+
     /// Runs a command that reads standard input.
     pub(crate) fn run_with_input(&self, line: &str, input: &str) -> Output {
         let mut child = self.command(line).stdin(Stdio::piped()).spawn().unwrap();

@@ -1,14 +1,15 @@
-//! The providers, as tests know them: members, routes and control calls. Nothing else in these
-//! tests depends on a provider's name unless it tests what only that provider has.
+//! The providers, as tests know them: members, routes and how to change what they have. Nothing
+//! else in these tests depends on a provider's name unless it tests what only that provider has.
 //!
 //! To add a provider, add its name to [`for_every_provider`] and its description to [`SPECS`].
 
 use std::collections::BTreeSet;
 
 use bellbird_domain::AccountType;
+use bellbird_sandbox::{Bank, ConsentState};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use reqwest::{Method, Url};
+use reqwest::Url;
 use serde_json::{Value, json};
 
 use crate::support::harness::App;
@@ -67,9 +68,9 @@ pub(crate) struct ProviderSpec {
     pub(crate) balances_calls: fn(users: usize, connections: usize, accounts: usize) -> usize,
 
     // Accounts.
-    /// Adds an account to a connection. The response is the account.
-    pub(crate) add_account: fn(credentials: &Value, members: Value) -> Control,
-    /// The member of that response with the account's id.
+    /// The members of credentials that name the connection of an account to add.
+    pub(crate) account_of: &'static [&'static str],
+    /// The member of an account with its id.
     pub(crate) account_id: &'static str,
     /// The members of an account with this name and number, in every place where the provider shows
     /// them.
@@ -77,7 +78,7 @@ pub(crate) struct ProviderSpec {
     /// A member, its value, and the type of an account that has it.
     pub(crate) types: &'static [(&'static str, &'static str, AccountType)],
     /// Sets the balance of an account.
-    pub(crate) set_balance: fn(account: &str, amount: &str) -> Control,
+    pub(crate) set_balance: fn(bank: &Bank, account: &str, amount: &str),
     /// The account numbers that the provider's own API returns for these credentials.
     pub(crate) account_numbers:
         for<'a> fn(sandbox: &'a Value, credentials: &'a Value) -> BoxFuture<'a, BTreeSet<String>>,
@@ -105,10 +106,8 @@ pub(crate) struct ProviderSpec {
     pub(crate) odd_rows: fn(account: &str) -> Vec<Value>,
 
     // The end of a consent.
-    /// Calls, each of which ends the consent of a connection.
-    pub(crate) revoke: fn(credentials: &Value) -> Vec<Control>,
-    /// Ends the access to the institution, without revoking the consent.
-    pub(crate) expire: fn(credentials: &Value) -> Control,
+    /// Ways of ending the consent of a connection.
+    pub(crate) revocations: &'static [Revocation],
 }
 
 /// How a provider registers users.
@@ -128,12 +127,12 @@ pub(crate) struct SetAmount {
     pub(crate) shown: (&'static str, Value),
 }
 
-/// A call to a provider's control interface.
-pub(crate) struct Control {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    /// JSON.
-    pub(crate) body: String,
+/// What ends a consent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Revocation {
+    OfConsent,
+    /// The credentials of the user, which all of their connections need.
+    OfUser,
 }
 
 impl ProviderSpec {
@@ -154,10 +153,37 @@ impl ProviderSpec {
     }
 
     /// Adds a row at exactly this time.
-    pub(crate) fn add_row(&self, account: &str, at: Timestamp, text: &str) -> Control {
+    pub(crate) fn add_row(&self, bank: &Bank, account: &str, at: Timestamp, text: &str) {
         let mut row = (self.row)(account, text);
         row[self.row_time] = at.to_string().into();
-        post("/transactions", &row)
+        bank.add_row(&row).unwrap();
+    }
+
+    /// Adds an account with these members to a connection, and returns its id.
+    pub(crate) fn add_account(
+        &self,
+        bank: &Bank,
+        credentials: &Value,
+        mut members: Value,
+    ) -> String {
+        for name in self.account_of {
+            members[*name] = credentials[*name].clone();
+        }
+        text(&bank.add_account(&members).unwrap(), self.account_id).to_owned()
+    }
+
+    /// Sets the state of a connection's consent.
+    pub(crate) fn set_consent(&self, bank: &Bank, credentials: &Value, state: ConsentState) {
+        bank.set_consent(self.connection_in(credentials), state)
+            .unwrap();
+    }
+
+    /// Ends the consent of a connection.
+    pub(crate) fn revoke(&self, bank: &Bank, credentials: &Value, revocation: Revocation) {
+        match revocation {
+            Revocation::OfConsent => self.set_consent(bank, credentials, ConsentState::Revoked),
+            Revocation::OfUser => bank.set_user(text(credentials, self.user), false).unwrap(),
+        }
     }
 }
 
@@ -176,37 +202,6 @@ pub(crate) fn decimal(cents: u64) -> String {
 
 fn number(text: &str) -> Value {
     serde_json::from_str(text).expect("a number")
-}
-
-fn post(path: &str, body: &Value) -> Control {
-    Control {
-        method: Method::POST,
-        path: path.to_owned(),
-        body: body.to_string(),
-    }
-}
-
-fn patch(path: String, body: String) -> Control {
-    Control {
-        method: Method::PATCH,
-        path,
-        body,
-    }
-}
-
-fn state(what: &str, id: &Value, state: &str) -> Control {
-    post(
-        &format!("/{what}/{}", id.as_str().expect("an id")),
-        &json!({"state": state}),
-    )
-}
-
-/// `members`, with those of the credentials that name the account's connection.
-fn with_members(mut members: Value, credentials: &Value, names: &[&str]) -> Value {
-    for name in names {
-        members[*name] = credentials[*name].clone();
-    }
-    members
 }
 
 /// The members `names` of rows.
@@ -245,12 +240,7 @@ const FISKIL: ProviderSpec = ProviderSpec {
     authentication: Some("/v1/token"),
     consent_route: "/v1/consent",
     balances_calls: |users, _, _| users,
-    add_account: |credentials, members| {
-        post(
-            "/accounts",
-            &with_members(members, credentials, &["endUserId", "arrangementId"]),
-        )
-    },
+    account_of: &["endUserId", "arrangementId"],
     account_id: "account_id",
     numbered: |name, number| json!({"display_name": name, "account_number": number, "masked_number": number}),
     types: &[
@@ -266,10 +256,9 @@ const FISKIL: ProviderSpec = ProviderSpec {
         ),
         ("product_category", "SOMETHING_NEW", AccountType::Other),
     ],
-    set_balance: |account, amount| Control {
-        method: Method::PUT,
-        path: format!("/balances/{account}"),
-        body: format!(r#"{{"current_balance": "{amount}"}}"#),
+    set_balance: |bank, account, amount| {
+        let balance = json!({"current_balance": amount});
+        bank.set_balance(account, &balance).unwrap();
     },
     account_numbers: |sandbox, credentials| {
         Box::pin(async move {
@@ -315,8 +304,7 @@ const FISKIL: ProviderSpec = ProviderSpec {
         .map(row)
         .to_vec()
     },
-    revoke: |credentials| vec![state("consents", &credentials["arrangementId"], "revoked")],
-    expire: |credentials| state("consents", &credentials["arrangementId"], "expired"),
+    revocations: &[Revocation::OfConsent],
 };
 
 /// A call of Fiskil's API, with a token of its own.
@@ -358,12 +346,7 @@ const AKAHU: ProviderSpec = ProviderSpec {
     authentication: None,
     consent_route: "/v1/accounts",
     balances_calls: |users, _, _| users,
-    add_account: |credentials, members| {
-        post(
-            "/accounts",
-            &with_members(members, credentials, &["userToken", "authorisation"]),
-        )
-    },
+    account_of: &["userToken", "authorisation"],
     account_id: "_id",
     numbered: |name, number| json!({"name": name, "formatted_account": number}),
     types: &[
@@ -371,9 +354,10 @@ const AKAHU: ProviderSpec = ProviderSpec {
         ("type", "TERMDEPOSIT", AccountType::TermDeposit),
         ("type", "SOMETHING_NEW", AccountType::Other),
     ],
-    set_balance: |account, amount| {
-        let balance = format!(r#"{{"balance": {{"currency": "NZD", "current": {amount}}}}}"#);
-        patch(format!("/accounts/{account}"), balance)
+    set_balance: |bank, account, amount| {
+        let balance = json!({"currency": "NZD", "current": number(amount)});
+        let balance = json!({"balance": balance});
+        bank.change_account(account, &balance).unwrap();
     },
     account_numbers: |sandbox, credentials| {
         Box::pin(async move {
@@ -409,13 +393,7 @@ const AKAHU: ProviderSpec = ProviderSpec {
     planted: || json!({"amount": number("-98765432.18"), "description": "PLANTED DAIRY"}),
     shown_of_planted: &["PLANTED DAIRY"],
     odd_rows: |_| Vec::new(),
-    revoke: |credentials| {
-        vec![
-            state("consents", &credentials["authorisation"], "revoked"),
-            state("users", &credentials["userToken"], "revoked"),
-        ]
-    },
-    expire: |credentials| state("consents", &credentials["authorisation"], "expired"),
+    revocations: &[Revocation::OfConsent, Revocation::OfUser],
 };
 
 const SNAPTRADE: ProviderSpec = ProviderSpec {
@@ -430,27 +408,19 @@ const SNAPTRADE: ProviderSpec = ProviderSpec {
         delete: "/snapTrade/deleteUser",
         // It names no user. The sandbox counts the events that it would deliver.
         count: |app, _| {
-            Box::pin(async move {
-                let seen = app
-                    .control_of("snaptrade", Method::GET, "/webhooks", json!({}))
-                    .await;
-                let events = |name: &str| {
-                    let all = seen["deliveries"].as_array().expect("deliveries").iter();
-                    all.filter(|delivery| delivery["event"] == name).count()
-                };
-                events("USER_REGISTERED") - events("USER_DELETED")
-            })
+            let deliveries = app.bank("snaptrade").deliveries();
+            let events = |name: &str| {
+                let all = deliveries.iter();
+                all.filter(|delivery| delivery["event"] == name).count()
+            };
+            let count = events("USER_REGISTERED") - events("USER_DELETED");
+            Box::pin(async move { count })
         },
     }),
     authentication: None,
     consent_route: "/authorizations",
     balances_calls: |_, connections, accounts| connections + accounts,
-    add_account: |credentials, members| {
-        post(
-            "/accounts",
-            &with_members(members, credentials, &["authorizationId"]),
-        )
-    },
+    account_of: &["authorizationId"],
     account_id: "id",
     numbered: |name, number| json!({"name": name, "number": number, "institution_account_id": number}),
     types: &[
@@ -458,10 +428,10 @@ const SNAPTRADE: ProviderSpec = ProviderSpec {
         ("account_category", "INVESTMENT", AccountType::Investment),
         ("account_category", "SOMETHING_NEW", AccountType::Other),
     ],
-    set_balance: |account, amount| {
-        let balance =
-            format!(r#"{{"balance": {{"total": {{"amount": {amount}, "currency": "USD"}}}}}}"#);
-        patch(format!("/accounts/{account}"), balance)
+    set_balance: |bank, account, amount| {
+        let total = json!({"amount": number(amount), "currency": "USD"});
+        let balance = json!({"balance": {"total": total}});
+        bank.change_account(account, &balance).unwrap();
     },
     account_numbers: |_, _| Box::pin(async { BTreeSet::new() }),
     list: "trades",
@@ -494,11 +464,5 @@ const SNAPTRADE: ProviderSpec = ProviderSpec {
     },
     shown_of_planted: &["PLANTED TRADE"],
     odd_rows: |_| Vec::new(),
-    revoke: |credentials| {
-        vec![
-            state("consents", &credentials["authorizationId"], "revoked"),
-            state("users", &credentials["userId"], "revoked"),
-        ]
-    },
-    expire: |credentials| state("consents", &credentials["authorizationId"], "expired"),
+    revocations: &[Revocation::OfConsent, Revocation::OfUser],
 };

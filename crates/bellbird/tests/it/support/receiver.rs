@@ -329,7 +329,7 @@ impl App {
         let report = self.sync(connection).await;
         self.webhooks.run_due_deliveries().await;
         assert!(!hook.drain().is_empty());
-        self.reset_calls().await;
+        self.reset_calls();
         report
     }
 
@@ -398,8 +398,7 @@ impl App {
             .min();
         let Some(next) = next else { return false };
         let wait = next.duration_since(self.clock.now()).as_secs().max(0);
-        self.advance_clock(SignedDuration::from_secs(wait + 1))
-            .await;
+        self.advance_clock(SignedDuration::from_secs(wait + 1));
         true
     }
 }

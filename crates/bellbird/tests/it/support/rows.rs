@@ -2,8 +2,7 @@
 
 use bellbird_domain::Connection;
 use jiff::Timestamp;
-use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::harness::App;
 use crate::support::process::text;
@@ -14,11 +13,8 @@ impl App {
     /// The provider's id of an account of the connection that has rows.
     pub(crate) async fn account_at(&self, connection: &Connection) -> String {
         let accounts = self
-            .storage
-            .accounts()
-            .list_of_connection(connection.user_id, connection.id)
-            .await
-            .unwrap();
+            .stored_accounts(connection.user_id, connection.id)
+            .await;
         let found = accounts
             .iter()
             .find(|account| matches!(account.account_type.as_str(), "transaction" | "investment"));
@@ -34,47 +30,33 @@ impl App {
         at: Timestamp,
     ) -> String {
         self.add_row_to(connection, &self.account_at(connection).await, text, at)
-            .await
     }
 
     /// As [`App::add_row`], to an account that need not be visible.
-    pub(crate) async fn add_row_to(
+    pub(crate) fn add_row_to(
         &self,
         connection: &Connection,
         account: &str,
         text: &str,
         at: Timestamp,
     ) -> String {
-        self.put_row(
-            connection,
-            spec(&connection.provider).row_at(account, at, text),
-        )
-        .await
+        let row = spec(&connection.provider).row_at(account, at, text);
+        self.put_row(connection, row)
     }
 
     /// Adds a row in the provider's own form. Returns the provider's id of it.
-    pub(crate) async fn put_row(&self, connection: &Connection, row: Value) -> String {
-        let spec = spec(&connection.provider);
-        let row = self
-            .control_of(spec.name, Method::POST, "/transactions", row)
-            .await;
-        text(&row, spec.row_id).to_owned()
+    pub(crate) fn put_row(&self, connection: &Connection, row: Value) -> String {
+        let row = self.bank(&connection.provider).add_row(&row).unwrap();
+        text(&row, spec(&connection.provider).row_id).to_owned()
     }
 
-    pub(crate) async fn change_row(&self, connection: &Connection, id: &str, members: Value) {
-        self.control_row(connection, Method::PATCH, id, members)
-            .await;
+    pub(crate) fn change_row(&self, connection: &Connection, id: &str, members: Value) {
+        let bank = self.bank(&connection.provider);
+        bank.change_row(id, &members).unwrap();
     }
 
-    pub(crate) async fn remove_row(&self, connection: &Connection, id: &str) {
-        self.control_row(connection, Method::DELETE, id, json!({}))
-            .await;
-    }
-
-    async fn control_row(&self, connection: &Connection, method: Method, id: &str, body: Value) {
-        let spec = spec(&connection.provider);
-        self.control_of(spec.name, method, &format!("/transactions/{id}"), body)
-            .await;
+    pub(crate) fn remove_row(&self, connection: &Connection, id: &str) {
+        self.bank(&connection.provider).remove_row(id).unwrap();
     }
 }
 

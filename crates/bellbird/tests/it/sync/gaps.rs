@@ -2,6 +2,7 @@
 //! bank.
 
 use bellbird_domain::Connection;
+use bellbird_sandbox::ConsentState;
 use jiff::SignedDuration;
 use secrecy::SecretString;
 
@@ -61,12 +62,12 @@ async fn rows_that_load_late_after_a_repair_are_announced() {
     for provider in simulated_providers() {
         let (app, person, hook) = App::synced_at(provider).await;
         let connection = &person.connections[0];
-        app.advance_clock(2 * HOUR).await;
+        app.advance_clock(2 * HOUR);
         app.sync(connection).await;
-        app.set_consent(connection, "expired").await;
+        app.set_consent(connection, ConsentState::Expired).await;
         app.sync(connection).await;
-        app.advance_clock(20 * DAY).await;
-        app.set_consent(connection, "active").await;
+        app.advance_clock(20 * DAY);
+        app.set_consent(connection, ConsentState::Active).await;
         app.renew(&person, connection).await;
         app.assert_nothing_new(connection).await;
 
@@ -79,7 +80,7 @@ async fn rows_that_load_late_after_a_repair_are_announced() {
             ["TODAY"],
             "{provider}"
         );
-        app.advance_clock(6 * HOUR).await;
+        app.advance_clock(6 * HOUR);
         app.add_row(connection, "IN THE GAP", app.clock.now() - 12 * DAY)
             .await;
         app.add_row(connection, "AT ITS START", app.clock.now() - 20 * DAY)
@@ -90,7 +91,7 @@ async fn rows_that_load_late_after_a_repair_are_announced() {
             ["IN THE GAP", "AT ITS START"],
             "{provider}"
         );
-        app.advance_clock(2 * DAY).await;
+        app.advance_clock(2 * DAY);
         app.assert_nothing_new(connection).await;
     }
 }
@@ -104,13 +105,7 @@ async fn day_of_the_newest_row_is_stored() {
         let connection = &person.connections[0];
         app.sync(connection).await;
         let newest_row_at = async || {
-            let state = app
-                .storage
-                .syncs()
-                .find(person.user.id, connection.id)
-                .await
-                .unwrap()
-                .unwrap();
+            let state = app.sync_state(person.user.id, connection.id).await;
             state.newest_row_at.unwrap()
         };
         let at = app.clock.now() - HOUR;
@@ -121,7 +116,7 @@ async fn day_of_the_newest_row_is_stored() {
         assert_eq!(day.as_second() % DAY.as_secs(), 0, "{provider}: {day}");
         if spec(provider).is_brokerage() {
             // A trade of the future says nothing of the days before it.
-            app.advance_clock(3 * DAY).await;
+            app.advance_clock(3 * DAY);
             app.add_row(connection, "LATER", app.clock.now() + 5 * DAY)
                 .await;
             assert_eq!(app.sync(connection).await.new_count, 1);
@@ -138,7 +133,7 @@ async fn rows_after_a_silence_are_announced() {
         for days in [9, 30] {
             let silent_since = app.clock.now();
             for _ in 0..days {
-                app.advance_clock(DAY).await;
+                app.advance_clock(DAY);
                 app.assert_nothing_new(connection).await;
             }
             app.add_row(connection, "LATEST", app.clock.now() - HOUR)
@@ -151,7 +146,7 @@ async fn rows_after_a_silence_are_announced() {
                 "{provider}: {days} days"
             );
             // Not all rows come at the same time.
-            app.advance_clock(20 * HOUR).await;
+            app.advance_clock(20 * HOUR);
             app.add_row(connection, "SECOND", silent_since + 2 * HOUR)
                 .await;
             app.sync(connection).await;

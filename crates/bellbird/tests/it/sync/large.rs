@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bellbird_connections::Connections;
 use bellbird_domain::Connection;
+use bellbird_sandbox::Fault;
 use jiff::SignedDuration;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::crash::{CrashPoint, PAST_EVERY_LEASE};
 use crate::support::harness::{App, Setup, simulated_providers};
@@ -79,13 +80,7 @@ async fn large_sync_continues_in_later_runs() {
                 .unwrap();
             runs.insert(report.run);
             // The next run is due at once.
-            let sync_state = app
-                .storage
-                .syncs()
-                .find(user, connection.id)
-                .await
-                .unwrap()
-                .unwrap();
+            let sync_state = app.sync_state(user, connection.id).await;
             assert_eq!(
                 sync_state.next_at == Some(app.clock.now()),
                 !report.is_complete,
@@ -100,13 +95,7 @@ async fn large_sync_continues_in_later_runs() {
         }
         assert!(runs.len() > 1, "{provider}: {} runs", runs.len());
         // No time of a row: the start of the date range, or of a day.
-        let sync_state = app
-            .storage
-            .syncs()
-            .find(user, connection.id)
-            .await
-            .unwrap()
-            .unwrap();
+        let sync_state = app.sync_state(user, connection.id).await;
         let covered_from = sync_state.covered_from.unwrap().as_microsecond();
         let sql = format!(
             "SELECT date_range_from FROM webhook_events WHERE connection_id = '{}'",
@@ -124,7 +113,7 @@ async fn large_sync_continues_in_later_runs() {
             sorted(expected),
             "{provider}: every row once"
         );
-        app.advance_clock(DAY).await;
+        app.advance_clock(DAY);
         let counts = SyncCounts::of(&app.sync(connection).await);
         assert_eq!(
             counts,
@@ -178,31 +167,19 @@ async fn limit_of_one_account_keeps_the_rows_of_others() {
     let person = app.person_at("snaptrade").await;
     let (user, connection) = (person.user.id, &person.connections[0]);
     let hook = app.hook(&person.user).await;
-    let mut accounts = app
-        .storage
-        .accounts()
-        .list_of_connection(user, connection.id)
-        .await
-        .unwrap();
+    let mut accounts = app.stored_accounts(user, connection.id).await;
     accounts.sort_unstable_by_key(|account| account.id);
     let [before, limited] = [0, 1].map(|number| &accounts[number].provider_account_id);
     for (account, text) in [(before, "BEFORE"), (limited, "AFTER")] {
-        app.add_row_to(connection, account, text, app.clock.now() - DAY)
-            .await;
+        app.add_row_to(connection, account, text, app.clock.now() - DAY);
     }
     let expected = app.ids_shown(&person.key, connection, DAYS).await;
-    let fault = json!({"match": format!("/accounts/{limited}/activities"), "kind": "status", "status": 429});
-    app.fault_at("snaptrade", fault).await;
+    let fault = Fault::status(429).at(format!("/accounts/{limited}/activities"));
+    app.bank("snaptrade").add_fault(fault);
 
     let report = app.sync(connection).await;
     assert!(!report.is_complete);
-    let state = app
-        .storage
-        .syncs()
-        .find(user, connection.id)
-        .await
-        .unwrap()
-        .unwrap();
+    let state = app.sync_state(user, connection.id).await;
     assert_eq!(state.unread.unwrap().after_account, Some(accounts[0].id));
     let wait = state
         .next_at
@@ -216,8 +193,8 @@ async fn limit_of_one_account_keeps_the_rows_of_others() {
     let mut delivered = app.ids_delivered_to(&hook).await;
     assert!(!delivered.is_empty());
 
-    app.clear_faults().await;
-    app.advance_clock(SignedDuration::from_secs(wait)).await;
+    app.clear_faults();
+    app.advance_clock(SignedDuration::from_secs(wait));
     assert!(app.sync(connection).await.is_complete);
     delivered.extend(app.ids_delivered_to(&hook).await);
     assert_eq!(sorted(delivered), sorted(expected), "every row once");
@@ -251,7 +228,7 @@ async fn crashed_large_sync_announces_every_row_once() {
                 .run_until_crash(provider, CrashPoint::AfterPolls(polls), sync)
                 .await;
             delivered.extend(app.ids_delivered_to(&hook).await);
-            app.advance_clock(PAST_EVERY_LEASE).await;
+            app.advance_clock(PAST_EVERY_LEASE);
             if outcome.finished {
                 break;
             }

@@ -1,9 +1,8 @@
 //! Accounts that a provider's list lacks: for one response, for hours, for weeks, and for good.
 
-use bellbird_connections::LinkTarget;
-use bellbird_domain::{Connection, Plan};
+use bellbird_domain::Connection;
+use bellbird_sandbox::ConsentState;
 use jiff::SignedDuration;
-use reqwest::Method;
 use serde_json::json;
 
 use crate::support::harness::{App, Person, Setup, simulated_providers};
@@ -17,14 +16,9 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 
 impl App {
     /// Lets the lists of a provider leave out these accounts, and no others.
-    pub(crate) async fn unlist(&self, provider: &str, provider_account_ids: &[&str]) {
-        self.control_of(
-            provider,
-            Method::PUT,
-            "/unlisted",
-            json!(provider_account_ids),
-        )
-        .await;
+    pub(crate) fn unlist(&self, provider: &str, provider_account_ids: &[&str]) {
+        let ids = provider_account_ids.iter().map(|id| (*id).to_owned());
+        self.bank(provider).unlist(ids);
     }
 
     /// The ids that `/v1/accounts` shows.
@@ -65,7 +59,7 @@ impl App {
         connection: &Connection,
         hook: &Hook,
     ) -> Vec<String> {
-        self.advance_clock(time).await;
+        self.advance_clock(time);
         let report = self.sync(connection).await;
         assert_eq!(report.updated_count, 0);
         let received = self.delivered_to(hook).await;
@@ -88,10 +82,10 @@ async fn account_missing_from_one_list_stays() {
         let connection = &person.connections[0];
         let hook = app.hook(&person.user).await;
         app.complete_initial_sync(connection, &hook).await;
-        app.advance_clock(HOUR).await;
+        app.advance_clock(HOUR);
         let before = app.shown_accounts(&person).await;
         let missing = app.account_at(connection).await;
-        app.unlist(provider, &[&missing]).await;
+        app.unlist(provider, &[&missing]);
         assert_eq!(
             SyncCounts::of(&app.sync(connection).await),
             SyncCounts {
@@ -105,7 +99,7 @@ async fn account_missing_from_one_list_stays() {
             before,
             "{provider}: while it is missing"
         );
-        app.unlist(provider, &[]).await;
+        app.unlist(provider, &[]);
         assert_eq!(
             app.announced_after(MINUTE, connection, &hook).await,
             NONE,
@@ -124,15 +118,10 @@ async fn missing_account_is_hidden_and_returns_with_its_rows() {
     for provider in simulated_providers() {
         let (app, person, hook) = App::synced_at(provider).await;
         let connection = &person.connections[0];
-        app.advance_clock(HOUR).await;
+        app.advance_clock(HOUR);
         let before = app.shown_accounts(&person).await;
         let missing = app.account_at(connection).await;
-        let accounts = app
-            .storage
-            .accounts()
-            .list_of_connection(person.user.id, connection.id)
-            .await
-            .unwrap();
+        let accounts = app.stored_accounts(person.user.id, connection.id).await;
         let id = accounts
             .iter()
             .find(|account| account.provider_account_id == missing)
@@ -146,14 +135,13 @@ async fn missing_account_is_hidden_and_returns_with_its_rows() {
             ["BEFORE"]
         );
 
-        app.unlist(provider, &[&missing]).await;
+        app.unlist(provider, &[&missing]);
         app.add_row_to(
             connection,
             &missing,
             "WHILE MISSING",
             app.clock.now() - MINUTE,
-        )
-        .await;
+        );
         assert_eq!(app.announced_after(MINUTE, connection, &hook).await, NONE);
         assert_eq!(
             app.announced_after(59 * MINUTE, connection, &hook).await,
@@ -189,8 +177,7 @@ async fn missing_account_is_hidden_and_returns_with_its_rows() {
                     &missing,
                     "WHILE HIDDEN",
                     app.clock.now() - MINUTE,
-                )
-                .await;
+                );
             }
             assert_eq!(
                 app.announced_after(DAY, connection, &hook).await,
@@ -198,7 +185,7 @@ async fn missing_account_is_hidden_and_returns_with_its_rows() {
                 "{provider}: day {day}"
             );
         }
-        app.unlist(provider, &[]).await;
+        app.unlist(provider, &[]);
         let mut announced = app.announced_after(DAY, connection, &hook).await;
         announced.sort_unstable();
         assert_eq!(
@@ -224,20 +211,20 @@ async fn account_missing_for_thirty_days_is_deleted() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     app.sync(connection).await;
-    app.advance_clock(HOUR).await;
+    app.advance_clock(HOUR);
     let before = app.shown_accounts(&app.olivia).await;
     let missing = app.account_at(connection).await;
-    app.unlist("fiskil", &[&missing]).await;
+    app.unlist("fiskil", &[&missing]);
     let stored = async || {
         let sql = format!("SELECT COUNT(*) FROM accounts WHERE provider_account_id = '{missing}'");
         app.query(&sql).await[0][0].clone()
     };
     for (days, expected) in [(0, "1"), (1, "1"), (28, "1"), (1, "0")] {
-        app.advance_clock(days * DAY).await;
+        app.advance_clock(days * DAY);
         app.sync(connection).await;
         assert_eq!(stored().await, expected, "after {days} more days");
     }
-    app.unlist("fiskil", &[]).await;
+    app.unlist("fiskil", &[]);
     app.sync(connection).await;
     let after = app.shown_accounts(&app.olivia).await;
     assert_eq!(after.len(), before.len());
@@ -252,42 +239,28 @@ async fn account_missing_for_thirty_days_is_deleted() {
 #[tokio::test]
 async fn repair_finds_a_hidden_account() {
     let app = App::start(Setup::default()).await;
-    let person = app
-        .add_person("repair@example.com", Plan::Professional, &[])
-        .await;
-    let (linked, _) = app
-        .link_in_browser(person.user.id, LinkTarget::Provider("fiskil"))
-        .await;
+    let (user, linked) = app.linked_user("repair@example.com", "fiskil").await;
     let connection = &linked[0];
     // None is missing before the backfill window ends.
-    app.advance_clock(HOUR).await;
+    app.advance_clock(HOUR);
     app.run_due_jobs().await;
     let before = app.accounts_of(connection).await;
-    let stored = app
-        .storage
-        .accounts()
-        .list_of_connection(connection.user_id, connection.id)
-        .await
-        .unwrap();
+    let stored = app.stored_accounts(connection.user_id, connection.id).await;
     let hidden = stored
         .iter()
         .find(|account| account.number.is_some())
         .unwrap();
-    app.unlist("fiskil", &[&hidden.provider_account_id]).await;
+    app.unlist("fiskil", &[&hidden.provider_account_id]);
     for _ in 0..2 {
         app.sync(connection).await;
-        app.advance_clock(HOUR).await;
+        app.advance_clock(HOUR);
     }
     assert_eq!(app.accounts_of(connection).await.len(), before.len() - 1);
-    app.control(Method::POST, "/options", json!({"sameIds": false}))
-        .await;
-    app.set_consent(connection, "revoked").await;
-    app.connections
-        .refreshes()
-        .run(person.user.id, connection.id)
-        .await
+    app.fiskil()
+        .set_options(&json!({"sameIds": false}))
         .unwrap();
-    app.link_in_browser(person.user.id, LinkTarget::Connection(connection.id))
-        .await;
+    app.set_consent(connection, ConsentState::Revoked).await;
+    app.refresh(user, connection.id).await;
+    app.reconnect(user, connection.id).await;
     assert_eq!(app.accounts_of(connection).await, before);
 }

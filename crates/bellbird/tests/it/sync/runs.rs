@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use bellbird_connections::ConnectionsError;
 use bellbird_domain::{Connection, ConnectionStatus};
+use bellbird_sandbox::{ConsentState, Fault, WebhookSettings};
 use bellbird_storage::{JobKey, job_kinds};
 use jiff::{SignedDuration, Timestamp};
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::database::query;
@@ -55,8 +55,8 @@ impl App {
         counted[0][0].parse().unwrap()
     }
 
-    pub(crate) async fn row_calls(&self, provider: &str) -> u64 {
-        let calls = self.calls_of(provider).await;
+    pub(crate) fn row_calls(&self, provider: &str) -> u64 {
+        let calls = self.bank(provider).calls();
         let rows = calls
             .iter()
             .filter(|(path, _)| path.contains("/transactions") || path.contains("/activities"));
@@ -141,7 +141,7 @@ async fn added_changed_and_restored_rows_are_announced() {
         let hook = app.hook(&person.user).await;
         app.complete_initial_sync(connection, &hook).await;
         let sync_and_deliver = async || {
-            app.advance_clock(HOUR).await;
+            app.advance_clock(HOUR);
             let report = app.sync(connection).await;
             let received = app.delivered_to(&hook).await;
             assert_eq!(report.events, received.len());
@@ -157,7 +157,7 @@ async fn added_changed_and_restored_rows_are_announced() {
             assert_eq!(received.len(), 0, "{provider}");
         };
         assert_nothing_announced(sync_and_deliver().await);
-        assert!(app.row_calls(provider).await > 0, "the sync read rows");
+        assert!(app.row_calls(provider) > 0, "the sync read rows");
 
         let at = app.clock.now() - HOUR;
         let id = app.add_row(connection, "A MILK BAR", at).await;
@@ -168,8 +168,7 @@ async fn added_changed_and_restored_rows_are_announced() {
 
         // The id of a trade is made from its members, so a changed trade is recognised by the
         // others.
-        app.change_row(connection, &id, json!({"description": "ANOTHER MILK BAR"}))
-            .await;
+        app.change_row(connection, &id, json!({"description": "ANOTHER MILK BAR"}));
         let (counts, received) = sync_and_deliver().await;
         assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
         assert_eq!(
@@ -182,7 +181,7 @@ async fn added_changed_and_restored_rows_are_announced() {
             continue;
         }
 
-        app.remove_row(connection, &id).await;
+        app.remove_row(connection, &id);
         assert_nothing_announced(sync_and_deliver().await);
         let account = app.account_at(connection).await;
         let restored_row = |text: &str| {
@@ -190,14 +189,12 @@ async fn added_changed_and_restored_rows_are_announced() {
             row[spec(provider).row_id] = json!(id);
             row
         };
-        app.put_row(connection, restored_row("ANOTHER MILK BAR"))
-            .await;
+        app.put_row(connection, restored_row("ANOTHER MILK BAR"));
         // The sandbox fills in the same members, so the row is as it was.
         assert_nothing_announced(sync_and_deliver().await);
-        app.remove_row(connection, &id).await;
+        app.remove_row(connection, &id);
         assert_nothing_announced(sync_and_deliver().await);
-        app.put_row(connection, restored_row("THE MILK BAR IS BACK"))
-            .await;
+        app.put_row(connection, restored_row("THE MILK BAR IS BACK"));
         let (counts, received) = sync_and_deliver().await;
         assert_eq!(counts, RowCounts { new: 0, updated: 1 }, "{provider}");
         assert_eq!(
@@ -233,7 +230,7 @@ async fn equal_trades_are_distinct() {
             "{announced:?}"
         );
     }
-    app.remove_row(connection, &ids[0]).await;
+    app.remove_row(connection, &ids[0]);
     let report = app.sync(connection).await;
     assert_eq!(
         SyncCounts::of(&report),
@@ -270,7 +267,7 @@ async fn late_rows_are_found_within_a_week() {
         first - 7 * DAY - SignedDuration::from_secs(first.as_second() % DAY.as_secs());
     app.add_row(connection, "NEWEST", first).await;
     app.complete_initial_sync(connection, &hook).await;
-    app.advance_clock(HOUR).await;
+    app.advance_clock(HOUR);
     for (text, at) in [
         ("5 DAYS AGO", first - 5 * DAY),
         ("7 DAYS AGO", week_before),
@@ -292,7 +289,7 @@ async fn late_rows_are_found_within_a_week() {
     );
 
     // After ten days without a sync, the next one misses none of their rows.
-    app.advance_clock(10 * DAY).await;
+    app.advance_clock(10 * DAY);
     let now = app.clock.now();
     app.add_row(connection, "9 DAYS AGO TOO", now - 9 * DAY)
         .await;
@@ -314,7 +311,7 @@ async fn unreachable_fingerprints_are_deleted() {
         let mut before = app.fingerprint_count().await;
         assert_eq!(before, u64::try_from(report.new_count).unwrap());
         for _ in 0..8 {
-            app.advance_clock(3 * DAY).await;
+            app.advance_clock(3 * DAY);
             app.run_due_jobs().await;
             // The range moves on with the newest row.
             app.add_row(connection, "LATEST", app.clock.now() - HOUR)
@@ -328,7 +325,7 @@ async fn unreachable_fingerprints_are_deleted() {
         assert!(before <= 8, "{provider}: {before} fingerprints");
         // A gap holds the range, but not forever.
         for days in [110, 110, 0] {
-            app.advance_clock(days * DAY).await;
+            app.advance_clock(days * DAY);
             assert_eq!(
                 app.sync(connection).await.new_count,
                 0,
@@ -348,36 +345,24 @@ async fn broken_connection_is_not_read() {
         let hook = app.hook(&person.user).await;
         app.complete_initial_sync(connection, &hook).await;
         for (state, status) in [
-            ("expired", ConnectionStatus::Invalidated),
-            ("revoked", ConnectionStatus::Revoked),
+            (ConsentState::Expired, ConnectionStatus::Invalidated),
+            (ConsentState::Revoked, ConnectionStatus::Revoked),
         ] {
-            app.advance_clock(HOUR).await;
+            app.advance_clock(HOUR);
             app.set_consent(connection, state).await;
-            app.reset_calls().await;
+            app.reset_calls();
             let report = app.sync(connection).await;
             assert_eq!(report.status, status, "{provider}");
             assert_eq!(report.new_count, 0, "{provider}");
             assert_eq!(report.events, 0, "{provider}");
-            assert_eq!(app.row_calls(provider).await, 0, "{provider}");
-            let stored = app
-                .storage
-                .connections()
-                .find(person.user.id, connection.id)
-                .await
-                .unwrap()
-                .unwrap();
+            assert_eq!(app.row_calls(provider), 0, "{provider}");
+            let stored = app.connection(person.user.id, connection.id).await;
             assert_eq!(stored.status, status);
-            let sync_state = app
-                .storage
-                .syncs()
-                .find(person.user.id, connection.id)
-                .await
-                .unwrap()
-                .unwrap();
+            let sync_state = app.sync_state(person.user.id, connection.id).await;
             assert_eq!(sync_state.attempts, 0);
             assert_eq!(sync_state.last_error, None);
         }
-        app.set_consent(connection, "active").await;
+        app.set_consent(connection, ConsentState::Active).await;
         app.add_row(connection, "MEANWHILE", app.clock.now() - HOUR)
             .await;
         let report = app.sync(connection).await;
@@ -401,11 +386,7 @@ async fn failing_provider_is_retried_with_backoff() {
         app.complete_initial_sync(connection, &hook).await;
         app.add_row(connection, "WHILE IT WAS DOWN", app.clock.now() - HOUR)
             .await;
-        app.fault_at(
-            provider,
-            json!({"match": "/", "kind": "status", "status": 503}),
-        )
-        .await;
+        app.bank(provider).add_fault(Fault::status(503).at("/"));
         for (failed, least) in [(1, 30), (2, 60), (3, 120)] {
             assert!(
                 app.connections
@@ -414,13 +395,7 @@ async fn failing_provider_is_retried_with_backoff() {
                     .await
                     .is_err()
             );
-            let sync_state = app
-                .storage
-                .syncs()
-                .find(user, connection.id)
-                .await
-                .unwrap()
-                .unwrap();
+            let sync_state = app.sync_state(user, connection.id).await;
             assert_eq!(sync_state.attempts, failed);
             assert!(
                 sync_state
@@ -436,17 +411,11 @@ async fn failing_provider_is_retried_with_backoff() {
                 (least..=least * 6 / 5).contains(&wait),
                 "{provider}: {wait}"
             );
-            app.advance_clock(SignedDuration::from_secs(wait + 1)).await;
+            app.advance_clock(SignedDuration::from_secs(wait + 1));
         }
-        app.clear_faults().await;
+        app.clear_faults();
         app.connections.jobs().run_due("sync").await.unwrap();
-        let sync_state = app
-            .storage
-            .syncs()
-            .find(user, connection.id)
-            .await
-            .unwrap()
-            .unwrap();
+        let sync_state = app.sync_state(user, connection.id).await;
         assert_eq!(sync_state.attempts, 0, "{provider}");
         assert_eq!(sync_state.last_error, None, "{provider}");
         // Ten minutes after the import, as without the failures.
@@ -464,12 +433,12 @@ async fn two_instances_sync_a_connection_once() {
     for instances in [1, 2] {
         let app = App::start(Setup::default()).await;
         let hook = app.hook(&app.olivia.user).await;
-        app.advance_clock(HOUR).await;
+        app.advance_clock(HOUR);
         app.run_due_jobs().await;
-        app.reset_calls().await;
+        app.reset_calls();
         // Slow enough for the other instance to interfere.
-        app.fault(json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 100}))
-            .await;
+        app.fiskil()
+            .add_fault(Fault::delay_ms(100).at("/v1/banking/transactions"));
         let other = app.shared.new_instance().await;
         let first = async || app.connections.jobs().run_due("sync").await.unwrap();
         let second = async || {
@@ -478,7 +447,7 @@ async fn two_instances_sync_a_connection_once() {
             }
         };
         tokio::join!(first(), second());
-        counted.push(app.calls().await);
+        counted.push(app.fiskil().calls());
         let received = app.delivered_to(&hook).await;
         let runs: BTreeSet<&str> = received
             .iter()
@@ -499,23 +468,23 @@ async fn two_instances_sync_a_connection_once() {
 async fn long_sync_stores_when_it_got_the_last_rows() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
-    app.reset_calls().await;
-    app.fault(
-        json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 1000, "times": 1}),
-    )
-    .await;
+    app.reset_calls();
+    app.fiskil().add_fault(
+        Fault::delay_ms(1000)
+            .at("/v1/banking/transactions")
+            .times(1),
+    );
     let during_the_call = async {
-        eventually(async || app.calls().await.contains_key("/v1/banking/transactions")).await;
-        app.advance_clock(SignedDuration::from_mins(5)).await;
+        eventually(async || {
+            app.fiskil()
+                .calls()
+                .contains_key("/v1/banking/transactions")
+        })
+        .await;
+        app.advance_clock(SignedDuration::from_mins(5));
     };
     tokio::join!(app.sync(connection), during_the_call);
-    let stored = app
-        .storage
-        .connections()
-        .find(app.olivia.user.id, connection.id)
-        .await
-        .unwrap()
-        .unwrap();
+    let stored = app.connection(app.olivia.user.id, connection.id).await;
     assert_eq!(stored.last_refreshed_at, Some(app.clock.now()));
 }
 
@@ -549,35 +518,25 @@ async fn provider_event_requests_a_sync() {
         let hook = app.hook(user).await;
         app.complete_initial_sync(connection, &hook).await;
         let next_at = async || {
-            app.storage
-                .syncs()
-                .find(user.id, connection.id)
+            app.sync_state(user.id, connection.id)
                 .await
-                .unwrap()
-                .unwrap()
                 .next_at
                 .unwrap()
         };
         // The backfill window has ended, and the next sync is hours away.
-        app.advance_clock(HOUR).await;
+        app.advance_clock(HOUR);
         app.sync(connection).await;
         let planned = next_at().await;
-        app.advance_clock(HOUR).await;
+        app.advance_clock(HOUR);
         let url = format!("{}/webhooks/fiskil", app.console_url);
-        app.control(Method::POST, "/webhooks", json!({ "url": url }))
-            .await;
+        app.fiskil().set_webhooks(WebhookSettings::to(url)).unwrap();
         app.add_row(
             connection,
             "ANNOUNCED BY AN EVENT",
             app.clock.now() - HOUR / 2,
         )
         .await;
-        eventually(async || {
-            let seen = app.control(Method::GET, "/webhooks", json!({})).await;
-            let all = seen["deliveries"].as_array().unwrap();
-            !all.is_empty() && all.iter().all(|delivery| delivery["state"] == "sent")
-        })
-        .await;
+        app.provider_events_sent("fiskil").await;
         assert_eq!(
             next_at().await,
             if enabled { app.clock.now() } else { planned }
@@ -598,14 +557,14 @@ async fn sync_refreshes_accounts() {
     let app = App::start(Setup::default()).await;
     let connection = &app.olivia.connections[0];
     app.sync(connection).await;
-    app.advance_clock(HOUR).await;
+    app.advance_clock(HOUR);
     let credentials = app.credentials(0);
     let new = json!({"endUserId": credentials["endUserId"], "arrangementId": credentials["arrangementId"],
         "nickname": "Brand new", "display_name": "Brand new"});
-    let added = app.control(Method::POST, "/accounts", new).await;
+    let added = app.fiskil().add_account(&new).unwrap();
     let row = json!({"account_id": added["account_id"], "description": "ITS FIRST ROW",
         "posting_date_time": "2026-11-20T09:00:00Z"});
-    app.put_row(connection, row).await;
+    app.put_row(connection, row);
     let hook = app.hook(&app.olivia.user).await;
     assert_eq!(app.sync(connection).await.new_count, 1);
     let account = app.account("Brand new").await;
@@ -617,10 +576,11 @@ async fn sync_refreshes_accounts() {
     );
 
     // A new name of the account changes no row.
-    let path = format!("/accounts/{}", added["account_id"].as_str().unwrap());
-    app.control(Method::PATCH, &path, json!({"nickname": "Renamed"}))
-        .await;
-    app.advance_clock(HOUR).await;
+    let id_there = added["account_id"].as_str().unwrap();
+    app.fiskil()
+        .change_account(id_there, &json!({"nickname": "Renamed"}))
+        .unwrap();
+    app.advance_clock(HOUR);
     let report = app.sync(connection).await;
     assert_eq!(
         SyncCounts::of(&report),
@@ -643,19 +603,15 @@ async fn foreign_or_removed_connection_is_not_synced() {
         .run(app.ben.user.id, connection.id)
         .await;
     assert!(matches!(error, Err(ConnectionsError::NotFound)));
-    app.connections
-        .removals()
-        .remove(connection.id)
-        .await
-        .unwrap();
-    app.reset_calls().await;
+    app.remove(connection.id).await;
+    app.reset_calls();
     let error = app
         .connections
         .syncs()
         .run(app.olivia.user.id, connection.id)
         .await;
     assert!(matches!(error, Err(ConnectionsError::NotFound)));
-    assert_eq!(app.total_calls("fiskil").await, 0);
+    assert_eq!(app.fiskil().total_calls(), 0);
 }
 
 #[tokio::test]
@@ -673,18 +629,10 @@ async fn abandoned_sync_is_repeated() {
             .unwrap()
             .is_some()
     );
-    let synced_at = async || {
-        app.storage
-            .syncs()
-            .find(user, connection.id)
-            .await
-            .unwrap()
-            .unwrap()
-            .synced_at
-    };
+    let synced_at = async || app.sync_state(user, connection.id).await.synced_at;
     app.connections.jobs().run_due("sync").await.unwrap();
     assert_eq!(synced_at().await, None);
-    app.advance_clock(SignedDuration::from_secs(61)).await;
+    app.advance_clock(SignedDuration::from_secs(61));
     app.connections.jobs().run_due("sync").await.unwrap();
     assert_eq!(synced_at().await, Some(app.clock.now()));
 }
@@ -695,27 +643,20 @@ async fn failed_sync_stores_and_announces_nothing() {
     let person = app.person_at("akahu").await;
     let connection = &person.connections[0];
     let account = app.account_at(connection).await;
-    let fill = json!({"accountId": account, "rows": 4_000});
-    app.control_of("akahu", Method::POST, "/fill", fill).await;
+    app.bank("akahu").fill(&account, 4_000).unwrap();
     let hook = app.hook(&person.user).await;
     // The first page succeeds, and every later one fails.
-    app.fault_at(
-        "akahu",
-        json!({"match": "/v1/transactions", "kind": "delay", "delayMs": 1, "times": 1}),
-    )
-    .await;
-    app.fault_at(
-        "akahu",
-        json!({"match": "/v1/transactions", "kind": "status", "status": 503}),
-    )
-    .await;
+    app.bank("akahu")
+        .add_fault(Fault::delay_ms(1).at("/v1/transactions").times(1));
+    app.bank("akahu")
+        .add_fault(Fault::status(503).at("/v1/transactions"));
     let failed = app
         .connections
         .syncs()
         .run(person.user.id, connection.id)
         .await;
     let fingerprints = app.fingerprint_count().await;
-    app.clear_faults().await;
+    app.clear_faults();
     assert!(failed.is_err(), "{failed:?}");
     assert_eq!(fingerprints, 0);
     assert_eq!(app.deliveries_to(&hook).await.len(), 0);

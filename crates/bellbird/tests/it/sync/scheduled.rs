@@ -44,7 +44,7 @@ impl App {
         let (before, mut refreshes) = (state().await, 0);
         let mut last = before;
         for _ in 0..6 * 4 {
-            self.advance_clock(SignedDuration::from_hours(6)).await;
+            self.advance_clock(SignedDuration::from_hours(6));
             self.connections.jobs().run_due("sync").await.unwrap();
             let now = state().await;
             refreshes += u32::from(now.1 != last.1);
@@ -114,7 +114,7 @@ async fn rows_are_read_rarely_for_nobody() {
             "{provider}: nobody again"
         );
 
-        app.advance_clock(SignedDuration::from_hours(1)).await;
+        app.advance_clock(SignedDuration::from_hours(1));
         let path = format!(
             "/v1/{}/changes?connectionId={}&limit=1",
             spec(provider).list,

@@ -40,8 +40,7 @@ async fn unreadable_row_is_announced_once_it_can_be_read() {
         let connection = &person.connections[0];
         let at = app.clock.now() - HOUR;
         let row = app.add_row(connection, "UNREADABLE", at).await;
-        app.change_row(connection, &row, amount(connection, false))
-            .await;
+        app.change_row(connection, &row, amount(connection, false));
         app.add_row(connection, "READABLE", at - HOUR).await;
         assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
         assert_eq!(
@@ -50,13 +49,7 @@ async fn unreadable_row_is_announced_once_it_can_be_read() {
             "{provider}"
         );
 
-        let sync_state = app
-            .storage
-            .syncs()
-            .find(person.user.id, connection.id)
-            .await
-            .unwrap()
-            .unwrap();
+        let sync_state = app.sync_state(person.user.id, connection.id).await;
         let unreadable = sync_state.unreadable.unwrap();
         assert_eq!(
             (unreadable.count, unreadable.reason.as_str()),
@@ -76,7 +69,7 @@ async fn unreadable_row_is_announced_once_it_can_be_read() {
 
         // Much later than the usual overlap, with other rows meanwhile.
         for _ in 0..10 {
-            app.advance_clock(3 * DAY).await;
+            app.advance_clock(3 * DAY);
             app.add_row(connection, "MEANWHILE", app.clock.now() - HOUR)
                 .await;
             assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
@@ -86,8 +79,7 @@ async fn unreadable_row_is_announced_once_it_can_be_read() {
                 "{provider}"
             );
         }
-        app.change_row(connection, &row, amount(connection, true))
-            .await;
+        app.change_row(connection, &row, amount(connection, true));
         let counts = SyncCounts::of(&app.sync(connection).await);
         assert_eq!(
             counts,
@@ -103,16 +95,10 @@ async fn unreadable_row_is_announced_once_it_can_be_read() {
             ["UNREADABLE"],
             "{provider}"
         );
-        let sync_state = app
-            .storage
-            .syncs()
-            .find(person.user.id, connection.id)
-            .await
-            .unwrap()
-            .unwrap();
+        let sync_state = app.sync_state(person.user.id, connection.id).await;
         assert_eq!(sync_state.unreadable, None, "{provider}");
         for _ in 0..3 {
-            app.advance_clock(3 * DAY).await;
+            app.advance_clock(3 * DAY);
             let counts = SyncCounts::of(&app.sync(connection).await);
             assert_eq!(
                 counts,
@@ -140,29 +126,21 @@ async fn row_of_another_form_is_announced_once_it_can_be_read() {
             connection,
             &row,
             json!({"description": {"text": "UNREADABLE"}}),
-        )
-        .await;
+        );
         app.add_row(connection, "READABLE", app.clock.now() - HOUR)
             .await;
         for (days, new) in [(0, vec!["READABLE"]), (20, vec![])] {
-            app.advance_clock(days * DAY).await;
+            app.advance_clock(days * DAY);
             app.sync(connection).await;
             assert_eq!(texts(&app.delivered_to(&hook).await), new, "{provider}");
-            let sync_state = app
-                .storage
-                .syncs()
-                .find(person.user.id, connection.id)
-                .await
-                .unwrap()
-                .unwrap();
+            let sync_state = app.sync_state(person.user.id, connection.id).await;
             assert_eq!(
                 sync_state.unreadable.unwrap().reason,
                 "invalid_form",
                 "{provider}"
             );
         }
-        app.change_row(connection, &row, json!({"description": "UNREADABLE"}))
-            .await;
+        app.change_row(connection, &row, json!({"description": "UNREADABLE"}));
         app.sync(connection).await;
         assert_eq!(
             texts(&app.delivered_to(&hook).await),
@@ -189,16 +167,11 @@ async fn row_of_another_form_degrades_its_own_connection_only() {
     let [own, other] = [0, 1].map(|number| &app.olivia.connections[number]);
     let at = app.clock.now() - HOUR;
     let row = app.add_row(own, "UNREADABLE", at).await;
-    app.change_row(own, &row, json!({"description": {"text": "UNREADABLE"}}))
-        .await;
+    app.change_row(own, &row, json!({"description": {"text": "UNREADABLE"}}));
     let unreadable = async |connection: &Connection| {
         app.sync(connection).await;
-        app.storage
-            .syncs()
-            .find(connection.user_id, connection.id)
+        app.sync_state(connection.user_id, connection.id)
             .await
-            .unwrap()
-            .unwrap()
             .unreadable
     };
     assert_eq!(unreadable(other).await, None);
@@ -220,14 +193,12 @@ async fn known_row_that_becomes_unreadable_is_not_announced_again() {
             .add_row(connection, "KNOWN", app.clock.now() - HOUR)
             .await;
         assert_eq!(app.sync(connection).await.new_count, 1, "{provider}");
-        app.change_row(connection, &row, amount(connection, false))
-            .await;
+        app.change_row(connection, &row, amount(connection, false));
         for _ in 0..10 {
-            app.advance_clock(3 * DAY).await;
+            app.advance_clock(3 * DAY);
             app.sync(connection).await;
         }
-        app.change_row(connection, &row, amount(connection, true))
-            .await;
+        app.change_row(connection, &row, amount(connection, true));
         let counts = SyncCounts::of(&app.sync(connection).await);
         assert_eq!(
             counts,
@@ -249,8 +220,7 @@ async fn events_of_other_rows_are_delivered_again() {
         let row = app
             .add_row(connection, "UNREADABLE", app.clock.now() - HOUR)
             .await;
-        app.change_row(connection, &row, amount(connection, false))
-            .await;
+        app.change_row(connection, &row, amount(connection, false));
         app.add_row(connection, "READABLE", app.clock.now() - HOUR)
             .await;
         hook.receiver.reply_next_with([Reply::Status(500)]);
@@ -276,8 +246,7 @@ async fn unreadable_rows_are_shown_to_the_operator() {
             "2026-11-19T03:00:00Z".parse().unwrap(),
         )
         .await;
-    app.change_row(connection, &row, amount(connection, false))
-        .await;
+    app.change_row(connection, &row, amount(connection, false));
     app.sync(connection).await;
 
     let mut workdir = Workdir::new();

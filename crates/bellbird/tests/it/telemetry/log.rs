@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use bellbird_sandbox::Fault;
 use serde_json::{Value, json};
 
 use super::{Answered, Deployment};
@@ -44,9 +45,7 @@ fn assert_caused_by(lines: &[Value], message: &str, answer: &Answered, route: &s
 #[tokio::test]
 async fn failures_have_the_id_of_their_request() {
     let deployment = Deployment::start().await;
-    deployment
-        .set_fault(json!({"kind": "status", "status": 500}))
-        .await;
+    deployment.add_fault(Fault::status(500)).await;
     let provider = deployment.get("apiUrl", &deployment.transactions()).await;
     assert_eq!(provider.status, 503);
     execute(
@@ -255,21 +254,11 @@ async fn wrong_credentials_are_named_with_their_settings() {
     let message =
         "The provider cannot be used until the operator of this service corrects its settings";
     assert_eq!((status, text(&body["error"], "message")), (503, message));
-    let output = workdir.run(&format!("doctor --json {ANY_PORTS}"));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rejects = "the provider rejects fiskil.client_id and fiskil.client_secret (status 401): copy the credentials \
                    again from its dashboard";
-    let check = report["checks"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|check| check["name"] == "fiskil")
-        .unwrap();
     let place = text(&sandbox.json()["fiskil"], "baseUrl").to_owned();
-    assert_eq!(
-        text(check, "detail"),
-        format!("Fiskil at {place}: {rejects}")
-    );
+    let wrong = format!("wrong Fiskil at {place}: {rejects}");
+    assert_eq!(workdir.doctor("fiskil"), [wrong]);
     let (_, _, log) = service.stop("-TERM");
     let lines = lines(&log);
     let warnings: Vec<&Value> = lines
@@ -288,12 +277,8 @@ async fn wrong_credentials_are_named_with_their_settings() {
 #[tokio::test]
 async fn file_that_is_cut_off_has_a_line_and_is_counted() {
     let deployment = Deployment::start().await;
-    deployment
-        .set_fault(json!({"kind": "delay", "delayMs": 0, "times": 1}))
-        .await;
-    deployment
-        .set_fault(json!({"kind": "status", "status": 500}))
-        .await;
+    deployment.add_fault(Fault::delay_ms(0).times(1)).await;
+    deployment.add_fault(Fault::status(500)).await;
     let route = "/v1/export/transactions.jsonl";
     let urls = deployment.service.json();
     let url = format!(
@@ -345,9 +330,7 @@ async fn file_that_is_cut_off_has_a_line_and_is_counted() {
 #[tokio::test]
 async fn shared_read_names_the_request_that_made_it() {
     let deployment = Deployment::start().await;
-    deployment
-        .set_fault(json!({"kind": "delay", "delayMs": 1_500}))
-        .await;
+    deployment.add_fault(Fault::delay_ms(1_500)).await;
     let path = deployment.transactions();
     let (one, two) = tokio::join!(
         deployment.get("apiUrl", &path),

@@ -4,12 +4,12 @@ mod log;
 mod metrics;
 mod traces;
 
+use bellbird_sandbox::Fault;
 use reqwest::StatusCode;
-use serde_json::{Value, json};
 
 use crate::support::deployment;
 use crate::support::harness::Database;
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, text};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
 
 /// A service with one user and one connection, whose log has all levels.
 struct Deployment {
@@ -51,12 +51,8 @@ impl Deployment {
             text(&created, "key").to_owned(),
             text(&created, "id").to_owned(),
         );
-        let credentials = sandbox.json()["credentials"][0].to_string();
-        let import = "connection import --user me@example.com --credentials - --json";
-        let output = workdir.run_with_input(import, &credentials);
-        assert_eq!(errors(&output), "");
-        let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let connection = text(&imported[0], "id").to_owned();
+        let credentials = &sandbox.json()["credentials"][0];
+        let connection = workdir.import("me@example.com", credentials);
         let service = RunningCommand::start(&workdir, &format!("serve --json {ANY_PORTS}"));
         Self {
             workdir,
@@ -95,19 +91,8 @@ impl Deployment {
     }
 
     /// Makes the provider's rows fail in this way.
-    async fn set_fault(&self, mut fault: Value) {
-        fault["match"] = json!("/v1/banking/transactions");
-        let base = reqwest::Url::parse(text(&self.sandbox.json()["fiskil"], "baseUrl")).unwrap();
-        let url = base.join("/__control/faults").unwrap();
-        assert!(
-            self.http
-                .post(url)
-                .json(&fault)
-                .send()
-                .await
-                .unwrap()
-                .status()
-                .is_success()
-        );
+    async fn add_fault(&self, fault: Fault) {
+        let fault = fault.at("/v1/banking/transactions");
+        deployment::add_fault(&self.sandbox.json(), "fiskil", fault).await;
     }
 }

@@ -1,10 +1,11 @@
 //! Webhook events: their members and their order. Every attempt after the first reads the rows
 //! again.
 
+use bellbird_storage::in_tx;
 use std::str::FromStr as _;
 
 use bellbird_domain::{Connection, ConnectionId, DeliveryState, EventType, Plan};
-use bellbird_storage::in_tx;
+use bellbird_sandbox::{ConsentState, Fault};
 use bigdecimal::{BigDecimal, RoundingMode};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -222,7 +223,7 @@ async fn assert_announced_as_shown(
 ) {
     let spec = spec(&connection.provider);
     for row in (spec.odd_rows)(&app.account_at(connection).await) {
-        app.put_row(connection, row).await;
+        app.put_row(connection, row);
     }
     let hook = app.hook(user).await;
     app.sync(connection).await;
@@ -314,8 +315,7 @@ async fn new_rows_come_before_changed_ones() {
     }
     app.complete_initial_sync(connection, &hook).await;
     for id in &ids {
-        app.change_row(connection, id, json!({"amount": "-99.99"}))
-            .await;
+        app.change_row(connection, id, json!({"amount": "-99.99"}));
     }
     for number in 0..4 {
         app.add_row(connection, &format!("NEW {number}"), app.clock.now() - HOUR)
@@ -362,16 +362,16 @@ async fn only_the_first_attempt_is_from_memory() {
         let connection = &person.connections[0];
         let hook = app.hook(&person.user).await;
         app.sync(connection).await;
-        app.reset_calls().await;
+        app.reset_calls();
         hook.receiver.reply_with(Reply::Status(500));
         let first = app.delivered_to(&hook).await;
-        assert_eq!(app.total_calls(provider).await, 0, "{provider}");
+        assert_eq!(app.bank(provider).total_calls(), 0, "{provider}");
         let mut all = first.clone();
         for _ in 0..2 {
-            app.reset_calls().await;
+            app.reset_calls();
             assert!(app.advance_to_next_attempt(&hook).await);
             all.extend(app.delivered_to(&hook).await);
-            assert!(app.total_calls(provider).await > 0, "{provider}");
+            assert!(app.bank(provider).total_calls() > 0, "{provider}");
         }
         assert_eq!(all.len(), 3 * first.len());
         assert!(
@@ -401,35 +401,31 @@ async fn later_attempt_sends_what_the_last_sync_saw() {
     app.complete_initial_sync(connection, &hook).await;
     let kept = app.add_row(connection, "KEPT", at).await;
     let removed = app.add_row(connection, "REMOVED", at).await;
-    app.change_row(connection, &changed, json!({"description": "CHANGED ONCE"}))
-        .await;
+    app.change_row(connection, &changed, json!({"description": "CHANGED ONCE"}));
     app.change_row(
         connection,
         &untouched,
         json!({"description": "UNTOUCHED NOW"}),
-    )
-    .await;
+    );
     hook.receiver.reply_next_with([Reply::Status(500)]);
     app.sync(connection).await;
     let first = app.delivered_to(&hook).await;
     assert_eq!(first[0].counts(), RowCounts { new: 2, updated: 2 });
 
-    app.change_row(connection, &kept, json!({"amount": "-77.00"}))
-        .await;
+    app.change_row(connection, &kept, json!({"amount": "-77.00"}));
     app.change_row(
         connection,
         &changed,
         json!({"description": "CHANGED TWICE"}),
-    )
-    .await;
-    app.remove_row(connection, &removed).await;
+    );
+    app.remove_row(connection, &removed);
     // The second attempt, which waits for a sync.
     app.advance_to_next_attempt(&hook).await;
     assert_eq!(app.delivered_to(&hook).await.len(), 0);
     let sync_until_gone = async || {
         for _ in 0..3 {
             app.sync(connection).await;
-            app.advance_clock(13 * HOUR).await;
+            app.advance_clock(13 * HOUR);
         }
     };
     sync_until_gone().await;
@@ -458,7 +454,7 @@ async fn later_attempt_sends_what_the_last_sync_saw() {
     assert_eq!(description(&untouched), "UNTOUCHED NOW");
 
     for id in [&kept, &changed, &untouched] {
-        app.remove_row(connection, id).await;
+        app.remove_row(connection, id);
     }
     sync_until_gone().await;
     assert_eq!(again().await.counts(), RowCounts { new: 0, updated: 0 });
@@ -474,12 +470,8 @@ async fn read_failures_do_not_count_against_the_endpoint() {
         let connection = &person.connections[0];
         let hook = app.hook(&person.user).await;
         app.sync(connection).await;
-        app.advance_clock(BODY_EXPIRED).await;
-        app.fault_at(
-            provider,
-            json!({"match": "/", "kind": "status", "status": 503}),
-        )
-        .await;
+        app.advance_clock(BODY_EXPIRED);
+        app.bank(provider).add_fault(Fault::status(503).at("/"));
         assert!(app.delivered_to(&hook).await.is_empty());
         let delivery = app.deliveries_to(&hook).await.remove(0);
         assert_eq!(delivery.state, DeliveryState::Pending);
@@ -494,16 +486,12 @@ async fn read_failures_do_not_count_against_the_endpoint() {
             None,
             "{provider}"
         );
-        app.clear_faults().await;
+        app.clear_faults();
 
         app.advance_to_next_attempt(&hook).await;
-        app.set_consent(connection, "revoked").await;
+        app.set_consent(connection, ConsentState::Revoked).await;
         // The consent status is cached for a minute. A refresh updates it.
-        app.connections
-            .refreshes()
-            .run(person.user.id, connection.id)
-            .await
-            .unwrap();
+        app.refresh(person.user.id, connection.id).await;
         assert!(app.delivered_to(&hook).await.is_empty(), "{provider}");
         let delivery = app.deliveries_to(&hook).await.remove(0);
         assert_eq!(
@@ -517,13 +505,9 @@ async fn read_failures_do_not_count_against_the_endpoint() {
             "{provider}"
         );
 
-        app.set_consent(connection, "active").await;
-        app.connections
-            .refreshes()
-            .run(person.user.id, connection.id)
-            .await
-            .unwrap();
-        app.advance_clock(SignedDuration::from_mins(2)).await;
+        app.set_consent(connection, ConsentState::Active).await;
+        app.refresh(person.user.id, connection.id).await;
+        app.advance_clock(SignedDuration::from_mins(2));
         let attempts = app.attempts_of(&hook, &delivery).await;
         assert_eq!(
             attempts
@@ -613,7 +597,7 @@ async fn a_ping_is_an_event_without_rows() {
         );
         assert_eq!(app.states_at(&hook).await.last(), Some(&state));
     }
-    app.advance_clock(DAY).await;
+    app.advance_clock(DAY);
     assert!(
         app.delivered_to(&hook).await.is_empty(),
         "a ping is never retried"

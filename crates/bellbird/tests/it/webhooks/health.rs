@@ -80,17 +80,17 @@ async fn endpoint_that_failed_gets_one_event_at_a_time() {
         app.add_event(connection, &format!("LATER {number}")).await;
     }
     // The first is due again, and its rows are read again. The others are sent from memory.
-    app.advance_clock(SignedDuration::from_secs(7)).await;
+    app.advance_clock(SignedDuration::from_secs(7));
     assert_eq!(app.delivered_to(&hook).await.len(), 4);
     assert_eq!(hook.receiver.in_flight_max(), 1, "recently failed");
-    app.advance_clock(BODY_EXPIRED).await;
+    app.advance_clock(BODY_EXPIRED);
     assert_eq!(app.delivered_to(&hook).await.len(), 4);
-    app.advance_clock(BODY_EXPIRED).await;
+    app.advance_clock(BODY_EXPIRED);
     assert!(!app.delivered_to(&hook).await.is_empty());
     assert_eq!(hook.receiver.in_flight_max(), 1, "failing for a minute");
 
     // A success ends that.
-    app.advance_clock(SignedDuration::from_hours(1)).await;
+    app.advance_clock(SignedDuration::from_hours(1));
     hook.receiver.reply_next_with([Reply::Status(204)]);
     assert_eq!(app.delivered_to(&hook).await.len(), 4);
     assert_eq!(hook.receiver.in_flight_max(), 3);

@@ -1,12 +1,12 @@
 //! What happens to attempts while something else happens: a removal, a redelivery, a lost lease, a
 //! failing database.
 
+use bellbird_storage::in_tx;
 use std::time::Duration;
 
 use bellbird_domain::{DeliveryState, TimestampExt as _};
-use bellbird_storage::in_tx;
+use bellbird_sandbox::Fault;
 use jiff::SignedDuration;
-use serde_json::json;
 
 use super::{BODY_EXPIRED, HOUR};
 use crate::support::database::query;
@@ -32,8 +32,7 @@ async fn removal_stops_deliveries_that_are_loaded() {
         app.add_event(connection, &format!("EVENT {number}")).await;
     }
     // The consent cannot be withdrawn now, so the removal takes long.
-    app.fault(json!({"match": "/v1/consent", "kind": "status", "status": 503}))
-        .await;
+    app.fiskil().add_fault(Fault::status(503).at("/v1/consent"));
     hook.receiver.reply_with(Reply::Never);
     let removing = async {
         eventually(async || hook.receiver.request_count() == CONCURRENT).await;
@@ -84,14 +83,12 @@ async fn attempt_is_not_sent_after_its_lease_was_lost() {
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
     app.add_event(connection, "SENT BY ANOTHER INSTANCE").await;
-    app.advance_clock(BODY_EXPIRED).await;
-    app.reset_calls().await;
-    app.fault(
-        json!({"match": "/v1/banking/transactions", "kind": "delay", "delayMs": 500, "times": 1}),
-    )
-    .await;
+    app.advance_clock(BODY_EXPIRED);
+    app.reset_calls();
+    app.fiskil()
+        .add_fault(Fault::delay_ms(500).at("/v1/banking/transactions").times(1));
     let other_instance = async {
-        eventually(async || app.transaction_calls().await > 0).await;
+        eventually(async || app.transaction_calls() > 0).await;
         // As if this one had been paused meanwhile.
         app.clock
             .set(app.clock.now().checked_add(LEASE_EXPIRED).unwrap());
@@ -134,7 +131,7 @@ mod postgres {
             query(database, "DROP TRIGGER fail ON webhook_deliveries").await;
         };
         tokio::join!(app.webhooks.run_due_deliveries(), repairing);
-        app.advance_clock(LEASE_EXPIRED).await;
+        app.advance_clock(LEASE_EXPIRED);
         app.webhooks.run_due_deliveries().await;
         assert_eq!(hook.drain().len(), 1, "not sent again");
         assert_eq!(

@@ -1,9 +1,10 @@
 //! How many provider calls it costs to send bodies again, and who waits for whom.
 
+use bellbird_storage::in_tx;
 use std::time::Duration;
 
 use bellbird_domain::{Connection, DeliveryState, User};
-use bellbird_storage::in_tx;
+use bellbird_sandbox::Fault;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -38,8 +39,8 @@ impl App {
 
     /// Redelivers one event. Returns the calls that read rows.
     async fn calls_to_redeliver(&self, hook: &Hook, connection: &Connection, event: &str) -> u64 {
-        self.advance_clock(BODY_EXPIRED).await;
-        self.reset_calls().await;
+        self.advance_clock(BODY_EXPIRED);
+        self.reset_calls();
         let (user, id, event) = (
             hook.endpoint.user_id,
             hook.endpoint.id,
@@ -52,7 +53,7 @@ impl App {
         .await
         .unwrap();
         self.webhooks.run_due_deliveries().await;
-        self.row_calls(&connection.provider).await
+        self.row_calls(&connection.provider)
     }
 }
 
@@ -95,9 +96,9 @@ async fn redelivered_run_costs_at_most_twice_its_sync() {
         )
         .await
         .unwrap();
-        app.reset_calls().await;
+        app.reset_calls();
         let report = app.sync(&connection).await;
-        let of_sync = app.row_calls(provider).await;
+        let of_sync = app.row_calls(provider);
         assert!(
             provider != "fiskil" || report.new_count > 10_000,
             "{report:?}"
@@ -106,11 +107,11 @@ async fn redelivered_run_costs_at_most_twice_its_sync() {
         let sent = app.delivered_to(&from_memory).await;
         assert_eq!(sent.len(), report.events);
 
-        app.advance_clock(BODY_EXPIRED).await;
-        app.reset_calls().await;
+        app.advance_clock(BODY_EXPIRED);
+        app.reset_calls();
         assert_eq!(app.enable_and_recover(&again).await, report.events as u64);
         let received = app.delivered_to(&again).await;
-        let of_recovery = app.row_calls(provider).await;
+        let of_recovery = app.row_calls(provider);
         assert_eq!(received.len(), sent.len());
         for (received, sent) in received.iter().zip(&sent) {
             assert_eq!(received.raw, sent.raw, "{provider}");
@@ -158,8 +159,7 @@ async fn rows_that_moved_are_found_by_reading_everything() {
     let moved = (at - 20 * DAY)
         .strftime("%Y-%m-%dT%H:%M:%S.000Z")
         .to_string();
-    app.change_row(connection, &ids[1], json!({"posting_date_time": moved}))
-        .await;
+    app.change_row(connection, &ids[1], json!({"posting_date_time": moved}));
     assert_eq!(app.sync(connection).await.updated_count, 1);
     app.delivered_to(&hook).await;
     app.calls_to_redeliver(&hook, connection, &first).await;
@@ -210,7 +210,7 @@ async fn unreachable_endpoint_costs_no_provider_call() {
         error_of_attempt().await.last_error.as_deref(),
         Some("connection refused")
     );
-    app.reset_calls().await;
+    app.reset_calls();
     app.advance_to_next_attempt(&hook).await;
     let delivery = error_of_attempt().await;
     assert_eq!(
@@ -218,7 +218,7 @@ async fn unreachable_endpoint_costs_no_provider_call() {
         (2, Some("connection refused"))
     );
     assert!(app.endpoint_of(&hook).await.failing_since.is_some());
-    assert_eq!(app.total_calls("fiskil").await, 0);
+    assert_eq!(app.fiskil().total_calls(), 0);
 }
 
 fn authority(url: &str) -> String {
@@ -247,8 +247,8 @@ async fn endpoints_of_a_user_share_what_is_read() {
         hook.receiver.reply_next_with([Reply::Status(500)]);
     }
     app.webhooks.run_due_deliveries().await;
-    app.advance_clock(RETRY).await;
-    app.reset_calls().await;
+    app.advance_clock(RETRY);
+    app.reset_calls();
     app.webhooks.run_due_deliveries().await;
     for (hook, first) in hooks.iter().zip(&first) {
         let received = hook.drain();
@@ -262,7 +262,7 @@ async fn endpoints_of_a_user_share_what_is_read() {
                 .all(|state| *state == DeliveryState::Delivered)
         );
     }
-    assert_eq!(app.transaction_calls().await, 1);
+    assert_eq!(app.transaction_calls(), 1);
     // A minute later the rows are read again.
     let event = app
         .deliveries_to(&hooks[0])
@@ -296,12 +296,12 @@ async fn hanging_provider_blocks_no_retry_at_another() {
     }
     app.webhooks.run_due_deliveries().await;
     hung.drain();
-    app.advance_clock(RETRY).await;
-    app.fault(json!({"match": "/v1/banking", "kind": "delay", "delayMs": 600_000}))
-        .await;
+    app.advance_clock(RETRY);
+    app.fiskil()
+        .add_fault(Fault::delay_ms(600_000).at("/v1/banking"));
     let webhooks = app.webhooks.clone();
     let hanging = tokio::spawn(async move { webhooks.run_due_deliveries().await });
-    eventually(async || app.transaction_calls().await > 0).await;
+    eventually(async || app.transaction_calls() > 0).await;
     // More than all rebuilds of a provider wait now.
     let (user, id) = (other.user.id, hook.endpoint.id);
     let event = app.deliveries_to(&hook).await[0].event_id;
@@ -325,13 +325,8 @@ async fn rows_of_a_missing_account_are_waited_for() {
     for provider in simulated_providers() {
         let (app, person, hook) = App::synced_at(provider).await;
         let connection = &person.connections[0];
-        app.advance_clock(HOUR).await;
-        let accounts = app
-            .storage
-            .accounts()
-            .list_of_connection(person.user.id, connection.id)
-            .await
-            .unwrap();
+        app.advance_clock(HOUR);
+        let accounts = app.stored_accounts(person.user.id, connection.id).await;
         let missing = app.account_at(connection).await;
         let other = accounts
             .iter()
@@ -342,27 +337,17 @@ async fn rows_of_a_missing_account_are_waited_for() {
             other.expect("another account"),
             "LISTED",
             app.clock.now() - HOUR,
-        )
-        .await;
-        app.add_row_to(connection, &missing, "MISSING", app.clock.now() - HOUR)
-            .await;
+        );
+        app.add_row_to(connection, &missing, "MISSING", app.clock.now() - HOUR);
         hook.receiver.reply_next_with([Reply::Status(500)]);
         assert_eq!(app.sync(connection).await.new_count, 2, "{provider}");
         app.delivered_to(&hook).await;
-        app.unlist(provider, &[&missing]).await;
+        app.unlist(provider, &[&missing]);
         for _ in 0..2 {
-            app.connections
-                .refreshes()
-                .run(person.user.id, connection.id)
-                .await
-                .unwrap();
-            app.advance_clock(HOUR).await;
+            app.refresh(person.user.id, connection.id).await;
+            app.advance_clock(HOUR);
         }
-        app.connections
-            .refreshes()
-            .run(person.user.id, connection.id)
-            .await
-            .unwrap();
+        app.refresh(person.user.id, connection.id).await;
         assert_eq!(
             app.accounts_of(connection).await.len(),
             accounts.len() - 1,
@@ -376,7 +361,7 @@ async fn rows_of_a_missing_account_are_waited_for() {
             "{provider}"
         );
 
-        app.unlist(provider, &[]).await;
+        app.unlist(provider, &[]);
         app.sync(connection).await;
         assert!(app.advance_to_next_attempt(&hook).await);
         let mut delivered = texts(&app.delivered_to(&hook).await);
@@ -435,7 +420,7 @@ impl App {
         let spec = spec(&connection.provider);
         let mut row = spec.row_at(&self.account_at(connection).await, at, text);
         row[spec.row_id] = json!(id);
-        self.put_row(connection, row).await;
+        self.put_row(connection, row);
     }
 }
 
@@ -477,7 +462,7 @@ async fn event_waits_for_the_sync_after_a_renewal() {
                 .unwrap();
             let id = row["id"].as_str().unwrap().to_owned();
             assert_ne!(id, ids[0]);
-            app.set_amount(&connection, &id, 4_711).await;
+            app.set_amount(&connection, &id, 4_711);
             hook.receiver.reply_next_with([Reply::Status(500)]);
             assert_eq!(app.sync(&connection).await.updated_count, 1);
             app.delivered_to(&hook).await;
@@ -501,7 +486,7 @@ async fn row_that_one_read_lacks_is_not_lost() {
     let ids = app
         .add_rejected(connection, &hook, &["STAYS", "IS LEFT OUT"])
         .await;
-    app.remove_row(connection, &ids[1]).await;
+    app.remove_row(connection, &ids[1]);
     app.assert_incomplete(&hook).await;
     // Nor is it lost if a sync lacks it too.
     assert_eq!(
@@ -527,11 +512,11 @@ async fn row_that_syncs_found_gone_is_missing() {
     let ids = app
         .add_rejected(connection, &hook, &["STAYS", "IS REMOVED"])
         .await;
-    app.remove_row(connection, &ids[1]).await;
+    app.remove_row(connection, &ids[1]);
     for _ in 0..3 {
         app.assert_incomplete(&hook).await;
         app.sync(connection).await;
-        app.advance_clock(13 * HOUR).await;
+        app.advance_clock(13 * HOUR);
     }
     assert_eq!(texts(&app.delivered_to(&hook).await), ["STAYS"]);
 }
@@ -543,20 +528,18 @@ async fn content_that_no_sync_saw_is_not_sent() {
     let connection = &app.olivia.connections[0];
     let hook = app.hook_on(connection).await;
     let ids = app.add_rejected(connection, &hook, &["CHANGES"]).await;
-    app.change_row(connection, &ids[0], json!({"description": "FOR A MOMENT"}))
-        .await;
+    app.change_row(connection, &ids[0], json!({"description": "FOR A MOMENT"}));
     app.assert_incomplete(&hook).await;
-    app.change_row(connection, &ids[0], json!({"description": "CHANGES"}))
-        .await;
+    app.change_row(connection, &ids[0], json!({"description": "CHANGES"}));
     assert_eq!(texts(&app.next_attempt(&hook).await), ["CHANGES"]);
 
     // The attempt that does not send it requests a sync.
     let ids = app
         .add_rejected(connection, &hook, &["CHANGES FOR GOOD"])
         .await;
-    app.set_amount(connection, &ids[0], 888).await;
+    app.set_amount(connection, &ids[0], 888);
     app.assert_incomplete(&hook).await;
-    app.advance_clock(SignedDuration::from_mins(10)).await;
+    app.advance_clock(SignedDuration::from_mins(10));
     app.connections.jobs().run_due("sync").await.unwrap();
     let received = app.delivered_to(&hook).await;
     // Another connection of the user has had its first sync.
@@ -582,8 +565,7 @@ async fn event_whose_row_stays_missing_fails_and_is_recovered() {
     let ids = app
         .add_rejected(connection, &hook, &["LEFT", "UNREADABLE"])
         .await;
-    app.change_row(connection, &ids[1], json!({"amount": "twelve"}))
-        .await;
+    app.change_row(connection, &ids[1], json!({"amount": "twelve"}));
     while app.advance_to_next_attempt(&hook).await {
         assert_eq!(texts(&app.delivered_to(&hook).await), [""; 0]);
         app.sync(connection).await;
@@ -600,7 +582,7 @@ async fn event_whose_row_stays_missing_fails_and_is_recovered() {
     );
     app.assert_enabled(&hook).await;
 
-    app.set_amount(connection, &ids[1], 1_200).await;
+    app.set_amount(connection, &ids[1], 1_200);
     app.sync(connection).await;
     let (user, id, now) = (hook.endpoint.user_id, hook.endpoint.id, app.clock.now());
     assert_eq!(

@@ -2,6 +2,7 @@
 //! are old.
 
 use bellbird_connections::Removal;
+use bellbird_sandbox::{ConsentState, Fault};
 use bellbird_storage::in_tx;
 use jiff::SignedDuration;
 
@@ -33,14 +34,7 @@ async fn removing_a_connection_deletes_its_events() {
     hook.receiver.reply_with(Reply::Status(500));
     app.sync(connection).await;
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
-    assert_eq!(
-        app.connections
-            .removals()
-            .remove(connection.id)
-            .await
-            .unwrap(),
-        Removal::Done
-    );
+    assert_eq!(app.remove(connection.id).await, Removal::Done);
     for table in [
         "fingerprints",
         "webhook_events",
@@ -50,7 +44,7 @@ async fn removing_a_connection_deletes_its_events() {
         assert_eq!(app.rows_in(table).await, 0, "{table}");
     }
     hook.receiver.reply_with(Reply::Status(200));
-    app.advance_clock(DAY).await;
+    app.advance_clock(DAY);
     assert!(app.delivered_to(&hook).await.is_empty());
     app.assert_enabled(&hook).await;
 }
@@ -61,10 +55,9 @@ async fn connection_being_removed_gets_no_deliveries() {
     let connection = &app.olivia.connections[0];
     let hook = app.hook(&app.olivia.user).await;
     app.sync(connection).await;
-    app.advance_clock(BODY_EXPIRED).await;
+    app.advance_clock(BODY_EXPIRED);
     // The consent cannot be withdrawn now, so the connection is only hidden.
-    app.fault(serde_json::json!({"match": "/v1/consent", "kind": "status", "status": 503}))
-        .await;
+    app.fiskil().add_fault(Fault::status(503).at("/v1/consent"));
     let _ = app.connections.removals().remove(connection.id).await;
     assert!(
         app.storage
@@ -106,14 +99,14 @@ async fn delivered_events_are_kept_for_a_month_and_others_for_three() {
         (DELIVERED_KEPT + DAY, kept),
         (KEPT - DAY, kept),
     ] {
-        app.advance_clock(at - past).await;
+        app.advance_clock(at - past);
         past = at;
         bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now())
             .await
             .unwrap();
         assert_eq!(app.rows_in("webhook_events").await, expected, "{at}");
     }
-    app.advance_clock(2 * DAY).await;
+    app.advance_clock(2 * DAY);
     bellbird_webhooks::delivery::cleanup::delete_outdated(&app.storage, app.clock.now())
         .await
         .unwrap();
@@ -147,7 +140,7 @@ async fn removed_endpoint_gets_no_deliveries() {
             .await
             .unwrap()
     );
-    app.advance_clock(DAY).await;
+    app.advance_clock(DAY);
     assert!(app.delivered_to(&removed).await.is_empty() && kept.drain().is_empty());
     assert_eq!(app.rows_in("webhook_deliveries").await, 1);
 }
@@ -162,7 +155,7 @@ async fn lost_consent_sends_no_empty_event() {
         hook.receiver.reply_next_with([Reply::Status(500)]);
         app.sync(connection).await;
         let first = app.delivered_to(&hook).await.remove(0);
-        app.set_consent(connection, "revoked").await;
+        app.set_consent(connection, ConsentState::Revoked).await;
         app.advance_to_next_attempt(&hook).await;
         let received = app.delivered_to(&hook).await;
         assert!(
@@ -170,12 +163,8 @@ async fn lost_consent_sends_no_empty_event() {
             "{provider}: {:?}",
             received[0].counts()
         );
-        app.set_consent(connection, "active").await;
-        app.connections
-            .refreshes()
-            .run(person.user.id, connection.id)
-            .await
-            .unwrap();
+        app.set_consent(connection, ConsentState::Active).await;
+        app.refresh(person.user.id, connection.id).await;
         app.advance_to_next_attempt(&hook).await;
         assert_eq!(
             app.delivered_to(&hook).await[0].body,

@@ -140,7 +140,7 @@ async fn status_410_disables_the_endpoint() {
     assert!(with_error("endpoint disabled") + sent >= deliveries.len());
 
     // Later events are stored, but not sent.
-    app.advance_clock(DAY).await;
+    app.advance_clock(DAY);
     app.add_event(connection, "WHILE DISABLED").await;
     assert!(app.delivered_to(&hook).await.is_empty());
     let last = app.deliveries_to(&hook).await.pop().unwrap();
@@ -164,7 +164,7 @@ async fn five_days_of_failures_disable_the_endpoint() {
             if app.endpoint_of(hook).await.status == EndpointStatus::Disabled {
                 return day;
             }
-            app.advance_clock(DAY).await;
+            app.advance_clock(DAY);
             app.run_due_jobs().await;
         }
         days_max
@@ -210,7 +210,7 @@ async fn missed_events_are_recovered_in_order() {
     .await
     .unwrap_err();
 
-    app.advance_clock(3 * DAY).await;
+    app.advance_clock(3 * DAY);
     let now = app.clock.now();
     assert_eq!(
         in_tx!(app.storage, redeliveries::recover((user, id), before, now))
@@ -333,7 +333,7 @@ async fn old_event_can_be_redelivered() {
     app.sync(connection).await;
     let first = app.delivered_to(&hook).await.remove(0);
     for _ in 0..8 {
-        app.advance_clock(7 * DAY).await;
+        app.advance_clock(7 * DAY);
         app.run_due_jobs().await;
         app.sync(connection).await;
     }
@@ -410,7 +410,7 @@ async fn silent_endpoint_blocks_no_other() {
 
     // When the endpoint responds again, it receives everything in order.
     silent.receiver.reply_with(Reply::Status(200));
-    app.advance_clock(SignedDuration::from_secs(7)).await;
+    app.advance_clock(SignedDuration::from_secs(7));
     let received = app.delivered_to(&silent).await;
     assert_eq!(
         received

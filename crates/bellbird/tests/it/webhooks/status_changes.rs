@@ -3,15 +3,16 @@
 use bellbird_connections::Removal;
 use bellbird_domain::ConnectionStatus::{Active, Invalidated, PendingMfa, Revoked};
 use bellbird_domain::{Connection, ConnectionStatus, DeliveryState, EventType, User};
+use bellbird_sandbox::{ConsentState, Fault};
 use bellbird_storage::{JobKey, in_tx, job_kinds};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::events::{assert_envelope, members};
 use super::{DAY, HOUR};
-use crate::support::deployment::Deployment;
+use crate::support::deployment::{Deployment, control};
 use crate::support::harness::{App, Database, Setup, eventually, simulated_providers};
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, text};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
 use crate::support::receiver::{ChunkPosition, Hook, ReceivedEvent, Receiver, Reply, RowCounts};
 
 const SUBSCRIBED: &[EventType] = &[EventType::ConnectionUpdated];
@@ -82,15 +83,15 @@ async fn each_change_is_reported_once() {
         app.complete_initial_sync(connection, &default_hook).await;
         assert!(hook.drain().is_empty(), "{provider}: a new connection");
         for (state, before, after) in [
-            ("expired", Active, Invalidated),
-            ("revoked", Invalidated, Revoked),
-            ("active", Revoked, Active),
+            (ConsentState::Expired, Active, Invalidated),
+            (ConsentState::Revoked, Invalidated, Revoked),
+            (ConsentState::Active, Revoked, Active),
         ] {
-            app.advance_clock(HOUR).await;
+            app.advance_clock(HOUR);
             app.set_consent(connection, state).await;
             assert_eq!(app.sync(connection).await.status, after, "{provider}");
             let received = app.delivered_to(&hook).await;
-            assert_eq!(received.len(), 1, "{provider}: {state}");
+            assert_eq!(received.len(), 1, "{provider}: {state:?}");
             let event = &received[0];
             assert_envelope(
                 event,
@@ -118,7 +119,7 @@ async fn each_change_is_reported_once() {
             app.sync(connection).await;
             assert!(
                 app.delivered_to(&hook).await.is_empty(),
-                "{provider}: {state} again"
+                "{provider}: {state:?} again"
             );
         }
         assert!(
@@ -135,9 +136,9 @@ async fn reconnecting_is_reported() {
         let person = app.person_at(provider).await;
         let connection = &person.connections[0];
         let hook = app.status_hook(&person.user).await;
-        app.set_consent(connection, "revoked").await;
+        app.set_consent(connection, ConsentState::Revoked).await;
         app.sync(connection).await;
-        app.set_consent(connection, "active").await;
+        app.set_consent(connection, ConsentState::Active).await;
         let stored = app
             .storage
             .secrets()
@@ -178,9 +179,8 @@ async fn later_attempts_send_the_same_body() {
 
     // The connection changes, and its provider does not respond.
     app.sync(connection).await;
-    app.fault(json!({"match": "/", "kind": "status", "status": 503}))
-        .await;
-    app.reset_calls().await;
+    app.fiskil().add_fault(Fault::status(503).at("/"));
+    app.reset_calls();
     let mut again = Vec::new();
     while again.len() < 3 && app.advance_to_next_attempt(&hook).await {
         again.extend(
@@ -201,7 +201,7 @@ async fn later_attempts_send_the_same_body() {
             .all(|two| two[0].timestamp < two[1].timestamp)
     );
     assert_eq!(
-        (again.len(), app.total_calls("fiskil").await),
+        (again.len(), app.fiskil().total_calls()),
         (3, 0),
         "from the database"
     );
@@ -242,7 +242,7 @@ async fn missed_changes_are_recovered() {
     .unwrap()
     .expect("disabled");
     app.change_status(connection, Active, Invalidated).await;
-    app.advance_clock(DAY).await;
+    app.advance_clock(DAY);
     app.change_status(connection, Invalidated, Revoked).await;
     assert!(app.delivered_to(&hook).await.is_empty());
     assert!(
@@ -311,14 +311,7 @@ async fn new_ending_and_removed_connections_are_reported() {
             expected_of.push((connection.clone(), end));
         }
         if provider == "akahu" {
-            assert_eq!(
-                app.connections
-                    .removals()
-                    .remove(connection.id)
-                    .await
-                    .unwrap(),
-                Removal::Done
-            );
+            assert_eq!(app.remove(connection.id).await, Removal::Done);
             let removed = app.delivered_to(&hook).await.remove(0);
             assert_envelope(
                 &removed,
@@ -367,14 +360,7 @@ async fn removal_deletes_what_is_pending() {
     let connection = &app.olivia.connections[0];
     let hook = app.status_hook(&app.olivia.user).await;
     app.change_status(connection, Active, Revoked).await;
-    assert_eq!(
-        app.connections
-            .removals()
-            .remove(connection.id)
-            .await
-            .unwrap(),
-        Removal::Done
-    );
+    assert_eq!(app.remove(connection.id).await, Removal::Done);
     assert!(app.delivered_to(&hook).await.is_empty());
     assert!(app.deliveries_to(&hook).await.is_empty());
 }
@@ -385,7 +371,7 @@ async fn failed_read_reports_the_lost_consent() {
     let connection = &app.ben.connections[0];
     let hook = app.status_hook(&app.ben.user).await;
     app.start_background_jobs();
-    app.set_consent(connection, "revoked").await;
+    app.set_consent(connection, ConsentState::Revoked).await;
     let path = format!("/v1/transactions?connectionId={}", connection.id);
     app.get_as(&app.ben.key, &path).await.error(503);
     eventually(async || hook.receiver.has_requests()).await;
@@ -410,24 +396,13 @@ async fn deployment_with_connection() -> (Workdir, RunningCommand, String, Value
     workdir.set("BELLBIRD_SYNC__ENABLED", "false");
     workdir.json("user add --email me@example.com");
     let credentials = sandbox.json()["credentials"][0].clone();
-    let import = "connection import --user me@example.com --credentials - --json";
-    let output = workdir.run_with_input(import, &credentials.to_string());
-    assert_eq!(errors(&output), "");
-    let imported: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let id = text(&imported[0], "id").to_owned();
+    let id = workdir.import("me@example.com", &credentials);
     (workdir, sandbox, id, credentials)
 }
 
 async fn change_consent(sandbox: &RunningCommand, credentials: &Value, change: Value) {
-    let (base, consent) = (
-        text(&sandbox.json()["fiskil"], "baseUrl").to_owned(),
-        text(credentials, "arrangementId"),
-    );
-    let url = format!("{base}/__control/consents/{consent}");
-    let request = reqwest::Client::new()
-        .request(Method::POST, url)
-        .json(&change);
-    assert!(request.send().await.unwrap().status().is_success());
+    let path = format!("consents/{}", text(credentials, "arrangementId"));
+    control(&sandbox.json(), "fiskil", Method::POST, &path, change).await;
 }
 
 /// Revokes the consent at the provider, and lets a command notice it.

@@ -36,7 +36,7 @@ async fn damaged_credentials_count_as_attempts() {
     let hook = app.hook_on(connection).await;
     app.complete_initial_sync(other, &hook).await;
     app.add_event(connection, "CANNOT BE READ AGAIN").await;
-    app.advance_clock(BODY_EXPIRED).await;
+    app.advance_clock(BODY_EXPIRED);
     app.damage("credentials", &connection.id.to_string()).await;
     app.add_event(other, "SENT NEVERTHELESS").await;
     assert_eq!(app.delivered_to(&hook).await.len(), 1);
@@ -49,7 +49,7 @@ async fn damaged_credentials_count_as_attempts() {
     );
     assert_eq!(app.attempts_of(&hook, failed).await.len(), 1);
     for _ in 0..12 {
-        app.advance_clock(DAY).await;
+        app.advance_clock(DAY);
         app.webhooks.run_due_deliveries().await;
     }
     let deliveries = app.deliveries_to(&hook).await;

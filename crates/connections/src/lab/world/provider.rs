@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bellbird_domain::lab::Chance;
-use bellbird_domain::{Account, AccountType, Balance, ConnectionStatus, Currency, ProviderName};
-use bellbird_providers::simulated::Row;
+use bellbird_domain::{
+    Account, AccountType, Balance, ConnectionCategory, ConnectionStatus, Currency, ProviderName,
+};
+use bellbird_providers::simulated::{Row, Simulated};
 use bellbird_providers::{
     BalancesQuery, Banking, Brokerage, CallContext, Consent, ConsentStatus, Cursor, Error,
     FoundAccount, FoundConnection, HoldingSink, Kind, Page, PageRequest, Provider, ProviderHealth,
@@ -162,6 +164,35 @@ impl Link {
     }
 }
 
+impl Link {
+    /// The provider with the rows that it lists now, and nothing else to simulate.
+    fn listed(&self, connection: usize) -> Simulated {
+        let (name, category) = match self.kind() {
+            Kind::Banking(_) => (BANK, ConnectionCategory::Banking),
+            Kind::Brokerage(_) => (BROKER, ConnectionCategory::Brokerage),
+        };
+        let shown = |row: &HeldRow| {
+            // A broker's rows have no ids, so they are never renewed.
+            let id = match category {
+                ConnectionCategory::Banking => row.ids(connection).last().expect("an id"),
+                ConnectionCategory::Brokerage => row_id(connection, row.number),
+            };
+            let mut shown = Row::new(&row.account, id, row.second);
+            shown.merchant = Some(format!("connection {connection} version {}", row.version));
+            // Another amount for each, so that none looks like another one under a new id.
+            shown.amount = format!("-{}.00", row.number);
+            shown
+        };
+        let state = self.scene.state.lock();
+        let rows = state.consented[connection].rows.iter();
+        let rows = rows.filter(|row| row.is_listed()).map(shown).collect();
+        let mut listed = Simulated::new(name, category, ROWS_MAX, rows);
+        // A broker lists all rows of an account.
+        listed.filters_range = category == ConnectionCategory::Banking;
+        listed
+    }
+}
+
 fn connection_of(credentials: &SecretString) -> usize {
     credentials
         .expose_secret()
@@ -249,38 +280,15 @@ impl Banking for Link {
 
     async fn transactions(
         &self,
-        _: &CallContext,
+        call: &CallContext,
         credentials: &SecretString,
         query: &TransactionQuery<'_>,
         page: PageRequest<'_>,
         rows: &mut TransactionSink<'_>,
     ) -> Result<Option<Cursor>, Error> {
         let connection = self.call(credentials).await?;
-        let (from, to) = query.dates.instants(query.zone);
-        let first: usize = page.cursor.map_or(0, |cursor| {
-            cursor.0.parse().expect("a cursor of this provider")
-        });
-        let state = self.scene.state.lock();
-        let is_asked_for = |row: &&HeldRow| {
-            let is_in_range = (from.as_second()..=to.as_second()).contains(&row.second);
-            is_in_range && row.is_listed() && account_of(query.accounts, row).is_some()
-        };
-        let list: Vec<&HeldRow> = state.consented[connection]
-            .rows
-            .iter()
-            .filter(is_asked_for)
-            .collect();
-        let end = first + page.rows as usize;
-        for row in list.iter().skip(first).take(page.rows as usize) {
-            let account = account_of(query.accounts, row).expect("filtered");
-            let id = row.ids(connection).last().expect("an id");
-            let mut shown = Row::new(&row.account, id, row.second);
-            shown.merchant = Some(format!("connection {connection} version {}", row.version));
-            // Another amount for each, so that none looks like another one under a new id.
-            shown.amount = format!("-{}.00", row.number);
-            rows(shown.transaction(account));
-        }
-        Ok((end < list.len()).then(|| Cursor(end.to_string())))
+        let listed = self.listed(connection);
+        Banking::transactions(&listed, call, credentials, query, page, rows).await
     }
 }
 
@@ -306,40 +314,14 @@ impl Brokerage for Link {
 
     async fn trades(
         &self,
-        _: &CallContext,
+        call: &CallContext,
         credentials: &SecretString,
         query: &TradeQuery<'_>,
         page: PageRequest<'_>,
         rows: &mut TradeSink<'_>,
     ) -> Result<Page, Error> {
         let connection = self.call(credentials).await?;
-        let first: usize = page.cursor.map_or(0, |cursor| {
-            cursor.0.parse().expect("a cursor of this provider")
-        });
-        let end = first + page.rows as usize;
-        let state = self.scene.state.lock();
-        let of_account =
-            |row: &&HeldRow| row.is_listed() && row.account == query.account.provider_account_id;
-        let list: Vec<&HeldRow> = state.consented[connection]
-            .rows
-            .iter()
-            .filter(of_account)
-            .collect();
-        for (number, row) in list.iter().enumerate().take(end).skip(first) {
-            let simulated = Row::new(&row.account, row_id(connection, row.number), row.second);
-            let mut trade = simulated.trade(query.account);
-            trade.name = Some(format!("connection {connection} version {}", row.version).into());
-            rows(number as u64, trade);
-        }
-        Ok(Page {
-            next: (end < list.len()).then(|| self.trades_cursor(end as u64)),
-            total: Some(list.len() as u64),
-        })
+        let listed = self.listed(connection);
+        Brokerage::trades(&listed, call, credentials, query, page, rows).await
     }
-}
-
-fn account_of<'a>(accounts: &'a [Account], row: &HeldRow) -> Option<&'a Account> {
-    accounts
-        .iter()
-        .find(|account| account.provider_account_id == row.account)
 }

@@ -1,30 +1,20 @@
 use crate::tests::support::{TestDb, at, both};
-use crate::writes::first_start;
-use crate::{FirstStart, UserChange};
+use crate::{FirstStart, UserChange, in_tx};
 
 async fn begin(db: &TestDb) -> bool {
-    let mut tx = db.storage().db.begin().await.unwrap();
-    let begun = first_start::begin(&mut tx).await.unwrap();
-    tx.commit().await.unwrap();
-    begun
+    in_tx!(db, first_start::begin()).await.unwrap()
 }
 
 async fn set_code(db: &TestDb, code: &str, ends: i64) -> bool {
-    let mut tx = db.storage().db.begin().await.unwrap();
-    let set = first_start::set_code(&mut tx, code, at(ends))
+    in_tx!(db, first_start::set_code(code, at(ends)))
         .await
-        .unwrap();
-    tx.commit().await.unwrap();
-    set
+        .unwrap()
 }
 
 async fn claim(db: &TestDb, code: &str, browser: &str, now: i64) -> bool {
-    let mut tx = db.storage().db.begin().await.unwrap();
-    let claimed = first_start::claim(&mut tx, code, browser, at(now))
+    in_tx!(db, first_start::claim(code, browser, at(now)))
         .await
-        .unwrap();
-    tx.commit().await.unwrap();
-    claimed
+        .unwrap()
 }
 
 async fn found(db: &TestDb) -> FirstStart {
@@ -52,7 +42,7 @@ both! {
         let user = db.user("a@x").await.id;
         assert!(found(db).await.has_code("code", at(1)), "a user is no operator");
         let operator = UserChange { is_operator: Some(true), ..UserChange::default() };
-        db.users().update(user, &operator).await.unwrap();
+        in_tx!(db, user::update(user, &operator)).await.unwrap();
         assert!(!found(db).await.has_code("code", at(1)));
         assert!(!claim(db, "code", "browser", 1).await && !set_code(db, "next", 60).await);
     }

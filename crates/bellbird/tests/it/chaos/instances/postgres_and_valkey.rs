@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bellbird_sandbox::Fault;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -241,8 +242,8 @@ async fn limit_is_exact_over_all_instances() {
 async fn live_requests_of_a_key_are_counted_over_all_instances() {
     let instances = Instances::start().await;
     let path = instances.list("/v1/transactions", "akahu").await;
-    let slow = json!({"kind": "delay", "delayMs": 1_500});
-    instances.fault("akahu", slow).await;
+    let slow = Fault::delay_ms(1_500);
+    instances.add_fault("akahu", slow).await;
     // Equal requests to one instance are one flight, but each holds a permit.
     let calls = (0..9).map(|number| instances.status(number, &path));
     let statuses = futures_util::future::join_all(calls).await;

@@ -1,8 +1,8 @@
 //! The service is killed with `kill -9` while a client follows changes, and is started again.
 
+use bellbird_sandbox::Fault;
 use jiff::{SignedDuration, Timestamp};
 use reqwest::Method;
-use serde_json::json;
 
 use crate::support::browser::client;
 use crate::support::database::query;
@@ -92,11 +92,11 @@ impl Following {
         };
         self.deployment.reset_calls(self.provider).await;
         if after > 0 {
-            let pass = json!({"match": route, "kind": "delay", "delayMs": 0, "times": after});
-            self.deployment.fault(self.provider, pass).await;
+            let pass = Fault::delay_ms(0).at(route).times(after);
+            self.deployment.add_fault(self.provider, pass).await;
         }
-        let fault = json!({"match": route, "kind": "delay", "delayMs": 60_000});
-        self.deployment.fault(self.provider, fault).await;
+        let fault = Fault::delay_ms(60_000).at(route);
+        self.deployment.add_fault(self.provider, fault).await;
         let request = tokio::spawn(client().get(copy.url()).bearer_auth(&copy.key).send());
         eventually(async || request.is_finished() || self.row_calls().await > after).await;
         service.kill();

@@ -3,9 +3,10 @@
 
 use bellbird_connections::{CallbackAnswer, Connections, LinkStatus, LinkTarget, NewLinkSession};
 use bellbird_domain::{Confirmation, Connection, ConnectionStatus, Plan, UserId};
+use bellbird_sandbox::{ConsentState, WebhookSettings};
 use bellbird_storage::{UserChange, in_tx};
 use jiff::SignedDuration;
-use reqwest::{Method, Url};
+use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -35,7 +36,7 @@ enum Step {
 impl App {
     /// Advances the clock past every lease of the crashed instance and runs due jobs.
     async fn expire_leases(&self) {
-        self.advance_clock(PAST_EVERY_LEASE).await;
+        self.advance_clock(PAST_EVERY_LEASE);
         self.run_due_jobs().await;
     }
 
@@ -121,23 +122,15 @@ impl LinkFlow<'_> {
         setting: &Value,
     ) -> (Connection, Vec<AccountLabel>) {
         let (app, provider) = (self.app, self.provider);
-        let (mut linked, shown) = app
-            .link_in_browser(user, LinkTarget::Provider(provider))
-            .await;
+        let (mut linked, shown) = app.link_at(user, provider).await;
         assert_eq!(linked.len(), 1, "{}", shown.text);
         let connection = linked.remove(0);
         let accounts = app.accounts_of(&connection).await;
         if !setting.is_null() {
-            app.control_of(provider, Method::POST, "/options", setting.clone())
-                .await;
+            app.bank(provider).set_options(&setting).unwrap();
         }
-        app.set_consent(&connection, "revoked").await;
-        let status = app
-            .connections
-            .refreshes()
-            .run(user, connection.id)
-            .await
-            .unwrap();
+        app.set_consent(&connection, ConsentState::Revoked).await;
+        let status = app.refresh(user, connection.id).await;
         assert_eq!(status, ConnectionStatus::Revoked);
         (connection, accounts)
     }
@@ -189,9 +182,9 @@ impl LinkFlow<'_> {
                 .await
             }
             Step::Refresh => {
-                open(callback_url.as_str()).await;
+                open(&callback_url).await;
                 assert!(!app.connections_of(user).await.is_empty());
-                app.advance_clock(SignedDuration::from_secs(10)).await;
+                app.advance_clock(SignedDuration::from_secs(10));
                 app.run_until_crash(
                     provider,
                     crash_point,
@@ -214,7 +207,7 @@ impl LinkFlow<'_> {
             .await
             .unwrap();
         for _ in 0..2 {
-            let shown = open(callback_url.as_str()).await;
+            let shown = open(&callback_url).await;
             assert_eq!(shown.status, 200, "{}", shown.text);
             app.expire_leases().await;
         }
@@ -223,7 +216,7 @@ impl LinkFlow<'_> {
             assert_eq!(self.provider, "akahu", "the consent was lost");
             assert_ne!(self.step, Step::Start, "the consent was lost");
             let callback_url = app.answer_consent_page(link_url, "accept").await;
-            let shown = open(callback_url.as_str()).await;
+            let shown = open(&callback_url).await;
             assert_eq!(shown.status, 200, "{}", shown.text);
         }
     }
@@ -245,7 +238,7 @@ impl LinkFlow<'_> {
         // Long enough for the last refresh after a link, and for the end of every consent session,
         // also of those that keep their credentials longer.
         for hours in [1, 1, 12, 24, 24, 24] {
-            app.advance_clock(SignedDuration::from_hours(hours)).await;
+            app.advance_clock(SignedDuration::from_hours(hours));
             app.run_due_jobs().await;
             if app.query(PENDING_WORK).await.is_empty() {
                 break;
@@ -259,11 +252,8 @@ impl LinkFlow<'_> {
         let accounts = app.accounts_of(connection).await;
         assert!(!accounts.is_empty());
         let steps: Vec<String> = app
-            .storage
-            .connections()
-            .list_audit(connection.id)
+            .audit_of(connection.id)
             .await
-            .unwrap()
             .into_iter()
             .map(|step| step.cause)
             .collect();
@@ -317,13 +307,7 @@ impl LinkFlow<'_> {
             .iter()
             .map(|connection| connection.id)
             .collect();
-        let audit = self
-            .app
-            .storage
-            .connections()
-            .list_audit(connections[0])
-            .await
-            .unwrap();
+        let audit = self.app.audit_of(connections[0]).await;
         if result.status == LinkStatus::Failed {
             // The code was lost, but the former login works again, as a refresh has found.
             assert_eq!(
@@ -348,18 +332,14 @@ impl LinkFlow<'_> {
     async fn remove_everything(&self, person: &Person) {
         let (app, user) = (self.app, person.user.id);
         for connection in app.connections_of(user).await {
-            app.connections
-                .removals()
-                .remove(connection.id)
-                .await
-                .unwrap();
+            app.remove(connection.id).await;
         }
         app.connections
             .links()
             .unregister_provider_users(user, false)
             .await
             .unwrap();
-        app.advance_clock(SignedDuration::from_secs(2)).await;
+        app.advance_clock(SignedDuration::from_secs(2));
         assert_eq!(app.registered(self.provider, &person.user.email).await, 0);
         in_tx!(app.storage, user::delete(user, app.clock.now()))
             .await
@@ -397,13 +377,9 @@ impl LinkFlow<'_> {
 
 async fn crash_everywhere(app: &App, provider: &str, repairs: &[Option<Value>], steps: &[Step]) {
     // Nothing listens at this URL. The sandbox counts the events that it would deliver.
-    app.control_of(
-        "snaptrade",
-        Method::POST,
-        "/webhooks",
-        json!({"url": "http://127.0.0.1:9/"}),
-    )
-    .await;
+    app.bank("snaptrade")
+        .set_webhooks(WebhookSettings::to("http://127.0.0.1:9/"))
+        .unwrap();
     for repair in repairs {
         for step in steps.iter().copied() {
             LinkFlow {
@@ -425,12 +401,7 @@ async fn unsent_code_exchange_is_resumed_in_time() {
         .add_person(spec("akahu").email, Plan::Professional, &[])
         .await;
     let user = person.user.id;
-    let callback_url = app
-        .answer_consent_page(
-            &app.link_url(user, LinkTarget::Provider("akahu")).await,
-            "accept",
-        )
-        .await;
+    let callback_url = app.callback_url(user, "akahu", "accept").await;
     let answer: Vec<(String, String)> = callback_url.query_pairs().into_owned().collect();
     let outcome = app.run_until_crash(
         "akahu",
@@ -447,7 +418,7 @@ async fn unsent_code_exchange_is_resumed_in_time() {
     );
     assert!(!outcome.await.finished);
     // A code is valid for one minute.
-    app.advance_clock(SignedDuration::from_secs(30)).await;
+    app.advance_clock(SignedDuration::from_secs(30));
     app.connections
         .jobs()
         .run_due("consent_session")

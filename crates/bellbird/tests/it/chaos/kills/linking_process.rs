@@ -1,5 +1,6 @@
 //! The service is killed with `kill -9` while a user links, and is started again.
 
+use bellbird_sandbox::{Fault, FaultKind};
 use serde_json::json;
 
 use crate::support::browser::{client, open, start, start_request, with_cookie};
@@ -51,12 +52,12 @@ impl Linking {
         service: Service,
         request: reqwest::RequestBuilder,
         call: (&str, &str),
-        kind: &str,
+        kind: FaultKind,
     ) -> Service {
         let (method, path) = call;
         self.deployment.reset_calls(provider).await;
-        let fault = json!({"match": path, "kind": kind, "delayMs": 60_000});
-        self.deployment.fault(provider, fault).await;
+        let fault = Fault::new(kind).delayed_ms(60_000).at(path);
+        self.deployment.add_fault(provider, fault).await;
         let request = tokio::spawn(with_cookie(request).header("accept", "text/html").send());
         eventually(async || self.calls(provider, method, path).await > 0).await;
         service.kill();
@@ -104,7 +105,7 @@ impl Linking {
     async fn answer_consent_page(&self, link_url: &str) -> String {
         let mut page = start(link_url).await.location();
         page.query_pairs_mut().append_pair("sandbox_auto", "accept");
-        open(page.as_str()).await.location().into()
+        open(&page).await.location().into()
     }
 
     async fn works(&self, api: &str, provider: &str) -> bool {
@@ -156,7 +157,7 @@ async fn restarted_service_resumes_linking() {
             service,
             start_request(&link_url).await,
             ("POST", "/v1/end-users"),
-            "drip",
+            FaultKind::Drip,
         )
         .await;
     let callback_url = linking.answer_consent_page(&link_url).await;
@@ -174,7 +175,7 @@ async fn restarted_service_resumes_linking() {
             service,
             client().get(&callback_url),
             ("GET", "/v1/consent"),
-            "delay",
+            FaultKind::Delay,
         )
         .await;
     eventually(async || linking.works(&service.api, "fiskil").await).await;
@@ -197,7 +198,7 @@ async fn restarted_service_resumes_linking() {
             service,
             client().get(&callback_url),
             ("POST", "/v1/token"),
-            "drip",
+            FaultKind::Drip,
         )
         .await;
     eventually(async || has_ended(&callback_url).await).await;
@@ -235,7 +236,7 @@ async fn restarted_service_resumes_linking() {
             service,
             client().get(&callback_url),
             ("GET", "/authorizations"),
-            "drip",
+            FaultKind::Drip,
         )
         .await;
     eventually(async || linking.works(&service.api, "snaptrade").await).await;
@@ -265,8 +266,8 @@ async fn stopping_service_completes_the_exchange_of_a_code() {
         .answer_consent_page(&linking.link_session("akahu").0)
         .await;
     linking.deployment.reset_calls("akahu").await;
-    let fault = json!({"match": "/v1/token", "kind": "delay", "delayMs": 2_000});
-    linking.deployment.fault("akahu", fault).await;
+    let fault = Fault::delay_ms(2_000).at("/v1/token");
+    linking.deployment.add_fault("akahu", fault).await;
     // The browser leaves while the provider responds, and the operator stops the service.
     let request = tokio::spawn(with_cookie(client().get(&callback_url)).send());
     eventually(async || linking.calls("akahu", "POST", "/v1/token").await > 0).await;

@@ -7,11 +7,10 @@ use std::task::Poll;
 use bellbird_connections::{Connections, Removal};
 use bellbird_domain::Connection;
 use bellbird_providers::Registry;
+use bellbird_sandbox::ConsentState;
 use bellbird_storage::{UserChange, in_tx};
 use jiff::SignedDuration;
-use reqwest::Method;
 use secrecy::SecretString;
-use serde_json::json;
 
 use crate::linking::removal::{PAST_LEASE, advance_clock, assert_gone, withdrawals};
 use crate::support::harness::{App, Setup, also_on_postgres, eventually};
@@ -35,12 +34,9 @@ async fn killed_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
 async fn import_again(app: &App) -> Connection {
     let credentials = app.credentials(0);
     let consent = credentials["arrangementId"].as_str().unwrap();
-    app.control(
-        Method::POST,
-        &format!("/consents/{consent}"),
-        json!({"state": "active"}),
-    )
-    .await;
+    app.fiskil()
+        .set_consent(consent, ConsentState::Active)
+        .unwrap();
     let credentials = SecretString::from(credentials.to_string());
     let mut imported = app
         .connections
@@ -49,7 +45,7 @@ async fn import_again(app: &App) -> Connection {
         .await
         .unwrap()
         .connections;
-    app.reset_calls().await;
+    app.reset_calls();
     imported.remove(0)
 }
 
@@ -74,7 +70,7 @@ async fn removal_survives_any_crash() {
         )
         .await
         .unwrap();
-        let withdrawn = withdrawals(&app).await;
+        let withdrawn = withdrawals(&app);
         match app.storage.connections().find_any(id).await.unwrap() {
             // The removal had not begun: a second request begins it.
             Some(found) if found.status.as_str() == "active" => {
@@ -82,10 +78,7 @@ async fn removal_survives_any_crash() {
                     withdrawn, 0,
                     "the consent is withdrawn only after the connection is hidden"
                 );
-                assert_eq!(
-                    app.connections.removals().remove(id).await.unwrap(),
-                    Removal::Done
-                );
+                assert_eq!(app.remove(id).await, Removal::Done);
             }
             Some(_) if withdrawn == 0 => hidden_only += 1,
             Some(_) => withdrawn_only += 1,
@@ -102,10 +95,10 @@ async fn removal_survives_any_crash() {
         );
         // The service starts again. At first the crashed instance still holds its lease.
         app.connections.jobs().run_due("removal").await.unwrap();
-        advance_clock(&app, PAST_LEASE).await;
+        advance_clock(&app, PAST_LEASE);
         app.connections.jobs().run_due("removal").await.unwrap();
         assert_gone(&app, id).await;
-        assert!(withdrawals(&app).await > 0, "the consent was withdrawn");
+        assert!(withdrawals(&app) > 0, "the consent was withdrawn");
         polls = if done { 0 } else { polls + 1 };
         passes += u32::from(done);
         assert!(
@@ -124,7 +117,7 @@ async fn crashed_removal_job_is_resumed() {
     while !done {
         let id = import_again(&app).await.id;
         unconfigured.removals().remove(id).await.unwrap();
-        advance_clock(&app, SignedDuration::from_hours(2)).await;
+        advance_clock(&app, SignedDuration::from_hours(2));
         let crashed_run = tokio::spawn({
             let connections = app.connections.clone();
             async move {
@@ -135,10 +128,10 @@ async fn crashed_removal_job_is_resumed() {
         });
         done = crashed_run.await.unwrap();
         polls += 1;
-        advance_clock(&app, PAST_LEASE).await;
+        advance_clock(&app, PAST_LEASE);
         // After a failure, a crash is the second one in a row, so the job is delayed.
         app.connections.jobs().run_due("removal").await.unwrap();
-        advance_clock(&app, SignedDuration::from_hours(2)).await;
+        advance_clock(&app, SignedDuration::from_hours(2));
         // PostgreSQL may still hold the row for the last statement of the crashed run, so that
         // a claim skips it.
         eventually(async || {
@@ -152,7 +145,7 @@ async fn crashed_removal_job_is_resumed() {
         })
         .await;
         assert_gone(&app, id).await;
-        assert!(withdrawals(&app).await > 0);
+        assert!(withdrawals(&app) > 0);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use bellbird_sandbox::Fault;
 use serde_json::{Value, json};
 
 use crate::support::deployment::{Deployment, EMAIL};
@@ -29,8 +30,8 @@ impl Removal {
 
     /// Withdrawals of consents hang.
     async fn hang_withdrawals(&self) {
-        let hang = json!({"match": "/v1/consent/", "kind": "delay", "delayMs": 60_000});
-        self.deployment.fault("fiskil", hang).await;
+        let hang = Fault::delay_ms(60_000).at("/v1/consent/");
+        self.deployment.add_fault("fiskil", hang).await;
         self.deployment.reset_calls("fiskil").await;
     }
 
@@ -141,8 +142,8 @@ async fn restarted_service_resumes_removal() {
         ..
     } = &removal;
     // The command reports at once that the consent could not be withdrawn.
-    let reject = json!({"match": "/v1/consent/", "kind": "status", "status": 400});
-    deployment.fault("fiskil", reject).await;
+    let reject = Fault::status(400).at("/v1/consent/");
+    deployment.add_fault("fiskil", reject).await;
     let output = deployment
         .workdir
         .run(&format!("connection remove {connection} --json"));

@@ -3,6 +3,7 @@
 
 use bellbird_connections::Connections;
 use bellbird_domain::{Connection, EventType};
+use bellbird_sandbox::ConsentState;
 use jiff::SignedDuration;
 
 use super::kill_factor;
@@ -21,18 +22,11 @@ async fn crash_refresh(
     crash_point: CrashPoint,
 ) -> RunOutcome {
     let (user, id) = (connection.user_id, connection.id);
-    let before = app
-        .storage
-        .connections()
-        .find(user, id)
-        .await
-        .unwrap()
-        .unwrap()
-        .status;
+    let before = app.connection(user, id).await.status;
     let (state, after) = if before.as_str() == "active" {
-        ("revoked", "revoked")
+        (ConsentState::Revoked, "revoked")
     } else {
-        ("active", "active")
+        (ConsentState::Active, "active")
     };
     app.set_consent(connection, state).await;
     let refresh = async move |connections: Connections| {
@@ -41,14 +35,9 @@ async fn crash_refresh(
     let outcome = app
         .run_until_crash(&connection.provider, crash_point, refresh)
         .await;
-    app.advance_clock(PAST_EVERY_LEASE).await;
+    app.advance_clock(PAST_EVERY_LEASE);
     assert_eq!(
-        app.connections
-            .refreshes()
-            .run(user, id)
-            .await
-            .unwrap()
-            .as_str(),
+        app.refresh(user, id).await.as_str(),
         after,
         "{}",
         connection.provider
@@ -66,14 +55,14 @@ async fn crash_refresh(
         "{}",
         connection.provider
     );
-    let audit = app.storage.connections().list_audit(id).await.unwrap();
+    let audit = app.audit_of(id).await;
     assert_eq!(
         audit
             .last()
             .map(|row| (row.from, row.to.map(|to| to.as_str()))),
         Some((Some(before), Some(after)))
     );
-    app.advance_clock(SignedDuration::from_mins(1)).await;
+    app.advance_clock(SignedDuration::from_mins(1));
     outcome
 }
 
@@ -111,14 +100,7 @@ async fn crashed_refresh_announces_its_change_once() {
             crash_refresh(&app, connection, &hook, crash_point).await;
         }
         let events = app.deliveries_to(&hook).await.len();
-        let changes = app
-            .storage
-            .connections()
-            .list_audit(connection.id)
-            .await
-            .unwrap()
-            .len()
-            - 1;
+        let changes = app.audit_of(connection.id).await.len() - 1;
         assert_eq!(
             events, changes,
             "{provider}: one event for each audit row but that of the new connection"

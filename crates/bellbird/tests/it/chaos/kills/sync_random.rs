@@ -8,7 +8,8 @@
 use std::process::Child;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use bellbird_sandbox::{Fault, FaultKind};
+use serde_json::Value;
 
 use super::kill_factor;
 use crate::support::checked_endpoint::{Behaviour, Endpoint, EndpointCounts};
@@ -83,13 +84,15 @@ impl Kills {
     /// Makes a random provider slow or faulty for a few calls.
     async fn inject_fault(&self, random: &mut Random) {
         let provider = SPECS[random.below(SPECS.len())].name;
-        let times = 1 + random.below(6);
+        let times = 1 + random.below(6) as u64;
         let fault = match random.below(4) {
-            0 => json!({"kind": "status", "status": 503, "times": times}),
-            1 => json!({"kind": "cut", "times": times}),
-            _ => json!({"kind": "delay", "delayMs": 20 + random.below(150), "times": times}),
+            0 => Fault::status(503),
+            1 => Fault::new(FaultKind::Cut),
+            _ => Fault::delay_ms(20 + random.below(150) as u64),
         };
-        self.deployment.fault(provider, fault).await;
+        self.deployment
+            .add_fault(provider, fault.times(times))
+            .await;
     }
 
     /// Starts one or two services, and perhaps a command that syncs, and kills the services. SQLite

@@ -24,16 +24,16 @@ async fn crash_sync(
     crash_point: CrashPoint,
 ) -> RunOutcome {
     let text = format!("ROW {}", rows.len());
-    app.advance_clock(SignedDuration::from_mins(1)).await;
+    app.advance_clock(SignedDuration::from_mins(1));
     let row = app.add_row(connection, &text, app.clock.now()).await;
     let previous = rows.last().cloned();
     if let Some(previous) = &previous {
         let SetAmount { members, .. } =
             (spec(&connection.provider).set_amount)(100_000 + rows.len() as u64);
-        app.change_row(connection, previous, members).await;
+        app.change_row(connection, previous, members);
     }
     rows.push(row);
-    app.advance_clock(SignedDuration::from_mins(1)).await;
+    app.advance_clock(SignedDuration::from_mins(1));
 
     let (user, id) = (connection.user_id, connection.id);
     let sync = async move |connections: Connections| {
@@ -42,7 +42,7 @@ async fn crash_sync(
     let outcome = app
         .run_until_crash(&connection.provider, crash_point, sync)
         .await;
-    app.advance_clock(PAST_EVERY_LEASE).await;
+    app.advance_clock(PAST_EVERY_LEASE);
     app.sync(connection).await;
 
     let received = app.delivered_to(hook).await;

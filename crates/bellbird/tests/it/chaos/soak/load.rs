@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bellbird_sandbox::{Fault, FaultKind};
 use reqwest::Url;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::RwLock;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -288,16 +289,16 @@ impl Shared {
 
     async fn fail_provider(&self, random: &mut Random) {
         let provider = SPECS[random.below(SPECS.len())].name;
-        let times = 1 + random.below(6);
+        let times = 1 + random.below(6) as u64;
         let fault = match random.below(6) {
-            0 => json!({"kind": "status", "status": 503, "times": times}),
-            1 => json!({"kind": "status", "status": 429, "retryAfter": 1, "times": times}),
-            2 => json!({"kind": "cut", "times": times}),
-            3 => json!({"kind": "malformed", "times": 1}),
-            4 => json!({"kind": "reset", "times": times}),
-            _ => json!({"kind": "delay", "delayMs": 20 + random.below(2_000), "times": times}),
+            0 => Fault::status(503).times(times),
+            1 => Fault::status(429).retry_after(1).times(times),
+            2 => Fault::new(FaultKind::Cut).times(times),
+            3 => Fault::new(FaultKind::Malformed).times(1),
+            4 => Fault::new(FaultKind::Reset).times(times),
+            _ => Fault::delay_ms(20 + random.below(2_000) as u64).times(times),
         };
-        self.deployment.fault(provider, fault).await;
+        self.deployment.add_fault(provider, fault).await;
     }
 
     /// A provider sends rubbish, or the first service has a full disk, a wrong clock or a long
@@ -309,11 +310,11 @@ impl Shared {
             0 => {
                 let provider = SPECS[random.below(SPECS.len())].name;
                 let kind = if random.one_in(2) {
-                    "malformed"
+                    FaultKind::Malformed
                 } else {
-                    "content_type"
+                    FaultKind::ContentType
                 };
-                deployment.fault(provider, json!({ "kind": kind })).await;
+                deployment.add_fault(provider, Fault::new(kind)).await;
                 tokio::time::sleep(time).await;
                 deployment.clear_faults(provider).await;
                 "times a provider sent rubbish"

@@ -3,6 +3,7 @@
 mod server;
 
 use bellbird_domain::{ConnectionStatus, Plan};
+use bellbird_sandbox::ConsentState;
 use bellbird_storage::{NewUser, UserChange, in_tx};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -117,7 +118,7 @@ async fn nobody_learns_who_is_a_user_and_nobody_fills_a_mailbox() {
     // Five an hour, and then one each 96 minutes: an e-mail to somebody else arrives after those
     // that are not sent.
     for (minutes, sent) in [(60, 0), (36, 1), (24 * 60, 5)] {
-        app.advance_clock(SignedDuration::from_mins(minutes)).await;
+        app.advance_clock(SignedDuration::from_mins(minutes));
         for _ in 0..6 {
             ask(&app, "ben@example.com").await;
         }
@@ -131,7 +132,7 @@ async fn nobody_learns_who_is_a_user_and_nobody_fills_a_mailbox() {
         to.retain(|to| to == "ben@example.com");
         assert_eq!(to.len(), sent, "{minutes} minutes");
     }
-    app.advance_clock(SignedDuration::from_mins(1)).await;
+    app.advance_clock(SignedDuration::from_mins(1));
 
     let foreign = browser::foreign_post(
         &format!("{}/sign-in", app.console_url),
@@ -178,7 +179,7 @@ async fn emails_tell_once_what_a_user_has_to_know() {
     );
 
     let connection = &app.olivia.connections[0];
-    app.set_consent(connection, "revoked").await;
+    app.set_consent(connection, ConsentState::Revoked).await;
     let _ = app
         .connections
         .refreshes()
@@ -258,7 +259,7 @@ async fn address_that_nobody_verified_gets_no_email() {
     let (unknown, _) = ask(&app, "nobody@example.com").await;
     assert_eq!((page.status, &page.text), (unknown.status, &unknown.text));
     let connection = &app.ben.connections[0];
-    app.set_consent(connection, "revoked").await;
+    app.set_consent(connection, ConsentState::Revoked).await;
     let _ = app
         .connections
         .refreshes()

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use uuid::Uuid;
 
-use crate::support::deployment::Deployment;
+use crate::support::deployment::{Deployment, control};
 use crate::support::harness::Database;
-use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, errors, text};
+use crate::support::process::{ANY_PORTS, RunningCommand, Workdir, text};
 use process::Receiver;
 pub(crate) use process::{free_ports, installed};
 
@@ -209,14 +209,7 @@ fn import(workdir: &Workdir, sandbox: &Value, provider: &str) {
         .iter()
         .find(|credentials| credentials["provider"] == provider)
         .unwrap();
-    let output = workdir.run_with_input(
-        "connection import --user me@example.com --credentials - --json",
-        &credentials.to_string(),
-    );
-    assert_eq!(
-        (output.status.code(), errors(&output).as_str()),
-        (Some(0), "")
-    );
+    workdir.import("me@example.com", credentials);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -269,22 +262,6 @@ fn assert_one_run(events: &[Value], receiver: &Receiver) {
             receiver.language
         );
     }
-}
-
-/// Calls the control interface of the simulated Fiskil.
-async fn control(sandbox: &Value, method: Method, path: &str, body: Value) -> Value {
-    let url = format!("{}/__control{path}", text(&sandbox["fiskil"], "baseUrl"));
-    let client = Client::builder().no_proxy().build().unwrap();
-    let answer = client
-        .request(method, url)
-        .json(&body)
-        .send()
-        .await
-        .unwrap()
-        .error_for_status()
-        .unwrap();
-    // Some responses are empty.
-    serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default()
 }
 
 fn provider_account(database: &str) -> String {
@@ -347,7 +324,8 @@ async fn receivers_accept_what_the_service_sends() {
         .map(|(id, _)| workdir.json(&format!("webhook rotate-secret {id}")))
         .collect();
     let row = json!({"account_id": provider_account(&database), "amount": "-12.34", "description": "A MILK BAR"});
-    let row = control(&sandbox.json(), Method::POST, "/transactions", row).await;
+    let described = sandbox.json();
+    let row = control(&described, "fiskil", Method::POST, "transactions", row).await;
     assert_eq!(sync(&workdir), RowCounts { new: 1, updated: 0 });
     for (id, receiver) in &endpoints {
         assert_eq!(
@@ -377,14 +355,9 @@ async fn receivers_accept_what_the_service_sends() {
         .zip(&secrets)
         .map(restart_with_new_secret)
         .collect();
-    let path = format!("/transactions/{}", text(&row, "fiskil_id"));
-    control(
-        &sandbox.json(),
-        Method::PATCH,
-        &path,
-        json!({"description": "ANOTHER MILK BAR"}),
-    )
-    .await;
+    let path = format!("transactions/{}", text(&row, "fiskil_id"));
+    let change = json!({"description": "ANOTHER MILK BAR"});
+    control(&described, "fiskil", Method::PATCH, &path, change).await;
     let changed = RowCounts { new: 0, updated: 1 };
     assert_eq!(sync(&workdir), changed);
     for (id, receiver) in &endpoints {
@@ -410,14 +383,9 @@ async fn receivers_accept_what_the_service_sends() {
         .iter()
         .find(|credentials| credentials["provider"] == "fiskil")
         .unwrap();
-    let path = format!("/consents/{}", text(fiskil, "arrangementId"));
-    control(
-        &sandbox.json(),
-        Method::POST,
-        &path,
-        json!({"state": "revoked"}),
-    )
-    .await;
+    let path = format!("consents/{}", text(fiskil, "arrangementId"));
+    let revoked = json!({"state": "revoked"});
+    control(&described, "fiskil", Method::POST, &path, revoked).await;
     assert_eq!(workdir.run("connection sync --all").status.code(), Some(0));
     for (_, receiver) in &endpoints {
         let is_status =

@@ -222,7 +222,7 @@ async fn callback_works_once_in_the_browser_that_has_left() {
     visitor.open(&url).await.assert_rejected(410, words, "used");
 
     let url = visitor.callback_url(&app).await;
-    app.advance_clock(SignedDuration::from_mins(10)).await;
+    app.advance_clock(SignedDuration::from_mins(10));
     visitor
         .open(&url)
         .await

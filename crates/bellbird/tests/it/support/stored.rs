@@ -1,0 +1,54 @@
+//! What the service has stored, and its work on one connection.
+
+use bellbird_connections::Removal;
+use bellbird_domain::{Account, Connection, ConnectionId, ConnectionStatus, UserId};
+use bellbird_storage::{ConnectionAuditRow, KeyRecord, PendingRemoval, SyncState};
+
+use crate::support::harness::App;
+
+impl App {
+    pub(crate) async fn connections_of(&self, user: UserId) -> Vec<Connection> {
+        self.storage.connections().list(user).await.unwrap()
+    }
+
+    pub(crate) async fn connection(&self, user: UserId, id: ConnectionId) -> Connection {
+        let found = self.storage.connections().find(user, id).await.unwrap();
+        found.expect("a connection")
+    }
+
+    pub(crate) async fn audit_of(&self, connection: ConnectionId) -> Vec<ConnectionAuditRow> {
+        let audit = self.storage.connections().list_audit(connection);
+        audit.await.unwrap()
+    }
+
+    pub(crate) async fn stored_accounts(
+        &self,
+        user: UserId,
+        connection: ConnectionId,
+    ) -> Vec<Account> {
+        let accounts = self.storage.accounts();
+        accounts.list_of_connection(user, connection).await.unwrap()
+    }
+
+    pub(crate) async fn sync_state(&self, user: UserId, connection: ConnectionId) -> SyncState {
+        let found = self.storage.syncs().find(user, connection).await.unwrap();
+        found.expect("a connection that syncs")
+    }
+
+    pub(crate) async fn keys_of(&self, user: UserId) -> Vec<KeyRecord> {
+        self.storage.keys().list(user).await.unwrap()
+    }
+
+    pub(crate) async fn removals(&self) -> Vec<PendingRemoval> {
+        self.storage.removals().list().await.unwrap()
+    }
+
+    pub(crate) async fn refresh(&self, user: UserId, id: ConnectionId) -> ConnectionStatus {
+        self.connections.refreshes().run(user, id).await.unwrap()
+    }
+
+    pub(crate) async fn remove(&self, connection: ConnectionId) -> Removal {
+        let removals = self.connections.removals();
+        removals.remove(connection).await.unwrap()
+    }
+}
