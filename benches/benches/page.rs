@@ -31,7 +31,6 @@ const ROUNDS: usize = 15;
 /// Pages per candidate and round.
 const PAGES: u32 = 40;
 
-/// One way to process the page.
 struct Candidate<'a> {
     name: &'static str,
     work: Box<dyn Fn() + 'a>,

@@ -168,7 +168,6 @@ fn endpoints(accounts: &[String], rows: String) -> Vec<Endpoint> {
     ]
 }
 
-/// Runs the selected comparisons.
 pub(crate) async fn run(args: &HttpArgs, report: &mut Report) -> anyhow::Result<()> {
     let names = [
         "health",
@@ -344,7 +343,6 @@ async fn body(address: SocketAddr, path: &str) -> anyhow::Result<Vec<u8>> {
         .to_vec())
 }
 
-/// One side of a comparison.
 struct Side {
     processes: Vec<u32>,
     client_pool: ClientPool,

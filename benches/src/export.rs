@@ -18,7 +18,6 @@ use crate::service::{self, Workdir};
 const CPU: &str = "processor time of 100,000 rows, ms";
 const MEMORY: &str = "memory, MB";
 const WINDOWS: &str = "windows of 500";
-/// Rows of the account.
 const ROWS: u32 = 100_000;
 /// Memory is compared with that after these rows.
 const FIRST_ROWS: usize = 1_000;
@@ -44,7 +43,6 @@ const FORMATS: [(&str, &[u8]); 7] = [
     ("beancount", b"  id: "),
 ];
 
-/// The rounds of one format.
 #[derive(Default)]
 struct Rounds {
     cpu: Vec<f64>,

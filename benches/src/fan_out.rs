@@ -43,7 +43,6 @@ struct Setup {
     _sandbox: Server,
     service: Server,
     sites: Vec<Site>,
-    /// The request for 100 balances.
     request: Vec<u8>,
 }
 

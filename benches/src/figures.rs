@@ -50,7 +50,6 @@ pub(crate) struct Figure {
     pub(crate) name: String,
     /// The measured quantity with its unit.
     pub(crate) measure: &'static str,
-    /// Values of the service.
     pub(crate) subject: Summary,
     pub(crate) baseline_name: Option<&'static str>,
     pub(crate) baseline: Option<Summary>,
@@ -68,7 +67,6 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// A figure without a baseline.
     pub(crate) fn single(
         name: &str,
         measure: &'static str,
@@ -198,7 +196,6 @@ impl Figure {
     }
 }
 
-/// The figures of one run.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {

@@ -102,7 +102,6 @@ pub(crate) fn unused_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// The processes of all programs with this name.
 pub(crate) fn named(name: &str) -> Vec<u32> {
     let is_named = |id: &u32| {
         fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|comm| comm.trim() == name)

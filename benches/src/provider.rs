@@ -124,7 +124,6 @@ fn request_end(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= head_end + length).then_some(head_end + length)
 }
 
-/// The path without its query.
 fn path_of(request: &[u8]) -> &str {
     let target = request
         .split(|byte| *byte == b' ')

@@ -115,7 +115,7 @@ def files():
     # The supervisor's /data belongs to root.
     lines = ("# Written by deploy/stores/make.py.", f"FROM {image}", "# hadolint ignore=DL3002", "USER 0:0", "")
     yield add_on / "Dockerfile", "\n".join(lines)
-    yield add_on / "DOCS.md", f"# {name}\n\n" + "\n".join(textwrap.wrap(app["start"], 100)) + "\n"
+    yield (add_on / "DOCS").with_suffix(".md"), f"# {name}\n\n" + "\n".join(textwrap.wrap(app["start"], 100)) + "\n"
 
     yield here / "casaos/docker-compose.yml", yaml_file(
         {

@@ -31,7 +31,6 @@ pub const JOB_RUNS_METRIC: &str = "bellbird_job_runs_total";
 
 pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ConnectionsError>> + Send + 'a>>;
 
-/// A kind of job.
 pub(crate) struct JobKind {
     /// The word in the database, in logs and in metrics.
     pub(crate) name: &'static str,
@@ -40,7 +39,6 @@ pub(crate) struct JobKind {
     pub(crate) is_periodic: bool,
     /// Whether each job is about one provider. Otherwise the limit below is for all of them.
     pub(crate) has_provider: bool,
-    /// Whether the subject is a connection.
     pub(crate) has_connection: bool,
     /// How long a job of a killed process waits. A quarter of it is the time between renewals.
     pub(crate) lease: Duration,

@@ -8,7 +8,6 @@ use std::time::Duration;
 pub struct SyncSettings {
     /// Whether instances sync on a schedule and after provider events.
     pub enabled: bool,
-    /// Time between two syncs.
     pub interval: Duration,
     /// How far before the previous sync a sync starts to read.
     pub overlap: Duration,

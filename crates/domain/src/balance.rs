@@ -9,6 +9,5 @@ pub struct Balance {
     pub current: Option<Decimal<'static>>,
     /// Funds that the user can withdraw or trade with.
     pub available: Option<Decimal<'static>>,
-    /// Currency of both amounts.
     pub currency: Option<Currency>,
 }

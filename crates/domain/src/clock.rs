@@ -49,7 +49,6 @@ impl Clock {
         }
     }
 
-    /// The current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         let micros = self

@@ -41,7 +41,6 @@ impl Bound {
         parse_timestamp(text).map(Self::Instant)
     }
 
-    /// The first instant inside the bound.
     fn first(self, zone: &TimeZone) -> Timestamp {
         match self {
             Self::Instant(instant) => instant,

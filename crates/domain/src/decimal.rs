@@ -45,7 +45,6 @@ impl<'a> Decimal<'a> {
         Self(Cow::Owned(plain))
     }
 
-    /// The number in plain notation.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -104,7 +103,6 @@ impl serde::Serialize for Decimal<'_> {
     }
 }
 
-/// A decimal's text, split into its parts.
 struct Parts<'a> {
     plus: bool,
     minus: bool,

@@ -56,7 +56,6 @@ impl fmt::Display for RowKey {
     }
 }
 
-/// The text is not a row key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a row key")]
 pub struct RowKeyError;
@@ -80,14 +79,12 @@ impl FromStr for RowKey {
 pub struct UtcDay(pub u16);
 
 impl UtcDay {
-    /// The day of an instant.
     #[must_use]
     pub fn of(at: Timestamp) -> Self {
         let days = at.as_second().div_euclid(DAY_SECONDS);
         Self(u16::try_from(days.max(0)).unwrap_or(u16::MAX))
     }
 
-    /// The first instant of the day.
     #[must_use]
     pub fn start(self) -> Timestamp {
         Timestamp::UNIX_EPOCH + SignedDuration::from_secs(i64::from(self.0) * DAY_SECONDS)
@@ -152,7 +149,6 @@ impl Fingerprint {
     }
 }
 
-/// A row that is gone at the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovedRow {
     pub key: RowKey,

@@ -26,7 +26,6 @@ impl Chance {
         self.number() % end.max(1)
     }
 
-    /// A place in a list of this length.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or_default()
     }
@@ -57,7 +56,6 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// The seed to repeat.
 #[must_use]
 pub fn seed() -> Option<u64> {
     number("BELLBIRD_TEST_SEED")

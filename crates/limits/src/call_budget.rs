@@ -17,7 +17,6 @@ use crate::store::{Bucket, SharedStore, time_us};
 /// call it may overdraw by a whole budget, because a request that fails halfway has wasted its
 /// calls. Later requests wait until that is paid back.
 pub struct CallBudgets<K> {
-    /// The name of the provider, in the store.
     name: &'static str,
     store: Option<SharedStore>,
     buckets: Buckets<K>,
@@ -33,7 +32,6 @@ impl<K: Hash + Eq + Clone + Display + Send + Sync + 'static> CallBudgets<K> {
         }
     }
 
-    /// The store that instances share.
     pub fn store(&self) -> Option<&SharedStore> {
         self.store.as_ref()
     }

@@ -53,7 +53,6 @@ pub struct Refused {
 /// instance counts for itself, and syncs wait, because the instances together could take several
 /// times what the provider allows.
 pub struct CallWindow {
-    /// The name of the provider, in the store.
     name: &'static str,
     store: Option<SharedStore>,
     calls: Mutex<Calls>,

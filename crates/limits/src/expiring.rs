@@ -186,7 +186,6 @@ where
             .retain(|_, entry| entry.kept_since.elapsed() < ttl);
     }
 
-    /// The measured size of all entries.
     pub fn bytes(&self) -> u64 {
         self.entries.weight()
     }

@@ -13,7 +13,6 @@ pub(crate) struct BalanceRequest<'a> {
     /// The provider's id of the connection.
     pub(crate) id: String,
     pub(crate) accounts: &'a [Account],
-    /// The index of the query.
     index: usize,
 }
 

@@ -38,7 +38,6 @@ pub enum Error {
     /// The provider rejected the request. Permanent.
     #[error("the provider rejected the request (status {status})")]
     Rejected {
-        /// The HTTP status.
         status: u16,
     },
     /// The provider rejects the operator's credentials. Permanent until the operator corrects these
@@ -48,7 +47,6 @@ pub enum Error {
     )]
     OperatorRejected {
         settings: &'static str,
-        /// The HTTP status.
         status: u16,
     },
     /// The credentials of a connection or provider user have the wrong form or do not work. The

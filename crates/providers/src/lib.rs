@@ -223,10 +223,8 @@ pub struct FoundConnection {
     /// The provider user who gave the consent. Only set if the id is no secret: provider events may
     /// name it.
     pub provider_user_id: Option<String>,
-    /// The provider's id of the institution.
     pub institution_id: String,
     pub institution_name: String,
-    /// The URL of the logo.
     pub institution_logo: Option<String>,
     pub consent_status: ConsentStatus,
     /// As [`Consent::expires_at`].
@@ -330,9 +328,7 @@ pub type TransactionSink<'s> = dyn for<'row> FnMut(Transaction<'row>) + Send + '
 /// Selects balances of one connection.
 #[derive(Clone, Copy)]
 pub struct BalancesQuery<'a> {
-    /// The credentials of the connection.
     pub credentials: &'a SecretString,
-    /// Accounts of the connection.
     pub accounts: &'a [Account],
 }
 
@@ -366,7 +362,6 @@ pub trait Provider: Send + Sync {
         credentials: &SecretString,
     ) -> Result<Consent, Error>;
 
-    /// The accounts of one connection.
     async fn accounts(
         &self,
         context: &CallContext,
@@ -434,7 +429,6 @@ impl Kind<'_> {
 /// Reads that banks offer.
 #[async_trait]
 pub trait Banking: Send + Sync {
-    /// The largest number of rows in a page.
     fn page_rows_max(&self) -> u32;
 
     /// Reads one page of posted transactions and passes each row to `rows` once, newest first. A

@@ -21,9 +21,7 @@ pub enum Purpose<'a> {
     },
     /// To reconnect an existing connection.
     Repair {
-        /// The credentials of the connection.
         credentials: &'a SecretString,
-        /// The provider's id of the institution.
         institution_id: &'a str,
     },
 }

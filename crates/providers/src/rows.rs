@@ -110,7 +110,6 @@ pub(crate) enum Skipped {
     /// provider user.
     OtherAccount,
     Pending,
-    /// The row has no time.
     NoTime,
     Unreadable(UnreadableRow),
 }

@@ -181,7 +181,6 @@ pub(crate) fn assert_hint(linking: &dyn Linking, params: &[(&str, &str)], declin
     }
 }
 
-/// The parameters of a callback.
 pub(crate) fn parameters(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs
         .iter()

@@ -12,7 +12,6 @@ pub enum UnreadableReason {
     /// An amount, quantity or price is not a decimal.
     InvalidAmount,
     MissingAmount,
-    /// The date is present, but is none.
     InvalidDate,
     /// The row is not of the documented JSON: a member is missing, or of another type.
     InvalidForm,

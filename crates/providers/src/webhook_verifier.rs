@@ -42,7 +42,6 @@ pub enum AffectedResource {
     Reference(String),
 }
 
-/// Why an event is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// The signature is missing or does not match the body.

@@ -48,7 +48,6 @@ pub struct WindowKey {
 
 /// An index whose size is known.
 pub(crate) trait CachedIndex {
-    /// Approximate size in memory.
     fn bytes(&self) -> usize;
 
     /// Adds what another instance has learned in the same generation.
@@ -246,7 +245,6 @@ impl<I: CachedIndex + Serialize + DeserializeOwned + Send + 'static> CursorCache
         self.indexes.purge_expired();
     }
 
-    /// The size of all indexes, as last measured.
     pub(crate) fn bytes(&self) -> u64 {
         self.indexes.bytes()
     }

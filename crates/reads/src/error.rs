@@ -33,7 +33,6 @@ pub enum ReadError {
     Unavailable {
         /// `None` if the provider does not say.
         retry_after: Option<Duration>,
-        /// Whether another attempt may succeed.
         is_transient: bool,
     },
     #[error("storage: {0}")]
@@ -86,7 +85,6 @@ impl ReadError {
         }
     }
 
-    /// Whether another attempt may succeed.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(

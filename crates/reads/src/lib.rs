@@ -114,13 +114,11 @@ impl Reads {
         self.inner.connection_contexts.purge_expired();
     }
 
-    /// The measured size of all cursor indexes of transactions.
     #[must_use]
     pub fn cursor_index_bytes(&self) -> u64 {
         self.inner.transaction_cursors.bytes()
     }
 
-    /// The call context of a read that starts now.
     #[must_use]
     pub fn call_context(&self, cause: Cause) -> CallContext {
         CallContext::new(

@@ -32,9 +32,7 @@ pub struct Settings {
     pub rules: Rules,
     /// Maximum duration of one exchange with an endpoint.
     pub timeout: Duration,
-    /// When failed deliveries are retried.
     pub schedule: Schedule,
-    /// Maximum number of rows in one event.
     pub chunk_rows: u32,
 }
 

@@ -14,7 +14,6 @@ const DISCARDED_BYTES_MAX: usize = 1024 * 1024;
 /// How long a client may take to send a body.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a body was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyError {
     TooLarge,

@@ -190,7 +190,6 @@ impl ApiContext {
             .call_context(Cause::Request(caller.user_id))
     }
 
-    /// The quota classes of `/v1`.
     #[must_use]
     pub fn quotas(&self) -> &Quotas {
         &self.inner.quotas

@@ -27,7 +27,6 @@ const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// What a guard needs to check a request.
 pub(crate) struct Guard {
     pub(crate) context: ApiContext,
     pub(crate) gate: Gate,

@@ -55,7 +55,6 @@ fn parent(request: &Request) -> Option<Context> {
         .then(|| Context::new().with_remote_span_context(parent))
 }
 
-/// The status that the request got.
 pub(super) fn set_status(span: &Span, status: u16) {
     span.set_attribute("http.response.status_code", i64::from(status));
 }

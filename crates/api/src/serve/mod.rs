@@ -81,7 +81,6 @@ impl Listener {
     }
 }
 
-/// Limits of a listener.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
     /// Concurrent connections. A new one beyond this limit replaces the one that has been idle

@@ -21,7 +21,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// The open connections of a listener.
 #[derive(Default)]
 pub(super) struct Slots {
     open: Arc<Mutex<Open>>,

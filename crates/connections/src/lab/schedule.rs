@@ -2,7 +2,7 @@
 //! those of the service, and days pass in seconds. It shows what a provider's limit and an outage
 //! do to the syncs of all, and to reads.
 //!
-//! `BELLBIRD_TEST_PERCENT` makes them more, for the table in docs/scaling.md.
+//! `BELLBIRD_TEST_PERCENT` makes them more, for the figures in docs/several-instances.md.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

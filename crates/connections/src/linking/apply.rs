@@ -22,7 +22,6 @@ pub(crate) struct ApplyRequest<'a> {
     pub(crate) context: &'a CallContext,
     /// As [`Session::repair_targets`], also those that are repaired already.
     pub(crate) repair_targets: &'a [Connection],
-    /// The callback parameters.
     pub(crate) params: &'a [(String, String)],
     /// See `decide/mod.rs`.
     pub(crate) elapsed: Duration,

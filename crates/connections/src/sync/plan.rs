@@ -40,7 +40,6 @@ const PRUNE_MARGIN: SignedDuration = SignedDuration::from_hours(48);
 /// What a run does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SyncPlan {
-    /// The date range.
     pub(crate) from: Timestamp,
     pub(crate) to: Timestamp,
     /// Fingerprints of rows from this time on are kept.

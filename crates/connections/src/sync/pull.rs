@@ -50,7 +50,6 @@ pub(super) struct Pull<'a> {
     pub(super) accounts: &'a [Account],
     pub(super) zone: &'a TimeZone,
     pub(super) hasher: &'a RowHasher,
-    /// The stored fingerprints.
     pub(super) known: &'a Fingerprints,
     /// Rows of which the provider said that they are gone.
     pub(super) removal_hints: &'a [Digest],
@@ -71,7 +70,6 @@ pub(super) struct Pull<'a> {
 /// The result of [`Pull::run`].
 pub(crate) struct Pulled {
     pub(super) event_type: EventType,
-    /// Whether the provider returned no row at all.
     pub(super) is_empty: bool,
     pub(super) new_count: usize,
     pub(super) updated_count: usize,

@@ -154,7 +154,7 @@ pub(crate) async fn show(State(console): State<Console>, headers: HeaderMap) -> 
     }
 }
 
-/// `POST /setup`, with the fields `email` and `timezone`: makes the operator, who is signed in then.
+/// `POST /setup`, with the fields `email` and `timezone`: makes the operator, signed in.
 pub(crate) async fn create_operator(State(console): State<Console>, form: GuestForm) -> Response {
     let (headers, now) = (&form.headers, console.inner.context.clock().now());
     match find(&console).await {

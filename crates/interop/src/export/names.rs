@@ -22,7 +22,6 @@ pub(crate) struct NameParts<'n> {
     pub(crate) extension: &'static str,
 }
 
-/// The name of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileName {
     /// `Ironbark-Bank_Everyday-Account_2026-10-21_2026-11-20.csv`

@@ -17,7 +17,6 @@ use super::ROWS_MAX;
 pub(super) const ROWS_DEFAULT: u32 = 50;
 /// As for `/v1/balances`.
 pub(super) const ACCOUNT_IDS_MAX: usize = 100;
-/// Longest `text` to search for, in bytes.
 const TEXT_BYTES_MAX: usize = 200;
 const AMOUNT_BYTES_MAX: usize = 60;
 /// Unknown arguments that a failure names.

@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 
 use super::rpc::{Id, RpcError};
 
-/// A message of a client.
 pub enum Message {
     Request(Request),
     /// Gets no response.

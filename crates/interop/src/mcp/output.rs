@@ -123,7 +123,6 @@ pub(super) fn failure(text: &str) -> Vec<u8> {
     out
 }
 
-/// A line of a table.
 pub(super) fn line(cells: &[&str]) -> String {
     format!("| {} |", cells.join(" | "))
 }

@@ -40,7 +40,6 @@ const RETRY_AFTER_SECONDS: u64 = 5;
 /// Windows that end later are read as they are, because they mostly have rows.
 const RECENT_DAYS: i64 = 365;
 
-/// A request for an account set.
 pub(super) struct AccountsRequest {
     pub(super) server: SimpleFin,
     pub(super) caller: Caller,
@@ -53,7 +52,6 @@ pub(super) struct AccountsRequest {
 
 pub(super) struct RequestedAccount {
     pub(super) account: Account,
-    /// The name to show.
     pub(super) name: String,
     /// This account alone.
     pub(super) selected: SelectedAccounts,

@@ -18,7 +18,6 @@ use serde::Serialize;
 use super::amounts::amount_text;
 use super::posted::posted;
 
-/// Rows of one account in one response.
 pub(super) const ROWS_MAX: usize = 10_000;
 /// JSON of these rows.
 const ROWS_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -44,7 +44,6 @@ const PROBE: &str = "#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '', 'PX',
 /// Gauge: whether the server responds.
 const AVAILABLE: &str = "bellbird_shared_store_available";
 
-/// Where the server is.
 #[derive(Debug, Clone)]
 pub struct StoreSettings {
     /// redis:// or rediss://, perhaps with user and password. For a cluster, nodes that know the
@@ -93,7 +92,6 @@ struct Inner {
     runtime: Handle,
 }
 
-/// A bucket of a rate limit.
 pub(crate) struct Bucket<'a> {
     pub(crate) limit: Limit,
     pub(crate) kind: &'a str,
@@ -104,7 +102,6 @@ pub(crate) struct Bucket<'a> {
     pub(crate) is_on_credit: bool,
 }
 
-/// What the server decided.
 pub(crate) struct Admitted {
     pub(crate) has_permit: bool,
     /// None if no bucket was asked for.
@@ -265,7 +262,6 @@ impl Inner {
         self.failures.load(Ordering::Relaxed) >= FAILURES_MAX
     }
 
-    /// Whether a call has failed since the last success.
     fn has_failed(&self) -> bool {
         self.failures.load(Ordering::Relaxed) > 0
     }

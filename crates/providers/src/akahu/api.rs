@@ -383,7 +383,6 @@ pub(super) fn next(
     }
 }
 
-/// The parameters of a transactions page.
 pub(super) struct TransactionsParams<'a> {
     /// None requests the accounts of all authorisations of the user token.
     pub(super) account_id: Option<&'a str>,

@@ -1,5 +1,5 @@
-//! The adapter for Akahu: New Zealand banks. `README.md` in this folder lists the provider's quirks
-//! with their sources.
+//! The adapter for Akahu: New Zealand banks. docs/providers/akahu.md has the provider's quirks with
+//! their sources, and what the adapter does about each.
 
 mod api;
 mod categories;

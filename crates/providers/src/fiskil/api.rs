@@ -456,7 +456,6 @@ impl Api {
     }
 }
 
-/// The parameters of a transactions page.
 pub(super) struct TransactionsParams<'a> {
     pub(super) end_user_id: &'a str,
     pub(super) account_id: Option<&'a str>,

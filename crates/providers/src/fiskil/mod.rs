@@ -1,5 +1,6 @@
-//! The adapter for Fiskil: Australian banks through the Consumer Data Right. `README.md` in this
-//! folder lists the provider's quirks with their sources.
+//! The adapter for Fiskil: Australian banks through the Consumer Data Right.
+//! docs/providers/fiskil.md has the provider's quirks with their sources, and what the adapter does
+//! about each.
 
 mod api;
 mod link;

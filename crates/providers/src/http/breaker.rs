@@ -19,7 +19,6 @@ const UNANSWERED_MAX: u32 = 8;
 /// How long the breaker stays open before it admits one trial call.
 const OPEN_FOR: Duration = Duration::from_secs(1);
 
-/// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// With any response but a server error.

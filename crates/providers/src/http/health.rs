@@ -11,7 +11,6 @@ use crate::error::Error;
 pub struct ProviderHealth {
     /// Whether calls are rejected for a moment, because nearly all have failed.
     pub is_breaker_open: bool,
-    /// The last call that succeeded.
     pub succeeded_at: Option<Timestamp>,
     /// Calls that have failed since then, by the fault of the provider or of the operator's
     /// settings.

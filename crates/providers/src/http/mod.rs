@@ -395,7 +395,6 @@ impl Client {
         }
     }
 
-    /// How the calls so far went.
     pub fn health(&self) -> ProviderHealth {
         let is_breaker_open = self.breaker.lock().check(Instant::now()).is_err();
         ProviderHealth {

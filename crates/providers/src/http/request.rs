@@ -12,7 +12,6 @@ use url::Url;
 
 use crate::Error;
 
-/// Adds segments to the path of a URL.
 #[must_use]
 pub fn with_path(url: &Url, segments: &[&str]) -> Url {
     let mut url = url.clone();
@@ -22,7 +21,6 @@ pub fn with_path(url: &Url, segments: &[&str]) -> Url {
     url
 }
 
-/// Adds parameters to the query of a URL.
 #[must_use]
 pub fn with_query(url: &Url, parameters: &[(&str, &str)]) -> Url {
     let mut url = url.clone();

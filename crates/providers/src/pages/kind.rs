@@ -25,7 +25,6 @@ pub trait RowKind: Sized + Send + Sync + 'static {
     type Place: Copy + Send;
     /// Who lists such rows.
     type Provider<'p>: Copy + Send + Sync;
-    /// Selects a list.
     type Query<'q>: Copy + Send + Sync;
     /// The dates of a query. Only those of trades may be open.
     type Dates: Copy + Send + Sync;
@@ -38,7 +37,6 @@ pub trait RowKind: Sized + Send + Sync + 'static {
     /// The provider, if it lists such rows.
     fn provider<'p>(kind: Kind<'p>) -> Option<Self::Provider<'p>>;
 
-    /// The largest number of rows in a page.
     fn page_rows_max(provider: Self::Provider<'_>) -> u32;
 
     /// The dates of a request, and whether no row can lie in them.
@@ -77,10 +75,8 @@ pub trait RowKind: Sized + Send + Sync + 'static {
 pub type RowSink<'s, K> =
     dyn for<'row> FnMut(&<K as RowKind>::Row<'row>, <K as RowKind>::Place) + Send + 's;
 
-/// The transactions of banks.
 pub enum Transactions {}
 
-/// The trades of brokers.
 pub enum Trades {}
 
 #[async_trait]

@@ -19,7 +19,6 @@ fn row(number: u64) -> Row {
     Row::new("1", number, at(number).as_second())
 }
 
-/// The instant of a row.
 fn at(row: u64) -> Timestamp {
     simulated::at(NOW - 60 * i64::try_from(row).unwrap())
 }

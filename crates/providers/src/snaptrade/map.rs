@@ -118,7 +118,6 @@ pub(super) fn total_of(row: &wire::Account<'_>) -> Result<Option<Money>, Error> 
         .transpose()
 }
 
-/// The cash in one currency.
 pub(super) fn cash(row: &wire::Balance<'_>) -> Result<Money, Error> {
     money(
         row.cash.as_ref(),
@@ -241,7 +240,6 @@ fn multiplier<'a>(instrument: &wire::Instrument<'a>) -> Result<Multiplier<'a>, E
     })
 }
 
-/// Maps one activity.
 pub(super) fn trade<'a>(
     row: wire::Activity<'a>,
     account: &'a Account,

@@ -1,5 +1,5 @@
-//! The adapter for SnapTrade: brokers, mostly in North America. `README.md` in this folder lists
-//! the provider's quirks with their sources.
+//! The adapter for SnapTrade: brokers, mostly in North America. docs/providers/snaptrade.md has the
+//! provider's quirks with their sources, and what the adapter does about each.
 
 mod api;
 mod budget;

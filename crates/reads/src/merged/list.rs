@@ -172,7 +172,6 @@ fn hash_of<K: RowKind>(row: &K::Row<'_>) -> u64 {
     hasher.finish()
 }
 
-/// A page while it is read.
 struct MergedPage<T> {
     items: Vec<MergedItem<T>>,
     reached: Option<Timestamp>,

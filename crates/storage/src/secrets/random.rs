@@ -2,7 +2,7 @@
 //!
 //! Keys and tokens begin with two characters that are the same everywhere today. They are the name
 //! of this database, should an installation ever have several: a proxy in front of these could then
-//! tell whose a request is without asking anybody (`docs/scaling.md`).
+//! tell whose a request is without asking anybody (`docs/several-instances.md`).
 
 use bellbird_domain::{ApiKey, OperatorKey, SetupToken};
 use secrecy::SecretString;

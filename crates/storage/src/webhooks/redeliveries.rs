@@ -176,9 +176,9 @@ impl Deliveries<'_> {
         Ok(true)
     }
 
-    /// Makes the failed deliveries of all users at an endpoint of the installation pending again, as
-    /// [`recover`] does for one user, in a transaction for each. It recovers some 10,000 deliveries
-    /// at a time, and returns how many. Nothing is left once it returns 0.
+    /// Makes the failed deliveries of all users at an endpoint of the installation pending again,
+    /// as [`recover`] does for one user, in a transaction for each. It recovers some 10,000
+    /// deliveries at a time, and returns how many. Nothing is left once it returns 0.
     pub async fn recover_all(
         self,
         endpoint: EndpointId,
@@ -210,8 +210,8 @@ impl Deliveries<'_> {
 /// Makes the delivery of one event due now, whatever its state, with all attempts again.
 ///
 /// # Errors
-/// [`StorageError::NotFound`] if there is no such delivery, it waits for an earlier chunk, the event
-/// is a ping, or the endpoint is disabled.
+/// [`StorageError::NotFound`] if there is no such delivery, it waits for an earlier chunk, the
+/// event is a ping, or the endpoint is disabled.
 pub async fn redeliver(
     tx: &mut Tx,
     (user, endpoint): (UserId, EndpointId),

@@ -3,7 +3,6 @@
 use bellbird_storage::{AttemptOutcome, ClaimedEndpoint, FinishedAttempt};
 use jiff::Timestamp;
 
-/// Maximum number of concurrent attempts for one endpoint.
 const CONCURRENT_ATTEMPTS_MAX: usize = 16;
 
 /// What a time slice knows about its endpoint.
@@ -11,7 +10,6 @@ const CONCURRENT_ATTEMPTS_MAX: usize = 16;
 pub(crate) struct Health {
     /// The first failure since the last success that was the endpoint's fault.
     pub(crate) failing_since: Option<Timestamp>,
-    /// Whether the last exchange failed.
     is_unhealthy: bool,
     /// Whether exchanges have failed for a minute or longer.
     is_failing: bool,

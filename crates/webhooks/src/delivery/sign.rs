@@ -14,7 +14,6 @@ use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
 const PREFIX: &str = "whsec_";
-/// Number of random bytes in a new secret.
 const SECRET_BYTES: usize = 32;
 
 /// The text is not `whsec_` and the base64 of a key, or the list of secrets is empty.

@@ -18,7 +18,6 @@ use crate::event::digest::RowHasher;
 use crate::event::payload::{Envelope, Format, RowJson, body};
 use crate::event::row_locator::RowLocator;
 
-/// Maximum number of rows in an event.
 pub const ROWS_MAX: usize = 500;
 /// Time to live of rows in memory. A first attempt after that reads them again.
 const ROWS_TTL: Duration = Duration::from_secs(120);
@@ -32,7 +31,6 @@ const ROWS_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub struct SyncRun {
     pub id: SyncRunId,
     pub connection_id: ConnectionId,
-    /// The type of its events.
     pub event_type: EventType,
     /// When its events are created.
     pub started_at: Timestamp,
@@ -121,7 +119,6 @@ impl WebhookEventBuffer {
         }
     }
 
-    /// Sets the delay before the first attempt.
     #[must_use]
     pub fn with_first_delay(self, first_delay: Duration) -> Self {
         Self {

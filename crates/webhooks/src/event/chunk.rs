@@ -5,9 +5,7 @@ use std::ops::Range;
 /// The rows of one event, as index ranges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Range of the sync's new rows.
     pub new: Range<usize>,
-    /// Range of the sync's updated rows.
     pub updated: Range<usize>,
 }
 

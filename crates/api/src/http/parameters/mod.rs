@@ -32,7 +32,6 @@ const UNKNOWN_CHARS_MAX: usize = 60;
 /// The parameters as a request sends them.
 #[derive(Clone, Copy)]
 pub enum RawParams<'r> {
-    /// The query string of a URL.
     Query(&'r str),
     /// The arguments of a tool. Null counts as absent, because models send it for what they leave
     /// out.
@@ -85,7 +84,6 @@ pub struct Faults {
     pub names: &'static [&'static str],
 }
 
-/// Why a parameter was rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fault {
     Missing,

@@ -1,5 +1,5 @@
 //! Two instances behind a proxy are replaced one after the other, as
-//! docs/database.md#upgrading-several-instances says, while clients read.
+//! docs/several-instances.md#5-upgrade-them says, while clients read.
 
 use std::process::Output;
 

@@ -27,7 +27,6 @@ const ROWS_MAX: u32 = 6;
 /// Rows may appear so late.
 const LATE_SECONDS_MAX: u64 = 5 * 86_400;
 
-/// A row of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HeldRow {
     pub(super) number: u64,
@@ -64,7 +63,6 @@ impl HeldRow {
 pub(super) struct Consented {
     /// Newest first.
     pub(super) rows: Vec<HeldRow>,
-    /// Rows that are gone.
     pub(super) gone: Vec<HeldRow>,
     rows_ever: u64,
     /// Until then, the user has to repair the consent.

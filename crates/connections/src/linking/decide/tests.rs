@@ -29,7 +29,6 @@ struct Facts<T> {
     is_known: T,
     /// The callback names it.
     is_named: T,
-    /// The provider registers users.
     registers_users: T,
     /// [`WITHDRAWAL_WAIT`] has passed.
     has_waited: T,

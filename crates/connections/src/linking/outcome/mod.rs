@@ -135,7 +135,6 @@ pub(crate) struct SessionFacts {
     pub(crate) confirmation: Confirmation,
     pub(crate) created_at: Timestamp,
     pub(crate) expires_at: Timestamp,
-    /// The connection to repair.
     pub(crate) repairs: Option<ConnectionId>,
     /// What the callback parameters say: a hint, because anyone can forge them.
     pub(crate) callback_result: Result<(), NoConsent>,

@@ -89,7 +89,6 @@ pub(crate) struct Changes {
     /// Rows that were seen with another content, or that were gone, in the order in which they were
     /// read.
     pub(crate) updated: Vec<(usize, RowKey)>,
-    /// Rows that are gone.
     pub(crate) gone: Vec<Fingerprint>,
     /// All fingerprints of the connection. None if the stored ones are good for another day.
     pub(crate) fingerprints: Option<Fingerprints>,

@@ -42,7 +42,6 @@ pub(super) fn with_two_places<'a>(amount: &'a Decimal<'_>) -> Option<Cow<'a, str
     }
 }
 
-/// The amount without a minus sign.
 pub(super) fn absolute<'a>(amount: &'a Decimal<'_>) -> &'a str {
     amount.as_str().trim_start_matches('-')
 }

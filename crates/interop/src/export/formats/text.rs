@@ -24,7 +24,6 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(parts.collect::<Vec<_>>().join(" "))
 }
 
-/// The first `chars` characters.
 pub(super) fn cut(text: &str, chars: usize) -> &str {
     text.char_indices()
         .nth(chars)

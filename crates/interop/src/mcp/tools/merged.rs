@@ -32,7 +32,6 @@ pub(super) struct ListProgress {
     pub(super) left_out: LeftOut,
 }
 
-/// A row of a result.
 pub(super) trait ResultRow: Serialize + Send {
     fn account_id(&self) -> AccountId;
 

@@ -76,7 +76,6 @@ pub(super) async fn call(
     outcome.unwrap_or_else(|text| output::failure(&text))
 }
 
-/// A call of a tool.
 struct ToolCall<'a> {
     interop: &'a Interop,
     caller: &'a Caller,

@@ -23,7 +23,6 @@ use crate::mcp::output::{self, Room, Rows};
 use crate::mcp::texts::{CELL_CHARS_MAX, cell, clean};
 
 const COLUMNS: &str = "| group | money in | money out | net | rows | currency |";
-/// Groups of one result.
 const GROUPS_MAX: u32 = 500;
 
 #[derive(Serialize)]

@@ -93,8 +93,8 @@ fn is_of_one_user(text: &str) -> bool {
     names_user || text.starts_with("INSERT") || text.contains("users WHERE id = $")
 }
 
-/// Cells would need a directory for each of them that serves a request (`docs/scaling.md`). A new
-/// one shows here.
+/// Cells would need a directory for each of them that serves a request
+/// (`docs/several-instances.md`). A new one shows here.
 #[test]
 fn statements_that_are_not_of_one_user_are_known() {
     let line = |sql: &Sql| {

@@ -27,9 +27,7 @@ use crate::target::{Rules, check_url, request_uri};
 
 /// Maximum bytes to read of a response body. Reading it to the end lets the connection be reused.
 const BODY_BYTES_MAX: usize = 4 * 1024;
-/// Maximum time for reading a response body.
 const BODY_TIMEOUT: Duration = Duration::from_millis(250);
-/// Maximum number of response headers.
 const HEADERS_MAX: usize = 64;
 /// Time limit for opening a connection, even if no exchange waits for it any more.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);

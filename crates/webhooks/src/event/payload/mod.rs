@@ -76,7 +76,6 @@ impl RowJson {
         }
     }
 
-    /// Approximate size in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.text.len()
@@ -269,7 +268,6 @@ struct UserObject<'a> {
     reference: Option<&'a str>,
 }
 
-/// Writes a user who was removed.
 pub fn user(EventUser { id, reference }: EventUser<'_>) -> Vec<u8> {
     to_json(&UserObject {
         id,
@@ -325,7 +323,6 @@ pub struct Format<'a> {
     pub user: Option<EventUser<'a>>,
 }
 
-/// The user of an event.
 #[derive(Debug, Clone, Copy)]
 pub struct EventUser<'a> {
     pub id: UserId,

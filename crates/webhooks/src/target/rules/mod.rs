@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use hyper::Uri;
 use url::{Host, Url};
 
-/// Maximum length of an endpoint URL.
 const URL_BYTES_MAX: usize = 2048;
 /// Limits for names and labels: RFC 1035, section 2.3.4.
 const NAME_BYTES_MAX: usize = 253;
