@@ -175,7 +175,15 @@ def files():
             "services": {
                 "app_proxy": {"environment": {"APP_HOST": f"{app_id}_server_1", "APP_PORT": console}},
                 # Umbrel's folders belong to this user.
-                "server": service([f"{api}:{api}"], f"${{APP_DATA_DIR}}/data:{app['data']}", user="1000:1000")
+                "server": service(
+                    [f"{api}:{api}"],
+                    f"${{APP_DATA_DIR}}/data:{app['data']}",
+                    user="1000:1000",
+                    environment={
+                        f"BELLBIRD_{section}__PUBLIC_URL": f"http://${{DEVICE_DOMAIN_NAME}}:{port}"
+                        for section, port in (("CONSOLE", console), ("API", api))
+                    },
+                )
                 | {"restart": "on-failure"},
             },
         }

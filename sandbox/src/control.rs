@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -23,6 +24,7 @@ use crate::consent::ConsentState;
 use crate::faults::Fault;
 use crate::members::Members;
 use crate::refused::Refused;
+use crate::state::StateFile;
 use crate::webhooks::WebhookSettings;
 
 /// A 400 whose text says what is wrong.
@@ -36,6 +38,11 @@ impl IntoResponse for Refused {
 /// Reports what the calls of a provider change, and saves it.
 pub(crate) fn watch(bank: &Bank, provider: Router) -> Router {
     provider.layer(from_fn_with_state(bank.clone(), announce_after))
+}
+
+/// As [`watch`], for pages that anybody may open: what they change is saved within a second.
+pub(crate) fn watch_pages(bank: &Bank, provider: Router) -> Router {
+    provider.layer(from_fn_with_state(bank.clone(), announce_after_page))
 }
 
 /// Adds the control routes to those of a provider, which are watched.
@@ -70,17 +77,48 @@ pub(crate) fn attach(bank: &Bank, provider: Router) -> Router {
 
 /// A call may have changed something, and the clock goes on.
 async fn announce_after(State(bank): State<Bank>, request: Request, next: Next) -> Response {
-    let may_change = request.method() != Method::GET || is_consent_without_pages(request.uri());
+    let may_change = may_change(&request);
     let response = next.run(request).await;
     bank.0.announce();
-    if may_change && bank.0.shared().state_file.is_some() {
-        // Before the response: what a client was told outlives the process.
-        let saving = spawn_blocking(move || bank.0.save()).await;
-        if !matches!(saving, Ok(Ok(()))) {
-            tracing::warn!("could not write the state of a simulated provider");
-        }
+    let file = bank.0.shared().state_file.as_ref();
+    if file.is_some_and(|file| may_change || file.is_save_pending()) {
+        // Before the response: what a client was told outlives the process, as does what a page
+        // changed before.
+        save(bank).await;
     }
     response
+}
+
+async fn announce_after_page(State(bank): State<Bank>, request: Request, next: Next) -> Response {
+    let may_change = may_change(&request);
+    let response = next.run(request).await;
+    bank.0.announce();
+    let file = bank.0.shared().state_file.as_ref();
+    let claimed = file
+        .filter(|_| may_change)
+        .and_then(StateFile::claim_page_save);
+    match claimed {
+        Some(Duration::ZERO) => save(bank).await,
+        Some(wait) => {
+            tokio::spawn(async move {
+                tokio::time::sleep(wait).await;
+                save(bank).await;
+            });
+        }
+        None => {}
+    }
+    response
+}
+
+async fn save(bank: Bank) {
+    let saving = spawn_blocking(move || bank.0.save()).await;
+    if !matches!(saving, Ok(Ok(()))) {
+        tracing::warn!("could not write the state of a simulated provider");
+    }
+}
+
+fn may_change(request: &Request) -> bool {
+    request.method() != Method::GET || is_consent_without_pages(request.uri())
 }
 
 /// The one `GET` that changes something.

@@ -55,8 +55,24 @@ pub struct Sandbox {
     description: Description,
     /// In the order of [`PROVIDERS`], as those below.
     banks: [Bank; 3],
-    routers: [Router; 3],
+    /// For browsers.
+    pages: [Router; 3],
     listeners: [serve::Listener; 3],
+    _save: SaveAtStop,
+}
+
+/// Saves what pages have changed in the last second.
+struct SaveAtStop([Bank; 3]);
+
+impl Drop for SaveAtStop {
+    fn drop(&mut self) {
+        for bank in &self.0 {
+            let file = bank.0.shared().state_file.as_ref();
+            if file.is_some_and(state::StateFile::is_save_pending) && bank.0.save().is_err() {
+                tracing::warn!("could not write the state of a simulated provider");
+            }
+        }
+    }
 }
 
 impl Sandbox {
@@ -96,7 +112,7 @@ impl Sandbox {
     #[must_use]
     pub fn page_router(&self, provider: &str, path: &str) -> Option<&Router> {
         let index = PROVIDERS.iter().position(|name| *name == provider)?;
-        PAGES.contains(&path).then(|| &self.routers[index])
+        PAGES.contains(&path).then(|| &self.pages[index])
     }
 
     /// Lets users of an app at this URI, which is not of this machine, come back from a consent
@@ -115,15 +131,17 @@ impl Sandbox {
 /// Binds the listeners, starts them and returns once they accept connections. Fails if an address
 /// cannot be bound.
 pub async fn start(options: Options) -> std::io::Result<Sandbox> {
+    let keys = state::Keys::load(&options)?;
     let (fiskil_socket, address) = serve::bind(options.fiskil_listen).await?;
     let saved = state::load(&options, "fiskil")?;
-    let fiskil = Arc::new(fiskil::Fiskil::new(&options, address, saved));
+    let fiskil = Arc::new(fiskil::Fiskil::new(&options, &keys, address, saved));
     let (akahu_socket, address) = serve::bind(options.akahu_listen).await?;
     let saved = state::load(&options, "akahu")?;
-    let akahu = Arc::new(akahu::Akahu::new(&options, address, saved));
+    let akahu = Arc::new(akahu::Akahu::new(&options, &keys, address, saved));
     let (snaptrade_socket, address) = serve::bind(options.snaptrade_listen).await?;
     let saved = state::load(&options, "snaptrade")?;
-    let snaptrade = Arc::new(snaptrade::SnapTrade::new(&options, address, saved));
+    let snaptrade = snaptrade::SnapTrade::new(&options, &keys, address, saved);
+    let snaptrade = Arc::new(snaptrade);
     let (fiskil_access, akahu_access) = (fiskil.access(), akahu.access());
     let snaptrade_access = snaptrade.access();
     let banks = [
@@ -144,23 +162,26 @@ pub async fn start(options: Options) -> std::io::Result<Sandbox> {
         bank.0.save()?;
     }
     let [fiskil_bank, akahu_bank, snaptrade_bank] = &banks;
-    let routers = [
-        control::watch(fiskil_bank, fiskil.router()),
-        control::watch(akahu_bank, akahu.router()),
-        control::watch(snaptrade_bank, snaptrade.router()),
+    let [fiskil, akahu, snaptrade] = [fiskil.router(), akahu.router(), snaptrade.router()];
+    let pages = [
+        control::watch_pages(fiskil_bank, fiskil.clone()),
+        control::watch_pages(akahu_bank, akahu.clone()),
+        control::watch_pages(snaptrade_bank, snaptrade.clone()),
     ];
-    let listen = |socket, bank: &Bank, router: &Router| {
-        serve::Listener::start(socket, control::attach(bank, router.clone()))
+    let listen = |socket, bank: &Bank, router| {
+        let router = control::attach(bank, control::watch(bank, router));
+        serve::Listener::start(socket, router)
     };
     let listeners = [
-        listen(fiskil_socket, fiskil_bank, &routers[0]),
-        listen(akahu_socket, akahu_bank, &routers[1]),
-        listen(snaptrade_socket, snaptrade_bank, &routers[2]),
+        listen(fiskil_socket, fiskil_bank, fiskil),
+        listen(akahu_socket, akahu_bank, akahu),
+        listen(snaptrade_socket, snaptrade_bank, snaptrade),
     ];
     Ok(Sandbox {
         description,
+        _save: SaveAtStop(banks.clone()),
         banks,
-        routers,
+        pages,
         listeners,
     })
 }

@@ -10,7 +10,6 @@ macro_rules! by_place {
         pub(crate) mod $name {
             use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-            #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
             pub(crate) fn serialize<S: Serializer>(
                 item: &&'static $Item,
                 serializer: S,
@@ -66,7 +65,6 @@ pub(crate) mod security {
 
     use crate::world::securities::{MARKET, Security};
 
-    #[expect(clippy::ref_option, reason = "serde calls it so")]
     pub(crate) fn serialize<S: Serializer>(
         security: &Option<&'static Security>,
         serializer: S,
@@ -98,7 +96,6 @@ pub(crate) mod text {
 
     static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
     pub(crate) fn serialize<S: Serializer>(
         text: &&'static str,
         serializer: S,

@@ -6,10 +6,12 @@
 //! leaves the mark, so that the next start goes on. Without the mark, a key without its database,
 //! or a database without its key, is an installation that has lost something, and is left as it is.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, fchown};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
+};
+use std::path::{Path, PathBuf, absolute};
 
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
@@ -17,7 +19,6 @@ use base64::engine::general_purpose::STANDARD;
 use bellbird_domain::Actor;
 use bellbird_storage::{Storage, random_bytes};
 use jiff::Timestamp;
-use rustix::fs::OFlags;
 use secrecy::ExposeSecret as _;
 
 use crate::config::place::{DATA_DIR, SETTINGS_FILE};
@@ -28,12 +29,17 @@ use crate::wiring;
 pub const KEY_FILE: &str = "master.key";
 /// The SQLite database.
 pub const DATABASE_FILE: &str = "bellbird.db";
+/// What to do about [`FirstStart::is_open_to_others`].
+pub const OPEN_TO_OTHERS: &str = "other users may read or write in the data folder, so take these rights away with \
+                                  `chmod 700`";
 /// Is there while a first start is not complete.
 const MARK: &str = "first-start";
 
 /// A first start that has begun: the folder has its key, and is locked.
 pub struct FirstStart {
     folder: PathBuf,
+    /// Whether other users may read or write in the folder.
+    pub is_open_to_others: bool,
     /// Free again when this is dropped.
     _lock: File,
 }
@@ -49,7 +55,7 @@ impl FirstStart {
     /// process makes its first start there.
     pub fn begin(folder: &Path, public_url: Option<&str>) -> anyhow::Result<Option<Self>> {
         let shown = folder.display();
-        make_folder(folder).with_context(|| {
+        let is_open_to_others = make_folder(folder).with_context(|| {
             format!(
                 "could not make the data folder {shown}, name another with --data-dir or {DATA_DIR}"
             )
@@ -67,6 +73,7 @@ impl FirstStart {
         }
         let first = Self {
             folder: folder.to_owned(),
+            is_open_to_others,
             _lock: lock,
         };
         if first.has(SETTINGS_FILE) {
@@ -115,6 +122,9 @@ impl FirstStart {
             settings = %self.folder.join(SETTINGS_FILE).display(),
             "first start: installation made, keep a copy of the master key elsewhere"
         );
+        if self.is_open_to_others {
+            tracing::warn!(folder = %self.folder.display(), "{OPEN_TO_OTHERS}");
+        }
         Ok(())
     }
 
@@ -136,7 +146,7 @@ impl FirstStart {
             let key = STANDARD.encode(random_bytes::<32>().as_slice());
             self.write(KEY_FILE, &format!("main:{key}\n"))?;
         }
-        self.write_draft(SETTINGS_FILE, &settings_text(&self.folder, public_url))
+        self.write_draft(SETTINGS_FILE, &settings_text(public_url))
     }
 
     fn has(&self, name: &str) -> bool {
@@ -151,13 +161,18 @@ impl FirstStart {
     }
 
     fn write_draft(&self, name: &str, text: &str) -> io::Result<()> {
+        let path = self.folder.join(draft_name(name));
+        // A draft that an earlier start or another user has left is not written into: whoever has
+        // it open would read the key.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut file = OpenOptions::new()
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(0o600)
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-            .open(self.folder.join(draft_name(name)))?;
+            .open(path)?;
         file.write_all(text.as_bytes())?;
         give_to_owner(&file, &self.folder)?;
         file.sync_all()
@@ -201,7 +216,10 @@ pub fn made_in(settings: &Settings) -> Option<PathBuf> {
         return None;
     };
     let database = Storage::sqlite_path(settings.database.url.expose_secret())?;
-    let is_made = *key == folder.join(KEY_FILE) && database == folder.join(DATABASE_FILE);
+    // They are relative if the settings were found in the working directory.
+    let is_in_folder =
+        |path: &Path, name| absolute(path).is_ok_and(|path| path == folder.join(name));
+    let is_made = is_in_folder(key, KEY_FILE) && is_in_folder(&database, DATABASE_FILE);
     is_made.then(|| folder.to_owned())
 }
 
@@ -229,23 +247,22 @@ fn lost_key(folder: &Path) -> String {
 }
 
 /// Strings of JSON are strings of TOML.
-fn settings_text(folder: &Path, public_url: Option<&str>) -> String {
+fn settings_text(public_url: Option<&str>) -> String {
     let quoted = |text: String| serde_json::Value::String(text).to_string();
     let public = public_url.map(|url| quoted(url.to_owned()));
     let public =
         public.map(|url| format!("\n[api]\npublic_url = {url}\n\n[console]\npublic_url = {url}\n"));
     let public = public.unwrap_or_default();
-    let database = quoted(format!("sqlite:{}", folder.join(DATABASE_FILE).display()));
-    let key = quoted(folder.join(KEY_FILE).display().to_string());
     format!(
         "# Settings of the Bellbird in this folder, made by its first start. bellbird.example.toml has all of them.\n\
-         # What is set here or in the environment overrides what was entered in the console.\n\n\
+         # What is set here or in the environment overrides what was entered in the console. Relative paths begin at\n\
+         # this folder, so it can be moved as a whole while the service is stopped.\n\n\
          [database]\n\
          # Users, hashes of API keys, connections and webhooks. Back it up with `bellbird backup`.\n\
-         url = {database}\n\n\
+         url = \"sqlite:{DATABASE_FILE}\"\n\n\
          [secrets]\n\
          # Opens the credentials in the database. Keep a copy elsewhere: without it, a backup is worth little.\n\
-         key_file = {key}\n{public}"
+         key_file = \"{KEY_FILE}\"\n{public}"
     )
 }
 
@@ -253,15 +270,22 @@ fn draft_name(name: &str) -> String {
     format!(".{name}.new")
 }
 
-/// Makes the folder for its user alone, unless it is there.
-fn make_folder(folder: &Path) -> io::Result<()> {
+/// Makes the folder for its user alone. One that is there and empty is tightened. Returns whether
+/// other users may read or write in it: a group that may only read was let in on purpose.
+fn make_folder(folder: &Path) -> io::Result<bool> {
     if let Some(parent) = folder.parent() {
         fs::create_dir_all(parent)?;
     }
     match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Err(_) => {}
+        Ok(()) => return Ok(false),
     }
+    let is_open = fs::metadata(folder)?.mode() & 0o027 != 0;
+    let is_empty = || fs::read_dir(folder).is_ok_and(|mut files| files.next().is_none());
+    // Only its owner may.
+    let tighten = || fs::set_permissions(folder, Permissions::from_mode(0o700)).is_ok();
+    Ok(is_open && !(is_empty() && tighten()))
 }
 
 /// What root makes in the folder of the service's user belongs to that user.

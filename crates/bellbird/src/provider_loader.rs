@@ -1,27 +1,35 @@
 //! Keeps the providers of a process in step with what operators enter in the console. What the
 //! settings file or the environment sets for a provider wins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
 use bellbird_console::{ProviderControl, TestError};
+use bellbird_domain::Actor;
 use bellbird_limits::SharedStore;
+use bellbird_management::{ManagementChange, Refusal, provider_settings};
 use bellbird_providers::http::ClientSettings;
 use bellbird_providers::registry::{self, Enabled, PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::{Declaration, Form};
 use bellbird_providers::{CallContext, Cause, Registry};
 use bellbird_storage::{Storage, StorageError, StoredProviderSettings};
 use jiff::Timestamp;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
+
+/// Why a provider that the settings configure is left out: the real one would be called with what
+/// the simulated one has issued.
+const OF_SANDBOX: &str = "Its connections are of the sandbox, so the real provider is not called. Take these settings \
+                          away and restart, remove the connections, and stop the sandbox of this provider. Then set \
+                          them again.";
 
 /// Simulates the providers in this process.
 #[async_trait]
@@ -38,6 +46,13 @@ pub trait ProcessSandbox: Send + Sync {
 impl ProviderControl for ProviderLoader {
     fn configured_by(&self, provider: &Declaration) -> Option<String> {
         self.configured_by.get(provider.name.as_str()).cloned()
+    }
+
+    fn left_out(&self, provider: &Declaration) -> Option<String> {
+        let left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        left_out
+            .contains(provider.name.as_str())
+            .then(|| OF_SANDBOX.to_owned())
     }
 
     fn has_sandbox(&self) -> bool {
@@ -84,6 +99,8 @@ pub struct ProviderLoader {
     sandbox: Option<Arc<dyn ProcessSandbox>>,
     /// The revision of each provider's row that its adapter was opened with.
     applied: Mutex<BTreeMap<&'static str, i64>>,
+    /// Those that are configured, and whose connections are of the sandbox.
+    left_out: std::sync::Mutex<BTreeSet<&'static str>>,
 }
 
 impl ProviderLoader {
@@ -104,6 +121,7 @@ impl ProviderLoader {
             store: store.cloned(),
             sandbox,
             applied: Mutex::default(),
+            left_out: std::sync::Mutex::default(),
         }
     }
 
@@ -124,12 +142,19 @@ impl ProviderLoader {
     /// the others work.
     pub async fn apply(&self) -> Result<(), StorageError> {
         let mut applied = self.applied.lock().await;
-        for stored in self.storage.provider_settings().list().await? {
+        let settings = self.storage.provider_settings();
+        let in_use = settings.list_in_use(Timestamp::now()).await?;
+        for stored in settings.list().await? {
             let Some(declared) = registry::declaration(&stored.provider) else {
                 continue;
             };
             let name = declared.name.as_str();
-            if self.is_configured(declared) || applied.get(name) == Some(&stored.revision) {
+            if self.is_configured(declared) {
+                let is_of_sandbox = stored.is_sandbox && in_use.contains(&stored.provider);
+                self.leave_out(declared, is_of_sandbox);
+                continue;
+            }
+            if applied.get(name) == Some(&stored.revision) {
                 continue;
             }
             let enabled = match self.open(declared, &stored).await {
@@ -149,6 +174,52 @@ impl ProviderLoader {
             applied.insert(name, stored.revision);
         }
         Ok(())
+    }
+
+    /// Takes back that providers are simulated that the settings configure now, if they are not in
+    /// use. Their next connections are of the real ones. For a service, before the first
+    /// [`Self::apply`].
+    pub async fn end_unused_sandbox(&self) -> Result<(), StorageError> {
+        for stored in self.storage.provider_settings().list().await? {
+            let Some(declared) = registry::declaration(&stored.provider) else {
+                continue;
+            };
+            if !stored.is_sandbox || !self.is_configured(declared) {
+                continue;
+            }
+            let (storage, now) = (&self.storage, Timestamp::now());
+            let mut change = storage.begin_change(Actor::settings(), now).await?;
+            match provider_settings::remove(&mut change, declared.name).await {
+                Ok(()) => change.commit().await?,
+                // Then it is left out.
+                Err(Refusal::ProviderInUse) => {}
+                Err(Refusal::Storage(error)) => return Err(error),
+                Err(error) => {
+                    tracing::warn!(provider = %declared.name, %error, "could not end the sandbox");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves a configured provider out while its connections are of the sandbox, or opens it
+    /// again.
+    fn leave_out(&self, declared: &'static Declaration, is_of_sandbox: bool) {
+        let name = declared.name.as_str();
+        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        if left_out.contains(name) == is_of_sandbox {
+            return;
+        }
+        let enabled = if is_of_sandbox {
+            left_out.insert(name);
+            tracing::warn!(provider = name, reason = OF_SANDBOX, "provider left out");
+            None
+        } else {
+            left_out.remove(name);
+            // It was open before, with the same settings.
+            registry::open(declared, &self.configured, self.client()).unwrap_or_default()
+        };
+        self.registry.exchange(name, enabled);
     }
 
     /// Applies changes until `stop`. They are read with each renewal of the instance's row.
@@ -194,6 +265,9 @@ impl ProviderLoader {
             (None, true) => anyhow::bail!("this process has no simulated providers"),
             (_, false) => match &stored.credentials {
                 Some(credentials) => self.merged(declared, credentials),
+                None if stored.is_sealed => {
+                    anyhow::bail!("the stored credentials cannot be opened with this master key")
+                }
                 None => return Ok(None),
             },
         };
@@ -207,6 +281,40 @@ impl ProviderLoader {
             store: self.store.as_ref(),
         }
     }
+}
+
+/// Whether a service with these settings can simulate providers.
+#[must_use]
+pub fn can_simulate(settings: &Settings) -> bool {
+    let url = settings.database.url.expose_secret();
+    cfg!(feature = "sandbox") && Storage::sqlite_path(url).is_some()
+}
+
+/// What to do where [`can_simulate`] is false.
+pub const NO_SANDBOX: &str = "simulated providers need SQLite, because each instance would simulate others, and a \
+                              build with them: run `bellbird sandbox`, and set what it prints";
+
+/// Has the service simulate each provider that is neither configured nor `stored`. Returns those
+/// that are left out because they are in use.
+pub async fn simulate_others(
+    settings: &Settings,
+    stored: &[StoredProviderSettings],
+    change: &mut ManagementChange<'_>,
+) -> Result<Vec<&'static str>, Refusal> {
+    let mut in_use = Vec::new();
+    for declared in PROVIDERS {
+        let name = declared.name.as_str();
+        let is_entered =
+            |stored: &StoredProviderSettings| stored.provider == name && stored.is_used();
+        if settings.providers.is_complete(declared) || stored.iter().any(is_entered) {
+            continue;
+        }
+        match provider_settings::use_sandbox(change, declared.name).await {
+            Err(Refusal::ProviderInUse) => in_use.push(name),
+            other => other?,
+        }
+    }
+    Ok(in_use)
 }
 
 /// The sources of the credentials of each provider that the settings configure completely.

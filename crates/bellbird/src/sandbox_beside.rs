@@ -13,16 +13,15 @@ use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Request, State};
+use axum::extract::{Query, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use bellbird_domain::Actor;
-use bellbird_management::provider_settings;
 use bellbird_providers::registry::{PROVIDERS, ProviderSettings};
 use bellbird_providers::settings::Values;
 use bellbird_sandbox::{Description, Options, Sandbox};
-use bellbird_storage::{Storage, StoredProviderSettings};
+use bellbird_storage::Storage;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -31,20 +30,27 @@ use tokio::sync::OnceCell;
 use tower::ServiceExt as _;
 
 use crate::config::Settings;
-use crate::provider_loader::{ProcessSandbox, ProviderLoader};
+use crate::provider_loader::{self, NO_SANDBOX, ProcessSandbox, ProviderLoader};
 
 /// Below the console.
 const PREFIX: &str = "/sandbox";
 /// How the running service tells commands where its simulated providers are.
 const RUNNING_FILE: &str = "running.json";
+/// The policy of a provider whose pages may be in a frame of any other.
+const FRAMED: &str = "frame-ancestors *";
 /// No consent page is longer.
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Starts the simulated providers when they are needed first.
 pub struct SandboxBeside {
     options: Options,
-    /// Of the console, if that is not on this machine, because providers compare it.
+    /// Of the console, because providers compare it. None: its port is not known yet, and it is on
+    /// this machine, which they know.
     redirect_uri: Option<String>,
+    /// The path of the console behind a proxy, without a slash at its end.
+    root: String,
+    /// Whether only programs on this machine reach the console. They may skip the pages.
+    is_console_local: bool,
     running: OnceCell<Sandbox>,
 }
 
@@ -63,10 +69,17 @@ impl SandboxBeside {
             state: Some(state_folder(settings)?),
             ..options
         };
-        let public_url = settings.console.public_url.as_ref();
+        let console = &settings.console;
+        let url = console
+            .expected_url()
+            .map(|url| url.trim_end_matches('/').to_owned());
+        let uri = url.as_ref().and_then(|url| url.parse::<Uri>().ok());
+        let root = uri.map(|uri| uri.path().trim_end_matches('/').to_owned());
         Some(Self {
             options,
-            redirect_uri: public_url.map(|url| format!("{url}/link/callback")),
+            redirect_uri: url.map(|url| format!("{url}/link/callback")),
+            root: root.unwrap_or_default(),
+            is_console_local: console.public_url.is_none() && console.listen.ip().is_loopback(),
             running: OnceCell::new(),
         })
     }
@@ -77,6 +90,8 @@ impl SandboxBeside {
         Self {
             options,
             redirect_uri: None,
+            root: String::new(),
+            is_console_local: true,
             running: OnceCell::new(),
         }
     }
@@ -118,6 +133,13 @@ impl SandboxBeside {
     async fn page(&self, provider: &str, path: &str, request: Request) -> Option<Response> {
         let sandbox = self.running.get()?;
         let path = if path.is_empty() { "/" } else { path };
+        let headers = request.headers();
+        let is_forwarded =
+            headers.contains_key(header::FORWARDED) || headers.contains_key("x-forwarded-for");
+        let is_local = self.is_console_local && !is_forwarded;
+        if !is_local && skips_pages(request.uri()) {
+            return Some(StatusCode::FORBIDDEN.into_response());
+        }
         let router = sandbox.page_router(provider, path)?.clone();
         let (mut parts, body) = request.into_parts();
         let query = parts.uri.query().map(|query| format!("?{query}"));
@@ -126,7 +148,8 @@ impl SandboxBeside {
             .ok()?;
         let response = router.oneshot(Request::from_parts(parts, body)).await;
         let response = response.unwrap_or_else(|never| match never {});
-        Some(below_prefix(provider, response).await)
+        let prefix = format!("{}{PREFIX}/{provider}", self.root);
+        Some(below_prefix(&prefix, response).await)
     }
 }
 
@@ -209,23 +232,18 @@ pub async fn simulate_others(
     actor: Actor,
 ) -> anyhow::Result<()> {
     if !loader.has_sandbox() {
-        bail!(
-            "simulated providers need SQLite, because each instance would simulate others: run `bellbird sandbox`, and \
-             set what it prints"
-        );
+        bail!(NO_SANDBOX);
     }
     let stored = storage.provider_settings().list().await?;
     let mut change = storage.begin_change(actor, Timestamp::now()).await?;
-    for provider in PROVIDERS {
-        let is_stored = |stored: &StoredProviderSettings| {
-            let is_used = stored.is_sandbox || stored.credentials.is_some();
-            stored.provider == provider.name.as_str() && is_used
-        };
-        if !settings.providers.is_complete(provider) && !stored.iter().any(is_stored) {
-            provider_settings::use_sandbox(&mut change, provider.name).await?;
-        }
+    let in_use = provider_loader::simulate_others(settings, &stored, &mut change).await?;
+    // Nothing commits without a change.
+    if change.action().is_some() {
+        change.commit().await?;
     }
-    change.commit().await?;
+    for provider in in_use {
+        tracing::warn!(provider, "not simulated, because it is in use");
+    }
     loader.apply().await?;
     Ok(())
 }
@@ -268,6 +286,13 @@ async fn show(State(sandbox): State<Arc<SandboxBeside>>, request: Request) -> Re
     page.unwrap_or_else(|| StatusCode::NOT_FOUND.into_response())
 }
 
+/// Whether the simulated provider would consent at once, as tests want it.
+fn skips_pages(uri: &Uri) -> bool {
+    Query::<Vec<(String, String)>>::try_from_uri(uri).map_or(true, |Query(pairs)| {
+        pairs.iter().any(|(name, _)| name == "sandbox_auto")
+    })
+}
+
 /// Leads a browser to the consent pages below the console, where it would be led to the listener of
 /// a simulated provider.
 async fn lead_to_pages(
@@ -278,17 +303,26 @@ async fn lead_to_pages(
     let mut response = next.run(request).await;
     let location = header_text(response.headers(), &header::LOCATION);
     if let Some((provider, path)) = location.as_deref().and_then(|url| sandbox.find(url)) {
-        set_location(&mut response, &format!("{PREFIX}/{provider}{path}"));
+        let root = &sandbox.root;
+        set_location(&mut response, &format!("{root}{PREFIX}/{provider}{path}"));
     }
     response
 }
 
-/// Moves the links of a consent page below the prefix.
-async fn below_prefix(provider: &str, mut response: Response) -> Response {
+/// Moves the links of a consent page below the prefix. The console's pages are in no frame, and nor
+/// are these.
+async fn below_prefix(prefix: &str, mut response: Response) -> Response {
     let location = header_text(response.headers(), &header::LOCATION);
     if let Some(path) = location.filter(|location| location.starts_with('/')) {
-        set_location(&mut response, &format!("{PREFIX}/{provider}{path}"));
+        set_location(&mut response, &format!("{prefix}{path}"));
         return response;
+    }
+    let policy = header_text(response.headers(), &header::CONTENT_SECURITY_POLICY);
+    if let Some(policy) = policy.filter(|policy| policy.contains(FRAMED))
+        && let Ok(policy) = HeaderValue::from_str(&policy.replace(FRAMED, "frame-ancestors 'none'"))
+    {
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     let kind = header_text(response.headers(), &header::CONTENT_TYPE);
     if !kind.is_some_and(|kind| kind.starts_with("text/html")) {
@@ -299,7 +333,7 @@ async fn below_prefix(provider: &str, mut response: Response) -> Response {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let page = String::from_utf8_lossy(&page);
-    let page = page.replace(" action=\"/", &format!(" action=\"{PREFIX}/{provider}/"));
+    let page = page.replace(" action=\"/", &format!(" action=\"{prefix}/"));
     parts.headers.remove(header::CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(page))
 }

@@ -7,16 +7,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
 use bellbird_console::{Demo, MasterKey, Site};
 use bellbird_domain::Clock;
 use bellbird_storage::{Sealer, ServiceLock, Storage, StorageError};
+use http::StatusCode;
 use metrics_exporter_prometheus::PrometheusHandle;
 use secrecy::ExposeSecret as _;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::config::{Address, Settings};
+use crate::config::{Address, Settings, url_on_this_machine};
 use crate::instances::{Heartbeat, InstanceInfo};
 use crate::ops::ServiceInfo;
 use crate::provider_loader::ProcessSandbox;
@@ -102,6 +106,7 @@ impl Service {
         if settings.master_keys.is_some() {
             storage.secrets().check_sealing_key().await?;
         }
+        wiring.provider_loader.end_unused_sandbox().await?;
         wiring.provider_loader.apply().await?;
         let urls = listeners.urls(&settings);
         let parts = Parts::new(&wiring, &urls)?;
@@ -209,12 +214,19 @@ impl Service {
         ));
         let is_shared = settings.admin_listen == Some(settings.api.listen);
         let router = wiring::api_router(&api, &interop, is_shared.then_some(&admin));
-        let console =
-            bellbird_console::router(api.context().clone(), router.clone(), settings.pages, site);
-        let console = match start.sandbox {
-            Some(sandbox) => sandbox.attach_pages(console),
-            None => console,
+        let attach = |pages| match start.sandbox {
+            Some(sandbox) => sandbox
+                .attach_pages(pages)
+                .layer(from_fn_with_state(storage.clone(), while_simulated)),
+            None => pages,
         };
+        let console = bellbird_console::router(
+            api.context().clone(),
+            router.clone(),
+            settings.pages,
+            site,
+            attach,
+        );
         let admin =
             bellbird_api::http::listener(bellbird_api::admin::interface(&admin), Vec::new());
         let served = [
@@ -259,6 +271,29 @@ fn master_key(settings: &Settings) -> Option<MasterKey> {
         .origin("secrets.key")
         .map_or_else(|| "the settings".to_owned(), ToString::to_string);
     Some(MasterKey { key, place })
+}
+
+/// The pages of a simulated provider exist as long as it is simulated.
+async fn while_simulated(State(storage): State<Storage>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let Some(below) = path.strip_prefix("/sandbox/") else {
+        return next.run(request).await;
+    };
+    let provider = below.split('/').next().unwrap_or_default();
+    match storage.provider_settings().list().await {
+        Ok(stored) => {
+            let mut stored = stored.iter();
+            if stored.any(|stored| stored.is_sandbox && stored.provider == provider) {
+                next.run(request).await
+            } else {
+                StatusCode::NOT_FOUND.into_response()
+            }
+        }
+        Err(error) => {
+            tracing::warn!(%error, "could not read the settings of providers");
+            StatusCode::SERVICE_UNAVAILABLE.into_response()
+        }
+    }
 }
 
 fn report_panic(ended: Result<(), tokio::task::JoinError>) {
@@ -315,8 +350,11 @@ impl Listeners {
     }
 
     fn urls(&self, settings: &Settings) -> Urls {
-        let local =
-            |listener: &Option<Listener>| listener.as_ref().map(|listener| url(listener.address()));
+        let local = |listener: &Option<Listener>| {
+            listener
+                .as_ref()
+                .map(|listener| url_on_this_machine(listener.address()))
+        };
         let (api_url, console_url) = (local(&self.api), local(&self.console));
         // Of another instance, if this one does not serve it.
         let public = |address: &Address, local: &Option<String>| {
@@ -324,15 +362,15 @@ impl Listeners {
                 .public_url
                 .clone()
                 .or_else(|| local.clone())
-                .or_else(|| expected_url(address))
+                .or_else(|| address.expected_url())
                 .unwrap_or_default()
         };
         Urls {
             public_api: public(&settings.api, &api_url),
             public_console: public(&settings.console, &console_url),
-            ops_url: url(self.ops.address()),
+            ops_url: url_on_this_machine(self.ops.address()),
             admin_url: match &self.admin {
-                Some(listener) => Some(url(listener.address())),
+                Some(listener) => Some(url_on_this_machine(listener.address())),
                 None => settings.admin_listen.and(api_url.clone()),
             },
             api_url: api_url.unwrap_or_default(),
@@ -357,28 +395,6 @@ async fn open(settings: &Settings, section: &str, address: SocketAddr) -> anyhow
         };
         anyhow::anyhow!("{section} cannot listen on {address} ({origin}): {reason}")
     })
-}
-
-/// URL of the console, or of the API, of a service with these settings, for a command that runs
-/// beside it. `None` if the settings leave the choice of the port to the system.
-#[must_use]
-pub fn expected_url(address: &Address) -> Option<String> {
-    let local_url = Some(address.listen)
-        .filter(|address| address.port() != 0)
-        .map(url);
-    address.public_url.clone().or(local_url)
-}
-
-/// URL of a listener on this machine. A listener on all interfaces gets the loopback address.
-fn url(mut address: SocketAddr) -> String {
-    if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() {
-            [127, 0, 0, 1].into()
-        } else {
-            std::net::Ipv6Addr::LOCALHOST.into()
-        });
-    }
-    format!("http://{address}")
 }
 
 /// Keeps other services off a SQLite file while it is held. Take it before the database is opened.

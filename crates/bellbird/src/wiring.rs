@@ -27,7 +27,7 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::place::INSTALLED_SETTINGS;
+use crate::config::place::{DATA_DIR, INSTALLED_SETTINGS, Surroundings};
 use crate::config::{Database, Settings};
 use crate::failure::Failure;
 use crate::provider_loader::{ProcessSandbox, ProviderLoader};
@@ -35,6 +35,10 @@ use crate::provider_loader::{ProcessSandbox, ProviderLoader};
 const NO_MASTER_KEY: &str = "secrets.key is not set, and stored secrets are encrypted with it: generate a key with \
     `head -c 32 /dev/urandom | base64`, write main:THE_OUTPUT into a file, name that in secrets.key_file, and keep a \
     copy";
+
+/// A database in the working directory is taken for one whose key is in the environment.
+const DATABASE_BY_MISTAKE: &str = "If the bellbird.db of this folder was made by mistake, move it away, so that \
+    `bellbird serve` and `bellbird init` use the data folder";
 
 /// What to do about a restored database whose operator has not decided yet.
 pub const RESTORE_DECISION: &str = "what was revoked or removed since the backup would work again. Decide with \
@@ -160,6 +164,9 @@ pub fn describe_open_error(settings: &Settings, error: StorageError) -> anyhow::
 #[must_use]
 pub fn missing_database(settings: &Settings, what: &str) -> String {
     let (location, origin) = (database_location(settings), database_origin(settings));
+    if !names_installation(settings) {
+        return no_installation(&format!("the {location} {what}"));
+    }
     let elsewhere = if settings.file.is_none() && Path::new(INSTALLED_SETTINGS).exists() {
         format!(" The service has its settings in {INSTALLED_SETTINGS}.")
     } else {
@@ -168,6 +175,25 @@ pub fn missing_database(settings: &Settings, what: &str) -> String {
     format!(
         "the {location} {what}: is this the right folder, and database.url right ({origin})?{elsewhere} If there was \
          a database, restore a backup with `bellbird restore`. For a new one, run `bellbird migrate`"
+    )
+}
+
+/// Whether a settings file was read, or anything else names a database or a master key.
+#[must_use]
+pub fn names_installation(settings: &Settings) -> bool {
+    let is_named = |name| settings.origin(name).is_some();
+    settings.file.is_some() || is_named("database.url") || is_named("secrets.key")
+}
+
+/// What to do where nothing names an installation. `--data-dir` names one that exists.
+fn no_installation(why: &str) -> String {
+    let looked_in = Surroundings::of_process(None)
+        .data_folder()
+        .map(|folder| format!(", and the data folder {} has no settings", folder.display()))
+        .unwrap_or_default();
+    format!(
+        "no installation found: run `bellbird serve` or `bellbird init`, or name the data folder with --data-dir or \
+         {DATA_DIR} ({why}{looked_in})"
     )
 }
 
@@ -209,6 +235,12 @@ pub async fn describe_missing_key(settings: &Settings) -> String {
         .iter()
         .map(|(id, count)| format!("`{id}` ({count})"))
         .collect();
+    if keys.is_empty() && !names_installation(settings) {
+        return match Storage::sqlite_path(settings.database.url.expose_secret()) {
+            Some(path) if path.exists() => format!("{NO_MASTER_KEY}. {DATABASE_BY_MISTAKE}"),
+            _ => no_installation("secrets.key is not set"),
+        };
+    }
     if keys.is_empty() {
         return NO_MASTER_KEY.to_owned();
     }

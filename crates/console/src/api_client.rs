@@ -14,6 +14,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tower::ServiceExt as _;
 
+use crate::pages::sentence;
+
 /// More than the largest window of rows.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 const UNREADABLE: &str = "The response could not be read. Please reload the page.";
@@ -77,7 +79,7 @@ impl ApiClient {
         let error: ErrorBody =
             serde_json::from_slice(&read_whole(response).await?).map_err(|_| unreadable())?;
         Err(ApiError {
-            message: error.error.message,
+            message: sentence(&error.error.message),
         })
     }
 }

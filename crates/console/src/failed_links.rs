@@ -10,8 +10,11 @@ use http::{Method, StatusCode};
 use crate::error_page;
 use crate::state::Console;
 
-/// Rejects requests below `/link/` and `/sign-in` from an address that has failed, or has begun to
-/// sign in, too often.
+/// Below these paths anybody may come without a session.
+const LIMITED: [&str; 3] = ["/link/", "/sign-in/", "/sandbox/"];
+
+/// Rejects requests below `/link/`, `/sign-in` and `/sandbox/` from an address that has failed, or
+/// has begun to sign in or to consent, too often.
 pub(crate) async fn limit(
     State(console): State<Console>,
     request: Request,
@@ -22,12 +25,11 @@ pub(crate) async fn limit(
         return next.run(request).await;
     };
     let path = request.uri().path();
-    let begins = ["/sign-in", "/sign-in/oidc"].contains(&path) && request.method() == Method::POST;
-    if !begins
-        && !["/link/", "/sign-in/"]
-            .iter()
-            .any(|prefix| path.starts_with(prefix))
-    {
+    // The forms after the first one go to `/consent`.
+    let begins_consent = path.starts_with("/sandbox/") && !path.ends_with("/consent");
+    let begins = request.method() == Method::POST
+        && (begins_consent || ["/sign-in", "/sign-in/oidc"].contains(&path));
+    if !begins && !LIMITED.iter().any(|prefix| path.starts_with(prefix)) {
         return next.run(request).await;
     }
     let decision = limit.peek(&address, console.inner.clock.now()).await;

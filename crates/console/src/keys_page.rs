@@ -31,6 +31,8 @@ struct KeysPage<'a> {
     /// Shown now, and never again.
     new_key: Option<&'a ApiKey>,
     keys: Vec<KeyRow>,
+    /// The newest key. A form that is sent again, by a reload, has another one.
+    newest: String,
     /// The page says that others have made the keys.
     is_first_sign_in: bool,
     problem: Option<&'static str>,
@@ -93,11 +95,27 @@ async fn render(
             frame: &frame,
             api_url,
             new_key,
+            newest: newest(keys.iter().map(|key| key.id)),
             keys,
             is_first_sign_in,
             problem,
         },
     )
+}
+
+/// Ids are UUIDv7, so the largest is the newest. Empty without keys.
+fn newest(ids: impl Iterator<Item = KeyId>) -> String {
+    ids.max().map(|id| id.to_string()).unwrap_or_default()
+}
+
+/// Whether the form is of a page that does not list the newest key: it has made that key itself, if
+/// the page with the key is reloaded.
+async fn is_sent_again(console: &Console, form: &OwnForm) -> Result<bool, StorageError> {
+    let Some(known) = form.field("newest") else {
+        return Ok(false);
+    };
+    let keys = console.storage().keys().list(form.session.user()).await?;
+    Ok(newest(keys.iter().map(|key| key.id)) != known)
 }
 
 /// The keys of a user. What works comes first, newest first.
@@ -153,13 +171,19 @@ fn row(
     }
 }
 
-/// `POST /keys`, with the field `name`, `rotate` or `revoke`.
+/// `POST /keys`, with the field `name`, `rotate` or `revoke`. The first two with `newest`, which
+/// keeps a reload from making another key.
 pub(crate) async fn change(State(console): State<Console>, form: OwnForm) -> Response {
     let session = &form.session;
     if form.field("revoke").is_none()
         && let Some(refused) = plan::refuse_form(&console, session)
     {
         return refused;
+    }
+    match is_sent_again(&console, &form).await {
+        Ok(false) => {}
+        Ok(true) => return Redirect::to(&console.path("/keys")).into_response(),
+        Err(error) => return error_page::storage_error(&console, &error),
     }
     let changed = match (
         form.field("name"),

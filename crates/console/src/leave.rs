@@ -23,6 +23,8 @@ const REMOVALS_AT_ONCE: usize = 4;
 struct LeavePage<'a> {
     frame: &'a SignedInFrame<'a>,
     connections: usize,
+    /// Whether nobody is left who can set the service up in the browser.
+    is_only_operator: bool,
     problem: Option<&'static str>,
 }
 
@@ -37,6 +39,11 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
         Err(error) => return error_page::storage_error(console, &error),
     };
     let frame = session.frame(console, "/settings");
+    let is_only_operator = frame.is_operator
+        && match console.storage().users().list().await {
+            Ok(users) => users.iter().filter(|user| user.is_operator).count() == 1,
+            Err(error) => return error_page::storage_error(console, &error),
+        };
     let status = if problem.is_some() {
         StatusCode::CONFLICT
     } else {
@@ -47,6 +54,7 @@ async fn page(console: &Console, session: &Session, problem: Option<&'static str
         &LeavePage {
             frame: &frame,
             connections,
+            is_only_operator,
             problem,
         },
     )

@@ -77,8 +77,16 @@ pub use crate::settings::{ConsoleSettings, Demo, OidcSettings, Site};
 /// How long sums stay in memory at most after they have expired.
 const PURGE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// `api` is the router of the API listener, by which the pages read. Call it inside of a runtime.
-pub fn router(context: ApiContext, api: Router, settings: ConsoleSettings, site: Site) -> Router {
+/// `api` is the router of the API listener, by which the pages read. `attach` adds the pages of
+/// simulated providers, which get the same limits, headers and metrics. Call it inside of a
+/// runtime.
+pub fn router(
+    context: ApiContext,
+    api: Router,
+    settings: ConsoleSettings,
+    site: Site,
+    attach: impl FnOnce(Router) -> Router,
+) -> Router {
     let console = Console::new(
         context,
         ApiClient::new(api),
@@ -94,7 +102,8 @@ pub fn router(context: ApiContext, api: Router, settings: ConsoleSettings, site:
             .route("/demo/sign-in", post(sign_in::sign_in_to_demo)),
         None => Router::new(),
     };
-    demo.route("/", get(home))
+    let pages = demo
+        .route("/", get(home))
         .route("/health", get(async || StatusCode::OK))
         .route("/health/ready", get(ready))
         .route(
@@ -164,11 +173,12 @@ pub fn router(context: ApiContext, api: Router, settings: ConsoleSettings, site:
         )
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(console.clone(), failed_links::limit))
+        .with_state(console.clone());
+    attach(pages)
+        .layer(from_fn_with_state(console, failed_links::limit))
         .layer(CatchPanicLayer::custom(|_| error_page::panic_response()))
         .layer(map_response(security_headers::add))
         .layer(from_fn(request_span::enter))
-        .with_state(console)
 }
 
 /// Frees sums that have expired, until the console is gone.
@@ -192,12 +202,17 @@ async fn home(
         return Redirect::to(&console.path("/overview")).into_response();
     }
     let is_local = local::is_addressed_locally(&headers);
+    let awaits_operator = match setup::awaits_operator(&console).await {
+        Ok(awaits) => awaits,
+        Err(error) => return error_page::storage_error(&console, &error),
+    };
     page_response(
         StatusCode::OK,
         &Home {
             frame: &console.inner.frame,
             site: &console.inner.site,
             is_local,
+            awaits_operator,
         },
     )
 }

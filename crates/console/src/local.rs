@@ -29,7 +29,9 @@ pub(crate) fn is_from_here(headers: &HeaderMap, extensions: &Extensions) -> bool
 /// only, and no page can forge either.
 ///
 /// `Origin` is compared with the public URL, or with a loopback address that the request names as
-/// its host, and not with any host: the name of another site may lead here.
+/// its host, and not with any host: the name of another site may lead here. Where the console's own
+/// URL is one at home, so that a machine is reached by several addresses, it may also be the
+/// address at home that the request names, because no other site has one.
 pub(crate) fn is_own_form(console_url: &str, headers: &HeaderMap) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site == "same-origin";
@@ -40,7 +42,39 @@ pub(crate) fn is_own_form(console_url: &str, headers: &HeaderMap) -> bool {
     let is_public = console_url
         .parse()
         .is_ok_and(|url: Uri| origin_of(&url) == origin_of(&origin));
-    is_public || (is_addressed_locally(headers) && origin.authority() == host(headers).as_ref())
+    let host = host(headers);
+    let is_of_host = host.is_some() && origin.authority() == host.as_ref();
+    let is_at_home = || {
+        let console = console_url.parse().ok().filter(is_home_url);
+        console.is_some() && host.as_ref().is_some_and(|host| is_home_host(host.host()))
+    };
+    is_public || (is_of_host && (is_addressed_locally(headers) || is_at_home()))
+}
+
+fn is_home_url(url: &Uri) -> bool {
+    url.scheme_str() == Some("http") && url.host().is_some_and(is_home_host)
+}
+
+/// This machine, an address of a private network, or a name that the machine itself announces there
+/// (RFC 6762). No DNS server of another site responds for one of these.
+fn is_home_host(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    let is_name = || {
+        let name = host.trim_end_matches('.').to_ascii_lowercase();
+        name == "localhost" || name.ends_with(".local")
+    };
+    match address
+        .parse::<IpAddr>()
+        .map(|address| address.to_canonical())
+    {
+        Ok(IpAddr::V4(address)) => {
+            address.is_loopback() || address.is_private() || address.is_link_local()
+        }
+        Ok(IpAddr::V6(address)) => {
+            address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
+        }
+        Err(_) => is_name(),
+    }
 }
 
 /// `localhost`, or a loopback address, which may have brackets.
@@ -50,6 +84,12 @@ pub(crate) fn is_loopback_host(host: &str) -> bool {
         || address
             .parse::<IpAddr>()
             .is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether only programs on this machine reach the URL.
+pub(crate) fn is_loopback_url(url: &str) -> bool {
+    url.parse::<Uri>()
+        .is_ok_and(|url| url.host().is_some_and(is_loopback_host))
 }
 
 fn host(headers: &HeaderMap) -> Option<Authority> {
@@ -106,6 +146,20 @@ mod tests {
     }
 
     #[test]
+    fn loopback_urls_are_those_of_this_machine() {
+        for (url, is_loopback) in [
+            ("http://127.0.0.1:8081/", true),
+            ("http://[::1]:8081", true),
+            ("http://localhost/console", true),
+            ("http://192.0.2.1:8081/", false),
+            ("https://bellbird.example/", false),
+            ("", false),
+        ] {
+            assert_eq!(is_loopback_url(url), is_loopback, "{url}");
+        }
+    }
+
+    #[test]
     fn origin_counts_where_browsers_say_no_site() {
         let is_own = |console_url: &str, pairs: &[(&'static str, &str)]| {
             is_own_form(console_url, &headers(pairs))
@@ -149,6 +203,40 @@ mod tests {
         ];
         assert!(!is_own("https://bellbird.example", &proxied));
         assert!(is_own("https://bellbird.example", &proxied[..2]));
+    }
+
+    #[test]
+    fn forms_at_home_need_no_setting() {
+        let is_own = |console_url: &str, host: &str, origin: &str| {
+            is_own_form(console_url, &headers(&[("host", host), ("origin", origin)]))
+        };
+        let homes = [
+            "192.168.1.20:8081",
+            "10.0.0.1",
+            "[fd00::1]:8081",
+            "umbrel.local:8081",
+            "localhost:8081",
+        ];
+        for host in homes {
+            let origin = format!("http://{host}");
+            for console_url in ["http://127.0.0.1:8081", "http://casaos.local:8081"] {
+                assert!(is_own(console_url, host, &origin), "{host}");
+            }
+            let public = "https://bellbird.example";
+            let is_loopback = host.starts_with("localhost");
+            assert_eq!(is_own(public, host, &origin), is_loopback, "{host}");
+            let other = "http://192.168.1.66:8081";
+            assert!(!is_own("http://127.0.0.1:8081", host, other), "{host}");
+        }
+        for host in [
+            "evil.example:8081",
+            "203.0.113.9:8081",
+            "local",
+            "192.168.1.20.evil.example",
+        ] {
+            let origin = format!("http://{host}");
+            assert!(!is_own("http://127.0.0.1:8081", host, &origin), "{host}");
+        }
     }
 
     #[test]

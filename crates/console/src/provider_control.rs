@@ -15,6 +15,9 @@ pub trait ProviderControl: Debug + Send + Sync {
     /// the operator. None: operators enter them in the console.
     fn configured_by(&self, provider: &Declaration) -> Option<String>;
 
+    /// Why a provider that the settings configure is not used, and what to do about it.
+    fn left_out(&self, provider: &Declaration) -> Option<String>;
+
     /// Whether this process can simulate providers.
     fn has_sandbox(&self) -> bool;
 

@@ -25,10 +25,10 @@ pub(crate) async fn add(mut response: Response) -> Response {
     let images = response.extensions_mut().remove::<ImageOrigins>();
     let policy = HeaderValue::try_from(policy(images.as_ref())).ok();
     let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_SECURITY_POLICY,
-        policy.unwrap_or(HeaderValue::from_static("default-src 'none'")),
-    );
+    // The pages of simulated providers have a stricter one, with the hash of their style.
+    headers
+        .entry(CONTENT_SECURITY_POLICY)
+        .or_insert_with(|| policy.unwrap_or(HeaderValue::from_static("default-src 'none'")));
     for (name, value) in SECURITY_HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }

@@ -153,7 +153,13 @@ impl TestConsole {
     }
 
     pub(crate) fn router(&self, site: Site) -> Router {
-        crate::router(self.context.clone(), Router::new(), settings(), site)
+        crate::router(
+            self.context.clone(),
+            Router::new(),
+            settings(),
+            site,
+            |pages| pages,
+        )
     }
 }
 
@@ -167,6 +173,10 @@ pub(crate) struct FakeProviders;
 #[async_trait::async_trait]
 impl ProviderControl for FakeProviders {
     fn configured_by(&self, _: &Declaration) -> Option<String> {
+        None
+    }
+
+    fn left_out(&self, _: &Declaration) -> Option<String> {
         None
     }
 

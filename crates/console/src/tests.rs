@@ -593,7 +593,13 @@ async fn files_keep_what_the_listener_must_know() {
         response
     };
     let api = Router::new().route("/v1/export/transactions.csv", get(file));
-    let router = crate::router(console.context.clone(), api, settings(), console.site());
+    let router = crate::router(
+        console.context.clone(),
+        api,
+        settings(),
+        console.site(),
+        |pages| pages,
+    );
     let cookie = sign_in(&console, &router).await;
     let file = router
         .oneshot(request(
@@ -606,4 +612,48 @@ async fn files_keep_what_the_listener_must_know() {
         .unwrap();
     assert_eq!(file.status(), 200);
     assert!(file.extensions().get::<ResponseTimeout>().is_some());
+}
+
+#[tokio::test]
+async fn simulated_pages_are_pages_of_the_console() {
+    let console = TestConsole::new().await;
+    const POLICY: [(&str, &str); 1] = [("content-security-policy", "default-src 'none'")];
+    let attach = |pages: Router| {
+        pages
+            .route(
+                "/sandbox/x/panic",
+                get(async || -> () { panic!("a fault") }),
+            )
+            .route(
+                "/sandbox/x/authorize",
+                get(async || POLICY).post(async || POLICY),
+            )
+    };
+    let router = crate::router(
+        console.context.clone(),
+        Router::new(),
+        settings(),
+        console.site(),
+        attach,
+    );
+    let send = async |method, path| {
+        let mut request = request(method, path, &[], "");
+        let peer = SocketAddr::from(([192, 0, 2, 1], 1));
+        request.extensions_mut().insert(ConnectInfo(peer));
+        router.clone().oneshot(request).await.unwrap()
+    };
+    let page = send("GET", "/sandbox/x/authorize").await;
+    let headers = page.headers();
+    assert_eq!(headers["content-security-policy"], POLICY[0].1);
+    assert_eq!(headers["x-frame-options"], "DENY");
+    assert!(headers.contains_key("x-request-id"));
+    assert_eq!(send("GET", "/sandbox/x/panic").await.status(), 500);
+    // Each form may begin a consent.
+    for _ in 0..3 {
+        let begun = send("POST", "/sandbox/x/authorize").await;
+        assert_eq!(begun.status(), 200);
+    }
+    let limited = send("POST", "/sandbox/x/authorize").await;
+    assert_eq!(limited.status(), 429);
+    assert_eq!(send("GET", "/").await.status(), 200);
 }

@@ -52,6 +52,12 @@ impl Actor {
         Self::command("first start")
     }
 
+    /// The service, for what its settings have changed.
+    #[must_use]
+    pub fn settings() -> Self {
+        Self::command("settings")
+    }
+
     #[must_use]
     pub fn operator_key(key: OperatorKeyId) -> Self {
         Self {

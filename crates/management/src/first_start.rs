@@ -5,7 +5,7 @@
 use bellbird_domain::{Plan, TimestampExt as _, User};
 use bellbird_storage::writes::{first_start, sessions, user};
 use bellbird_storage::{
-    AuditAction, BegunSession, ManagementChange, NewSession, NewUser, UserChange,
+    AuditAction, BegunSession, FirstStart, ManagementChange, NewSession, NewUser, UserChange,
 };
 use jiff::SignedDuration;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -14,6 +14,8 @@ use crate::refusal::Refusal;
 
 /// How long a code works, and then the browser that used it.
 const CODE_TTL: SignedDuration = SignedDuration::from_hours(1);
+/// How long the first operator may download the master key.
+const KEY_TTL: SignedDuration = SignedDuration::from_hours(1);
 
 /// A code that opens the page of a first start, once. It is not stored. Has no `Debug`.
 pub struct SetupCode(SecretString);
@@ -86,15 +88,45 @@ pub async fn create_operator(
     session: &NewSession<'_>,
 ) -> Result<(User, BegunSession), Refusal> {
     let now = change.now();
-    if !first_start::leave_claim(change.tx(), browser, now).await? {
+    if !first_start::leave_claim(change.tx(), browser, now, now.plus(KEY_TTL)).await? {
         return Err(Refusal::NoFirstStart);
     }
+    let created = insert_operator(change, operator).await?;
+    let begun = sessions::insert(change.tx(), created.id, session, now).await?;
+    Ok((created, begun))
+}
+
+/// Makes the first operator by a command, which completes the first start, if there is one. `found`
+/// is from before the operators were looked for.
+///
+/// # Errors
+/// [`Refusal::NoFirstStart`] if somebody else does at the same time.
+pub async fn create_operator_by_command(
+    change: &mut ManagementChange<'_>,
+    found: Option<&FirstStart>,
+    operator: FirstOperator<'_>,
+) -> Result<User, Refusal> {
+    let now = change.now();
+    if !first_start::take(change.tx(), found, now).await? {
+        return Err(Refusal::NoFirstStart);
+    }
+    let created = insert_operator(change, operator).await?;
+    record(change, "first_start.finish").await?;
+    Ok(created)
+}
+
+async fn insert_operator(
+    change: &mut ManagementChange<'_>,
+    operator: FirstOperator<'_>,
+) -> Result<User, Refusal> {
+    let now = change.now();
     let new = NewUser {
         email: operator.email,
         plan: Plan::Professional,
         timezone: operator.timezone,
         reference: None,
-        // Whoever has the code reads the log of the service, and may make any user.
+        // Whoever has the code reads the log of the service, and may make any user. So may a
+        // command.
         console_sign_in: true,
     };
     let created = user::insert(change.tx(), &new, now).await?;
@@ -108,8 +140,7 @@ pub async fn create_operator(
             .record(&AuditAction::of_user(name, created.id))
             .await?;
     }
-    let begun = sessions::insert(change.tx(), created.id, session, now).await?;
-    Ok((created, begun))
+    Ok(created)
 }
 
 /// Records that the master key was downloaded.

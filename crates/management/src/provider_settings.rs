@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 ///
 /// # Errors
 /// [`Refusal::ProviderInUse`] if the provider is simulated now, and somebody has a connection of
-/// it.
+/// it, or is on the way to one.
 pub async fn set(
     change: &mut ManagementChange<'_>,
     provider: ProviderName,
@@ -28,10 +28,15 @@ pub async fn set(
 
 /// Removes what is stored for a provider. Its connections stay, and are not read until it has
 /// credentials again.
+///
+/// # Errors
+/// [`Refusal::ProviderInUse`] as for [`set`]: what the simulated provider has issued would go to
+/// the real one with the next credentials.
 pub async fn remove(
     change: &mut ManagementChange<'_>,
     provider: ProviderName,
 ) -> Result<(), Refusal> {
+    require_unused(change, provider, false).await?;
     let now = change.now();
     provider_settings::remove(change.tx(), provider.as_str(), now).await?;
     record(change, "provider_settings.remove", provider).await
@@ -41,7 +46,7 @@ pub async fn remove(
 ///
 /// # Errors
 /// [`Refusal::ProviderInUse`] if the provider is a real one now, and somebody has a connection of
-/// it.
+/// it, is on the way to one, or is registered there.
 pub async fn use_sandbox(
     change: &mut ManagementChange<'_>,
     provider: ProviderName,
@@ -53,17 +58,24 @@ pub async fn use_sandbox(
 }
 
 /// Fails if the change would call a real provider with what a simulated one has issued, or the
-/// other way round.
+/// other way round. Whom we registered at a simulated provider is forgotten, because nothing of it
+/// outlives the simulation, and no page removes a registration without its user.
 async fn require_unused(
     change: &mut ManagementChange<'_>,
     provider: ProviderName,
     to_sandbox: bool,
 ) -> Result<(), Refusal> {
-    let name = provider.as_str();
+    let (name, now) = (provider.as_str(), change.now());
     let was_sandbox = provider_settings::is_sandbox(change.tx(), name).await?;
-    let changes = was_sandbox.unwrap_or_default() != to_sandbox;
-    if changes && provider_settings::has_connections(change.tx(), name).await? {
+    if was_sandbox.unwrap_or_default() == to_sandbox {
+        return Ok(());
+    }
+    let is_registered = to_sandbox && provider_settings::is_registered(change.tx(), name).await?;
+    if is_registered || provider_settings::is_linked(change.tx(), name, now).await? {
         return Err(Refusal::ProviderInUse);
+    }
+    if !to_sandbox {
+        provider_settings::forget_registrations(change.tx(), name).await?;
     }
     Ok(())
 }

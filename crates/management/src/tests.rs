@@ -1,11 +1,13 @@
 //! Who may change what, and what the audit says of it, over a real database.
 
 use bellbird_domain::{
-    Actor, ActorKind, ApiVersion, EventId, EventType, Plan, ProviderName, UserId,
+    Actor, ActorKind, ApiVersion, ConnectionCategory, EventId, EventType, Plan, ProviderName,
+    UserId,
 };
-use bellbird_storage::{AuditRow, NewUser, Sealer, Storage, UserChange};
+use bellbird_storage::{AuditRow, NewConnection, NewUser, Sealer, Storage, UserChange};
 use bellbird_webhooks::endpoint::EndpointUrl;
 use jiff::Timestamp;
+use secrecy::SecretString;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -261,4 +263,65 @@ async fn settings_of_providers_are_in_the_audit_without_values() {
             .all(|row| row.subject.as_deref() == Some("fiskil") && row.detail.is_none())
     );
     assert!(!format!("{rows:?}").contains("hidden-17"));
+}
+
+async fn connect(world: &World, provider: ProviderName) {
+    let credentials = SecretString::from("{}");
+    let new = NewConnection {
+        user_id: world.user,
+        provider: provider.as_str(),
+        category: ConnectionCategory::Banking,
+        provider_connection_id: provider.as_str(),
+        institution_id: "bank",
+        institution_name: "Bank",
+        institution_logo: None,
+        credentials: &credentials,
+        provider_user_id: None,
+        consent_expires_at: None,
+        repairs: None,
+        next_refresh_at: None,
+        backfill_ends_at: None,
+        next_sync_at: now(),
+        first_attempt_at: now(),
+        cause: "imported",
+    };
+    let connections = world.storage.connections();
+    connections.import(&new, &[], now()).await.unwrap();
+}
+
+#[tokio::test]
+async fn sandbox_with_a_connection_is_neither_stopped_nor_replaced() {
+    let world = World::start().await;
+    let fiskil = ProviderName::new("fiskil");
+    let values = [("client_secret".to_owned(), "real".into())].into();
+    let mut change = by_command(&world.storage).await;
+    provider_settings::use_sandbox(&mut change, fiskil)
+        .await
+        .unwrap();
+    change.commit().await.unwrap();
+    connect(&world, fiskil).await;
+    let mut change = by_command(&world.storage).await;
+    let stopped = provider_settings::remove(&mut change, fiskil).await;
+    assert!(matches!(stopped, Err(Refusal::ProviderInUse)));
+    let replaced = provider_settings::set(&mut change, fiskil, &values).await;
+    assert!(matches!(replaced, Err(Refusal::ProviderInUse)));
+    provider_settings::use_sandbox(&mut change, fiskil)
+        .await
+        .unwrap();
+    change.commit().await.unwrap();
+
+    let akahu = ProviderName::new("akahu");
+    let mut change = by_command(&world.storage).await;
+    provider_settings::set(&mut change, akahu, &values)
+        .await
+        .unwrap();
+    change.commit().await.unwrap();
+    connect(&world, akahu).await;
+    let mut change = by_command(&world.storage).await;
+    let simulated = provider_settings::use_sandbox(&mut change, akahu).await;
+    assert!(matches!(simulated, Err(Refusal::ProviderInUse)));
+    // The connections wait for other credentials of the same provider.
+    provider_settings::remove(&mut change, akahu).await.unwrap();
+    let simulated = provider_settings::use_sandbox(&mut change, akahu).await;
+    assert!(matches!(simulated, Err(Refusal::ProviderInUse)));
 }

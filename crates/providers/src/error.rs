@@ -37,18 +37,13 @@ pub enum Error {
     Deadline,
     /// The provider rejected the request. Permanent.
     #[error("the provider rejected the request (status {status})")]
-    Rejected {
-        status: u16,
-    },
+    Rejected { status: u16 },
     /// The provider rejects the operator's credentials. Permanent until the operator corrects these
     /// settings.
     #[error(
         "the provider rejects {settings} (status {status}): copy the credentials again from its dashboard"
     )]
-    OperatorRejected {
-        settings: &'static str,
-        status: u16,
-    },
+    OperatorRejected { settings: &'static str, status: u16 },
     /// The credentials of a connection or provider user have the wrong form or do not work. The
     /// message says what to do.
     #[error("{0}")]

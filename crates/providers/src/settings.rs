@@ -26,6 +26,8 @@ pub struct Declaration {
     pub consents: &'static str,
     /// Where an operator gets the credentials, for a form: `in the Fiskil console`.
     pub credentials_at: &'static str,
+    /// What a test of the credentials does not show, for the same form.
+    pub untested: Option<&'static str>,
     /// The members of responses with the words that the adapter compares them with, and names of
     /// its own. `bellbird record` masks neither.
     pub words: KnownWords,

@@ -62,18 +62,11 @@ const RETRY_BUDGET: RetryBudget = RetryBudget {
 
 /// Oldest first. Never edit a released migration: a test compares it with its digest in
 /// released.sha256.
-pub(crate) const MIGRATIONS: &[Migration] = &[
-    Migration {
-        version: 1,
-        name: "0001_initial",
-        text: include_str!("../migrations/0001_initial.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "0002_first_start",
-        text: include_str!("../migrations/0002_first_start.sql"),
-    },
-];
+pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "0001_initial",
+    text: include_str!("../migrations/0001_initial.sql"),
+}];
 
 const TABLE: &str = "schema_migrations";
 

@@ -34,6 +34,10 @@ const PARAMETERS: [&str; 9] = [
     "redirect_mode",
     "sandbox_auto",
 ];
+/// Limit for the parameters, in bytes, because the server keeps them with the session.
+const QUERY_BYTES_MAX: usize = 4 * 1024;
+/// People whom the form may make up beside those of the world.
+const NEW_USERS_MAX: usize = 50;
 const MODES: [&str; 3] = ["default", "embedded", "deep_link"];
 
 /// What the redirect back to the app needs.
@@ -113,7 +117,13 @@ impl IntoResponse for Rejection {
 }
 
 impl AuthorizeParams {
-    fn of(akahu: &Akahu, query: &Query) -> Result<Self, Rejection> {
+    fn of(akahu: &Akahu, text: &str) -> Result<Self, Rejection> {
+        if text.len() > QUERY_BYTES_MAX {
+            return Err(Rejection::Page(format!(
+                "The parameters are longer than {QUERY_BYTES_MAX} bytes."
+            )));
+        }
+        let query = Query::parse(Some(text));
         if let Some(name) = query.names().find(|name| !PARAMETERS.contains(name)) {
             return Err(Rejection::Page(format!(
                 "The parameter {name} is not known."
@@ -216,7 +226,7 @@ impl AuthorizationRequest {
 /// Shows the first page. The server stores nothing for it.
 pub(super) async fn show(State(akahu): State<Arc<Akahu>>, request: Request) -> Response {
     let text = request.uri().query().unwrap_or_default();
-    let params = match AuthorizeParams::of(&akahu, &Query::parse(Some(text))) {
+    let params = match AuthorizeParams::of(&akahu, text) {
         Ok(params) => params,
         Err(rejection) => return rejection.into_response(),
     };
@@ -238,7 +248,7 @@ pub(super) async fn show(State(akahu): State<Arc<Akahu>>, request: Request) -> R
 /// Accepts the form of the first page. From here on the server stores a session.
 pub(super) async fn begin(State(akahu): State<Arc<Akahu>>, request: Request) -> Response {
     let text = request.uri().query().unwrap_or_default().to_owned();
-    let params = match AuthorizeParams::of(&akahu, &Query::parse(Some(&text))) {
+    let params = match AuthorizeParams::of(&akahu, &text) {
         Ok(params) => params,
         Err(rejection) => return rejection.into_response(),
     };
@@ -350,6 +360,16 @@ impl ConsentProvider for Akahu {
                     return redirect_result(failed("server_error", "Unknown connection"));
                 };
                 let (mut store, now) = (self.store.write(), self.clock.now());
+                if !store.has_room_for(&name, NEW_USERS_MAX) {
+                    return ConsentResult {
+                        location: Some(failed("server_error", "Too many people")),
+                        shows_page: true,
+                        title: "No further person can be made up".to_owned(),
+                        text: format!(
+                            "The sandbox has made up {NEW_USERS_MAX} people. Sign in as one of them."
+                        ),
+                    };
+                }
                 let event = if store.has_shared_logins(&name) {
                     "UPDATE"
                 } else {

@@ -36,6 +36,11 @@ impl Store {
         )
     }
 
+    /// Whether the user is known, or fewer than `max` have been made up beside those of the world.
+    pub(super) fn has_room_for(&self, name: &str, max: usize) -> bool {
+        self.users.len() < NEW_ZEALAND.people.len() + max || self.find_user(name).is_some()
+    }
+
     /// Whether that user shares any login.
     pub(super) fn has_shared_logins(&self, name: &str) -> bool {
         self.find_user(name)

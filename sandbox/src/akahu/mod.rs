@@ -39,9 +39,10 @@ use crate::consent_page::is_redirect_uri;
 use crate::members::Members;
 use crate::provider::{Core, Provider};
 use crate::refused::Refused;
+use crate::state::Keys;
 use crate::world::new_zealand::NEW_ZEALAND;
 use crate::world::nz_rows::{self, Calendars};
-use crate::world::rng::{BASE62, Rng};
+use crate::world::rng::BASE62;
 use crate::{AkahuAccess, Credentials, Options, consent_page, fault_injection};
 use errors::Failure;
 use respond::iso;
@@ -208,13 +209,17 @@ impl Provider for Akahu {
 
 impl Akahu {
     /// Creates the provider with its data, for a listener at `address`.
-    pub(crate) fn new(options: &Options, address: SocketAddr, saved: Option<Store>) -> Self {
-        let mut rng = Rng::new(options.seed, u64::MAX - 1);
+    pub(crate) fn new(
+        options: &Options,
+        keys: &Keys,
+        address: SocketAddr,
+        saved: Option<Store>,
+    ) -> Self {
         let access = AkahuAccess {
             base_url: format!("http://{address}/v1"),
             oauth_url: format!("http://{address}"),
-            app_token: ids::draw("app_token_", &mut rng),
-            app_secret: rng.text(BASE62, 43),
+            app_token: ids::draw("app_token_", &mut keys.rng("akahu app token")),
+            app_secret: keys.rng("akahu app secret").text(BASE62, 43),
         };
         Self {
             core: Core::new(options, |now| {

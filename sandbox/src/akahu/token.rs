@@ -1,7 +1,7 @@
 //! `/v1/token`: exchanges the code from the consent page for a user token, and revokes tokens
 //! (docs/providers/akahu.md#token-exchange).
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -23,11 +23,15 @@ const CODE_LIFE: SignedDuration = SignedDuration::from_secs(60);
 /// The scope of every token: what `ENDURING_CONSENT` stands for in the sandbox.
 const SCOPE: &str = "ENDURING_CONSENT AKAHU ACCOUNTS TRANSACTIONS";
 
-/// Codes that were issued and not exchanged yet.
+/// Codes that are open at once; a new one evicts the oldest, because anybody may get one.
+const CODES_MAX: usize = 100;
+
+/// Codes that were issued and not exchanged yet, oldest first.
 #[derive(Default)]
-pub(super) struct Codes(Mutex<HashMap<String, Code>>);
+pub(super) struct Codes(Mutex<VecDeque<Code>>);
 
 struct Code {
+    code: String,
     user: usize,
     redirect_uri: String,
     issued_at: Timestamp,
@@ -37,12 +41,16 @@ impl Codes {
     /// Issues a code for a user. It is valid for [`CODE_LIFE`] and for this redirect URI only.
     pub(super) fn issue(&self, user: usize, redirect_uri: &str, now: Timestamp) -> String {
         let code = uuid::Uuid::new_v4().simple().to_string();
-        let known = Code {
+        let mut codes = self.0.lock();
+        if codes.len() >= CODES_MAX {
+            codes.pop_front();
+        }
+        codes.push_back(Code {
+            code: code.clone(),
             user,
             redirect_uri: redirect_uri.to_owned(),
             issued_at: now,
-        };
-        self.0.lock().insert(code.clone(), known);
+        });
         code
     }
 }
@@ -133,15 +141,16 @@ fn redeem(akahu: &Akahu, request: TokenRequest) -> Result<String, TokenError> {
         return Err(TokenError::InvalidClient);
     }
     let mut codes = akahu.codes.0.lock();
-    let known = codes
-        .get(&code)
-        .filter(|known| known.redirect_uri == redirect_uri)
+    let index = codes
+        .iter()
+        .position(|known| known.code == code && known.redirect_uri == redirect_uri)
         .ok_or(TokenError::InvalidGrant)?;
+    let known = &codes[index];
     if akahu.clock.now().duration_since(known.issued_at) > CODE_LIFE {
         return Err(TokenError::ExpiredGrant);
     }
     let user = known.user;
-    codes.remove(&code);
+    codes.remove(index);
     Ok(token_of(akahu, user))
 }
 
@@ -178,4 +187,21 @@ pub(super) async fn revoke(call: UserCall) -> Response {
     }
     user.subscriptions.clear();
     done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_code_makes_room() {
+        let codes = Codes::default();
+        let issue = |user| codes.issue(user, "http://127.0.0.1/cb", Timestamp::UNIX_EPOCH);
+        let first = issue(0);
+        let last = (1..=CODES_MAX).map(issue).last().unwrap();
+        let open = codes.0.lock();
+        assert_eq!(open.len(), CODES_MAX);
+        let is_open = |code: &str| open.iter().any(|known| known.code == code);
+        assert_eq!((is_open(&first), is_open(&last)), (false, true));
+    }
 }

@@ -9,7 +9,7 @@ pub(super) const NAME_CHARS_MAX: usize = 100;
 /// How many wrong codes end a session.
 const CODE_ATTEMPTS_MAX: u8 = 3;
 /// Sessions that a provider keeps; a new one evicts the oldest.
-const SESSIONS_MAX: usize = 5_000;
+const SESSIONS_MAX: usize = 1_000;
 
 /// An account that the user can share.
 #[derive(Debug, Clone, PartialEq, Eq)]

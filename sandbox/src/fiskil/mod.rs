@@ -39,6 +39,7 @@ use crate::consent::ConsentState;
 use crate::members::Members;
 use crate::provider::{Core, Provider};
 use crate::refused::Refused;
+use crate::state::Keys;
 use crate::world::rng::{BASE62, Rng};
 use crate::{Credentials, FiskilAccess, Options, consent_page, fault_injection};
 use errors::{Failure, Family};
@@ -172,18 +173,23 @@ impl Provider for Fiskil {
 
 impl Fiskil {
     /// Creates the provider with its data, for a listener at `address`.
-    pub(crate) fn new(options: &Options, address: SocketAddr, saved: Option<Store>) -> Self {
-        let mut rng = Rng::new(options.seed, u64::MAX);
-        let client_id = rng.text(BASE62, 27);
+    pub(crate) fn new(
+        options: &Options,
+        keys: &Keys,
+        address: SocketAddr,
+        saved: Option<Store>,
+    ) -> Self {
+        let client_id = keys.rng("fiskil client id").text(BASE62, 27);
+        let mut rng = keys.rng("fiskil webhook secret");
         let secret: Vec<u8> = (0..4).flat_map(|_| rng.next().to_be_bytes()).collect();
         Self {
             core: Core::new(options, |now| {
                 saved.unwrap_or_else(|| Store::new(options.seed, options.rows, now))
             }),
             base_url: format!("http://{address}"),
-            client_secret: rng.text(BASE62, 43),
+            client_secret: keys.rng("fiskil client secret").text(BASE62, 43),
             webhook_secret: STANDARD.encode(secret),
-            tokens: token::Tokens::new(&rng.uuid(), &client_id),
+            tokens: token::Tokens::new(&keys.rng("fiskil tokens").uuid(), &client_id),
             client_id,
         }
     }

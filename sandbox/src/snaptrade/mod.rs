@@ -37,8 +37,9 @@ use crate::consent::ConsentState;
 use crate::members::Members;
 use crate::provider::{Core, Provider};
 use crate::refused::Refused;
+use crate::state::Keys;
 use crate::world::brokerage::{BROKERAGE, Plan};
-use crate::world::rng::{BASE62, Rng};
+use crate::world::rng::BASE62;
 use crate::{
     Credentials, Options, SnapTradeAccess, SnapTradePersonalKey, consent_page, fault_injection,
 };
@@ -241,13 +242,21 @@ impl Provider for SnapTrade {
 
 impl SnapTrade {
     /// Creates the provider with its data, for a listener at `address`.
-    pub(crate) fn new(options: &Options, address: SocketAddr, saved: Option<Store>) -> Self {
-        let mut rng = Rng::new(options.seed, u64::MAX - 2);
+    pub(crate) fn new(
+        options: &Options,
+        keys: &Keys,
+        address: SocketAddr,
+        saved: Option<Store>,
+    ) -> Self {
         // Letters only: clients encode other characters differently
         // (docs/providers/snaptrade.md#request-signatures).
-        let mut key_pair = |name: &str| KeyPair {
-            client_id: format!("{name}-{}", rng.text(b"ABCDEFGHJKLMNPQRSTUVWXYZ", 6)),
-            consumer_key: rng.text(BASE62, 50),
+        let key_pair = |name: &str| {
+            let mut client_id = keys.rng(&format!("snaptrade {name} client id"));
+            let mut consumer_key = keys.rng(&format!("snaptrade {name} consumer key"));
+            KeyPair {
+                client_id: format!("{name}-{}", client_id.text(b"ABCDEFGHJKLMNPQRSTUVWXYZ", 6)),
+                consumer_key: consumer_key.text(BASE62, 50),
+            }
         };
         Self {
             core: Core::new(options, |now| {

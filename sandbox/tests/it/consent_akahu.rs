@@ -375,6 +375,7 @@ async fn bad_request_shows_a_page_without_redirect() {
         format!("{good}&connection=conn_x"),
         format!("{good}&redirect_mode=popup"),
         format!("{good}&sandbox_auto=perhaps"),
+        format!("{good}&email={}", "x".repeat(4 * 1024)),
     ] {
         let page = browser.open(&bad).await;
         assert_rejected(&page);
@@ -413,4 +414,20 @@ async fn bad_request_shows_a_page_without_redirect() {
     for bad in [json!({"redirectUris": ["javascript:1"]}), json!({"x": 1})] {
         assert!(akahu.bank().set_options(&bad).is_err(), "{bad}");
     }
+}
+
+#[tokio::test]
+async fn made_up_people_are_limited() {
+    let akahu = akahu().await;
+    let browser = browser(&akahu);
+    let consent = async |name: &str| browser.walk(&url(&akahu, ""), Some(KAURI), name).await;
+    for index in 0..50 {
+        let location = consent(&format!("person{index}@example.com")).await;
+        let location = location.redirect_location();
+        assert!(location.contains("event=ACCEPT"), "{location}");
+    }
+    let refused = consent("person50@example.com").await.page();
+    assert_eq!(refused.heading(), "No further person can be made up");
+    let known = consent("person49@example.com").await.redirect_location();
+    assert!(known.contains("event=UPDATE"), "{known}");
 }

@@ -37,7 +37,8 @@ const KEY_BYTES_MAX: u64 = 1024;
 /// Exits with status 1 if it finds any, or if a part cannot be searched. Reading memory needs
 /// Linux, and permission: run the command as root. While other clients or syncs read the same rows,
 /// these are in memory for up to a minute, and trades for as long as they are cached:
-/// cache.trades_seconds, ten minutes by default.
+/// cache.trades_seconds, ten minutes by default. Rows of simulated providers are found, because the
+/// service that simulates them keeps them in memory.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:
   bellbird audit --key-file key.txt --log /var/log/bellbird.log

@@ -14,7 +14,7 @@ use super::connection::console_url;
 use super::output::{self, JsonFlag};
 use super::user::find_user;
 use crate::config::Settings;
-use crate::{service, wiring};
+use crate::wiring;
 
 /// Let users sign in to the console.
 #[derive(Debug, Subcommand)]
@@ -127,7 +127,7 @@ async fn test_email(settings: &Settings, args: &TestEmailArgs) -> anyhow::Result
         .email
         .as_ref()
         .context("console.smtp_url is not set, so no e-mails are sent")?;
-    let console_url = service::expected_url(&settings.console).unwrap_or_default();
+    let console_url = settings.console.expected_url().unwrap_or_default();
     let mailer =
         Mailer::new(email, &console_url).context("cannot set up TLS for the mail server")?;
     mailer

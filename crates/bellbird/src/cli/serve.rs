@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::{ListenArgs, SettingArgs};
 use super::output::{self, JsonFlag};
 use super::{actor, init, secrets};
-use crate::config::{Settings, service_manager};
+use crate::config::{Settings, service_manager, terminal};
 use crate::first_start::{self, FirstStart};
 use crate::instances::{self, Finding};
 use crate::provider_loader::ProcessSandbox;
@@ -89,26 +89,28 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
     let sealer = wiring::required_sealer(&settings).await?;
     let roles = Roles::only(args.only.clone());
     let sandbox = sandbox(&settings);
-    #[cfg(feature = "sandbox")]
-    if let (true, Some(sandbox)) = (args.sandbox, &sandbox) {
-        // An error ends the service, and later it would only leave out a provider.
-        sandbox.settings().await?;
-    }
     let start = Start {
         roles,
         sealer,
         clock: Clock::system(),
         metrics,
-        sandbox,
+        sandbox: sandbox.clone(),
         stop,
     };
     let mut service = Service::open(settings.clone(), start).await?;
     #[cfg(feature = "sandbox")]
     if args.sandbox {
+        // Only now, because another service on the database may simulate the same providers. An
+        // error ends this one, and below it would only leave out a provider.
+        if let Some(sandbox) = &sandbox {
+            sandbox.settings().await?;
+        }
         let (storage, loader) = (&service.parts.storage, &service.parts.provider_loader);
         sandbox_beside::simulate_others(&settings, storage, loader, actor::of_command()).await?;
     }
-    if service.parts.connections.provider_health().is_empty() {
+    let setup_url = setup_url(&service).await?;
+    // The page at that address asks for them.
+    if setup_url.is_none() && service.parts.connections.provider_health().is_empty() {
         tracing::warn!("providers: {}", wiring::no_provider_hint());
     }
     warn_operator(&service, &settings).await?;
@@ -126,7 +128,6 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
         admin = admin_url,
         "ready"
     );
-    let setup_url = setup_url(&service).await?;
     let view = ServeView {
         urls: &service.urls,
         setup_url: setup_url.as_ref().map(|url| url.expose_secret()),
@@ -145,7 +146,13 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &ServeArgs) -> anyhow:
             .map(|(name, url)| format!("\n{name}  {url}"));
         let lines = lines.collect::<String>();
         let setup = setup_url.as_ref().map(|url| setup_text(&settings, url));
-        format!("Bellbird is running.\n{lines}{}", setup.unwrap_or_default())
+        let stop = if terminal::stdout_is_terminal() {
+            "\n\nPress Ctrl-C to stop."
+        } else {
+            ""
+        };
+        let setup = setup.unwrap_or_default();
+        format!("Bellbird is running.\n{lines}{setup}{stop}")
     })?;
     service.start_background();
     if let Some(socket) = service_manager::notify_socket()
@@ -192,8 +199,15 @@ fn setup_text(settings: &Settings, url: &SecretString) -> String {
         let contents = init::contents();
         format!("\n\nAll of it is in {}:\n\n{contents}", folder.display())
     });
+    let is_for_others =
+        settings.console.public_url.is_none() && !settings.console.listen.ip().is_loopback();
+    let elsewhere = if is_for_others {
+        "\n\nOn another computer, write the address or the .local name of this machine in the place of 127.0.0.1."
+    } else {
+        ""
+    };
     format!(
-        "\n\nSet it up in a browser. This address works once, in one browser, for an hour:\n\n  {}{}",
+        "\n\nSet it up in a browser. This address works once, in one browser, for an hour:\n\n  {}{elsewhere}{}",
         url.expose_secret(),
         made.unwrap_or_default()
     )

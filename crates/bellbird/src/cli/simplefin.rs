@@ -16,7 +16,7 @@ use super::output::{self, JsonFlag};
 use super::user::find_user;
 use crate::config::Settings;
 use crate::roles::Role;
-use crate::{instances, service, wiring};
+use crate::{instances, wiring};
 
 /// Let programs that speak SimpleFIN read accounts.
 #[derive(Debug, Subcommand)]
@@ -117,7 +117,7 @@ async fn api_url(settings: &Settings, storage: &Storage) -> anyhow::Result<Strin
     }
     let here = instances::on_this_machine(storage, Role::Api).await?;
     here.map(|instance| instance.api_url)
-        .or_else(|| service::expected_url(&settings.api))
+        .or_else(|| settings.api.expected_url())
         .context(
             "the token needs the URL of the API: set api.public_url, or start the service first",
         )

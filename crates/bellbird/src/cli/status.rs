@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bellbird_connections::job_kinds;
-use bellbird_storage::{Instance, Storage};
+use bellbird_storage::{Instance, Storage, StoredProviderSettings};
 use clap::Args;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
@@ -161,7 +161,7 @@ async fn read_database(
     let instances = instances::running(storage).await?;
     let findings = instances::compare_with(&instances, settings);
     let entered = storage.provider_settings().list().await?.into_iter();
-    let entered = entered.filter(|stored| stored.is_sandbox || stored.credentials.is_some());
+    let entered = entered.filter(StoredProviderSettings::is_used);
     Ok(Some(ContentsView {
         entered_providers: entered.map(|stored| stored.provider).collect(),
         users: storage.users().list().await?.len(),

@@ -22,7 +22,7 @@ mod values;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -99,6 +99,29 @@ pub struct Database {
 pub struct Address {
     pub listen: SocketAddr,
     pub public_url: Option<String>,
+}
+
+impl Address {
+    /// The URL of a service with these settings, for what runs beside it. `None` if the settings
+    /// leave the choice of the port to the system.
+    #[must_use]
+    pub fn expected_url(&self) -> Option<String> {
+        let has_port = self.listen.port() != 0;
+        let local_url = || has_port.then(|| url_on_this_machine(self.listen));
+        self.public_url.clone().or_else(local_url)
+    }
+}
+
+/// URL of a listener on this machine. A listener on all interfaces gets the loopback address.
+pub(crate) fn url_on_this_machine(mut address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        address.set_ip(if address.is_ipv4() {
+            Ipv4Addr::LOCALHOST.into()
+        } else {
+            Ipv6Addr::LOCALHOST.into()
+        });
+    }
+    format!("http://{address}")
 }
 
 #[derive(Debug, Clone)]

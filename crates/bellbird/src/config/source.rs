@@ -217,7 +217,12 @@ impl<'a> SourceReader<'a> {
         if keys.is_empty() {
             self.unknown_section(section, &origin);
         } else if keys.contains(&key) {
-            self.set(format!("{section}.{key}"), raw, origin.clone(), origin);
+            let name = format!("{section}.{key}");
+            let raw = match raw {
+                Raw::Text(url) if name == "database.url" => Raw::Text(url_beside(&origin, url)),
+                raw => raw,
+            };
+            self.set(name, raw, origin.clone(), origin);
         } else if let Some(name) = self.secret_of_file(section, key) {
             self.add_secret_file(name, &raw, origin);
         } else {
@@ -238,14 +243,14 @@ impl<'a> SourceReader<'a> {
     fn add_secret_file(&mut self, name: String, path: &Raw, origin: Origin) {
         let path = match path {
             Raw::Text(path) if path.is_empty() => return,
-            Raw::Text(path) => Path::new(path),
+            Raw::Text(path) => beside(&origin, Path::new(path)),
             _ => {
                 return self.errors.push(format!(
                     "{name}_file in {origin}: it must be the path of a file, in quotes"
                 ));
             }
         };
-        match std::fs::read_to_string(path) {
+        match std::fs::read_to_string(&path) {
             Ok(secret) if secret.trim().is_empty() => {
                 let path = shortened(&path.display().to_string());
                 self.errors.push(format!(
@@ -254,12 +259,12 @@ impl<'a> SourceReader<'a> {
             }
             Ok(secret) => {
                 let secret = Raw::Text(secret.trim_end_matches(['\r', '\n']).to_owned());
-                self.set(name, secret, Origin::SecretFile(path.to_owned()), origin);
+                self.set(name, secret, Origin::SecretFile(path), origin);
             }
             Err(error) => {
                 let advice = match error.kind() {
                     io::ErrorKind::NotFound => ": restore your copy of it".to_owned(),
-                    _ => place::advice(path, &error),
+                    _ => place::advice(&path, &error),
                 };
                 let path = shortened(&path.display().to_string());
                 self.errors.push(format!(
@@ -321,6 +326,27 @@ impl<'a> SourceReader<'a> {
             .iter()
             .filter_map(move |name| name.strip_prefix(section)?.strip_prefix('.'))
     }
+}
+
+/// A path as it is meant where it is written: a relative one in a settings file begins at the
+/// folder of that file, so that a folder with both can be moved.
+fn beside(origin: &Origin, path: &Path) -> PathBuf {
+    match origin {
+        Origin::File(file, _) => file.parent().unwrap_or(Path::new("")).join(path),
+        _ => path.to_owned(),
+    }
+}
+
+/// As [`beside`], for the path in a `sqlite:` URL.
+fn url_beside(origin: &Origin, url: String) -> String {
+    let Some(rest) = url.strip_prefix("sqlite:") else {
+        return url;
+    };
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    if path.is_empty() || path.starts_with(":memory:") {
+        return url;
+    }
+    format!("sqlite:{}", beside(origin, Path::new(path)).display())
 }
 
 /// Cuts a value to 80 characters and replaces control characters, so that the message stays on one

@@ -11,6 +11,11 @@ pub fn stdin_is_terminal() -> bool {
 }
 
 #[must_use]
+pub fn stdout_is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+#[must_use]
 pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }

@@ -131,6 +131,6 @@ fn gives(plan: Plan) -> &'static str {
     match plan {
         Plan::Saver => "no API",
         Plan::Developer => "banks",
-        Plan::Professional => "banks and brokers",
+        Plan::Professional => "banks, brokers",
     }
 }

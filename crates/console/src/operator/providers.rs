@@ -16,7 +16,7 @@ use secrecy::SecretString;
 
 use super::{Operator, OperatorForm, PROVIDERS_PATH, setup};
 use crate::error_page;
-use crate::local::is_loopback_host;
+use crate::local::is_loopback_url;
 use crate::pages::{LocalTime, SignedInFrame, page_response};
 use crate::provider_control::TestError;
 use crate::session::{OwnForm, Session};
@@ -38,6 +38,13 @@ struct ProvidersPage<'a> {
     address: Option<PublicAddress<'a>>,
 }
 
+impl ProvidersPage<'_> {
+    /// Whether banks of the sandbox can be linked.
+    fn uses_sandbox(&self) -> bool {
+        self.is_linkable && self.rows.iter().any(|row| row.is_sandbox)
+    }
+}
+
 /// At which address others reach the console.
 struct PublicAddress<'a> {
     url: &'a str,
@@ -52,19 +59,24 @@ struct ProviderRow {
     credentials_at: &'static str,
     state: ProviderState,
     is_sandbox: bool,
+    /// Whether an operator has chosen the sandbox for it, which may not run.
+    is_simulated: bool,
     fields: Vec<Field>,
     /// Why the credentials that were entered now are not stored.
     problem: Option<String>,
     offers_sandbox: bool,
+    /// Whether somebody has a connection of it, or is on the way to one.
+    is_in_use: bool,
+    /// What a test of the credentials does not show.
+    untested: Option<&'static str>,
 }
 
 impl ProviderRow {
     fn is_configured(&self) -> bool {
-        matches!(self.state, ProviderState::Configured(_))
-    }
-
-    fn is_simulated(&self) -> bool {
-        matches!(self.state, ProviderState::Sandbox)
+        matches!(
+            self.state,
+            ProviderState::Configured(_) | ProviderState::LeftOut(..)
+        )
     }
 
     /// Whether the fields are shown at once.
@@ -73,10 +85,7 @@ impl ProviderRow {
     }
 
     fn is_removable(&self) -> bool {
-        !matches!(
-            self.state,
-            ProviderState::Off | ProviderState::Configured(_)
-        )
+        !matches!(self.state, ProviderState::Off) && !self.is_configured()
     }
 }
 
@@ -87,8 +96,10 @@ enum ProviderState {
     Stored(String),
     Sandbox,
     Off,
-    /// They are stored, and cannot be used: the log says why.
-    Unusable,
+    /// By this setting, and left out for this reason.
+    LeftOut(String, String),
+    /// They are stored, and cannot be used: why, and what to do.
+    Unusable(&'static str),
 }
 
 struct Field {
@@ -113,14 +124,18 @@ pub(super) async fn show(State(console): State<Console>, Operator(session): Oper
 }
 
 async fn page(console: &Console, session: &Session, rejected: Option<Rejected>) -> Response {
-    let (stored, first_start) = match read(console).await {
+    let (stored, in_use, first_start) = match read(console).await {
         Ok(read) => read,
         Err(error) => return error_page::storage_error(console, &error),
     };
     let zone = session.zone();
     let rows: Vec<_> = PROVIDERS
         .iter()
-        .map(|declared| row(console, declared, &stored, &zone, rejected.as_ref()))
+        .map(|declared| {
+            let row = row(console, declared, &stored, &zone, rejected.as_ref());
+            let is_in_use = in_use.iter().any(|name| name == row.name);
+            ProviderRow { is_in_use, ..row }
+        })
         .collect();
     let is_unset = |row: &ProviderRow| matches!(row.state, ProviderState::Off);
     let url = &console.inner.site.console_url;
@@ -131,20 +146,24 @@ async fn page(console: &Console, session: &Session, rejected: Option<Rejected>) 
         rows,
         address: first_start.then(|| PublicAddress {
             url,
-            is_local: url
-                .parse::<http::Uri>()
-                .is_ok_and(|url| url.host().is_some_and(is_loopback_host)),
+            is_local: is_loopback_url(url),
         }),
     };
     let status = rejected.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
     page_response(status, &page)
 }
 
-/// What is stored, and whether a first start is going on.
-async fn read(console: &Console) -> Result<(Vec<StoredProviderSettings>, bool), StorageError> {
-    let stored = console.storage().provider_settings().list().await?;
+/// What is stored, which of that is in use, and whether a first start is going on.
+async fn read(
+    console: &Console,
+) -> Result<(Vec<StoredProviderSettings>, Vec<String>, bool), StorageError> {
+    let (settings, now) = (
+        console.storage().provider_settings(),
+        console.inner.context.clock().now(),
+    );
+    let (stored, in_use) = (settings.list().await?, settings.list_in_use(now).await?);
     let first_start = setup::in_progress(console).await?;
-    Ok((stored, first_start.is_some()))
+    Ok((stored, in_use, first_start.is_some()))
 }
 
 fn row(
@@ -157,15 +176,20 @@ fn row(
     let (name, control) = (declared.name.as_str(), &console.inner.site.providers);
     let stored = stored.iter().find(|stored| stored.provider == name);
     let is_enabled = console.inner.frame.providers.find(name).is_some();
+    const SEALED: &str = "The stored credentials cannot be opened with this master key. Put the key back that sealed \
+                          them, or enter them again.";
+    const FAILED: &str = "What is stored cannot be used. The log of the service says why.";
     let state = match (control.configured_by(declared), stored) {
-        (Some(by), _) => ProviderState::Configured(by),
+        (Some(by), _) => match control.left_out(declared) {
+            Some(why) => ProviderState::LeftOut(by, why),
+            None => ProviderState::Configured(by),
+        },
+        (None, Some(stored)) if stored.is_sealed => ProviderState::Unusable(SEALED),
         (None, Some(stored)) if stored.is_sandbox && is_enabled => ProviderState::Sandbox,
         (None, Some(stored)) if stored.credentials.is_some() && is_enabled => {
             ProviderState::Stored(zone.day(stored.changed_at))
         }
-        (None, Some(stored)) if stored.is_sandbox || stored.credentials.is_some() => {
-            ProviderState::Unusable
-        }
+        (None, Some(stored)) if stored.is_used() => ProviderState::Unusable(FAILED),
         (None, _) => ProviderState::Off,
     };
     let rejected = rejected.filter(|rejected| rejected.provider == name);
@@ -184,8 +208,11 @@ fn row(
         offers_sandbox: control.has_sandbox() && matches!(state, ProviderState::Off),
         state,
         is_sandbox: console.inner.frame.providers.is_sandbox(name),
+        is_simulated: stored.is_some_and(|stored| stored.is_sandbox),
         fields: entered(declared).map(field).collect(),
         problem: rejected.map(|rejected| rejected.problem.clone()),
+        is_in_use: false,
+        untested: declared.untested,
     }
 }
 
@@ -224,7 +251,9 @@ pub(super) async fn change(
     if let Err(error) = console.inner.site.providers.apply().await {
         return error_page::storage_error(&console, &error);
     }
-    Redirect::to(&console.path(PROVIDERS_PATH)).into_response()
+    // The line that says so is on top, and has the next button.
+    let place = form.field("sandbox").map_or("", |_| "#used");
+    Redirect::to(&console.path(&format!("{PROVIDERS_PATH}{place}"))).into_response()
 }
 
 /// Calls the provider with the credentials, and stores them if it does not reject them.
@@ -304,17 +333,23 @@ async fn remove(
     Ok(change.commit().await?)
 }
 
-/// Simulates those of the providers that are neither configured nor enabled.
+/// Simulates those of the providers that are neither configured nor entered, opened or not.
 async fn use_sandbox(
     console: &Console,
     session: &Session,
     providers: &[&'static Declaration],
 ) -> Result<(), Refusal> {
     let control = &console.inner.site.providers;
+    let stored = console.storage().provider_settings().list().await?;
+    let is_entered = |name: &str| {
+        let mut used = stored.iter().filter(|stored| stored.is_used());
+        used.any(|stored| stored.provider == name)
+    };
     let is_free = |declared: &&&'static Declaration| {
         let name = declared.name.as_str();
         let is_enabled = console.inner.frame.providers.find(name).is_some();
-        control.has_sandbox() && control.configured_by(declared).is_none() && !is_enabled
+        let is_set = control.configured_by(declared).is_some() || is_entered(name);
+        control.has_sandbox() && !is_set && !is_enabled
     };
     let free: Vec<_> = providers.iter().filter(is_free).collect();
     if free.is_empty() {

@@ -26,6 +26,8 @@ struct KeyPage<'a> {
     frame: &'a SignedInFrame<'a>,
     /// Where the service reads the key.
     place: &'a str,
+    /// Whether the key can be downloaded still.
+    offers_key: bool,
     problem: Option<&'static str>,
 }
 
@@ -43,7 +45,7 @@ pub(super) async fn show(
 ) -> Response {
     match in_progress(&console).await {
         Ok(Some(found)) => match &console.inner.site.master_key {
-            Some(key) if found.key_kept_at.is_none() => page(&console, &session, key, None),
+            Some(key) if found.key_kept_at.is_none() => page(&console, &session, key, &found, None),
             _ => Redirect::to(&console.path(PROVIDERS_PATH)).into_response(),
         },
         Ok(None) => error_page::not_found(&console, &headers),
@@ -55,12 +57,14 @@ fn page(
     console: &Console,
     session: &Session,
     key: &MasterKey,
+    found: &FirstStart,
     problem: Option<&'static str>,
 ) -> Response {
     let status = problem.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
     let page = KeyPage {
         frame: &session.frame(console, PATH),
         place: &key.place,
+        offers_key: found.offers_key(console.inner.context.clock().now()),
         problem,
     };
     page_response(status, &page)
@@ -73,12 +77,15 @@ pub(super) async fn change(
     OperatorForm(form): OperatorForm,
 ) -> Response {
     let session = &form.session;
-    let key = match (in_progress(&console).await, &console.inner.site.master_key) {
-        (Ok(Some(_)), Some(key)) => key,
+    let (found, key) = match (in_progress(&console).await, &console.inner.site.master_key) {
+        (Ok(Some(found)), Some(key)) => (found, key),
         (Ok(_), _) => return error_page::not_found(&console, &headers),
         (Err(error), _) => return error_page::storage_error(&console, &error),
     };
     let done = if form.field("download").is_some() {
+        if !found.offers_key(console.inner.context.clock().now()) {
+            return error_page::not_found(&console, &headers);
+        }
         changed(&console, session, async |change| {
             first_start::record_key_download(change).await
         })
@@ -97,8 +104,8 @@ pub(super) async fn change(
         .await
         .map(|()| Redirect::to(&console.path(PROVIDERS_PATH)).into_response())
     } else {
-        const NOT_KEPT: &str = "Download the key, keep it, and then tick the box.";
-        return page(&console, session, key, Some(NOT_KEPT));
+        const NOT_KEPT: &str = "Keep a copy of the key, and then tick the box.";
+        return page(&console, session, key, &found, Some(NOT_KEPT));
     };
     done.unwrap_or_else(|refusal| error_page::refused(&console, refusal))
 }
@@ -113,7 +120,8 @@ async fn changed(
     Ok(change.commit().await?)
 }
 
-/// The key as `secrets.key_file` takes it. Only an operator gets it, until the first start is done.
+/// The key as `secrets.key_file` takes it. Only an operator gets it, for as long as
+/// [`FirstStart::offers_key`].
 fn download(key: &MasterKey) -> Response {
     let headers = [
         (CONTENT_TYPE, "text/plain; charset=utf-8"),

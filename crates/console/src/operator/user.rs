@@ -15,6 +15,7 @@ use super::{Operator, OperatorForm, PathText, gives, parsed, status_text};
 use crate::emails::InvitationEmail;
 use crate::error_page;
 use crate::keys_page::{self, KeyRow};
+use crate::local::is_loopback_url;
 use crate::pages::names::{institution_name, sanitized};
 use crate::pages::{LocalTime, Notice, SignedInFrame, Tone, page_response};
 use crate::qr_code;
@@ -40,6 +41,8 @@ struct UserPage<'a> {
     link: Option<&'a SecretString>,
     /// The same as a QR code.
     qr_code: Option<String>,
+    /// Whether only browsers on this machine reach the console.
+    is_local: bool,
     /// Whether a link can be sent by e-mail.
     sends_links: bool,
     /// Whether the operator is this user.
@@ -107,7 +110,9 @@ async fn page(
             StatusCode::OK,
             &UserPage {
                 link: Some(link),
-                qr_code: qr_code::svg(link.expose_secret()),
+                qr_code: (!page.is_local)
+                    .then(|| qr_code::svg(link.expose_secret()))
+                    .flatten(),
                 ..page
             },
         ),
@@ -161,6 +166,7 @@ async fn load<'a>(
         sessions: storage.sessions().list(user.id, session.now).await?.len(),
         link: None,
         qr_code: None,
+        is_local: is_loopback_url(&console.inner.site.console_url),
         sends_links: console.inner.site.mailer.is_some() && user.console_sign_in,
         is_self: session.user() == user.id,
         done: None,
@@ -284,7 +290,8 @@ async fn remove(console: &Console, headers: &HeaderMap, form: &OwnForm, id: User
         Ok(true) => {
             let notice = Notice::new(Tone::Good, "The user is being removed")
                 .with("Keys, links and sessions of the user have ended already.")
-                .with("The consents are being withdrawn at the providers, which can take a few minutes.");
+                .with("The consents are being withdrawn at the providers, which can take a few minutes.")
+                .with_page_link("/operator/users", "Users");
             page_response(StatusCode::OK, &notice.page(&console.inner.frame))
         }
         Ok(false) => {

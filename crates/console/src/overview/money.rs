@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::rendered;
 use super::view::{Money, category_charts, month_charts};
 use crate::money_cache::CachedMoney;
+use crate::pages::sentence;
 use crate::state::Console;
 
 const MONTHS: i32 = 6;
@@ -27,7 +28,7 @@ pub(super) async fn part(console: &Console, caller: &Caller, now: Timestamp) -> 
     }
     let money = match read(console, caller, now).await {
         Ok(money) => money,
-        Err(problem) => return rendered(&Money::failed(problem.message())),
+        Err(problem) => return rendered(&Money::failed(sentence(&problem.message()))),
     };
     let html = rendered(&money);
     if money.problems.is_empty() {

@@ -13,6 +13,8 @@ pub(crate) struct Home<'a> {
     pub(crate) site: &'a Site,
     /// Whether the browser is on this machine.
     pub(crate) is_local: bool,
+    /// Whether a first start has made no operator yet, so that nobody can sign in.
+    pub(crate) awaits_operator: bool,
 }
 
 impl Home<'_> {

@@ -21,7 +21,7 @@ pub(crate) use frame::Frame;
 pub(crate) use home::Home;
 pub(crate) use institution::ImageOrigins;
 pub(crate) use local_time::LocalTime;
-pub(crate) use notice::{Notice, Tone};
+pub(crate) use notice::{Notice, Tone, sentence};
 pub(crate) use response::{REFRESH_AFTER, page_response, page_with_images};
 pub(crate) use sign_in::SignIn;
 pub(crate) use signed_in::{OPERATOR_PAGES, PAGES, SignedInFrame};

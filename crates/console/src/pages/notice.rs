@@ -62,6 +62,8 @@ pub(crate) struct Notice {
     is_signed_in: bool,
     /// Whether the page leads to the one to sign in.
     needs_sign_in: bool,
+    /// A page of the console that follows, and what its link says.
+    page_link: Option<(&'static str, &'static str)>,
 }
 
 /// A submit button.
@@ -127,11 +129,13 @@ impl Notice {
             needs_new_link: false,
             is_signed_in: false,
             needs_sign_in: false,
+            page_link: None,
         }
     }
 
     fn has_actions(&self) -> bool {
-        let has_link = self.retry_link.is_some() || self.app_return.is_some();
+        let has_link =
+            self.retry_link.is_some() || self.app_return.is_some() || self.page_link.is_some();
         !self.buttons.is_empty() || has_link || self.is_signed_in || self.needs_sign_in
     }
 
@@ -162,6 +166,19 @@ impl Notice {
             needs_sign_in: true,
             ..self
         }
+    }
+
+    /// Adds a link to a page of the console.
+    pub(crate) fn with_page_link(self, path: &'static str, label: &'static str) -> Self {
+        Self {
+            page_link: Some((path, label)),
+            ..self
+        }
+    }
+
+    /// Whether accounts are connected that this browser may see.
+    fn offers_accounts(&self) -> bool {
+        self.is_signed_in && self.tone == Tone::Good && !self.connected.is_empty()
     }
 
     /// Leads to the page of connections, for a user who is signed in and so needs no link.
@@ -448,7 +465,7 @@ fn subject(names: &[String]) -> String {
 }
 
 /// Makes a sentence of an error text: adds a capital letter and a full stop.
-fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let mut characters = text.chars();
     let first: String = characters
         .next()
@@ -636,6 +653,17 @@ mod tests {
         );
         let listed = notice_of(LinkOutcome::Linked, &["A"], None);
         assert_eq!(listed.paragraphs, [YOU_CAN_CLOSE]);
+    }
+
+    #[test]
+    fn signed_in_browser_is_led_to_its_accounts() {
+        let shows = |outcome, is_signed_in| {
+            let notice = notice_of(outcome, &["A"], None).with_connections_link(is_signed_in);
+            html(&notice).contains("/overview\">Your accounts</a>")
+        };
+        assert!(shows(LinkOutcome::Linked, true));
+        assert!(!shows(LinkOutcome::Linked, false));
+        assert!(!shows(LinkOutcome::LinkedOther, true));
     }
 
     #[test]

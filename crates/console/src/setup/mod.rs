@@ -16,7 +16,7 @@ use bellbird_storage::{FirstStart, StorageError};
 use http::header::{LOCATION, SET_COOKIE};
 use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::error_page;
 use crate::operator::SETUP_PATH;
@@ -67,6 +67,11 @@ async fn find(console: &Console) -> Result<Option<FirstStart>, StorageError> {
     Ok(found)
 }
 
+/// Whether nobody can sign in, because a first start has made no operator yet.
+pub(crate) async fn awaits_operator(console: &Console) -> Result<bool, StorageError> {
+    Ok(find(console).await?.is_some())
+}
+
 /// `GET /setup/{code}`
 pub(crate) async fn open(
     State(console): State<Console>,
@@ -86,16 +91,19 @@ pub(crate) async fn open(
     if has_claim(&console, &found, &headers, now) {
         return Redirect::to(&console.path("/setup")).into_response();
     }
-    if let Err(rejection) = check_limit(&console, &extensions, &headers, now).await {
-        return rejection;
-    }
     match code {
-        Ok(Path(code)) if found.has_code(&code, now) => page(&console, StatusCode::OK, None),
+        Ok(Path(code)) if found.has_code(&code, now) => {
+            let response = page(&console, StatusCode::OK, None);
+            // Not the one that the browser has, which without TLS may be from another program on
+            // this host.
+            with_cookie(&console, response, &bellbird_storage::new_token())
+        }
         _ => wrong_code(&console, &extensions, &headers, now).await,
     }
 }
 
-/// `POST /setup/{code}`: binds the first start to this browser.
+/// `POST /setup/{code}`: binds the first start to this browser, by the cookie of the page. If the
+/// response is lost, the browser has its claim, and goes on with the same form.
 pub(crate) async fn claim(
     State(console): State<Console>,
     extensions: Extensions,
@@ -112,32 +120,31 @@ pub(crate) async fn claim(
     if has_claim(&console, &found, headers, now) {
         return Redirect::to(&console.path("/setup")).into_response();
     }
-    if let Err(rejection) = check_limit(&console, &extensions, headers, now).await {
-        return rejection;
-    }
     // Before the transaction, which takes SQLite's one writer.
     let code = match code {
         Ok(Path(code)) if found.has_code(&code, now) => code,
         _ => return wrong_code(&console, &extensions, headers, now).await,
     };
-    let cookie = &console.inner.cookie;
-    let browser = cookie.value_or(headers, bellbird_storage::new_token());
+    let Some(browser) = console.inner.cookie.value(headers) else {
+        return Redirect::to(&console.path(&format!("/setup/{code}"))).into_response();
+    };
     let claimed = async {
         let storage = console.storage();
         let mut change = storage.begin_change(Actor::first_start(), now).await?;
-        first_start::claim(&mut change, &code, browser.expose_secret()).await?;
+        first_start::claim(&mut change, &code, browser).await?;
         Ok(change.commit().await?)
     };
+    let to_form = || Redirect::to(&console.path("/setup")).into_response();
     match claimed.await {
         Ok(()) => {
             tracing::warn!("first start claimed by a browser");
-            let mut response = Redirect::to(&console.path("/setup")).into_response();
-            if let Some(cookie) = cookie.header(browser.expose_secret()) {
-                response.headers_mut().append(SET_COOKIE, cookie);
-            }
-            response
+            to_form()
         }
-        Err(Refusal::NoFirstStart) => wrong_code(&console, &extensions, headers, now).await,
+        Err(Refusal::NoFirstStart) => match find(&console).await {
+            // The same form, sent twice at once.
+            Ok(Some(found)) if has_claim(&console, &found, headers, now) => to_form(),
+            _ => wrong_code(&console, &extensions, headers, now).await,
+        },
         Err(refusal) => error_page::refused(&console, refusal),
     }
 }
@@ -216,6 +223,13 @@ fn has_claim(console: &Console, found: &FirstStart, headers: &HeaderMap, now: Ti
     browser.is_some_and(|browser| found.has_browser(browser, now))
 }
 
+fn with_cookie(console: &Console, mut response: Response, value: &SecretString) -> Response {
+    if let Some(cookie) = console.inner.cookie.header(value.expose_secret()) {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    response
+}
+
 fn page(console: &Console, status: StatusCode, form: Option<OperatorFields<'_>>) -> Response {
     let frame = &console.inner.frame;
     page_response(status, &SetupPage { frame, form })
@@ -239,13 +253,18 @@ async fn check_limit(
     Ok(())
 }
 
-/// It has ended, was used, or never was: the page does not say which.
+/// It has ended, was used, or never was: the page does not say which. Only here is the limit, so
+/// that a right code works for everybody behind a proxy that is not trusted, while somebody there
+/// guesses: codes have 128 bits.
 async fn wrong_code(
     console: &Console,
     extensions: &Extensions,
     headers: &HeaderMap,
     now: Timestamp,
 ) -> Response {
+    if let Err(rejection) = check_limit(console, extensions, headers, now).await {
+        return rejection;
+    }
     let address = console.limited_address(extensions, headers);
     if let (Some(limit), Some(address)) = (&console.inner.failed_auth_limit, address) {
         limit.take(address, now).await;

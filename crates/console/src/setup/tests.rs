@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
-use bellbird_domain::Actor;
-use bellbird_management::first_start;
-use bellbird_storage::Storage;
+use bellbird_domain::{Actor, ConnectionCategory, ProviderName};
+use bellbird_management::{first_start, provider_settings};
+use bellbird_storage::{NewConnection, Sealer, Storage};
 use http::header::{COOKIE, LOCATION, SET_COOKIE};
 use http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
@@ -106,15 +106,26 @@ impl FirstStartWorld {
         self.send("POST", path, form).await
     }
 
+    /// As a browser does: the page, and its form.
+    async fn claim(&mut self, code: &str) {
+        let path = format!("/setup/{code}");
+        assert_eq!(self.get(&path).await.status, 200);
+        assert_eq!(self.post(&path, "").await.location(), "/console/setup");
+    }
+
     /// With the first operator, signed in.
     async fn with_operator() -> Self {
         let mut world = Self::start().await;
-        let code = new_code(world.storage(), now()).await.unwrap();
-        world.post(&format!("/setup/{code}"), "").await;
-        let form = "email=me@example.com&timezone=Australia/Sydney";
-        let made = world.post("/setup", form).await;
-        assert_eq!(made.location(), "/console/operator/setup", "{}", made.text);
+        world.make_operator().await;
         world
+    }
+
+    async fn make_operator(&mut self) {
+        let code = new_code(self.storage(), now()).await.unwrap();
+        self.claim(&code).await;
+        let form = "email=me@example.com&timezone=Australia/Sydney";
+        let made = self.post("/setup", form).await;
+        assert_eq!(made.location(), "/console/operator/setup", "{}", made.text);
     }
 }
 
@@ -140,7 +151,7 @@ async fn send(
     let mut request = Request::builder()
         .method(method)
         .uri(path)
-        .header("origin", "https://example.com")
+        .header("sec-fetch-site", "same-origin")
         .header("accept", "text/html")
         .header(COOKIE, cookies)
         .body(Body::from(form.to_owned()))
@@ -219,7 +230,7 @@ async fn code_ends_after_an_hour_and_with_the_next_one() {
     let ended = new_code(world.storage(), hour_ago).await.unwrap();
     assert_eq!(world.get(&format!("/setup/{ended}")).await.status, 410);
     let first = new_code(world.storage(), now()).await.unwrap();
-    world.post(&format!("/setup/{first}"), "").await;
+    world.claim(&first).await;
     assert_eq!(world.get("/setup").await.status, 200);
     let second = new_code(world.storage(), now()).await.unwrap();
     assert_eq!(
@@ -261,8 +272,65 @@ async fn guesses_find_nothing_and_are_limited() {
         send(&world.router, "GET", &path, "", "", 1 << 21)
             .await
             .status,
-        429
+        200,
+        "a right code works beside somebody who guesses"
     );
+}
+
+#[tokio::test]
+async fn lost_response_to_the_claim_is_repeated() {
+    let mut world = FirstStartWorld::start().await;
+    let code = new_code(world.storage(), now()).await.unwrap();
+    let path = format!("/setup/{code}");
+    let planted = "a".repeat(64);
+    let name = "__Host-bellbird";
+    let without = world.post(&path, "").await;
+    assert_eq!(
+        without.location(),
+        format!("/console{path}"),
+        "no cookie yet"
+    );
+    world.cookies = vec![(name.to_owned(), planted.clone())];
+    world.get(&path).await;
+    assert_ne!(world.cookies[0].1, planted, "the page sets its own");
+    // Both responses are lost.
+    let cookie = format!("{name}={}", world.cookies[0].1);
+    for _ in 0..2 {
+        let claimed = send(&world.router, "POST", &path, "", &cookie, 1).await;
+        assert_eq!(claimed.location(), "/console/setup");
+        assert!(claimed.headers.get(SET_COOKIE).is_none());
+    }
+    assert_eq!(world.post(&path, "").await.location(), "/console/setup");
+    assert_eq!(world.get("/setup").await.status, 200);
+    let other = send(
+        &world.router,
+        "POST",
+        &path,
+        "",
+        &format!("{name}={planted}"),
+        2,
+    )
+    .await;
+    assert_eq!(other.status, 410);
+}
+
+#[tokio::test]
+async fn key_is_offered_for_an_hour_and_until_it_is_kept() {
+    let mut world = FirstStartWorld::with_operator().await;
+    let path = "/operator/setup";
+    let clock = world.console.context.clock().clone();
+    clock.set("2026-11-20T10:23:59Z".parse().unwrap());
+    assert_eq!(world.post(path, "download=yes").await.status, 200);
+    clock.set("2026-11-20T10:24:00Z".parse().unwrap());
+    assert_eq!(world.post(path, "download=yes").await.status, 404);
+    let page = world.get(path).await;
+    assert!(page.text.contains("that hour is over"), "{}", page.text);
+    assert_eq!(world.post(path, "kept=yes").await.status, 303);
+    assert_eq!(world.post(path, "finish=yes").await.status, 303);
+
+    let mut world = FirstStartWorld::with_operator().await;
+    world.post(path, "kept=yes").await;
+    assert_eq!(world.post(path, "download=yes").await.status, 404);
 }
 
 #[tokio::test]
@@ -337,6 +405,71 @@ async fn operator_keeps_the_key_before_providers_follow() {
 }
 
 #[tokio::test]
+async fn start_page_says_what_is_not_set_up_yet() {
+    let mut world = FirstStartWorld::start().await;
+    let start = world.get("/").await;
+    assert!(start.text.contains("not set up yet"), "{}", start.text);
+    assert!(!start.text.contains("sign-in") && !start.text.contains("console login"));
+    let mut world = FirstStartWorld::with_operator().await;
+    world.cookies.clear();
+    let start = world.get("/").await;
+    assert!(!start.text.contains("not set up yet"), "{}", start.text);
+}
+
+#[tokio::test]
+async fn operator_without_providers_is_led_to_them() {
+    let mut world = FirstStartWorld::with_operator().await;
+    let page = world.get("/connections").await;
+    let button = "class=\"button\" href=\"/console/operator/providers\"";
+    assert!(page.text.contains(button), "{}", page.text);
+    assert!(!page.text.contains("Ask its operator"));
+}
+
+#[tokio::test]
+async fn only_operator_is_warned_before_leaving() {
+    let mut world = FirstStartWorld::with_operator().await;
+    let page = world.get("/settings/leave").await;
+    assert!(
+        page.text.contains("You are the only operator"),
+        "{}",
+        page.text
+    );
+}
+
+#[tokio::test]
+async fn link_that_no_phone_reaches_has_no_qr_code() {
+    let mut world = FirstStartWorld::start().await;
+    world.router = world.console.router(Site {
+        console_url: "http://127.0.0.1:8081/console/".to_owned(),
+        ..world.console.site()
+    });
+    world.make_operator().await;
+    let users = world.storage().users().list().await.unwrap();
+    let path = format!("/operator/users/{}", users[0].id);
+    let linked = world.post(&path, "sign-in-link=yes").await;
+    assert!(
+        linked.text.contains("opens only on the computer"),
+        "{}",
+        linked.text
+    );
+    assert!(!linked.text.contains("class=\"qr\""));
+}
+
+#[tokio::test]
+async fn reload_makes_no_second_key() {
+    let mut world = FirstStartWorld::with_operator().await;
+    let page = world.get("/keys").await;
+    assert!(page.text.contains("name=\"newest\" value=\"\""));
+    let made = world.post("/keys", "name=mine&newest=").await;
+    assert!(made.text.contains("Your new key"), "{}", made.text);
+    let reloaded = world.post("/keys", "name=mine&newest=").await;
+    assert_eq!(reloaded.location(), "/console/keys", "{}", reloaded.text);
+    let users = world.storage().users().list().await.unwrap();
+    let keys = world.storage().keys().list(users[0].id).await.unwrap();
+    assert_eq!(keys.len(), 1);
+}
+
+#[tokio::test]
 async fn credentials_are_tested_and_never_shown() {
     let mut world = FirstStartWorld::with_operator().await;
     let path = "/operator/providers";
@@ -399,9 +532,77 @@ async fn credentials_are_tested_and_never_shown() {
     world.post(path, "remove=fiskil").await;
     let stored = world.storage().provider_settings().list().await.unwrap();
     assert!(stored[0].credentials.is_none() && !stored[0].is_sandbox);
-    world.post(path, "sandbox=all").await;
+    let used = world.post(path, "sandbox=all").await;
+    assert_eq!(used.location(), "/console/operator/providers#used");
     let stored = world.storage().provider_settings().list().await.unwrap();
     assert_eq!(stored.iter().filter(|stored| stored.is_sandbox).count(), 3);
+}
+
+#[tokio::test]
+async fn sealed_credentials_are_not_replaced_by_the_sandbox() {
+    let mut world = FirstStartWorld::with_operator().await;
+    let file = world.console._folder.path().join("console.db");
+    let url = format!("sqlite:{}", file.display());
+    let other_key = Storage::open(&url, Sealer::random()).await.unwrap();
+    let by = Actor::command("root");
+    let mut change = other_key.begin_change(by, now()).await.unwrap();
+    let values = [("app_token".to_owned(), "token".into())].into();
+    let akahu = ProviderName::new("akahu");
+    provider_settings::set(&mut change, akahu, &values)
+        .await
+        .unwrap();
+    change.commit().await.unwrap();
+    let path = "/operator/providers";
+    let page = world.get(path).await;
+    let sealed = "The stored credentials cannot be opened with this master key.";
+    assert!(page.text.contains(sealed), "{}", page.text);
+    world.post(path, "sandbox=all").await;
+    world.post(path, "sandbox=akahu").await;
+    let stored = other_key.provider_settings().list().await.unwrap();
+    let found = stored.iter().find(|stored| stored.provider == "akahu");
+    assert!(found.is_some_and(|found| !found.is_sandbox && found.credentials.is_some()));
+    assert_eq!(stored.iter().filter(|stored| stored.is_sandbox).count(), 2);
+}
+
+#[tokio::test]
+async fn sandbox_in_use_is_not_stopped_and_removal_says_what_follows() {
+    let mut world = FirstStartWorld::with_operator().await;
+    let path = "/operator/providers";
+    let form = format!("set=fiskil&client_id=id-17&client_secret={RIGHT_SECRET}");
+    world.post(path, &form).await;
+    world.post(path, "sandbox=akahu").await;
+    let follows = "are not read until";
+    assert!(!world.get(path).await.text.contains(follows));
+    let user = world.storage().users().list().await.unwrap()[0].id;
+    for provider in ["akahu", "fiskil"] {
+        let credentials = "{}".into();
+        let new = NewConnection {
+            user_id: user,
+            provider,
+            category: ConnectionCategory::Banking,
+            provider_connection_id: provider,
+            institution_id: "bank",
+            institution_name: "Bank",
+            institution_logo: None,
+            credentials: &credentials,
+            provider_user_id: None,
+            consent_expires_at: None,
+            repairs: None,
+            next_refresh_at: None,
+            backfill_ends_at: None,
+            next_sync_at: now(),
+            first_attempt_at: now(),
+            cause: "imported",
+        };
+        let connections = world.storage().connections();
+        connections.import(&new, &[], now()).await.unwrap();
+    }
+    assert_eq!(world.get(path).await.text.matches(follows).count(), 1);
+    let stopped = world.post(path, "remove=akahu").await;
+    assert!(stopped.status.is_client_error(), "{}", stopped.status);
+    let stored = world.storage().provider_settings().list().await.unwrap();
+    assert!(stored[0].is_sandbox);
+    assert_eq!(world.post(path, "remove=fiskil").await.status, 303);
 }
 
 #[tokio::test]
@@ -429,6 +630,7 @@ async fn operator_adds_and_removes_a_user() {
         .post(&path, "remove=yes&confirm-email=anna@example.com")
         .await;
     assert!(removed.status == 200 && removed.text.contains("is being removed"));
+    assert!(removed.text.contains("href=\"/console/operator/users\""));
     let own = world.storage().users().list().await.unwrap();
     let own = own.iter().find(|user| user.is_operator).unwrap().id;
     let form = "remove=yes&confirm-email=me@example.com";

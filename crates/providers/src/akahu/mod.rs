@@ -41,6 +41,10 @@ pub const DECLARATION: Declaration = Declaration {
     reaches: "New Zealand banks",
     consents: "on my.akahu.nz",
     credentials_at: "at my.akahu.nz/developers",
+    untested: Some(
+        "Without an App Secret, nothing tests the App ID Token before somebody links: Akahu answers a wrong one in the \
+         same way.",
+    ),
     words: &[
         ("status", "INACTIVE"),
         (

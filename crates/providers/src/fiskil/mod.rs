@@ -40,6 +40,7 @@ pub const DECLARATION: Declaration = Declaration {
     reaches: "Australian banks",
     consents: "at your bank",
     credentials_at: "in the Fiskil console",
+    untested: None,
     words: &[
         ("fiskil_id", ""),
         ("status", "POSTED"),

@@ -41,6 +41,7 @@ pub const DECLARATION: Declaration = Declaration {
     reaches: "Brokers",
     consents: "at your broker",
     credentials_at: "in the SnapTrade dashboard",
+    untested: None,
     words: &[
         (
             "type",

@@ -22,9 +22,16 @@ statements! {
             AND NOT EXISTS (SELECT 1 FROM users WHERE is_operator = 1)";
 
     /// Locks the row, so that of two forms of one browser one makes the operator.
-    LEAVE_CLAIM = "UPDATE first_start SET browser_hash = NULL, code_hash = NULL, ends_at = NULL
+    LEAVE_CLAIM = "UPDATE first_start SET browser_hash = NULL, code_hash = NULL, ends_at = $3
         WHERE id = 1 AND browser_hash = $1 AND ends_at > $2 AND done_at IS NULL
             AND NOT EXISTS (SELECT 1 FROM users WHERE is_operator = 1)";
+
+    /// For a database of no first start too, so that of two at once one makes the operator.
+    /// Compares the row with the one that was found, because both have found no operator.
+    TAKE = "INSERT INTO first_start (id, done_at) SELECT 1, $1
+        WHERE NOT EXISTS (SELECT 1 FROM users WHERE is_operator = 1)
+        ON CONFLICT (id) DO UPDATE SET done_at = excluded.done_at, browser_hash = NULL, code_hash = NULL, ends_at = NULL
+            WHERE COALESCE(first_start.done_at, -1) = $2 AND COALESCE(first_start.ends_at, -1) = $3";
 
     /// Once it is done, nothing depends on the operators, and finding one may read all users.
     FIND = "SELECT code_hash, ends_at, browser_hash, key_kept_at, done_at,
@@ -54,6 +61,14 @@ impl FirstStart {
     #[must_use]
     pub fn awaits_operator(&self) -> bool {
         self.done_at.is_none() && !self.has_operator
+    }
+
+    /// Whether an operator may have the master key: once, until it is kept, and soon after the
+    /// operator was made.
+    #[must_use]
+    pub fn offers_key(&self, now: Timestamp) -> bool {
+        let is_recent = self.ends_at.is_some_and(|end| end > now);
+        self.done_at.is_none() && self.has_operator && self.key_kept_at.is_none() && is_recent
     }
 
     /// Whether this is the code of the log, which works still.
@@ -103,12 +118,27 @@ pub async fn claim(tx: &mut Tx, code: &str, browser: &str, now: Timestamp) -> Re
     Ok(tx.run(CLAIM, values).await? > 0)
 }
 
-/// Ends the claim of a browser, which makes the first operator now. Returns false if this browser
-/// has none.
-pub async fn leave_claim(tx: &mut Tx, browser: &str, now: Timestamp) -> Result<bool> {
+/// Ends the claim of a browser, which makes the first operator now. That operator may have the
+/// master key until `key_until`. Returns false if this browser has none.
+pub async fn leave_claim(
+    tx: &mut Tx,
+    browser: &str,
+    now: Timestamp,
+    key_until: Timestamp,
+) -> Result<bool> {
     let browser = hash(browser);
-    let values = params![browser.as_ref(), now];
+    let values = params![browser.as_ref(), now, key_until];
     Ok(tx.run(LEAVE_CLAIM, values).await? > 0)
+}
+
+/// Completes the first start by a command that makes the first operator now. `found` is from before
+/// the operators were looked for. Returns false, and stores nothing, if there is an operator or the
+/// row has changed since.
+pub async fn take(tx: &mut Tx, found: Option<&FirstStart>, now: Timestamp) -> Result<bool> {
+    let micros = |time: Option<Timestamp>| time.map_or(-1, Timestamp::as_microsecond);
+    let done = micros(found.and_then(|found| found.done_at));
+    let ends = micros(found.and_then(|found| found.ends_at));
+    Ok(tx.run(TAKE, params![now, done, ends]).await? > 0)
 }
 
 /// Records that the master key is kept. [`StorageError::NotFound`] if no first start is going on.

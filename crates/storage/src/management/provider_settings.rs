@@ -14,6 +14,32 @@ use crate::error::Result;
 use crate::secrets::store::{SecretSlot, delete_secret};
 use crate::{ProviderSettings, Secrets, StorageError};
 
+/// Whether a provider has connections, or a person is on the way to one. A session whose browser
+/// has not come back ends by itself.
+macro_rules! uses {
+    ($provider:literal, $now:literal) => {
+        concat!(
+            "(EXISTS (SELECT 1 FROM connections AS c WHERE c.provider = ",
+            $provider,
+            ") OR EXISTS (SELECT 1 FROM consent_sessions AS s WHERE s.provider = ",
+            $provider,
+            " AND s.phase <> 'ended' AND (s.phase <> 'started' OR s.expires_at > ",
+            $now,
+            ")))"
+        )
+    };
+}
+
+macro_rules! registrations {
+    ($provider:literal) => {
+        concat!(
+            "EXISTS (SELECT 1 FROM provider_users AS u WHERE u.provider = ",
+            $provider,
+            ")"
+        )
+    };
+}
+
 statements! {
     /// As one statement, so that of two changes at once both count.
     SAVE = "INSERT INTO provider_settings (provider, is_sandbox, changed_at, revision) VALUES ($1, $2, $3, 1)
@@ -24,7 +50,24 @@ statements! {
 
     IS_SANDBOX = "SELECT is_sandbox FROM provider_settings WHERE provider = $1";
 
-    HAS_CONNECTIONS = "SELECT user_id FROM connections WHERE provider = $1 LIMIT 1";
+    LIST_IN_USE = concat!(
+        "SELECT p.provider FROM provider_settings AS p WHERE ", uses!("p.provider", "$1"),
+        " OR ", registrations!("p.provider"), " ORDER BY p.provider"
+    );
+
+    IS_LINKED = concat!(
+        "SELECT 1 WHERE ", uses!("$1", "$2")
+    );
+
+    IS_REGISTERED = concat!(
+        "SELECT 1 WHERE ", registrations!("$1")
+    );
+
+    DELETE_REGISTRATION_JOBS = "DELETE FROM jobs WHERE kind = 'provider_user' AND provider = $1";
+
+    DELETE_REGISTRATIONS = "DELETE FROM provider_users WHERE provider = $1";
+
+    DELETE_REGISTRATION_SECRETS = "DELETE FROM secrets WHERE purpose = 'provider_user' AND subject = $1";
 }
 
 /// What is stored for a provider. Its `Debug` shows no value.
@@ -35,8 +78,18 @@ pub struct StoredProviderSettings {
     pub is_sandbox: bool,
     /// By the name of the setting. None: there are no credentials, or no configured key opens them.
     pub credentials: Option<BTreeMap<String, SecretString>>,
+    /// There are credentials, and no configured key opens them.
+    pub is_sealed: bool,
     pub changed_at: Timestamp,
     pub revision: i64,
+}
+
+impl StoredProviderSettings {
+    /// Whether an operator has entered anything that is not removed again, readable or not.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.is_sandbox || self.is_sealed || self.credentials.is_some()
+    }
 }
 
 impl ProviderSettings<'_> {
@@ -47,19 +100,28 @@ impl ProviderSettings<'_> {
         self.0.renewals.provider_settings.subscribe()
     }
 
-    /// Reads and opens all settings, in the order of the providers' names. Credentials that cannot
-    /// be opened are left out: `storage.secrets().sealed()` lists them.
+    /// Reads and opens all settings, in the order of the providers' names.
     pub async fn list(self) -> Result<Vec<StoredProviderSettings>> {
         let mut rows = self.0.db.all(LIST, params![], stored).await?;
         for row in &mut rows {
             let slot = SecretSlot::provider_settings(&row.provider);
-            let opened = match self.0.secrets().find(&slot).await {
-                Err(StorageError::Sealed(_)) => None,
-                found => found?,
-            };
-            row.credentials = opened.as_ref().and_then(credentials);
+            match self.0.secrets().find(&slot).await {
+                Ok(found) => {
+                    row.credentials = found.as_ref().and_then(credentials);
+                    row.is_sealed = found.is_some() && row.credentials.is_none();
+                }
+                Err(StorageError::Sealed(_)) => row.is_sealed = true,
+                Err(error) => return Err(error),
+            }
         }
         Ok(rows)
+    }
+
+    /// The providers with settings here that have connections, users whom we registered there, or
+    /// people on the way to a connection.
+    pub async fn list_in_use(self, now: Timestamp) -> Result<Vec<String>> {
+        let name = |row: &Row<'_>| Ok(row.text(0)?.to_owned());
+        self.0.db.all(LIST_IN_USE, params![now], name).await
     }
 }
 
@@ -99,12 +161,30 @@ pub async fn is_sandbox(tx: &mut Tx, provider: &str) -> Result<Option<bool>> {
         .await
 }
 
-/// Whether anybody has a connection of a provider.
-pub async fn has_connections(tx: &mut Tx, provider: &str) -> Result<bool> {
+/// Whether anybody has a connection of a provider, or is on the way to one.
+pub async fn is_linked(tx: &mut Tx, provider: &str, now: Timestamp) -> Result<bool> {
     let found = tx
-        .one(HAS_CONNECTIONS, params![provider], |_| Ok(()))
+        .one(IS_LINKED, params![provider, now], |_| Ok(()))
         .await?;
     Ok(found.is_some())
+}
+
+/// Whether we registered anybody at a provider, or have begun to.
+pub async fn is_registered(tx: &mut Tx, provider: &str) -> Result<bool> {
+    let found = tx.one(IS_REGISTERED, params![provider], |_| Ok(())).await?;
+    Ok(found.is_some())
+}
+
+/// Forgets whom we registered at a provider. A task that registers somebody loses its lease.
+pub async fn forget_registrations(tx: &mut Tx, provider: &str) -> Result<()> {
+    for statement in [
+        DELETE_REGISTRATION_JOBS,
+        DELETE_REGISTRATIONS,
+        DELETE_REGISTRATION_SECRETS,
+    ] {
+        tx.run(statement, params![provider]).await?;
+    }
+    Ok(())
 }
 
 async fn save(tx: &mut Tx, provider: &str, is_sandbox: bool, now: Timestamp) -> Result<()> {
@@ -126,6 +206,7 @@ fn stored(row: &Row<'_>) -> Result<StoredProviderSettings> {
         provider: row.text(0)?.to_owned(),
         is_sandbox: row.int(1)? == 1,
         credentials: None,
+        is_sealed: false,
         changed_at: row.time(2)?,
         revision: row.int(3)?,
     })

@@ -28,7 +28,7 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::roles::Role;
 use crate::wiring::Wiring;
-use crate::{instances, service, wiring};
+use crate::{instances, wiring};
 use link::{LinkArgs, LinkStatusArgs};
 use remove::RemoveArgs;
 use sync::SyncArgs;
@@ -162,12 +162,12 @@ pub(super) async fn console_url(
     storage: &Storage,
 ) -> anyhow::Result<Option<String>> {
     if settings.console.public_url.is_some() {
-        return Ok(service::expected_url(&settings.console));
+        return Ok(settings.console.expected_url());
     }
     let here = instances::on_this_machine(storage, Role::Console).await?;
     Ok(here
         .map(|instance| instance.console_url)
-        .or_else(|| service::expected_url(&settings.console)))
+        .or_else(|| settings.console.expected_url()))
 }
 
 async fn import(

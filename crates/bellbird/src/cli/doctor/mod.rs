@@ -9,7 +9,7 @@ mod settings;
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use bellbird_console::Mailer;
+use bellbird_console::{Mailer, ProviderControl as _};
 use bellbird_limits::SharedStore;
 use bellbird_providers::registry::{Enabled, PROVIDERS};
 use bellbird_providers::settings::Form;
@@ -28,7 +28,6 @@ use super::output::{self, ErrorView, JsonFlag};
 use super::secrets;
 use crate::config::Settings;
 use crate::instances::{self, Finding, VERSION};
-use crate::service;
 use crate::wiring::{self, NotReady, Wiring};
 
 /// Signatures hold the time, and consents and keys end by it. The way to a provider takes a part of
@@ -240,6 +239,12 @@ async fn check_database(checks: &mut Checks, settings: &Settings) -> Option<Vec<
             running_here(&storage).await.ok()
         }
         Err(NotReady::PendingMigrations(pending)) => {
+            if Storage::is_first_migration(&pending) && !wiring::names_installation(settings) {
+                let detail = wiring::missing_database(settings, "is empty");
+                checks.add("database", Verdict::Wrong, detail);
+                storage.close().await;
+                return Some(Vec::new());
+            }
             let (count, names) = (pending.len(), pending.join(", "));
             let advice = match storage.check_may_migrate().await {
                 Ok(()) => "run `bellbird migrate`".to_owned(),
@@ -347,6 +352,11 @@ async fn check_providers(checks: &mut Checks, settings: &Settings) {
     if let Ok(storage) = wiring::open_sealed_storage(settings).await {
         if let Ok(wiring) = Wiring::new(settings, &storage).await {
             providers = wiring.providers.clone();
+            for declared in PROVIDERS {
+                if let Some(reason) = wiring.provider_loader.left_out(declared) {
+                    checks.add(declared.name.as_str(), Verdict::Wrong, reason);
+                }
+            }
         }
         storage.close().await;
     }
@@ -422,7 +432,7 @@ async fn check_email(checks: &mut Checks, settings: &Settings) {
     let Some(email) = &settings.pages.email else {
         return;
     };
-    let console_url = service::expected_url(&settings.console).unwrap_or_default();
+    let console_url = settings.console.expected_url().unwrap_or_default();
     let Some(mailer) = checks.value(NAME, Mailer::new(email, &console_url)) else {
         return;
     };
@@ -441,7 +451,7 @@ async fn check_identity_provider(checks: &mut Checks, settings: &Settings) {
     let Some(oidc) = &settings.pages.oidc else {
         return;
     };
-    let console_url = service::expected_url(&settings.console).unwrap_or_default();
+    let console_url = settings.console.expected_url().unwrap_or_default();
     match bellbird_console::check_identity_provider(oidc, &console_url).await {
         Ok(uri) => checks.add(
             NAME,
@@ -465,7 +475,7 @@ fn check_linking(checks: &mut Checks, settings: &Settings, providers: &Registry)
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let Some(url) = service::expected_url(&settings.console) else {
+    let Some(url) = settings.console.expected_url() else {
         let detail = "the system chooses the console's port: set console.listen or console.public_url for linking";
         return checks.add("linking", Verdict::Note, detail);
     };

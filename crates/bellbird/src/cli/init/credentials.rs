@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, bail};
 use bellbird_management::{ManagementChange, provider_settings};
 use bellbird_providers::http::ClientSettings;
-use bellbird_providers::registry::{self, ProviderSettings};
+use bellbird_providers::registry;
 use bellbird_providers::settings::{Declaration, Form, Setting};
 use bellbird_providers::{CallContext, Cause};
 use jiff::Timestamp;
@@ -79,9 +79,9 @@ impl Credentials {
         Ok(Self { provider, values })
     }
 
-    /// Calls the provider with them.
-    pub(super) async fn check(&self) -> anyhow::Result<()> {
-        let mut settings = ProviderSettings::default();
+    /// Calls the provider with them, where the settings say that it is.
+    pub(super) async fn check(&self, configured: &Settings) -> anyhow::Result<()> {
+        let mut settings = configured.providers.clone();
         for setting in self.provider.settings {
             if let Some(value) = self.values.get(setting.name) {
                 settings
@@ -89,7 +89,7 @@ impl Credentials {
                     .set(setting.name, value.clone());
             }
         }
-        let timeout = Settings::default().provider_timeout;
+        let timeout = configured.provider_timeout;
         let client = ClientSettings {
             call_timeout: timeout,
             user_calls_per_minute: 0,

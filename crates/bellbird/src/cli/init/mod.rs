@@ -4,10 +4,11 @@ mod credentials;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
-use bellbird_domain::{Plan, User};
-use bellbird_management::{ManagementChange, provider_settings, sign_in, users};
-use bellbird_storage::{NewUser, Storage, UserChange};
+use anyhow::{Context as _, anyhow, bail};
+use bellbird_domain::User;
+use bellbird_management::first_start::FirstOperator;
+use bellbird_management::{Refusal, sign_in};
+use bellbird_storage::{Storage, StoredProviderSettings};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use jiff::tz::TimeZone;
@@ -20,7 +21,8 @@ use super::output::{self, JsonFlag, UsageError};
 use super::{actor, ask};
 use crate::config::place::SETTINGS_FILE;
 use crate::config::{Settings, terminal};
-use crate::first_start::{self, FirstStart};
+use crate::first_start::{self, FirstStart, OPEN_TO_OTHERS};
+use crate::provider_loader::{NO_SANDBOX, can_simulate, simulate_others};
 use crate::wiring;
 use bellbird_providers::registry::PROVIDERS;
 use credentials::Credentials;
@@ -98,17 +100,33 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &InitArgs) -> anyhow::
         let text = "--public-url is for a first start: set api.public_url and console.public_url in the settings file";
         bail!(UsageError(text.to_owned()));
     }
-    let answers = Answers::of(args)?;
-    if let Providers::Of(credentials) = &answers.providers {
-        credentials.check().await?;
+    // Without an installation, those of the environment.
+    let present = match folder {
+        Some(_) => setting_args.load_from(None, None)?,
+        None => setting_args.load(None)?,
+    };
+    let proposes_sandbox =
+        can_simulate(&present) && !has_provider(&present, folder.is_none()).await;
+    let proposed = if proposes_sandbox { "sandbox" } else { "none" };
+    let answers = Answers::of(args, proposed)?;
+    match &answers.providers {
+        Providers::Of(credentials) => credentials.check(&present).await?,
+        Providers::Sandbox if !can_simulate(&present) => bail!(UsageError(NO_SANDBOX.to_owned())),
+        Providers::Sandbox | Providers::None => {}
     }
-    if let Some(folder) = folder
-        && let Some(first) = FirstStart::begin(&folder, args.public_url.as_deref())?
-    {
-        let settings = setting_args.load_from(Some(first.draft()), None)?;
-        first.complete(&settings, actor::of_command()).await?;
-    }
-    let settings = setting_args.load(None)?;
+    let settings = match folder {
+        Some(folder) => {
+            if let Some(first) = FirstStart::begin(&folder, args.public_url.as_deref())? {
+                let settings = setting_args.load_from(Some(first.draft()), None)?;
+                if first.is_open_to_others {
+                    output::note(&format!("{}: {OPEN_TO_OTHERS}", folder.display()));
+                }
+                first.complete(&settings, actor::of_command()).await?;
+            }
+            setting_args.load(None)?
+        }
+        None => present,
+    };
     let storage = wiring::open_sealed_storage(&settings).await?;
     let made = make(&settings, &storage, &answers).await;
     storage.close().await;
@@ -116,7 +134,8 @@ pub(super) async fn run(setting_args: &SettingArgs, args: &InitArgs) -> anyhow::
 }
 
 impl Answers {
-    fn of(args: &InitArgs) -> anyhow::Result<Self> {
+    /// `proposed` is what Enter means at the question about providers.
+    fn of(args: &InitArgs, proposed: &str) -> anyhow::Result<Self> {
         let asks = terminal::stdin_is_terminal() && !args.format.json;
         let email = match &args.email {
             Some(email) => email.clone(),
@@ -142,7 +161,7 @@ impl Answers {
         let providers = match (&args.provider, &args.credentials) {
             (Some(provider), Some(file)) => Providers::Of(Credentials::read(provider, file)?),
             _ if args.sandbox => Providers::Sandbox,
-            _ if asks => Providers::ask()?,
+            _ if asks => Providers::ask(proposed)?,
             _ => Providers::None,
         };
         Ok(Self {
@@ -154,17 +173,17 @@ impl Answers {
 }
 
 impl Providers {
-    fn ask() -> anyhow::Result<Self> {
+    fn ask(proposed: &str) -> anyhow::Result<Self> {
         let names: Vec<_> = PROVIDERS
             .iter()
             .map(|provider| provider.name.as_str())
             .collect();
         let question = format!(
-            "Provider whose credentials you have ({}), or sandbox for simulated banks, or none [sandbox]: ",
+            "Provider whose credentials you have ({}), or sandbox for simulated banks, or none [{proposed}]: ",
             names.join(", ")
         );
         let parse = |text: &str| match text {
-            "" => Ok("sandbox".to_owned()),
+            "" => Ok(proposed.to_owned()),
             text if text == "sandbox" || text == "none" || names.contains(&text) => {
                 Ok(text.to_owned())
             }
@@ -186,18 +205,45 @@ async fn make(
     let console_url = console_url(settings, storage)
         .await?
         .context("the link needs the URL of the console: set console.public_url")?;
+    // Before the operators are looked for, so that an operator whom another command or the page
+    // makes meanwhile shows.
+    let first_start = storage.first_start().find().await?;
     let found = find_operator(storage, &answers.email).await?;
+    let stored = storage.provider_settings().list().await?;
     let mut change = actor::begin_change(storage).await?;
     let operator = match found {
-        Some(operator) => operator,
-        None => make_operator(&mut change, answers).await?,
+        Some(operator) => {
+            // An operator of the page, who has not kept the key there: the text says where it is.
+            match bellbird_management::first_start::finish(&mut change).await {
+                Ok(()) | Err(Refusal::NoFirstStart) => {}
+                Err(error) => return Err(error.into()),
+            }
+            operator
+        }
+        None => {
+            let operator = FirstOperator {
+                email: &answers.email,
+                timezone: answers.timezone.as_deref(),
+            };
+            let found = first_start.as_ref();
+            bellbird_management::first_start::create_operator_by_command(
+                &mut change, found, operator,
+            )
+            .await
+            .map_err(|error| match error {
+                Refusal::NoFirstStart => anyhow!(
+                    "somebody else sets this Bellbird up, or it has just started: run `bellbird init` again"
+                ),
+                error => error.into(),
+            })?
+        }
     };
     match &answers.providers {
         Providers::Sandbox => {
-            for provider in PROVIDERS {
-                if !settings.providers.is_complete(provider) {
-                    provider_settings::use_sandbox(&mut change, provider.name).await?;
-                }
+            for provider in simulate_others(settings, &stored, &mut change).await? {
+                output::note(&format!(
+                    "{provider} is not simulated, because it is in use: remove its connections first"
+                ));
             }
         }
         Providers::Of(credentials) => credentials.store(&mut change).await?,
@@ -234,23 +280,22 @@ async fn find_operator(storage: &Storage, email: &str) -> anyhow::Result<Option<
     }
 }
 
-async fn make_operator(
-    change: &mut ManagementChange<'_>,
-    answers: &Answers,
-) -> anyhow::Result<User> {
-    let new = NewUser {
-        email: &answers.email,
-        plan: Plan::Professional,
-        timezone: answers.timezone.as_deref(),
-        reference: None,
-        console_sign_in: true,
+/// Whether a provider is configured, or entered in the console. A database that cannot be read may
+/// have one.
+async fn has_provider(settings: &Settings, is_installed: bool) -> bool {
+    let mut configured = PROVIDERS.iter();
+    if configured.any(|provider| settings.providers.is_complete(provider)) {
+        return true;
+    }
+    if !is_installed {
+        return false;
+    }
+    let Ok(storage) = wiring::open_sealed_storage(settings).await else {
+        return true;
     };
-    let created = users::create(change, &new).await?;
-    let operator = UserChange {
-        is_operator: Some(true),
-        ..UserChange::default()
-    };
-    Ok(users::update(change, created.id, &operator).await?)
+    let stored = storage.provider_settings().list().await;
+    storage.close().await;
+    stored.is_ok_and(|stored| stored.iter().any(StoredProviderSettings::is_used))
 }
 
 /// The files that a first start has made, with what each is for.

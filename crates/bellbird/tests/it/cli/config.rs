@@ -390,7 +390,7 @@ fn errors_of_files() {
         "[database]\nurl = \"mysql://me:98765@host/db\"",
         "[secrets]\nkey_file = \"/nowhere/key\"",
         "[secrets]\nkey_file = 1",
-        "[secrets]\nkey = \"a\"\nkey_file = \"Cargo.toml\"",
+        "[secrets]\nkey = \"a\"\nkey_file = \"/etc/passwd\"",
         "[log]\nlevel_file = \"Cargo.toml\"",
     ];
     let transcript = files.map(|file| format!("{file}\n    {}\n", error_of(&from_file(file))));
@@ -668,10 +668,12 @@ fn the_example_file_has_the_defaults() {
         defaults.api_context.trusted_proxies.is_empty()
             && defaults.api_context.cors_origins.is_empty()
     );
+    // A path in a file begins at the folder of the file.
     assert_eq!(
         documented.database.url.expose_secret(),
-        defaults.database.url.expose_secret()
+        format!("sqlite:{}/bellbird.db", env!("CARGO_TARGET_TMPDIR"))
     );
+    assert_eq!(defaults.database.url.expose_secret(), "sqlite:bellbird.db");
     for (provider, setting) in provider_settings() {
         let default = match setting.form {
             Form::Url(default) => Some(default),
@@ -723,4 +725,25 @@ fn the_example_file_has_the_defaults() {
             "traces.otlp_url"
         ]
     );
+}
+
+#[test]
+fn relative_paths_in_a_file_begin_at_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bellbird.toml");
+    let text = "[database]\nurl = \"sqlite:a.db\"\n\n[secrets]\nkey_file = \"a.key\"\n";
+    std::fs::write(&file, text).unwrap();
+    std::fs::write(folder.path().join("a.key"), "main:key\n").unwrap();
+    let sources = Sources {
+        file: Some(file),
+        ..Sources::default()
+    };
+    let url = |sources: &Sources| {
+        let settings = Settings::load(sources).unwrap();
+        settings.database.url.expose_secret().to_owned()
+    };
+    let in_folder = folder.path().join("a.db");
+    assert_eq!(url(&sources), format!("sqlite:{}", in_folder.display()));
+    let sources = with_variable(sources, "BELLBIRD_DATABASE__URL", "sqlite:b.db");
+    assert_eq!(url(&sources), "sqlite:b.db");
 }

@@ -163,7 +163,7 @@ fn status_names_settings_file_and_database() {
         "{status}"
     );
     assert!(
-        text(&status["error"], "message").contains("bellbird migrate"),
+        text(&status["error"], "message").contains("run `bellbird serve` or `bellbird init`"),
         "{status}"
     );
     assert!(

@@ -803,32 +803,6 @@ fn sandbox_output_can_be_pasted() {
     assert_eq!(sandbox.stop("-TERM").0, Some(0));
 }
 
-/// `sandbox --toml > bellbird.toml` is enough for a service in the same folder.
-#[test]
-fn sandbox_prints_a_settings_file() {
-    let mut workdir = Workdir::new();
-    workdir.set("BELLBIRD_SECRETS__KEY", MASTER_KEY);
-    let mut sandbox = RunningCommand::start(
-        &workdir,
-        &format!("sandbox --toml --rows 50 {ANY_SANDBOX_PORTS}"),
-    );
-    let mut file = sandbox.ready_line.clone();
-    while !file.ends_with("# Press Ctrl-C to stop.\n") {
-        assert!(sandbox.out.read_line(&mut file).unwrap() > 0);
-    }
-    std::fs::write(workdir.folder.path().join("bellbird.toml"), &file).unwrap();
-    workdir.json("migrate");
-    for name in simulated_providers() {
-        let found = workdir.doctor(name);
-        assert!(found[0].starts_with("ok "), "{name}: {found:?}");
-    }
-    assert!(
-        file.contains("\n# Olivia Nguyen, Ironbark Example Bank\n# {\"provider\":\"fiskil\""),
-        "{file}"
-    );
-    assert_eq!(sandbox.stop("-TERM").0, Some(0));
-}
-
 /// Ten years, at every provider.
 #[tokio::test]
 async fn first_sync_reads_as_far_back_as_set() {

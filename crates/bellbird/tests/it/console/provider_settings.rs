@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellbird::config::Settings;
+use bellbird::provider_loader::simulate_others;
 use bellbird::wiring::Wiring;
-use bellbird_domain::{Actor, Clock, ProviderName};
+use bellbird_console::ProviderControl as _;
+use bellbird_domain::{Actor, Clock, ConnectionCategory, Plan, ProviderName};
 use bellbird_management::provider_settings;
 use bellbird_providers::Registry;
 use bellbird_providers::registry::declaration;
-use bellbird_storage::{Instance, Sealer, Storage};
+use bellbird_storage::{Instance, NewConnection, NewUser, Sealer, Storage, in_tx};
 use jiff::Timestamp;
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
@@ -122,4 +124,106 @@ async fn what_the_settings_have_wins() {
     let wiring = Wiring::new(&settings, &storage).await.unwrap();
     assert!(wiring.provider_loader.is_configured(declared));
     assert!(wiring.providers.find("fiskil").is_some() && !wiring.providers.is_sandbox("fiskil"));
+}
+
+/// The real provider would be called with what the simulated one has issued.
+#[tokio::test]
+async fn configured_provider_with_connections_of_the_sandbox_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("test.db").display());
+    let storage = Storage::open(&url, Sealer::random()).await.unwrap();
+    storage.migrate().await.unwrap();
+    let declared = declaration("fiskil").unwrap();
+    let mut settings = Settings::default();
+    for name in declared.needs {
+        let section = settings.providers.section(declared);
+        section.set(name, "of the settings".into());
+    }
+    let use_sandbox = async || {
+        let by = Actor::command("root");
+        let mut change = storage.begin_change(by, Timestamp::now()).await.unwrap();
+        provider_settings::use_sandbox(&mut change, FISKIL)
+            .await
+            .unwrap();
+        change.commit().await.unwrap();
+    };
+    let is_sandbox = async || {
+        let stored = storage.provider_settings().list().await.unwrap();
+        stored[0].is_sandbox
+    };
+    // Without connections, the next one is of the real provider.
+    use_sandbox().await;
+    let wiring = Wiring::new(&settings, &storage).await.unwrap();
+    wiring.provider_loader.end_unused_sandbox().await.unwrap();
+    assert!(wiring.providers.find("fiskil").is_some() && !is_sandbox().await);
+
+    use_sandbox().await;
+    let now = Timestamp::now();
+    let new = NewUser {
+        email: "me@example.com",
+        plan: Plan::Professional,
+        timezone: None,
+        reference: None,
+        console_sign_in: true,
+    };
+    let user = in_tx!(storage, user::insert(&new, now)).await.unwrap();
+    let credentials = SecretString::from("{}");
+    let new = NewConnection {
+        user_id: user.id,
+        provider: "fiskil",
+        category: ConnectionCategory::Banking,
+        provider_connection_id: "consent",
+        institution_id: "bank",
+        institution_name: "Bank",
+        institution_logo: None,
+        credentials: &credentials,
+        provider_user_id: None,
+        consent_expires_at: None,
+        repairs: None,
+        next_refresh_at: None,
+        backfill_ends_at: None,
+        next_sync_at: now,
+        first_attempt_at: now,
+        cause: "imported",
+    };
+    storage.connections().import(&new, &[], now).await.unwrap();
+    let wiring = Wiring::new(&settings, &storage).await.unwrap();
+    let loader = &wiring.provider_loader;
+    loader.end_unused_sandbox().await.unwrap();
+    loader.apply().await.unwrap();
+    assert!(wiring.providers.find("fiskil").is_none() && is_sandbox().await);
+    let reason = loader.left_out(declared).unwrap();
+    assert!(reason.contains("of the sandbox"), "{reason}");
+}
+
+/// `init --sandbox` and `serve --sandbox`.
+#[tokio::test]
+async fn others_are_simulated_and_nothing_entered_is_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("test.db").display());
+    let storage = Storage::open(&url, Sealer::random()).await.unwrap();
+    storage.migrate().await.unwrap();
+    let by = Actor::command("root");
+    let now = Timestamp::now();
+    let mut change = storage.begin_change(by.clone(), now).await.unwrap();
+    let values = [("client_id".to_owned(), "id".into())].into();
+    provider_settings::set(&mut change, FISKIL, &values)
+        .await
+        .unwrap();
+    change.commit().await.unwrap();
+    let other_key = Storage::open(&url, Sealer::random()).await.unwrap();
+    let stored = other_key.provider_settings().list().await.unwrap();
+    assert!(stored[0].is_sealed);
+    let mut change = other_key.begin_change(by, now).await.unwrap();
+    let in_use = simulate_others(&Settings::default(), &stored, &mut change).await;
+    assert!(in_use.unwrap().is_empty());
+    change.commit().await.unwrap();
+    let stored = storage.provider_settings().list().await.unwrap();
+    let shown: Vec<_> = stored
+        .iter()
+        .map(|stored| (stored.provider.as_str(), stored.is_sandbox))
+        .collect();
+    let expected = [("akahu", true), ("fiskil", false), ("snaptrade", true)];
+    assert_eq!(shown, expected);
+    assert!(stored[1].credentials.is_some());
 }

@@ -46,7 +46,7 @@ async fn link_signs_in_one_browser_once() {
     );
     let set = signed_in.headers["set-cookie"].to_str().unwrap();
     assert!(
-        set.ends_with("; Path=/; Max-Age=1209600; HttpOnly; SameSite=Lax"),
+        set.ends_with("; Path=/; Max-Age=7776000; HttpOnly; SameSite=Lax"),
         "{set}"
     );
     for again in [get(&link, None).await, post(&link, None, "").await] {

@@ -24,11 +24,7 @@ async fn second_start_finds_what_the_first_one_made() {
     assert_eq!((mode(""), FILES.map(mode)), (0o700, [0o600; 3]));
     assert!(leftovers(&folder).is_empty(), "{:?}", leftovers(&folder));
     let settings = std::fs::read_to_string(folder.join("bellbird.toml")).unwrap();
-    let shown = folder.display();
-    for line in [
-        format!("url = \"sqlite:{shown}/bellbird.db\""),
-        format!("key_file = \"{shown}/master.key\""),
-    ] {
+    for line in ["url = \"sqlite:bellbird.db\"", "key_file = \"master.key\""] {
         assert!(settings.lines().any(|known| known == line), "{settings}");
     }
     // Another command finds it without being told.
@@ -77,6 +73,24 @@ fn first_start_says_where_everything_is() {
     let expected = format!("All of it is in {}:", folder.display());
     assert!(shown.contains(&expected), "{shown}");
     assert!(shown.contains("/setup/"), "{shown}");
+}
+
+#[test]
+fn copy_of_the_folder_is_an_installation_of_its_own() {
+    let mut workdir = Workdir::new();
+    stop(serve(&workdir));
+    let (folder, copy) = (workdir.data_folder(), workdir.path().join("copy"));
+    std::fs::create_dir(&copy).unwrap();
+    for name in FILES {
+        std::fs::copy(folder.join(name), copy.join(name)).unwrap();
+    }
+    workdir.set("BELLBIRD_DATA_DIR", copy.to_str().unwrap());
+    workdir.json("user add --email me@example.com");
+    let users = |folder: &std::path::Path| {
+        let shown = workdir.json(&format!("user list --data-dir {}", folder.display()));
+        shown.as_array().unwrap().len()
+    };
+    assert_eq!((users(&folder), users(&copy)), (0, 1));
 }
 
 #[test]
@@ -235,4 +249,49 @@ fn other_user_is_told_how_to_run_commands() {
             && error.contains("so run `sudo -u daemon bellbird`"),
         "{error}"
     );
+}
+
+fn make_folder(workdir: &Workdir, mode: u32) {
+    let folder = workdir.data_folder();
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(file: &std::path::Path) -> u32 {
+    std::fs::metadata(file).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn empty_folder_is_tightened() {
+    for open in [0o755, 0o777] {
+        let workdir = Workdir::new();
+        make_folder(&workdir, open);
+        let output = workdir.run("init --email me@example.com");
+        assert_eq!(errors(&output), "");
+        assert_eq!(mode(&workdir.data_folder()), 0o700);
+    }
+}
+
+/// Another user has made a draft, has it open, and waits for the key.
+#[test]
+fn draft_of_another_user_is_not_written_into() {
+    use std::io::Read as _;
+
+    let workdir = Workdir::new();
+    make_folder(&workdir, 0o777);
+    let folder = workdir.data_folder();
+    let draft = folder.join(".master.key.new");
+    std::fs::write(&draft, "").unwrap();
+    let mut held = std::fs::File::open(&draft).unwrap();
+    let output = workdir.run("init --email me@example.com");
+    assert!(output.status.success());
+    let warning = errors(&output);
+    assert!(
+        warning.contains("other users may read or write"),
+        "{warning}"
+    );
+    let mut read = String::new();
+    held.read_to_string(&mut read).unwrap();
+    assert_eq!(read, "");
+    assert_eq!(mode(&folder.join("master.key")), 0o600);
 }

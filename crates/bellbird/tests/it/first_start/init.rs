@@ -1,5 +1,6 @@
 //! `bellbird init`.
 
+use bellbird_storage::{Sealer, Storage};
 use serde_json::json;
 
 use super::{FILES, serve, stop};
@@ -31,6 +32,13 @@ async fn init_makes_the_first_operator() {
         (&json!("Australia/Perth"), &json!(true)),
         "{users}"
     );
+
+    // Nobody has steps to take in the browser, where the master key could be downloaded.
+    let url = format!("sqlite:{}", folder.join("bellbird.db").display());
+    let storage = Storage::open(&url, Sealer::random()).await.unwrap();
+    let first_start = storage.first_start().find().await.unwrap().unwrap();
+    assert!(first_start.done_at.is_some());
+    storage.close().await;
 
     // The page of the first start is gone, and the link works.
     let service = serve(&workdir);
@@ -109,4 +117,29 @@ fn wrong_credentials_make_nothing() {
         assert!(error.contains(part) && !error.contains("s3cret"), "{error}");
     }
     assert!(!workdir.data_folder().exists());
+}
+
+#[test]
+fn postgres_has_no_sandbox() {
+    let mut workdir = Workdir::new();
+    workdir.set("BELLBIRD_DATABASE__URL", "postgres://127.0.0.1:1/none");
+    let error = workdir.error("init --email me@example.com --sandbox", 2);
+    assert!(error.contains("simulated providers need SQLite"), "{error}");
+}
+
+#[test]
+fn several_at_once_make_one_operator() {
+    let workdir = Workdir::new();
+    workdir.json("init --email first@example.com");
+    workdir.json("user set first@example.com --no-operator");
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let workdir = &workdir;
+            scope.spawn(move || workdir.run(&format!("init --email {number}@example.com")));
+        }
+    });
+    let users = workdir.json("user list");
+    let operators = users.as_array().unwrap().iter();
+    let operators = operators.filter(|user| user["isOperator"] == json!(true));
+    assert_eq!(operators.count(), 1, "{users}");
 }

@@ -125,3 +125,45 @@ fn providers_of_the_settings_are_not_simulated() {
         "{log}"
     );
 }
+
+/// Strangers reach the console of a public URL.
+#[tokio::test]
+async fn public_console_has_all_pages_of_a_consent() {
+    let (mut workdir, addresses) = (Workdir::new(), Addresses::new());
+    let public = "https://bellbird.example/console";
+    workdir.set("BELLBIRD_CONSOLE__PUBLIC_URL", public);
+    let line = format!("serve --json --sandbox {}", addresses.options());
+    let service = RunningCommand::start(&workdir, &line);
+    workdir.json("user add --email me@example.com");
+    let link = workdir.json("connection link --user me@example.com --provider akahu");
+    let console = format!("http://{}", addresses.console);
+    let stripped = text(&link, "url").replace(public, &console);
+    let location = start(&stripped).await.headers["location"].clone();
+    let path = location.to_str().unwrap();
+    let below = path.strip_prefix("/console").unwrap();
+    assert!(below.starts_with("/sandbox/akahu"), "{path}");
+
+    let shown = reqwest::get(format!("{console}{below}")).await.unwrap();
+    assert_eq!(shown.status(), 200, "its redirect URI is registered");
+    assert_eq!(shown.headers()["x-frame-options"], "DENY");
+    for name in ["sandbox_auto", "sandbox%5Fauto"] {
+        let url = format!("{console}{below}&{name}=accept");
+        assert_eq!(reqwest::get(url).await.unwrap().status(), 403, "{name}");
+    }
+    assert_eq!(service.stop("-TERM").0, Some(0));
+}
+
+#[test]
+fn second_service_leaves_the_simulated_providers_alone() {
+    let (workdir, addresses) = (Workdir::new(), Addresses::new());
+    let line = format!("serve --json --sandbox {}", addresses.options());
+    let service = RunningCommand::start(&workdir, &line);
+    let folder = workdir.data_folder().join("bellbird.db-sandbox");
+    let running = || std::fs::read(folder.join("running.json")).unwrap();
+    let before = running();
+    let second = format!("serve --sandbox {}", Addresses::new().options());
+    let error = workdir.error(&second, 1);
+    assert!(error.contains("another service runs"), "{error}");
+    assert!(running() == before);
+    assert_eq!(service.stop("-TERM").0, Some(0));
+}

@@ -152,6 +152,10 @@ async fn no_answer_is_stored_or_logged() {
         .map(|(number, secret)| (secret.as_str(), number));
     let searched = Texts::new(searched).unwrap();
     for (path, bytes) in &stored {
+        // What the simulated banks know themselves.
+        if path.contains("kept.db-sandbox") {
+            continue;
+        }
         let found = searched.first_in(bytes).map(|number| &secrets[number]);
         assert_eq!(found, None, "in {path}");
     }

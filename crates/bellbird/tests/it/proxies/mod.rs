@@ -220,6 +220,12 @@ behind_both_proxies! {
         };
         assert_eq!(claim(&site.url).status, 403);
         assert_eq!(claim(&format!("http://{}", site.http())).status, 308);
+        for path in ["setup", "link", "sign-in"] {
+            let status = site.get(&format!("/{path}/{token}")).status;
+            assert!((400..500).contains(&status), "{path}: {status}");
+            let plain = format!("http://{}/{path}/{token}", site.http());
+            assert_eq!(site.curl.send(&["--header", "Host: localhost", &plain]).status, 308);
+        }
         // The log has this line later than those.
         site.get("/docs/last");
         eventually(async || site.log().contains("/docs")).await;

@@ -47,6 +47,42 @@ both! {
         assert!(!claim(db, "code", "browser", 1).await && !set_code(db, "next", 60).await);
     }
 
+    async fn key_is_offered_to_an_operator_for_a_time(db) {
+        begin(db).await;
+        set_code(db, "code", 60).await;
+        claim(db, "code", "browser", 1).await;
+        assert!(!found(db).await.offers_key(at(1)), "nobody yet");
+        assert!(in_tx!(db, first_start::leave_claim("browser", at(1), at(90))).await.unwrap());
+        let user = db.user("a@x").await.id;
+        let operator = UserChange { is_operator: Some(true), ..UserChange::default() };
+        in_tx!(db, user::update(user, &operator)).await.unwrap();
+        assert!(found(db).await.offers_key(at(89)) && !found(db).await.offers_key(at(90)));
+        in_tx!(db, first_start::keep_key(at(2))).await.unwrap();
+        assert!(!found(db).await.offers_key(at(3)));
+    }
+
+    async fn command_takes_a_first_start_that_has_not_changed(db) {
+        let nothing = db.first_start().find().await.unwrap();
+        assert!(in_tx!(db, first_start::take(nothing.as_ref(), at(1))).await.unwrap(), "no row yet");
+        assert!(!in_tx!(db, first_start::take(nothing.as_ref(), at(2))).await.unwrap());
+        let seen = found(db).await;
+        assert!(seen.done_at == Some(at(1)) && !seen.awaits_operator());
+        assert!(in_tx!(db, first_start::take(Some(&seen), at(3))).await.unwrap());
+        assert!(!in_tx!(db, first_start::take(Some(&seen), at(4))).await.unwrap());
+    }
+
+    async fn command_and_form_make_one_operator(db) {
+        begin(db).await;
+        set_code(db, "code", 60).await;
+        claim(db, "code", "browser", 1).await;
+        let seen = found(db).await;
+        assert!(in_tx!(db, first_start::leave_claim("browser", at(1), at(90))).await.unwrap());
+        assert!(!in_tx!(db, first_start::take(Some(&seen), at(2))).await.unwrap(), "the form was first");
+        let seen = found(db).await;
+        assert!(in_tx!(db, first_start::take(Some(&seen), at(2))).await.unwrap());
+        assert!(!in_tx!(db, first_start::leave_claim("browser", at(3), at(90))).await.unwrap());
+    }
+
     async fn database_with_a_user_is_of_no_first_start(db) {
         db.user("a@x").await;
         assert!(!begin(db).await);

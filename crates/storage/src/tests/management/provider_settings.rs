@@ -2,7 +2,10 @@ use std::collections::BTreeMap;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::tests::fixtures::with_keys;
+use crate::tests::fixtures::{
+    claimed_registration, new_session, register_provider_user, secret, session_with_callback,
+    with_keys,
+};
 use crate::tests::support::{TestDb, at, both};
 use crate::writes::provider_settings;
 use crate::{Instance, Storage};
@@ -82,6 +85,48 @@ both! {
         assert_eq!(opened["client_secret"].expose_secret(), "secret");
         let lost = old.secrets().sealed().await.unwrap().unopenable;
         assert_eq!((lost[0].purpose.as_str(), lost[0].subject.as_str()), ("provider_settings", "fiskil"));
-        assert!(old.provider_settings().list().await.unwrap()[0].credentials.is_none());
+        let sealed = &old.provider_settings().list().await.unwrap()[0];
+        assert!(sealed.credentials.is_none() && sealed.is_sealed && sealed.is_used());
+    }
+
+    async fn connection_session_or_registration_is_a_use(db) {
+        for provider in ["akahu", "fiskil"] {
+            set(&db.storage(), provider, "a", 1).await;
+        }
+        let in_use = async |now| db.provider_settings().list_in_use(at(now)).await.unwrap();
+        let is_linked = async |now| {
+            let mut tx = db.storage().db.begin().await.unwrap();
+            let found = provider_settings::is_linked(&mut tx, "akahu", at(now)).await.unwrap();
+            tx.rollback().await;
+            found
+        };
+        let user = db.user("a@x").await.id;
+        assert!(in_use(0).await.is_empty() && !is_linked(0).await);
+        db.consent_sessions().insert(&new_session(user, "state"), at(0)).await.unwrap();
+        assert_eq!((in_use(59).await, is_linked(59).await), (vec!["akahu".to_owned()], true));
+        assert!(in_use(60).await.is_empty() && !is_linked(60).await, "its browser did not come back");
+        session_with_callback(&db.storage(), user, "other").await;
+        assert!(is_linked(9999).await, "it is worked on");
+
+        register_provider_user(&db.storage(), user, "id", "credentials").await;
+        assert_eq!(in_use(9999).await, ["akahu", "fiskil"]);
+        let mut tx = db.storage().db.begin().await.unwrap();
+        assert!(provider_settings::is_registered(&mut tx, "fiskil").await.unwrap());
+        provider_settings::forget_registrations(&mut tx, "fiskil").await.unwrap();
+        assert!(!provider_settings::is_registered(&mut tx, "fiskil").await.unwrap());
+        tx.commit().await.unwrap();
+        assert_eq!(in_use(9999).await, ["akahu"]);
+        assert_eq!(db.secrets_for("provider_user").await, 0);
+    }
+
+    async fn forgotten_registration_is_not_completed(db) {
+        let user = db.user("a@x").await.id;
+        let claim = claimed_registration(&db.storage(), user, 0).await;
+        let mut tx = db.storage().db.begin().await.unwrap();
+        provider_settings::forget_registrations(&mut tx, "fiskil").await.unwrap();
+        tx.commit().await.unwrap();
+        let finished = db.provider_users().finish(&claim, None, &secret("credentials")).await;
+        assert!(!finished.unwrap());
+        assert_eq!(db.secrets_for("provider_user").await, 0);
     }
 }

@@ -91,7 +91,7 @@ async fn verified_identity_signs_in_whatever_signs_it() {
             .map(|one| one.to_str().unwrap())
             .collect();
         assert!(
-            cookies[0].ends_with("; Path=/; Max-Age=1209600; HttpOnly; SameSite=Lax"),
+            cookies[0].ends_with("; Path=/; Max-Age=7776000; HttpOnly; SameSite=Lax"),
             "{cookies:?}"
         );
         assert!(cookies[1].starts_with("bellbird-known="), "{cookies:?}");
