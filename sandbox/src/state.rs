@@ -1,7 +1,7 @@
 //! The state files of a sandbox: one for each provider, so that consents outlive the process, and
 //! one for the keys of all.
 //!
-//! A file is written anew beside the old one and takes its place when it is whole, so that a
+//! A new file is written beside the old one and takes its place when it is whole, so that a
 //! process that is killed leaves one or the other.
 
 use std::fs::{self, File};
@@ -97,7 +97,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Draws the keys and secrets of the app.
 pub(crate) enum Keys {
     Seed(u64),
-    /// A sandbox with a state runs beside a service, where strangers know the seed, and could sign
+    /// A sandbox with a state runs beside a service, where anybody knows the seed, and could sign
     /// events of its providers.
     Random(Vec<u8>),
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use axum::Router;
 use bellbird_console::{ProviderControl, TestError};
-use bellbird_domain::Actor;
+use bellbird_domain::{Actor, UserId};
 use bellbird_limits::SharedStore;
 use bellbird_management::{ManagementChange, Refusal, provider_settings};
 use bellbird_providers::http::ClientSettings;
@@ -61,6 +61,7 @@ impl ProviderControl for ProviderLoader {
 
     async fn test(
         &self,
+        operator: UserId,
         provider: &'static Declaration,
         credentials: BTreeMap<String, SecretString>,
     ) -> Result<(), TestError> {
@@ -69,7 +70,7 @@ impl ProviderControl for ProviderLoader {
         let enabled =
             opened.ok_or_else(|| TestError::Form("credentials are missing".to_owned()))?;
         let deadline = Instant::now() + self.call_timeout;
-        let call = CallContext::new(deadline, Timestamp::now(), Cause::Schedule);
+        let call = CallContext::new(deadline, Timestamp::now(), Cause::Request(operator));
         Ok(enabled.provider.check(&call).await?)
     }
 

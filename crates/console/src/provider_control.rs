@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use bellbird_domain::UserId;
 use bellbird_providers::Error;
 use bellbird_providers::settings::Declaration;
 use bellbird_storage::StorageError;
@@ -21,9 +22,11 @@ pub trait ProviderControl: Debug + Send + Sync {
     /// Whether this process can simulate providers.
     fn has_sandbox(&self) -> bool;
 
-    /// Calls the provider with these credentials, by the names of its settings.
+    /// Calls the provider with these credentials, by the names of its settings. The operator pays
+    /// for the call, as for any other that a person causes.
     async fn test(
         &self,
+        operator: UserId,
         provider: &'static Declaration,
         credentials: BTreeMap<String, SecretString>,
     ) -> Result<(), TestError>;

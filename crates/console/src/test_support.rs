@@ -186,6 +186,7 @@ impl ProviderControl for FakeProviders {
 
     async fn test(
         &self,
+        _: UserId,
         _: &'static Declaration,
         credentials: BTreeMap<String, SecretString>,
     ) -> Result<(), TestError> {

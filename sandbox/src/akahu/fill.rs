@@ -109,7 +109,7 @@ fn describe(account: &mut Account, login: &Login, holding: &Holding) {
     account.running = holding.running;
 }
 
-/// Sets the members that follow from the login.
+/// Sets the fields that follow from the login.
 pub(super) fn start_members(account: &mut Account, login: &Login) {
     account.members.set("_id", &account.id);
     account.members.set("_authorisation", &login.id);

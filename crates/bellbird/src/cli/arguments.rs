@@ -62,7 +62,7 @@ impl SettingArgs {
     }
 
     /// As [`Self::load`], without what is elsewhere than in the working directory: for a command
-    /// that must not touch an installation which it was not told about.
+    /// that must not touch an installation which nothing names.
     #[cfg(feature = "sandbox")]
     pub(super) fn load_here(&self, listen: Option<&ListenArgs>) -> anyhow::Result<Settings> {
         self.load_from(self.config.clone(), listen)

@@ -104,7 +104,7 @@ async fn record_elsewhere(storage: &Storage, format: JsonFlag) -> anyhow::Result
     })
 }
 
-/// What `bellbird_backup_age_seconds` counts from.
+/// The start of `bellbird_backup_age_seconds`.
 async fn record(storage: &Storage) -> Result<(), StorageError> {
     actor::record(storage, &AuditAction::of_installation("database.backup")).await
 }

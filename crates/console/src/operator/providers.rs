@@ -284,7 +284,10 @@ async fn set(
         }
     }
     let control = &console.inner.site.providers;
-    if let Err(error) = control.test(declared, credentials.clone()).await {
+    if let Err(error) = control
+        .test(form.session.user(), declared, credentials.clone())
+        .await
+    {
         tracing::info!(provider = %declared.name, %error, "credentials not stored");
         let (problem, fields) = explain(declared, &error);
         return Ok(Some(rejected(problem, fields)));

@@ -27,7 +27,7 @@ async fn second_start_finds_what_the_first_one_made() {
     for line in ["url = \"sqlite:bellbird.db\"", "key_file = \"master.key\""] {
         assert!(settings.lines().any(|known| known == line), "{settings}");
     }
-    // Another command finds it without being told.
+    // Another command finds it by itself.
     assert_eq!(workdir.json("user list").as_array().unwrap().len(), 0);
     let status = workdir.json("status");
     assert_eq!(

@@ -126,7 +126,7 @@ fn providers_of_the_settings_are_not_simulated() {
     );
 }
 
-/// Strangers reach the console of a public URL.
+/// Anybody reaches the console of a public URL.
 #[tokio::test]
 async fn public_console_has_all_pages_of_a_consent() {
     let (mut workdir, addresses) = (Workdir::new(), Addresses::new());
